@@ -10,7 +10,7 @@ fn model(text: &str) -> Model {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Sends `n` packets of `len` bytes, one each `gap`, and gives who was lost.
+/// Sends `n` packets of `len` bytes, one each `gap`. Returns which were lost.
 fn losses(text: &str, n: u64, len: usize, gap: u64) -> Vec<bool> {
     let mut link = Link::new(&model(text), 42);
     (0..n).map(|i| link.push(i * gap, vec![0; len]) == Fate::Lost).collect()
@@ -29,7 +29,8 @@ fn close(what: &str, found: f64, expected: f64, tolerance: f64) {
 
 #[test]
 fn losses_come_at_the_rate_and_in_the_bursts_that_were_asked_for() {
-    // Above, the standard deviation of the estimates is a tenth of what is allowed, or less.
+    // With these numbers, the standard deviation of the estimates is at most a tenth of the
+    // tolerance.
     for (text, rate, burst) in [
         ("loss=5%", 0.05, 1.0 / 0.95),
         ("loss=gilbert:5.05%:1.44", 0.0505, 1.44),
@@ -119,7 +120,7 @@ fn a_line_carries_its_rate_and_drops_what_its_queue_cannot_hold() {
     }
     assert!(fates[10..].iter().all(|fate| *fate == Fate::Dropped), "{fates:?}");
     assert_eq!(link.push(3 * MILLISECOND, vec![0; 1000]), Fate::Arrives(16 * MILLISECOND), "there is room again");
-    // What has saved up may go at once.
+    // Tokens that have accumulated may be spent at once.
     let mut bucket = Link::new(&model("rate=8mbit,burst=3kB"), 1);
     let times: Vec<Fate> = (0..5).map(|_| bucket.push(0, vec![0; 1000])).collect();
     assert_eq!(times, [0, 0, 0, 1, 2].map(|ms| Fate::Arrives(ms * MILLISECOND)));

@@ -37,10 +37,11 @@
 //! for a type that derives [`Message`], or for [`Record`]s of a type known at run time
 //! ([`coding::Dynamic`]). A [`Wire`] says how the topic travels, a [`Config`] has wires and queue
 //! policies for all topics ([`config`] shows the file), and [`Subscribe`] has the options of one
-//! subscriber. [`NodeEvent`], [`PublisherStatus`] and [`SubscriberStatus`] tell what happens. The
-//! errors are [`NodeError`] for opening, [`PublishError`] for publishing, and [`ConfigError`].
-//! [`codec::Encoder`] and [`codec::Decoder`] encode and decode without a node; [`schema`] has types
-//! as data, and checks whether one version of a type can read another.
+//! subscriber. [`NodeEvent`], [`PublisherStatus`] and [`SubscriberStatus`] report connections,
+//! losses and incompatible types. The errors are [`NodeError`] for opening, [`PublishError`] for
+//! publishing, and [`ConfigError`]. [`codec::Encoder`] and [`codec::Decoder`] encode and decode
+//! without a node; [`schema`] has types as data, and checks whether one version of a type can read
+//! another.
 //!
 //! **Authors of engines** need [`engine`], and [`engine::stream`] if the engine has byte streams.
 //!

@@ -327,7 +327,7 @@ pub enum BuildError {
     #[error(transparent)]
     Lower(#[from] LowerError),
     /// The program cannot be verified or compiled: a bug in the codec, or [`Backend::Jit`] was
-    /// asked for where there is no machine code.
+    /// requested on a platform without machine code.
     ///
     /// [`Backend::Jit`]: crate::program::Backend::Jit
     #[error(transparent)]

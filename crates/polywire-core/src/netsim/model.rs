@@ -183,8 +183,8 @@ pub enum Loss {
 
 impl Loss {
     /// The loss model as a two-state chain: probability of entering and of leaving the bad state,
-    /// and of loss in the good and in the bad state. A model that is no chain never enters the bad
-    /// state.
+    /// and of loss in the good and in the bad state. A model that is not a chain never enters the
+    /// bad state.
     ///
     /// ```
     /// use polywire_core::netsim::Loss;
@@ -294,7 +294,7 @@ fn unknown_profile(part: &str, i: usize) -> BadModel {
     let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
     let problem = match i {
         0 => format!("it is neither key=value nor one of the profiles {}", names.join(", ")),
-        _ => "a profile comes first, changes to it behind".into(),
+        _ => "a profile comes first, and changes to it after it".into(),
     };
     BadModel { part: part.into(), problem }
 }

@@ -69,9 +69,9 @@ fn field(random: &mut Random, depth: usize, xml: &mut String, next: &mut usize) 
     *next += 1;
     let (name, optional) = (format!("f{next}"), random.one_in(3));
     let presence = if optional { " presence='optional'" } else { "" };
-    // A tail that is null leaves its previous value as it was there; the specification has it
-    // empty. And of an optional difference it takes the string, too, for nullable, where the length
-    // before it says whether there is one.
+    // In `fastlib`, a null tail leaves the previous value unchanged; by the specification, it
+    // becomes empty. For an optional difference it takes the string, too, as nullable, although the
+    // length before it says whether there is one.
     let (tail, delta) = if optional { ("copy", "default") } else { ("tail", "delta") };
     let kind = match random.below(if depth > 2 { 6 } else { 8 }) {
         0..=2 => {
@@ -222,7 +222,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// What was read, in one line.
+/// A decoded message in one line.
 #[derive(Default)]
 struct Line(String);
 
@@ -325,8 +325,8 @@ fn both_read_what_the_other_writes() {
         let mut text_of = fastlib::Decoder::new_from_xml(&xml).unwrap();
         let mut writer = fastlib::Encoder::new_from_xml(&xml).unwrap();
         let mut ours = feed.decoder.state().unwrap();
-        // What it writes it takes from text, which does not say a decimal's exponent, nor where
-        // what is inside begins and ends.
+        // Its encoder reads a text, which contains neither the exponent of a decimal nor the ends
+        // of groups and sequences.
         let mut in_step = !["<decimal", "<sequence", "<group"].iter().any(|tag| inside.contains(tag));
         for _ in 0..12 {
             let mut json = String::new();
@@ -341,17 +341,17 @@ fn both_read_what_the_other_writes() {
             let context = || format!("seed {seed}: {xml}\n{json}\n{}", digits(&bytes));
             assert_eq!(feed.decode(&bytes).unwrap_or_else(|e| panic!("{}: {e}", context())), feed.json(&record));
             let mut read = Line::default();
-            // Sums that do not fit it panics on: that is the end of a stream, for it.
+            // It panics on sums that do not fit; then this stream ends.
             let outcome = catch_unwind(AssertUnwindSafe(|| theirs.decode_slice(&bytes, &mut read)));
             let Ok(outcome) = outcome else { break };
             outcome.unwrap_or_else(|error| panic!("{}: {error}", context()));
             assert_eq!(read.0, line_of(&record), "{}", context());
             messages += 1;
-            // And what it writes, as long as it can.
+            // Compare the messages that it writes, as long as it can.
             let mut text = TextMessageFactory::new();
             text_of.decode_slice(&bytes, &mut text).unwrap();
-            // From there on its dictionary is not ours. What is inside groups and sequences it is
-            // not asked to write.
+            // After a miscounted increment its dictionary differs from ours. It is not asked to
+            // write groups and sequences.
             let miscounted = |field: &Field| matches!(field.kind, Kind::Int { increment: Increment::Miscounted, .. });
             in_step &= !fields.iter().any(miscounted);
             if !in_step {

@@ -88,7 +88,7 @@ fn strings_of_every_length_at_the_end_of_a_page() {
     }
 }
 
-/// A Protobuf message may end after any field: what is not there is zero. So may a block of YAML,
+/// A Protobuf message may end after any field: missing fields are zero. A block of YAML may end
 /// after any line or digit.
 fn may_end_early(wire: &Wire) -> bool {
     matches!(wire.codec.name(), "protobuf" | "yaml")

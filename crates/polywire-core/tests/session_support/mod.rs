@@ -199,7 +199,7 @@ impl<'a> World<'a> {
         }
         self.until_matched(works_from + MATCHED_WITHIN);
         let took = self.shared.now - works_from;
-        // Every reader gets a value now, and what is matched stays so.
+        // Every reader gets a value now, and matched channels stay matched.
         self.nodes.iter_mut().for_each(Node::forget_values);
         let deadline = self.shared.now + READ_WITHIN;
         while !self.nodes.iter().all(|node| node.has_values()) {

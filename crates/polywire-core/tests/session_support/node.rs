@@ -18,20 +18,20 @@ use super::{
     values::{Format, Sent, Track},
 };
 
-/// What a subscriber that cannot read a channel says.
+/// The reason given by a subscriber that cannot read a channel.
 pub const INCOMPATIBLE: &str = "the reader has another type";
-/// A datagram with so many bytes takes no further frame.
+/// A datagram with this many bytes takes no further frame.
 const DATAGRAM: usize = 1200;
 /// The even extension that says which request a reply is for.
 const REPLY_TO: u32 = 4;
 /// Channels, documents and stray outputs that a session may hold.
 const HELD: usize = 64;
 
-/// What a node does with a topic.
+/// A node's use of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     None,
-    /// So many subscribers read it.
+    /// This many subscribers read it.
     Reads(u32),
     /// A subscriber cannot read it.
     Refuses,
@@ -69,7 +69,7 @@ struct Peer {
     /// On streams, each direction of a link numbers its own channels.
     on_wire: BTreeMap<ChannelId, ChannelId>,
     input: Vec<u8>,
-    /// What goes into the next packet.
+    /// The content of the next packet.
     out: Vec<u8>,
     wire: Wire,
 }
@@ -434,7 +434,7 @@ impl Node {
         peer.session.settle(channel, Decision { readers, incompatible, needs_key_frame }, shared.time());
     }
 
-    // What comes in.
+    // Incoming packets and frames.
 
     fn receive_datagram(&mut self, from: usize, packet: &[u8], shared: &mut Shared<'_>) {
         let Ok(datagram) = self.datagrams.1.open(packet) else { return };
@@ -601,7 +601,7 @@ impl Peer {
         self.out.extend_from_slice(payload);
     }
 
-    /// Begins a datagram where there is none, or no room.
+    /// Begins a datagram if there is none, or no room in it.
     fn room(&mut self, datagrams: &DatagramEncoder, packets: &mut VecDeque<Vec<u8>>) {
         if self.out.len() > DATAGRAM {
             self.flush(datagrams, packets);

@@ -64,7 +64,7 @@ impl Codecs {
         stateful.then(|| StatefulReader::new(self.fast.1.state().expect("FAST has state")))
     }
 
-    /// Encodes a message, and gives its anchor.
+    /// Encodes a message, and returns its anchor.
     pub fn encode(
         &self,
         stream: Option<&mut StatefulWriter>,

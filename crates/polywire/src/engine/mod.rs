@@ -297,8 +297,8 @@ pub trait Port: Send + Sync {
     /// The links to the peers present, with their counts.
     fn links(&self) -> Vec<LinkStats>;
 
-    /// Sends what is queued, within [`EngineOptions::linger`], says goodbye to the peers, and ends
-    /// all threads. Later calls do nothing.
+    /// Sends the queued messages, within [`EngineOptions::linger`], says goodbye to the peers, and
+    /// ends all threads. Later calls do nothing.
     fn close(&self);
 }
 
@@ -560,7 +560,7 @@ pub enum Disconnect {
     /// The peer did not introduce itself within [`EngineOptions::hello_timeout`].
     #[error("no hello within the time allowed")]
     Silent,
-    /// The peer sent bytes that are no valid frame, or exceed a limit.
+    /// The peer sent bytes that are not a valid frame, or exceed a limit.
     #[error("protocol error: {0}")]
     Protocol(FrameError),
     /// Both ends of the connection are the same socket.

@@ -107,8 +107,7 @@ impl Family for Files {
         address.as_pathname().map_or_else(|| "a client".into(), |path| path.display().to_string())
     }
 
-    /// Removes the file, unless another node has taken the path since: then somebody listens
-    /// after it.
+    /// Removes the file, unless another node has taken the path since and listens there.
     fn unbound(&self, address: &SockAddr) {
         let _alone = alone_in_folder(address);
         if is_abandoned(address) {

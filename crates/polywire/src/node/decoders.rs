@@ -24,7 +24,7 @@ pub(crate) struct DecoderKey {
     /// The kind of values that it decodes into.
     pub(crate) coding: TypeId,
     pub(crate) reader: ReaderKey,
-    /// The writer's schema; zero where it is assumed.
+    /// The writer's schema; zero if it is assumed.
     pub(crate) schema: Id128,
     pub(crate) codec: String,
     pub(crate) options: String,
@@ -34,7 +34,7 @@ pub(crate) struct DecoderKey {
 /// Which of the readers with one kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReaderKey {
-    /// All readers for which [`Coding::reader`](crate::coding::Coding::reader) gives this number.
+    /// All readers for which [`Coding::reader`](crate::coding::Coding::reader) returns this number.
     Shared(usize),
     /// One subscriber.
     Own(u64),

@@ -166,7 +166,7 @@ impl PortEntry {
                 incoming.announce(*channel, *start, announcement);
             }
         }
-        // Under the same lock: `announce` tells the links that are in the list.
+        // Under the same lock: `announce` announces to the links in the list.
         lock(&self.links).insert(info.id, incoming.clone());
         incoming
     }
@@ -261,7 +261,7 @@ impl PortEntry {
     }
 
     /// Waits until peers have accepted the channel for at least `least` subscribers, or `timeout`
-    /// is over. Gives the number of subscribers.
+    /// is over. Returns the number of subscribers.
     pub(crate) fn wait_matched(&self, channel: ChannelId, least: usize, timeout: Duration) -> usize {
         let matched = |answers: &AllAnswers| {
             let by_link = answers.by_channel.get(&channel).map(|answers| answers.by_link.values());

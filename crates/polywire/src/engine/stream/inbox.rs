@@ -44,8 +44,8 @@ impl Inbox {
         Held::new(&self.words, self.start + header, len)
     }
 
-    /// The buffer to write to. If somebody holds the present one, replaces it by a copy of what was
-    /// received and not consumed.
+    /// The buffer to write to. If somebody holds the present one, replaces it by a copy of the
+    /// bytes received and not consumed.
     fn own(&mut self) -> &mut Vec<u64> {
         if Arc::get_mut(&mut self.words).is_none() {
             let mut words = vec![0; self.words.len()];

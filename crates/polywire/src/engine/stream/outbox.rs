@@ -42,7 +42,7 @@ pub(super) struct Outbox {
     room: Condvar,
 }
 
-/// What the port tells each link about a publication.
+/// The parts of a publication's timing that the port measures for its links.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Round {
     /// Time since the port had sent its last publication to all links.
@@ -96,7 +96,7 @@ impl Holdable for Held {
     }
 }
 
-/// Counts for [`super::LinkStats`].
+/// Counts for [`LinkStats`](crate::engine::LinkStats).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
     pub(super) sent: u64,
@@ -176,8 +176,8 @@ impl Outbox {
     }
 
     /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`. Returns
-    /// what became of it, and the event that is due. Blocks only with [`Overflow::Block`]. Fails if
-    /// the message is too large.
+    /// the outcome, and the event that is due. Blocks only with [`Overflow::Block`]. Fails if the
+    /// message is too large.
     #[inline]
     pub(super) fn send(
         &self,
@@ -214,13 +214,14 @@ impl Outbox {
         Ok((Outcome::Sent(subscribers), notice))
     }
 
-    /// Notes that `lost` messages up to `start` were lost before they came here; the peer is told.
+    /// Notes that `lost` messages up to `start` were lost before they came here, and reports it to
+    /// the peer.
     pub(super) fn lose(&self, channel: ChannelId, start: Start, lost: u64) {
         self.lock().delivery.lose(channel, Missing { start, lost });
         self.work.notify_one();
     }
 
-    /// Sends a frame that is no message and no announcement.
+    /// Sends a frame that is neither a message nor an announcement.
     pub(super) fn control(&self, frame: &Frame<'_>) {
         let mut state = self.lock();
         let mut out = Vec::new();
@@ -310,7 +311,8 @@ impl Outbox {
         }
         if state.full {
             drop(state);
-            // Bounded, as the link may be broken off meanwhile. The next write tells the rest.
+            // Bounded, as the link may be broken off meanwhile. The next write shows whether the
+            // stream is ready.
             self.stream.wait_writable(Duration::from_millis(100));
             state = self.lock();
             state.full = false;
@@ -475,7 +477,7 @@ impl Outbox {
         self.work.notify_one();
     }
 
-    /// Queues a frame that is no message; `reply` if the peer asked for it.
+    /// Queues a frame that is not a message; `reply` if the peer asked for it.
     fn push_control(&self, state: &mut Outgoing, frame: &[u8], reply: bool) {
         if state.queue.control_bytes() > CONTROL_BYTES {
             return self.unread(state);
@@ -786,7 +788,7 @@ mod tests {
         assert_eq!(outbox.unconfirmed(), 2, "the one that found the link broken");
     }
 
-    /// Sequence numbers that come, and how many are told to be missing.
+    /// Sequence numbers that come, and how many are reported as missing.
     fn read(there: &UnixStream, sequences: usize) -> (Vec<u64>, u64) {
         let (mut decoder, mut hello, mut input) = (StreamDecoder::default(), Vec::new(), Vec::new());
         StreamEncoder::default().hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut hello);
