@@ -35,7 +35,7 @@ fn losses_come_at_the_rate_and_in_the_bursts_that_were_asked_for() {
         ("loss=5%", 0.05, 1.0 / 0.95),
         ("loss=gilbert:5.05%:1.44", 0.0505, 1.44),
         ("loss=gilbert:30%:3", 0.3, 3.0),
-        // Bursts shorter than a packet count as one packet long: nobody is lost twice in a row.
+        // Bursts shorter than a packet count as one packet long: never two losses in a row.
         ("loss=gilbert:1.35%:0.59", 0.0135, 1.0),
         ("loss=elliott:1%:10%:0%:100%", 0.01 / 0.11, 10.0),
         ("loss=elliott:1%:10%:1%:50%", (0.1 * 0.01 + 0.01 * 0.5) / 0.11, f64::NAN),
@@ -169,7 +169,7 @@ fn the_same_seed_is_the_same_run_and_another_is_another() {
         assert_eq!(run(1, profile.name), run(1, profile.name), "{}", profile.name);
     }
     assert_ne!(run(1, "lossy-30"), run(2, "lossy-30"));
-    // Jitter does not change who is lost.
+    // Jitter does not change which packets are lost.
     let lost = |fates: Vec<Fate>| fates.into_iter().map(|fate| fate == Fate::Lost).collect::<Vec<_>>();
     assert_eq!(lost(run(1, "loss=20%")), lost(run(1, "loss=20%,delay=3ms,jitter=normal:1ms")));
 }

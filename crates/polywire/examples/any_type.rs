@@ -1,4 +1,4 @@
-//! Receives whatever is published on a topic, of any type, in any format, and prints it as JSON:
+//! Receives the messages of a topic, of any type and in any format, and prints them as JSON. The
 //! types come from the publishers.
 //!
 //! `cargo run -p polywire --example any_type [WIRE]`

@@ -1,5 +1,4 @@
-//! Receives pumps with a version of the type that is older than the publisher's, and says what it
-//! receives.
+//! Receives pumps with a version of the type that is older than the publisher's, and prints them.
 //!
 //! `cargo run -p polywire --example subscriber [WIRE]`. The format in WIRE is for publishers alone;
 //! a subscriber reads all.

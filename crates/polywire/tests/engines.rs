@@ -55,7 +55,7 @@ fn places(test: &str) -> Vec<Place> {
 struct Pair {
     name: &'static str,
     writer: Arc<Tap>,
-    /// Of the writer.
+    /// The writer's events.
     events: mpsc::Receiver<Event>,
     reader: Arc<Tap>,
     reader_events: mpsc::Receiver<Event>,
@@ -282,15 +282,15 @@ fn a_peer_that_takes_nothing_is_waited_for_once() {
         let channel = pair.accepted();
         let began = Instant::now();
         let total = overrun(pair, channel);
-        // A hundred messages were dropped, and a wait for each would have taken 20 s. Publishing
-        // what the system buffers takes its own time.
+        // A hundred messages were dropped, and waiting `patience` for each would have taken 20 s.
+        // Filling the system's buffers takes time, too.
         assert!(began.elapsed() < 20 * patience, "{}: {:?}", pair.name, began.elapsed());
         let all = |heard: &Heard| {
             let (received, lost) = received_and_lost(heard);
             (received + lost == total).then_some(lost)
         };
         assert_eq!(pair.reader.until("rest", all), pair.writer.port().links()[0].dropped, "{}", pair.name);
-        // It has caught up, so it is waited for again.
+        // The reader has caught up, so the writer waits for it again.
         let sent = pair.publish(channel, total + 1..=total + 100);
         assert!(sent.iter().all(|sent| sent.dropped == 0), "{}", pair.name);
     });
@@ -322,7 +322,7 @@ fn a_retired_channel_ends_behind_its_messages() {
         assert_eq!(sent[0].peers, 0, "{}: nobody is left to want it", pair.name);
         let heard = pair.reader.until("end", |heard| (heard.retired == 1).then(|| heard.clone()));
         assert!(heard.messages.iter().map(|message| message.sequence).eq(1..=50), "{}", pair.name);
-        // A new channel goes on.
+        // A new channel works.
         let next = pair.writer.announce("t", 1);
         pair.writer.until("answer", |heard| (heard.answered == 2).then_some(()));
         pair.publish(next, 52..=52);
@@ -391,7 +391,7 @@ fn links_come_back_when_the_node_that_opened_first_restarts() {
         before.port().close();
         assert_eq!(disconnected(&events), Disconnect::Bye, "{}", first.name());
         drop(before);
-        // An engine whose nodes listen or connect as it comes may have another one listening now.
+        // With an engine in the role `Either`, another node may be listening now.
         let (after, _events) = Tap::on(first, &address, options, true);
         writer.until("second answer", |heard| (heard.answered == 2).then_some(()));
         writer.publish(channel, 7, b"again");

@@ -21,7 +21,7 @@ use polywire_derive::Message;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// An engine that never reaches anybody; a test plays the peer.
+/// An engine without peers; the test acts as the peer.
 struct Foreign {
     name: &'static str,
     node: Mutex<Option<Arc<dyn LinkSink>>>,
@@ -118,7 +118,7 @@ impl Port for ForeignPort {
     fn close(&self) {}
 }
 
-/// What the foreign writer knows.
+/// The type of the foreign writer.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Sensor", appendable)]
 struct Older {
@@ -127,7 +127,7 @@ struct Older {
     value: f64,
 }
 
-/// What the subscriber assumes.
+/// The type that the subscriber assumes.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Sensor", appendable)]
 struct Newer {

@@ -33,8 +33,8 @@ fn at(endpoint: &str) -> String {
     format!("cdr@{endpoint}")
 }
 
-/// Forwards connections to an address; what it has taken and not forwarded when it is cut is lost,
-/// as in a relay that dies.
+/// Forwards connections to an address. When it is cut, bytes that it has received and not forwarded
+/// are lost, as in a relay that is killed.
 struct Proxy {
     address: String,
     held: Arc<AtomicBool>,
@@ -65,7 +65,7 @@ impl Proxy {
         proxy
     }
 
-    /// Forwards nothing any more, takes it for a while, and breaks.
+    /// Stops forwarding, keeps receiving for a while, and then breaks all connections.
     fn cut(&self, time: Duration) {
         self.held.store(true, Ordering::SeqCst);
         thread::sleep(time);
@@ -125,7 +125,7 @@ fn what_a_cut_link_loses_is_counted_at_both_ends() {
     }
     assert_eq!(received + readings.lost(), u64::from(published), "{} lost", readings.lost());
     assert!(readings.lost() > 0, "what the cuts took was not lost");
-    // The sender knows of no fewer: what it published to nobody, and what was not confirmed.
+    // The sender counts at least as many: messages published to nobody, and unconfirmed ones.
     let unconfirmed = |event| match event {
         NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => Some(count),
         _ => None,
@@ -234,8 +234,7 @@ fn a_relay_fetches_documents_past_those_that_have_them_not() {
         let announcement = Announcement { topic: "junk".into(), schema, ..Announcement::default() };
         encoder.announce(&announcement, Start::default(), out).expect("fits");
     };
-    // They say that they have the writer's schema, and then that they do not, something else, or
-    // nothing at all.
+    // They claim to have the writer's schema. Then they deny it, send other bytes, or send nothing.
     let wanted = |frame: &Frame<'_>| matches!(frame, Frame::Want { .. });
     let _denies = stranger(address, claim, move |frame| match wanted(frame) {
         true => document(schema, None),
@@ -247,7 +246,7 @@ fn a_relay_fetches_documents_past_those_that_have_them_not() {
     });
     let _silent = stranger(address, claim, |_| Vec::new());
     until("three strangers", || relay.discovered().len() == 3);
-    // And one that was never asked denies it all the time.
+    // Another peer denies the document again and again, without having been asked.
     let mut denying = stranger(address, |_, _| {}, |_| Vec::new());
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();

@@ -13,7 +13,7 @@ use super::Stream;
 /// |---|---|---|
 /// | `rate` | bits a second | `8mbit` |
 /// | `burst` | bytes that may be sent at once before the rate applies | `16kB` |
-/// | `queue` | bytes that may wait for the line; what does not fit is dropped | `64kB` |
+/// | `queue` | bytes that may wait for the line; packets that do not fit are dropped | `64kB` |
 /// | `delay` | time that every packet travels | `20ms` |
 /// | `jitter` | distribution of the random part of the delay: `uniform:W` (evenly up to W either way), `normal:S` (S is the standard deviation), `pareto:M` (M is the mean) | `normal:2ms` |
 /// | `order` | `keep`: jitter lets no packet overtake another | `keep` |
@@ -121,7 +121,7 @@ impl Delay {
     }
 }
 
-/// Heavy enough a tail to be seen, light enough to have a variance.
+/// The tail is heavy enough to be seen, and light enough to have a variance.
 const PARETO_SHAPE: f64 = 2.5;
 
 /// How delays vary. Times are nanoseconds. A delay is never less than 0.
@@ -131,7 +131,7 @@ pub enum Jitter {
     /// No variation.
     #[default]
     None,
-    /// Uniformly distributed, up to so much less or more.
+    /// Uniformly distributed, up to this much less or more.
     Uniform(u64),
     /// Normally distributed with this standard deviation.
     Normal(u64),
@@ -260,7 +260,7 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-/// A text that describes no link: see [`Model`] for the syntax.
+/// Why a text is not a model. [`Model`] has the syntax.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("link model: '{part}': {problem}")]
 #[non_exhaustive]
@@ -431,7 +431,7 @@ fn scaled(value: &str, units: &[(&str, f64)], largest: f64) -> Result<f64, Strin
     }
 }
 
-/// The text it parses from again.
+/// Writes the text from which the model parses.
 impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();

@@ -82,7 +82,7 @@ pub(super) struct Asked {
     denied: u32,
     /// The last pause before the request was repeated.
     pause: Option<Duration>,
-    /// A document that no channel waits for is asked for until then.
+    /// The time until which a document that no channel waits for is requested.
     until: Duration,
 }
 
@@ -137,7 +137,7 @@ impl Session {
         }
         match bytes.map(|bytes| Document::verify(document, bytes)) {
             Some(Ok(verified)) => return Some(verified),
-            // A peer that sends something else will not do better.
+            // A peer that sends other bytes is not asked again.
             Some(Err(error)) => self.denied(document, format!("{error}"), 0, now),
             None => self.denied(document, lacking(document), self.limits.denials, now),
         }
@@ -160,7 +160,7 @@ impl Session {
         }
     }
 
-    /// A channel has waited long enough.
+    /// A channel's time to wait for a document is over.
     pub(super) fn fetch_timed_out(&mut self, channel: ChannelId) {
         let Some(known) = self.remote.get_mut(&channel) else { return };
         let Some(document) = known.fetching.take() else { return };
@@ -174,7 +174,7 @@ impl Session {
         }
     }
 
-    /// A pause is over after which the peer may be asked again.
+    /// The pause before the next request is over.
     pub(super) fn ask_again(&mut self, document: Id128, now: Duration) {
         let awaited = self.is_awaited(document);
         let Some(asked) = self.asked.get_mut(&document) else { return };
@@ -209,8 +209,8 @@ impl Session {
         self.timers.set(Timer::Ask(document), now.saturating_add(pause));
     }
 
-    /// The peer does not have a document that it announced. Other peers and later ones may: the
-    /// writer may have left, and the relay between may have another by now.
+    /// The peer does not have a document that it announced. It is asked again: the writer may have
+    /// left, and a relay may know another writer by now.
     fn denied(&mut self, document: Id128, reason: String, ask_again: u32, now: Duration) {
         let Some(asked) = self.asked.get_mut(&document) else { return };
         asked.open = asked.open.saturating_sub(1);

@@ -12,14 +12,14 @@ use crate::{
 /// A channel of ours.
 #[derive(Debug, Default)]
 pub(super) struct Local {
-    /// `None` while the peer's answer is here and the application has not named the channel: the
-    /// carrier announces it and may bring the answer before it returns.
+    /// `None` if the peer's answer came before [`Session::announce`]: the carrier announces the
+    /// channel by itself, and the answer may come first.
     pub(super) offered: Option<(Start, Arc<Announcement>)>,
     /// The peer's answer that is in force.
     pub(super) answer: Option<Answer>,
     /// The peer asked for a key frame since the last event.
     key_requested: bool,
-    /// What the peer refused since the last event.
+    /// The peer's reason for refusing, since the last event.
     incompatible: Option<String>,
     /// The last pause before the announcement was repeated.
     pause: Option<Duration>,
@@ -111,7 +111,7 @@ impl Session {
         self.local.retain(|_, local| local.offered.is_some());
     }
 
-    /// What the peer last said about a channel of ours. `None` before its first answer.
+    /// The peer's last answer to a channel of this node. `None` before the first.
     pub fn answer(&self, channel: ChannelId) -> Option<&Answer> {
         self.local.get(&channel)?.answer.as_ref()
     }
@@ -133,7 +133,7 @@ impl Session {
         self.timers.set(Timer::Retire(channel), now.saturating_add(retiring.pause));
     }
 
-    /// The peer has restarted: it knows no channel of ours, and said nothing.
+    /// The peer has restarted: it knows no channel of this node and has answered none.
     pub(super) fn announce_all(&mut self, now: Duration) {
         let Session { local, outputs, events, .. } = self;
         for (id, channel) in local.iter_mut() {
@@ -165,7 +165,7 @@ impl Session {
         self.timers.set(Timer::Announce(channel), now.saturating_add(pause));
     }
 
-    /// The peer holds a channel that has retired: it missed that.
+    /// The peer still holds a channel that has retired: it missed the retirement.
     fn retire_stray(&mut self, channel: ChannelId) {
         if self.outputs.len() < self.limits.stray_outputs.saturating_add(self.own_outputs()) {
             self.outputs.push(Due::Retire(channel));

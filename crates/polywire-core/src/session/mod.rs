@@ -125,7 +125,7 @@ pub struct Session {
     timers: Timers<Timer>,
     outputs: Pending<Due>,
     events: Pending<News>,
-    /// Closing events not taken.
+    /// Closing events that were not polled.
     closed: usize,
 }
 
@@ -158,7 +158,7 @@ pub enum Output {
         /// Its hash.
         document: Id128,
     },
-    /// A document that the peer asked for: the application's bytes of it, or that it has none.
+    /// A document that the peer asked for. The application adds the bytes, or that it has none.
     Supply {
         /// Its hash.
         document: Id128,
@@ -212,9 +212,10 @@ pub enum Event {
         channel: ChannelId,
         /// The answer that holds now. `None` if the peer has restarted and not answered yet.
         answer: Option<Answer>,
-        /// Whether the next message is to be a key frame, for readers that have joined or lost one.
+        /// Whether the next message should be a key frame, for readers that have joined or lost
+        /// one.
         key_requested: bool,
-        /// The reason of a reader there that cannot read the channel, if this answer gave one.
+        /// The reason why a reader there cannot read the channel, if this answer had one.
         incompatible: Option<String>,
     },
 }
@@ -240,7 +241,7 @@ pub struct Load {
     pub events: usize,
 }
 
-/// An output, by its key: the value is taken when it is sent, so it is the newest.
+/// An output, by its key. Its value is read when it is sent, so it is the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Announce(ChannelId),
@@ -275,7 +276,7 @@ enum Timer {
 }
 
 impl Session {
-    /// A session with a peer of which nothing is known. All sessions of a node share one budget.
+    /// A session with a peer that is not known yet. All sessions of a node share one budget.
     pub fn new(limits: Limits, carrier: Carrier, budget: Budget) -> Session {
         Session {
             limits,
@@ -327,7 +328,7 @@ impl Session {
         }
     }
 
-    /// The peer is gone for good: everything of it is forgotten, and its channels close.
+    /// The peer is gone for good: all its state is dropped, and its channels close.
     ///
     /// ```
     /// use std::time::Duration;
@@ -367,7 +368,7 @@ impl Session {
         self.outputs.retain(|due| matches!(due, Due::Announce(_)));
     }
 
-    /// Does what is due by `now`.
+    /// Handles everything that is due by `now`.
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};
@@ -393,7 +394,7 @@ impl Session {
         }
     }
 
-    /// When [`Session::handle_timeout`] is to be called next, if nothing else happens before.
+    /// When [`Session::handle_timeout`] must be called next, if nothing else happens before.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.timers.next()
     }
@@ -439,7 +440,7 @@ impl Session {
         None
     }
 
-    /// How much the session holds.
+    /// The current sizes of the session's tables.
     pub fn load(&self) -> Load {
         Load {
             remote: self.remote.len(),

@@ -1,4 +1,4 @@
-//! One node: its writers and subscriptions, and a session towards each other node.
+//! One node: its writers and subscriptions, and a session with each other node.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -97,9 +97,9 @@ impl Node {
         }
     }
 
-    // What the world does.
+    // Changes that the simulation makes.
 
-    /// Starts, or starts again with nothing but its identity.
+    /// Starts, or restarts with its identity only.
     pub fn start(&mut self, incarnation: u64, others: &[usize], shared: &mut Shared<'_>) {
         *self = Node::new(self.number);
         self.incarnation = Some(incarnation);
@@ -292,7 +292,7 @@ impl Node {
         readers.for_each(|reader| reader.read = 0);
     }
 
-    // What the world asks.
+    // Questions of the simulation.
 
     pub fn is_up(&self) -> bool {
         self.incarnation.is_some()
@@ -340,7 +340,7 @@ impl Node {
         self.peers.values().flat_map(|peer| peer.readers.values()).all(|reader| reader.read > 0)
     }
 
-    // Its driver.
+    // The driver of its sessions.
 
     fn hello(&self) -> Hello {
         Hello { node: Id128([self.number as u8 + 1; 16]), incarnation: self.incarnation() }
@@ -351,7 +351,7 @@ impl Node {
         others.into_iter().for_each(|other| self.drive(other, shared));
     }
 
-    /// Takes everything that the session has to send or to be done.
+    /// Polls all outputs and events of the session.
     fn drive(&mut self, other: usize, shared: &mut Shared<'_>) {
         while let Some(peer) = self.peers.get_mut(&other) {
             let load = peer.session.load();
@@ -374,7 +374,7 @@ impl Node {
         if let Output::Supply { document } = output {
             bytes = self.documents.get(document).cloned();
             if shared.wire == Wire::Datagrams && shared.random.one_in(8) {
-                // A peer that sends something else, and one that says that it has nothing.
+                // Sometimes other bytes are sent, and sometimes none.
                 shared.seen.forged += 1;
                 bytes = shared.random.one_in(2).then(|| b"forged".to_vec());
             }
@@ -622,7 +622,7 @@ impl Peer {
         packets.push_back(packet);
     }
 
-    /// Our channel that the peer means.
+    /// The channel of this node that the peer means.
     fn ours(&self, channel: ChannelId) -> Option<ChannelId> {
         match self.wire {
             Wire::Datagrams => Some(channel),
