@@ -17,7 +17,7 @@ use crate::{
     plan::{Change, Plan, Way},
 };
 
-/// What the threads of a link share.
+/// The state that the threads of a link share.
 pub struct Shared {
     start: Instant,
     pub state: Mutex<Emulation>,
@@ -64,7 +64,7 @@ impl Shared {
         state
     }
 
-    /// Tells all threads of the link to end.
+    /// Makes all threads of the link end.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }

@@ -26,7 +26,8 @@ pub(crate) struct Chosen {
     pub(crate) codec: Configured,
     /// Options that the codec gets and the announcement repeats to readers.
     pub(crate) options: Options,
-    /// What messages of a stateful format refer to; `None` if the engine's properties decide.
+    /// Whether messages of a stateful format refer to the previous message or to a key frame;
+    /// `None` if the engine's properties decide.
     pub(crate) mode: Option<Mode>,
     /// Messages from one key frame to the next.
     pub(crate) key_interval: u64,

@@ -343,7 +343,7 @@ fn dynamic(
     Ok(decoder)
 }
 
-/// Records of whatever type each writer has, for tools that know no type beforehand. Only
+/// Records of the type that each writer has, for tools that know no type in advance. Only
 /// subscribers can use it.
 #[derive(Clone)]
 pub struct Discovered(Arc<Shape>);

@@ -49,10 +49,9 @@
 //!
 //! # Log
 //!
-//! What happens on a node goes to the `log` crate's logger as well as to [`Node::events`], under
-//! targets that begin with `polywire`. The compiler of machine code, Cranelift, logs a line for
-//! each function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it
-//! out.
+//! Every event of a node goes to the `log` crate's logger as well as to [`Node::events`]. The log's
+//! targets begin with `polywire`. The compiler of machine code, Cranelift, logs a line for each
+//! function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
 
 mod chosen;
 mod clock;

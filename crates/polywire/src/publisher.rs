@@ -269,9 +269,10 @@ impl<C: Coding> PublisherOf<C> {
         self.send(value, Kind::Unregister)
     }
 
-    /// Sets whether data messages carry the hash of their key, as ends of instances always do.
-    /// Receivers can then tell instances apart without decoding. Costs 16 bytes per message and the
-    /// time to hash. Initially false; no effect if the type has no key.
+    /// Sets whether data messages carry the hash of their key, as [`dispose`](Self::dispose) and
+    /// [`unregister`](Self::unregister) always send it. Receivers can then tell instances apart
+    /// without decoding. Costs 16 bytes per message and the time to hash. Initially false; no
+    /// effect if the type has no key.
     pub fn hash_keys(&self, with_data: bool) {
         self.lock().hash_data = with_data;
     }
@@ -330,7 +331,7 @@ impl<C: Coding> PublisherOf<C> {
     /// Compiles the encoder on the calling thread, which may take tens of milliseconds for a type
     /// of hundreds of members. Calls of [`publish`](PublisherOf::publish) wait meanwhile.
     ///
-    /// What `wire` leaves open stays as it is ([`Wire::or`]). It may name the publisher's own
+    /// Parts that `wire` leaves open do not change ([`Wire::or`]). It may name the publisher's own
     /// endpoint, as it was given or as [`Node::open`] returns it. Fails with
     /// [`NodeError::OtherEndpoint`] for another endpoint.
     pub fn set_wire(&self, wire: &str) -> Result<(), NodeError> {

@@ -294,7 +294,7 @@ impl<C: Coding> Subscribe<C> {
                     let Sample { value, info } = item;
                     callback(value, info);
                 }
-                // What holds messages lets them go.
+                // Values that refer to received messages are not reused, so that they release them.
                 let used = batch.drain(..).filter(|_| !shares);
                 source.give_back(
                     used.map(|used: Weighed<Sample<C::Value>>| Weighed { item: used.item.value, bytes: used.bytes }),

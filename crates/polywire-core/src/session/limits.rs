@@ -64,7 +64,7 @@ impl Default for Limits {
     }
 }
 
-/// What carries a session's frames.
+/// The medium that carries a session's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Carrier {
     /// Every frame arrives once and in order, or the link ends. Nothing is sent twice.

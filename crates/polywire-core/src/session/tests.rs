@@ -251,7 +251,7 @@ fn reliable_sessions_announce_and_retire_once() {
     assert_eq!(session.next_timeout(), None);
     session.retire(ONE, ms(1));
     assert_eq!(outputs(&mut session), [Output::Retire { channel: ONE }]);
-    // What was never sent need not be taken back.
+    // An announcement that was never sent needs no retirement.
     session.announce(TWO, Start::default(), &offered, ms(0));
     session.retire(TWO, ms(1));
     assert_eq!((outputs(&mut session), session.next_timeout()), (vec![], None));

@@ -221,7 +221,8 @@ impl Port for EmulatedPort {
         state.last += 1;
         let channel = ChannelId(state.last);
         state.channels.insert(channel, (start, announcement.clone()));
-        // Posted while the state is locked: a port that joins just now hears of it once.
+        // Posted while the state is locked, so that the channel is announced once to a port that
+        // joins just now.
         state.ends.iter().for_each(|end| end.post(Letter::Announce(channel, start, announcement.clone())));
         Ok(channel)
     }
@@ -283,7 +284,7 @@ impl Port for EmulatedPort {
         self.member.close();
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            // A callback that panicked has said so.
+            // A callback that panicked has printed why.
             let _ = thread.join();
         }
     }

@@ -107,7 +107,7 @@ impl Port for InprocPort {
             state.last += 1;
             let channel = ChannelId(state.last);
             state.channels.insert(channel, (start, announcement.clone()));
-            // Under the lock, so that a port that joins meanwhile hears of the channel once.
+            // Under the lock, so that the channel is announced once to a port that joins meanwhile.
             for peer in state.peers.iter() {
                 peer.out.announce(channel, start, announcement);
             }

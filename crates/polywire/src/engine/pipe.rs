@@ -48,7 +48,7 @@ struct PipeState {
     /// Messages delivered so far. A sender that waits for room uses it to tell a slow receiver from
     /// a stuck one.
     taken: u64,
-    /// A sender has waited in vain. The next ones do not wait until half the queue is free.
+    /// A sender has waited without result. The next ones do not wait, until half the queue is free.
     stalled: bool,
     closed: bool,
 }
@@ -93,7 +93,7 @@ impl Holdable for Arc<Message> {
 }
 
 impl Pipe {
-    /// An empty pipe from a port to the receiver `to`. The sink hears of dropped messages.
+    /// An empty pipe from a port to the receiver `to`. Dropped messages are reported to the sink.
     pub(super) fn new(local: &Local, sink: &Arc<dyn Sink>, to: &LinkInfo) -> Arc<Pipe> {
         Arc::new(Pipe {
             state: Mutex::default(),

@@ -117,7 +117,7 @@ impl Family for Files {
 }
 
 /// Longest wait for nodes that are binding in the same folder. After that, or if the folder cannot
-/// be locked, binding goes on without the lock.
+/// be locked, binding continues without the lock.
 const ALONE: Duration = Duration::from_secs(1);
 
 /// Locks the folder of a path against other nodes that bind there, until the result is dropped.

@@ -35,7 +35,7 @@ use crate::{
     status::Mismatch,
 };
 
-/// What a link needs of its port.
+/// The calls that a link makes to its port.
 pub(super) trait Host: Send + Sync {
     /// The node. `None` while it closes; its documents outlive it.
     fn node(&self) -> Option<Arc<Inner>>;
@@ -167,7 +167,7 @@ impl Incoming {
         (channels.open.values().filter(reads).count(), channels.open.values().filter(refuses).count())
     }
 
-    /// A document came, over whatever link.
+    /// A document came, over this link or another.
     pub(super) fn document_arrived(&self, document: Id128) {
         self.lock().session.document_arrived(document);
         self.drive();
@@ -474,8 +474,8 @@ impl LinkSink for Incoming {
         self.drive();
     }
 
-    /// Also while the node goes, as long as the port is there: the last messages published may wait
-    /// for this.
+    /// Works while the node closes, as long as the port is open: subscribers may need the document
+    /// for the last messages.
     fn wanted(&self, document: Id128) {
         self.lock().session.handle_want(document);
         self.send();

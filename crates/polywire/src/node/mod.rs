@@ -232,7 +232,7 @@ impl Node {
         self.ports().iter().map(|port| port.port().links().len()).sum()
     }
 
-    /// What publishers on other nodes have announced on the ports opened here, sorted by topic.
+    /// The announcements of publishers on other nodes, on the ports opened here, sorted by topic.
     /// Announcements arrive soon after a link is up.
     pub fn discovered(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();

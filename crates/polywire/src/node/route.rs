@@ -49,7 +49,7 @@ pub(crate) trait Slot: Send + Sync {
 /// Where messages come from.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What the writer announced.
+    /// The writer's announcement.
     pub announcement: Arc<Announcement>,
     /// The link it came over.
     pub link: Arc<LinkInfo>,

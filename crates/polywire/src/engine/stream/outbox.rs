@@ -64,7 +64,8 @@ struct Outgoing {
     links: u32,
     /// The stream takes no more for now; the flusher waits until it does.
     full: bool,
-    /// A publisher has waited in vain. The next ones do not wait until half the queue is free.
+    /// A publisher has waited without result. The next ones do not wait, until half the queue is
+    /// free.
     stalled: bool,
     /// Bytes that left the queue so far. A waiting publisher uses it to tell a slow peer from a
     /// stuck one.
@@ -722,7 +723,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| outbox.run_flusher(|_| {}));
             crowd();
-            // One that reads, however late, is served on.
+            // A peer that reads late is still served.
             let late = scope.spawn(move || {
                 thread::sleep(Duration::from_millis(50));
                 let mut left: usize = 256 << 10;
@@ -732,7 +733,7 @@ mod tests {
                 there
             });
             assert!(outbox.replies_leave(Duration::from_secs(10)));
-            // What it does not read does not leave.
+            // Bytes that the peer does not read stay in the queue.
             (0..64).for_each(|_| outbox.control(&document()));
             let _there = late.join().expect("no panic");
             // The socket's buffer takes some more first.

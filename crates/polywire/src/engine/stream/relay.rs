@@ -1,5 +1,5 @@
-//! What a port does about channels, answers and documents: announces its own channels to its links,
-//! and relays those of one link to the others if it is the listening port of [`Role::Either`].
+//! Channels, answers and documents of a port: it announces its own channels to its links, and
+//! relays those of one link to the others if it is the listening port of [`Role::Either`].
 
 use std::{
     collections::BTreeMap,
