@@ -1,5 +1,5 @@
-//! Measures Polywire beside hand-written code and other libraries. The candidates take turns in one
-//! run, so that other load on the machine hits all of them alike; ratios are taken turn by turn.
+//! Benchmarks of Polywire beside hand-written code and other libraries (the *peers*). The library
+//! is used by the four programs in `bin/` and by a smoke test.
 //!
 //! ```text
 //! cargo run --release -p polywire-bench --features peers --bin formats
@@ -7,8 +7,15 @@
 //! cargo run --release -p polywire-bench --bin fast
 //! cargo run --release -p polywire-bench --features peers --bin transport
 //! ```
+//! The candidates take turns in one run, so that other load on the machine affects all of them
+//! alike. Each ratio compares turns that are next to each other. Before anything is timed, each
+//! candidate's results are checked, where possible against those of the others. A *bar* is a limit
+//! on a candidate's time in comparison with the first candidate; the report marks figures that miss
+//! it.
 //!
-//! Each candidate's results are compared with those of the others before anything is timed.
+//! The programs write files only where `--json`, `--markdown` and `--extract` say, except for a
+//! temporary folder in which the peer in C++ is built. The transport benchmark starts a child
+//! process and connects to it over TCP and Unix-domain sockets of this machine.
 
 pub mod arguments;
 pub mod codecs;

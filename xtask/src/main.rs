@@ -1,4 +1,5 @@
-//! Chores. `cargo run -p xtask -- api` renews the golden files of the public API.
+//! Maintenance tasks of the repository. `cargo run -p xtask -- api` writes the lists of the public
+//! API, `docs/api/CRATE.txt`.
 
 use std::{env, fs, process::ExitCode};
 
@@ -14,11 +15,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes `docs/api/CRATE.txt` for each crate whose public API is kept.
+/// Writes `docs/api/CRATE.txt` for each crate in [`api::CRATES`].
 fn renew() -> ExitCode {
     for krate in api::CRATES {
         let path = api::golden_file(krate);
-        let written = fs::create_dir_all(path.parent().expect("it lies in a folder"))
+        let written = fs::create_dir_all(path.parent().expect("the file is in a folder"))
             .and_then(|()| fs::write(&path, api::of_crate(krate)));
         if let Err(error) = written {
             eprintln!("{}: {error}", path.display());

@@ -1,5 +1,6 @@
-//! FAST streams of the measured types: bytes a message and time as a multiple of hand-written CDR,
-//! for each type and template, and of the `fastlib` crate on a foreign feed.
+//! Measures FAST streams of the measured types: bytes per message, and times as multiples of
+//! hand-written CDR, for each type and template. The group `feed` compares with the crate
+//! `fastlib`, for a reader that has only a template. Runs on one core.
 //!
 //! `cargo run --release -p polywire-bench --bin fast [--quick] [--json FILE] [--markdown FILE]
 //! [TYPE..] [feed]`

@@ -1,5 +1,5 @@
-//! Every format on every measured type: bytes and times, as multiples of hand-written CDR, and how
-//! long each format's best peer takes.
+//! Measures every format on every measured type: bytes, times, times as multiples of hand-written
+//! CDR, and the time of the fastest other library for the format. Runs on one core.
 //!
 //! `cargo run --release -p polywire-bench --features peers --bin formats [--quick] [--json FILE]
 //! [--markdown FILE] [--extract FILE] [TYPE..]`
@@ -8,7 +8,7 @@ use polywire_bench::{arguments::Arguments, codecs::formats::MEASUREMENTS, measur
 
 fn main() -> std::io::Result<()> {
     let arguments = Arguments::parse();
-    // The machine is described as it is, before this is kept on one of its cores.
+    // The report states the number of cores, which `pin` would reduce to one.
     let mut report = Report::new(arguments.command("formats"));
     measure::pin(0);
     for (name, measure) in MEASUREMENTS {

@@ -1,3 +1,6 @@
+//! Measures latency and throughput of publish/subscribe between two processes, beside bare sockets
+//! and libzmq. The second process is this program again, started with the word [`CHILD`].
+//!
 //! `cargo run --release -p polywire-bench --features peers --bin transport [--quick] [--json FILE]
 //! [--markdown FILE] [GROUP..]`
 
