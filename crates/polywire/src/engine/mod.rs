@@ -427,7 +427,9 @@ pub struct LinkInfo {
     pub address: String,
 }
 
-/// Counts of a link since it came up.
+/// Counts of a link since it came up, for nodes and tools. Applications see dropped messages in
+/// [`Sent::dropped`], in [`Event::Dropped`], and at the receiver in
+/// [`Subscriber::lost`](crate::Subscriber::lost).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStats {
     /// The link.
@@ -506,8 +508,9 @@ pub enum Event {
         /// Messages that were not confirmed.
         count: u64,
     },
-    /// A channel could not be announced to a link, or is not relayed. Reported for the 1st, 2nd,
-    /// 4th, 8th, ... such channel of the port.
+    /// A channel could not be announced to a link, or is not relayed. Its messages do not reach
+    /// that peer or, if it is not relayed, the other peers. Reported for the 1st, 2nd, 4th, 8th,
+    /// ... such channel of the port.
     Withheld {
         /// The link that the channel comes from, or the one that it was to be announced to.
         link: LinkInfo,
