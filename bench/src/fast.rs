@@ -20,13 +20,13 @@ use polywire_workloads::{
 };
 
 use crate::{
-    codecs::{Measured, Measurement, Subject},
+    codecs::{Measured, Subject},
     measure::{Bar, Candidate, Effort, compare},
     report::{Group, Row},
 };
 
 /// Each table with the name that selects it on the command line.
-pub const MEASUREMENTS: &[Measurement] = &[
+pub const MEASUREMENTS: &[crate::Measurement] = &[
     ("MarketData", table::<MarketData>),
     ("CodecsTest_10", table::<CodecsTest10>),
     ("CodecsTest_500", table::<CodecsTest500>),

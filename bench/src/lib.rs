@@ -23,3 +23,35 @@ pub mod fast;
 pub mod measure;
 pub mod report;
 pub mod transport;
+
+use arguments::Arguments;
+use measure::Effort;
+use report::{Group, Report};
+
+/// A measurement with the name that selects it on the command line.
+pub type Measurement = (&'static str, fn(Effort) -> Group);
+
+/// The cores that a benchmark program may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cores {
+    /// The first one, so that the system moves nothing between cores.
+    One,
+    /// All, for measurements with threads or processes.
+    All,
+}
+
+/// Runs one of the programs in `bin/`: the groups that its arguments name.
+pub fn run(program: &str, measurements: &[Measurement], cores: Cores) -> std::io::Result<()> {
+    let arguments = Arguments::parse();
+    // The report states the number of cores, which `pin` would reduce to one.
+    let mut report = Report::new(arguments.command(program));
+    if cores == Cores::One {
+        measure::pin(0);
+    }
+    for (name, measure) in measurements {
+        if arguments.wants(name) {
+            report.groups.push(measure(arguments.effort()));
+        }
+    }
+    arguments.deliver(&report)
+}

@@ -14,16 +14,14 @@ use std::{
 use quote::ToTokens;
 use syn::{Attribute, Fields, Generics, ImplItem, Item, Meta, TraitItem, Type, UseTree, Visibility};
 
+use crate::root;
+
 /// Crates whose API has a golden file.
 pub const CRATES: &[&str] = &["polywire-core", "polywire-idl", "polywire"];
 
 /// The maximum length of a chain of names that refer to each other. A longer chain counts as a
 /// circle.
 const MAX_HOPS: usize = 16;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the root").to_path_buf()
-}
 
 /// The path of the golden file of a crate.
 pub fn golden_file(krate: &str) -> PathBuf {

@@ -4,16 +4,8 @@
 //! `cargo run --release -p polywire-bench --features peers --bin codecs [--quick] [--json FILE]
 //! [--markdown FILE] [GROUP..]`
 
-use polywire_bench::{arguments::Arguments, codecs::MEASUREMENTS, measure, report::Report};
+use polywire_bench::{Cores, codecs::MEASUREMENTS, run};
 
 fn main() -> std::io::Result<()> {
-    let arguments = Arguments::parse();
-    measure::pin(0);
-    let mut report = Report::new(arguments.command("codecs"));
-    for (name, measure) in MEASUREMENTS {
-        if arguments.wants(name) {
-            report.groups.push(measure(arguments.effort()));
-        }
-    }
-    arguments.deliver(&report)
+    run("codecs", MEASUREMENTS, Cores::One)
 }

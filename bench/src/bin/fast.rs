@@ -5,16 +5,8 @@
 //! `cargo run --release -p polywire-bench --bin fast [--quick] [--json FILE] [--markdown FILE]
 //! [TYPE..] [feed]`
 
-use polywire_bench::{arguments::Arguments, fast::MEASUREMENTS, measure, report::Report};
+use polywire_bench::{Cores, fast::MEASUREMENTS, run};
 
 fn main() -> std::io::Result<()> {
-    let arguments = Arguments::parse();
-    measure::pin(0);
-    let mut report = Report::new(arguments.command("fast"));
-    for (name, measure) in MEASUREMENTS {
-        if arguments.wants(name) {
-            report.groups.push(measure(arguments.effort()));
-        }
-    }
-    arguments.deliver(&report)
+    run("fast", MEASUREMENTS, Cores::One)
 }

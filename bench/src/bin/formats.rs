@@ -4,17 +4,8 @@
 //! `cargo run --release -p polywire-bench --features peers --bin formats [--quick] [--json FILE]
 //! [--markdown FILE] [--extract FILE] [TYPE..]`
 
-use polywire_bench::{arguments::Arguments, codecs::formats::MEASUREMENTS, measure, report::Report};
+use polywire_bench::{Cores, codecs::formats::MEASUREMENTS, run};
 
 fn main() -> std::io::Result<()> {
-    let arguments = Arguments::parse();
-    // The report states the number of cores, which `pin` would reduce to one.
-    let mut report = Report::new(arguments.command("formats"));
-    measure::pin(0);
-    for (name, measure) in MEASUREMENTS {
-        if arguments.wants(name) {
-            report.groups.push(measure(arguments.effort()));
-        }
-    }
-    arguments.deliver(&report)
+    run("formats", MEASUREMENTS, Cores::One)
 }

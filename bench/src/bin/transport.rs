@@ -5,8 +5,7 @@
 //! [--markdown FILE] [GROUP..]`
 
 use polywire_bench::{
-    arguments::Arguments,
-    report::Report,
+    Cores, run,
     transport::{CHILD, MEASUREMENTS, serve},
 };
 
@@ -16,12 +15,5 @@ fn main() -> std::io::Result<()> {
         serve(&words[1..]);
         return Ok(());
     }
-    let arguments = Arguments::parse();
-    let mut report = Report::new(arguments.command("transport"));
-    for (name, measure) in MEASUREMENTS {
-        if arguments.wants(name) {
-            report.groups.push(measure(arguments.effort()));
-        }
-    }
-    arguments.deliver(&report)
+    run("transport", MEASUREMENTS, Cores::All)
 }

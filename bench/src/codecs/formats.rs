@@ -20,7 +20,7 @@ use polywire_workloads::{
 };
 
 use super::{
-    FastCdr, Measurement, Subject,
+    FastCdr, Subject,
     fastcdr::{self, Program},
     prost_peer::{self, Mirrored},
     serde_peers::{self, Peer, bson_peers, cbor_peers, decode, encode, json_peers, msgpack_peers},
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Each table with the name that selects it on the command line.
-pub const MEASUREMENTS: &[Measurement] = &[
+pub const MEASUREMENTS: &[crate::Measurement] = &[
     ("MarketData", table::<MarketData>),
     ("CodecsTest_10", table::<CodecsTest10>),
     ("CodecsTest_50", table::<CodecsTest50>),

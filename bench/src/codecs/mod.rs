@@ -18,11 +18,8 @@ pub use subject::{Measured, Subject, decoder, encoder};
 
 use crate::{measure::Effort, report::Group};
 
-/// A measurement with the name that selects it on the command line.
-pub type Measurement = (&'static str, fn(Effort) -> Group);
-
 /// The measurements of the program `codecs`, in the order of their tables in the report.
-pub const MEASUREMENTS: &[Measurement] = &[
+pub const MEASUREMENTS: &[crate::Measurement] = &[
     ("cdr", cdr::group),
     ("evolved", evolved::group),
     ("json", serde_peers::json),

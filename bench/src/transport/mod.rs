@@ -16,11 +16,8 @@ use crate::{measure::Effort, report::Group};
 
 pub use child::{CHILD, serve, set_program};
 
-/// A measurement with the name that selects it on the command line.
-pub type Measurement = (&'static str, fn(Effort) -> Group);
-
 /// All measurements, in the order of their tables in the report.
-pub const MEASUREMENTS: &[Measurement] = &[("latency", latency::group), ("throughput", throughput::group)];
+pub const MEASUREMENTS: &[crate::Measurement] = &[("latency", latency::group), ("throughput", throughput::group)];
 
 /// A kind of stream socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,11 +17,13 @@ mod hz;
 mod idl;
 mod link;
 mod list;
+mod man;
 mod network;
 mod outcome;
 mod publish;
 mod rate;
 mod reach;
+mod relay;
 mod seconds;
 mod stop;
 mod terminal;
@@ -59,8 +61,10 @@ static VERBS: &[Verb] = &[
     #[cfg(feature = "zstd")]
     dict::VERB,
     bench::VERB,
+    relay::VERB,
     link::VERB,
     completions::VERB,
+    man::VERB,
     bench::PEER_VERB,
     #[cfg(all(feature = "hosts", target_os = "linux"))]
     hosts::HOST_VERB,

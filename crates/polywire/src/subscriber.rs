@@ -384,9 +384,9 @@ impl<V> Subscriber<V> {
         self.guard.status()
     }
 
-    /// Messages lost on the way or dropped by the queue. A loss that a writer reports does not count
-    /// again if a gap in its sequence numbers has already counted. Over an engine without order,
-    /// gaps do not count.
+    /// Messages lost on the way or dropped by the queue. A loss that a writer reports counts once,
+    /// also if its sequence numbers have a gap there. Over an engine without order, gaps do not
+    /// count.
     pub fn lost(&self) -> u64 {
         self.guard.counts.lost.load(Ordering::Relaxed)
     }
@@ -418,9 +418,9 @@ impl Subscription {
         self.guard.status()
     }
 
-    /// Messages lost on the way or dropped by the queue. A loss that a writer reports does not count
-    /// again if a gap in its sequence numbers has already counted. Over an engine without order,
-    /// gaps do not count.
+    /// Messages lost on the way or dropped by the queue. A loss that a writer reports counts once,
+    /// also if its sequence numbers have a gap there. Over an engine without order, gaps do not
+    /// count.
     pub fn lost(&self) -> u64 {
         self.guard.counts.lost.load(Ordering::Relaxed)
     }

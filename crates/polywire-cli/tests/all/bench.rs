@@ -167,7 +167,7 @@ fn the_papers_experiments_become_pages() {
 }
 
 #[test]
-fn what_users_outgrow_first_becomes_a_page() {
+fn the_model_of_large_systems_becomes_a_page() {
     let folder = Folder::new();
     let head = "mode = 'throughput'\neffort = { repeats = 1, messages = 40, warm_up = 2, peer = 'process' }\n";
     let packets = "[[type]]\ntext = 'struct Packet { sequence<octet> bytes; };'\nlabel = '9 B'\nlengths = { bytes = 9 }\n[[type]]\ntext = 'struct Packet { sequence<octet> bytes; };'\nlabel = '900 B'\nlengths = { bytes = 900 }\n";

@@ -15,6 +15,7 @@ mod instances;
 mod link;
 mod pub_echo;
 mod readme;
+mod relay;
 mod stop;
 mod tools;
 mod transcode;

@@ -1,5 +1,5 @@
-//! The emulated link as an engine: nodes of one process exchange messages over an emulated network
-//! with loss, duplication, reordering and corruption, in real time.
+//! The emulated link as an engine: nodes of one process exchange messages over a network that
+//! loses, duplicates, reorders and damages packets, in real time.
 //!
 //! The engine sends messages as datagrams, over one link in each direction between any two ports of
 //! an address. Requests for key frames are datagrams in the opposite direction and can be lost,
@@ -104,7 +104,7 @@ impl Engine for Emulated {
     }
 
     fn summary(&self) -> &'static str {
-        "Within the process, over links that lose, delay, repeat and damage"
+        "Within the process, over links that lose, delay, duplicate and damage messages"
     }
 
     fn example(&self) -> &'static str {
@@ -177,7 +177,7 @@ fn meet(a: &Arc<Member>, b: &Arc<Member>, network: Shared) {
     let pair = Arc::new(Pair::new(network, [a, b].map(|member| member.bell.clone())));
     let at_a = Arc::new(End::new(a, b, &pair, Side::First));
     let at_b = Arc::new(End::new(b, a, &pair, Side::Second));
-    // A port that has closed meanwhile is gone for the other one.
+    // If a port has closed in the meantime, post its end to the other one.
     if !a.add(at_a.clone()) {
         at_a.post(Letter::Down);
     }
@@ -221,8 +221,7 @@ impl Port for EmulatedPort {
         state.last += 1;
         let channel = ChannelId(state.last);
         state.channels.insert(channel, (start, announcement.clone()));
-        // Posted while the state is locked, so that the channel is announced once to a port that
-        // joins just now.
+        // Posted while the state is locked, so that a port that joins now gets it exactly once.
         state.ends.iter().for_each(|end| end.post(Letter::Announce(channel, start, announcement.clone())));
         Ok(channel)
     }
@@ -284,7 +283,7 @@ impl Port for EmulatedPort {
         self.member.close();
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            // A callback that panicked has printed why.
+            // An error means that a callback panicked, which was printed.
             let _ = thread.join();
         }
     }
@@ -332,6 +331,7 @@ impl Member {
         Some(Duration::ZERO)
     }
 
+    /// Reports the end of a link.
     fn lose(&self, end: &End, reason: Disconnect) {
         end.sink.down();
         self.sink.event(Event::Disconnected { link: end.info.clone(), reason });
@@ -393,10 +393,10 @@ impl Member {
     }
 }
 
-/// One port's view of its link to another port.
+/// One port's end of its link to another port.
 struct End {
     info: LinkInfo,
-    /// Receives everything that comes from the other port.
+    /// Receives what arrives from the other port.
     sink: Arc<dyn LinkSink>,
     pair: Arc<Pair>,
     side: Side,
@@ -490,8 +490,8 @@ impl End {
         self.post(Letter::Retire(channel));
     }
 
-    /// Posts a notice, which always arrives. The end of a channel or link arrives after the packets
-    /// sent before.
+    /// Posts a notice, which always arrives. The end of a channel or port arrives after everything
+    /// sent before it.
     fn post(&self, letter: Letter) {
         let waits = matches!(letter, Letter::Retire(_) | Letter::Down);
         let at = if waits { lock(&self.state).latest } else { 0 };
@@ -509,7 +509,7 @@ impl End {
             Letter::Answer(channel, answer) => self.answered(channel, &answer),
             Letter::Want(document) => self.sink.wanted(document),
             Letter::Supply(document, bytes) => self.sink.supplied(document, bytes.as_deref()),
-            // The delivering thread has already handled it.
+            // `Member::deliver` handles it.
             Letter::Down => {}
         }
     }
@@ -527,7 +527,7 @@ impl End {
         }
     }
 
-    /// A flush at the other port waits for this.
+    /// Reports that everything was delivered. A flush at the other port waits for this.
     fn drained(&self) {
         self.sink.drained();
         self.pair.ring(self.side.other());

@@ -1,5 +1,5 @@
-//! The connection between two ports of the emulated engine: the links, the notices, which are never
-//! lost, and the bells that wake waiting threads. It has no thread and no socket.
+//! The connection between two ports of the emulated engine: a link in each direction, reliable
+//! notices that bypass the links, and the bells that wake waiting threads.
 
 use std::{
     collections::VecDeque,
@@ -48,14 +48,14 @@ struct Mailbox {
 
 #[derive(Default)]
 struct Mail {
-    /// Notices, each with the time before which it is not read.
+    /// Notices, each with the earliest time of its delivery.
     letters: VecDeque<(u64, Letter)>,
-    /// The last arrival is being delivered.
+    /// The port is delivering the last arrival.
     busy: bool,
 }
 
-/// A notice. Their number is not bounded, because both ports belong to this process and post only
-/// as many as they have channels, subscribers and documents.
+/// A reliable notice. The number of waiting notices is not limited: both ports are in this process,
+/// and post only as many as their nodes have channels, subscribers and documents.
 pub enum Letter {
     Announce(ChannelId, Start, Announcement),
     Retire(ChannelId),

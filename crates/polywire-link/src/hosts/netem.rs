@@ -1,4 +1,5 @@
-//! Translates a model to arguments of `tc netem`, as far as netem supports it.
+//! Translates a model to arguments of `tc netem`. Runs nothing; a model that netem does not support
+//! is an error.
 
 use polywire_core::netsim::{Jitter, Loss, Model};
 
