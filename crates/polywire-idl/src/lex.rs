@@ -180,7 +180,7 @@ impl Lexer {
         }
     }
 
-    /// Keeps a comment line. A comment behind code on the same line does not document what follows,
+    /// Keeps a comment line. A comment after code on the same line does not document what follows,
     /// and a ruler documents nothing.
     fn comment(&mut self, own_line: bool, line: &str) {
         let line = line.strip_prefix(' ').unwrap_or(line).trim_end();

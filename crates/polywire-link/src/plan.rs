@@ -5,7 +5,7 @@ use std::{io::Write, str::FromStr, time::Duration};
 
 use polywire_core::netsim::Model;
 
-/// What a link does to its packets.
+/// The treatment of a link's packets.
 #[derive(Default)]
 pub struct Plan {
     /// The model of the way to the target.

@@ -65,7 +65,7 @@ impl Shared {
         state
     }
 
-    /// Tells all threads of the link to end.
+    /// Makes all threads of the link end.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }

@@ -60,7 +60,7 @@ impl Proxy {
     pub fn run(self, shared: &Arc<Shared>) {
         while !shared.has_ended() {
             match self.listener.accept() {
-                // A connection that fails is closed; others go on.
+                // A connection that fails is closed; the others continue.
                 Ok((stream, from)) => drop(join(stream, from, self.to, shared)),
                 Err(_) => thread::sleep(LOOKS),
             }

@@ -1,4 +1,4 @@
-//! For authors of codecs, compressors and engines: the layers below messages.
+//! The lower layers of the API, for authors of codecs, compressors and engines.
 //!
 //! | module | what it has | who needs it |
 //! |---|---|---|

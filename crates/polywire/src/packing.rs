@@ -26,7 +26,7 @@ pub(crate) struct Packing {
     pub(crate) announced: String,
 }
 
-/// What prepares compression: the packer, and the dictionary that peers must be able to fetch.
+/// The result of [`Packing::of`]: the packer, and the dictionary that peers must be able to fetch.
 type Prepared = (Packing, Option<Vec<u8>>);
 
 impl Packing {

@@ -33,7 +33,7 @@ fn it_runs() {
     shown::run().expect("nothing fails");
 }
 
-/// Words of Rust, without what only one of the two writes: visibility, and where lines break.
+/// Words of Rust, without visibility and line breaks, which differ between the two.
 fn words(text: &str) -> Vec<&str> {
     let tokens = text.split(|c: char| c.is_whitespace() || ",;{}".contains(c)).filter(|word| !word.is_empty());
     tokens.filter(|word| *word != "pub").collect()

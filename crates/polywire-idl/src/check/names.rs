@@ -20,7 +20,7 @@ pub(super) enum Entity {
     Literal(DefId, usize),
     /// A flag of a bitmask, by index.
     Flag(DefId, usize),
-    /// A definition of an unsupported kind, which is left out.
+    /// A definition that is skipped because its kind is not supported.
     Skipped(&'static str),
 }
 

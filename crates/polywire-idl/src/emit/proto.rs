@@ -216,7 +216,7 @@ impl Writer<'_> {
         let (discriminator, oneof) = (own("discriminator", &mut taken), own("value", &mut taken));
         lines.push(format!("message {name} {{"));
         lines.push(
-            "  // Not there where the field that is says it: it is then the first label of the field's case.".into(),
+            "  // Absent if the field that is set implies it: it is then the first label of the field's case.".into(),
         );
         lines.push(format!("  optional sint64 {discriminator} = {DISCRIMINATOR_NUMBER};"));
         lines.push(format!("  oneof {oneof} {{"));

@@ -4,7 +4,7 @@
 use polywire_core::schema::{DefKind, Literal, Type};
 use polywire_idl::{Compiler, Document, emit};
 
-/// Compiles, and compiles what is written of it again to the same types.
+/// Compiles a text, and checks that the emitted text compiles to the same types.
 fn taken(text: &str) -> Document {
     let document = Compiler::new().parse_str("field.idl", text).unwrap_or_else(|errors| panic!("{errors}"));
     let idl =

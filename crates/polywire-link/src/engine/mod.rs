@@ -3,13 +3,16 @@
 //!
 //! The engine sends messages as datagrams, over one link in each direction between any two ports of
 //! an address. Requests for key frames are datagrams in the opposite direction and can be lost,
-//! too. Announcements, answers and documents always arrive, without delay, as if they had been
-//! repeated. A goodbye arrives after everything sent before it.
+//! too. Announcements, answers and documents are not sent through the emulated network: they arrive
+//! at once and are never lost, as the contract of [`Port`] requires. A retirement or a goodbye
+//! arrives after everything sent before it.
 //!
-//! Each port has a thread that delivers arrived packets. The packets under way to a port take at
-//! most the memory of the sender's queue
-//! ([`EngineOptions::queue_bytes`](polywire::engine::EngineOptions)); the engine drops further
-//! messages.
+//! Each port has a thread that delivers arrived packets. At most
+//! [`EngineOptions::queue_bytes`](polywire::engine::EngineOptions::queue_bytes) may be under way to
+//! a port; further messages are dropped, whatever the overflow policy is. They count in [`Sent`]
+//! and [`LinkStats`] only: the engine reports no [`Event::Dropped`] and no position, and since it
+//! is unordered, subscribers count no gaps. So [`Subscriber::lost`](polywire::Subscriber::lost)
+//! does not include what is lost on the network or dropped here.
 //!
 //! ```
 //! use std::time::Duration;
@@ -305,7 +308,7 @@ impl Member {
         ends.iter().for_each(|end| self.lose(end, Disconnect::Closed));
     }
 
-    /// Delivers what has arrived over a link. Returns the time until the next arrival.
+    /// Delivers everything that has arrived over a link. Returns the time until the next arrival.
     fn deliver(&self, end: &End, aligned: &mut Aligned) -> Option<Duration> {
         for taken in 0..TURN {
             match end.pair.due(end.side) {
@@ -460,8 +463,8 @@ impl End {
         Ok(!matches!(fate, None | Some(Fate::Dropped)))
     }
 
-    /// Tells the other port whether we want its channel. If we have already accepted it, *renew* is
-    /// sent as a packet, which may be lost.
+    /// Sends the other port our answer to its channel. If we have already accepted the channel, a
+    /// request for a key frame is a packet that may be lost.
     fn answer(&self, channel: ChannelId, answer: Answer) {
         let is_known = {
             let mut state = lock(&self.state);

@@ -34,7 +34,7 @@ impl Side {
     }
 }
 
-/// The links between two ports, and the notices that always arrive.
+/// The links between two ports, and the notices, which are never lost.
 pub struct Pair {
     network: Shared,
     /// The notices posted to each side.

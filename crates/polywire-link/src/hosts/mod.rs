@@ -33,7 +33,8 @@ use holder::{Request, done};
 pub use holder::{Event, serve};
 pub use netem::netem;
 
-/// The arguments with which this program starts itself as a host; with them it calls [`serve`].
+/// Arguments with which a program starts itself again as a host. A program that is started with
+/// them must call [`serve`].
 pub const WORDS: &[&str] = &["link-host"];
 
 /// Addresses of the two hosts, of a range for documentation (RFC 5737).

@@ -27,9 +27,10 @@ use super::{
     stream::{PROPERTIES, Role},
 };
 
-/// `tcp/ADDR`: listens if the address is local and free, and connects otherwise.
+/// `tcp/ADDR`: listens if the address is local and free, and connects otherwise. The port that
+/// listens relays messages between those that connect.
 pub struct Tcp;
-/// `tcp-listen/ADDR`: listens; opening fails if it cannot.
+/// `tcp-listen/ADDR`: listens; opening fails if it cannot. Does not relay.
 pub struct TcpListen;
 /// `tcp-connect/ADDR`: connects, and keeps trying.
 pub struct TcpConnect;

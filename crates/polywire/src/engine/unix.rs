@@ -34,9 +34,10 @@ use super::{
     stream::{PROPERTIES, Role},
 };
 
-/// `unix/PATH`: listens if nobody does, and connects otherwise.
+/// `unix/PATH`: listens if nobody does, and connects otherwise. The port that listens relays
+/// messages between those that connect.
 pub struct Unix;
-/// `unix-listen/PATH`: listens; opening fails if it cannot.
+/// `unix-listen/PATH`: listens; opening fails if it cannot. Does not relay.
 pub struct UnixListen;
 /// `unix-connect/PATH`: connects, and keeps trying.
 pub struct UnixConnect;
@@ -106,8 +107,7 @@ impl Family for Files {
         address.as_pathname().map_or_else(|| "a client".into(), |path| path.display().to_string())
     }
 
-    /// Removes the file, unless another node has taken the path since: then somebody listens
-    /// behind it.
+    /// Removes the file, unless another node has taken the path since and listens there.
     fn unbound(&self, address: &SockAddr) {
         let _alone = alone_in_folder(address);
         if is_abandoned(address) {
@@ -117,7 +117,7 @@ impl Family for Files {
 }
 
 /// Longest wait for nodes that are binding in the same folder. After that, or if the folder cannot
-/// be locked, binding goes on without the lock.
+/// be locked, binding continues without the lock.
 const ALONE: Duration = Duration::from_secs(1);
 
 /// Locks the folder of a path against other nodes that bind there, until the result is dropped.

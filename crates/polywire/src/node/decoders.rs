@@ -121,7 +121,8 @@ impl Decoders {
     }
 }
 
-/// Ends the making of a decoder and wakes those who wait for it, also after a panic of the codec.
+/// Ends the making of a decoder and wakes the threads that wait for it, even after a panic of the
+/// codec.
 struct Making<'a> {
     decoders: &'a Decoders,
     key: &'a DecoderKey,

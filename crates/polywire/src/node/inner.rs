@@ -1,5 +1,5 @@
-//! What everything on a node shares: its identity, configuration, tables, limits, documents,
-//! decoders, events and timer. It knows no port, publisher or subscriber.
+//! The state that everything on a node shares: its identity, configuration, tables, limits,
+//! documents, decoders, events and timer. It knows no port, publisher or subscriber.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub(super) session: SessionSettings,
 }
 
-/// What the sessions with all peers have in common.
+/// The settings that the sessions with all peers have in common.
 #[derive(Clone)]
 pub(super) struct SessionSettings {
     pub(super) limits: session::Limits,

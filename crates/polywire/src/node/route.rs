@@ -1,5 +1,5 @@
-//! What a port's links and a subscriber know of each other: the traits between them, and where
-//! messages come from.
+//! The traits by which the links of a port and a subscriber call each other, and [`Source`], which
+//! says where a message comes from.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(crate) trait Slot: Send + Sync {
 /// Where messages come from.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What the writer announced.
+    /// The writer's announcement.
     pub announcement: Arc<Announcement>,
     /// The link it came over.
     pub link: Arc<LinkInfo>,

@@ -1,4 +1,5 @@
-//! One connection, on its reading thread: introductions, then frames until it ends.
+//! Runs on a connection's reading thread: exchanges hello frames, then handles frames until the
+//! connection ends.
 
 use std::{
     io,
@@ -215,7 +216,7 @@ impl Taken {
         Taken { messages: 0, confirmed: 0, at: Instant::now(), waits: false, reads: 0 }
     }
 
-    /// Confirms what was received, now or within [`CONFIRM_EVERY`], so that few messages are in
+    /// Confirms the messages received, now or within [`CONFIRM_EVERY`], so that few messages are in
     /// doubt when a link breaks.
     #[inline]
     fn confirm(&mut self, link: &Link) {

@@ -1,4 +1,4 @@
-//! The documents that links of a relay want from its other links. A table; it sends nothing.
+//! Requests for documents that a relay passes on from one link to another. A table; it does no I/O.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,7 +26,7 @@ struct Fetch {
     tried: Vec<LinkId>,
 }
 
-/// What to do about a wish.
+/// The result of [`Fetches::want`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Links to ask.
@@ -35,7 +35,7 @@ pub(super) struct Wanted {
     pub(super) forgotten: Option<Id128>,
 }
 
-/// What to do about an answer, or about a link that has ended.
+/// The result of an answer, or of the end of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answered {
     /// Ask another link.

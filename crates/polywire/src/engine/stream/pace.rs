@@ -94,8 +94,8 @@ mod tests {
     #[test]
     fn what_other_links_take_is_no_pause() {
         let start = Instant::now();
-        // Each publication comes long after this link's last one, as with many links beside it; the
-        // publisher was hardly away.
+        // Each publication comes long after this link's last one, since the port writes to many
+        // other links; the publisher itself hardly paused.
         let gathers = |pause: Option<Duration>| {
             let mut pace = Pace::new();
             (1..100).any(|i| !pace.at_once(start + i * Duration::from_micros(500), pause, 16))

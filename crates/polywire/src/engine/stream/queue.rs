@@ -13,8 +13,8 @@ use polywire_core::{
 /// Frames in the order in which they leave.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Frames that stood among dropped messages and must not be lost, and positions that report the
-    /// drops. They leave before `bytes`.
+    /// Frames that were queued among dropped messages and must not be lost, and positions that
+    /// report the drops. They leave before `bytes`.
     urgent: VecDeque<u8>,
     bytes: VecDeque<u8>,
     /// One entry per frame in `bytes`; `None` unless the oldest may be dropped.
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Messages that came and messages told as lost.
+    /// Messages that came and messages reported as lost.
     fn read(wire: &[u8], seed: u64) -> (u64, u64) {
         let (mut decoder, mut input, mut came, mut told) = (StreamDecoder::default(), wire, 0, 0);
         loop {
