@@ -1,4 +1,4 @@
-//! The verb `polywire dict`: trains dictionaries for compressors.
+//! The command `polywire dict`: trains dictionaries for compressors.
 
 use std::{fs, path::PathBuf};
 

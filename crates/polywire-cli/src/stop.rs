@@ -41,7 +41,7 @@ pub fn after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     })
 }
 
-/// Blocks forever if the thread of [`after`] is ending the process. The verb may then have failed
+/// Blocks forever if the thread of [`after`] is ending the process. The command may then have failed
 /// only because its node was closed, and such an error must not decide the exit code.
 pub fn give_way() {
     while ENDING.load(Ordering::SeqCst) {
@@ -49,7 +49,7 @@ pub fn give_way() {
     }
 }
 
-/// Tells verbs that poll for signals whether one has arrived. [`hold`] must be called first.
+/// For commands that poll for signals: whether one has arrived. [`hold`] must be called first.
 #[derive(Clone)]
 pub struct Stop(Arc<AtomicI32>);
 
@@ -61,7 +61,7 @@ impl Stop {
         Ok(Stop(came))
     }
 
-    /// The outcome of the verb, if a signal has arrived.
+    /// The outcome of the command, if a signal has arrived.
     pub fn outcome(&self) -> Option<Outcome> {
         match self.0.load(Ordering::Acquire) {
             0 => None,

@@ -1,5 +1,6 @@
-//! The type of a verb, one command of `polywire`. `VERBS` in `main.rs` lists the verbs; help,
-//! completions, dispatch and the table in `docs/cli.md` come from that list.
+//! The type of a *verb*: a command of `polywire`, such as `pub` or `idl check`. `VERBS` in
+//! `main.rs` lists the verbs; help, completions, dispatch and the table in `docs/cli.md` come from
+//! that list.
 
 use clap::{ArgMatches, Args, Command};
 

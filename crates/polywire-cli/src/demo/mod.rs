@@ -1,5 +1,5 @@
-//! The verb `polywire demo`: a demonstration with three processes, a publisher and two subscribers
-//! with other versions of its type. This process starts them and prints the report.
+//! The command `polywire demo`: a demonstration with three processes, a publisher and two
+//! subscribers with other versions of its type. This process starts them and prints the report.
 
 mod children;
 mod digest;

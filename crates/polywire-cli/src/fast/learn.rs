@@ -1,4 +1,4 @@
-//! The verb `polywire fast learn`: learns a FAST template for a type from messages.
+//! The command `polywire fast learn`: learns a FAST template for a type from messages.
 
 use std::{fs, path::PathBuf, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: every verb cleans up and ends by the signal, as shells and service managers
+//! SIGTERM and SIGINT: every command cleans up and ends by the signal, as shells and service managers
 //! expect.
 
 use std::process::Command;
