@@ -41,8 +41,8 @@ pub fn after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     })
 }
 
-/// Blocks forever if the thread of [`after`] is ending the process. The command may then have failed
-/// only because its node was closed, and such an error must not decide the exit code.
+/// Blocks forever if the thread of [`after`] is ending the process. The command may then have
+/// failed only because its node was closed, and such an error must not decide the exit code.
 pub fn give_way() {
     while ENDING.load(Ordering::SeqCst) {
         thread::park();
