@@ -98,7 +98,10 @@ impl Report {
         let mut out = String::new();
         for group in &self.groups {
             let _ = writeln!(out, "\n{}: {}", group.title, group.note);
-            aligned(&mut out, &group.lengths);
+            if !group.lengths.is_empty() {
+                aligned(&mut out, &group.lengths);
+                out.push('\n');
+            }
             aligned(&mut out, &group.cells(|figure| if figure.holds() { "" } else { " !" }));
             group.left_out.iter().for_each(|text| _ = writeln!(out, "left out: {text}"));
         }
