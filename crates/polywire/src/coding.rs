@@ -77,7 +77,7 @@ pub trait Coding: Clone + Send + Sync + 'static {
     fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Self::Encoder, BuildError>;
 
     /// Compiles a decoder for messages that a writer with this schema encodes. Fails if the two
-    /// types do not agree.
+    /// types are incompatible.
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Self::Decoder, BuildError>;
 
     /// Appends a value.
@@ -207,7 +207,7 @@ impl<T: Message> Coding for Typed<T> {
         T::shape().layout().default_bytes()
     }
 
-    /// All codings of one Rust type are the same.
+    /// All codings of one Rust type are interchangeable.
     fn reader(&self) -> Option<usize> {
         Some(0)
     }
@@ -398,7 +398,7 @@ impl Coding for Discovered {
         record_bytes(decoder)
     }
 
-    /// All are the same: each decoder depends on its writer's type alone.
+    /// All are interchangeable: each decoder depends only on its writer's type.
     fn reader(&self) -> Option<usize> {
         Some(0)
     }

@@ -1,5 +1,5 @@
-//! Compiles decoders to machine code on a thread of its own, so that a large schema of one peer
-//! does not hold up the thread that reads its link.
+//! Compiles decoders to machine code on a separate thread, so that a large schema of one peer does
+//! not hold up the thread that reads its link.
 //!
 //! A decoder starts on the interpreter. One thread of the process compiles the queued programs, and
 //! each decoder continues as machine code. A decoder stays on the interpreter for good if the queue

@@ -243,7 +243,7 @@ fn what_cannot_be_unpacked_is_refused_or_counted() {
     let mut peer = Peer::of(&socket);
 
     refused(&peer.announce("zlob:1"), "did you mean 'zlib'?");
-    refused(&peer.announce("lz4:dict=xyz"), "'xyz' is no hash");
+    refused(&peer.announce("lz4:dict=xyz"), "'xyz' is not the hash");
     let unknown = Id128([5; 16]);
     let asked = peer.announce(&format!("lz4:dict={unknown}"));
     assert_eq!(asked, Frame::Want { document: unknown });

@@ -189,7 +189,7 @@ impl Checker<'_> {
         self.names.find(scope, &parts)
     }
 
-    /// Resolves a name to a type, or reports why it is none.
+    /// Resolves a name to a type, or reports why it is not a type.
     pub(super) fn type_named(&mut self, name: &ScopedName) -> Option<DefId> {
         match self.find_entity(name) {
             Some(Entity::Type(id)) => return Some(id),

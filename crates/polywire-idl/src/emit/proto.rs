@@ -2,7 +2,7 @@
 //! `protobuf`.
 //!
 //! A proto file has one package, which is the module that contains all definitions. Inner modules
-//! become parts of names. Constants are left out, because proto3 has none.
+//! become parts of names. Constants are omitted, because proto3 has none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -278,7 +278,7 @@ impl Writer<'_> {
     }
 
     fn no_key(&self) -> EmitError {
-        let what = "a map's key is a string, integer, boolean, character or enum in proto3".into();
+        let what = "in proto3, the key of a map must be a string, integer, boolean, character or enum".into();
         EmitError::Value { def: self.def.clone(), what }
     }
 

@@ -93,7 +93,7 @@ impl Parser<'_> {
         self.take(';');
     }
 
-    /// A `#pragma keylist` inside the last definition is applied, too.
+    /// A `#pragma keylist` inside the last definition is also applied.
     fn keylists_are_used_up(&mut self) {
         for (_, keylist) in std::mem::take(&mut self.keylists) {
             self.reporter.error(keylist.span, "'#pragma keylist' must follow the definition of its type");
@@ -196,7 +196,7 @@ impl Parser<'_> {
         };
         let span = start.to(name.as_ref().map_or(self.last_span(), |n| n.span));
         let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-        let message = format!("{article} {what} is not supported; it is left out");
+        let message = format!("{article} {what} is not supported; it is skipped");
         self.reporter.warning(span, message).note("only the data types of IDL 4.2 are supported");
         self.skip_definition();
         Some(ItemKind::Unsupported { what, name })

@@ -77,7 +77,7 @@ fn dimensions_may_be_annotated() {
         "typedef string<4> Text @try_construct(TRIM)[3]; struct S { long a @try_construct(TRIM)[2], b[@try_construct(TRIM) 2]; };",
     );
     warns(&document, "@try_construct has no effect on the elements of a collection");
-    assert!(refused("struct S { long a @key; };").contains("annotations of a member stand in front of its type"));
+    assert!(refused("struct S { long a @key; };").contains("annotations of a member come before its type"));
 }
 
 #[test]

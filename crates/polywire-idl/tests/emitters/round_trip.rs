@@ -141,8 +141,8 @@ fn names_that_idl_cannot_express_are_refused() {
         let id = builder.add(def);
         emit::idl(&builder.finish(Type::Def(id)).unwrap()).unwrap_err().to_string()
     };
-    assert_eq!(refused(Def::structure("A; struct B", vec![])), "A; struct B: 'A; struct B' is no identifier");
-    assert_eq!(refused(Def::structure("S", vec![Member::new("a b", Type::Bool)])), "S: 'a b' is no identifier");
+    assert_eq!(refused(Def::structure("A; struct B", vec![])), "A; struct B: 'A; struct B' is not an identifier");
+    assert_eq!(refused(Def::structure("S", vec![Member::new("a b", Type::Bool)])), "S: 'a b' is not an identifier");
 }
 
 #[test]

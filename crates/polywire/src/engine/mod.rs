@@ -244,7 +244,7 @@ pub struct Local {
 /// type hash, schema and codec are empty. The node then assumes the codec and the schema that the
 /// subscriber is configured with.
 pub trait Port: Send + Sync {
-    /// `engine/address` for other nodes, with whatever the system chose, such as a port number.
+    /// `engine/address` for other nodes, including what the system chose, such as a port number.
     fn endpoint(&self) -> String;
 
     /// Opens a channel and announces it to all peers, present and future. The id is unique on this
@@ -322,13 +322,13 @@ pub trait LinkSink: Send + Sync {
     /// The peer opened a channel. The node calls [`Port::answer`], during this call or later.
     fn announced(&self, channel: ChannelId, start: Start, announcement: &Announcement);
 
-    /// A message came. The payload starts at an address divisible by 8 ([`Aligned`] can see to it)
-    /// and is valid during the call.
+    /// A message came. The payload starts at an address divisible by 8 ([`Aligned`] can ensure
+    /// that) and is valid during the call.
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]);
 
-    /// As [`LinkSink::message`], for engines that receive into shared buffers: a receiver may keep
-    /// the payload by [`Held::keep`] instead of copying it. The engine must not write to the buffer
-    /// while anybody holds it.
+    /// Like [`LinkSink::message`], for engines that receive into shared buffers: a receiver may
+    /// keep the payload by [`Held::keep`] instead of copying it. The engine must not write to the
+    /// buffer while anybody holds it.
     fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], _held: Held<'_>) {
         self.message(envelope, payload);
     }
@@ -577,7 +577,7 @@ pub enum Disconnect {
     #[error("made room for another peer")]
     Displaced,
     /// The peer asked for documents and answers without reading them.
-    #[error("the peer does not read the answers to what it asks")]
+    #[error("the peer does not read the replies to its requests")]
     Unread,
 }
 

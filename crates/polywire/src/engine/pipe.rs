@@ -29,7 +29,7 @@ pub(super) struct Pipe {
     receiver: OnceLock<Arc<dyn LinkSink>>,
     /// The pipe in the other direction, whose channels the answers here are about.
     back: OnceLock<Weak<Pipe>>,
-    /// The sender's, for the events of dropped messages.
+    /// The sender's sink, which gets the events of dropped messages.
     sink: Arc<dyn Sink>,
     /// The receiver, as the sender knows it.
     info: LinkInfo,
@@ -161,7 +161,7 @@ impl Pipe {
         let mut notice = None;
         if !state.has_room(size, self.limit) {
             state = self.make_room(state, size);
-            // Waiting gave the lock away: the channel may be gone or answered.
+            // Waiting released the lock, so the channel may have ended or been answered.
             let Some(now) = state.wanted(envelope) else { return Outcome::Unwanted };
             subscribers = now;
             if !state.has_room(size, self.limit) {
@@ -195,7 +195,7 @@ impl Pipe {
                 while !state.has_room(size, self.limit) && state.drop_oldest() {}
                 state
             }
-            // This thread is delivering, so nobody else makes room.
+            // This thread is delivering, so no other thread makes room.
             Overflow::Block { .. } if state.delivering == Some(thread::current().id()) => state,
             Overflow::Block { patience } => {
                 drop(state);

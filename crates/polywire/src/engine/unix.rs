@@ -63,7 +63,7 @@ impl Family for Files {
 
     fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String> {
         if address.is_empty() {
-            return Err("there is no path".into());
+            return Err("the path is missing".into());
         }
         SockAddr::unix(address).map(|address| vec![address]).map_err(|e| e.to_string())
     }
@@ -139,8 +139,8 @@ fn permit_socket(socket: &Socket, mode: u32) -> io::Result<()> {
     File::from(OwnedFd::from(socket.try_clone()?)).set_permissions(Permissions::from_mode(mode))
 }
 
-/// Sets the permissions of the file that was just bound, if they differ. A file that is no socket,
-/// which somebody must have put in its place, is left alone.
+/// Sets the permissions of the file that was just bound, if they differ. Fails if another file has
+/// taken the socket's place, and leaves that file alone.
 fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
     let Some(path) = address.as_pathname() else { return Ok(()) };
     let found = path.symlink_metadata()?;

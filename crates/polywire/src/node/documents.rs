@@ -32,7 +32,7 @@ struct Known {
     own: BTreeMap<Id128, Arc<[u8]>>,
     fetched: BTreeMap<Id128, Arc<[u8]>>,
     fetched_bytes: usize,
-    /// Documents parsed as schemas, or why they are none. Each is parsed once.
+    /// Documents parsed as schemas, or why that failed. Each is parsed once.
     schemas: BTreeMap<Id128, Result<Schema, String>>,
     /// Codecs by name, configured by a document, or why the document was refused.
     configured: BTreeMap<(&'static str, Id128), Configured>,
@@ -78,7 +78,7 @@ impl Documents {
             known.bytes(id)?
         };
         let schema = Schema::from_bytes(&bytes, &SchemaLimits::default());
-        let schema = schema.map_err(|e| format!("the writer's schema document {id} is none: {e}"));
+        let schema = schema.map_err(|e| format!("the writer's document {id} is not a schema: {e}"));
         let mut known = self.lock();
         known.schemas.insert(id, schema.clone());
         known.parsed(id, bytes.len());
@@ -226,7 +226,7 @@ mod tests {
         assert!(other.to_string().contains("has the hash"));
         assert!(documents.schema(id).is_none());
         documents.receive(verified(b"no schema"));
-        assert!(documents.schema(id).expect("it is there").expect_err("no schema").contains("is none"));
+        assert!(documents.schema(id).expect("it is there").expect_err("no schema").contains("is not a schema"));
         assert_eq!(documents.lock().schemas.len(), 1);
         documents.lock().forget_fetched();
         assert!(documents.schema(id).is_none() && documents.lock().schemas.is_empty());

@@ -141,7 +141,7 @@ impl Incoming {
         self.lock().session.forget_unannounced();
     }
 
-    /// Where the channels open now come from.
+    /// The sources of the open channels.
     pub(super) fn sources(&self) -> Vec<Source> {
         let driven = self.lock();
         driven.session.channels().map(|(_, announcement)| self.source(announcement)).collect()
@@ -469,7 +469,7 @@ impl LinkSink for Incoming {
 
     fn retired(&self, channel: ChannelId) {
         self.lock().session.handle_retire(channel);
-        // At once, also while another thread handles events.
+        // At once, even while another thread handles events.
         self.close(channel);
         self.drive();
     }

@@ -41,11 +41,11 @@ pub(crate) struct Inner {
 #[derive(Clone)]
 pub(super) struct SessionSettings {
     pub(super) limits: session::Limits,
-    /// Of [`NodeLimits::announced_bytes`].
+    /// The budget of [`NodeLimits::announced_bytes`].
     pub(super) budget: session::Budget,
 }
 
-/// For links that come while the node goes: they may announce nothing.
+/// For links that come while the node closes: they may announce nothing.
 impl Default for SessionSettings {
     fn default() -> Self {
         SessionSettings { limits: session::Limits::default(), budget: session::Budget::new(0) }

@@ -223,7 +223,7 @@ impl Node {
     /// than `timeout`.
     pub fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        // Flushes every port, also after one was late.
+        // Flushes every port, even after one was late.
         self.ports().iter().filter(|port| !port.flush(deadline)).count() == 0
     }
 
@@ -310,7 +310,7 @@ impl Drop for Ports {
     }
 }
 
-/// One port may be known by two names.
+/// Each port once. A port may be in the map under two names.
 fn each_once(ports: &BTreeMap<String, Arc<PortEntry>>) -> Vec<Arc<PortEntry>> {
     let mut once: Vec<Arc<PortEntry>> = Vec::new();
     for port in ports.values() {

@@ -251,7 +251,7 @@ impl PortEntry {
         self.port().commit(envelope, loan)
     }
 
-    /// Lets engines deliver that do so on the publishing thread. The caller holds no lock.
+    /// Lets engines that have no thread deliver on this one. The caller holds no lock.
     #[inline]
     pub(crate) fn settle(&self) {
         self.port().settle();
@@ -415,7 +415,7 @@ impl Sink for PortSink {
     fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {
         match self.0.upgrade() {
             Some(entry) => entry.incoming(link),
-            // The port goes. Nothing listens to the link any more.
+            // The port is closing, so no subscriber uses the link any more.
             None => Incoming::new(self.0.clone(), link, &SessionSettings::default()),
         }
     }

@@ -12,7 +12,8 @@ use super::fetches::Fetches;
 use crate::engine::{EngineError, LinkId};
 
 /// Reason for the writer of a channel that is not relayed.
-pub(super) const NOT_RELAYED: &str = "the node that relays has no room for this channel: other nodes need theirs, or there are more than one link can have";
+pub(super) const NOT_RELAYED: &str =
+    "the relay has reached its limit of channels, and no other node has more of them than this one";
 
 /// The channels that a port announces to its links.
 #[derive(Default)]

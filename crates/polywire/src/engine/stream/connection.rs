@@ -84,7 +84,7 @@ impl Shared {
         // A new connection takes these few bytes at once.
         let written = stream.write(&hello).map_err(lost)?;
         if written < hello.len() {
-            return Err(Disconnect::Lost("the connection takes no hello".into()));
+            return Err(Disconnect::Lost("the hello could not be sent at once".into()));
         }
         let deadline = Instant::now() + self.local.options.hello_timeout;
         loop {
@@ -117,7 +117,7 @@ impl Shared {
         let outbox = Outbox::new(reader.stream.clone(), &self.local.options);
         let link = Arc::new(Link { info: info.clone(), outbox, stream: reader.stream.clone() });
         let Some(flusher) = self.start_flusher(&link) else {
-            let reason = Disconnect::Lost("no thread to write with".into());
+            let reason = Disconnect::Lost("cannot start the thread that writes".into());
             return self.sink.event(Event::Disconnected { link: info, reason });
         };
         let sink = self.sink.link(&info);

@@ -6,8 +6,8 @@ use polywire_core::envelope::Id128;
 
 use crate::engine::LinkId;
 
-/// Links asked for a document at a time, so that one that never answers does not keep it from those
-/// who wait.
+/// Number of links asked for a document at the same time, so that one that never answers does not
+/// block those that wait for it.
 const AT_A_TIME: usize = 3;
 
 /// Who waits for which document, and who was asked for it.

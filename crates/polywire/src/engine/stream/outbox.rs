@@ -244,7 +244,7 @@ impl Outbox {
         true
     }
 
-    /// Notes that the peer has received this many messages. Numbers that cannot be are clamped.
+    /// Notes that the peer has received this many messages. Impossible numbers are clamped.
     pub(super) fn confirmed(&self, messages: u64) {
         let mut state = self.lock();
         state.confirmed = messages.clamp(state.confirmed, state.handed.max(state.confirmed));
@@ -446,7 +446,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Handles a message that cannot be encoded. The position in front of it is still sent.
+    /// Handles a message that cannot be encoded. The position before it is still sent.
     #[cold]
     fn refuse(&self, state: &mut Outgoing, error: FrameError) -> Result<(), FrameError> {
         let position = std::mem::take(&mut state.scratch);

@@ -42,7 +42,8 @@ impl Pace {
     /// Whether a message that is published `now` should be written at once.
     #[inline]
     pub(super) fn at_once(&mut self, now: Instant, pause: Option<Duration>, burst: u32) -> bool {
-        // The time of writing is no pause, to other links either; `pause` leaves that out.
+        // The time spent writing is not a pause, even if other links were written to; `pause`
+        // excludes it.
         let since = |at: Instant| pause.unwrap_or_else(|| now.saturating_duration_since(at));
         let pause = since(self.last_publish.max(self.last_written));
         self.last_publish = now;

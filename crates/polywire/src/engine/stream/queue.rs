@@ -135,8 +135,8 @@ impl Queue {
         }
     }
 
-    /// Drops the oldest message and returns its channel. Frames in front of it that must not be
-    /// lost become urgent. `None` if no message waits.
+    /// Drops the oldest message and returns its channel. Frames before it that must not be lost
+    /// become urgent. `None` if no message waits.
     pub(super) fn drop_oldest(&mut self) -> Option<ChannelId> {
         while let Some(mark) = self.marks.as_mut().and_then(VecDeque::pop_front) {
             let started = std::mem::take(&mut self.front_sent);
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers without a pattern, from a seed that a failing test names.
+    /// Pseudo-random numbers, from a seed that a failing test prints.
     struct Dice(u64);
 
     impl Dice {

@@ -32,7 +32,7 @@ pub trait Transport: Send + Sync + 'static {
 /// A place where callers arrive. The port's thread calls [`Listener::accept`] until the port
 /// closes, then [`Listener::close`].
 pub trait Listener: Send + Sync {
-    /// `engine/address` for peers, with whatever the system chose, such as a port number.
+    /// `engine/address` for peers, including what the system chose, such as a port number.
     fn endpoint(&self) -> String;
 
     /// Waits for a caller; `None` if none came within about a second, or after [`Listener::wake`].
@@ -47,9 +47,9 @@ pub trait Listener: Send + Sync {
 
 /// A new connection, and the address of its other end.
 pub struct Connection {
-    /// The bytes.
+    /// The byte stream.
     pub stream: Arc<dyn ByteStream>,
-    /// The other end, for people.
+    /// Address of the other end, for people.
     pub address: String,
     /// The host of the other end. A full port that has no idle connection to close closes one of
     /// the host with the most connections
