@@ -40,8 +40,8 @@ pub enum Cores {
     All,
 }
 
-/// Runs one of the programs in `bin/`: the groups that its arguments name. `title` is the heading of
-/// its report.
+/// Runs one of the programs in `bin/`: the groups that its arguments name. `title` is the heading
+/// of its report.
 pub fn run(program: &str, title: &'static str, measurements: &[Measurement], cores: Cores) -> std::io::Result<()> {
     let arguments = Arguments::parse();
     // The report states the number of cores, which `pin` would reduce to one.
