@@ -130,7 +130,7 @@ pub enum Frame<'a> {
 }
 
 /// The identity of a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hello {
     /// The node.
     pub node: Id128,
