@@ -35,7 +35,7 @@ pub struct Config {
     /// Initial NAK delay: how long a receiver waits for a late packet before it asks for it. In a
     /// group the delay is drawn from its upper half, so that one asks first.
     pub first_nak_delay: Duration,
-    /// Subsequent NAK delay: the pause before it asks again. It doubles each time.
+    /// Subsequent NAK delay: the pause before it asks again. It doubles while nothing comes.
     pub next_nak_delay: Duration,
     /// The longest pause between two requests.
     pub longest_nak_delay: Duration,

@@ -602,7 +602,7 @@ impl Member {
         listed.extend(self.peers.iter().filter(|(_, peer)| peer.is_untold()).map(|(id, _)| *id).take(MOST_ENTRIES));
         // The rest of the room goes to the others in turn.
         let rotated = self.peers.range(self.cursor..).chain(self.peers.range(..self.cursor));
-        for (id, peer) in rotated.filter(|(_, peer)| follows(peer)) {
+        for (id, _) in rotated.filter(|(_, peer)| follows(peer)) {
             if listed.len() == MOST_ENTRIES {
                 self.cursor = *id;
                 break;

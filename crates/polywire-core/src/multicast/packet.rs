@@ -113,6 +113,20 @@ pub enum PacketError {
     },
 }
 
+/// Who sent a packet, by its own word: for finding the member that a datagram is meant for. The
+/// packet is not checked.
+///
+/// ```
+/// use polywire_core::multicast::{Config, Member, sender_of};
+/// let (mut member, mut packet) = (Member::new(Config::default(), Default::default(), 7), Vec::new());
+/// member.poll_transmit(Default::default(), &mut packet);
+/// assert_eq!((sender_of(&packet), sender_of(b"short")), (Some(member.id()), None));
+/// ```
+pub fn sender_of(datagram: &[u8]) -> Option<MemberId> {
+    let sender = datagram.get(3..).and_then(|rest| rest.first_chunk())?;
+    Some(MemberId(u64::from_le_bytes(*sender))).filter(|sender| *sender != MemberId::ALL)
+}
+
 impl<'a> Packet<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, PacketError> {
         match bytes.first() {

@@ -24,6 +24,8 @@ pub(super) struct Receiver {
     missing: BTreeMap<u64, Missing>,
     /// No missing packet is due before this.
     due: Duration,
+    /// A packet came since the last request: the sender hears us, or soon will.
+    has_progress: bool,
     /// The parts so far of a record, and the index and count of the part that follows.
     partial: Vec<u8>,
     expected: Option<(u64, u64)>,
@@ -60,6 +62,7 @@ impl Receiver {
             here_bytes: 0,
             missing: BTreeMap::new(),
             due: Duration::MAX,
+            has_progress: false,
             partial: Vec::new(),
             expected: None,
             is_fresh: true,
@@ -106,6 +109,7 @@ impl Receiver {
         }
         self.end = self.end.max(number.saturating_add(1));
         self.missing.remove(&number);
+        self.has_progress = true;
         self.here_bytes += content.len();
         self.here.insert(number, content.into_owned());
         Ok(())
@@ -157,12 +161,16 @@ impl Receiver {
         }
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         self.due = Duration::MAX;
+        let has_progress = core::mem::take(&mut self.has_progress);
         for (number, missing) in &mut self.missing {
             let extends = ranges.last().is_some_and(|(first, count)| first + count == *number);
             if missing.due <= now && (extends || ranges.len() < MOST_RANGES) {
                 match ranges.last_mut().filter(|_| extends) {
                     Some((_, count)) => *count += 1,
                     None => ranges.push((*number, 1)),
+                }
+                if has_progress {
+                    missing.pause = config.next_nak_delay;
                 }
                 missing.due = now.saturating_add(missing.pause);
                 missing.pause = missing.pause.saturating_mul(2).min(config.longest_nak_delay);
