@@ -99,6 +99,7 @@ mod pipe;
 mod sockets;
 pub mod stream;
 pub mod tcp;
+pub mod udp;
 pub mod unix;
 
 use std::{
@@ -128,6 +129,8 @@ pub static ENGINES: &[&dyn Engine] = &[
     &unix::Unix,
     &unix::UnixListen,
     &unix::UnixConnect,
+    &udp::UdpReliable,
+    &udp::Udp,
 ];
 
 /// Finds an engine built in by its name.
