@@ -76,7 +76,8 @@ Exit codes:
   3    bad arguments
   130  ended by SIGINT (Ctrl-C), 143 by SIGTERM: what was published has left before that
 
-Without a wire, topics are at tcp/127.0.0.1:7447: the first process there listens and relays.";
+Without a wire, topics are local: all processes of the user on this machine find each other,
+in the domain that POLYWIRE_DOMAIN names, or 0.";
 
 /// Typed publish/subscribe in which the wire is a run-time choice
 #[derive(Parser)]

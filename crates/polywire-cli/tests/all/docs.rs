@@ -16,17 +16,16 @@ use crate::common::{
 fn run(folder: &Folder, block: &Fenced) -> String {
     let commands: Vec<&str> = block.text.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
     assert!(!commands.is_empty(), "line {}: no command", block.line);
-    // What still runs in the background when the block ends would hold the file open, and the
-    // socket.
+    // What still runs in the background when the block ends would hold a pipe open.
     let script = format!("exec > output.txt 2>&1\n{}\n", commands.join("\n"));
     let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
     shell.env("PATH", path).env("NO_COLOR", "1").env_remove("POLYWIRE_CONFIG");
-    // Examples that say nothing else are at a place of this test's own.
-    folder.write("polywire.toml", &format!("[node]\nwire = 'cdr@unix/line{}.sock'\n", block.line));
-    shell.env("POLYWIRE_CONFIG", "polywire.toml").env_remove("POLYWIRE_WIRE");
+    // Each block has a domain of its own, since processes of another one may still be ending.
+    shell.env("XDG_RUNTIME_DIR", folder.path()).env("POLYWIRE_DOMAIN", (block.line % 233).to_string());
+    shell.env_remove("POLYWIRE_WIRE");
     let mut child = shell.spawn().expect("a shell");
     let until = Instant::now() + SOON;
     while child.try_wait().expect("waited").is_none() {

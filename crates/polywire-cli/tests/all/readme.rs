@@ -49,6 +49,8 @@ fn lines_of(folder: &Folder, commands: &str) -> Vec<String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
     shell.env("PATH", path).env("NO_COLOR", "1").env_remove("POLYWIRE_CONFIG").env_remove("POLYWIRE_WIRE");
+    // Where nobody else is, also when several of these tests run at once.
+    shell.env("XDG_RUNTIME_DIR", folder.path()).env_remove("POLYWIRE_DOMAIN");
     let output = shell.output().expect("a shell");
     let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect();
     lines.sort_unstable();

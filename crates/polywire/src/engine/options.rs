@@ -50,6 +50,12 @@ pub struct EngineOptions {
     pub hello_timeout: Duration,
     /// Idle time after which the system probes a silent peer (TCP keep-alive).
     pub keepalive: Duration,
+    /// This node promises its peers that they get some frame from it at least this often, and sends
+    /// heartbeats when it has nothing else to send. A peer that has heard nothing for so long
+    /// reports [`Event::Silent`](crate::engine::Event::Silent) and, until it hears this node again,
+    /// does not wait for room in its queue: with [`Overflow::Block`] a full queue then drops at
+    /// once. Zero promises nothing. Between nodes of one machine (`local`), at most 1 s is promised.
+    pub lease: Duration,
     /// Longest time that closing waits for peers to take what was sent.
     pub linger: Duration,
     /// Peers that a port accepts at a time. When it is full, a peer that has neither announced nor
@@ -96,6 +102,7 @@ impl Default for EngineOptions {
             connect_timeout: Duration::from_secs(5),
             hello_timeout: Duration::from_secs(5),
             keepalive: Duration::from_secs(15),
+            lease: Duration::from_secs(5),
             linger: Duration::from_secs(1),
             peers: 1024,
             unix_mode: 0o600,
