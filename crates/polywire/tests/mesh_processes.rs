@@ -21,7 +21,8 @@ const MEMBERS: u32 = 20;
 const RATE_HZ: u32 = 10;
 const BYTES: usize = 4000;
 /// Whoever waits for a suspended member waits for longer than this test takes.
-const CONFIG: &str = "[engine]\nqueue_bytes = 262144\nsend_buffer = 16384\nreceive_buffer = 16384\npatience_ms = 600000";
+const CONFIG: &str =
+    "[engine]\nqueue_bytes = 262144\nsend_buffer = 16384\nreceive_buffer = 16384\npatience_ms = 600000";
 /// Longer than anything takes on a slow machine that does other work, too.
 const SOON: Duration = Duration::from_secs(120);
 
