@@ -83,7 +83,8 @@ Exit codes:
   143  ended by SIGTERM
 
 After a signal, published messages have up to a second to leave.
-The default address of topics is tcp/127.0.0.1:7447. The first process there listens, and relays between the others.";
+Without a wire, topics are at local: all processes of the user on this machine find each other,
+in the domain that POLYWIRE_DOMAIN names, or 0.";
 
 /// Typed publish/subscribe in which the wire is a run-time choice
 #[derive(Parser)]

@@ -38,8 +38,7 @@ pub fn leave() {
 #[derive(Args, Clone, Debug)]
 pub struct WireArgs {
     /// CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]@ENGINE/ADDRESS, or a part of it. Missing parts come
-    /// from the environment variable POLYWIRE_WIRE, then from --config; the default is
-    /// cdr@tcp/127.0.0.1:7447
+    /// from the environment variable POLYWIRE_WIRE, then from --config; the default is cdr@local
     #[arg(short, long, value_name = "WIRE", value_parser = wire)]
     pub wire: Option<Wire>,
     /// TOML file with wires and policies per topic
@@ -129,8 +128,8 @@ mod tests {
     #[test]
     fn what_is_left_out_comes_from_what_counts_less() {
         let file = "[node]\nwire = 'bson@unix/a'";
-        assert_eq!(of(None, None, ""), "auto@tcp/127.0.0.1:7447");
-        assert_eq!(of(Some("json"), None, ""), "json@tcp/127.0.0.1:7447");
+        assert_eq!(of(None, None, ""), "auto@local");
+        assert_eq!(of(Some("json"), None, ""), "json@local");
         assert_eq!(of(Some("unix/x/y.sock"), None, ""), "auto@unix/x/y.sock");
         assert_eq!(of(None, None, file), "bson@unix/a");
         assert_eq!(of(Some("json"), None, file), "json@unix/a");

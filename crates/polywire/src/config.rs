@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [node]
-//! wire = "cdr@tcp/127.0.0.1:7447"   # for all topics; completes the wires of topics below
+//! wire = "cdr@tcp/127.0.0.1:7460"   # for all topics; completes the wires of topics below
 //!
 //! [engine]
 //! queue_bytes = 4194304             # each key is a field of `EngineOptions`
@@ -109,8 +109,8 @@ impl Config {
     /// ```
     /// use polywire::config::{Config, ConfigError};
     /// let path = std::env::temp_dir().join(format!("polywire-doc-{}.toml", std::process::id()));
-    /// std::fs::write(&path, "[node]\nwire = 'cdr@tcp/127.0.0.1:7447'")?;
-    /// assert_eq!(Config::read(&path)?.wire_of("any").unwrap().to_string(), "cdr@tcp/127.0.0.1:7447");
+    /// std::fs::write(&path, "[node]\nwire = 'cdr@tcp/127.0.0.1:7460'")?;
+    /// assert_eq!(Config::read(&path)?.wire_of("any").unwrap().to_string(), "cdr@tcp/127.0.0.1:7460");
     /// std::fs::remove_file(&path)?;
     /// assert!(matches!(Config::read(&path), Err(ConfigError::Read { .. })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -166,7 +166,7 @@ impl Config {
     /// assert_eq!(used("quotes", "tcp/127.0.0.1:7502"), "json@tcp/127.0.0.1:7502");
     /// assert_eq!(used("quotes", "cdr"), "cdr@unix/a");
     /// let none = Config::default();
-    /// assert_eq!(none.wire_for("quotes", Some("cdr".parse()?)).unwrap().to_string(), "cdr@tcp/127.0.0.1:7447");
+    /// assert_eq!(none.wire_for("quotes", Some("cdr".parse()?)).unwrap().to_string(), "cdr@local");
     /// assert_eq!(none.wire_for("quotes", None), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -213,6 +213,7 @@ struct EngineTable {
     connect_timeout_ms: Option<u64>,
     hello_timeout_ms: Option<u64>,
     keepalive_s: Option<u64>,
+    lease_ms: Option<u64>,
     linger_ms: Option<u64>,
     peers: Option<usize>,
     unix_mode: Option<u32>,
@@ -253,6 +254,7 @@ impl EngineTable {
         set(&mut options.connect_timeout, millis(self.connect_timeout_ms));
         set(&mut options.hello_timeout, millis(self.hello_timeout_ms));
         set(&mut options.keepalive, self.keepalive_s.map(Duration::from_secs));
+        set(&mut options.lease, millis(self.lease_ms));
         set(&mut options.linger, millis(self.linger_ms));
         if options.reconnect_min > options.reconnect_max {
             let reason = "is larger than engine.reconnect_max_ms".into();
@@ -331,8 +333,9 @@ mod tests {
         let config = Config::parse(
             r#"
             [node]
-            wire = "cdr@tcp/127.0.0.1:7447"
+            wire = "cdr@tcp/127.0.0.1:7460"
             [engine]
+            lease_ms = 250
             queue_bytes = 1000
             overflow = "drop-oldest"
             gather_us = 10
@@ -347,9 +350,10 @@ mod tests {
         .expect("valid");
         assert_eq!(config.engine.overflow, Overflow::DropOldest);
         assert_eq!(config.engine.gather, Duration::from_micros(10));
+        assert_eq!(config.engine.lease, Duration::from_millis(250));
         assert_eq!((config.engine.write_bytes, config.engine.unix_mode), (512, 0o660));
-        assert_eq!(config.wire_of("a/b").expect("a wire").to_string(), "json@tcp/127.0.0.1:7447");
-        assert_eq!(config.wire_of("other").expect("a wire").to_string(), "cdr@tcp/127.0.0.1:7447");
+        assert_eq!(config.wire_of("a/b").expect("a wire").to_string(), "json@tcp/127.0.0.1:7460");
+        assert_eq!(config.wire_of("other").expect("a wire").to_string(), "cdr@tcp/127.0.0.1:7460");
         let overflow = config.topics["a/b"].overflow;
         assert_eq!(overflow, Some(Overflow::Block { patience: Duration::from_millis(7) }));
     }

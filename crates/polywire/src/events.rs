@@ -104,6 +104,16 @@ impl fmt::Display for engine::Event {
                     link.id, link.address
                 )
             }
+            engine::Event::Silent { link, lease } => {
+                write!(
+                    f,
+                    "{} to {}: nothing was heard of the peer for {} s",
+                    link.id,
+                    link.address,
+                    lease.as_secs_f64()
+                )
+            }
+            engine::Event::Heard(link) => write!(f, "{} to {}: the peer is heard again", link.id, link.address),
             engine::Event::Withheld { link, topic, reason, total } => {
                 write!(f, "topic '{topic}' is not passed on from or to {}: {reason} ({total} so far)", link.address)
             }
@@ -194,9 +204,10 @@ impl Hub {
 fn level(event: &NodeEvent) -> log::Level {
     use engine::Event as E;
     match event {
-        NodeEvent::Engine { event: E::Listening { .. } | E::Connected(_) | E::Disconnected { .. }, .. } => {
-            log::Level::Info
-        }
+        NodeEvent::Engine {
+            event: E::Listening { .. } | E::Connected(_) | E::Disconnected { .. } | E::Heard(_),
+            ..
+        } => log::Level::Info,
         NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } => log::Level::Error,
         _ => log::Level::Warn,
     }

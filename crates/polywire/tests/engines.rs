@@ -40,6 +40,7 @@ fn places(test: &str) -> Vec<Place> {
         let name = engine.name();
         let (address, next) = match name {
             "inproc" => (format!("engines-{test}"), engine),
+            "local" => (path("local"), engine),
             "tcp" => ("127.0.0.1:0".into(), engine),
             "unix" => (path("either"), engine),
             "tcp-listen" => ("127.0.0.1:0".into(), built_in("tcp-connect")),
@@ -80,7 +81,7 @@ fn small(overflow: Overflow) -> EngineOptions {
 /// Runs a check on each engine. `accepts`: the reader accepts every channel at once.
 fn each(test: &str, overflow: Overflow, accepts: bool, check: impl Fn(&Pair)) {
     let places = places(test);
-    assert!(places.len() >= 6, "the engines built in and one more");
+    assert!(places.len() >= 7, "the engines built in and one more");
     for Place { first, address, next } in places {
         let options = small(overflow);
         let (writer, events) = Tap::on(first, &address, options.clone(), true);

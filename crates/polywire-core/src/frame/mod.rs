@@ -120,6 +120,11 @@ pub enum Frame<'a> {
         /// Number of data frames since the link began.
         messages: u64,
     },
+    /// Promises that some frame follows at least every `milliseconds`, until the link ends.
+    Lease {
+        /// The longest pause, in milliseconds.
+        milliseconds: u64,
+    },
     /// A frame of a later version that may be skipped.
     Unknown {
         /// The head byte: even, and at least 0x40.

@@ -275,17 +275,18 @@ impl Node {
 
     fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
         let (inner, mut ports) = (&self.0.inner, self.0.ports.lock());
-        let name = endpoint.to_string();
-        if let Some(entry) = ports.get(&name) {
-            return Ok(entry.clone());
-        }
         let engines = || inner.engines.iter().map(|engine| engine.name());
         let engine = inner.engines.iter().find(|engine| engine.name() == endpoint.engine).ok_or_else(|| {
             let hint = hint(&endpoint.engine, engines());
             NodeError::Wire(WireError::Unknown { what: "engine", name: endpoint.engine.clone(), hint })
         })?;
+        let address = engine.complete(&endpoint.address);
+        let name = Endpoint { engine: endpoint.engine.clone(), address: address.clone() }.to_string();
+        if let Some(entry) = ports.get(&name) {
+            return Ok(entry.clone());
+        }
         let local = Local { hello: inner.hello, options: inner.config.engine.clone() };
-        let entry = PortEntry::open(inner, *engine, &endpoint.address, &local)?;
+        let entry = PortEntry::open(inner, *engine, &address, &local)?;
         ports.insert(name, entry.clone());
         // Also under its real address, so that a port that the system chose can be named.
         ports.entry(entry.port().endpoint()).or_insert_with(|| entry.clone());
