@@ -1,6 +1,5 @@
 //! The traits that an engine over byte streams implements: [`Transport`] or [`Rendezvous`],
-//! [`Listener`] and
-//! [`ByteStream`].
+//! [`Listener`] and [`ByteStream`].
 
 use std::{
     fmt, io,
