@@ -14,6 +14,8 @@ mod fast;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
 mod hosts;
 mod hz;
+#[cfg(feature = "tls")]
+mod identity;
 mod idl;
 mod link;
 mod list;
@@ -58,6 +60,8 @@ static VERBS: &[Verb] = &[
     fast::VERB,
     #[cfg(feature = "zstd")]
     dict::VERB,
+    #[cfg(feature = "tls")]
+    identity::VERB,
     bench::VERB,
     link::VERB,
     completions::VERB,

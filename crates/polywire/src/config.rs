@@ -9,18 +9,28 @@
 //! overflow = "block"                # or "drop-oldest", "drop-newest"
 //! patience_ms = 5000
 //!
+//! [identity]                        # who the node is over TLS; each key is a field of `Identity`
+//! certificate = "/etc/polywire/certificate.pem"
+//! key = "/etc/polywire/key.pem"
+//! authority = "/etc/polywire/authority.pem"
+//!
 //! [topics."market/quotes"]
 //! wire = "json+zstd:3"
 //! queue = 256                       # messages that wait for a subscriber
 //! queue_bytes = 16777216            # bytes of memory that they may take
 //! ```
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::Deserialize;
 
 use crate::{
-    engine::{EngineOptions, Overflow},
+    engine::{EngineOptions, Identity, Overflow},
     suggest::{hint, unknown_name},
     topic::{self, TopicError},
     wire::{Wire, WireError},
@@ -143,7 +153,9 @@ impl Config {
             let key = format!("topics.\"{name}\"");
             topics.insert(name, topic.check(&key)?);
         }
-        Ok(Config { wire: wire("node.wire", file.node.wire)?, engine: file.engine.check()?, topics })
+        let mut engine = file.engine.check()?;
+        engine.identity = file.identity.into();
+        Ok(Config { wire: wire("node.wire", file.node.wire)?, engine, topics })
     }
 
     /// The wire of a topic: its own, completed with the node's by [`Wire::or`]. `None` if neither
@@ -187,6 +199,8 @@ struct File {
     #[serde(default)]
     engine: EngineTable,
     #[serde(default)]
+    identity: IdentityTable,
+    #[serde(default)]
     topics: BTreeMap<String, TopicTable>,
 }
 
@@ -217,6 +231,14 @@ struct EngineTable {
     peers: Option<usize>,
     unix_mode: Option<u32>,
     frame_bytes: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IdentityTable {
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    authority: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -259,6 +281,15 @@ impl EngineTable {
             return Err(ConfigError::Value { key: "engine.reconnect_min_ms".into(), reason });
         }
         Ok(options)
+    }
+}
+
+impl From<IdentityTable> for Identity {
+    fn from(table: IdentityTable) -> Identity {
+        let IdentityTable { certificate, key, authority } = table;
+        let mut identity = Identity::default();
+        (identity.certificate, identity.key, identity.authority) = (certificate, key, authority);
+        identity
     }
 }
 

@@ -85,13 +85,17 @@
 //! ```
 
 mod delivery;
+mod identity;
 pub mod inproc;
 pub(crate) mod loopback;
 mod options;
 mod pipe;
+mod principal;
 mod sockets;
 pub mod stream;
 pub mod tcp;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod unix;
 
 use std::{
@@ -109,7 +113,9 @@ use polywire_core::{
     layout::SharedBytes,
 };
 
+pub use identity::{Identity, IdentityError};
 pub use options::{EngineOptions, Overflow};
+pub use principal::Principal;
 pub use stream::Aligned;
 
 /// The engines built in, in the order in which command-line tools list them.
@@ -121,6 +127,12 @@ pub static ENGINES: &[&dyn Engine] = &[
     &unix::Unix,
     &unix::UnixListen,
     &unix::UnixConnect,
+    #[cfg(feature = "tls")]
+    &tls::Tls,
+    #[cfg(feature = "tls")]
+    &tls::TlsListen,
+    #[cfg(feature = "tls")]
+    &tls::TlsConnect,
 ];
 
 /// Finds an engine built in by its name.
@@ -401,6 +413,8 @@ pub struct LinkInfo {
     pub peer: Hello,
     /// Address of the peer, for people.
     pub address: String,
+    /// Who the peer has proven to be.
+    pub principal: Principal,
 }
 
 /// Counts of a link since it came up.
@@ -533,6 +547,9 @@ pub enum Disconnect {
     /// The connection broke. Has the system's error message.
     #[error("connection lost: {0}")]
     Lost(String),
+    /// The peer could not prove who it is, or refuses this node's proof. Says what to do.
+    #[error("{0}")]
+    Untrusted(String),
     /// The peer did not introduce itself within [`EngineOptions::hello_timeout`].
     #[error("no hello within the time allowed")]
     Silent,
@@ -586,6 +603,14 @@ pub enum EngineError {
         action: &'static str,
         /// The system's error.
         cause: io::Error,
+    },
+    /// The node cannot prove who it is.
+    #[error("{endpoint}: {cause}")]
+    Identity {
+        /// The endpoint that was to be opened.
+        endpoint: String,
+        /// What is wrong with the files.
+        cause: IdentityError,
     },
     /// The channel was not announced on this port, or has retired.
     #[error("channel {0} is not open on this port")]

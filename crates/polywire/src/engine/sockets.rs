@@ -47,9 +47,18 @@ pub(super) fn open(
     sink: Arc<dyn Sink>,
 ) -> Result<Arc<dyn Port>, EngineError> {
     let bad = |reason| EngineError::Address { engine: name, address: address.into(), reason, example };
-    let addresses = family.resolve(address).map_err(bad)?;
-    let sockets = Sockets { family, endpoint: format!("{name}/{address}"), addresses, options: local.options.clone() };
-    stream::open(sockets, role, local, sink)
+    stream::open(transport(family, name, address, local).map_err(bad)?, role, local, sink)
+}
+
+/// The transport of an address, for the engine of this name.
+pub(super) fn transport(
+    family: &'static dyn Family,
+    name: &str,
+    address: &str,
+    local: &Local,
+) -> Result<impl Transport + use<>, String> {
+    let (addresses, options) = (family.resolve(address)?, local.options.clone());
+    Ok(Sockets { family, endpoint: format!("{name}/{address}"), addresses, options })
 }
 
 /// Implements [`Engine`](super::Engine) for a unit type.

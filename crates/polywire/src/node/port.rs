@@ -25,7 +25,8 @@ use super::{
 use crate::{
     delta::Requests,
     engine::{
-        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Sent, Sink, loopback,
+        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Principal, Sent, Sink,
+        loopback,
     },
     events::NodeEvent,
     status::{PublisherStatus, Recent, Refusal, Refusing},
@@ -112,7 +113,8 @@ impl PortEntry {
         address: &str,
         local: &Local,
     ) -> Result<Arc<PortEntry>, EngineError> {
-        let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: "this node".into() };
+        let here = "this node".into();
+        let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: here, principal: Principal::Process };
         let entry = Arc::new(PortEntry {
             node: Arc::downgrade(node),
             documents: node.documents.clone(),

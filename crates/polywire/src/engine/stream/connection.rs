@@ -112,7 +112,7 @@ impl Shared {
     }
 
     fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String, guest: GuestId) {
-        let info = self.link_info(peer, address);
+        let info = self.link_info(peer, address, reader.stream.principal());
         let outbox = Outbox::new(reader.stream.clone(), &self.local.options);
         let link = Arc::new(Link { info: info.clone(), outbox, stream: reader.stream.clone() });
         let Some(flusher) = self.start_flusher(&link) else {
@@ -181,6 +181,9 @@ impl Reader {
                 // Not `TimedOut`, by which the system says that the peer does not answer its probes
                 // any more.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(Disconnect::Untrusted(e.to_string()));
+                }
                 Err(e) => return Err(Disconnect::Lost(e.to_string())),
             }
         }

@@ -18,7 +18,7 @@ use super::{
     threads::{Stop, Threads},
     transport::{Role, Transport},
 };
-use crate::engine::{EngineError, Event, LinkId, LinkInfo, Local, Sent, Sink};
+use crate::engine::{EngineError, Event, LinkId, LinkInfo, Local, Principal, Sent, Sink};
 
 /// A port's state. Each of its threads holds it.
 pub(super) struct Shared {
@@ -85,8 +85,8 @@ impl Shared {
         format!("pw-{}-{what}", self.transport.name())
     }
 
-    pub(super) fn link_info(&self, peer: Hello, address: String) -> LinkInfo {
-        LinkInfo { id: LinkId::next(), peer, address }
+    pub(super) fn link_info(&self, peer: Hello, address: String, principal: Principal) -> LinkInfo {
+        LinkInfo { id: LinkId::next(), peer, address, principal }
     }
 }
 

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use crate::engine::Principal;
+
 /// One address of an engine: how its port finds peers. [`open`](super::open) takes it and makes the
 /// port.
 pub trait Transport: Send + Sync + 'static {
@@ -80,6 +82,11 @@ pub trait ByteStream: Send + Sync {
     /// for the caller. Such a connection is closed.
     fn is_own_end(&self) -> bool {
         false
+    }
+
+    /// Who the peer has proven to be. Called after the peer's first bytes were read.
+    fn principal(&self) -> Principal {
+        Principal::Anonymous
     }
 }
 
