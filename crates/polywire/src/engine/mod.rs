@@ -338,12 +338,54 @@ pub trait LinkSink: Send + Sync {
     /// The peer answered a channel of this node, by the id that [`Port::announce`] returned.
     fn answered(&self, channel: ChannelId, answer: &Answer);
 
+    /// Whether the peer may do something with a topic; else why not, for the peer. The engine asks
+    /// before it announces a channel to the peer ([`Action::Subscribe`]): if the answer is no, it
+    /// sends [`Announcement::denied`] instead, and no messages. An engine that relays also asks
+    /// before it passes on what the peer announced ([`Action::Publish`]).
+    fn permits(&self, _: Action, _topic: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The peer asked for what it may not do, as by accepting a channel that it was denied.
+    fn denied(&self, _: Action, _topic: &str) {}
+
+    /// Whether the peer may send a message of so many bytes now. An engine that relays asks before it
+    /// passes the message on. False if the message is to be dropped. May block while the peer is
+    /// over its rate; [`LinkSink::message`] does not count such a message again.
+    fn admits(&self, _bytes: usize) -> bool {
+        true
+    }
+
     /// Called when nothing more is there to hand over for now. The node wakes receivers here
     /// instead of at each message.
     fn drained(&self);
 
     /// The link has ended. No further call follows.
     fn down(&self);
+}
+
+/// What a peer does with a topic.
+///
+/// ```
+/// use polywire::engine::Action;
+/// assert_eq!([Action::Publish, Action::Subscribe].map(|action| action.to_string()), ["publish", "subscribe to"]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// It publishes the topic here.
+    Publish,
+    /// It gets what is published here, or relayed.
+    Subscribe,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Action::Publish => "publish",
+            Action::Subscribe => "subscribe to",
+        })
+    }
 }
 
 /// A payload within a shared receive buffer, which receivers may keep.
@@ -452,6 +494,11 @@ pub struct Sent {
 pub enum Event {
     /// The port listens.
     Listening {
+        /// The value of [`Port::endpoint`].
+        endpoint: String,
+    },
+    /// The port listens, other machines can reach it, and callers do not prove who they are.
+    Exposed {
         /// The value of [`Port::endpoint`].
         endpoint: String,
     },

@@ -101,6 +101,10 @@ impl Family for Inet {
     }
 
     fn unbound(&self, _: &SockAddr) {}
+
+    fn is_exposed(&self, address: &SockAddr) -> bool {
+        address.as_socket().is_none_or(|address| !address.ip().to_canonical().is_loopback())
+    }
 }
 
 /// A receive buffer should hold at least this many segments.

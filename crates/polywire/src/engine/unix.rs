@@ -29,7 +29,7 @@ use std::{
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{
-    Engine, EngineError, EngineOptions, Local, Port, Properties, Sink,
+    Engine, EngineError, EngineOptions, Local, Port, Principal, Properties, Sink,
     sockets::{self, Family, engine, set_buffers},
     stream::{PROPERTIES, Role},
 };
@@ -104,6 +104,13 @@ impl Family for Files {
 
     fn describe(&self, address: &SockAddr) -> String {
         address.as_pathname().map_or_else(|| "a client".into(), |path| path.display().to_string())
+    }
+
+    /// The user of the process that connected, or that listens.
+    #[cfg(target_os = "linux")]
+    fn principal(&self, socket: &Socket) -> Principal {
+        let peer = rustix::net::sockopt::socket_peercred(socket);
+        peer.map_or(Principal::Anonymous, |peer| Principal::User(peer.uid.as_raw()))
     }
 
     /// Removes the file, unless another node has taken the path since: then somebody listens

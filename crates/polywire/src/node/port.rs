@@ -23,6 +23,7 @@ use super::{
     route::{Route, Source},
 };
 use crate::{
+    access::Rights,
     delta::Requests,
     engine::{
         Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Principal, Sent, Sink,
@@ -161,7 +162,8 @@ impl PortEntry {
 
     fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
         let this: Arc<dyn Host> = self.clone();
-        let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session);
+        let rights = self.node().map(|node| node.gate.rights(&info.principal)).unwrap_or_default();
+        let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session, rights);
         let answers = lock(&self.answers);
         for (channel, known) in &answers.by_channel {
             if let Some((start, announcement)) = &known.offered {
@@ -332,6 +334,10 @@ impl Host for PortEntry {
         self.port.get().is_some()
     }
 
+    fn is_closing(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     fn relays(&self) -> bool {
         self.port.get().is_some_and(|port| port.relays())
     }
@@ -417,7 +423,7 @@ impl Sink for PortSink {
         match self.0.upgrade() {
             Some(entry) => entry.incoming(link),
             // The port goes. Nothing listens to the link any more.
-            None => Incoming::new(self.0.clone(), link, &SessionSettings::default()),
+            None => Incoming::new(self.0.clone(), link, &SessionSettings::default(), Rights::default()),
         }
     }
 

@@ -43,6 +43,11 @@ pub trait Listener: Send + Sync {
 
     /// Stops listening and removes what others could take for a listener, such as a file.
     fn close(&self);
+
+    /// Whether other machines can reach the listener, and callers do not prove who they are.
+    fn is_exposed(&self) -> bool {
+        false
+    }
 }
 
 /// A new connection, and what is known of its other end.
