@@ -5,15 +5,18 @@ mod common;
 
 use std::{
     fs::{self, Permissions},
-    io::Write as _,
+    io::{ErrorKind, Read as _, Write as _},
     net::TcpStream,
     os::unix::fs::PermissionsExt as _,
     sync::{Arc, mpsc},
+    thread,
+    time::Duration,
 };
 
 use common::{
     SOON, Tap, find,
     fleet::{Fleet, Member},
+    until,
 };
 use polywire::{
     Config, Message, Node, NodeError,
@@ -212,4 +215,152 @@ fn typed_messages_travel_and_large_ones_too() {
     caller.publish(channel, 1, &payload);
     let message = listening.until("message", |heard| heard.messages.first().cloned());
     assert!(message.payload == payload);
+}
+
+#[test]
+fn a_relay_lets_through_what_its_rules_allow() {
+    let fleet = Fleet::new();
+    let node = |names: &[&str], rules: &str| {
+        let mut config = Config::parse(rules).expect("a configuration");
+        config.engine = options(&fleet.member(names));
+        Node::builder().config(config).build()
+    };
+    let rules = "
+        [[access.allow]]
+        certificates = ['pump-*']
+        publish = ['plant/**']
+        [[access.allow]]
+        certificates = ['hall']
+        subscribe = ['**']";
+    let relay = node(&["relay", LOOPBACK], rules);
+    let endpoint = relay.open("tls/127.0.0.1:0").expect("listens");
+    let wire = format!("cdr@{endpoint}");
+    let (pump, hall, other) = (node(&["pump-1"], ""), node(&["hall"], ""), node(&["pump-2"], ""));
+    let allowed = hall.subscriber_on::<Pump>("plant/1", &wire).expect("subscribes");
+    let silent = hall.subscriber_on::<Pump>("hall/1", &wire).expect("subscribes");
+    let refused = other.subscriber_on::<Pump>("plant/1", &wire).expect("subscribes");
+    let plant = pump.publisher_on::<Pump>("plant/1", &wire).expect("opens");
+    let not_its = pump.publisher_on::<Pump>("hall/1", &wire).expect("opens");
+    assert_eq!(plant.wait_for_subscribers(1, SOON), 1);
+    until("pump-1 is told", || not_its.status().refusing == 1);
+    until("pump-2 is told", || refused.status().mismatches_total == 1);
+    assert!(refused.status().mismatches[0].reason.contains("no rule allows 'pump-2' to subscribe to it"));
+    let sent = plant.publish(&Pump { id: 7 }).expect("published");
+    assert_eq!(sent.subscribers, 1, "the hall's alone");
+    not_its.publish(&Pump { id: 8 }).expect("published to nobody");
+    assert_eq!(allowed.recv_timeout(SOON).expect("relayed").value.id, 7);
+    assert!(silent.recv_timeout(Duration::from_millis(50)).is_none() && refused.try_recv().is_none());
+    until("both are counted", || relay.denied() >= 2);
+}
+
+/// What a client that knows nobody says first.
+fn client_hello() -> Vec<u8> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.expect("TLS 1.3").with_root_certificates(rustls::RootCertStore::empty());
+    let mut config = config.with_no_client_auth();
+    config.alpn_protocols = vec![b"polywire".to_vec()];
+    let host = rustls::pki_types::ServerName::try_from("hall").expect("a name");
+    let mut client = rustls::ClientConnection::new(Arc::new(config), host).expect("a client");
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).expect("written");
+    bytes
+}
+
+/// Whether the other end closes, or breaks off, soon.
+fn is_closed(mut stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(SOON)).expect("set");
+    loop {
+        match stream.read(&mut [0; 4096]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(e) => return !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        }
+    }
+}
+
+fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+}
+
+#[test]
+fn strangers_cost_little_and_lock_nobody_out() {
+    const STRANGERS: usize = 600;
+    let fleet = Fleet::new();
+    let mut small = options(&fleet.member(&["hall", LOOPBACK]));
+    (small.peers, small.hello_timeout) = (64, Duration::from_secs(3));
+    let (listening, _events) = Tap::open("tls-listen", "127.0.0.1:0", small);
+    let (caller, _at_caller) = connect(&fleet.member(&["early"]), &listening);
+    let channel = caller.announce("t", 1);
+    caller.until("answer", |heard| (heard.answered == 1).then_some(()));
+    let (hello, before) = (client_hello(), resident_bytes());
+    let call = |number: usize| {
+        let mut stream = TcpStream::connect(listening.address()).expect("connects");
+        // It may have been closed already.
+        let _ = match number % 4 {
+            0 => Ok(()),
+            1 => stream.write_all(&hello),
+            2 => stream.write_all(&hello[..hello.len() / 2]),
+            _ => stream.write_all(&[number as u8; 300]),
+        };
+        stream
+    };
+    let strangers: Vec<TcpStream> = (0..STRANGERS).map(call).collect();
+    let cost = resident_bytes().saturating_sub(before);
+    // 64 at a time, of which each has a thread, buffers and a handshake under way.
+    assert!(cost < 100 << 20, "{cost} bytes");
+    caller.publish(channel, 1, b"meanwhile");
+    listening.until("message", |heard| heard.messages.first().cloned());
+    let (late, _at_late) = connect(&fleet.member(&["late"]), &listening);
+    let channel = late.announce("t", 2);
+    late.until("answer", |heard| (heard.answered == 1).then_some(()));
+    late.publish(channel, 1, b"too");
+    listening.until("message", |heard| heard.messages.get(1).cloned());
+    // Half a hello, and one byte after the other, do not hold a place either.
+    assert!(strangers.iter().all(is_closed));
+    assert_eq!(listening.port().links().len(), 2);
+}
+
+#[test]
+fn a_caller_that_dribbles_is_sent_away_in_time() {
+    let fleet = Fleet::new();
+    let mut hasty = options(&fleet.member(&["hall", LOOPBACK]));
+    hasty.hello_timeout = Duration::from_millis(300);
+    let (listening, events) = Tap::open("tls-listen", "127.0.0.1:0", hasty);
+    let mut stream = TcpStream::connect(listening.address()).expect("connects");
+    // A byte every 20 ms would keep a time-out for each read from ever passing.
+    let dribbled = client_hello().iter().any(|byte| {
+        thread::sleep(Duration::from_millis(20));
+        stream.write_all(&[*byte]).is_err()
+    });
+    assert!(dribbled || is_closed(&stream));
+    find(&events, |event| matches!(event, Event::Rejected { reason: Disconnect::Silent, .. }).then_some(()));
+}
+
+#[test]
+fn damaged_handshakes_are_turned_away() {
+    let fleet = Fleet::new();
+    let (listening, events) = listen(&fleet.member(&["hall", LOOPBACK]));
+    let (hello, mut seed) = (client_hello(), 1_u64);
+    let mut die = |sides: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % sides
+    };
+    for _ in 0..300 {
+        let mut damaged = hello.clone();
+        for _ in 0..=die(4) {
+            let at = die(damaged.len());
+            damaged[at] ^= 1 << die(8);
+        }
+        damaged.truncate(damaged.len() - die(2) * die(40));
+        let mut stream = TcpStream::connect(listening.address()).expect("connects");
+        let _ = stream.write_all(&damaged);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        assert!(is_closed(&stream));
+    }
+    assert!(events.try_iter().all(|event| !matches!(event, Event::Connected(_))));
+    let (_caller, events) = connect(&fleet.member(&["pump"]), &listening);
+    connected(&events);
 }
