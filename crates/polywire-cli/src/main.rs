@@ -15,6 +15,8 @@ mod fast;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
 mod hosts;
 mod hz;
+#[cfg(feature = "tls")]
+mod identity;
 mod idl;
 mod link;
 mod list;
@@ -61,6 +63,8 @@ static VERBS: &[Verb] = &[
     fast::VERB,
     #[cfg(feature = "zstd")]
     dict::VERB,
+    #[cfg(feature = "tls")]
+    identity::VERB,
     bench::VERB,
     relay::VERB,
     link::VERB,

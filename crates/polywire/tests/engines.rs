@@ -41,9 +41,10 @@ fn places(test: &str) -> Vec<Place> {
         let (address, next) = match name {
             "inproc" => (format!("engines-{test}"), engine),
             "local" => (path("local"), engine),
-            "tcp" => ("127.0.0.1:0".into(), engine),
+            "tcp" | "tls" => ("127.0.0.1:0".into(), engine),
             "unix" => (path("either"), engine),
             "tcp-listen" => ("127.0.0.1:0".into(), built_in("tcp-connect")),
+            "tls-listen" => ("127.0.0.1:0".into(), built_in("tls-connect")),
             "unix-listen" => (path("listen"), built_in("unix-connect")),
             "fifo" => (path("fifo"), engine),
             "udp-reliable" => ("127.0.0.1:0".into(), engine),
@@ -72,7 +73,7 @@ struct Pair {
 
 /// Queues of 4000 bytes.
 fn small(overflow: Overflow) -> EngineOptions {
-    let mut options = EngineOptions::default();
+    let mut options = common::options();
     (options.overflow, options.queue_bytes) = (overflow, 4000);
     (options.send_buffer, options.receive_buffer) = (Some(16 << 10), Some(16 << 10));
     options

@@ -40,6 +40,7 @@ pub use self::{
 };
 pub use crate::error::NodeError;
 use crate::{
+    access::Gate,
     config::Config,
     engine::{ENGINES, Engine, Local},
     events::{Events, Hub},
@@ -175,6 +176,7 @@ impl NodeBuilder {
         let hello = Hello { node: self.id.unwrap_or_else(random_id), incarnation: now.as_nanos() as u64 };
         let mut limits = session::Limits::default();
         limits.fetch_timeout = self.fetch_timeout.unwrap_or(limits.fetch_timeout);
+        let gate = Gate::new(self.config.access.clone());
         let inner = Inner {
             hello,
             config: self.config,
@@ -186,6 +188,7 @@ impl NodeBuilder {
             events: Hub::default(),
             timer: Timer::default(),
             session: SessionSettings::new(limits, &self.limits),
+            gate,
         };
         Node(Arc::new(Opened { inner: Arc::new(inner), ports: Ports::default() }))
     }
@@ -230,6 +233,11 @@ impl Node {
     /// The number of links to other nodes, over all ports.
     pub fn links(&self) -> usize {
         self.ports().iter().map(|port| port.port().links().len()).sum()
+    }
+
+    /// How often the rules of [`Access`](crate::access::Access) denied a peer something.
+    pub fn denied(&self) -> u64 {
+        self.0.inner.gate.denied()
     }
 
     /// The announcements of publishers on other nodes, on the ports opened here, sorted by topic.

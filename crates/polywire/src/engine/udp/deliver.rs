@@ -10,7 +10,7 @@ use polywire_core::{
 };
 
 use super::{
-    super::{Aligned, Disconnect, Event, LinkId, LinkInfo, LinkSink, delivery::Delivery},
+    super::{Aligned, Disconnect, Event, LinkId, LinkInfo, LinkSink, Principal, delivery::Delivery},
     port::Shared,
     state::{Link, Remote, State},
 };
@@ -55,7 +55,7 @@ impl Shared {
 
     fn up(&self, group: MemberId, member: MemberId, peer: Hello) {
         let Some(to) = self.lock().groups.get(&group).map(|group| group.to) else { return };
-        let info = LinkInfo { id: LinkId::next(), peer, address: to.to_string() };
+        let info = LinkInfo { id: LinkId::next(), peer, address: to.to_string(), principal: Principal::Anonymous };
         let sink = self.sink.link(&info);
         let link = Link {
             info: info.clone(),

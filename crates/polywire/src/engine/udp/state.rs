@@ -181,7 +181,13 @@ impl State {
         let stats = |link: &Link| {
             let (sent, dropped) = link.delivery.counts();
             let queued = self.groups.get(&link.group).map_or(0, |group| group.outbox.bytes());
-            LinkStats { link: link.info.clone(), sent, dropped, queued_bytes: queued + link.delivery.held_bytes() }
+            LinkStats {
+                link: link.info.clone(),
+                sent,
+                dropped,
+                queued_bytes: queued + link.delivery.held_bytes(),
+                silences: 0,
+            }
         };
         self.links.values().map(stats).collect()
     }
