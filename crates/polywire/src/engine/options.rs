@@ -54,7 +54,8 @@ pub struct EngineOptions {
     /// heartbeats when it has nothing else to send. A peer that has heard nothing for so long
     /// reports [`Event::Silent`](crate::engine::Event::Silent) and, until it hears this node again,
     /// does not wait for room in its queue: with [`Overflow::Block`] a full queue then drops at
-    /// once. Zero promises nothing. Between nodes of one machine (`local`), at most 1 s is promised.
+    /// once. Zero promises nothing. Over `local`, between nodes of one machine, at most 1 s is
+    /// promised.
     pub lease: Duration,
     /// Longest time that closing waits for peers to take what was sent.
     pub linger: Duration,

@@ -1,8 +1,8 @@
 //! Engines over byte streams: what TCP, Unix-domain sockets and engines of one's own share.
 //!
 //! An engine author gives [`open`] a [`Transport`] that finds peers at one address and yields
-//! [`ByteStream`]s, or gives [`open_mesh`] a [`Rendezvous`] at which many nodes find each other. The
-//! port that they make does the rest: it writes and reads frames, introduces the ends to each
+//! [`ByteStream`]s, or gives [`open_mesh`] a [`Rendezvous`] at which many nodes find each other.
+//! The port that they make does the rest: it writes and reads frames, introduces the ends to each
 //! other, announces channels, holds messages until they are wanted, queues and drops by the
 //! [`Overflow`](super::Overflow) policy, confirms, reconnects, relays, and closes.
 //!
