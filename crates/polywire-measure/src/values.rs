@@ -1,4 +1,5 @@
-//! Generates the values to measure with: constant, random, walking, or replayed from a file.
+//! Generates the values of a case's messages: constant, random, walking, or replayed from a file.
+//! The same seed gives the same values.
 
 use std::{fs, path::Path, sync::Arc};
 

@@ -179,8 +179,8 @@ impl Writer<'_> {
         Ok(lines)
     }
 
-    /// An implementation of `Default` that gives the value a reader uses for an absent member
-    /// (spec/evolution.md, 4), if `derive(Default)` would give another one or does not exist.
+    /// An implementation of `Default` that returns the value a reader uses for an absent member
+    /// (spec/evolution.md, 4), if `derive(Default)` would return another one or is impossible.
     fn default_impl(&self, name: &str) -> Vec<String> {
         vec![
             String::new(),

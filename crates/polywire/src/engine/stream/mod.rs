@@ -1,15 +1,16 @@
-//! Engines over byte streams: what TCP, Unix-domain sockets and engines of one's own share.
+//! Engines over byte streams: the parts that TCP, Unix-domain sockets and engines of third parties
+//! share.
 //!
-//! An engine author gives [`open`] a [`Transport`] that finds peers at one address and yields
-//! [`ByteStream`]s, or gives [`open_mesh`] a [`Rendezvous`] at which many nodes find each other.
-//! The port that they make does the rest: it writes and reads frames, introduces the ends to each
-//! other, announces channels, holds messages until they are wanted, queues and drops by the
+//! An engine calls [`open`] with a [`Transport`] that finds peers at one address and yields
+//! [`ByteStream`]s, or [`open_mesh`] with a [`Rendezvous`] at which many nodes find each other. The
+//! resulting port does the rest: it writes and reads frames, introduces the ends to each other,
+//! announces channels, holds messages until they are wanted, queues and drops by the
 //! [`Overflow`](super::Overflow) policy, confirms, reconnects, relays, and closes.
 //!
 //! Threads. A port has one thread that accepts or connects; a mesh has one for each. Each link has
 //! two: one reads and calls the [`LinkSink`](super::LinkSink), one writes what publishers left in
-//! the queue, sends heartbeats and looks whether the peer lives. A publisher writes to the stream
-//! itself as long as the link keeps up.
+//! the queue, sends heartbeats and checks whether the peer is alive. While the link keeps up,
+//! publishers write to the stream directly.
 //!
 //! Layers, each of which uses only those after it: `port` (open, accept, reconnect, close), `mesh`
 //! (calling the peers), `connection` (hello, frames received), `relay` (announcements, answers,
