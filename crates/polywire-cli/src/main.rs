@@ -87,7 +87,7 @@ Exit codes:
   143  ended by SIGTERM
 
 After a signal, published messages have up to a second to leave.
-Without a wire, topics are at local: all processes of the user on this machine find each other,
+Topics without a wire are at the endpoint 'local': all processes of the user on this machine find each other,
 in the domain that POLYWIRE_DOMAIN names, or 0.";
 
 /// Typed publish/subscribe in which the wire is a run-time choice

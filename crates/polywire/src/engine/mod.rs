@@ -182,7 +182,8 @@ pub trait Engine: Send + Sync {
         address.into()
     }
 
-    /// Opens an address, which [`Engine::complete`] has completed. Called on a thread of the application, once per node and address.
+    /// Opens an address, which [`Engine::complete`] has completed. Called on a thread of the
+    /// application, once per node and address.
     ///
     /// Returns as soon as the port can be used: a listening port is bound; a connecting port may
     /// still be connecting, and keeps trying until it is closed. Fails only if trying again cannot
@@ -582,9 +583,9 @@ pub enum Event {
         /// Messages that were not confirmed.
         count: u64,
     },
-    /// Nothing has come from a peer for the lease that it promised, see [`EngineOptions::lease`]. It
-    /// may be suspended, or cut off. Its link stays. Until it is heard again, publishers do not wait
-    /// for room in its queue.
+    /// Nothing has come from a peer for the lease that it promised: see [`EngineOptions::lease`].
+    /// It may be suspended, or cut off. Its link stays. Until it is heard again, publishers do not
+    /// wait for room in its queue.
     Silent {
         /// The link.
         link: LinkInfo,

@@ -132,6 +132,9 @@ impl Member {
                 sweep(&folder, name);
                 return Err(error);
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::Error::new(error.kind(), "too many connections wait there"));
+            }
             connected => connected?,
         }
         connection(socket, || name.into())
@@ -241,14 +244,14 @@ fn connection(socket: Socket, otherwise: impl FnOnce() -> String) -> io::Result<
     Ok(Connection { stream: Arc::new(SocketStream(socket, principal)), address, host: None })
 }
 
-/// The process at the other end, for people.
+/// The process at the other end, for people. One of another container has no number here.
 #[cfg(target_os = "linux")]
 fn process_of(socket: &Socket) -> Option<String> {
-    let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
-    Some(format!("process {}", peer.pid.as_raw_nonzero()))
+    // Not by rustix, whose process ids are never 0.
+    let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials).ok()?;
+    (peer.pid() != 0).then(|| format!("process {}", peer.pid()))
 }
 
-/// Only Linux tells it without unsafe code.
 #[cfg(not(target_os = "linux"))]
 fn process_of(_: &Socket) -> Option<String> {
     None

@@ -122,8 +122,9 @@ impl Shared {
                 let mut decision = Vec::new();
                 let frame = if seat.is_some() { Frame::Heartbeat } else { Frame::Bye };
                 StreamEncoder::default().control(&frame, &mut decision);
-                // Only the hello is before these two bytes. If they do not leave, the link breaks.
-                let _ = reader.stream.write(&decision);
+                // Only the hello is before these two bytes, so there is room. A peer that was not
+                // answered in time, because this process was suspended, has gone by now.
+                reader.stream.write(&decision).map_err(|e| Disconnect::Lost(e.to_string()))?;
                 seat
             }
             Ordering::Greater => {

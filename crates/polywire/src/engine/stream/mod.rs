@@ -3,14 +3,14 @@
 //!
 //! An engine calls [`open`] with a [`Transport`] that finds peers at one address and yields
 //! [`ByteStream`]s, or [`open_mesh`] with a [`Rendezvous`] at which many nodes find each other. The
-//! port that they make does the rest: it writes and reads frames, introduces the ends to each
-//! other, announces channels, holds messages until they are wanted, queues and drops by the
+//! resulting port does the rest: it writes and reads frames, introduces the ends to each other,
+//! announces channels, holds messages until they are wanted, queues and drops by the
 //! [`Overflow`](super::Overflow) policy, confirms, reconnects, relays, and closes.
 //!
 //! Threads. A port has one thread that accepts or connects; a mesh has one for each. Each link has
 //! two: one reads and calls the [`LinkSink`](super::LinkSink), one writes what publishers left in
-//! the queue, sends heartbeats and checks the peer's lease. While the link keeps up, publishers
-//! write to the stream directly.
+//! the queue, sends heartbeats and checks whether the peer is alive. While the link keeps up,
+//! publishers write to the stream directly.
 //!
 //! Layers, each of which uses only those after it: `port` (open, accept, reconnect, close), `mesh`
 //! (calling the peers), `connection` (hello, frames received), `relay` (announcements, answers,

@@ -64,6 +64,92 @@ pub fn open(
 ///
 /// Two nodes have one link, also if both connect at the same time. Nothing is relayed. Fails if the
 /// port cannot listen, or cannot start its threads.
+///
+/// Nodes of one process that meet at a table:
+///
+/// ```
+/// use std::{collections::BTreeMap, io, sync::{Arc, Condvar, Mutex}, thread, time::Duration};
+/// use polywire::{Node, engine::{Engine, EngineError, Local, Port, Properties, Sink}};
+/// use polywire::engine::stream::{self, Connection, Descriptors, Listener, Peer, Rendezvous};
+///
+/// /// `table/ANY`: where they all sit, each with the callers that it has not accepted yet.
+/// struct Table;
+/// static TABLE: Mutex<BTreeMap<String, Vec<Descriptors>>> = Mutex::new(BTreeMap::new());
+/// static CHANGED: Condvar = Condvar::new();
+///
+/// /// One node at the table, under the id that it introduces itself with.
+/// #[derive(Clone)]
+/// struct Place(String);
+///
+/// fn connection(stream: Descriptors) -> Connection {
+///     Connection { stream: Arc::new(stream), address: "this process".into(), host: None }
+/// }
+///
+/// impl Rendezvous for Place {
+///     fn name(&self) -> &'static str { "table" }
+///     fn endpoint(&self) -> String { "table/all".into() }
+///
+///     fn listen(&self) -> io::Result<Arc<dyn Listener>> {
+///         TABLE.lock().unwrap().insert(self.0.clone(), Vec::new());
+///         CHANGED.notify_all();
+///         Ok(Arc::new(self.clone()))
+///     }
+///
+///     fn peers(&self) -> io::Result<Vec<Peer>> {
+///         let others: Vec<String> = TABLE.lock().unwrap().keys().filter(|name| **name != self.0).cloned().collect();
+///         Ok(others.into_iter().map(|address| Peer { address, hello: None }).collect())
+///     }
+///
+///     fn connect(&self, address: &str) -> io::Result<Connection> {
+///         let ((our_end, their_writer), (their_end, our_writer)) = (io::pipe()?, io::pipe()?);
+///         let mut table = TABLE.lock().unwrap();
+///         let callers = table.get_mut(address).ok_or(io::ErrorKind::NotFound)?;
+///         callers.push(Descriptors::new(their_end, their_writer)?);
+///         CHANGED.notify_all();
+///         Ok(connection(Descriptors::new(our_end, our_writer)?))
+///     }
+///
+///     fn wait(&self, timeout: Duration) {
+///         drop(CHANGED.wait_timeout(TABLE.lock().unwrap(), timeout.min(Duration::from_millis(50))));
+///     }
+///
+///     fn wake(&self) { CHANGED.notify_all(); }
+/// }
+///
+/// impl Listener for Place {
+///     fn endpoint(&self) -> String { "table/all".into() }
+///
+///     fn accept(&self) -> io::Result<Option<Connection>> {
+///         let mine = |table: &mut BTreeMap<String, Vec<Descriptors>>| table.get_mut(&self.0).and_then(Vec::pop);
+///         let mut table = TABLE.lock().unwrap();
+///         let caller = mine(&mut table).or_else(|| {
+///             mine(&mut CHANGED.wait_timeout(table, Duration::from_millis(50)).unwrap().0)
+///         });
+///         Ok(caller.map(connection))
+///     }
+///
+///     fn wake(&self) { CHANGED.notify_all(); }
+///     fn close(&self) { TABLE.lock().unwrap().remove(&self.0); }
+/// }
+///
+/// impl Engine for Table {
+///     fn name(&self) -> &'static str { "table" }
+///     fn summary(&self) -> &'static str { "Nodes of one process" }
+///     fn example(&self) -> &'static str { "all" }
+///     fn properties(&self) -> Properties { stream::PROPERTIES }
+///
+///     fn open(&self, _: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+///         stream::open_mesh(Place(local.hello.node.to_string()), local, sink)
+///     }
+/// }
+///
+/// let nodes: Vec<Node> = (0..4).map(|_| Node::builder().engine(&Table).build()).collect();
+/// nodes.iter().try_for_each(|node| node.open("table/all").map(drop))?;
+/// while nodes.iter().any(|node| node.links() < 3) {
+///     thread::sleep(Duration::from_millis(1));
+/// }
+/// # Ok::<(), polywire::NodeError>(())
+/// ```
 pub fn open_mesh(
     rendezvous: impl Rendezvous,
     local: &Local,

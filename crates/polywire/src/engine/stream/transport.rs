@@ -12,8 +12,8 @@ use polywire_core::frame::Hello;
 
 use crate::engine::Principal;
 
-/// One address of an engine: how its port finds the peer that listens there, or those that connect. [`open`](super::open) takes it and makes the
-/// port.
+/// One address of an engine: how its port finds the peer that listens there, or those that connect.
+/// [`open`](super::open) takes it and makes the port.
 pub trait Transport: Send + Sync + 'static {
     /// Name of the engine, as in a wire. Threads have it in their names.
     fn name(&self) -> &'static str;
