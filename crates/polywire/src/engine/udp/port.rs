@@ -383,10 +383,10 @@ impl Shared {
     /// Sends what can leave, and sees to it that the timer thread wakes in time.
     pub(super) fn pump(&self, state: &mut State, key: MemberId) {
         let (now, limit) = (clock::now(), self.local.options.queue_bytes);
-        let State { groups, links, planned, .. } = state;
+        let State { groups, links, planned, unreachable, .. } = state;
         let Some(group) = groups.get_mut(&key) else { return };
         // What cannot be sent now is lost, and repaired.
-        group.pump(self.messages, now, |packet, to| drop(self.sockets.send(packet, to)));
+        group.pump(self.messages, now, |packet, to| self.send_packet(packet, to, unreachable));
         if group.outbox.bytes() <= limit / 2 {
             group.outbox.is_stalled = false;
         }
@@ -403,6 +403,19 @@ impl Shared {
             *planned = Duration::ZERO;
             self.timer.notify_one();
         }
+    }
+
+    /// Sends a packet. The first of several failures in a row for the same reason is reported.
+    fn send_packet(&self, packet: &[u8], to: SocketAddr, last: &mut Option<i32>) {
+        let result = self.sockets.send(packet, to);
+        let failed = result.as_ref().err().and_then(std::io::Error::raw_os_error);
+        if let Err(error) = result
+            && failed != *last
+        {
+            let endpoint = self.endpoint.clone();
+            self.sink.event(Event::Unreachable { endpoint, reason: error.to_string() });
+        }
+        *last = failed;
     }
 
     fn pump_all(&self, state: &mut State) {
