@@ -95,7 +95,7 @@ impl Shared {
         for record in batch.records() {
             match parse_datagram_frame(record, &self.local.options.limits) {
                 Ok(frame) => self.frame(id, &*sink, frame, place),
-                Err(error) => self.report(id, error),
+                Err(error) => self.reject(id, error),
             }
         }
         sink.drained();
@@ -172,7 +172,7 @@ impl Shared {
     }
 
     /// A peer sent something that is no frame. It is told once.
-    fn report(&self, id: LinkId, error: FrameError) {
+    fn reject(&self, id: LinkId, error: FrameError) {
         let mut state = self.lock();
         let Some(link) = state.links.get_mut(&id) else { return };
         if !std::mem::replace(&mut link.is_reported, true) {
