@@ -1,5 +1,6 @@
 //! Packages for a release: an archive, a Debian package, and their checksums. `main.rs` calls it;
-//! it runs `cargo`, `tar`, `dpkg-deb`, `sha256sum` and the command line that it packs.
+//! it runs `cargo`, `git`, `strip`, `tar`, `dpkg-deb`, `sha256sum` and the command line that it
+//! packs.
 
 use std::{
     error::Error,
@@ -70,7 +71,9 @@ impl Dist {
         for (from, to) in FILES {
             copy(&root().join(from), &tree.join(to))?;
         }
-        copy(&self.binary, &tree.join("usr/bin/polywire"))?;
+        let binary = tree.join("usr/bin/polywire");
+        copy(&self.binary, &binary)?;
+        run(Command::new("strip").arg(&binary))?;
         for (shell, to) in SHELLS {
             let script = run(Command::new(&self.binary).args(["completions", shell]))?;
             write(&tree.join(to), &script)?;

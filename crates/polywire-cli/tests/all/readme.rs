@@ -134,7 +134,7 @@ fn the_two_commands_and_the_verbs_are_there() {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| line.starts_with("  "));
     let mut verbs: Vec<&str> =
         listed.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help").collect();
-    let line = README.lines().find_map(|line| line.strip_prefix("All verbs: `polywire ")).expect("the verbs");
+    let line = README.lines().find_map(|line| line.strip_prefix("All commands: `polywire ")).expect("the verbs");
     let mut told: Vec<&str> = line.split('`').next().unwrap_or_default().split(" | ").collect();
     verbs.sort_unstable();
     told.sort_unstable();
