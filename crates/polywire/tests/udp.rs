@@ -22,7 +22,7 @@ struct Reading {
 
 fn reading(count: u32) -> Reading {
     // Some take several packets.
-    let len = if count % 50 == 0 { 20_000 } else { (count % 300) as usize };
+    let len = if count.is_multiple_of(50) { 20_000 } else { (count % 300) as usize };
     Reading { count, text: "x".repeat(len) }
 }
 
