@@ -399,6 +399,28 @@ mod tests {
         }
     }
 
+    /// The examples of `spec/udp.md`, in its order.
+    #[test]
+    fn the_examples_of_the_specification_are_exact() {
+        let hello = Hello { node: Id128(core::array::from_fn(|i| i as u8 * 0x11)), incarnation: 7 };
+        let entry = Entry { member: MemberId(1), start: 5, taken: 7, gives: 3 };
+        let record = super::super::record::with_header(None, b"hi");
+        let packets = [
+            ("reliable", 1, Body::Reliable(5, Content::Records(record.into()))),
+            ("nak", 2, Body::Nak { of: MemberId(1), ranges: vec![(5, 2), (9, 1)] }),
+            ("welcome", 1, Body::Welcome { hello, to: MemberId(2), start: 5 }),
+            ("status", 2, Body::Status { hello, token: 0, oldest: 4, next: 4, entries: vec![entry] }),
+        ];
+        let mut examples = polywire_testing::spec_examples("udp.md");
+        for (name, sender, body) in packets {
+            let bytes = examples.remove(name).unwrap_or_else(|| panic!("no example '{name}'"));
+            let packet = Packet { sender: MemberId(sender), body };
+            assert_eq!(polywire_testing::hex(&packet.write()), polywire_testing::hex(&bytes), "{name}");
+            assert_eq!(Packet::parse(&bytes), Ok(packet), "{name}");
+        }
+        assert!(examples.is_empty(), "{examples:?}");
+    }
+
     #[test]
     fn contradictions_are_malformed() {
         let refused = |body: Body<'static>| Packet::parse(&Packet { sender: MemberId(1), body }.write()).unwrap_err();

@@ -325,8 +325,10 @@ fn error_text(error: impl ToString) -> String {
 fn wire(setup: &Setup, side: &str) -> String {
     let Setup { engine, codec, compressor, address, .. } = setup;
     let compressor = if compressor == "none" { String::new() } else { format!("+{compressor}") };
-    let side = if engine == "inproc" { String::new() } else { format!("-{side}") };
-    format!("{codec}{compressor}@{engine}{side}/{address}")
+    // Some engines have a name for each role.
+    let role = format!("{engine}-{side}");
+    let engine = polywire::engine::find(&role).map_or(engine.as_str(), |engine| engine.name());
+    format!("{codec}{compressor}@{engine}/{address}")
 }
 
 /// An address that no other case uses.

@@ -95,7 +95,7 @@ impl Shared {
         for record in batch.records() {
             match parse_datagram_frame(record, &self.local.options.limits) {
                 Ok(frame) => self.frame(id, &*sink, frame, place),
-                Err(error) => self.report(id, error),
+                Err(error) => self.reject(id, error),
             }
         }
         sink.drained();
@@ -103,10 +103,8 @@ impl Shared {
 
     fn frame(&self, id: LinkId, sink: &dyn LinkSink, frame: Frame<'_>, place: &mut Aligned) {
         match frame {
-            Frame::Data(envelope, payload) => {
-                if self.is_open(id, envelope.channel) {
-                    sink.message(&envelope, place.place(payload));
-                }
+            Frame::Data(envelope, payload) if self.is_open(id, envelope.channel) => {
+                sink.message(&envelope, place.place(payload));
             }
             Frame::Announce { channel, start, announcement } => self.announced(id, sink, channel, start, *announcement),
             Frame::Answer { channel, answer } => {
@@ -122,11 +120,7 @@ impl Shared {
                     sink.retired(channel);
                 }
             }
-            Frame::Position { channel, start, lost } => {
-                if self.positioned(id, channel, lost) && (lost > 0 || start.sequence > 0) {
-                    sink.position(channel, start, lost);
-                }
-            }
+            Frame::Position { channel, start, lost } => self.positioned(id, sink, (channel, start), lost),
             Frame::Want { document } => sink.wanted(document),
             Frame::Document { document, bytes } => sink.supplied(document, bytes),
             _ => {}
@@ -156,14 +150,19 @@ impl Shared {
     }
 
     /// The peer says where its channel continues, which also says that it is for this node from
-    /// here on. False if it is not.
-    fn positioned(&self, id: LinkId, channel: ChannelId, lost: u64) -> bool {
-        let mut state = self.lock();
-        let known = state.links.get_mut(&id).and_then(|link| link.remote.get_mut(&channel));
-        known.is_some_and(|known| {
-            known.is_open |= lost == 0;
-            known.is_open
-        })
+    /// here on.
+    fn positioned(&self, id: LinkId, sink: &dyn LinkSink, (channel, start): (ChannelId, Start), lost: u64) {
+        let is_open = {
+            let mut state = self.lock();
+            let known = state.links.get_mut(&id).and_then(|link| link.remote.get_mut(&channel));
+            known.is_some_and(|known| {
+                known.is_open |= lost == 0;
+                known.is_open
+            })
+        };
+        if is_open && (lost > 0 || start.sequence > 0) {
+            sink.position(channel, start, lost);
+        }
     }
 
     fn is_open(&self, id: LinkId, channel: ChannelId) -> bool {
@@ -172,7 +171,7 @@ impl Shared {
     }
 
     /// A peer sent something that is no frame. It is told once.
-    fn report(&self, id: LinkId, error: FrameError) {
+    fn reject(&self, id: LinkId, error: FrameError) {
         let mut state = self.lock();
         let Some(link) = state.links.get_mut(&id) else { return };
         if !std::mem::replace(&mut link.is_reported, true) {

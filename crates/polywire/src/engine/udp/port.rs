@@ -5,6 +5,7 @@
 //! then waits within the members' windows.
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle, ThreadId},
@@ -383,10 +384,10 @@ impl Shared {
     /// Sends what can leave, and sees to it that the timer thread wakes in time.
     pub(super) fn pump(&self, state: &mut State, key: MemberId) {
         let (now, limit) = (clock::now(), self.local.options.queue_bytes);
-        let State { groups, links, planned, .. } = state;
+        let State { groups, links, planned, unreachable, .. } = state;
         let Some(group) = groups.get_mut(&key) else { return };
         // What cannot be sent now is lost, and repaired.
-        group.pump(self.messages, now, |packet, to| drop(self.sockets.send(packet, to)));
+        group.pump(self.messages, now, |packet, to| self.send_packet(packet, to, unreachable));
         if group.outbox.bytes() <= limit / 2 {
             group.outbox.is_stalled = false;
         }
@@ -402,6 +403,21 @@ impl Shared {
         if group.member.next_timeout().is_some_and(|next| next < *planned) {
             *planned = Duration::ZERO;
             self.timer.notify_one();
+        }
+    }
+
+    fn send_packet(&self, packet: &[u8], to: SocketAddr, last: &mut Option<i32>) {
+        if let Err(error) = self.sockets.send(packet, to) {
+            self.report(&error, last);
+        }
+    }
+
+    /// Reports that packets do not leave, or do not arrive: once for each reason in a row.
+    fn report(&self, error: &io::Error, last: &mut Option<i32>) {
+        let code = error.raw_os_error().or(Some(0));
+        if std::mem::replace(last, code) != code {
+            let endpoint = self.endpoint.clone();
+            self.sink.event(Event::Unreachable { endpoint, reason: error.to_string() });
         }
     }
 
@@ -422,9 +438,15 @@ impl Shared {
     fn receive(&self) {
         let mut buffer = vec![0; 1 << 16];
         while !self.lock().is_closed {
-            let came = self.sockets.receive(&mut buffer);
-            let datagram = came.and_then(|(len, from)| Some((buffer.get(..len)?, from)));
-            let group = datagram.and_then(|(bytes, from)| self.arrived(bytes, from));
+            let group = match self.sockets.receive(&mut buffer) {
+                Ok((len, from)) => self.arrived(buffer.get(..len).unwrap_or_default(), from),
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::ConnectionRefused {
+                        self.report(&error, &mut self.lock().unreachable);
+                    }
+                    None
+                }
+            };
             self.deliver();
             if let Some(group) = group {
                 self.pump(&mut self.lock(), group);
@@ -446,6 +468,7 @@ impl Shared {
         // What is damaged or foreign is dropped. A peer repeats what had to come.
         if group.member.handle_datagram(datagram, now).is_ok() {
             group.heard = now;
+            state.unreachable = None;
         }
         self.pump(&mut state, key);
         Some(key)
@@ -492,7 +515,7 @@ impl Shared {
             if state.delivering.is_some_and(|since| since.elapsed() > HELD_UP) {
                 drop(state);
                 while self.sockets.has_datagram()
-                    && let Some((len, from)) = self.sockets.receive(&mut buffer)
+                    && let Ok((len, from)) = self.sockets.receive(&mut buffer)
                 {
                     self.arrived(buffer.get(..len).unwrap_or_default(), from);
                 }

@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, UdpSocket},
     time::Duration,
 };
 
@@ -61,9 +61,9 @@ impl Sockets {
         self.sending.send_to(packet, to).map(|_| ())
     }
 
-    /// Waits for a datagram, but not for long.
-    pub(super) fn receive(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
-        self.receiving.recv_from(buffer).ok()
+    /// Waits for a datagram, but not for long. In a pair, an error may be what became of a packet.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.receiving.recv_from(buffer)
     }
 
     /// Ends a wait for a datagram. Where the system does not, the end of the wait does.
@@ -121,9 +121,11 @@ fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Resu
             sending.set_multicast_loop_v4(address.is_looped)?;
             sending.set_multicast_ttl_v4(address.ttl.unwrap_or(1))?;
         }
-        (Cast::Multicast, SocketAddr::V6(group)) => {
-            receiving.bind(&to.into())?;
+        (Cast::Multicast, SocketAddr::V6(mut group)) => {
             let interface = interface_v6(address, group.scope_id())?;
+            // Groups of the link exist on each interface.
+            group.set_scope_id(interface);
+            receiving.bind(&SocketAddr::from(group).into())?;
             receiving.join_multicast_v6(group.ip(), interface)?;
             sending.set_multicast_if_v6(interface)?;
             sending.set_multicast_loop_v6(address.is_looped)?;
@@ -170,6 +172,9 @@ fn interface_v4(address: &Address) -> io::Result<InterfaceIndexOrAddress> {
 /// 0 leaves the choice to the system.
 fn interface_v6(address: &Address, scope: u32) -> io::Result<u32> {
     match &address.interface {
+        None if scope == 0 && address.to.iter().any(is_of_the_link) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "this group needs an interface, as in '?interface=eth0'"))
+        }
         None => Ok(scope),
         Some(Interface::Name(name)) => index(name),
         Some(Interface::Address(_)) => {
@@ -178,12 +183,16 @@ fn interface_v6(address: &Address, scope: u32) -> io::Result<u32> {
     }
 }
 
+/// Whether a group of IPv6 has the scope of one link or less, so that it needs an interface.
+fn is_of_the_link(to: &SocketAddr) -> bool {
+    matches!(to.ip(), IpAddr::V6(ip) if ip.is_multicast() && ip.octets()[1] & 15 <= 2)
+}
+
 #[cfg(target_os = "linux")]
 fn index(name: &str) -> io::Result<u32> {
-    let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("there is no interface '{name}'"));
-    let is_name = !name.is_empty() && !name.contains(['/', '.']);
-    let text = is_name.then(|| std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok()).flatten();
-    text.and_then(|text| text.trim().parse().ok()).ok_or_else(unknown)
+    let any = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let unknown = |_| io::Error::new(io::ErrorKind::NotFound, format!("there is no interface '{name}'"));
+    rustix::net::netdevice::name_to_index(&any, name).map_err(unknown)
 }
 
 #[cfg(target_os = "linux")]

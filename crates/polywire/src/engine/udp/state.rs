@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) delivering: Option<Instant>,
     /// When the timer thread wakes.
     pub(super) planned: Duration,
+    /// Why the last packet could not be sent, as the system's number of the error.
+    pub(super) unreachable: Option<i32>,
 }
 
 /// A member and what waits to be sent through it.
@@ -104,6 +106,7 @@ impl State {
             is_closed: false,
             delivering: None,
             planned: Duration::MAX,
+            unreachable: None,
         }
     }
 
