@@ -1,6 +1,6 @@
 //! Who may publish and subscribe to what: the rules of the configuration's section `[access]`, and
-//! a node's decisions by them. [`Rights`] are asked by the node for each channel and each message of
-//! a peer, whatever engine it comes over. The room reads no files, and knows no ports and links.
+//! a node's decisions by them. The node asks [`Rights`] about each channel and each message of a
+//! peer, whatever engine it comes over. The room reads no files, and knows no ports and links.
 //!
 //! ```toml
 //! [access]                            # once it is there, what no rule allows is refused

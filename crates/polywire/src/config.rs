@@ -341,10 +341,12 @@ impl RuleTable {
             UserTable::Number(id) => Who::User(id),
             UserTable::Name(name) => Who::UserName(name),
         });
-        let mut rule = Rule::default();
-        rule.who = certificates.chain(users).chain(self.anyone.then_some(Who::Anyone)).collect();
-        (rule.publish, rule.subscribe) = (self.publish, self.subscribe);
-        rule.bytes_per_second = self.bytes_per_second;
+        let rule = Rule {
+            who: certificates.chain(users).chain(self.anyone.then_some(Who::Anyone)).collect(),
+            publish: self.publish,
+            subscribe: self.subscribe,
+            bytes_per_second: self.bytes_per_second,
+        };
         if rule.who.is_empty() {
             return wrong(key.into(), "is for nobody: write certificates, users, or anyone = true");
         }

@@ -45,9 +45,9 @@ fn path(name: &str) -> PathBuf {
 /// The next refusal: who, what, and which topic.
 fn denied(events: &Events) -> (Principal, Action, String) {
     loop {
-        match events.recv_timeout(SOON).expect("the refusal is told") {
-            NodeEvent::Denied { who, action, topic, .. } => return (who, action, topic),
-            _ => {}
+        let event = events.recv_timeout(SOON).expect("the refusal is told");
+        if let NodeEvent::Denied { who, action, topic, .. } = event {
+            return (who, action, topic);
         }
     }
 }

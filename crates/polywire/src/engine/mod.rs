@@ -385,8 +385,8 @@ pub trait LinkSink: Send + Sync {
     /// The peer asked for what it may not do, as by accepting a channel that it was denied.
     fn denied(&self, _: Action, _topic: &str) {}
 
-    /// Whether the peer may send a message of so many bytes now. An engine that relays asks before it
-    /// passes the message on. False if the message is to be dropped. May block while the peer is
+    /// Whether the peer may send a message of so many bytes now. An engine that relays asks before
+    /// it passes the message on. False if the message is to be dropped. May block while the peer is
     /// over its rate; [`LinkSink::message`] does not count such a message again.
     fn admits(&self, _bytes: usize) -> bool {
         true

@@ -236,6 +236,22 @@ impl Node {
     }
 
     /// How often the rules of [`Access`](crate::access::Access) denied a peer something.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// // What no rule allows is refused, and here no rule allows anything.
+    /// let node = Node::builder().config(Config::parse("[access]")?).build();
+    /// let endpoint = node.open("tcp-listen/127.0.0.1:0")?;
+    /// let wire = format!("cdr@{}", endpoint.replace("tcp/", "tcp-connect/"));
+    /// let publisher = Node::new().publisher_on::<Pump>("pumps", &wire)?;
+    /// while publisher.status().refusing == 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(node.denied(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn denied(&self) -> u64 {
         self.0.inner.gate.denied()
     }

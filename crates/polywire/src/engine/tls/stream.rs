@@ -1,5 +1,5 @@
-//! TLS over a byte stream: [`TlsStream`]. The transport in `mod.rs` makes it; the port's threads use
-//! it. It knows no files, sockets or addresses.
+//! TLS over a byte stream: [`TlsStream`]. The transport in `mod.rs` makes it; the port's threads
+//! use it. It knows no files, sockets or addresses.
 //!
 //! One lock guards the TLS connection. Nobody waits while holding it: the reading thread waits for
 //! bytes of the stream below without it, and writes below never block.
@@ -67,8 +67,7 @@ impl TlsStream {
     /// Carries out the handshake.
     pub(super) fn handshake(&self, timeout: Duration) -> io::Result<()> {
         let (mut reading, deadline) = (lock(&self.reading), Instant::now() + timeout);
-        loop {
-            let Some(sent) = self.settle() else { break };
+        while let Some(sent) = self.settle() {
             self.advance(&mut reading, Some(sent), Some(deadline)).map_err(|e| match e.kind() {
                 ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, "the peer does not answer in TLS"),
                 _ => e,
@@ -99,8 +98,8 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Takes a step towards decrypted bytes: decrypts received ones, or receives some. `settling` is
-    /// what became of the bytes of the handshake, while it lasts.
+    /// Takes a step towards decrypted bytes: decrypts received ones, or receives some. `settling`
+    /// is what became of the bytes of the handshake, while it lasts.
     fn advance(
         &self,
         reading: &mut Reading,
@@ -143,8 +142,8 @@ impl TlsStream {
             taken => reading.from += taken,
         }
         let processed = state.tls.process_new_packets();
-        // Also the alert that tells the peer what was wrong. What does not leave now, the next write
-        // sends; that it cannot leave any more is no reason not to read what has come.
+        // Also the alert that tells the peer what was wrong. What does not leave now, the next
+        // write sends; that it cannot leave any more is no reason not to read what has come.
         let _ = self.send(&mut state);
         processed.map_err(|error| untrusted(explain::failure(&error)))?;
         if !state.tls.is_handshaking() && self.peer.get().is_none() {
