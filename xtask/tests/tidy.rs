@@ -124,12 +124,18 @@ fn hidden_modules(source: &Source) -> Vec<String> {
     lines_with(source, &["arbitrary::", "layout::support"]).collect()
 }
 
-/// Engines know envelopes, never schemas or codecs.
+/// Engines know envelopes, never schemas, codecs or quality of service.
 fn engines_know_no_types(source: &Source) -> Vec<String> {
     match source.path.starts_with("crates/polywire/src/engine/") {
         true => lines_with(
             source,
-            &["polywire_core::schema", "polywire_core::codec", "polywire_core::layout", "polywire_core::program"],
+            &[
+                "polywire_core::schema",
+                "polywire_core::codec",
+                "polywire_core::layout",
+                "polywire_core::program",
+                "polywire_core::qos",
+            ],
         )
         .collect(),
         false => Vec::new(),

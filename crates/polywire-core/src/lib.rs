@@ -45,5 +45,6 @@ pub mod layout;
 #[cfg(feature = "std")]
 pub mod netsim;
 pub mod program;
+pub mod qos;
 pub mod schema;
 pub mod session;
