@@ -1,8 +1,11 @@
-// Fast CDR on the measured types, as its generator writes them: one << or >> a member, on a buffer used again.
+// Benchmark of Fast CDR on the measured types. It encodes and decodes like code of Fast CDR's
+// generator: one << or >> per member, on a reused buffer. bench/src/codecs/fastcdr.rs compiles and
+// starts it.
 //
-// Takes the messages on its input (count; length and bytes of each, 32 bits little endian), says "ok" if it reads them and writes the
-// same, and then answers "encode NANOSECONDS" and "decode NANOSECONDS" with the nanoseconds a message that a turn of about
-// that length took.
+// The argument names the workload. Standard input has the messages: their number, then length and
+// bytes of each (numbers are 32 bits, little endian). The program prints "ok" if it decodes them
+// and encodes the same bytes. To each line "encode NANOSECONDS" or "decode NANOSECONDS" it then
+// measures a turn of about that length, and prints the nanoseconds per message.
 
 #include <fastcdr/Cdr.h>
 #include <fastcdr/FastBuffer.h>
@@ -161,7 +164,7 @@ template <class F>
 static double measure(uint64_t least, size_t messages, F round) {
     size_t rounds = 0, step = 1;
     uint64_t start = thread_time(), took = 0;
-    // The clock is a system call: it is read ever less often.
+    // Reading the clock is a system call, so the interval between readings doubles.
     for (; took < least; step *= 2) {
         for (size_t i = 0; i < step; ++i) round();
         rounds += step;
@@ -180,7 +183,7 @@ static int serve() {
         decode(encoded[i], messages[i]);
         size_t length = encode(messages[i], buffer);
         if (length != encoded[i].size() || memcmp(memory.data(), encoded[i].data(), length) != 0) {
-            printf("message %zu is not the same\n", i);
+            printf("message %zu: Fast CDR encodes other bytes\n", i);
             return 1;
         }
     }
@@ -210,6 +213,6 @@ int main(int count, char** arguments) {
     if (workload == "ProcessorProbe") return serve<ProcessorProbe>();
     if (workload == "LinuxProcessorProbe") return serve<LinuxProcessorProbe>();
     if (workload == "100 KB of floats") return serve<Floats>();
-    fprintf(stderr, "there is no workload '%s'\n", workload.c_str());
+    fprintf(stderr, "unknown workload '%s'\n", workload.c_str());
     return 2;
 }

@@ -1,27 +1,30 @@
-//! What all programs take: `[--quick] [--json FILE] [--markdown FILE] [--extract FILE] [WORD..]`.
+//! The command line of all benchmark programs: `[--quick] [--json FILE] [--markdown FILE]
+//! [--extract FILE] [GROUP..]`. Reads this process's arguments and writes the report to the files
+//! that they name.
 
 use std::{env, fs, path::PathBuf, process};
 
 use crate::{measure::Effort, report::Report};
 
-/// The arguments of this process.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub struct Arguments {
-    /// A few milliseconds a candidate, no bars.
+    /// Measure each candidate for a few milliseconds only ([`Effort::QUICK`]).
     pub quick: bool,
-    /// Everything as JSON.
+    /// Write the report to this file as JSON.
     pub json: Option<PathBuf>,
-    /// The tables of the documentation.
+    /// Write the report's tables to this file as Markdown.
     pub markdown: Option<PathBuf>,
-    /// A file between whose marks the first table is put: `<!-- table -->` and `<!-- end of table
-    /// -->`.
+    /// Replace the text between the marks `<!-- table -->` and `<!-- end of table -->` of this file
+    /// with the report's first table.
     pub extract: Option<PathBuf>,
-    /// Groups to measure; all if there are none.
+    /// Names of the groups to measure. If it is empty, all groups are measured.
     pub words: Vec<String>,
 }
 
 impl Arguments {
-    /// Of this process; ends it where they are wrong.
+    /// Parses the arguments of this process. If one is wrong, it prints the usage and exits with
+    /// code 2.
     pub fn parse() -> Arguments {
         let mut arguments = Arguments::default();
         let mut rest = env::args().skip(1);
@@ -38,12 +41,12 @@ impl Arguments {
         arguments
     }
 
-    /// True if a group is to be measured.
+    /// Whether the group of this name is measured.
     pub fn wants(&self, group: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| word == group)
     }
 
-    /// The command that measures the same again.
+    /// The command that repeats this measurement.
     pub fn command(&self, bin: &str) -> String {
         let features = if cfg!(feature = "peers") { " --features peers" } else { "" };
         let mut command = format!("cargo run --release -p polywire-bench{features} --bin {bin}");
@@ -60,12 +63,12 @@ impl Arguments {
         command
     }
 
-    /// How long to measure.
+    /// The effort that `--quick` selects.
     pub fn effort(&self) -> Effort {
         if self.quick { Effort::QUICK } else { Effort::FULL }
     }
 
-    /// Prints and writes the report.
+    /// Prints the report and writes it to the files that the arguments name.
     pub fn deliver(&self, report: &Report) -> std::io::Result<()> {
         print!("{}", report.terminal());
         if let Some(file) = &self.json {
@@ -77,7 +80,12 @@ impl Arguments {
         if let Some(file) = &self.extract {
             let text = fs::read_to_string(file)?;
             let put = report.put_between_marks(&text);
-            fs::write(file, put.ok_or_else(|| std::io::Error::other("the file has no marks for a table"))?)?;
+            fs::write(
+                file,
+                put.ok_or_else(|| {
+                    std::io::Error::other("the file of --extract has no '<!-- table -->' and '<!-- end of table -->'")
+                })?,
+            )?;
         }
         Ok(())
     }
@@ -89,7 +97,7 @@ fn file(option: &str, value: Option<String>) -> PathBuf {
 
 fn usage(wrong: &str) -> ! {
     eprintln!(
-        "'{wrong}' is not understood; there are: [--quick] [--json FILE] [--markdown FILE] [--extract FILE] [GROUP..]"
+        "error: unknown option '{wrong}', or its FILE is missing\nusage: [--quick] [--json FILE] [--markdown FILE] [--extract FILE] [GROUP..]"
     );
     process::exit(2)
 }

@@ -1,8 +1,8 @@
-//! Streams of FAST against hand-written CDR and FAST for the one type, our own CDR, and the
-//! `fastlib` crate.
+//! Benchmark of FAST streams beside hand-written CDR, hand-written FAST, Polywire's CDR and the
+//! crate `fastlib`. The program `fast` runs it; it does no I/O.
 //!
-//! A stream begins anew each time its messages are gone through. What is measured is its messages
-//! one after the other, each referring to the one before.
+//! Each round encodes or decodes all messages of a stream in order and begins with a reset state.
+//! Each message but the first refers to the message before it.
 
 use std::{cell::RefCell, hint::black_box};
 
@@ -20,13 +20,13 @@ use polywire_workloads::{
 };
 
 use crate::{
-    codecs::{Measured, Measurement, Subject},
+    codecs::{Measured, Subject},
     measure::{Bar, Candidate, Effort, compare},
     report::{Group, Row},
 };
 
-/// The tables, by the names that choose them.
-pub const MEASUREMENTS: &[Measurement] = &[
+/// Each table with the name that selects it on the command line.
+pub const MEASUREMENTS: &[crate::Measurement] = &[
     ("MarketData", table::<MarketData>),
     ("CodecsTest_10", table::<CodecsTest10>),
     ("CodecsTest_500", table::<CodecsTest500>),
@@ -34,13 +34,13 @@ pub const MEASUREMENTS: &[Measurement] = &[
     ("feed", feed),
 ];
 
-/// Messages that templates are learned from.
+/// Number of messages from which templates are learned.
 const LEARNED_FROM: usize = 128;
 
 fn table<T: Measured + fast::Fast>(effort: Effort) -> Group {
     let note = format!(
-        "multiples of hand-written CDR; wide instructions: {}; hand-written FAST has the template of the workload and checks less; templates \
-         are the workload's, the one derived from the type, and those learned from {LEARNED_FROM} messages",
+        "Times are multiples of hand-written CDR. Wide instructions: {}. Hand-written FAST uses the workload's template and checks less. The \
+         templates are the workload's, the one derived from the type, and those learned from {LEARNED_FROM} messages.",
         polywire_core::program::simd_level()
     );
     Group { title: T::NAME, note, rows: rows::<T>(effort), ..Group::default() }
@@ -52,7 +52,7 @@ fn rows<T: Measured + fast::Fast>(effort: Effort) -> Vec<Row> {
     let learned = |constants| {
         let options = LearnOptions { constants, ..LearnOptions::default() };
         let learned = learn(&subject.shape, &subject.records[..LEARNED_FROM], &options);
-        Fast::new(learned.expect("the type can be carried").templates)
+        Fast::new(learned.expect("FAST supports the type").templates)
     };
     let codecs = [
         ("", Fast::new(given)),
@@ -63,14 +63,16 @@ fn rows<T: Measured + fast::Fast>(effort: Effort) -> Vec<Row> {
     codecs.iter().flat_map(|(name, codec)| Streams::new(&subject, name, codec).rows(effort)).collect()
 }
 
-/// What one codec makes of a workload.
+/// A workload's messages, encoded by one FAST codec and by hand-written code.
 struct Streams<'s, T: Measured + fast::Fast> {
     subject: &'s Subject<T>,
     name: &'static str,
     codec: &'s Fast,
-    /// Our messages, those of hand-written CDR, and those of hand-written FAST.
+    /// Messages that Polywire encoded with `codec`.
     ours: Vec<Vec<u8>>,
+    /// Messages of hand-written CDR.
     cdr: Vec<Vec<u8>>,
+    /// Messages of hand-written FAST.
     hand: Vec<Vec<u8>>,
 }
 
@@ -95,53 +97,59 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
     }
 
     fn encoder(&self, backend: Backend) -> Encoder<T> {
-        Encoder::with_backend(self.codec, &Options::default(), backend).expect("it lowers")
+        Encoder::with_backend(self.codec, &Options::default(), backend).expect("the codec supports the type")
     }
 
     fn decoder(&self) -> Decoder<T> {
         let writer = T::shape().schema();
-        Decoder::with_backend(self.codec, &Options::default(), writer, Backend::Jit).expect("it lowers")
+        Decoder::with_backend(self.codec, &Options::default(), writer, Backend::Jit)
+            .expect("the codec supports the type")
     }
 
     fn record_encoder(&self) -> Encoder<Record> {
         Encoder::for_shape_with_backend(self.codec, &Options::default(), &self.subject.shape, Backend::Jit)
-            .expect("it lowers")
+            .expect("the codec supports the type")
     }
 
     fn record_decoder(&self) -> Decoder<Record> {
         let shape = &self.subject.shape;
         Decoder::for_shape_with_backend(self.codec, &Options::default(), shape.schema(), shape, Backend::Jit)
-            .expect("it lowers")
+            .expect("the codec supports the type")
     }
 
     fn write(&self, backend: Backend) -> Vec<Vec<u8>> {
         let encoder = self.encoder(backend);
-        let mut state = encoder.state().expect("FAST keeps a state");
+        let mut state = encoder.state().expect("FAST is stateful");
         let write = |message| {
             let mut out = Vec::new();
-            encoder.encode_with(&mut state, true, message, &mut out).expect("it encodes");
+            encoder.encode_with(&mut state, true, message, &mut out).expect("encoding succeeds");
             out
         };
         self.subject.messages().iter().map(write).collect()
     }
 
-    /// Panics unless both back ends write the same, and what is written comes back as type and as
-    /// record.
+    /// Panics unless both back ends write the same bytes, and decoding returns the original values,
+    /// as the derived type and as records.
     fn check(&self) {
-        assert!(self.ours == self.write(Backend::Interpreter), "{}{} by both back ends", T::NAME, self.name);
+        assert!(
+            self.ours == self.write(Backend::Interpreter),
+            "{}{}: the back ends write different bytes",
+            T::NAME,
+            self.name
+        );
         let (decoder, records) = (self.decoder(), self.record_decoder());
-        let mut states = [decoder.state(), records.state()].map(|state| state.expect("FAST keeps a state"));
+        let mut states = [decoder.state(), records.state()].map(|state| state.expect("FAST is stateful"));
         let (mut back, mut record) = (T::default(), Record::new(&self.subject.shape));
         let values = self.subject.messages().iter().zip(&self.subject.records);
         for (bytes, (message, expected)) in self.ours.iter().zip(values) {
-            decoder.decode_with(&mut states[0], true, bytes, &mut back).expect("it decodes");
-            records.decode_with(&mut states[1], true, bytes, &mut record).expect("it decodes");
-            assert!(back == *message && record == *expected, "{}{} comes back", T::NAME, self.name);
+            decoder.decode_with(&mut states[0], true, bytes, &mut back).expect("decoding succeeds");
+            records.decode_with(&mut states[1], true, bytes, &mut record).expect("decoding succeeds");
+            assert!(back == *message && record == *expected, "{}{} does not survive a round trip", T::NAME, self.name);
         }
     }
 
     fn rows(&self, effort: Effort) -> [Row; 3] {
-        // The first message of a stream refers to nothing, and is longer than the others.
+        // The first message of a stream refers to no other and is longer, so it does not count.
         let behind = &self.ours[1..];
         let bytes = Some(behind.iter().map(Vec::len).sum::<usize>() as f64 / behind.len() as f64);
         let row = |operation, does: Does| {
@@ -186,7 +194,7 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
         };
         let read = move || {
             for bytes in &self.cdr {
-                cdr_decode(black_box(bytes), &mut back).expect("it decodes");
+                cdr_decode(black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         };
@@ -205,7 +213,7 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
         let read = move || {
             let mut state = T::State::default();
             for bytes in &self.hand {
-                fast_decode(black_box(bytes), &mut state, &mut back).expect("it decodes");
+                fast_decode(black_box(bytes), &mut state, &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         };
@@ -238,38 +246,37 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
     }
 }
 
-/// Writes all messages; reads them all.
+/// A way to encode and decode a stream: one function encodes all messages, the other decodes all.
 type Way<'a> = (Box<dyn FnMut() + 'a>, Box<dyn FnMut() + 'a>);
 
-/// Our way: the values as a stream from the beginning, and its bytes over a value that is used
-/// again.
+/// Encodes and decodes with Polywire. Each call resets the state; decoding reuses one value.
 fn streamed<'a, V: 'a>(
     states: [Option<State>; 2],
     (values, bytes, mut back): (&'a [V], &'a [Vec<u8>], V),
     encode: impl Fn(&mut State, &V, &mut Vec<u8>) -> Result<(), CodecError> + 'a,
     decode: impl Fn(&mut State, &[u8], &mut V) -> Result<usize, CodecError> + 'a,
 ) -> Way<'a> {
-    let [mut writer, mut reader] = states.map(|state| state.expect("FAST keeps a state"));
+    let [mut writer, mut reader] = states.map(|state| state.expect("FAST is stateful"));
     let mut out = Vec::new();
     let write = move || {
         writer.reset();
         for value in values {
             out.clear();
-            encode(&mut writer, black_box(value), &mut out).expect("it encodes");
+            encode(&mut writer, black_box(value), &mut out).expect("encoding succeeds");
             black_box(&out);
         }
     };
     let read = move || {
         reader.reset();
         for bytes in bytes {
-            decode(&mut reader, black_box(bytes), &mut back).expect("it decodes");
+            decode(&mut reader, black_box(bytes), &mut back).expect("decoding succeeds");
             black_box(&back);
         }
     };
     (Box::new(write), Box::new(read))
 }
 
-/// What of a way is measured.
+/// Which functions of a [`Way`] are measured.
 #[derive(Clone, Copy)]
 struct Does {
     write: bool,
@@ -289,9 +296,9 @@ impl Does {
     }
 }
 
-/// Reading what is known by its template alone.
+/// The table of decoding by a reader that knows only a template, beside `fastlib`.
 fn feed(effort: Effort) -> Group {
-    let note = "records of a type that the template alone makes, read from the stream; the crate gives its values to a visitor that drops them";
+    let note = "Polywire decodes records of the type that the template defines. fastlib passes each value to a visitor, which drops it.";
     Group { title: "foreign feed", note: note.into(), rows: vec![feed_row(effort)], ..Group::default() }
 }
 
@@ -301,23 +308,23 @@ fn feed_row(effort: Effort) -> Row {
     let set = TemplateSet::parse(&xml).expect("the workload's template");
     let streams = Streams::new(&subject, "", &Fast::new(set.clone())).ours;
     let (codec, schema) = Fast::feed(set).expect("a template makes a type");
-    let shape = Shape::of(&schema).expect("a record's");
-    let decoder =
-        Decoder::for_shape_with_backend(&codec, &Options::default(), &schema, &shape, Backend::Jit).expect("it lowers");
-    let (mut state, mut back) = (decoder.state().expect("FAST keeps a state"), Record::new(&shape));
+    let shape = Shape::of(&schema).expect("a valid shape");
+    let decoder = Decoder::for_shape_with_backend(&codec, &Options::default(), &schema, &shape, Backend::Jit)
+        .expect("the codec supports the type");
+    let (mut state, mut back) = (decoder.state().expect("FAST is stateful"), Record::new(&shape));
     let ours = || {
         state.reset();
         for bytes in &streams {
-            decoder.decode_with(&mut state, true, black_box(bytes), &mut back).expect("it decodes");
+            decoder.decode_with(&mut state, true, black_box(bytes), &mut back).expect("decoding succeeds");
             black_box(&back);
         }
     };
-    let theirs = RefCell::new(fastlib::Decoder::new_from_xml(&xml).expect("it reads the template"));
+    let theirs = RefCell::new(fastlib::Decoder::new_from_xml(&xml).expect("fastlib reads the template"));
     let peer = || {
         let (mut theirs, mut values) = (theirs.borrow_mut(), Values::default());
         theirs.reset();
         for bytes in &streams {
-            theirs.decode_slice(black_box(bytes), &mut values).expect("it decodes");
+            theirs.decode_slice(black_box(bytes), &mut values).expect("decoding succeeds");
         }
         // Nine members and four entries of nineteen.
         assert_eq!(black_box(values.0), streams.len() * (9 + 4 * 19));
@@ -327,8 +334,8 @@ fn feed_row(effort: Effort) -> Row {
     Row { workload: MarketData::NAME.into(), operation: "decode", bytes: crate::report::mean_length(&streams), figures }
 }
 
-/// A template as the crate takes it: it knows neither comments nor the extension to integers of
-/// eight and sixteen bits, and wants a number for each instruction.
+/// Rewrites a template for `fastlib`, which supports neither a header in front of `<templates>` nor
+/// integers of 8 and 16 bits, and requires an `id` for each field.
 pub(crate) fn for_fastlib(xml: &str) -> String {
     let xml = xml.find("<templates").map_or("", |at| &xml[at..]);
     let narrow = [("uInt8", "uInt32"), ("uInt16", "uInt32"), ("int8", "int32"), ("int16", "int32")];
@@ -337,14 +344,14 @@ pub(crate) fn for_fastlib(xml: &str) -> String {
     });
     let mut parts = xml.split(" name=").enumerate();
     let first = parts.next().map_or("", |(_, part)| part).to_string();
-    // The template has an id already.
+    // Part 1 follows the template's own name; the template has an id already.
     parts.fold(first, |text, (i, part)| match i {
         1 => format!("{text} name={part}"),
         _ => format!("{text} id=\"{i}\" name={part}"),
     })
 }
 
-/// Counts values.
+/// A visitor for `fastlib` that counts the values that are present.
 #[derive(Default)]
 pub(crate) struct Values(pub(crate) usize);
 

@@ -1,11 +1,16 @@
-//! Candidates and their turns.
+//! Measures candidates in turns: those on this thread by its CPU time, while others measure
+//! themselves. Most tables of the bench call [`compare`] or [`compare_turns`]. The module opens no
+//! files or sockets and starts no threads.
+//!
+//! A *round* processes all messages of a workload once. A *turn* is a number of rounds that takes
+//! about [`Effort::turn`]. The candidates take turns one after the other.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// Something to be measured.
+/// A named piece of work that is measured.
 pub struct Candidate<'a> {
     name: &'static str,
     bar: Option<Bar>,
@@ -13,30 +18,31 @@ pub struct Candidate<'a> {
 }
 
 enum Work<'a> {
-    /// Goes once through all messages.
+    /// One call is one round.
     Round(Box<dyn FnMut() + 'a>),
-    /// Measures a turn itself and gives nanoseconds a message.
+    /// One call is a turn of about the given length. It returns nanoseconds per message.
     Elsewhere(Box<dyn FnMut(Duration) -> f64 + 'a>),
 }
 
 impl<'a> Candidate<'a> {
-    /// One whose call goes through all messages once.
+    /// A candidate on this thread. Each call of `round` processes all messages once.
     pub fn new(name: &'static str, round: impl FnMut() + 'a) -> Candidate<'a> {
         Candidate { name, bar: None, work: Work::Round(Box::new(round)) }
     }
 
-    /// One in another process, which measures turns itself and gives nanoseconds a message.
+    /// A candidate that measures its own turns, for example in another process. `turn` gets the
+    /// wanted length of a turn and returns nanoseconds per message.
     pub fn elsewhere(name: &'static str, turn: impl FnMut(Duration) -> f64 + 'a) -> Candidate<'a> {
         Candidate { name, bar: None, work: Work::Elsewhere(Box::new(turn)) }
     }
 
-    /// The same candidate with what is asked of it.
+    /// Sets the limit on this candidate's figure.
     pub fn with_bar(mut self, bar: Bar) -> Candidate<'a> {
         self.bar = Some(bar);
         self
     }
 
-    /// The same candidate, of which nothing is asked.
+    /// Removes the limit.
     pub fn without_bar(mut self) -> Candidate<'a> {
         self.bar = None;
         self
@@ -49,8 +55,8 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// How many rounds a turn takes. The clock of a thread is a system call, so it is read at a
-    /// turn's ends only.
+    /// The number of rounds in a turn, found by doubling. Reading a thread's clock is a system
+    /// call, so a turn reads it only at its start and end.
     fn rounds(&mut self, least: Duration) -> usize {
         let Work::Round(round) = &mut self.work else { return 1 };
         let mut rounds = 1;
@@ -64,7 +70,8 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// The time that this thread had a core: others on the machine count little.
+/// CPU time of this thread during `rounds` rounds. Unlike elapsed time, it excludes the time in
+/// which other threads had the core.
 fn time(rounds: usize, round: &mut dyn FnMut()) -> Duration {
     let start = thread_time();
     for _ in 0..rounds {
@@ -78,33 +85,34 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What is asked of a candidate, against the first one.
+/// A limit on a candidate's time in comparison with the first candidate's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bar {
-    /// At most this multiple.
+    /// The ratio is at most this.
     AtMost(f64),
-    /// At least this multiple.
+    /// The ratio is at least this.
     AtLeast(f64),
-    /// At most this many nanoseconds more.
+    /// The difference is at most this many nanoseconds per message.
     PlusNs(f64),
 }
 
-/// What came out for a candidate.
+/// A candidate's result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// The candidate.
+    /// The candidate's name.
     pub name: &'static str,
-    /// Median of its turns, a message.
+    /// Nanoseconds per message, median of the turns.
     pub ns: f64,
-    /// Median of its turns, each as a multiple of the first candidate's turn just before; not a
-    /// number where there is nothing to compare.
+    /// Time as a multiple of the first candidate's: the median of the ratios of corresponding
+    /// turns. NaN if there is nothing to compare with.
     #[serde(skip_serializing_if = "is_nan")]
     pub ratio: f64,
-    /// Median of what its turns took more than the first candidate's; likewise.
+    /// Nanoseconds per message in excess of the first candidate's: the median of the differences of
+    /// corresponding turns. NaN if there is nothing to compare with.
     #[serde(skip_serializing_if = "is_nan")]
     pub more_ns: f64,
-    /// What is asked of it.
+    /// The limit on this figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bar: Option<Bar>,
 }
@@ -114,7 +122,7 @@ fn is_nan(value: &f64) -> bool {
 }
 
 impl Figure {
-    /// False if a bar is missed.
+    /// Whether the figure keeps its bar. True if it has none.
     pub fn holds(&self) -> bool {
         match self.bar {
             None => true,
@@ -128,31 +136,32 @@ impl Figure {
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Turns that each candidate gets.
+    /// Number of turns per candidate.
     pub turns: usize,
-    /// How long a turn lasts about: shorter than what a scheduler gives at a time, so that turns
-    /// next to each other see the same.
+    /// Approximate length of a turn. It is shorter than a scheduler's time slice, so that adjacent
+    /// turns run under the same conditions.
     pub turn: Duration,
 }
 
 impl Effort {
-    /// Enough for figures.
+    /// For figures that are published.
     pub const FULL: Effort = Effort { turns: 41, turn: Duration::from_millis(4) };
-    /// Enough to see that the bench works.
+    /// For a test that the benchmark runs. The figures mean nothing.
     pub const QUICK: Effort = Effort { turns: 3, turn: Duration::from_micros(500) };
 
-    /// The same with at most so many turns, where these are long.
+    /// The same effort with at most `turns` turns, for candidates whose turns are long.
     pub fn at_most(self, turns: usize) -> Effort {
         Effort { turns: self.turns.min(turns), ..self }
     }
 }
 
-/// Lets the candidates take turns; each round goes through `messages` messages.
+/// Measures the candidates in turns. Each round processes `messages` messages. Ratios and
+/// differences refer to the first candidate.
 pub fn compare(messages: usize, candidates: Vec<Candidate<'_>>, effort: Effort) -> Vec<Figure> {
     take_turns(messages, candidates, effort)
 }
 
-/// Lets candidates that measure their turns themselves take turns.
+/// Like [`compare`], for candidates that all measure their own turns.
 pub fn compare_turns(candidates: Vec<Candidate<'_>>, effort: Effort) -> Vec<Figure> {
     take_turns(1, candidates, effort)
 }
@@ -178,19 +187,20 @@ fn take_turns(messages: usize, mut candidates: Vec<Candidate<'_>>, effort: Effor
     candidates.iter().zip(&turns).map(figure).collect()
 }
 
-/// The middle one.
+/// The median, the upper one of the two middle values if their number is even; NaN if there is
+/// none.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Keeps this thread, and those it starts, on one core.
+/// Restricts this thread, and threads and processes that it starts from now on, to one core.
 pub fn pin(core: usize) {
     keep_on([core]);
 }
 
-/// Lets this thread, and those it starts, run anywhere.
+/// Lets this thread, and threads and processes that it starts from now on, run on all cores.
 pub fn unpin() {
     keep_on(0..rustix::thread::CpuSet::MAX_CPU);
 }
@@ -198,6 +208,6 @@ pub fn unpin() {
 fn keep_on(cores: impl IntoIterator<Item = usize>) {
     let mut set = rustix::thread::CpuSet::new();
     cores.into_iter().for_each(|core| set.set(core));
-    // Where it is not allowed the figures are noisier, but still right.
+    // If the system forbids it, the figures are noisier but still valid.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }

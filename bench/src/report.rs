@@ -1,4 +1,5 @@
-//! What was measured, as text for a terminal, as Markdown and as JSON.
+//! The results of a run, and their output as text for a terminal and as Markdown; JSON comes from
+//! `Serialize`. Reads `/proc/cpuinfo` to name the processor, and no other file.
 
 use std::fmt::Write;
 
@@ -6,77 +7,78 @@ use serde::Serialize;
 
 use crate::measure::{Bar, Figure};
 
-/// The candidate of ours that decodes each message into a new value, as most peers do; the others
-/// decode into one value, used again.
+/// Name of the candidate of Polywire that decodes each message into a new value, as most peers do.
+/// The other candidates of Polywire decode into one value and reuse it.
 pub const NEW_VALUE: &str = "derived, new value";
 
-/// Everything that one run measured.
+/// The results of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The command that measures it again.
+    /// The command that repeats the run.
     pub command: String,
-    /// Processor and operating system.
+    /// Processor, operating system and number of cores.
     pub machine: String,
     /// The tables.
     pub groups: Vec<Group>,
 }
 
-/// A table.
+/// One table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Group {
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
-    /// What its columns are.
+    /// The kind of columns.
     #[serde(skip)]
     pub columns: Columns,
-    /// What its figures are.
+    /// Sentences above the table that explain its figures.
     pub note: String,
-    /// Its lines.
+    /// The measured rows.
     pub rows: Vec<Row>,
-    /// What was left out, and why.
+    /// Candidates that were left out, with the reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
 
-/// What the columns of a table are.
+/// The kind of columns of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Columns {
-    /// The candidates.
+    /// One column per candidate.
     #[default]
     Candidates,
-    /// The first candidate's times, as multiples of those of the second, a yardstick, and of the
-    /// quickest of the others; the same for [`NEW_VALUE`], if it is there. Encoding and
-    /// decoding are in one line.
+    /// One line per format, with the columns of encoding and of decoding side by side: the first
+    /// candidate's time, that time as a multiple of the second candidate's (hand-written code), and
+    /// the time of the fastest other candidate as a multiple of the first candidate's. If there is
+    /// a candidate [`NEW_VALUE`], its time and that last multiple follow.
     Ratios,
 }
 
-/// One line.
+/// The figures of one operation on one workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// The workload.
     pub workload: String,
-    /// What was done with it.
+    /// The operation, such as `encode`.
     pub operation: &'static str,
-    /// Bytes of a message on the wire, on average.
+    /// Mean length of an encoded message in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
-    /// The candidates; the first is what the others are compared with.
+    /// One figure per candidate. The others are compared with the first.
     pub figures: Vec<Figure>,
 }
 
 impl Report {
-    /// An empty report of a command.
+    /// An empty report of the run that `command` repeats.
     pub fn new(command: String) -> Report {
         Report { command, machine: machine(), groups: Vec::new() }
     }
 
-    /// How many figures miss their bars.
+    /// Number of figures that miss their bars.
     pub fn missed(&self) -> usize {
         let rows = self.groups.iter().flat_map(|group| &group.rows);
         rows.flat_map(|row| &row.figures).filter(|figure| !figure.holds()).count()
     }
 
-    /// For a terminal.
+    /// The report as text for a terminal. `!` marks figures that miss their bars.
     pub fn terminal(&self) -> String {
         let mut out = String::new();
         for group in &self.groups {
@@ -95,7 +97,7 @@ impl Report {
         out
     }
 
-    /// For the documentation.
+    /// The report as Markdown, for the documentation.
     pub fn markdown(&self) -> String {
         let mut out = format!("Measured on {} by\n\n    {}\n", self.machine, self.command);
         let mut note = "";
@@ -111,7 +113,8 @@ impl Report {
         out
     }
 
-    /// A text with the first table between its marks, if it has such.
+    /// `text` with the first table between its marks `<!-- table -->` and `<!-- end of table -->`,
+    /// or `None` if it lacks the marks.
     pub fn put_between_marks(&self, text: &str) -> Option<String> {
         const MARKS: [&str; 2] = ["<!-- table -->\n", "<!-- end of table -->"];
         let (before, rest) = text.split_once(MARKS[0])?;
@@ -121,7 +124,7 @@ impl Report {
     }
 }
 
-/// The mean length.
+/// The mean length of the messages in bytes; always `Some`. NaN if there are no messages.
 pub fn mean_length(messages: &[Vec<u8>]) -> Option<f64> {
     Some(messages.iter().map(Vec::len).sum::<usize>() as f64 / messages.len() as f64)
 }
@@ -139,7 +142,7 @@ impl Group {
         out
     }
 
-    /// Heading and lines; `mark` is put behind each figure.
+    /// The heading and the lines of the table. `mark` gives the text that follows a figure.
     fn cells(&self, mark: impl Fn(&Figure) -> &'static str) -> Vec<Vec<String>> {
         match self.columns {
             Columns::Candidates => self.candidates(mark),
@@ -190,8 +193,8 @@ impl Group {
 }
 
 impl Row {
-    /// Time, the multiple of the yardstick, and what the quickest of the peers takes as a multiple
-    /// of the time; where a new value is made, that time and multiple, too.
+    /// The cells of [`Columns::Ratios`] for this operation. The first figure is Polywire's, the
+    /// second that of hand-written code, the others those of peers, except [`NEW_VALUE`].
     fn ratios(&self) -> Vec<String> {
         let none = || String::from("-");
         let peers = self.figures.iter().skip(2).filter(|figure| figure.name != NEW_VALUE);

@@ -1,14 +1,17 @@
-//! Every measurement of the bench runs, and its candidates agree with each other. No figure is
-//! judged.
+//! Smoke test of the benchmarks: every measurement runs with the least effort, and its own checks
+//! of the candidates pass. The test judges no figure. It starts child processes and opens sockets
+//! of this machine.
 
 use polywire_bench::{codecs, fast, measure::Effort, report::Report, transport};
 
-/// One test: measurements pin threads and listen on sockets named after the process.
+/// This is a single test because measurements pin threads and listen on sockets that are named
+/// after the process.
 #[test]
 fn everything_is_measured() {
     transport::set_program(env!("CARGO_BIN_EXE_transport"));
     let mut report = Report::new("a test".into());
-    // The smallest type, and the one that has everything: the others have the same code.
+    // All types run the same code. These two are the smallest and the one with every kind of
+    // member.
     let formats = codecs::formats::MEASUREMENTS.iter();
     let formats = formats.filter(|(name, _)| ["LinuxProcessorProbe", "FlightData"].contains(name));
     let measurements = formats.chain(codecs::MEASUREMENTS).chain(fast::MEASUREMENTS).chain(transport::MEASUREMENTS);

@@ -1,9 +1,15 @@
-// Writes and reads CDR with ACE, the library below the ORB TAO. One request a line: `write OPERATION..` is answered with the
-// bytes in hexadecimal digits, in the processor's order; `read ORDER HEX OPERATION..` with the values, ORDER 0 for big-endian bytes, 1 for others. An operation is `octet`, `ulong`, `wchar`, `wstring` or `quad`;
-// when writing its value stands behind it.
+// Writes and reads CDR with ACE, the library below the ORB TAO. `corba.py` starts it. Each line of
+// standard input is a request, and each gets an answer of one line:
 //
-// Wide characters are the two octets of GIOP 1.1, wide strings those of GIOP 1.2: length in octets, no terminator. ACE's `long double`
-// is the processor's own, so that only the alignment is ACE's; the octets are those of the compiler's binary128.
+// - `write OPERATION VALUE ..`: the bytes in hexadecimal digits, in the processor's byte order
+// - `read ORDER HEX OPERATION ..`: the values; ORDER is 0 if the bytes are big-endian, and 1 if
+//   they are little-endian
+//
+// An operation is `octet`, `ulong`, `wchar`, `wstring` or `quad`.
+//
+// Wide characters are encoded as in GIOP 1.1, in two octets. Wide strings are encoded as in GIOP
+// 1.2: the length in octets, and no terminator. ACE's `long double` has the processor's format, so
+// ACE determines only the alignment of `quad`. The octets are those of the compiler's binary128.
 #include <ace/CDR_Stream.h>
 
 #include <algorithm>
@@ -103,7 +109,7 @@ static std::string read(int order, const std::string &text, std::istream &operat
         }
         answer += (answer.empty() ? "" : " ") + value.str();
     }
-    return in.good_bit() && in.length() == 0 ? answer : "the bytes do not fit: " + answer;
+    return in.good_bit() && in.length() == 0 ? answer : "the bytes do not have these values: " + answer;
 }
 
 int main() {

@@ -1,7 +1,7 @@
-"""BSON with pymongo, MessagePack with msgpack, CBOR with cbor2, UBJSON with py-ubjson.
-
-What a library reads from our bytes must be the tree that the format's page in spec/ describes. What it writes from that tree, from
-the same with members in another order, and from one in which unions say their discriminator, must come back as the value.
+"""Checks of BSON with pymongo, MessagePack with msgpack, CBOR with cbor2, UBJSON with py-ubjson.
+A library must read Polywire's bytes as the tree that the format's page in spec/ describes. Polywire
+must read the library's bytes of that tree as the original value, also if the members are in another
+order, and if unions contain their discriminators.
 """
 
 import decimal
@@ -23,7 +23,7 @@ SUBTYPE = 0x80
 
 
 class Format:
-    """A format's own ways; this one's are those of MessagePack and CBOR."""
+    """The mapping of a format and the limits of its library. This class is for MessagePack and CBOR."""
 
     names_are_keys = False
 
@@ -37,11 +37,11 @@ class Format:
         return octets
 
     def discriminator(self, value):
-        """Characters are their codes."""
+        """A discriminator as a number. A character is its code."""
         return ord(value) if isinstance(value, str) else value
 
     def read(self, tree):
-        """What was read, so that it compares with the tree."""
+        """Converts a tree that the library read, for comparison."""
         return tree
 
     def can_write(self, _value):
@@ -61,11 +61,11 @@ class Bson(Format):
         return Binary(octets[::-1], SUBTYPE)
 
     def discriminator(self, value):
-        """Truth is a number, too."""
+        """A boolean is a number, too."""
         return int(super().discriminator(value))
 
     def texts(self, name):
-        """No name of BSON has a NUL."""
+        """Names in BSON cannot contain NUL."""
         return [text for text in model.TEXTS if "\0" not in text] if name == "Maps" else model.TEXTS
 
     def read(self, tree):
@@ -80,7 +80,7 @@ class Ubjson(Format):
     names_are_keys = True
 
     def read(self, tree):
-        """`[$U#` is octets to py-ubjson, whatever it was meant for, and all large numbers are decimals."""
+        """py-ubjson reads every array of type `U` (`[$U#`) as bytes, and large numbers as decimals."""
         if isinstance(tree, dict):
             return {key: self.read(element) for key, element in tree.items()}
         if isinstance(tree, list):
@@ -90,7 +90,8 @@ class Ubjson(Format):
         return list(tree) if isinstance(tree, bytes) else tree
 
     def can_write(self, value):
-        """py-ubjson writes what is not finite as null, which `nan-as-null` is about."""
+        """Whether all numbers are finite. py-ubjson writes others as null; the cases `nan-as-null`
+        check that."""
         return "nan" not in model.exact(value) and "inf" not in model.exact(value)
 
 
@@ -137,7 +138,8 @@ class One:
 
 
 def tree(format_, type_, value, says=False):
-    """The value as the format's page has it. `says`: unions always say their discriminator."""
+    """The tree of a value, as the format's page describes it. If `says`, unions always contain their
+    discriminators."""
     type_ = model.resolve(type_)
     found = model.definition(type_)
     if isinstance(value, bytes):
@@ -195,7 +197,7 @@ def backwards(tree_):
 
 
 def unions(checks, format_):
-    """Unions as somebody would write them by hand, who knows our JSON."""
+    """Unions as a person who knows Polywire's JSON might write them."""
     base = model.Values(random.Random(1), texts=["x"]).of(model.type_of("Unions"))
     plain = tree(format_, model.type_of("Unions"), base | {"list": []})
     ways = {
@@ -211,7 +213,7 @@ def unions(checks, format_):
 
 
 def indefinite(checks):
-    """A byte string of CBOR in pieces, for a `long double`."""
+    """A `long double` as a CBOR byte string of indefinite length, in two pieces."""
     def check_pieces(octets):
         pieces = b"\x5f\x48" + octets[:8] + b"\x48" + octets[8:] + b"\xff"
         assert cbor2.loads(pieces) == octets

@@ -1,4 +1,5 @@
-"""All libraries' checks, and which of them are expected to fail."""
+"""Runs the checks of all libraries, and compares the failures with `expected-failures.txt`. `run`
+calls it. Each library has a module with a function `check`, which gets a `Checks`."""
 
 import os
 import random
@@ -20,7 +21,7 @@ EXPECTED = model.HERE / "expected-failures.txt"
 
 
 class Payloads:
-    """Our side: the example `payloads`."""
+    """Polywire: a process of the example `payloads`, which encodes, decodes and emits types."""
 
     def __init__(self, program):
         pipe = subprocess.PIPE
@@ -48,7 +49,7 @@ class Payloads:
 
 
 class Checks:
-    """What a library's module gets: our side, values, and where cases are told."""
+    """The argument of a library's `check`: Polywire, generated values, and the record of the cases."""
 
     def __init__(self, arguments, payloads, build, has_ace):
         self.payloads, self.build, self.has_ace = payloads, build, has_ace
@@ -56,12 +57,13 @@ class Checks:
         self.failures, self.cases, self.skipped, self.compared = {}, [], [], 0
 
     def values(self, name, **choice):
-        """Seeded values of a type: the same for every library, but for what it cannot have."""
+        """Values of a type, generated from seeds. Every library gets the same ones, unless `choice`
+        excludes texts or characters that it does not support."""
         numbers = range(self.arguments.seed, self.arguments.seed + self.arguments.values)
         return [model.Values(random.Random(f"{name} {n}"), **choice).of(model.type_of(name)) for n in numbers]
 
     def case(self, name, values, check):
-        """`check` gives what came out for a value and what should have."""
+        """Runs a case. `check` returns the actual and the expected result for a value."""
         if not name.startswith(self.arguments.only):
             return
         self.cases.append(name)
@@ -74,12 +76,13 @@ class Checks:
                 found = model.difference(got, wanted)
                 if found:
                     raise ValueError(found)
-            except Exception as error:  # a library may raise anything
+            except Exception as error:  # a library may raise any exception
                 self.failures[name] = f"{type(error).__name__}: {error}\n    value: {value!r:.{LONGEST}}"
                 return
 
     def missing(self, what):
-        """Its cases are left out; POLYWIRE_TEST_REQUIRE=all makes that an error."""
+        """Records that the cases of a library are skipped. POLYWIRE_TEST_REQUIRE=all makes that an
+        error."""
         self.skipped.append(what)
 
 
@@ -94,12 +97,12 @@ def run(arguments, program, build, has_ace):
         library.check(checks)
     known, listed = expected(checks.cases)
     bad = [f"FAILED   {name}\n    {why}" for name, why in checks.failures.items() if name not in known]
-    if arguments.seed == 1:  # other values may all be harmless
-        bad += [f"PASSED   {name}: take it out of {EXPECTED.name}" for name in sorted(known - set(checks.failures))]
+    if arguments.seed == 1:  # with another seed, all values may pass
+        bad += [f"PASSED   {name}: remove it from {EXPECTED.name}" for name in sorted(known - set(checks.failures))]
     if not arguments.only and not checks.skipped:
-        bad += [f"UNKNOWN  {name}: no case has this name, though {EXPECTED.name} lists it" for name in sorted(listed - known)]
+        bad += [f"UNKNOWN  {name}: {EXPECTED.name} lists it, but no case has this name" for name in sorted(listed - known)]
     if os.environ.get("POLYWIRE_TEST_REQUIRE") == "all":
-        bad += [f"MISSING  {what}, which POLYWIRE_TEST_REQUIRE=all asks for" for what in checks.skipped]
+        bad += [f"MISSING  {what}, which POLYWIRE_TEST_REQUIRE=all requires" for what in checks.skipped]
     for what in checks.skipped:
         print(f"SKIPPED  the cases that need {what}")
     if arguments.list:

@@ -1,6 +1,7 @@
-"""Wide characters and `long double` in CDR with ACE, which reads both byte orders and writes the processor's: no DDS implementation that can be installed here has them.
-
-The order of the calls is ours; widths, alignment, lengths and byte order are ACE's. `ace.cpp` says what of `long double` is.
+"""Checks of wide characters and `long double` in CDR with ACE, because none of the DDS implementations
+that can be installed supports them. ACE reads both byte orders and writes that of the processor.
+This script determines the order of the calls; ACE determines widths, alignment, lengths and byte
+order. `ace.cpp` states how it checks `long double`.
 """
 
 import subprocess
@@ -46,7 +47,7 @@ def check(checks):
 
 
 def calls(type_, value):
-    """What to write or read for a value: pairs of a kind and its text."""
+    """The operations that write or read a value: pairs of a kind and the text of its value."""
     type_ = model.resolve(type_)
     if type_[0] == "ref":
         return [call for m in model.members(model.definition(type_)) for call in calls(m["type"], value[m["name"]])]
@@ -61,7 +62,7 @@ def calls(type_, value):
 
 
 def text_of_double(quad):
-    """A binary128 that was made of a double, as C's `%a` writes that."""
+    """The text of C's `%a` for a binary128 whose value is that of a double."""
     bits = int(quad, 16)
     sign, exponent, fraction = bits >> 127, bits >> 112 & 0x7FFF, bits >> 60 & 2 ** 52 - 1
     if exponent == 0x7FFF:

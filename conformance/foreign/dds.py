@@ -1,7 +1,7 @@
-"""CDR and XCDR2 with the Python package of Cyclone DDS, both byte orders.
-
-Its classes are written from the model, as its own IDL compiler would write them. Its characters are ASCII; it has neither bit sets,
-wide characters nor `long double`; its maps have no length in front in XCDR2.
+"""Checks of CDR and XCDR2 in both byte orders with the Python package of Cyclone DDS.
+Its classes are generated here from the model, like those of its own IDL compiler. It supports only
+ASCII characters, and neither bit sets, wide characters nor `long double`. Its maps have no DHEADER
+in XCDR2.
 """
 
 from cyclonedds.idl._support import Endianness
@@ -75,7 +75,8 @@ class Classes:
 
     def bitmask(self, found):
         lines = "".join(f'    {name}: bool = False\n    annotate.position("{name}", {position})\n' for name, position in found["flags"].items())
-        # The decorator comes too late for flags behind the 32nd.
+        # The decorator would set the bound after the class is built, which is too late for more
+        # than 32 flags.
         bound = f'    __idl_annotations__["bit_bound"] = {found["bits"]}\n'
         return f"@dataclass\nclass {short(found)}" + self.head(found, "IdlBitmask") + bound + lines
 
@@ -162,7 +163,7 @@ class Classes:
 
 
 def rows(convert, type_, values, dimension=0):
-    """Each element converted, at the depth where an array has them."""
+    """Converts each element of a sequence, or of an array of one or more dimensions."""
     if type_[0] == "array" and dimension + 1 < len(type_[2]):
         return [rows(convert, type_, row, dimension + 1) for row in values]
     return [convert(type_[1], element) for element in values]

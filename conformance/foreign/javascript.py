@@ -1,5 +1,6 @@
-"""JSON with Node's own, YAML with js-yaml. Node's numbers are doubles: 64-bit integers travel as strings (`int64=string`) in JSON, and its
-minus zero is written as zero."""
+"""Checks of JSON with Node and of YAML with js-yaml.
+Node's numbers are doubles, so 64-bit integers are strings in JSON (`int64=string`). Node writes
+minus zero as zero."""
 
 import json
 import os
@@ -7,13 +8,13 @@ import subprocess
 
 import model
 
-# js-yaml takes a type of 64-bit integers only where they are no more than a double holds.
+# Types without 64-bit integers: js-yaml reads only those that a double can represent exactly.
 TYPES = ["Texts", "Tables", "Choices", "Levels", "Bits", "Wide", "Quads"]
 JSON_TYPES = ["Scalars", "Lists", "Arrays", "Nested", "Optionals", "Unions", "Growing", "Grown", "Loose", "Numbers", "Maps", *TYPES]
 
 
 class Node:
-    """A process that reads a line with a format and a text, parses it, and answers with what it writes in the same format."""
+    """The process of `node.cjs`. It parses a text and writes the value in the same format again."""
 
     def __init__(self, build):
         environment = {"NODE_PATH": str(build / "node" / "node_modules"), "PATH": os.environ["PATH"]}

@@ -1,4 +1,4 @@
-"""XML with lxml, and our XML Schema with lxml's and xmlschema's validators."""
+"""Checks of XML with lxml, and of Polywire's XML Schemas with the validators of lxml and xmlschema."""
 
 import base64
 import re
@@ -66,7 +66,7 @@ def unescaped(text):
 
 
 def is_list(type_):
-    """Whether the elements stand in one text."""
+    """Whether the elements are words of a single text."""
     element = model.resolve(type_[1])
     return element[0] == "prim" and element[1] not in ("bool", "char", "wchar", "octet", "longdouble")
 
@@ -79,7 +79,7 @@ def number(kind, text):
 
 
 def text_of(type_, value):
-    """A value that is no more than a text."""
+    """The text of a value that has no parts."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -184,7 +184,8 @@ def write_all(type_, element, value):
 
 
 def escapes(checks):
-    """What is left of an escape when its underscore is a character reference is the escape, as any parser hands it on."""
+    """An escape `_xHHHH_` is an escape even if the document writes some of its characters as character
+    references or as CDATA, because parsers resolve these first."""
     for codec in CODECS:
         def check_reference(text):
             payload = f"<Foreign.Texts><text>{text}</text><pair><item/><item/></pair></Foreign.Texts>".encode()

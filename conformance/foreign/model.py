@@ -1,8 +1,9 @@
-"""The types of types.idl, values of them, and how values stand in our JSON.
-
-Values are plain: numbers, `str` (also characters, and enums by literal), `bytes` for octets, lists, dictionaries (structures
-without absent members, maps, bitsets), `"0x"` and 32 digits for `long double`. A union is a dictionary of `$discriminator` and,
-if a case is selected, its member.
+"""The types of types.idl, generated values of them, and their representation in Polywire's JSON. All
+checks use this module.
+Values are Python objects: numbers, `str` (also for characters, and for enums the name of the
+literal), `bytes` for octets, lists, and dictionaries for structures (without absent members), maps
+and bitsets. A `long double` is `"0x"` and 32 digits. A union is a dictionary of `$discriminator`
+and, if a case is selected, its member.
 """
 
 import base64
@@ -37,7 +38,7 @@ def resolve(type_):
 
 
 def definition(type_):
-    """The definition that a resolved type refers to, or nothing."""
+    """The definition to which a resolved type refers, or None."""
     return DEFINITIONS[type_[1]] if type_[0] == "ref" else None
 
 
@@ -57,7 +58,7 @@ def case_of(union, discriminator):
 
 
 def is_implied(case, discriminator):
-    """Whether the case's member says the discriminator."""
+    """Whether the discriminator is the first label of the case, so that the case's member implies it."""
     return case is not None and case["labels"][:1] == [discriminator]
 
 
@@ -84,12 +85,12 @@ def bits_of(definition_):
 
 
 def single(number):
-    """The nearest number of single precision."""
+    """The nearest number in single precision."""
     return struct.unpack("<f", struct.pack("<f", number))[0]
 
 
 def flatten(rows, dimensions):
-    """The elements of an array of several dimensions, the last index running fastest."""
+    """The elements of an array of several dimensions in row-major order."""
     return rows if len(dimensions) == 1 else [x for row in rows for x in flatten(row, dimensions[1:])]
 
 
@@ -101,7 +102,7 @@ def shaped(elements, dimensions):
 
 
 class Values:
-    """Seeded values. `texts` and `letters` choose what strings and characters may be."""
+    """Generates values. `texts` and `letters` are the strings and characters to choose from."""
 
     def __init__(self, random, texts=TEXTS, letters=range(256)):
         self.random, self.texts, self.letters = random, texts, list(letters)
@@ -176,7 +177,7 @@ class Values:
 
 
 def binary128(number):
-    """A double as the octets of the binary128 with the same value."""
+    """The binary128 with the value of a double, as `"0x"` and its digits."""
     bits = struct.unpack(">Q", struct.pack(">d", number))[0]
     sign, exponent, fraction = bits >> 63, bits >> 52 & 0x7FF, bits & 2 ** 52 - 1
     if exponent == 0x7FF:
@@ -192,7 +193,8 @@ def binary128(number):
 
 
 class Json:
-    """Values as the tree that our JSON writes, and back. `finite` is false where a format has words of its own for NaN."""
+    """Converts values to the trees of Polywire's JSON and back. `finite` is false for formats that can
+    represent NaN and infinities as numbers."""
 
     def __init__(self, finite=True):
         self.finite = finite
@@ -219,7 +221,7 @@ class Json:
         return value
 
     def value(self, type_, tree):
-        """The value, if every part of the tree is of the kind that it should be."""
+        """The value of a tree. Raises an error if a part of the tree has the wrong kind."""
         type_ = resolve(type_)
         return getattr(self, "from_" + type_[0])(type_, tree)
 
@@ -281,12 +283,13 @@ def key_text(key):
 
 def expect(kinds, tree):
     if not isinstance(tree, kinds) or isinstance(tree, bool) and kinds is not bool:
-        raise ValueError(f"{tree!r} is not of the kind {kinds}")
+        raise ValueError(f"{tree!r} is not one of {kinds}")
     return tree
 
 
 def exact(tree):
-    """Equal for equal values only: the order of members does not count, the sign of zero and the kind of a number do."""
+    """A text that is equal for equal values only. The order of members does not matter, but the sign of
+    zero and the kind of a number do."""
     if isinstance(tree, dict):
         return "{" + ",".join(sorted(f"{exact(key)}:{exact(element)}" for key, element in tree.items())) + "}"
     if isinstance(tree, (list, tuple)):
@@ -295,7 +298,7 @@ def exact(tree):
 
 
 def difference(got, wanted, path=""):
-    """Where two values differ first, or nothing."""
+    """The first difference of two values as a text, or None."""
     if exact(got) == exact(wanted):
         return None
     if isinstance(got, dict) and isinstance(wanted, dict):

@@ -1,4 +1,6 @@
-// Reads lines of JSON, [format, text]: parses the text and writes what it found in the same format again.
+// The process that `javascript.py` starts. Each line of standard input is a JSON array [format,
+// text]. The program parses the text, and answers with a line {"ok": TEXT}, the value in the same
+// format, or {"error": MESSAGE}.
 const readline = require("node:readline");
 const yaml = require("js-yaml");
 

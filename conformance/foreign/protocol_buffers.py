@@ -1,4 +1,4 @@
-"""Protocol Buffers with Google's package: `protoc` compiles what `polywire idl proto` writes."""
+"""Checks of Protobuf with Google's package. `protoc` compiles the output of `polywire idl proto`."""
 
 import pathlib
 import tempfile
@@ -52,7 +52,7 @@ def is_octets(type_):
 
 
 def fill(type_, message, value):
-    """A structure or union."""
+    """Sets the fields of a message to the value of a structure or union."""
     found = model.definition(model.resolve(type_))
     if found["kind"] == "union":
         return fill_union(found, message, value)
@@ -78,7 +78,8 @@ def number_of(type_, discriminator):
 
 
 def put(type_, message, name, value, wrapped=False):
-    """A member. `wrapped`: a collection is field 1 of a message of its own."""
+    """Sets a field to the value of a member. If `wrapped`, a collection is field 1 of a message of its
+    own."""
     type_ = model.resolve(type_)
     if is_collection(type_):
         if wrapped:
@@ -191,7 +192,8 @@ def plain(type_, theirs):
 
 
 def merged(checks):
-    """A message in two pieces, one behind the other, is merged: by Google's package and by us to the same value."""
+    """A message that consists of two pieces: Google's package and Polywire must merge them to the same
+    value."""
     made = compiled(checks, "Unions")
 
     def both(pieces):

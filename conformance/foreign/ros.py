@@ -1,4 +1,5 @@
-"""CDR with rosbags, a reader and writer of ROS 2 recordings, both byte orders. The types are the ones that a ROS message can say."""
+"""Checks of CDR in both byte orders with rosbags, a library that reads and writes ROS 2 recordings.
+The types are those that a ROS message can express."""
 
 import numpy
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
@@ -37,7 +38,7 @@ def short(type_):
 
 
 def message(name):
-    """The type as the text of a message."""
+    """The type as the text of a ROS message definition."""
     return "".join(f"{field(member['type'])} {member['name']}\n" for member in model.members(model.definition(model.type_of(name))))
 
 

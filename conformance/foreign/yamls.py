@@ -1,4 +1,4 @@
-"""YAML with PyYAML (YAML 1.1) and ruamel.yaml (YAML 1.2), block and flow style."""
+"""Checks of YAML, block and flow style, with PyYAML (YAML 1.1) and ruamel.yaml (YAML 1.2)."""
 
 import io
 import random
@@ -12,7 +12,7 @@ TYPES = ["Scalars", "Texts", "Lists", "Arrays", "Tables", "Nested", "Choices", "
          "Bits", "Numbers", "Maps", "Wide", "Quads"]
 CODECS = ["yaml", "yaml-flow"]
 JSON = model.Json(finite=False)
-# To YAML 1.1 these are line breaks, and both libraries fold lines there, ruamel.yaml in YAML 1.2, too.
+# Without the line breaks of YAML 1.1 that are none in YAML 1.2. Both libraries fold lines at them.
 TEXTS = [text for text in model.TEXTS if text not in ("\x85", "\u2028")]
 LETTERS = [letter for letter in range(256) if letter != 0x85]
 
@@ -53,14 +53,15 @@ def check(checks):
 
 
 def strings(tree):
-    """Keys are their text, whatever it looks like: so to us, but not to these."""
+    """The tree with all keys as text. Polywire reads every key as text; these libraries may read a
+    number or a boolean."""
     if isinstance(tree, dict):
         return {key if isinstance(key, str) else model.key_text(key): strings(element) for key, element in tree.items()}
     return [strings(element) for element in tree] if isinstance(tree, list) else tree
 
 
 def shared(checks):
-    """An object that stands in two places is an anchor and an alias."""
+    """An object that occurs in two places is written as an anchor and an alias."""
     row = model.Values(random.Random(5), texts=["x"], letters=[65]).of(model.type_of("Scalars"))
     tree = JSON.tree(model.type_of("Scalars"), row)
 

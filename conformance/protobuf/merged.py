@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Writes merged.jsonl: messages of Golden::Merged in pieces, by `protoc`.
-
+"""Writes merged.jsonl: messages of Golden::Merged that consist of several pieces, with `protoc`.
     polywire idl proto merged.idl > /tmp/merged.proto; python3 merged.py /tmp/merged.proto > merged.jsonl
-
-Pieces are encoded one by one and put behind each other, those of a message inside likewise; what they are together is what `protoc` makes of them: the value is compared with its, and
-the bytes of the whole are those that it writes for the value."""
+`protoc` encodes each piece, and the pieces are concatenated; so are the pieces of a nested message.
+The script checks that `protoc` decodes the pieces to the same value as the bytes of the expected
+value, which it also encodes."""
 
 import json
 import pathlib
@@ -24,13 +23,14 @@ def encode(text):
 
 
 def nested(field, *pieces):
-    """One field of type message whose content is in pieces, each the text of a message of that field."""
+    """A field whose type is a message and whose content consists of several pieces. Each piece is the
+    text of a message of that type."""
     inside = b""
     for piece in pieces:
         whole = encode(f"{field} {{ {piece} }}")
-        # The tag and the length take a byte each: the pieces are short.
+        # The pieces are short, so the tag and the length take a byte each.
         assert whole[1] == len(whole) - 2
-        # An entry's key is written even if it is none.
+        # `protoc` writes the key of a map entry even if the text has none. It is removed.
         inside += whole[2:].removeprefix(bytes([8, 0]))
     return bytes([encode(f"{field} {{}}")[0], len(inside)]) + inside
 
@@ -45,7 +45,7 @@ def point(x=0.0, y=0.0):
     return {"x": x, "y": y}
 
 
-# What must be there whatever else is.
+# Fields that Polywire requires in every message.
 PLACE, ROW, CORNERS, CHOICE = map(encode, ("place {}", "row: [1, -2, 3]", "corners {} corners {}", "choice { number: 1 }"))
 REST = PLACE + ROW + CORNERS + CHOICE
 

@@ -1,11 +1,13 @@
 -- Wireshark dissector for Polywire's frames over TCP (spec/frame.md, version 1).
 --
--- Copy this file to the folder of personal Lua plugins (Help, About Wireshark, Folders), or name it on the command line:
+-- Copy this file to the folder of personal Lua plugins (Help, About Wireshark, Folders), or name it
+-- on the command line:
 --
 --     tshark -X lua_script:docs/wireshark/polywire.lua -r capture.pcapng -Y polywire
 --
--- A stream is recognised by its Hello frame, on any TCP port, so the capture must contain the beginning of the connection. If
--- it does not, choose "Decode As" for the TCP port. Frames are then dissected without what earlier announcements said.
+-- A stream is recognised by its Hello frame, on any TCP port, so the capture must contain the
+-- beginning of the connection. If it does not, choose "Decode As" for the TCP port. Frames are then
+-- dissected without the data of earlier announcements.
 
 local polywire = Proto("polywire", "Polywire")
 
@@ -58,7 +60,8 @@ polywire.fields = f
 local malformed = ProtoExpert.new("polywire.malformed", "Malformed frame", expert.group.MALFORMED, expert.severity.ERROR)
 polywire.experts = { malformed }
 
--- Channels by direction and id; results of each data frame by packet and offset, because later passes visit packets in any order.
+-- `channels` has the open channels by direction and id. `results` has the result of each data frame
+-- by packet and frame number, because later passes visit packets in any order.
 local channels, results = {}, {}
 
 function polywire.init()
@@ -303,8 +306,8 @@ local function dissect_frame(range, head_at, pinfo, root, direction, place)
   return said
 end
 
--- Reads the length of the frame at an offset. Returns the length of the whole frame, with the length field, and the size of
--- the length field; or nothing if more bytes are needed.
+-- Reads the length of the frame at an offset. Returns the length of the whole frame, with the
+-- length field, and the size of the length field; or nothing if more bytes are needed.
 local function frame_length(tvb, at)
   local length, scale = 0, 1
   for i = 0, 4 do
@@ -319,7 +322,8 @@ end
 function polywire.dissector(tvb, pinfo, root)
   local direction = string.format("%s:%d>%s:%d/", tostring(pinfo.src), pinfo.src_port, tostring(pinfo.dst), pinfo.dst_port)
   local at, said = 0, {}
-  -- Wireshark calls this several times for a packet in which a reassembled frame ends and others follow.
+  -- Wireshark calls this function several times for a packet in which a reassembled frame ends and
+  -- others follow.
   local before = tonumber(pinfo.private.polywire_frames or 0)
   pinfo.cols.protocol = "Polywire"
   while at < tvb:len() do
@@ -346,7 +350,8 @@ function polywire.dissector(tvb, pinfo, root)
   return tvb:len()
 end
 
--- If the first frame of a stream is a Hello, all of the connection is dissected as Polywire, in both directions.
+-- If the first frame of a stream is a Hello, the whole connection is dissected as Polywire, in both
+-- directions.
 polywire:register_heuristic("tcp", function(tvb, pinfo, root)
   if tvb:len() < 6 or tvb(1, 1):uint() ~= 1 or tvb(2, 4):bytes():tohex():lower() ~= MAGIC then return false end
   pinfo.conversation = polywire

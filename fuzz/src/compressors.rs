@@ -9,7 +9,8 @@ use polywire_testing::mutated;
 
 const LIMITS: Limits = Limits { message_bytes: 1 << 20, expansion: 1024, free_bytes: 1 << 16 };
 
-/// A payload of compressible and random pieces: runs, periods, words, noise.
+/// A payload of compressible and random parts: runs of a byte, repeated words, repetitions of
+/// earlier bytes, and random bytes.
 fn payload(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.below(12) {
@@ -25,8 +26,8 @@ fn payload(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Reads the choice of a compressor: its number and whether it has a dictionary from the first
-/// byte, a level from the second.
+/// The compressor, dictionary and settings that the first two bytes of an input choose. The first
+/// has the compressor's number and whether it uses a dictionary, the second the level.
 fn chosen(input: &[u8]) -> (&'static dyn Compressor, Vec<u8>, Settings) {
     let (which, level) = (input.first().copied().unwrap_or(0), input.get(1).copied().unwrap_or(0));
     let compressor = COMPRESSORS[usize::from(which & 0x7F) % COMPRESSORS.len()];
@@ -37,7 +38,7 @@ fn chosen(input: &[u8]) -> (&'static dyn Compressor, Vec<u8>, Settings) {
     (compressor, dictionary, Settings { level, min_bytes: Some(1), ratio_percent: 100, ..Settings::default() })
 }
 
-/// The choice of a compressor, then a packed payload with defects.
+/// Two bytes that choose a compressor, then a packed payload with defects.
 pub fn packed_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = vec![random.bits() as u8, random.bits() as u8];
     let (compressor, dictionary, settings) = chosen(&input);
@@ -50,8 +51,8 @@ pub fn packed_bytes(random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// Unpacks a payload. It is refused or stays within the limits, and unpacking it again gives the
-/// same, with the same state and with new state.
+/// Unpacks a payload. It must be refused, or stay within the limits. Unpacking it again must give
+/// the same result, with the same state and with new state.
 pub fn unpack(input: &[u8]) {
     let (compressor, dictionary, _) = chosen(input);
     let packed = input.get(2..).unwrap_or_default();
@@ -60,22 +61,29 @@ pub fn unpack(input: &[u8]) {
     let once = first.unpack(packed).map(<[u8]>::to_vec);
     if let Ok(bytes) = &once {
         let raw = packed.len();
-        assert!(bytes.len() <= LIMITS.free_bytes.max(raw.saturating_mul(LIMITS.expansion)), "more than is allowed");
+        assert!(
+            bytes.len() <= LIMITS.free_bytes.max(raw.saturating_mul(LIMITS.expansion)),
+            "the unpacked payload exceeds the limits"
+        );
     }
-    // The kind of error may depend on the earlier payloads of a library's state; whether there is
-    // one may not.
+    // The kind of error may depend on the payloads that a library's state saw before. Whether there
+    // is an error may not.
     let again = [first.unpack(packed).map(<[u8]>::to_vec), second.unpack(packed).map(<[u8]>::to_vec)];
-    assert!(again.iter().all(|again| again.as_ref().ok() == once.as_ref().ok()), "{}: state shows", compressor.name());
+    assert!(
+        again.iter().all(|again| again.as_ref().ok() == once.as_ref().ok()),
+        "{}: earlier payloads change the result",
+        compressor.name()
+    );
 }
 
-/// The choice of a compressor, then any payload.
+/// Two bytes that choose a compressor, then a payload.
 pub fn payload_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = vec![random.bits() as u8, random.bits() as u8];
     input.extend(payload(random));
     input
 }
 
-/// Packs and unpacks a payload, with state that has seen other payloads.
+/// Packs and unpacks a payload and a part of it, with the same state each time.
 pub fn pack(input: &[u8]) {
     let (compressor, dictionary, settings) = chosen(input);
     let payload = input.get(2..).unwrap_or_default();
@@ -84,12 +92,20 @@ pub fn pack(input: &[u8]) {
     for part in [payload, &payload[payload.len() / 2..], payload] {
         let mut packed = Vec::new();
         packer.pack(part, &mut packed);
-        assert!(packed.len() <= part.len() + 1, "{}: longer than as it is", compressor.name());
-        assert!(unpacker.unpack(&packed) == Ok(part), "{}: not what was packed", compressor.name());
+        assert!(
+            packed.len() <= part.len() + 1,
+            "{}: the packed payload is longer than the uncompressed form",
+            compressor.name()
+        );
+        assert!(
+            unpacker.unpack(&packed) == Ok(part),
+            "{}: unpacking gives other bytes than were packed",
+            compressor.name()
+        );
     }
 }
 
-/// Reads untrusted settings and dictionaries. They are refused, or the result packs and unpacks.
+/// Reads untrusted settings and dictionaries. They must be refused, or pack and unpack correctly.
 pub fn configure(input: &[u8]) {
     let compressor = COMPRESSORS[seed(input) as usize % COMPRESSORS.len()];
     let text = String::from_utf8_lossy(input.get(8..).unwrap_or_default());
@@ -102,10 +118,15 @@ pub fn configure(input: &[u8]) {
         let dictionary = input.get(8..).unwrap_or_default();
         let settings = Settings { min_bytes: Some(1), ..Settings::default() };
         let Ok(mut packer) = Packer::new(compressor, &settings, dictionary) else { return };
-        let mut unpacker = Unpacker::new(compressor, dictionary, LIMITS).expect("one takes what the other takes");
+        let mut unpacker =
+            Unpacker::new(compressor, dictionary, LIMITS).expect("`Unpacker` accepts what `Packer` accepts");
         let mut packed = Vec::new();
         packer.pack(input, &mut packed);
-        assert!(unpacker.unpack(&packed) == Ok(input), "{}: a strange dictionary", compressor.name());
+        assert!(
+            unpacker.unpack(&packed) == Ok(input),
+            "{}: unpacking with this dictionary gives other bytes",
+            compressor.name()
+        );
     }
 }
 

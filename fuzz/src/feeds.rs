@@ -1,4 +1,4 @@
-//! Targets for FAST: untrusted templates, their messages, files of messages, and deltas over lossy
+//! Targets for FAST templates and their messages, for files of messages, and for deltas over lossy
 //! links.
 
 use crate::{reused::was_written, seed};
@@ -33,7 +33,7 @@ const LIMITS: Limits = Limits {
     depth: 32,
 };
 
-/// Documents that together have every type with every operator that it allows.
+/// Template documents that together use all types and operators of FAST.
 const DOCUMENTS: &[&str] = &[
     "<templates xmlns='http://www.fixprotocol.org/ns/fast/td/1.1' dictionary='global'>
 <template name='A' id='1'><uInt32 name='a'><copy value='7'/></uInt32><int64 name='b' presence='optional'><delta/></int64>
@@ -53,7 +53,7 @@ const DOCUMENTS: &[&str] = &[
 <uInt64 name='z' presence='optional'><constant value='18446744073709551615'/></uInt64><string name='t' presence='optional'/></template>",
 ];
 
-/// Words with a meaning, which are inserted at random places.
+/// Elements and attributes that are inserted at random places.
 const WORDS: &[&str] = &[
     "<group name='g'>",
     "</group>",
@@ -91,8 +91,8 @@ pub fn template_text(random: &mut Random) -> Vec<u8> {
     if random.one_in(2) { mutated(random, &text) } else { text }
 }
 
-/// Reads a document. It is refused, or it round-trips. Its templates give a type and a codec, or an
-/// error.
+/// Reads a document. It must be refused, or give the same templates when it is written and read
+/// again. The codec of its templates must decode its own messages.
 pub fn read_template(input: &[u8]) {
     let limits = TemplateLimits { bytes: 1 << 16, templates: 64, instructions: 512, depth: 16, initial_bytes: 1 << 12 };
     let set = match TemplateSet::parse_within(&String::from_utf8_lossy(input), &limits) {
@@ -113,12 +113,13 @@ pub fn read_template(input: &[u8]) {
         // encode to the same message.
         assert_eq!(decoder.decode(&bytes, &mut read), Ok(bytes.len()), "{xml}");
         let mut again = Vec::new();
-        encoder.encode(&read, &mut again).expect("what was decoded can be encoded");
+        encoder.encode(&read, &mut again).expect("a decoded value can be encoded");
         assert_eq!(again, bytes, "{xml}");
     }
 }
 
-/// Recursive types: through sequences, optionals, unions, and each other.
+/// Recursive types: by a sequence, by an optional member, and by a union and a structure that
+/// contain each other.
 fn recursive_types() -> &'static [Schema] {
     static TYPES: OnceLock<Vec<Schema>> = OnceLock::new();
     TYPES.get_or_init(|| {
@@ -127,7 +128,7 @@ fn recursive_types() -> &'static [Schema] {
         let finish = |types: SchemaBuilder, node: DefId| {
             let mut types = types;
             let root = types.add(Def::structure("Root", vec![number(), Member::new("top", Type::Def(node))]));
-            types.finish(Type::Def(root)).expect("it is a schema")
+            types.finish(Type::Def(root)).expect("a valid schema")
         };
         let tree = |member: &dyn Fn(Type) -> Member| {
             let mut types = SchemaBuilder::new();
@@ -148,10 +149,10 @@ fn recursive_types() -> &'static [Schema] {
     })
 }
 
-/// The number of a recursive type, and templates for it with additional references.
+/// The number of a recursive type, and the text of templates for it with additional references.
 pub fn recursive_text(random: &mut Random) -> Vec<u8> {
     let number = random.below(recursive_types().len());
-    let set = TemplateSet::for_schema(&recursive_types()[number]).expect("it has templates");
+    let set = TemplateSet::for_schema(&recursive_types()[number]).expect("a recursive type has templates");
     let names: Vec<String> = set.templates.iter().map(|template| template.name.local.clone()).collect();
     let mut text = set.to_xml();
     for _ in 0..random.below(4) {
@@ -171,8 +172,8 @@ pub fn recursive_text(random: &mut Random) -> Vec<u8> {
     [vec![number as u8], text].concat()
 }
 
-/// Binds templates with cyclic references. They are refused, or belong to a recursive type; neither
-/// needs more than the stack of an ordinary thread.
+/// Binds templates with cyclic references to a recursive type. They may be refused. The stack of an
+/// ordinary thread must suffice.
 pub fn bind_recursive(input: &[u8]) {
     let Some((number, text)) = input.split_first() else { return };
     let Ok(set) = TemplateSet::parse(&String::from_utf8_lossy(text)) else { return };
@@ -189,10 +190,11 @@ pub fn bind_recursive(input: &[u8]) {
             assert_eq!(decoder.decode(&bytes, &mut read), Ok(bytes.len()));
         }
     };
-    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(bind).expect("a thread can be had");
-    thread.join().expect("it does not panic");
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(bind).expect("the thread starts");
+    thread.join().expect("the thread does not panic");
 }
 
+/// The decoders and encoders of one document.
 struct Feed {
     decoders: Vec<Decoder<Record>>,
     /// One encoder for each template, each with its own type.
@@ -209,14 +211,16 @@ impl Feed {
         let encoders = (0..set.templates.len()).filter_map(|index| encoder_of(&set, index)).collect();
         let (codec, schema) = Fast::feed(set).expect("a type");
         let (shape, none) = (Shape::of(&schema).expect("a shape"), Options::default());
-        let decoder =
-            |backend| Decoder::for_shape_with_backend(&codec, &none, &schema, &shape, backend).expect("it lowers");
+        let decoder = |backend| {
+            Decoder::for_shape_with_backend(&codec, &none, &schema, &shape, backend)
+                .expect("the codec supports the type")
+        };
         Feed { decoders: vec![decoder(Backend::Interpreter), decoder(Backend::Auto)], encoders }
     }
 }
 
-/// The encoder of one template. As the only one with an id it makes a structure, unless it contains
-/// messages of all templates.
+/// The encoder of one template. All other templates lose their ids, so the type is a structure and
+/// not a union. `None` if the template contains messages of all templates.
 fn encoder_of(set: &TemplateSet, index: usize) -> Option<Encoder<Record>> {
     let mut set = set.clone();
     let others = set.templates.iter_mut().enumerate().filter(|(other, _)| *other != index);
@@ -227,7 +231,7 @@ fn encoder_of(set: &TemplateSet, index: usize) -> Option<Encoder<Record>> {
     Encoder::for_shape_with_backend(&codec, &Options::default(), &shape, Backend::Interpreter).ok()
 }
 
-/// The number of a document, and messages of it with their lengths in front.
+/// The number of a document, and messages of its templates, each preceded by its length.
 pub fn feed_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = vec![random.below(DOCUMENTS.len()) as u8];
     let feed = &feeds()[usize::from(input[0])];
@@ -259,7 +263,7 @@ pub fn decode_feed(input: &[u8]) {
         .decoders
         .iter()
         .map(|decoder| {
-            let state = decoder.state().expect("it is stateful");
+            let state = decoder.state().expect("FAST is stateful");
             (decoder.clone().with_limits(LIMITS), state, Record::new(decoder.shape()))
         })
         .collect();
@@ -269,7 +273,8 @@ pub fn decode_feed(input: &[u8]) {
         let outcomes: Vec<_> = ends
             .iter_mut()
             .map(|(decoder, state, record)| {
-                // The value still has what earlier messages left, which must not matter.
+                // The value still has the contents of earlier messages, which must not change the
+                // result.
                 let (mut fresh, mut other) = (Record::new(decoder.shape()), state.clone());
                 let expected = decoder.decode_with(&mut other, true, message, &mut fresh);
                 let outcome = decoder.decode_with(state, true, message, record);
@@ -350,8 +355,8 @@ pub fn framed_bytes(random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// Splits a file at once and byte by byte. Both give the same pieces, and together they are the
-/// file.
+/// Splits a file at once and in pieces of up to seven bytes. Both must give the same payloads, and
+/// the parts must add up to the file.
 pub fn split(input: &[u8]) {
     let Some((number, file)) = input.split_first() else { return };
     let framing = Framing::ALL[usize::from(*number) % Framing::ALL.len()];
@@ -361,7 +366,7 @@ pub fn split(input: &[u8]) {
     assert_eq!(
         pieces(framing, file, usize::MAX),
         pieces(framing, file, 1 + file.len() % 7),
-        "pieces make a difference"
+        "reading in pieces changes the result"
     );
 }
 
@@ -383,7 +388,7 @@ fn pieces(framing: Framing, file: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
                 start += used;
             }
             Ok(Step::Need(need)) => {
-                assert!(need > end - start, "more is needed than there is");
+                assert!(need > end - start, "the splitter needs more bytes than it has");
                 if end == file.len() {
                     return (payloads, false);
                 }
@@ -394,17 +399,17 @@ fn pieces(framing: Framing, file: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
     }
 }
 
-/// A seed, and the fate of each message.
+/// A seed, and a byte per message that decides what the link does to its datagram.
 pub fn link_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = (random.bits() % 2000).to_le_bytes().to_vec();
-    // Each input prefers one fate.
+    // Each input prefers one action.
     let often = random.below(16) as u8;
     input.extend((0..60).map(|_| if random.one_in(2) { often } else { random.bits() as u8 }));
     input
 }
 
-/// Sends deltas over a link that loses, repeats, reorders and damages datagrams. A value that
-/// arrives must be the one that was sent.
+/// Sends deltas over a link that loses, repeats, reorders and damages datagrams. Each value that
+/// arrives must equal the sent one.
 pub fn deltas_over_a_link(input: &[u8]) {
     let seed = seed(input);
     let Ok(shape) = Shape::of(&random_schema(seed, 1 + seed as usize % 6)) else { return };
@@ -413,10 +418,10 @@ pub fn deltas_over_a_link(input: &[u8]) {
     let decoder = Decoder::for_shape_with_backend(&FAST, &none, shape.schema(), &shape, Backend::Interpreter);
     let (Ok(encoder), Ok(decoder)) = (encoder, decoder) else { return };
     let mode = if seed.is_multiple_of(3) { Mode::Chained } else { Mode::Anchored };
-    let state = || encoder.state().expect("it is stateful");
+    let state = || encoder.state().expect("FAST is stateful");
     let (mut incarnation, mut sequence) = (1, 0);
     let mut writer = StatefulWriter::new(state(), mode, 8);
-    let mut reader = StatefulReader::new(decoder.state().expect("it is stateful"));
+    let mut reader = StatefulReader::new(decoder.state().expect("FAST is stateful"));
     let mut frames = DatagramDecoder::default();
     let (mut sent, mut under_way) = (BTreeMap::new(), Vec::new());
     let (mut record, mut read) = (random_record(&mut random, &shape), Record::new(&shape));
@@ -438,7 +443,7 @@ pub fn deltas_over_a_link(input: &[u8]) {
         let mut datagram = Vec::new();
         out.begin(&mut datagram);
         let envelope = Envelope { anchor, ..Envelope::data(ChannelId(1), sequence, 0) };
-        out.data(&envelope, &payload, &mut datagram).expect("it fits");
+        out.data(&envelope, &payload, &mut datagram).expect("the message fits");
         out.finish(&mut datagram);
         match step % 16 {
             0..3 => {}
@@ -459,11 +464,13 @@ pub fn deltas_over_a_link(input: &[u8]) {
         for packet in under_way.drain(..) {
             let Ok(datagram) = frames.open(&packet) else { continue };
             if datagram.restarted {
-                reader = StatefulReader::new(decoder.state().expect("it is stateful"));
+                reader = StatefulReader::new(decoder.state().expect("FAST is stateful"));
             }
             let incarnation = datagram.incarnation;
             for frame in datagram {
-                let Ok(Frame::Data(envelope, payload)) = frame else { panic!("a good checksum, and no data") };
+                let Ok(Frame::Data(envelope, payload)) = frame else {
+                    panic!("a datagram with a correct checksum has a frame that is not valid data")
+                };
                 let decode = |state: &mut _, keep| decoder.decode_with(state, keep, payload, &mut read);
                 match reader.read(envelope.sequence, envelope.anchor, decode) {
                     Ok(_) => {
@@ -471,7 +478,9 @@ pub fn deltas_over_a_link(input: &[u8]) {
                         // Values are compared as text, because NaN is not equal to itself.
                         assert_eq!(format!("{read:?}"), format!("{expected:?}"), "message {}", envelope.sequence);
                     }
-                    Err(StatefulError::Decode(error)) => panic!("message {} came whole: {error}", envelope.sequence),
+                    Err(StatefulError::Decode(error)) => {
+                        panic!("message {} arrived intact and cannot be decoded: {error}", envelope.sequence)
+                    }
                     Err(_) => {}
                 }
             }

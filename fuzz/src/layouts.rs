@@ -18,8 +18,8 @@ pub fn schema_bytes(random: &mut Random) -> Vec<u8> {
     if random.one_in(10) { bytes } else { mutated(random, &bytes) }
 }
 
-/// Reads a schema. It is refused, or it is canonical and its layout and codecs can be built or are
-/// refused.
+/// Reads a schema. It must be refused, or be canonical. Every codec must encode and decode its
+/// default value, or refuse the type or the value.
 pub fn read_schema(input: &[u8]) {
     let Ok(schema) = Schema::from_bytes(input, &SchemaLimits::default()) else { return };
     let encodings = [schema.to_bytes(), schema.to_bytes_with_docs()];
@@ -29,7 +29,7 @@ pub fn read_schema(input: &[u8]) {
     for wire in plain_wires() {
         let Ok(coder) = Coder::new(&wire, &shape, Backend::Interpreter) else { continue };
         let Ok(message) = coder.encode(&record) else { continue };
-        let (again, _) = coder.decode(&message, &record).expect("a fresh value comes back");
+        let (again, _) = coder.decode(&message, &record).expect("a codec decodes its own message");
         assert_eq!(format!("{again:?}"), format!("{record:?}"), "{wire:?}");
     }
 }
@@ -59,8 +59,8 @@ fn schema_of(seed: u64) -> Schema {
     random_schema(seed, 1 + seed as usize % 9)
 }
 
-/// Stores values at paths. The record must stay valid: it can be compared, copied, printed and
-/// cleared.
+/// Stores values at paths. Afterwards it must still be possible to compare, copy, print and clear
+/// the record.
 pub fn use_record(input: &[u8]) {
     let seed = seed(input);
     let Ok(shape) = Shape::of(&schema_of(seed)) else { return };

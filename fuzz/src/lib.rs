@@ -1,5 +1,6 @@
-//! Fuzz targets for every parser and decoder: [`TARGETS`]. README.md describes them; the binary of
-//! this crate drives them.
+//! Fuzz targets for every parser and decoder: [`TARGETS`]. README.md describes them. The binary of
+//! this crate and its tests run them. Targets only compute, except that those for IDL and PDL read
+//! files of this repository to generate inputs, and `cycle` starts a thread.
 
 mod compressors;
 mod feeds;
@@ -10,17 +11,17 @@ mod sources;
 
 use polywire_core::schema::arbitrary::Random;
 
-/// A fuzz target: code that takes untrusted bytes.
+/// A fuzz target: a generator of inputs, and a check of code that takes untrusted bytes.
 pub struct Target {
-    /// The name, also in the names of findings in `regressions/`.
+    /// The name. Names of files in `regressions/` begin with it.
     pub name: &'static str,
-    /// Generates an input, mostly a valid one with defects.
+    /// Generates an input. Most inputs are valid ones with defects.
     pub generate: fn(&mut Random) -> Vec<u8>,
-    /// Runs the code on an input. It panics only if the code has a defect.
+    /// Runs the code on an input, and panics if the code has a defect.
     pub run: fn(&[u8]),
 }
 
-/// All targets. Those for codecs and compressors loop over the tables of core.
+/// All targets. Those for codecs and compressors use the tables of `polywire-core`.
 pub static TARGETS: &[Target] = &[
     Target { name: "idl", generate: sources::idl_text, run: sources::compile_idl },
     Target { name: "pdl", generate: sources::pdl_text, run: sources::compile_pdl },
@@ -47,7 +48,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "program", generate: messages::seed_bytes, run: messages::run_program },
 ];
 
-/// The target with this name.
+/// Finds a target by its name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

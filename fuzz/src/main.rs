@@ -1,4 +1,6 @@
-//! The fuzzer, `polywire-fuzz [SECONDS [SEED [TARGET..]]]`. README.md describes it.
+//! The fuzzer, `polywire-fuzz [SECONDS [SEED [TARGET..]]]`; README.md describes it. It runs each
+//! target in a child process, writes the current input to a temporary file, and copies the inputs
+//! of failures to `regressions/`.
 
 use std::{
     env, fs,
@@ -11,9 +13,9 @@ use std::{
 use polywire_core::schema::arbitrary::Random;
 use polywire_fuzz::{TARGETS, Target, target, target_of_file};
 
-/// The longest that a single input may take.
+/// The time after which an input counts as a hang.
 const HANG: Duration = Duration::from_secs(20);
-/// The most findings of a target in one run. Further ones are mostly the same defect.
+/// The maximum number of findings of a target in one run. Further ones usually have the same cause.
 const ENOUGH: usize = 3;
 
 fn main() -> ExitCode {
@@ -26,7 +28,7 @@ fn main() -> ExitCode {
 }
 
 fn number(text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| panic!("'{text}' is no number"))
+    text.parse().unwrap_or_else(|_| panic!("'{text}' is not a number"))
 }
 
 /// Runs all targets or the named ones, each in its own process.
@@ -36,14 +38,16 @@ fn run(arguments: &[String]) -> ExitCode {
     let seed = arguments.get(1).map_or(now, |text| number(text));
     let named = arguments.get(2..).unwrap_or_default();
     let all: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
-    named.iter().for_each(|name| assert!(all.contains(&name.as_str()), "no target '{name}'; there are: {all:?}"));
+    named
+        .iter()
+        .for_each(|name| assert!(all.contains(&name.as_str()), "unknown target '{name}'; the targets are {all:?}"));
     let chosen: Vec<&Target> =
         TARGETS.iter().filter(|t| named.is_empty() || named.iter().any(|name| name == t.name)).collect();
     println!("seed {seed}");
     let share = Duration::from_secs(seconds) / chosen.len() as u32;
     let hurting = replay_all();
     let found: usize = chosen.iter().map(|target| fuzz(target, seed, share)).sum();
-    println!("{} targets, {found} found, {hurting} old ones hurt again", chosen.len());
+    println!("{} targets, {found} new findings, {hurting} earlier findings that fail again", chosen.len());
     if found + hurting == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -78,12 +82,12 @@ fn keep(target: &Target, current: &Path) {
 
 /// Starts this program as a child, which writes each input to `current` before it uses it.
 fn spawn(arguments: &[&str], current: &Path) -> Child {
-    let program = env::current_exe().expect("a program knows where it is");
-    Command::new(program).args(arguments).env("POLYWIRE_FUZZ_CURRENT", current).spawn().expect("it starts itself")
+    let program = env::current_exe().expect("the path of this program");
+    Command::new(program).args(arguments).env("POLYWIRE_FUZZ_CURRENT", current).spawn().expect("the child starts")
 }
 
-/// Waits for a child. Returns whether it ended with success and in time; a child that takes too
-/// long for one input is killed.
+/// Waits for a child. Returns whether it exited with success and in time. A child that takes longer
+/// than [`HANG`] for one input is killed.
 fn wait(mut child: Child, time: Duration, current: &Path) -> bool {
     let start = Instant::now();
     loop {
@@ -104,12 +108,12 @@ fn wait(mut child: Child, time: Duration, current: &Path) -> bool {
 
 fn child(name: &str, seed: u64, time: Duration) -> ExitCode {
     let target = target(name).expect("the parent knows the targets");
-    let file = env::var_os("POLYWIRE_FUZZ_CURRENT").expect("the parent says where to keep the input");
+    let file = env::var_os("POLYWIRE_FUZZ_CURRENT").expect("the parent sets the variable");
     let (start, mut random, mut runs) = (Instant::now(), Random::new(seed), 0u64);
     while runs == 0 || start.elapsed() < time {
         let input = (target.generate)(&mut random);
-        // The input is written first, because it could not be written after a crash.
-        fs::write(&file, &input).expect("the input can be kept");
+        // The input is written before it runs, because a crash leaves no time for it.
+        fs::write(&file, &input).expect("the file of the current input can be written");
         (target.run)(&input);
         runs += 1;
     }
@@ -123,7 +127,7 @@ fn replay_all() -> usize {
     let hurts = files.filter(|path| path.extension().is_some_and(|e| e == "bin")).filter(|path| {
         let well = wait(spawn(&["--replay", &path.to_string_lossy()], path), Duration::ZERO, path);
         if !well {
-            println!("{} hurts again", path.display());
+            println!("{} fails again", path.display());
         }
         !well
     });
@@ -132,7 +136,7 @@ fn replay_all() -> usize {
 
 fn replay(path: &Path) -> ExitCode {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let target = target_of_file(&name).unwrap_or_else(|| panic!("{name} is named after no target"));
+    let target = target_of_file(&name).unwrap_or_else(|| panic!("no target has the name with which '{name}' begins"));
     (target.run)(&fs::read(path).expect("the file can be read"));
     ExitCode::SUCCESS
 }

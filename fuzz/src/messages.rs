@@ -44,11 +44,11 @@ pub fn stream_bytes(random: &mut Random) -> Vec<u8> {
     mutated(random, &bytes)
 }
 
-/// Reads the same bytes at once and in pieces. Both give as many frames, and both end with an error
-/// or without.
+/// Reads the same bytes at once and in pieces. Both must give the same number of frames, and both
+/// must end with an error or both without.
 pub fn read_stream(input: &[u8]) {
     let piece = 1 + input.len() % 9;
-    assert_eq!(frames(input, usize::MAX), frames(input, piece), "pieces make a difference");
+    assert_eq!(frames(input, usize::MAX), frames(input, piece), "reading in pieces changes the result");
 }
 
 /// The number of frames, and whether an error ends them.
@@ -58,7 +58,7 @@ fn frames(input: &[u8], piece: usize) -> (usize, bool) {
     loop {
         match decoder.step(&input[start..end]) {
             Ok(Step::Frame { used, .. }) => {
-                assert!(used > 0 && used <= end - start, "a frame takes what is there");
+                assert!(used > 0 && used <= end - start, "a frame uses at least one byte and no more than were given");
                 frames += 1;
                 start += used;
             }
@@ -69,16 +69,18 @@ fn frames(input: &[u8], piece: usize) -> (usize, bool) {
     }
 }
 
-/// The checksum is mostly correct, so that the code behind its check runs.
+/// A datagram with defects. The checksum is mostly correct, so that the code after its check runs.
 pub fn datagram_bytes(random: &mut Random) -> Vec<u8> {
     let mut encoder = DatagramEncoder::new(Default::default(), random.bits(), frame::Limits::default());
-    let (channel, mut bytes) = (encoder.open().expect("it is the first"), Vec::new());
+    let (channel, mut bytes) = (encoder.open().expect("the first channel can be opened"), Vec::new());
     encoder.begin(&mut bytes);
     let announcement = Announcement { topic: "t".into(), codec: "cdr".into(), ..Announcement::default() };
     encoder.announce(channel, Start::default(), &announcement, &mut bytes);
     for sequence in 0..random.below(4) as u64 {
         let payload = vec![7; random.below(20)];
-        encoder.data(&Envelope::data(channel, sequence, 0), &payload, &mut bytes).expect("it has no extensions");
+        encoder
+            .data(&Envelope::data(channel, sequence, 0), &payload, &mut bytes)
+            .expect("an envelope without extensions fits");
     }
     bytes = mutated(random, &bytes);
     if !random.one_in(8) {
@@ -96,10 +98,11 @@ pub fn read_datagram(input: &[u8]) {
     }
 }
 
-/// The most messages in one input. The programs that are compiled for the first serve all.
+/// The number of messages in one input. Compiling the programs takes long, so each input uses them
+/// for several messages.
 const MESSAGES: usize = 16;
 
-/// The seed of a schema, the number of a wire, and messages with their lengths in front.
+/// The seed of a schema, the number of a wire, and messages, each preceded by its length.
 pub fn message_bytes(random: &mut Random) -> Vec<u8> {
     let mut input = (random.bits() % 5000).to_le_bytes().to_vec();
     input.push(random.below(all_wires().len()) as u8);
@@ -136,8 +139,8 @@ pub fn messages(input: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Decodes messages on all back ends, which must agree. A decoded value must encode and decode
-/// again.
+/// Decodes messages on all back ends, which must agree. Encoding and decoding a decoded value again
+/// must preserve it.
 pub fn decode(input: &[u8]) {
     let Some((wire, shape)) = type_of(input) else { return };
     let coders = backends().into_iter().filter_map(|backend| Coder::new(wire, &shape, backend).ok());
@@ -155,7 +158,7 @@ pub fn decode(input: &[u8]) {
     }
 }
 
-/// Compares values as text, because NaN is not equal to itself.
+/// The outcome with its value as text, because NaN is not equal to itself.
 fn printed<E>(outcome: Result<(Record, usize), E>) -> Result<(String, usize), E> {
     outcome.map(|(record, taken)| (format!("{record:?}"), taken))
 }
@@ -164,18 +167,20 @@ pub fn agree<T: PartialEq + Debug>(outcomes: &[T]) {
     assert!(outcomes.windows(2).all(|pair| pair[0] == pair[1]), "the outcomes differ: {outcomes:#?}");
 }
 
-/// Encodes and decodes a value. `None` if the format cannot represent it.
+/// Encodes and decodes a value, which must be preserved. Encoding may only fail because the format
+/// cannot represent the value.
 fn again(wire: &Wire, coder: &Coder, record: &Record) {
     match coder.encode(record) {
         Ok(message) => match coder.decode(&message, &Record::new(record.shape())) {
-            Ok((back, _)) => assert!(same(&back, record), "{wire:?}: {back:?} was {record:?}"),
-            Err(error) => panic!("{wire:?}: what was written cannot be read: {error}"),
+            Ok((back, _)) => assert!(same(&back, record), "{wire:?}: the value {record:?} became {back:?}"),
+            Err(error) => panic!("{wire:?}: the encoded value cannot be decoded: {error}"),
         },
         Err(error) => assert_eq!(error.kind, FaultKind::Unrepresentable, "{wire:?}: {error}"),
     }
 }
 
-/// Compares values, except for the payloads of NaNs and then the order of map entries.
+/// Whether two values are equal. If they differ, their texts may still have the same bytes in
+/// another order: this accepts NaN, and map entries in another order.
 fn same(a: &Record, b: &Record) -> bool {
     let [(x, mut p), (y, mut q)] = [a, b].map(|record| (record, format!("{record:?}").into_bytes()));
     p.sort_unstable();
@@ -201,7 +206,7 @@ pub fn decode_evolved(input: &[u8]) {
     }
 }
 
-/// Transcodes a value through all codecs.
+/// Encodes and decodes a random value with all codecs and options.
 pub fn transcode(input: &[u8]) {
     let seed = seed(input);
     let Ok(shape) = Shape::of(&random_schema(seed, 1 + seed as usize % 9)) else { return };
@@ -213,8 +218,8 @@ pub fn transcode(input: &[u8]) {
     }
 }
 
-/// Decodes for a reader with another version. Every codec must give the value of the evolution
-/// rules, or every codec must refuse.
+/// Decodes for a reader with another version of the type. All codecs that can encode the value must
+/// decode the same value, or all must refuse.
 pub fn evolve(input: &[u8]) {
     let seed = seed(input);
     let writer = random_schema(seed, 1 + seed as usize % 9);
@@ -233,7 +238,7 @@ pub fn evolve(input: &[u8]) {
     agree(&values.collect::<Vec<_>>());
 }
 
-/// Runs a modified program that the verifier accepts, on both back ends.
+/// Changes a program at random. If the verifier accepts it, both back ends run it and must agree.
 pub fn run_program(input: &[u8]) {
     let seed = seed(input);
     let mut random = Random::new(seed);

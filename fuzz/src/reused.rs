@@ -1,5 +1,4 @@
-//! The target for values that are decoded into repeatedly, over the state that earlier messages
-//! left.
+//! The target that decodes into a value repeatedly, over the contents that earlier messages left.
 
 use crate::{
     messages::{LIMITS, agree, messages, type_of},
@@ -21,8 +20,9 @@ use std::sync::Arc;
 #[global_allocator]
 static ALLOCATOR: TestAllocator = TestAllocator::filling();
 
-/// Panics if a printed value has a number of four or eight bytes of the allocator's pattern: that
-/// memory was never written. A byte or two with the pattern may be the value.
+/// Panics if a printed value has the number that four or eight bytes of the allocator's pattern
+/// make, because such memory was never written. One or two bytes with the pattern may be a proper
+/// value.
 pub fn was_written(printed: &str, message: &[u8]) {
     let numbers = [
         i32::from_ne_bytes([PATTERN; 4]).to_string(),
@@ -51,8 +51,8 @@ fn decode(decoder: &Decoder<Record>, message: &[u8], record: &mut Record) -> Out
     outcome.map(|taken| (taken, printed)).map_err(|error: CodecError| (error.kind, error.to_string()))
 }
 
-/// Decodes over values with different histories. On every back end the result must be the same, and
-/// so must elements that are added later.
+/// Decodes each message into a new value and into a value that was used before. The results must be
+/// the same on every back end. Elements that are added afterwards must also be the same.
 pub fn decode_again(input: &[u8]) {
     let Some((wire, shape)) = type_of(input) else { return };
     let (mut random, mut clean) = (Random::new(seed(input)), true);
@@ -62,10 +62,12 @@ pub fn decode_again(input: &[u8]) {
             let fresh = decode(decoder, message, &mut Record::new(decoder.shape()));
             let reused = decode(decoder, message, kept);
             match (&fresh, &reused) {
-                (Ok(fresh), Ok(reused)) => assert_eq!(fresh, reused, "{wire:?}: what was there before shows"),
-                // A value that has its memory already does not count against the limit.
+                (Ok(fresh), Ok(reused)) => {
+                    assert_eq!(fresh, reused, "{wire:?}: the previous value changes the decoded value")
+                }
+                // Memory that a value has already does not count against the limit.
                 (Err((FaultKind::Limit, _)), _) | (_, Err((FaultKind::Limit, _))) => {}
-                (fresh, reused) => assert_eq!(fresh, reused, "{wire:?}: what was there before counts"),
+                (fresh, reused) => assert_eq!(fresh, reused, "{wire:?}: the previous value changes the outcome"),
             }
             reused
         });

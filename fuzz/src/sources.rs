@@ -1,4 +1,5 @@
-//! Targets for text from people and files: IDL, PDL, ROS 2 definitions, wires, configurations.
+//! Targets for text that people write: IDL, PDL, ROS 2 definitions, names of wires, and
+//! configurations.
 
 use polywire::{Config, Wire};
 use polywire_core::schema::{Schema, arbitrary::Random};
@@ -18,7 +19,7 @@ const FOLDERS: [&str; 6] = [
     "crates/polywire-idl/tests/golden",
 ];
 
-/// Words with a meaning, which are inserted at random places.
+/// Words of IDL and PDL that are inserted at random places.
 const WORDS: &[&str] = &[
     "struct S {",
     "};",
@@ -72,7 +73,7 @@ pub fn pdl_text(random: &mut Random) -> Vec<u8> {
     text(random, "pdl")
 }
 
-/// Lines of ROS 2 definitions.
+/// Random lines of ROS 2 message and service definitions.
 pub fn ros_text(random: &mut Random) -> Vec<u8> {
     const LINES: [&str; 12] = [
         "# A comment",
@@ -105,7 +106,7 @@ pub fn compile_pdl(input: &[u8]) {
     compile("fuzz.pdl", input);
 }
 
-/// A file of the project, or a part of one, with defects.
+/// An IDL or PDL file of this repository, or the end of one, with defects.
 fn text(random: &mut Random, ending: &str) -> Vec<u8> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let entries = FOLDERS.iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
@@ -123,7 +124,8 @@ fn text(random: &mut Random, ending: &str) -> Vec<u8> {
     if random.one_in(2) { mutated(random, &text) } else { text }
 }
 
-/// Compiles a text. The result is diagnostics, or schemas that round-trip through IDL.
+/// Compiles a text. The result must be diagnostics, or schemas that keep their type hash when they
+/// are written as IDL and read again.
 fn compile(name: &str, input: &[u8]) {
     let compiler = Compiler::new().loader(|_: &str| Ok(None));
     match compiler.parse_str(name, &String::from_utf8_lossy(input)) {
@@ -141,8 +143,8 @@ fn compile(name: &str, input: &[u8]) {
 fn comes_back(compiler: &Compiler, schema: &Schema) {
     let Ok(text) = emit::idl(schema) else { return };
     let again = match compiler.parse_str("again.idl", &text) {
-        Ok(document) => document.schema(schema.name()).expect("what was written is there"),
-        Err(errors) => panic!("what was written cannot be read:\n{errors}\n{text}"),
+        Ok(document) => document.schema(schema.name()).expect("the written text defines the type"),
+        Err(errors) => panic!("the written IDL cannot be read:\n{errors}\n{text}"),
     };
     assert_eq!(again.type_hash(), schema.type_hash(), "{text}");
 }
@@ -159,7 +161,7 @@ pub fn wire_text(random: &mut Random) -> Vec<u8> {
     mutated(random, wire.as_bytes())
 }
 
-/// Parses a wire. It is refused, or its text form parses to the same wire.
+/// Parses the name of a wire. It must be refused, or print as text that parses to the same wire.
 pub fn read_wire(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     match text.parse::<Wire>() {

@@ -1,5 +1,4 @@
-//! Replays all earlier findings, and runs a few inputs of each target so that every target stays
-//! usable.
+//! Replays all earlier findings, and runs each target with a few generated inputs.
 
 use polywire_core::schema::arbitrary::Random;
 use polywire_fuzz::{TARGETS, target_of_file};
@@ -13,7 +12,8 @@ fn what_was_found_stays_mended() {
         if name == "README.md" {
             continue;
         }
-        let target = target_of_file(&name).unwrap_or_else(|| panic!("{name} is named after no target"));
+        let target =
+            target_of_file(&name).unwrap_or_else(|| panic!("no target has the name with which '{name}' begins"));
         println!("{name}");
         (target.run)(&std::fs::read(&path).unwrap());
     }

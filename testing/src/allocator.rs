@@ -1,7 +1,8 @@
-//! A global allocator for test binaries: the system's allocator, which also counts what each thread
-//! asks for. It can fill new memory with a pattern, and refuse requests on demand.
+//! A global allocator for test binaries. It uses the system's allocator and counts the requests of
+//! each thread. It can also fill new memory with a pattern, and refuse requests on demand.
 //!
-//! A test binary installs it itself, and then reads the counts of its own thread:
+//! A test binary declares it with `#[global_allocator]`, and then reads the counts of its own
+//! thread:
 //!
 //! ```
 //! use polywire_testing::allocator::{Counts, TestAllocator};
@@ -21,12 +22,12 @@ use std::{
     cell::Cell,
 };
 
-/// Each byte of new memory of a [`TestAllocator::filling`]. Four or eight of them in a row are a
-/// number that no test uses, so it shows that a value was never written.
+/// The byte with which [`TestAllocator::filling`] fills new memory. No test uses the number that
+/// four or eight of these bytes make, so a value with this number was never written.
 pub const PATTERN: u8 = 0xA5;
 
-/// The allocator. Its counts are per thread, because the test runner allocates on threads of its
-/// own beside the test.
+/// The allocator. Its counts are per thread, because the test runner allocates on other threads
+/// during a test.
 pub struct TestAllocator {
     fills: bool,
 }
@@ -54,7 +55,7 @@ impl TestAllocator {
     }
 }
 
-/// What a thread has asked of the [`TestAllocator`] since it started.
+/// A thread's requests to the [`TestAllocator`] since the thread started.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     /// Calls that allocate, resize or free memory.
@@ -74,7 +75,7 @@ thread_local! {
     static COUNTS: Cell<Counts> = const {
         Cell::new(Counts { requests: 0, requested_bytes: 0, held_bytes: 0, peak_bytes: 0, held_blocks: 0 })
     };
-    /// How many requests are granted while `REFUSES` is set.
+    /// The number of requests that are still granted while `REFUSES` is set.
     static GRANTED: Cell<usize> = const { Cell::new(usize::MAX) };
     static REFUSES: Cell<bool> = const { Cell::new(false) };
 }
@@ -105,14 +106,15 @@ pub fn requests_of(run: impl FnOnce()) -> usize {
     COUNTS.get().requests - before
 }
 
-/// The bytes that `run` asks for on this thread, whether or not it frees them.
+/// The bytes that `run` requests on this thread, whether or not it frees them.
 pub fn bytes_requested_by(run: impl FnOnce()) -> usize {
     let before = COUNTS.get().requested_bytes;
     run();
     COUNTS.get().requested_bytes - before
 }
 
-/// The most bytes that this thread holds while `run` runs, beyond what it held before.
+/// The peak of the bytes that this thread holds while `run` runs, minus the bytes that it held
+/// before.
 pub fn peak_of(run: impl FnOnce()) -> usize {
     let before = COUNTS.get().held_bytes;
     Counts::update(|counts| counts.peak_bytes = before);
@@ -154,8 +156,8 @@ fn is_refused() -> bool {
     left == 0
 }
 
-// SAFETY: every block is the system allocator's. The counts lie in thread-local cells with constant
-// initial values and no destructors, so that using them allocates nothing.
+// SAFETY: every block comes from the system's allocator. The counts are in thread-local cells with
+// constant initial values and no destructors, so using them does not allocate.
 unsafe impl GlobalAlloc for TestAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_refused() {
@@ -189,7 +191,7 @@ unsafe impl GlobalAlloc for TestAllocator {
         if is_refused() {
             return std::ptr::null_mut();
         }
-        // In two steps, so that the peak has both blocks.
+        // Two steps, so that the peak includes both blocks.
         Counts::update(|counts| {
             counts.requests += 1;
             counts.allocate(size);

@@ -1,5 +1,6 @@
-//! What `spec/evolution.md` says a value of the writer's is at the reader: written from the text,
-//! by way of records and paths, so that decoders can be held to it.
+//! A reference implementation of `spec/evolution.md`: converts a writer's value to the value that a
+//! reader with another version of the type must get. It works on records and paths, without codecs
+//! and programs, so tests can compare decoders with it.
 
 use polywire_core::{
     layout::{Record, Shape, Value, ValueRef},
@@ -10,13 +11,17 @@ use polywire_core::{
 };
 use std::sync::Arc;
 
-/// The message is refused.
+/// The error of [`convert`]: the reader must refuse the message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refused;
 
 type Done = Result<(), Refused>;
 
-/// The reader's value for a writer's. The pair of types must not be one that is refused as a whole.
+/// Converts the writer's value to the reader's type. The pair of types must not be refused as a
+/// whole.
+///
+/// # Errors
+/// [`Refused`] if the reader must refuse this value.
 pub fn convert(writer: &Schema, value: &Record, reader: &Arc<Shape>) -> Result<Record, Refused> {
     let mut to = Record::new(reader);
     let conversion = Conversion { writer, reader: reader.schema() };
@@ -25,7 +30,8 @@ pub fn convert(writer: &Schema, value: &Record, reader: &Arc<Shape>) -> Result<R
     Ok(to)
 }
 
-/// The member around a value, and whether the value is the member's own.
+/// The context of a value: the policy of the member that contains it, and that member if the value
+/// is its whole value, not an element of it.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     policy: TryConstruct,
@@ -64,7 +70,7 @@ impl Conversion<'_> {
             (ValueRef::Bitset(bits), _, Type::Def(id)) => put(to, Value::Int((bits.bits() & self.named(*id)).into())),
             (ValueRef::List(list), Type::Sequence { element: w, .. }, Type::Sequence { element: r, bound }) => {
                 let kept = kept(list.len(), *bound as usize, around)?;
-                // What is cut off has been read, too.
+                // Elements that are cut off are converted too, because they may be refused.
                 to.resize(at, 0).unwrap();
                 let mut past = Record::new(to.shape());
                 for (i, from) in list.iter().enumerate() {
@@ -111,12 +117,12 @@ impl Conversion<'_> {
             (ValueRef::Float32(v), ..) => put(to, Value::Float(v.into())),
             (ValueRef::Float64(v), ..) => put(to, Value::Float(v)),
             (ValueRef::Float128(_), ..) => put(to, Value::Float(from.as_f64().unwrap())),
-            (from, ..) => panic!("{at}: {from:?} of {w:?} is no {r:?}"),
+            (from, ..) => panic!("{at}: {from:?} of {w:?} cannot become {r:?}"),
         }
         Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the two sides of a pair, and where they lie")]
+    #[expect(clippy::too_many_arguments, reason = "both sides of a pair of types, and their places")]
     fn rows(
         &self,
         w: &Type,
@@ -127,7 +133,7 @@ impl Conversion<'_> {
         at: &str,
         to: &mut Record,
     ) -> Done {
-        let ValueRef::List(list) = from else { panic!("{from:?} is no row") };
+        let ValueRef::List(list) = from else { panic!("{from:?} is not a row of an array") };
         for (i, from) in list.iter().enumerate() {
             let at = format!("{at}[{i}]");
             match dims {
@@ -152,7 +158,7 @@ impl Conversion<'_> {
                     to.set(&path(&reader.name), Value::Absent).unwrap();
                 }
                 (Some((_, ValueRef::Absent)), Some((_, reader))) => {
-                    // The record has the default there already.
+                    // The new record has the default value already.
                     if reader.default.is_none() && reader.try_construct != TryConstruct::UseDefault {
                         return Err(Refused);
                     }
@@ -202,7 +208,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// The number that a writer's literal is at the reader.
+    /// The number of the reader's literal for the writer's literal `number`.
     fn literal(&self, id: DefId, number: i32, around: Around<'_>) -> Result<i32, Refused> {
         let DefKind::Enum { literals, .. } = &self.reader.def(id).kind else { panic!() };
         if literals.iter().any(|l| l.value == number) {
@@ -223,7 +229,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// Bits that have a name at the reader.
+    /// A mask of the bits that have a name in the reader's type.
     fn named(&self, id: DefId) -> u64 {
         let ones = |width: u8| if width == 0 { 0 } else { u64::MAX >> (64 - width) };
         match &self.reader.def(id).kind {
@@ -235,7 +241,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// A key, as a path has it: never replaced, never cut.
+    /// A map key as a path contains it. Unlike other values, a key is never replaced or truncated.
     fn key(&self, _: &Type, r: &Type, key: ValueRef<'_>) -> Result<String, Refused> {
         let quoted = |text: &str| {
             let escaped: String =
@@ -257,14 +263,14 @@ impl Conversion<'_> {
     }
 }
 
-/// The case that a discriminator selects, and whether by label.
+/// The case that a discriminator selects, and whether a label selects it (or the default).
 fn selected(schema: &Schema, id: DefId, discriminator: i64) -> Option<(bool, &Member)> {
     let DefKind::Union { cases, .. } = &schema.def(id).kind else { panic!() };
     let labelled = cases.iter().find(|c| c.labels.contains(&discriminator)).map(|c| (true, &c.member));
     labelled.or_else(|| cases.iter().find(|c| c.is_default).map(|c| (false, &c.member)))
 }
 
-/// A number is a value of the discriminator's type: of an enum, one of its literals.
+/// Whether `number` is a value of the discriminator's type. For an enum, it must be a literal.
 fn is_discriminator(schema: &Schema, id: DefId, number: i64) -> bool {
     let DefKind::Union { discriminator, .. } = &schema.def(id).kind else { panic!() };
     match schema.def_of(discriminator).map(|def| &def.kind) {

@@ -1,5 +1,6 @@
-//! Rust types with every attribute and every kind of member that `#[derive(Message)]` knows.
-#![expect(missing_docs, reason = "the members are named after what they are")]
+//! Rust types that together use every attribute and every kind of member that `#[derive(Message)]`
+//! supports. Tests of codecs and of the derive encode and decode random values of them.
+#![expect(missing_docs, reason = "the names of the members state their kinds")]
 
 use crate::{Coder, plain_wires, random_record};
 use polywire_core::{
@@ -136,7 +137,8 @@ pub fn random_message<T: Message>(random: &mut Random) -> T {
     value
 }
 
-/// Equal as values are: floating-point numbers by their bits.
+/// Whether two messages are equal as values ([`ValueRef`]), which compare floating-point numbers by
+/// their bits.
 pub fn same<T: Message>(a: &T, b: &T) -> bool {
     ValueRef::of(a) == ValueRef::of(b)
 }

@@ -1,4 +1,4 @@
-//! A folder for the files of one test.
+//! A temporary folder for the files of one test.
 
 use std::{
     env, fs,
@@ -7,12 +7,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-/// A new folder below the system's folder for temporary files. Dropping it removes it with all that
-/// is in it.
+/// A new folder in the system's folder for temporary files. Dropping it deletes the folder and its
+/// contents.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Creates a folder. `name` is a part of its name, for whoever finds it after a crash.
+    /// Creates a folder. Its name contains `name`, so that a folder that a crash leaves behind can
+    /// be traced to its test.
     pub fn new(name: &str) -> Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
@@ -31,10 +32,10 @@ impl Folder {
         self.0.join(name).to_str().expect("temporary folders have names in UTF-8").to_owned()
     }
 
-    /// Writes a file, creates the folders in its name, and gives its path.
+    /// Writes a file and creates the folders in its name. Returns its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.file(name);
-        let folder = Path::new(&path).parent().expect("a file lies in a folder");
+        let folder = Path::new(&path).parent().expect("a file is in a folder");
         let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, content));
         written.unwrap_or_else(|error| panic!("{path}: {error}"));
         path

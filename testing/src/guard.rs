@@ -1,5 +1,6 @@
-//! A global allocator that puts each block directly before a page that cannot be accessed, so that
-//! an access past the end of a block crashes. A test binary installs it itself.
+//! A global allocator for test binaries that puts each block directly before a page that cannot be
+//! accessed, so that an access past the end of a block crashes. A test binary declares it with
+//! `#[global_allocator]`.
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 use std::{
@@ -8,18 +9,20 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// The allocator. Inside [`guarded`] each block lies at the end of its own pages; elsewhere it is
-/// the system's.
+/// The allocator. Inside [`guarded`], each block lies at the end of its own pages. Elsewhere,
+/// blocks come from the system's allocator.
 pub struct Guarding;
 
 thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Address space for guarded blocks. No part of it is used twice, so that a freed block stays
-/// inaccessible.
+/// The start of the address space for guarded blocks, or 0 before it is reserved. No part of it is
+/// used twice, so a freed block stays inaccessible.
 static START: AtomicUsize = AtomicUsize::new(0);
+/// The number of bytes used from [`START`] on.
 static USED: AtomicUsize = AtomicUsize::new(0);
+/// The size of the address space in bytes.
 const ARENA: usize = 1 << 38;
 /// The size of a page in bytes.
 pub const PAGE: usize = 4096;
@@ -46,7 +49,8 @@ pub fn is_guarded(at: *mut u8) -> bool {
     start != 0 && (start..start.saturating_add(ARENA)).contains(&(at as usize))
 }
 
-// SAFETY: guarded blocks are disjoint, aligned and large enough; all others are the system's.
+// SAFETY: guarded blocks are disjoint, aligned and large enough. All others come from the system's
+// allocator.
 unsafe impl GlobalAlloc for Guarding {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !GUARDED.try_with(Cell::get).unwrap_or(false) || layout.align() > PAGE {
@@ -92,7 +96,7 @@ pub fn guarded<R>(run: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A guarded copy: it ends where its page ends.
+/// A guarded copy of the bytes, which ends at the end of a page.
 pub fn exact(bytes: &[u8]) -> Box<[u8]> {
     guarded(|| bytes.into())
 }

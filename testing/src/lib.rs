@@ -1,10 +1,10 @@
-//! Helpers that the tests of several crates share. Not published.
+//! Helpers that the tests of several crates and the fuzzer share. The crate is not published.
 //!
-//! Each test binary takes what it needs: back ends and wires to loop over ([`backends`],
-//! [`wires`]), random records ([`random_record`]), damaged messages ([`mutated`]), allocators that
-//! count or guard ([`allocator`], `guard`), other people's programs ([`tools`]), hexadecimal text,
-//! temporary folders. [`convert`](mod@convert) computes by the text of `spec/evolution.md` what a
-//! decoder must give.
+//! It has back ends and wires to loop over ([`backends`], [`wires`]), random records
+//! ([`random_record`]), damaged messages ([`mutated`]), allocators that count or guard
+//! ([`allocator`], `guard`), external programs ([`tools`]), hexadecimal text, and temporary folders
+//! ([`Folder`]). [`convert`](mod@convert) implements the rules of `spec/evolution.md` directly, as
+//! a reference for decoders.
 
 pub mod allocator;
 pub mod convert;
@@ -32,9 +32,9 @@ use std::{collections::BTreeMap, fmt::Debug, fs, ops::Range, path::Path, sync::A
 /// A codec with options.
 #[derive(Clone)]
 pub struct Wire {
-    /// One of the codecs of core's table.
+    /// A codec from the table of `polywire-core`.
     pub codec: &'static dyn Codec,
-    /// Options that the codec knows.
+    /// Options of the codec.
     pub options: Options,
 }
 
@@ -46,8 +46,8 @@ impl Wire {
         Wire { codec, options: options.parse().unwrap_or_else(|error| panic!("{text}: {error}")) }
     }
 
-    /// Encodes a value on every back end, behind bytes that are in the buffer already. All back
-    /// ends must give the same bytes or the same error.
+    /// Encodes a value on every back end, after bytes that are in the buffer already. Panics unless
+    /// all back ends return the same bytes or the same error.
     pub fn encode<T: Message>(&self, value: &T) -> Result<Vec<u8>, CodecError> {
         let encoded = backends().into_iter().map(|backend| {
             let encoder = Encoder::<T>::with_backend(self.codec, &self.options, backend).unwrap();
@@ -57,9 +57,9 @@ impl Wire {
         agreed(encoded)
     }
 
-    /// Decodes a message of `writer` on every back end, over the value that `initial` gives.
-    /// Returns the value and the number of bytes taken. All back ends must agree on both, or on the
-    /// error.
+    /// Decodes a message of `writer` on every back end into the value that `initial` returns.
+    /// Returns the value and the number of bytes read. Panics unless all back ends agree on both,
+    /// or on the error.
     pub fn decode<T: Message + Debug>(
         &self,
         writer: &Schema,
@@ -75,7 +75,7 @@ impl Wire {
         agreed(decoded)
     }
 
-    /// [`Wire::decode`] of a message that must not leave bytes behind it.
+    /// [`Wire::decode`], which also panics if bytes of the message are left.
     pub fn decode_all<T: Message + Debug>(
         &self,
         writer: &Schema,
@@ -84,7 +84,7 @@ impl Wire {
         initial: impl Fn() -> T,
     ) -> Result<T, CodecError> {
         let (value, taken) = self.decode(writer, bytes, limits, initial)?;
-        assert_eq!(taken, bytes.len(), "{self:?}: bytes are left");
+        assert_eq!(taken, bytes.len(), "{self:?}: bytes of the message are left");
         Ok(value)
     }
 }
@@ -95,8 +95,8 @@ impl Debug for Wire {
     }
 }
 
-/// The result that all back ends agree on. Results are compared as text, because NaN is not equal
-/// to itself.
+/// The result of all back ends. Panics unless it is the same for all. Results are compared as text,
+/// because NaN is not equal to itself.
 pub fn agreed<R: Debug>(results: impl IntoIterator<Item = R>) -> R {
     let mut results = results.into_iter();
     let first = results.next().expect("a result");
@@ -120,7 +120,7 @@ pub fn wires() -> Vec<Wire> {
             }
         }
         let probe = struct_of(vec![Member::new("a", Type::Bool)]);
-        // Two values of one option do not go together.
+        // Two values of one option cannot be combined.
         let works = |text: &str| {
             text.parse::<Options>().is_ok()
                 && Coder::new(&spec(text), &Shape::of(&probe).unwrap(), Backend::Interpreter).is_ok()
@@ -143,7 +143,8 @@ pub fn plain_wires() -> Vec<Wire> {
     CODECS.iter().map(|codec| Wire { codec: *codec, options: Options::default() }).collect()
 }
 
-/// All back ends of this build and machine. The interpreter comes first: it is the reference.
+/// All back ends of this build and machine. The interpreter comes first, because it is the
+/// reference.
 pub fn backends() -> Vec<Backend> {
     let shape = Shape::of(&struct_of(vec![Member::new("a", Type::Bool)])).unwrap();
     match Coder::new(&plain_wires()[0], &shape, Backend::Jit) {
@@ -163,9 +164,9 @@ pub fn struct_of(members: Vec<Member>) -> Schema {
 /// Encoder and decoder for records of one shape.
 #[derive(Clone)]
 pub struct Coder {
-    /// Writes records.
+    /// Encodes records.
     pub encoder: Encoder<Record>,
-    /// Reads what a writer of the same version has written.
+    /// Decodes messages of a writer with the same version of the type.
     pub decoder: Decoder<Record>,
 }
 
@@ -183,7 +184,7 @@ impl Coder {
         self.encoder.encode(record, &mut bytes).map(|()| bytes)
     }
 
-    /// Decodes over a copy of `over`; gives the record and the number of bytes taken.
+    /// Decodes into a copy of `over`. Returns the record and the number of bytes read.
     pub fn decode(&self, bytes: &[u8], over: &Record) -> Result<(Record, usize), CodecError> {
         let mut record = over.clone();
         let outcome = self.decoder.decode(bytes, &mut record);
@@ -194,8 +195,9 @@ impl Coder {
     }
 }
 
-/// The seeds of a test: `usual` of them, times `POLYWIRE_TEST_SEEDS`, from `POLYWIRE_TEST_FIRST`
-/// on. `POLYWIRE_TEST_SEEDS=20` takes minutes.
+/// The seeds of a test. Their number is `usual` times the environment variable
+/// `POLYWIRE_TEST_SEEDS` (1 by default), and the first is `POLYWIRE_TEST_FIRST` (0 by default).
+/// `POLYWIRE_TEST_SEEDS=20` takes minutes.
 pub fn seeds(usual: u64) -> Range<u64> {
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;
@@ -205,7 +207,7 @@ pub fn seeds(usual: u64) -> Range<u64> {
     first..first + usual * number("POLYWIRE_TEST_SEEDS").unwrap_or(1)
 }
 
-/// Lower-case hexadecimal digits.
+/// The bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -213,7 +215,8 @@ pub fn hex(bytes: &[u8]) -> String {
 /// The bytes of hexadecimal digits of either case. Blanks and hyphens may separate them.
 pub fn unhex(text: &str) -> Vec<u8> {
     let separates = |c: &char| c.is_whitespace() || *c == '-';
-    let digit = |c: char| c.to_digit(16).unwrap_or_else(|| panic!("'{c}' of '{text}' is no hexadecimal digit")) as u8;
+    let digit =
+        |c: char| c.to_digit(16).unwrap_or_else(|| panic!("'{c}' in '{text}' is not a hexadecimal digit")) as u8;
     let digits: Vec<u8> = text.chars().filter(|c| !separates(c)).map(digit).collect();
     assert!(digits.len().is_multiple_of(2), "'{text}' has an odd number of digits");
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
@@ -230,7 +233,7 @@ pub fn spec_examples(file: &str) -> BTreeMap<String, Vec<u8>> {
     text.split("```hex ").skip(1).map(|rest| block(rest).expect("a block has a name and an end")).collect()
 }
 
-/// The default limits in half of the draws, else limits tight enough to be met.
+/// Either the default limits or random ones, often so tight that messages exceed them.
 pub fn random_limits(random: &mut Random) -> Limits {
     if random.one_in(2) {
         return Limits::default();

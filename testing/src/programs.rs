@@ -1,4 +1,5 @@
-//! Changes to programs, good and bad.
+//! Changes programs of codecs at random, for tests of the verifier and of the back ends. A changed
+//! program may be valid or not.
 
 use polywire_core::{
     layout::{NodeId, Scalar},
@@ -6,7 +7,7 @@ use polywire_core::{
     schema::arbitrary::Random,
 };
 
-/// Changes one thing somewhere.
+/// Makes one random change to an operation, a block or a routine.
 pub fn change(random: &mut Random, program: &mut Program) {
     let nodes = program.layout.len();
     let routines = program.routines.len();
@@ -26,7 +27,7 @@ pub fn change(random: &mut Random, program: &mut Program) {
 }
 
 fn random_node(random: &mut Random, nodes: usize) -> Option<NodeId> {
-    // Now and then one that is not there.
+    // One in eight may be a node that does not exist.
     let beyond = usize::from(random.one_in(8));
     Some(NodeId(random.below(nodes + beyond) as u32))
 }
@@ -36,7 +37,7 @@ fn change_block(random: &mut Random, block: &mut Block, nodes: usize, routines: 
         return;
     }
     let at = random.below(block.0.len());
-    // Mostly go down where there is a way down.
+    // If the operation contains blocks, mostly change one of them.
     let mut inner: Vec<&mut Block> = inner_blocks(&mut block.0[at].kind);
     if !inner.is_empty() && !random.one_in(4) {
         let chosen = random.below(inner.len());

@@ -1,4 +1,4 @@
-//! Records of random values, for random schemas.
+//! Generates records with random values, for any schema whose root is a structure.
 
 use polywire_core::{
     layout::{Record, Shape, Value},
@@ -64,8 +64,7 @@ fn random_value(random: &mut Random, schema: &Schema, ty: &Type, depth: usize) -
                 Value::Fields(fields)
             }
             DefKind::Union { cases, discriminator, .. } => {
-                // A default case may be out of reach where all values of the discriminator are
-                // labels.
+                // If all values of the discriminator are labels, no value selects the default case.
                 let roomy = matches!(schema.resolve(discriminator), Type::Int16 | Type::Int32 | Type::Int64);
                 let chosen = random.choose(cases);
                 let labelled = cases.iter().find(|c| !c.labels.is_empty());
@@ -112,7 +111,7 @@ fn random_double(random: &mut Random) -> f64 {
 }
 
 trait PlainNan {
-    /// The payload of a NaN is not carried.
+    /// Replaces a NaN by the standard one, because formats need not preserve its payload.
     fn into_plain_nan(self) -> f64;
 }
 

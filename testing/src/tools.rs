@@ -1,7 +1,8 @@
-//! Other people's programs and libraries that tests compare with.
+//! External programs and Python libraries with which tests compare Polywire. The functions start
+//! child processes.
 //!
 //! A test whose tool is missing prints `SKIPPED` and passes. With `POLYWIRE_TEST_REQUIRE=all` in
-//! the environment it fails; `.ci/run` sets that and installs the tools.
+//! the environment it fails. `.ci/run` sets this variable and installs the tools.
 
 use std::{
     env,
@@ -15,28 +16,31 @@ pub fn python() -> String {
     env::var("POLYWIRE_PYTHON").unwrap_or_else(|_| "python3".into())
 }
 
-/// Whether Python can import these modules. If not, the caller skips its test; see [`missing`].
+/// Whether Python can import this module. If not, it calls [`missing`], and the caller skips its
+/// test.
 pub fn python_has(module: &str) -> bool {
     runs(&format!("Python's module '{module}'"), Command::new(python()).args(["-c", &format!("import {module}")]))
 }
 
-/// Whether a program runs and ends well with the argument `version`. If not, the caller skips its
-/// test; see [`missing`].
+/// Whether a program runs with the argument `version` and exits with success. If not, it calls
+/// [`missing`], and the caller skips its test.
 pub fn has_program(program: &str, version: &str) -> bool {
     runs(&format!("the program '{program}'"), Command::new(program).arg(version))
 }
 
-/// Runs a program with `input` on its standard input, and gives its standard output. The error is
-/// its standard error, if it does not end with success.
+/// Runs a program with `input` on its standard input, and returns its standard output.
+///
+/// # Errors
+/// The program's standard error, if it does not exit with success.
 pub fn output_of(command: &mut Command, input: &[u8]) -> Result<Vec<u8>, String> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let mut stdin = child.stdin.take().expect("it is a pipe");
+    let mut stdin = child.stdin.take().expect("standard input is a pipe");
     let output = thread::scope(|scope| {
-        // On a thread of its own, because the program may write before it has read everything. It
-        // may also end before that, which is no error here.
+        // A separate thread writes, because the program may fill its output before it has read all
+        // input. It may also exit before that, which is not an error here.
         scope.spawn(move || stdin.write_all(input).is_ok());
-        child.wait_with_output().expect("the program can be waited for")
+        child.wait_with_output().expect("waiting for the program succeeds")
     });
     match output.status.success() {
         true => Ok(output.stdout),
@@ -53,16 +57,18 @@ fn runs(what: &str, command: &mut Command) -> bool {
     there
 }
 
-/// Prints that the calling test is skipped because `what` is missing. Panics if
-/// `POLYWIRE_TEST_REQUIRE=all`.
+/// Prints that the calling test is skipped because `what` is missing.
+///
+/// # Panics
+/// If the environment has `POLYWIRE_TEST_REQUIRE=all`.
 pub fn missing(what: &str) {
     let required = env::var_os("POLYWIRE_TEST_REQUIRE").is_some_and(|value| value == "all");
-    assert!(!required, "{what} is missing, and POLYWIRE_TEST_REQUIRE=all asks for it");
+    assert!(!required, "{what} is missing, and POLYWIRE_TEST_REQUIRE=all requires it");
     skipped(&format!("{what} is missing"));
 }
 
-/// Prints why a test, or a part of one, is skipped. It writes to standard error itself: the test
-/// runner shows what a test prints with `eprintln` only if the test fails.
+/// Prints why a test, or a part of one, is skipped. It writes to standard error directly, because
+/// the test runner shows the output of `eprintln` only if the test fails.
 pub fn skipped(why: &str) {
     let thread = thread::current();
     let _ = writeln!(io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));

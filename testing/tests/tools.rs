@@ -1,11 +1,12 @@
-//! What becomes of a test whose tool is missing.
+//! Tests that a test whose tool is missing is reported as skipped, and fails if all tools are
+//! required. They start this test program again as a child process.
 
 use polywire_testing::tools;
 use std::process::{Command, Output};
 
-/// Stands for any test that needs a tool.
+/// An example of a test that needs a tool. The other test runs it in a child process.
 #[test]
-#[ignore = "the test below runs it"]
+#[ignore = "the other test of this file runs it"]
 fn without_its_tool() {
     assert!(!tools::has_program("polywire-has-no-such-program", "--version"));
 }

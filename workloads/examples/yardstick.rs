@@ -1,6 +1,6 @@
-//! Prints bytes, and encode and decode nanoseconds (minimum and median of 15 rounds), of the
-//! yardsticks: `cargo run --release -p polywire-workloads --example yardstick`, best pinned to one
-//! core.
+//! Measures the yardsticks alone. Prints bytes per message, and nanoseconds to encode and to decode
+//! a message (minimum and median of 15 rounds). Pin it to one core for steady figures: `taskset -c
+//! 0 cargo run --release -p polywire-workloads --example yardstick`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -32,8 +32,8 @@ fn print<T: Workload>() {
     );
 }
 
-/// Each message in a buffer of its own size: large ones would lie page by page and fight for the
-/// same cache lines.
+/// Encodes each message to a buffer of exactly its size. Larger buffers would lie at distances of
+/// whole pages and compete for the same cache lines.
 fn encode_all<T: Workload>(samples: &Samples<T>) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let encode = |sample: Sample<'_, T>| {
@@ -59,13 +59,13 @@ fn measure_decode<T: Workload>(encoded: &[Vec<u8>]) -> (f64, f64) {
     nanoseconds(encoded.len(), || {
         for bytes in encoded {
             let bytes: &Vec<u8> = black_box(bytes);
-            cdr_decode(bytes, &mut back).expect("our own bytes");
+            cdr_decode(bytes, &mut back).expect("the yardstick's own bytes");
             black_box(&back);
         }
     })
 }
 
-/// Minimum and median of the time a message takes.
+/// Minimum and median of the nanoseconds per message.
 fn nanoseconds(messages: usize, mut cycle: impl FnMut()) -> (f64, f64) {
     let mut round = || {
         let (start, mut cycles) = (Instant::now(), 0);

@@ -1,48 +1,49 @@
-//! The parts of the hand-written CDR codecs: a writer that does not check its buffer, and a reader
-//! that checks every byte.
+//! The parts of the hand-written CDR codecs: a writer that does not check the room in its buffer,
+//! and a reader that checks bounds, booleans and UTF-8.
 
 /// A type with a hand-written codec.
 pub trait Cdr {
-    /// Writes the message; the writer's buffer has room for [`bound`](Cdr::bound) and [`SLACK`]
-    /// bytes.
+    /// Writes the message. The writer's buffer must have room for [`bound`](Cdr::bound) plus
+    /// [`SLACK`] bytes.
     fn encode(&self, writer: &mut Writer);
 
-    /// Reads the message over what `self` held.
+    /// Reads the message into `self`, and reuses the memory of its strings and sequences.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no message of the type.
+    /// [`Malformed`] if the bytes are not a message of the type.
     fn decode(&mut self, reader: &mut Reader) -> Result<(), Malformed>;
 
     /// An upper bound of the encoded size in bytes.
     fn bound(&self) -> usize;
 }
 
-/// Bytes beyond the bound that [`Writer`] may write: it clears eight at a time when it aligns.
+/// The number of bytes that [`Writer`] may write beyond the bound: it clears eight bytes at once
+/// when it aligns.
 pub const SLACK: usize = 16;
 
-/// The most that a fixed-size member takes: its alignment and its eight bytes.
+/// The greatest size of a member of fixed size in bytes: padding and at most eight bytes of value.
 pub(crate) const FIELD: usize = 16;
 
-/// The most that a string takes.
+/// The greatest encoded size of a string in bytes.
 pub(crate) fn string_bound(string: &str) -> usize {
     FIELD + string.len()
 }
 
-/// The bytes are not a message of the type. The yardsticks do not report where; the decoders of
-/// `polywire-core` do.
+/// The error for bytes that are not a message of the type. Unlike the errors of `polywire-core`, it
+/// has no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
 impl std::fmt::Display for Malformed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the bytes are no message of the type")
+        f.write_str("the bytes are not a message of the type")
     }
 }
 
 impl std::error::Error for Malformed {}
 
-/// Writes little-endian CDR without checks. A copy on the stack keeps the position in a register,
-/// hence `Copy`.
+/// Writes little-endian CDR without checks. It is `Copy` because the compiler keeps the position of
+/// a local copy in a register.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
     base: *mut u8,
@@ -53,21 +54,21 @@ impl Writer {
     /// A writer at the start of the buffer at `base`.
     ///
     /// # Safety
-    /// The buffer has room for the [`bound`](Cdr::bound) of all that is written, and for [`SLACK`]
-    /// bytes more.
+    /// The buffer must have room for the sum of the [`bound`](Cdr::bound)s of all written messages,
+    /// plus [`SLACK`] bytes.
     pub unsafe fn new(base: *mut u8) -> Self {
         Writer { base, position: 0 }
     }
 
-    /// How many bytes have been written.
+    /// The number of bytes written.
     pub fn position(&self) -> usize {
         self.position
     }
 
     #[inline(always)]
     pub(crate) fn align(&mut self, size: usize) {
-        // SAFETY: at most `SLACK` bytes behind the bound, which the maker of the writer has set
-        // aside.
+        // SAFETY: this writes at most `SLACK` bytes beyond the bound, and the caller of `new` has
+        // reserved them.
         unsafe {
             (self.base.add(self.position) as *mut u64).write_unaligned(0);
         }
@@ -76,7 +77,7 @@ impl Writer {
 
     #[inline(always)]
     pub(crate) fn scalar<T: Copy>(&mut self, value: T) {
-        // SAFETY: within the bound, which counts every scalar.
+        // SAFETY: the bound includes every scalar, so the buffer has room.
         unsafe {
             (self.base.add(self.position) as *mut T).write_unaligned(value);
         }
@@ -87,7 +88,7 @@ impl Writer {
     pub(crate) fn string(&mut self, string: &str) {
         let length = string.len();
         self.scalar(length as u32 + 1);
-        // SAFETY: within the bound, which counts every string and its NUL.
+        // SAFETY: the bound includes every string and its NUL, so the buffer has room.
         unsafe {
             let target = self.base.add(self.position);
             small_copy(string.as_ptr(), target, length);
@@ -107,7 +108,7 @@ impl Writer {
     #[inline(always)]
     pub(crate) fn octets(&mut self, values: &[u8]) {
         self.scalar(values.len() as u32);
-        // SAFETY: within the bound, which counts every element.
+        // SAFETY: the bound includes every element, so the buffer has room.
         unsafe {
             std::ptr::copy_nonoverlapping(values.as_ptr(), self.base.add(self.position), values.len());
         }
@@ -117,7 +118,7 @@ impl Writer {
     #[inline(always)]
     pub(crate) fn floats(&mut self, values: &[f32]) {
         self.scalar(values.len() as u32);
-        // SAFETY: within the bound, which counts every element.
+        // SAFETY: the bound includes every element, so the buffer has room.
         unsafe {
             std::ptr::copy_nonoverlapping(values.as_ptr() as *const u8, self.base.add(self.position), values.len() * 4);
         }
@@ -125,10 +126,10 @@ impl Writer {
     }
 }
 
-/// Copies short text without a call.
+/// Copies text. Up to 16 bytes are copied without a call of `memcpy`.
 ///
 /// # Safety
-/// Both ends have `length` bytes and do not overlap.
+/// `source` and `target` must each have `length` bytes, and must not overlap.
 #[inline(always)]
 pub(crate) unsafe fn small_copy(source: *const u8, target: *mut u8, length: usize) {
     // SAFETY: each access starts at 0 or ends at `length`, and is no wider than `length`.
@@ -156,21 +157,21 @@ pub(crate) unsafe fn small_copy(source: *const u8, target: *mut u8, length: usiz
     }
 }
 
-/// Numbers that [`Reader::scalar`] may read from arbitrary bytes.
+/// A number that [`Reader::scalar`] can read from arbitrary bytes.
 ///
 /// # Safety
-/// Every bit pattern is a value.
+/// Every bit pattern must be a valid value.
 pub(crate) unsafe trait Scalar: Copy {}
 
 macro_rules! scalars {
     ($($scalar:ty)*) => {$(
-        // SAFETY: a plain number.
+        // SAFETY: every bit pattern of a number is valid.
         unsafe impl Scalar for $scalar {}
     )*};
 }
 scalars!(i8 u8 i16 u16 i32 u32 i64 u64 f32 f64);
 
-/// Reads little-endian CDR, checking bounds, booleans and UTF-8.
+/// Reads little-endian CDR, and checks bounds, booleans and UTF-8.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -183,7 +184,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, position: 0 }
     }
 
-    /// The position may pass the end; the next read then fails.
+    /// Moves the position to a multiple of `size`. If that is beyond the end, the next read fails.
     #[inline(always)]
     pub(crate) fn align(&mut self, size: usize) {
         self.position = (self.position + size - 1) & !(size - 1);
@@ -195,7 +196,7 @@ impl<'a> Reader<'a> {
         if end > self.bytes.len() {
             return Err(Malformed);
         }
-        // SAFETY: the bytes are there, and any bytes are a value.
+        // SAFETY: the check above leaves `size_of::<T>()` bytes, and any bytes are a valid `T`.
         let value = unsafe { (self.bytes.as_ptr().add(self.position) as *const T).read_unaligned() };
         self.position = end;
         Ok(value)
@@ -210,7 +211,7 @@ impl<'a> Reader<'a> {
         Ok(value != 0)
     }
 
-    /// A length of a sequence whose elements take at least a byte each.
+    /// Reads the length of a sequence whose elements take at least one byte each.
     #[inline(always)]
     pub(crate) fn length(&mut self) -> Result<usize, Malformed> {
         let length = self.scalar::<u32>()? as usize;
@@ -227,14 +228,15 @@ impl<'a> Reader<'a> {
             return Err(Malformed);
         }
         let length = length - 1;
-        // SAFETY: the length has just been checked against what is left.
+        // SAFETY: the check above shows that the position is within the bytes.
         let source = unsafe { self.bytes.as_ptr().add(self.position) };
         // SAFETY: `length` bytes are left at `source`, and they are initialised.
         let text = unsafe { std::slice::from_raw_parts(source, length) };
         if !text.is_ascii() && std::str::from_utf8(text).is_err() {
             return Err(Malformed);
         }
-        // SAFETY: the text is UTF-8, there is room for it, and the length is set behind the copy.
+        // SAFETY: the text is UTF-8, the string has room for it, and the length is set after the
+        // copy.
         unsafe {
             let target = into.as_mut_vec();
             target.clear();
@@ -255,7 +257,7 @@ impl<'a> Reader<'a> {
         if into.len() > most { Err(Malformed) } else { Ok(()) }
     }
 
-    /// The length in the header of an optional member: 0 if the member is absent.
+    /// Reads the header of an optional member, and returns its length: 0 if the member is absent.
     #[inline(always)]
     pub(crate) fn parameter(&mut self, id: u16) -> Result<u16, Malformed> {
         self.align(4);
@@ -287,7 +289,8 @@ impl<'a> Reader<'a> {
         }
         into.clear();
         into.reserve(length);
-        // SAFETY: the bytes are there, the room is there, and any bytes are floats.
+        // SAFETY: the bytes and the room for them have been checked, and any bytes are valid
+        // floats.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 self.bytes.as_ptr().add(self.position),

@@ -1,4 +1,5 @@
-//! CodecsTest of `codecs_test.pdl`: ten members of ten kinds, once and up to fifty times.
+//! The workloads CodecsTest of `codecs_test.pdl`: 1 to 50 groups of ten members of different kinds,
+//! with hand-written CDR and FAST. One macro generates the five types.
 
 use polywire_derive::Message;
 
@@ -6,11 +7,11 @@ use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer, string_bound};
 use crate::fast::{Fast, FastReader, FastWriter, set_text};
 use crate::{Rng, Workload};
 
-/// The FAST template of CodecsTest with `n / 10` groups of ten members: `codecs_test.fast.xml` over
-/// and over.
+/// The FAST template of the CodecsTest with `n` members. It has the fields of
+/// `codecs_test.fast.xml` `n / 10` times.
 pub fn fast_template(n: usize) -> String {
     let once = include_str!("../codecs_test.fast.xml");
-    let split = |text: &'static str, at: &str| text.split_once(at).expect("the file is ours");
+    let split = |text: &'static str, at: &str| text.split_once(at).expect("`codecs_test.fast.xml` has this text");
     let (head, rest) = split(once, "    <int8 name=\"bool");
     let (group, tail) = split(rest, "  </template>");
     let groups =
@@ -18,7 +19,7 @@ pub fn fast_template(n: usize) -> String {
     format!("{head}{}  </template>{tail}", groups.collect::<String>())
 }
 
-/// Declares a CodecsTest: its structure, its codec and its values, from groups of ten member names.
+/// Declares a CodecsTest from groups of ten member names: its structure, codecs and values.
 macro_rules! codecs_test {
     (
         $(#[$attribute:meta])* $test:ident, $state:ident, $name:literal, $messages:literal:
@@ -29,7 +30,7 @@ macro_rules! codecs_test {
         #[derive(Clone, Debug, PartialEq, Default, Message)]
         #[polywire(name = "CodecsTest::Codecs_Test")]
         #[repr(C)]
-        #[expect(missing_docs, reason = "the names of the PDL say it")]
+        #[expect(missing_docs, reason = "the names in the PDL are self-explanatory")]
         pub struct $test {
             $(
                 pub $bool: bool,
@@ -45,9 +46,9 @@ macro_rules! codecs_test {
             )+
         }
 
-        /// By hand, because what serde derives for five hundred members looks a name up by
-        /// comparing it with one after the other, keeps an `Option` a member, and takes the
-        /// compiler many minutes. This is the same for whoever calls it, only faster.
+        /// Serde's traits, written by hand. Serde's derived code for 500 members compares a name
+        /// with one name after the other, keeps an `Option` per member, and takes many minutes to
+        /// compile. This code accepts and writes the same data faster.
         #[cfg(feature = "serde")]
         const _: () = {
             use std::{fmt, sync::LazyLock};
@@ -69,7 +70,7 @@ macro_rules! codecs_test {
                   stringify!($uint16), stringify!($int32), stringify!($uint32), stringify!($int64), stringify!($uint64),)+
             ];
 
-            /// By name.
+            /// The members, sorted by name.
             static MEMBERS: LazyLock<Vec<(&str, Member)>> = LazyLock::new(|| {
                 let members = [
                     $(Member::$bool, Member::$string, Member::$int8, Member::$uint8, Member::$int16,
@@ -158,7 +159,7 @@ macro_rules! codecs_test {
                 }
             }
 
-            /// For formats without names.
+            /// The next member, for formats without names.
             fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(seq: &mut A) -> Result<T, A::Error> {
                 seq.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &Visitor))
             }
@@ -238,7 +239,7 @@ macro_rules! codecs_test {
             }
         }
 
-        /// The previous values of a stream in FAST.
+        /// The previous values of a FAST stream.
         #[derive(Clone, Debug, Default)]
         pub struct $state {
             known: bool,

@@ -1,11 +1,11 @@
-//! 100 KB of floats, as a lidar sends them.
+//! The workload Floats: a sequence of 25,000 floats, like the data of a lidar sensor.
 
 use polywire_derive::Message;
 
 use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer, string_bound};
 use crate::{Rng, Workload};
 
-/// An image of single floats.
+/// An image of 32-bit floats.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
@@ -18,13 +18,13 @@ use crate::{Rng, Workload};
 pub struct Floats {
     /// Nanoseconds since 1970.
     pub stamp: u64,
-    /// The frame of reference.
+    /// The name of the frame of reference.
     pub frame_id: String,
     /// Rows.
     pub height: u32,
     /// Columns.
     pub width: u32,
-    /// Row by row.
+    /// The values, row by row.
     pub data: Vec<f32>,
 }
 

@@ -1,10 +1,10 @@
-//! The types that Polywire is measured with, seeded generators of their values, and hand-written
-//! codecs: the yardsticks that figures are multiples of, run beside ours in the same process and
-//! pinned to one core.
+//! The types with which Polywire is measured, seeded generators of their values, and hand-written
+//! codecs, the *yardsticks*: benchmarks report times as multiples of theirs. Benchmarks and tests
+//! use this crate. It does no I/O and starts no threads.
 //!
-//! The yardsticks are frozen. They write XCDR1, little endian, without the encapsulation header:
-//! one capacity check a message on encode; bounds, boolean and UTF-8 checks on decode, into a
-//! reused value.
+//! The yardsticks are frozen: a test pins their bytes. They encode XCDR1, little endian, without
+//! the encapsulation header, and check the buffer's capacity once per message. They decode into a
+//! reused value and check bounds, booleans and UTF-8.
 //!
 //! ```
 //! use polywire_workloads::{ProcessorProbe, Samples, cdr_decode};
@@ -37,27 +37,27 @@ pub use linux_processor_probe::LinuxProcessorProbe;
 pub use market_data::{MarketData, MarketDataEntry};
 pub use processor_probe::ProcessorProbe;
 
-/// A measured type: its values are the same on every machine.
+/// A measured type. Its values come from a fixed seed, so they are the same in every run.
 pub trait Workload: Cdr + Default + Clone + PartialEq + std::fmt::Debug {
     /// The name in tables.
     const NAME: &'static str;
-    /// How many messages a round of measuring cycles through.
+    /// The number of messages that a benchmark encodes or decodes in a round.
     const MESSAGES: usize;
 
     /// `n` successive messages.
     fn generate(n: usize) -> Vec<Self>;
 }
 
-/// Messages that can be encoded safely at the speed of the yardstick: the greatest size is found
-/// once, here.
+/// Messages with an upper bound of their encoded sizes. Because the bound is computed only once,
+/// [`Sample::encode`] is safe and still has the speed of the yardstick.
 #[derive(Clone, Debug)]
 pub struct Samples<T> {
     messages: Vec<T>,
     bound: usize,
 }
 
-/// What the first measurements set aside for every type: the allocator treats all yardsticks'
-/// buffers alike.
+/// The least bound in bytes. With it the buffers of all types have at least this size, so the
+/// allocator treats them alike, as it did in the first measurements.
 const LEAST_BOUND: usize = 1 << 17;
 
 impl<T: Workload> Samples<T> {
@@ -73,7 +73,7 @@ impl<T: Workload> Samples<T> {
         &self.messages
     }
 
-    /// The messages with what encoding them needs.
+    /// The messages with the bound that encoding needs.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Sample<'_, T>> {
         self.messages.iter().map(|message| Sample { message, bound: self.bound })
     }
@@ -92,20 +92,21 @@ impl<'a, T: Workload> Sample<'a, T> {
         self.message
     }
 
-    /// Encodes the message over what `out` held.
+    /// Encodes the message to `out`, and discards the previous contents of `out`.
     #[inline(always)]
     pub fn encode(&self, out: &mut Vec<u8>) {
-        // SAFETY: `bound` is the greatest of the bounds of messages that nobody has changed since.
+        // SAFETY: `bound` is the greatest bound of the messages, which cannot change afterwards.
         unsafe { cdr_encode(self.message, self.bound, out) }
     }
 }
 
-/// Encodes into `out`, growing it when needed: one capacity check a message, as a library must
-/// have.
+/// Encodes to `out`, which grows if necessary. A library must check the capacity too, so this
+/// yardstick does it, once per message.
 ///
 /// # Safety
-/// `bound` is at least `message.bound()` and no more than an allocation can have. Computing that
-/// for each message would slow the yardstick, so it is a promise; [`Samples`] keeps it.
+/// `bound` must be at least `message.bound()`, and `bound + SLACK` at most `isize::MAX`. The
+/// function does not compute the bound, because that would slow it down. [`Samples`] meets this
+/// condition.
 #[inline(never)]
 pub unsafe fn cdr_encode<T: Cdr>(message: &T, bound: usize, out: &mut Vec<u8>) {
     out.clear();
@@ -119,17 +120,17 @@ pub unsafe fn cdr_encode<T: Cdr>(message: &T, bound: usize, out: &mut Vec<u8>) {
     unsafe { out.set_len(writer.position()) }
 }
 
-/// Decodes with bounds, boolean and UTF-8 checks into a reused value, which is valid but
-/// unspecified after an error.
+/// Decodes into a reused value, and checks bounds, booleans and UTF-8. After an error the value is
+/// valid but unspecified.
 ///
 /// # Errors
-/// [`Malformed`] if the bytes are no message of the type.
+/// [`Malformed`] if the bytes are not a message of the type.
 #[inline(never)]
 pub fn cdr_decode<T: Cdr>(bytes: &[u8], into: &mut T) -> Result<(), Malformed> {
     into.decode(&mut cdr::Reader::new(bytes))
 }
 
-/// xorshift64, of which every workload's values come.
+/// The random number generator of all workloads: xorshift64.
 struct Rng(u64);
 
 impl Rng {
@@ -140,12 +141,12 @@ impl Rng {
         self.0
     }
 
-    /// From `low` up to and without `high`.
+    /// A number from `low` (included) to `high` (excluded).
     fn range(&mut self, low: i64, high: i64) -> i64 {
         low + (self.next() >> 11) as i64 % (high - low)
     }
 
-    /// True in `percent` of the draws.
+    /// True with a probability of `percent` per cent.
     fn chance(&mut self, percent: u64) -> bool {
         (self.next() >> 20) % 100 < percent
     }

@@ -1,16 +1,17 @@
-//! LinuxProcessorProbe of `processor_probe.pdl`: seven counters, three of them inherited.
+//! The workload LinuxProcessorProbe of `processor_probe.pdl`: seven counters, three of them
+//! inherited.
 
 use polywire_derive::Message;
 
 use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer};
 use crate::{ProcessorProbe, Rng, Workload};
 
-/// Times of a processor under Linux since it started.
+/// Times that a processor has spent in each state of Linux since it started.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(from = "Flat", into = "Flat"))]
 #[polywire(name = "OASIS::System::Processor::LinuxProcessorProbe")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the PDL say it")]
+#[expect(missing_docs, reason = "the names in the PDL are self-explanatory")]
 pub struct LinuxProcessorProbe {
     #[polywire(base)]
     pub base: ProcessorProbe,
@@ -20,7 +21,8 @@ pub struct LinuxProcessorProbe {
     pub soft_irq_time: u64,
 }
 
-/// Members of the base are members: `serde(flatten)` would have every value go through a map.
+/// The type for serde, with the members of the base as its own. `serde(flatten)` would be slower,
+/// because it collects every value in a map.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Flat {

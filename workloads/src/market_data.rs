@@ -1,11 +1,11 @@
-//! MarketData of `market_data.idl`: nested structures and many short strings.
+//! The workload MarketData of `market_data.idl`: nested structures and many short strings.
 
 use polywire_derive::Message;
 
 use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer, string_bound};
 use crate::{Rng, Workload};
 
-/// One change of the order book.
+/// One change of an order book.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
@@ -76,7 +76,7 @@ pub struct MarketDataEntry {
     pub match_event_indicator: String,
 }
 
-/// Changes of the order book of one security; the generated ones have four.
+/// Changes of the order book of one security. Generated messages have four.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
@@ -319,7 +319,8 @@ fn first_entry(i: u32) -> MarketDataEntry {
     }
 }
 
-/// The draws come in this order: the values depend on it.
+/// Changes an entry at random. The order of the calls of `rng` determines the values, and thereby
+/// the pinned bytes.
 fn change(entry: &mut MarketDataEntry, i: u32, rng: &mut Rng) {
     entry.md_entry_px += 0.25 * rng.range(-2, 3) as f64;
     entry.md_entry_size = (entry.md_entry_size + rng.range(-9, 10) as i32).max(1);

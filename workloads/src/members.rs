@@ -1,7 +1,8 @@
-//! The names of CodecsTest's members.
+//! A macro with the names of CodecsTest's members, for macros that need each name.
 
-/// Gives the names of the members of a CodecsTest with 10, 50, 100, 250 or 500 of them to another
-/// macro, a group of ten behind what the call has in braces:
+/// Calls another macro with the names of the members of the CodecsTest that has 10, 50, 100, 250 or
+/// 500 members. The arguments of that macro are the tokens in braces, then the names in groups of
+/// ten:
 ///
 /// ```
 /// macro_rules! last_strings {

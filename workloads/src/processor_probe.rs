@@ -1,11 +1,11 @@
-//! ProcessorProbe of `processor_probe.pdl`: three counters, the smallest message.
+//! The workload ProcessorProbe of `processor_probe.pdl`: three counters, the smallest message.
 
 use polywire_derive::Message;
 
 use crate::cdr::{Cdr, FIELD, Malformed, Reader, Writer};
 use crate::{Rng, Workload};
 
-/// Times of a processor since it started.
+/// Times that a processor has spent in each state since it started.
 #[derive(Clone, Debug, PartialEq, Default, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
@@ -15,7 +15,7 @@ use crate::{Rng, Workload};
 )]
 #[polywire(name = "OASIS::System::Processor::ProcessorProbe")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the PDL say it")]
+#[expect(missing_docs, reason = "the names in the PDL are self-explanatory")]
 pub struct ProcessorProbe {
     pub idle_time: u64,
     pub system_time: u64,

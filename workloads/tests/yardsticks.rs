@@ -1,5 +1,5 @@
-//! The yardsticks are frozen: their bytes are known, they round-trip, and they refuse what they
-//! must.
+//! Tests that keep the yardsticks frozen: their bytes have known hashes, values survive a round
+//! trip, and malformed bytes are errors. They also equal the bytes of Polywire's codec `cdr`.
 
 use polywire_workloads::{
     CodecsTest10, CodecsTest50, CodecsTest100, CodecsTest250, CodecsTest500, Fast, FlightData, Floats,
@@ -28,7 +28,7 @@ fn bytes_are_those_of_the_first_measurements() {
     assert_eq!(hash_of_bytes::<ProcessorProbe>(), 0xec27ad503ee23a22);
 }
 
-// Its values come of a sine, whose last bit is the mathematical library's.
+// The values depend on `sin`, whose last bit differs between mathematical libraries.
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn bytes_of_floats_are_those_of_the_first_measurements() {
@@ -91,7 +91,8 @@ fn booleans_and_text_are_checked() {
     }
 }
 
-/// Hand-written FAST gives the values back; bytes a message behind the first, on average.
+/// Checks that hand-written FAST decodes what it encodes. Returns the mean bytes per message,
+/// without the first message.
 fn fast_round_trips<T: Workload + Fast>(messages: usize) -> f64 {
     let samples = Samples::<T>::generate(messages);
     let (mut buffer, mut back, mut total) = (samples.buffer(), T::default(), 0);
@@ -113,15 +114,16 @@ fn values_survive_fast() {
     assert!((4.9..5.1).contains(&fast_round_trips::<ProcessorProbe>(1024)));
 }
 
-/// The hand-written codec and ours write the same bytes.
+/// Checks that the hand-written codec and Polywire's write the same bytes.
 fn is_ours<T: Workload + polywire_core::layout::Message>(messages: usize) {
-    let codec = polywire_core::codec::find("cdr").expect("it is in the table");
-    let encoder = polywire_core::codec::Encoder::<T>::new(codec, &Default::default()).expect("it lowers");
+    let codec = polywire_core::codec::find("cdr").expect("`cdr` is in the table of codecs");
+    let encoder =
+        polywire_core::codec::Encoder::<T>::new(codec, &Default::default()).expect("the codec supports the type");
     let (mut by_hand, mut ours) = (Vec::new(), Vec::new());
     for sample in Samples::<T>::generate(messages).iter() {
         sample.encode(&mut by_hand);
         ours.clear();
-        encoder.encode(sample.message(), &mut ours).expect("it encodes");
+        encoder.encode(sample.message(), &mut ours).expect("encoding succeeds");
         let differs = ours.iter().zip(&by_hand).position(|(ours, by_hand)| ours != by_hand);
         assert_eq!((differs, ours.len()), (None, by_hand.len()), "{}", T::NAME);
     }

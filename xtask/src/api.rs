@@ -1,8 +1,9 @@
-//! The public API of a crate as text: one line for each item, field, variant, method and
-//! implementation that another crate can name.
+//! Lists the public API of a crate as text: one line for each item, field, variant, method and
+//! implementation that another crate can name. The binary of this crate and a test call it.
 //!
-//! This is read from the sources, with all features on. It follows `mod` and `pub use`, and leaves
-//! out what is `#[doc(hidden)]` or for tests. What a macro expands to is not seen.
+//! The module parses the source files, with all features on, and follows `mod` and `pub use`. It
+//! leaves out items that are `#[doc(hidden)]` or only for tests. It does not expand macros, so it
+//! misses the items that they generate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,27 +14,29 @@ use std::{
 use quote::ToTokens;
 use syn::{Attribute, Fields, Generics, ImplItem, Item, Meta, TraitItem, Type, UseTree, Visibility};
 
+use crate::root;
+
 /// Crates whose API has a golden file.
 pub const CRATES: &[&str] = &["polywire-core", "polywire-idl", "polywire"];
 
-/// Names that lead to one another: what is deeper is taken for a circle.
+/// The maximum length of a chain of names that refer to each other. A longer chain counts as a
+/// circle.
 const MAX_HOPS: usize = 16;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
-}
-
-/// Where the golden file of a crate is.
+/// The path of the golden file of a crate.
 pub fn golden_file(krate: &str) -> PathBuf {
     root().join("docs/api").join(krate).with_extension("txt")
 }
 
-/// The API of a crate of this repository.
+/// The API of a crate of this repository, sorted, one item a line.
 pub fn of_crate(krate: &str) -> String {
     of_source(&root().join("crates").join(krate).join("src/lib.rs"))
 }
 
-/// The API of the crate whose root is this file. Panics if a file is missing or is not Rust.
+/// The API of the crate whose root is this file.
+///
+/// # Panics
+/// If a file cannot be read or is not Rust.
 pub fn of_source(lib: &Path) -> String {
     let mut modules = Vec::new();
     load(&mut modules, lib, None);
@@ -49,10 +52,10 @@ struct Module {
     items: Vec<Item>,
 }
 
-/// An item: its module and its place there.
+/// An item: the indices of its module and of the item in the module.
 type Id = (usize, usize);
 
-/// What a name stands for.
+/// The thing to which a name refers.
 #[derive(Clone)]
 enum Meaning {
     Item(Id),
@@ -111,7 +114,8 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// True unless a `cfg` leaves the item out of a build for Linux with all features.
+/// Whether the attribute keeps the item in a build for Linux with all features. Only `cfg` can
+/// remove it.
 fn is_built(attribute: &Attribute) -> bool {
     match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {
@@ -171,13 +175,13 @@ fn is_public(visibility: &Visibility) -> bool {
 
 struct Api {
     modules: Vec<Module>,
-    /// Where each item can be named.
+    /// The public paths of each item.
     paths: BTreeMap<Id, Vec<String>>,
     lines: BTreeSet<String>,
 }
 
 impl Api {
-    /// Notes what is public in a module that can be named so.
+    /// Records the public items of a module whose public path is `path`.
     fn visit(&mut self, module: usize, path: &[String], hops: usize) {
         if hops > MAX_HOPS {
             return;
@@ -237,7 +241,7 @@ impl Api {
         self.paths.entry(id).or_default().push(path.join("::"));
     }
 
-    /// The shortest of the paths by which an item can be named.
+    /// The shortest public path of an item, or `None` if it has none.
     fn path(&self, id: Id) -> Option<&String> {
         self.paths.get(&id)?.iter().min_by_key(|path| (path.matches("::").count(), path.as_str()))
     }
@@ -283,7 +287,7 @@ impl Api {
         for item in &inside.items {
             let Item::Use(import) = item else { continue };
             for (known, target) in leaves(&import.tree) {
-                // A path that begins with its own name leads to another crate.
+                // A `use` whose path begins with the name that it defines refers to another crate.
                 if known == name && target.first().is_none_or(|first| first != name) {
                     found.extend(self.resolve(module, &target, hops + 1));
                 } else if known == "*" {
@@ -302,7 +306,7 @@ impl Api {
     fn print(&mut self) {
         let mut lines = BTreeSet::new();
         for (id, paths) in &self.paths {
-            let path = self.path(*id).expect("it has one");
+            let path = self.path(*id).expect("the item has a public path");
             for other in paths.iter().filter(|other| *other != path) {
                 lines.insert(format!("use {other} = {path}"));
             }
@@ -318,13 +322,13 @@ impl Api {
         self.lines.extend(lines);
     }
 
-    /// True if a path in a module stands for an item of this crate.
+    /// Whether a path in a module refers to an item of this crate.
     fn is_own(&self, module: usize, path: &syn::Path) -> bool {
         let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         self.resolve(module, &segments, 1).iter().any(|meaning| matches!(meaning, Meaning::Item(_)))
     }
 
-    /// The path of a public item that a path in a module stands for.
+    /// The public path of the item to which a path in a module refers.
     fn public_path(&self, module: usize, path: &syn::Path) -> Option<&String> {
         let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         let meanings = self.resolve(module, &segments, 1);
@@ -368,7 +372,7 @@ impl Api {
         if ty.is_none() && local.is_none() {
             return;
         }
-        // Traits and types of this crate that cannot be named are nobody's business.
+        // Traits and types of this crate that another crate cannot name are not part of the API.
         let is_private_type = matches!(&*item.self_ty, Type::Path(path) if self.is_own(module, &path.path));
         if (local.is_none() && self.is_own(module, of)) || (ty.is_none() && is_private_type) {
             return;
@@ -385,7 +389,8 @@ fn join(path: &[String], name: &str) -> Vec<String> {
     path.iter().cloned().chain((!name.is_empty()).then(|| name.to_owned())).collect()
 }
 
-/// The names that a `use` makes, each with its path; `*` for all of a module.
+/// The names that a `use` defines, each with the path to which it refers. `*` stands for all names
+/// of a module.
 fn leaves(tree: &UseTree) -> Vec<(String, Vec<String>)> {
     match tree {
         UseTree::Path(path) => {
@@ -404,7 +409,7 @@ fn leaves(tree: &UseTree) -> Vec<(String, Vec<String>)> {
     }
 }
 
-/// A path as it is written, with its last name replaced by where that can be named.
+/// The public path of the item to which `path` refers, with the generic arguments of `path`.
 fn with_path(path: &syn::Path, public: &str) -> String {
     let arguments = path.segments.last().map(|segment| text_of(&segment.arguments)).unwrap_or_default();
     format!("{public}{arguments}")
@@ -494,7 +499,8 @@ fn describe(item: &Item, path: &str, lines: &mut BTreeSet<String>) {
     }
 }
 
-/// A function with its arguments and its result, under the path that it is reached by.
+/// A function with its arguments and its result. `outer` is the path of the type, trait or module
+/// that contains it.
 fn signature(signature: &syn::Signature, outer: &str) -> String {
     let mut before = String::new();
     for (word, is_there) in [
@@ -513,7 +519,7 @@ fn signature(signature: &syn::Signature, outer: &str) -> String {
     format!("{line} {conditions}").trim_end().to_owned()
 }
 
-/// Tokens as `rustfmt` sets them, or nearly so.
+/// Tokens as text, with spaces nearly as `rustfmt` sets them.
 fn text_of(tokens: &impl ToTokens) -> String {
     let text = tokens.to_token_stream().to_string();
     let characters: Vec<char> = text.chars().collect();

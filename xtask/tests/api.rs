@@ -1,5 +1,5 @@
-//! The public API of the crates is what their golden files in `docs/api` say: whoever adds to it or
-//! takes from it sees so in a diff.
+//! Compares the public API of the crates with the golden files in `docs/api`, so that every change
+//! of the API appears in a diff. Reads source files; a test writes to a temporary folder.
 
 use std::{collections::BTreeSet, env, fs, process};
 
@@ -9,13 +9,13 @@ use xtask::api::{CRATES, golden_file, of_crate, of_source};
 fn the_golden_files_are_the_public_api() {
     for krate in CRATES {
         let (api, path) = (of_crate(krate), golden_file(krate));
-        assert!(api.lines().count() > 100, "{krate}: little was found");
+        assert!(api.lines().count() > 100, "{krate}: only 100 items or fewer found");
         let golden = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let [now, then]: [BTreeSet<&str>; 2] = [&api, &golden].map(|text| text.lines().collect());
         let more = now.difference(&then).map(|line| format!("+ {line}"));
         let less = then.difference(&now).map(|line| format!("- {line}"));
         let changes: Vec<String> = more.chain(less).collect();
-        let renew = "if that is meant, renew the files: cargo run -p xtask -- api";
+        let renew = "if this is intended, update the files: cargo run -p xtask -- api";
         assert!(changes.is_empty(), "the API of {krate} has changed; {renew}\n{}", changes.join("\n"));
     }
 }
@@ -24,7 +24,7 @@ fn the_golden_files_are_the_public_api() {
 fn what_can_be_named_is_found_and_nothing_else() {
     let folder = env::temp_dir().join(format!("polywire-api-{}", process::id()));
     fs::create_dir_all(folder.join("shut")).expect("a folder");
-    let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("it can be written");
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("the file can be written");
     write(
         "lib.rs",
         "mod shut;\npub mod open;\npub use shut::{inner::deep as shallow, Given as Other, Given};\npub use other_crate::{self, Thing};\n\
@@ -42,7 +42,7 @@ fn what_can_be_named_is_found_and_nothing_else() {
     );
     write("shut/inner.rs", "pub fn deep<F: Fn(u8) -> u8>(f: F) {}\n");
     let api = of_source(&folder.join("lib.rs"));
-    fs::remove_dir_all(&folder).expect("it can be removed");
+    fs::remove_dir_all(&folder).expect("the folder can be removed");
     let expected = "const Given::MOST: usize\n\
         field Given::at: Vec<(u8, u16)>\n\
         fn Given::told(&mut self) -> Option<&'static str>\n\

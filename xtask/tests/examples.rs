@@ -1,6 +1,6 @@
-//! Public items are shown by examples that run: each public type, trait, function and method is
-//! named by an example of its crate, on itself or where it belongs. (That the examples run is what
-//! `cargo test` is for.)
+//! Checks that examples in doc comments name each public type, trait, function and method of a
+//! crate. An example may be on the item itself or elsewhere in the crate. `cargo test` runs the
+//! examples; this test only reads the source files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,12 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The crates that the rule is for.
+/// The crates that must keep this rule.
 const CRATES: &[&str] = &["polywire", "polywire-idl", "polywire-core"];
 
-/// Files of core, by the start of their paths, that codecs, back ends and derived code use among
-/// themselves. The codecs are their examples. A file that has an example of each name must not be
-/// listed.
+/// Files of `polywire-core`, by the start of their paths, that need no examples: codecs, back ends
+/// and derived code use them, and the codecs show how. If examples name everything in such files,
+/// the entry must be removed.
 const INSIDE: &[&str] = &[
     "codec/lower/",
     "program/kernel",
@@ -25,7 +25,7 @@ const INSIDE: &[&str] = &[
 ];
 
 struct File {
-    /// From the crate's `src`, without the ending: `engine/mod`.
+    /// The path in the crate's `src`, without the extension, such as `engine/mod`.
     path: String,
     text: String,
 }
@@ -40,15 +40,20 @@ fn files(krate: &str) -> Vec<File> {
         (Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(krate).join("src"), Vec::new());
     walk(&root, &mut found);
     let file = |path: PathBuf| {
-        let text = fs::read_to_string(&path).expect("text");
+        let text = fs::read_to_string(&path).expect("the file can be read");
         let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
-        let path = path.strip_prefix(&root).expect("below").with_extension("").to_string_lossy().replace('\\', "/");
+        let path = path
+            .strip_prefix(&root)
+            .expect("the path is below the root")
+            .with_extension("")
+            .to_string_lossy()
+            .replace('\\', "/");
         File { path, text }
     };
     found.into_iter().map(file).collect()
 }
 
-/// The words of all examples that run.
+/// All words in the examples that `cargo test` runs.
 fn shown(files: &[File]) -> BTreeSet<&str> {
     let mut words = BTreeSet::new();
     for file in files {
@@ -73,7 +78,7 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// True if the module of a file can be named from outside.
+/// Whether other crates can name the module of a file.
 fn is_public(path: &str, all: &BTreeMap<&str, &str>) -> bool {
     let module = path.strip_suffix("/mod").unwrap_or(path);
     if module == "lib" {
@@ -89,13 +94,13 @@ fn is_public(path: &str, all: &BTreeMap<&str, &str>) -> bool {
     declared && is_public(if all.contains_key(inside.as_str()) { &inside } else { parent }, all)
 }
 
-/// Public names of a crate with the files they stand in.
+/// The public names of a crate, each with the path of its file.
 fn public_names(files: &[File]) -> Vec<(&str, &str)> {
     let all: BTreeMap<&str, &str> = files.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
     let exports = files.iter().flat_map(|file| file.text.split("pub use ").skip(1));
     let exported: BTreeSet<&str> =
         exports.flat_map(|rest| words_of(rest.split(';').next().unwrap_or_default())).collect();
-    // Nothing can be done with the type of a static, such as a codec, but what its traits say.
+    // The type of a static, such as a codec, needs no example: only its traits have functions.
     let lines = files.iter().flat_map(|file| file.text.lines());
     let statics: BTreeSet<&str> =
         lines.filter_map(|line| words_of(line.strip_prefix("pub static ")?.split_once(": ")?.1).next()).collect();
@@ -136,7 +141,7 @@ fn public_names(files: &[File]) -> Vec<(&str, &str)> {
     names
 }
 
-/// What a line without indentation declares for everybody.
+/// The kind and the name of the public item that a line without indentation declares.
 fn declared(line: &str) -> Option<(&str, &str)> {
     let mut words =
         words_of(line.strip_prefix("pub ")?).skip_while(|word| matches!(*word, "const" | "unsafe" | "async"));
@@ -144,7 +149,8 @@ fn declared(line: &str) -> Option<(&str, &str)> {
     Some((kind, words.next()?))
 }
 
-/// The type that an `impl` is for, unless it is of a trait: `Loan` of `impl<'a> Loan<'a> {`.
+/// The type of an inherent `impl`: `Loan` for `impl<'a> Loan<'a> {`. Empty for an `impl` of a
+/// trait.
 fn implemented(line: &str) -> &str {
     let mut depth = 0;
     let plain = |c: &char| {

@@ -1,7 +1,8 @@
-//! The rules of ARCHITECTURE.md that a compiler does not check.
+//! Checks rules of ARCHITECTURE.md and CONTRIBUTING.md that the compiler does not check, by reading
+//! the source files.
 //!
-//! Each rule is a function from a source file to a list of violations, and its test shows that it
-//! finds one. Rules fail in both directions: an exception that no file needs any more is an error.
+//! Most rules are functions from a source file to a list of violations, and each test shows that
+//! its rule finds a violation. An exception that no file needs any more is an error, too.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,16 +17,16 @@ struct Source {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the root").to_path_buf()
 }
 
-/// All files below the root with one of these endings. Folders named `target` and hidden ones are
-/// left out.
+/// All files below the root whose paths end with one of `endings`. Hidden folders and folders named
+/// `target` are left out.
 fn sources(endings: &[&str]) -> Vec<Source> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         let entries = fs::read_dir(folder).expect("the folder can be read");
         for path in entries.map(|entry| entry.expect("the entry can be read").path()) {
-            let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
+            let name = path.file_name().expect("an entry of a folder has a name").to_string_lossy().into_owned();
             if name.starts_with('.') || name == "target" {
                 continue;
             }
@@ -38,7 +39,7 @@ fn sources(endings: &[&str]) -> Vec<Source> {
     let wanted = |path: &PathBuf| endings.iter().any(|ending| path.to_string_lossy().ends_with(ending));
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap_or_default();
-        let path = path.strip_prefix(&root).expect("it lies below").to_string_lossy().replace('\\', "/");
+        let path = path.strip_prefix(&root).expect("the path is below the root").to_string_lossy().replace('\\', "/");
         Source { path, text }
     };
     found.into_iter().filter(wanted).map(read).collect()
@@ -62,7 +63,8 @@ fn lines_with<'a>(source: &'a Source, words: &'a [&str]) -> impl Iterator<Item =
     hits.into_iter()
 }
 
-/// Core is a function of its inputs.
+/// Finds uses of sockets, threads, files and clocks in `polywire-core`. Its results must depend on
+/// its inputs alone.
 fn core_touches_nothing(source: &Source) -> Vec<String> {
     let words = ["std::net", "std::thread", "std::time", "std::fs", "std::io::", "Instant::now", "SystemTime"];
     match source.path.starts_with("crates/polywire-core/src/") {
@@ -71,11 +73,11 @@ fn core_touches_nothing(source: &Source) -> Vec<String> {
     }
 }
 
-/// Where unsafe code may be: files whose paths start so, and a word that the line must have.
+/// The places where unsafe code is allowed.
 const UNSAFE_HOMES: &[Exception] = &[
     Exception { path: "crates/polywire-core/src/layout/", word: "" },
     Exception { path: "crates/polywire-core/src/program/", word: "" },
-    // Calls of `Executable`, whose contract `Codable` keeps.
+    // Calls of `Executable`. `Codable` guarantees their safety conditions.
     Exception { path: "crates/polywire-core/src/codec/coder.rs", word: "self.executable." },
     Exception { path: "crates/polywire-core/tests/", word: "" },
     Exception { path: "crates/polywire-derive/src/", word: "" },
@@ -84,14 +86,14 @@ const UNSAFE_HOMES: &[Exception] = &[
     Exception { path: "workloads/", word: "" },
 ];
 
-/// Unsafe code, wherever it is.
+/// Finds unsafe code in any file.
 fn unsafe_code(source: &Source) -> Vec<String> {
     // Split, so that this file has no such line.
     let words = ["{", "fn", "impl", "extern", "trait"].map(|word| ["unsafe", word].join(" "));
     lines_with(source, &words.each_ref().map(String::as_str)).collect()
 }
 
-/// A codec knows no sibling and no back end.
+/// Finds codecs that use another codec or a back end.
 fn codecs_keep_to_themselves(source: &Source) -> Vec<String> {
     let Some(rest) = source.path.strip_prefix("crates/polywire-core/src/codec/") else { return Vec::new() };
     let Some((name, _)) = rest.split_once('/') else { return Vec::new() };
@@ -105,7 +107,7 @@ fn codecs_keep_to_themselves(source: &Source) -> Vec<String> {
     lines_with(source, &words).collect()
 }
 
-/// Who uses modules that are public but hidden: random values serve tests, fuzzing and measuring,
+/// The users of modules that are public but hidden. Tests, fuzzing and measuring use random values,
 /// and derived code calls `layout::support`.
 const USERS_OF_HIDDEN_MODULES: &[Exception] = &[
     Exception { path: "crates/polywire-core/", word: "arbitrary::" },
@@ -119,12 +121,13 @@ const USERS_OF_HIDDEN_MODULES: &[Exception] = &[
     Exception { path: "xtask/tests/tidy.rs", word: "" },
 ];
 
-/// Uses of hidden modules, wherever they are.
+/// Finds uses of hidden modules in any file.
 fn hidden_modules(source: &Source) -> Vec<String> {
     lines_with(source, &["arbitrary::", "layout::support"]).collect()
 }
 
-/// Engines know envelopes, never schemas, codecs or quality of service.
+/// Finds engines that use schemas, codecs, layouts, programs or quality of service. Engines may use
+/// envelopes only.
 fn engines_know_no_types(source: &Source) -> Vec<String> {
     match source.path.starts_with("crates/polywire/src/engine/") {
         true => lines_with(
@@ -142,7 +145,7 @@ fn engines_know_no_types(source: &Source) -> Vec<String> {
     }
 }
 
-/// Crates point one way.
+/// Finds crates that use a crate above them.
 fn crates_point_one_way(source: &Source) -> Vec<String> {
     let forbidden: &[&str] = match source.path.split("/src/").next() {
         Some("crates/polywire-core") => &["polywire_idl", "polywire::", "polywire_cli"],
@@ -152,12 +155,12 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
         Some("crates/polywire-measure") => &["polywire_cli"],
         _ => &[],
     };
-    // Text that a generator writes, or the name of an attribute, is no dependency.
+    // Text that a generator writes, or the name of an attribute, is not a dependency.
     let names = |hit: &String| hit.contains("use polywire") && !hit.contains('"');
     lines_with(source, forbidden).filter(names).collect()
 }
 
-/// The experiments use the measuring crate; nothing else of it uses them.
+/// Finds other parts of the measuring crate that use its experiments.
 fn experiments_are_on_top(source: &Source) -> Vec<String> {
     let inside = source.path.strip_prefix("crates/polywire-measure/src/").unwrap_or("experiments/");
     match inside.starts_with("experiments/") {
@@ -166,8 +169,8 @@ fn experiments_are_on_top(source: &Source) -> Vec<String> {
     }
 }
 
-/// Folders whose modules import each other in one direction. A folder's own `mod.rs` or `lib.rs` is
-/// no module of it: it declares the others and has what all of them use.
+/// Folders whose modules must not import each other in a circle. A folder's own `mod.rs` or
+/// `lib.rs` does not count as a module: it declares the others and has items that all of them use.
 const LAYERED: &[&str] = &[
     "crates/polywire-core/src/session/",
     "crates/polywire/src/",
@@ -181,7 +184,7 @@ const LAYERED: &[&str] = &[
     "crates/polywire-measure/src/experiments/scaling/",
 ];
 
-/// The modules that follow `prefix` in a text, also in braces: `a` and `b` of `crate::{a::X, b}`.
+/// The modules that follow `prefix` in a text, also in braces: `a` and `b` in `crate::{a::X, b}`.
 fn imported<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
     fn word(text: &str) -> &str {
         text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
@@ -212,7 +215,7 @@ fn imported<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str>
     })
 }
 
-/// Modules of a folder that import each other in a circle: one circle, or none.
+/// The modules of a folder that import each other in a circle, or import modules that do.
 fn circles(sources: &[Source], folder: &str) -> Vec<String> {
     let module = |path: &str| -> Option<String> {
         let rest = path.strip_prefix(folder)?;
@@ -230,8 +233,8 @@ fn circles(sources: &[Source], folder: &str) -> Vec<String> {
         let found = imported(&text, &absolute).chain(siblings).filter(|other| *other != name).map(str::to_owned);
         imports.entry(name.clone()).or_default().extend(found);
     }
-    // Take away what imports nothing that is left, until nothing changes: the rest is in circles,
-    // or imports such.
+    // Remove modules that import none of the remaining modules, until none is left that can be
+    // removed. The rest is in circles, or imports modules that are.
     while let Some(free) = imports
         .iter()
         .find(|(_, others)| others.iter().all(|other| !imports.contains_key(other)))
@@ -247,22 +250,22 @@ fn circles(sources: &[Source], folder: &str) -> Vec<String> {
     left.iter().map(of).collect()
 }
 
-/// An error whose message has its cause inside must not give it as source, too: whoever prints the
-/// chain would print it twice.
+/// Finds errors whose message contains their source. A program that prints the chain of sources
+/// would print it twice.
 fn causes_are_said_once(source: &Source) -> Vec<String> {
     lines_with(source, &["{source}"]).filter(|line| line.starts_with("crates/") && line.contains("#[error(")).collect()
 }
 
-/// The most lines of a file.
+/// The maximum number of lines of a file.
 const MOST_LINES: usize = 900;
 
-/// A longer file should be two.
+/// Finds files that are too long.
 fn files_are_short(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
     (lines > MOST_LINES).then(|| format!("{}: {lines} lines", source.path)).into_iter().collect()
 }
 
-/// Comments end at column 100. Code in the examples of doc comments may be as wide as other code.
+/// Finds comments that go beyond column 100. Examples in doc comments may be as wide as other code.
 fn comments_are_narrow(source: &Source) -> Vec<String> {
     let mut is_example = false;
     let mut wide = Vec::new();
@@ -282,11 +285,11 @@ fn comments_are_narrow(source: &Source) -> Vec<String> {
     wide
 }
 
-/// Areas where comments still refer to others. The list may only shrink.
+/// Folders where comments may still refer to other comments. The list may only shrink.
 const COMMENTS_THAT_REFER: &[Exception] = &[Exception { path: "crates/polywire-core/src/program/", word: "" }];
 
-/// A comment says something itself. One that only refers to another comment, or to a promise that
-/// stands elsewhere, tells the reader nothing.
+/// Finds comments that only refer to another comment or to a promise elsewhere. They tell the
+/// reader nothing.
 fn comments_stand_alone(source: &Source) -> Vec<String> {
     let empty = [
         "as above",
@@ -303,14 +306,14 @@ fn comments_stand_alone(source: &Source) -> Vec<String> {
     let refers = |number: &usize| {
         let text = lines[*number].trim_start_matches(['/', '!']).trim().to_lowercase();
         let text = text.trim_start_matches("safety:").trim().trim_end_matches('.');
-        // The last line of a longer comment may well end in such words.
+        // A line of a longer comment may consist of such words.
         let has_neighbour = (*number > 0 && is_comment(number - 1)) || is_comment(number + 1);
         is_comment(*number) && !has_neighbour && empty.contains(&text)
     };
     (0..lines.len()).filter(refers).map(|number| format!("{}:{}: {}", source.path, number + 1, lines[number])).collect()
 }
 
-/// Areas where lints are expected, not allowed.
+/// Folders where lints are suppressed with `expect` and never with `allow`.
 const WITHOUT_ALLOW: &[&str] = &[
     "crates/polywire-core/tests/",
     "crates/polywire-derive/",
@@ -322,11 +325,12 @@ const WITHOUT_ALLOW: &[&str] = &[
 ];
 
 const ALLOWED: &[Exception] = &[
-    // In code that the derive writes, where the lint depends on the number of members.
+    // In code that the derive generates. Whether the lint fires depends on the number of members.
     Exception { path: "crates/polywire-derive/src/structure.rs", word: "too_many_lines" },
 ];
 
-/// `allow` stays behind when the lint no longer fires, while `expect` then is a warning.
+/// Finds `allow`. When a lint no longer fires, `expect` causes a warning, but `allow` stays
+/// unnoticed.
 fn lints_are_expected(source: &Source) -> Vec<String> {
     // Split, so that this file has no such line.
     let words = ["#[", "#![", ", "].map(|before| format!("{before}allow("));
@@ -336,20 +340,21 @@ fn lints_are_expected(source: &Source) -> Vec<String> {
     }
 }
 
-/// Files whose paths start with `path`, and of them the violations that have the word.
+/// Allows the violations that contain `word` in files whose paths start with `path`.
 struct Exception {
     path: &'static str,
     word: &'static str,
 }
 
 impl Exception {
-    /// Whether it covers a violation, which starts with the path of the file.
+    /// Whether the exception covers a violation. The text of a violation starts with the path of
+    /// its file.
     fn covers(&self, violation: &str) -> bool {
         violation.starts_with(self.path) && violation.contains(self.word)
     }
 }
 
-/// Every violation is covered by an exception, and every exception covers one.
+/// Panics unless an exception covers every violation, and every exception covers at least one.
 fn hold_except(exceptions: &[Exception], endings: &[&str], rule: fn(&Source) -> Vec<String>) {
     let violations: Vec<String> = sources(endings).iter().flat_map(rule).collect();
     let uncovered: Vec<&String> = violations.iter().filter(|v| !exceptions.iter().any(|e| e.covers(v))).collect();

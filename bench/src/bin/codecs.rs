@@ -1,16 +1,11 @@
+//! Measures all codecs beside hand-written code and other libraries, and also the compressors and
+//! the time to compile a program. Runs on one core.
+//!
 //! `cargo run --release -p polywire-bench --features peers --bin codecs [--quick] [--json FILE]
 //! [--markdown FILE] [GROUP..]`
 
-use polywire_bench::{arguments::Arguments, codecs::MEASUREMENTS, measure, report::Report};
+use polywire_bench::{Cores, codecs::MEASUREMENTS, run};
 
 fn main() -> std::io::Result<()> {
-    let arguments = Arguments::parse();
-    measure::pin(0);
-    let mut report = Report::new(arguments.command("codecs"));
-    for (name, measure) in MEASUREMENTS {
-        if arguments.wants(name) {
-            report.groups.push(measure(arguments.effort()));
-        }
-    }
-    arguments.deliver(&report)
+    run("codecs", MEASUREMENTS, Cores::One)
 }

@@ -1,9 +1,11 @@
+//! Measures latency and throughput of publish/subscribe between two processes, beside bare sockets
+//! and libzmq. The second process is this program again, started with the word [`CHILD`].
+//!
 //! `cargo run --release -p polywire-bench --features peers --bin transport [--quick] [--json FILE]
 //! [--markdown FILE] [GROUP..]`
 
 use polywire_bench::{
-    arguments::Arguments,
-    report::Report,
+    Cores, run,
     transport::{CHILD, MEASUREMENTS, serve},
 };
 
@@ -13,12 +15,5 @@ fn main() -> std::io::Result<()> {
         serve(&words[1..]);
         return Ok(());
     }
-    let arguments = Arguments::parse();
-    let mut report = Report::new(arguments.command("transport"));
-    for (name, measure) in MEASUREMENTS {
-        if arguments.wants(name) {
-            report.groups.push(measure(arguments.effort()));
-        }
-    }
-    arguments.deliver(&report)
+    run("transport", MEASUREMENTS, Cores::All)
 }

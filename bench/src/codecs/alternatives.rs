@@ -1,5 +1,6 @@
-//! What else the papers compare with, beside CDR: formats without names or numbers (`postcard`),
-//! memory as it is (`rkyv`), and dynamic objects that go through MessagePack into a buffer.
+//! Benchmark of Polywire's CDR beside other kinds of serialisation that the papers compare with:
+//! formats without names or numbers of members (`postcard`), an archive that is readable in place
+//! (`rkyv`), and dynamic objects that are encoded as MessagePack.
 
 use polywire_core::program::Backend;
 use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
@@ -35,7 +36,7 @@ pub fn group(effort: Effort) -> Group {
     Group { title: "Alternatives", note, rows: rows.into_iter().flatten().collect(), left_out, ..Group::default() }
 }
 
-/// Encoding and decoding, and how many bytes each takes.
+/// The rows of encoding and decoding, and a text with the mean length of each candidate's messages.
 fn rows<T: Measured>(effort: Effort, peers: Vec<Peer<T>>) -> ([Row; 2], String) {
     let subject = Subject::<T>::new();
     let ours = subject.encoded("cdr");
@@ -51,12 +52,12 @@ fn rows<T: Measured>(effort: Effort, peers: Vec<Peer<T>>) -> ([Row; 2], String) 
     (rows_of(&subject, &ours, encoders, decoders, effort), sizes.trim_end().into())
 }
 
-/// What a peer writes, which it reads as it was.
+/// The peer's encoding of each message. Panics unless the peer decodes it to the same value.
 fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>> {
     let write = |message: &T| {
         let mut bytes = Vec::new();
         (peer.write)(message, &mut bytes);
-        assert!((peer.read)(&bytes) == *message, "{} reads its {}", peer.name, T::NAME);
+        assert!((peer.read)(&bytes) == *message, "{} does not read its own {}", peer.name, T::NAME);
         bytes
     };
     subject.messages().iter().map(write).collect()
@@ -101,7 +102,7 @@ mod peers {
         vec![postcard(), rkyv(), objects()]
     }
 
-    /// Without rkyv, whose derivation for so many members takes the compiler long.
+    /// Without `rkyv`: compiling its derived code for 500 members takes long.
     pub fn many_members() -> Vec<Peer<CodecsTest500>> {
         vec![postcard(), objects()]
     }
@@ -117,12 +118,12 @@ mod peers {
     fn postcard<T: Measured>() -> Peer<T> {
         Peer {
             name: "postcard",
-            write: |message, out| *out = postcard::to_extend(message, std::mem::take(out)).expect("it encodes"),
-            read: |bytes| postcard::from_bytes(bytes).expect("it decodes"),
+            write: |message, out| *out = postcard::to_extend(message, std::mem::take(out)).expect("encoding succeeds"),
+            read: |bytes| postcard::from_bytes(bytes).expect("decoding succeeds"),
         }
     }
 
-    /// Bytes are shown to be a value before it is made of them.
+    /// `from_bytes` validates the bytes before it decodes them.
     fn rkyv<T>() -> Peer<T>
     where
         T: Measured + rkyv::Archive,
@@ -135,9 +136,10 @@ mod peers {
         Peer {
             name: "rkyv",
             write: |message, out| {
-                *out = rkyv::api::high::to_bytes_in::<_, Error>(message, std::mem::take(out)).expect("it encodes");
+                *out =
+                    rkyv::api::high::to_bytes_in::<_, Error>(message, std::mem::take(out)).expect("encoding succeeds");
             },
-            read: |bytes| rkyv::from_bytes::<T, Error>(bytes).expect("it decodes"),
+            read: |bytes| rkyv::from_bytes::<T, Error>(bytes).expect("decoding succeeds"),
         }
     }
 
@@ -145,12 +147,12 @@ mod peers {
         Peer {
             name: "dynamic objects",
             write: |message, out| {
-                let object = rmpv::ext::to_value(message).expect("it becomes an object");
-                rmpv::encode::write_value(out, &object).expect("it encodes");
+                let object = rmpv::ext::to_value(message).expect("the message can become an object");
+                rmpv::encode::write_value(out, &object).expect("encoding succeeds");
             },
             read: |mut bytes| {
-                let object = rmpv::decode::read_value(&mut bytes).expect("it decodes");
-                rmpv::ext::from_value(object).expect("the object is one of the type")
+                let object = rmpv::decode::read_value(&mut bytes).expect("decoding succeeds");
+                rmpv::ext::from_value(object).expect("the object has the members of the type")
             },
         }
     }

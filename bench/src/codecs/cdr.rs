@@ -1,4 +1,4 @@
-//! CDR against the hand-written yardstick and Fast CDR.
+//! Benchmark of CDR beside hand-written code and Fast CDR.
 
 use std::{cell::RefCell, hint::black_box};
 
@@ -32,7 +32,7 @@ fn rows<T: Measured>(effort: Effort, peer: Option<&fastcdr::Program>) -> [Row; 2
     };
     let encoded: Vec<Vec<u8>> = subject.samples.iter().map(write).collect();
     subject.check("cdr", &encoded);
-    // The child checks that it reads our bytes and writes the same.
+    // The program in C++ checks that it decodes these bytes and encodes the same.
     let peer = peer.map(|program| RefCell::new(FastCdr::start(program, T::NAME, &encoded)));
     let rows = [encode(&subject, effort, peer.as_ref()), decode(&subject, &encoded, effort, peer.as_ref())];
     rows.map(|row| Row { bytes: mean_length(&encoded), ..row })
@@ -67,7 +67,7 @@ fn decode<T: Measured>(
     let mut back = T::default();
     let hand = || {
         for bytes in encoded {
-            cdr_decode(black_box(bytes), &mut back).expect("it decodes");
+            cdr_decode(black_box(bytes), &mut back).expect("decoding succeeds");
             black_box(&back);
         }
     };
@@ -96,7 +96,8 @@ fn row<T: Measured>(
     }
 }
 
-/// The tiny messages may take a few nanoseconds more, the large ones hardly more than a copy.
+/// The limit for a workload. A ratio means little for tiny messages, so their limit is a difference
+/// of 4 ns. Floats are copied as a block, so their ratio has a lower limit.
 fn bar<T: Measured>(usual: f64) -> Bar {
     match T::NAME {
         "ProcessorProbe" | "CodecsTest_10" => Bar::PlusNs(4.0),

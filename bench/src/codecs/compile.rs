@@ -1,4 +1,4 @@
-//! How long it takes to compile a program.
+//! Benchmark of compiling a codec's program, which happens once for a pair of types.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub fn group(effort: Effort) -> Group {
-    // The first schema of a type is computed when it is asked for; that is not what is measured.
+    // A type's schema is computed on first use. The median hides the one call that includes it.
     let rows = for_each_workload!(rows(effort)).into_iter().flatten().collect();
     let note =
         "Median time from a schema to a program that is ready to run: lowered, verified and compiled to machine \

@@ -1,5 +1,5 @@
-//! What compressors make of messages one at a time, as a topic has them: bytes, and the time for
-//! both ways.
+//! Benchmark of the compressors on single messages, as a topic compresses them: bytes, and the
+//! times to compress and to decompress.
 
 use std::hint::black_box;
 
@@ -11,23 +11,23 @@ use crate::{
     report::{Group, Row, mean_length},
 };
 
-/// Messages that are measured; dictionaries are learned from the others.
+/// Number of messages that are measured. Dictionaries are trained on the others.
 const MESSAGES: usize = 32;
 
-/// Enough to see that the bench works.
+/// The same for a quick run.
 const FEW_MESSAGES: usize = 2;
 
-/// Bytes of the dictionaries.
+/// Size of a dictionary in bytes.
 const DICTIONARY: usize = 4096;
 
-/// All compressors on what two of the codecs write.
+/// All compressors, applied to messages of the codecs `cdr` and `json`.
 pub fn group(effort: Effort) -> Group {
     let note = "One message at a time, with a compressor that is created once, at the usual level unless one is given. (dictionary): a dictionary of 4 KiB, trained on other messages.";
     let rows = for_each_workload!(rows(effort.at_most(9))).into_iter().flatten().collect();
     Group { title: "Compressors", note: note.into(), rows, ..Group::default() }
 }
 
-/// A way of compressing: its label, level and dictionary.
+/// A compressor with its label, settings and dictionary.
 struct Way {
     label: String,
     compressor: &'static dyn Compressor,
@@ -83,7 +83,7 @@ fn row(what: &str, plain: f64, messages: &[Vec<u8>], way: &Way, effort: Effort) 
     let pack = |message: &Vec<u8>| {
         let mut out = Vec::new();
         packer.pack(message, &mut out);
-        assert!(unpacker.unpack(&out) == Ok(message), "{what}, {}", way.label);
+        assert!(unpacker.unpack(&out) == Ok(message), "{what}, {}: another message is unpacked", way.label);
         out
     };
     let packed: Vec<Vec<u8>> = messages.iter().map(pack).collect();
@@ -97,14 +97,15 @@ fn row(what: &str, plain: f64, messages: &[Vec<u8>], way: &Way, effort: Effort) 
     });
     let decompress = Candidate::new("decompress", || {
         for packed in &packed {
-            black_box(unpacker.unpack(black_box(packed)).expect("our own bytes"));
+            black_box(unpacker.unpack(black_box(packed)).expect("Polywire's own bytes"));
         }
     });
     let figures = compare(messages.len(), vec![compress, decompress], effort);
     line(what, plain, &way.label, &packed, figures)
 }
 
-/// The compressor of the library that decompresses LZO for us: the reason why ours is our own.
+/// The LZO compressor of the crate `lzokay`, for comparison. Polywire uses that crate to decompress
+/// LZO, but compresses with code of its own.
 fn lzokay(what: &str, plain: f64, messages: &[Vec<u8>], effort: Effort) -> Option<Row> {
     let packed: Vec<Vec<u8>> =
         messages.iter().map(|message| lzokay::compress::compress(message).ok()).collect::<Option<_>>()?;
@@ -118,7 +119,7 @@ fn lzokay(what: &str, plain: f64, messages: &[Vec<u8>], effort: Effort) -> Optio
 fn line(what: &str, plain: f64, label: &str, packed: &[Vec<u8>], mut figures: Vec<Figure>) -> Row {
     let bytes = mean_length(packed);
     let percent = 100.0 * bytes.unwrap_or_default() / plain;
-    // Both ways stand for themselves.
+    // The time to decompress is no multiple of the time to compress.
     for figure in figures.iter_mut().skip(1) {
         (figure.ratio, figure.more_ns) = (f64::NAN, f64::NAN);
     }

@@ -1,5 +1,6 @@
-//! A reader whose type has moved on, against one that has not: a member is moved, one removed from
-//! the middle, one added, one widened.
+//! Benchmark of decoding CDR by a reader of another version of the type, beside a reader of the
+//! same version. In the other version one member is moved, one removed from the middle, one added
+//! and one widened.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -18,7 +19,7 @@ use crate::{
     report::{Group, Row},
 };
 
-/// What happens to a structure.
+/// The differences of the reader's version of a structure. It also has a new member `added`.
 struct Change {
     structure: &'static str,
     moved_to_front: &'static str,
@@ -26,7 +27,7 @@ struct Change {
     widened: (&'static str, Type),
 }
 
-/// In the entries, of which each message has four.
+/// Changes the entries. Each message has four of them.
 const MARKET_DATA: Change = Change {
     structure: "MiddlewareNewsBrief::MarketDataEntry",
     moved_to_front: "mdEntryPx",
@@ -69,12 +70,12 @@ fn records<T: Measured>(change: &Change, effort: Effort) -> Row {
     let decoder = evolved_decoder::<T>(&shape);
     let mut back = Record::new(&shape);
     for (bytes, record) in encoded.iter().zip(&subject.records) {
-        decoder.decode(bytes, &mut back).expect("it decodes");
+        decoder.decode(bytes, &mut back).expect("decoding succeeds");
         assert_agree(record.view(), back.view());
     }
     let evolved = || {
         for bytes in &encoded {
-            decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+            decoder.decode(black_box(bytes), &mut back).expect("decoding succeeds");
             black_box(&back);
         }
     };
@@ -83,7 +84,8 @@ fn records<T: Measured>(change: &Change, effort: Effort) -> Row {
 
 fn evolved_decoder<T: Measured>(shape: &Arc<Shape>) -> Decoder<Record> {
     let (codec, writer) = (subject::find("cdr"), T::shape().schema());
-    Decoder::for_shape_with_backend(codec, &Options::default(), writer, shape, Backend::Jit).expect("it evolves")
+    Decoder::for_shape_with_backend(codec, &Options::default(), writer, shape, Backend::Jit)
+        .expect("the reader can read the writer's type")
 }
 
 fn derived(effort: Effort) -> Row {
@@ -95,15 +97,15 @@ fn derived(effort: Effort) -> Row {
         <MarketData as polywire_core::layout::Message>::shape().schema(),
         Backend::Jit,
     )
-    .expect("it evolves");
+    .expect("the reader can read the writer's type");
     let mut back = evolved_market_data::MarketData::default();
     for (bytes, message) in encoded.iter().zip(subject.messages()) {
-        decoder.decode(bytes, &mut back).expect("it decodes");
+        decoder.decode(bytes, &mut back).expect("decoding succeeds");
         assert_agree(ValueRef::of(message), ValueRef::of(&back));
     }
     let evolved = || {
         for bytes in &encoded {
-            decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+            decoder.decode(black_box(bytes), &mut back).expect("decoding succeeds");
             black_box(&back);
         }
     };
@@ -143,7 +145,7 @@ impl Change {
     }
 }
 
-/// Panics unless what both have is the same, and what is new is zero.
+/// Panics unless the members that both versions have are equal, and new members are zero.
 fn assert_agree(old: ValueRef<'_>, new: ValueRef<'_>) {
     match (old, new) {
         (ValueRef::Struct(old), ValueRef::Struct(new)) => assert_members_agree(old, new),
@@ -159,12 +161,12 @@ fn assert_members_agree(old: StructRef<'_>, new: StructRef<'_>) {
     for (member, value) in new.fields() {
         match old.field(&member.name) {
             Some(before) => assert_agree(before, value),
-            None => assert_eq!(value.as_i64(), Some(0), "{} is new", member.name),
+            None => assert_eq!(value.as_i64(), Some(0), "the new member {} is not zero", member.name),
         }
     }
 }
 
-/// What [`MARKET_DATA`] makes of the type, for Rust.
+/// The type after the change [`MARKET_DATA`], as a derived type.
 mod evolved_market_data {
     use super::Message;
 

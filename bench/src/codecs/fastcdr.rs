@@ -1,5 +1,6 @@
-//! Fast CDR in a process of its own: a small C++ program, built when it is needed with the compiler
-//! of this machine.
+//! Runs Fast CDR in a child process: a small program in C++ (`peers/fastcdr.cpp`), which is
+//! compiled with this machine's `g++` in a temporary folder. Parent and child communicate through
+//! pipes.
 
 use std::{
     env, fs,
@@ -12,7 +13,7 @@ use std::{
 const SOURCE: &str = include_str!("../../peers/fastcdr.cpp");
 const HEADER: &str = "/usr/include/fastcdr/Cdr.h";
 
-/// The workloads that it has types for.
+/// The workloads for which the program in C++ has types.
 pub const SPOKEN: &[&str] = &[
     "MarketData",
     "CodecsTest_10",
@@ -25,13 +26,16 @@ pub const SPOKEN: &[&str] = &[
     "100 KB of floats",
 ];
 
-/// The program that was built; deleted with this.
+/// The compiled program. Dropping this deletes its folder.
 #[derive(Debug)]
 pub struct Program {
     folder: PathBuf,
 }
 
-/// Builds the program, or says why not.
+/// Compiles the program.
+///
+/// # Errors
+/// The reason why it cannot be compiled, as a text.
 pub fn build() -> Result<Program, String> {
     if !Path::new(HEADER).exists() {
         return Err(format!("needs Debian's libfastcdr-dev: there is no {HEADER}"));
@@ -42,7 +46,7 @@ pub fn build() -> Result<Program, String> {
         .and_then(|()| program.compile());
     match built {
         Ok(true) => Ok(program),
-        Ok(false) => Err("g++ refuses the program".into()),
+        Ok(false) => Err("g++ cannot compile the program".into()),
         Err(error) => Err(format!("needs g++: {error}")),
     }
 }
@@ -56,48 +60,48 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Whether a folder of temporary files goes away is nothing to fail for.
+        // A folder that stays behind does no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A process that holds a workload's messages in its own types.
+/// A child process that has a workload's messages as values of its own types.
 pub struct FastCdr {
     child: Child,
     answers: BufReader<ChildStdout>,
 }
 
 impl FastCdr {
-    /// Starts it with a workload's name and bytes.
+    /// Starts the child with a workload's name and its encoded messages.
     ///
     /// # Panics
-    /// Unless it reads the bytes and writes the same.
+    /// Unless Fast CDR decodes the messages and encodes the same bytes.
     pub fn start(program: &Program, workload: &str, encoded: &[Vec<u8>]) -> FastCdr {
         let mut child = Command::new(program.folder.join("fastcdr"))
             .arg(workload)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("the program that was just built");
-        let answers = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+            .expect("the compiled program starts");
+        let answers = BufReader::new(child.stdout.take().expect("standard output is a pipe"));
         let mut peer = FastCdr { child, answers };
-        peer.feed(encoded).expect("it takes the messages");
-        assert_eq!(peer.answer(), "ok", "Fast CDR reads {workload} and writes the same bytes");
+        peer.feed(encoded).expect("the child reads the messages");
+        assert_eq!(peer.answer(), "ok", "Fast CDR does not read {workload}, or writes other bytes");
         peer
     }
 
-    /// Encodes for about a duration; nanoseconds a message.
+    /// Encodes the messages for about `least`. Returns nanoseconds per message.
     pub fn encode(&mut self, least: Duration) -> f64 {
         self.measure("encode", least)
     }
 
-    /// Decodes for about a duration; nanoseconds a message.
+    /// Decodes the messages for about `least`. Returns nanoseconds per message.
     pub fn decode(&mut self, least: Duration) -> f64 {
         self.measure("decode", least)
     }
 
     fn feed(&mut self, encoded: &[Vec<u8>]) -> io::Result<()> {
-        let input = self.child.stdin.as_mut().expect("its input is a pipe");
+        let input = self.child.stdin.as_mut().expect("standard input is a pipe");
         input.write_all(&(encoded.len() as u32).to_le_bytes())?;
         for bytes in encoded {
             input.write_all(&(bytes.len() as u32).to_le_bytes())?;
@@ -107,21 +111,21 @@ impl FastCdr {
     }
 
     fn measure(&mut self, what: &str, least: Duration) -> f64 {
-        let input = self.child.stdin.as_mut().expect("its input is a pipe");
-        writeln!(input, "{what} {}", least.as_nanos()).expect("it listens");
+        let input = self.child.stdin.as_mut().expect("standard input is a pipe");
+        writeln!(input, "{what} {}", least.as_nanos()).expect("the child reads the command");
         self.answer().parse().expect("a number")
     }
 
     fn answer(&mut self) -> String {
         let mut line = String::new();
-        self.answers.read_line(&mut line).expect("it answers");
+        self.answers.read_line(&mut line).expect("the child answers");
         line.trim_end().into()
     }
 }
 
 impl Drop for FastCdr {
     fn drop(&mut self) {
-        // It ends with its input.
+        // The child exits when its standard input ends.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }

@@ -1,8 +1,9 @@
-//! Every format on every measured type: bytes and times, and these times as multiples of
-//! hand-written CDR's and of the format's best peer's.
+//! Benchmark of every format on every measured type: bytes, times, and comparisons with
+//! hand-written CDR and with the fastest other library for the format. The program `formats` runs
+//! it.
 //!
-//! Each format takes turns with the hand-written codec and with its own peers, so that ratios are
-//! of turns next to each other.
+//! Each format takes turns with the hand-written codec and with its own peers, so that ratios
+//! compare turns that are next to each other.
 
 use std::{cell::RefCell, hint::black_box};
 
@@ -19,7 +20,7 @@ use polywire_workloads::{
 };
 
 use super::{
-    FastCdr, Measurement, Subject,
+    FastCdr, Subject,
     fastcdr::{self, Program},
     prost_peer::{self, Mirrored},
     serde_peers::{self, Peer, bson_peers, cbor_peers, decode, encode, json_peers, msgpack_peers},
@@ -31,8 +32,8 @@ use crate::{
     report::{Columns, Group, NEW_VALUE, Row, mean_length},
 };
 
-/// The tables, by the names that choose them.
-pub const MEASUREMENTS: &[Measurement] = &[
+/// Each table with the name that selects it on the command line.
+pub const MEASUREMENTS: &[crate::Measurement] = &[
     ("MarketData", table::<MarketData>),
     ("CodecsTest_10", table::<CodecsTest10>),
     ("CodecsTest_50", table::<CodecsTest50>),
@@ -95,7 +96,7 @@ fn table<T: Mirrored>(effort: Effort) -> Group {
     }
 }
 
-/// A type's values, with what the yardstick writes of them.
+/// A type's values, and the bytes that hand-written CDR encodes them to.
 struct Table<T: Mirrored> {
     subject: Subject<T>,
     cdr: Vec<Vec<u8>>,
@@ -118,7 +119,7 @@ impl<T: Mirrored> Table<T> {
         self.rows("protobuf", &ours, encoder, decoder)
     }
 
-    /// A format whose peers read what we write and the other way round.
+    /// The rows of a format in which Polywire and the peers can read each other's messages.
     fn format(&self, codec: &'static str, peers: Vec<Peer<T>>) -> [Row; 2] {
         let ours = self.subject.encoded(codec);
         self.subject.check(codec, &ours);
@@ -129,7 +130,8 @@ impl<T: Mirrored> Table<T> {
         self.rows(codec, &ours, encoders, decoders)
     }
 
-    /// A format that peers write otherwise, so that each reads what it writes itself.
+    /// The rows of a format whose peers represent types differently. Each library decodes its own
+    /// messages.
     fn text(&self, codec: &'static str, peers: Vec<Peer<T>>) -> [Row; 2] {
         let ours = self.subject.encoded(codec);
         self.subject.check(codec, &ours);
@@ -185,55 +187,55 @@ impl<T: Mirrored> Table<T> {
         };
         let decode = move || {
             for bytes in &self.cdr {
-                cdr_decode(black_box(bytes), &mut back).expect("it decodes");
+                cdr_decode(black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         };
         (Candidate::new("hand-written CDR", encode), Candidate::new("hand-written CDR", decode))
     }
 
-    /// A stream, which begins anew with every round; its peer reads as far as it knows the derived
-    /// template.
+    /// The rows of FAST with the derived template. Each round is a stream and begins with a reset
+    /// state. `fastlib` only decodes, and is left out if it does not support the template.
     fn fast(&self) -> [Row; 2] {
         let (codec, options, messages) = (Fast::default(), Options::default(), self.subject.messages());
-        let encoder = Encoder::<T>::with_backend(&codec, &options, Backend::Jit).expect("it lowers");
-        let decoder =
-            Decoder::<T>::with_backend(&codec, &options, T::shape().schema(), Backend::Jit).expect("it lowers");
-        let state = || (encoder.state().expect("FAST keeps a state"), decoder.state().expect("FAST keeps a state"));
+        let encoder = Encoder::<T>::with_backend(&codec, &options, Backend::Jit).expect("the codec supports the type");
+        let decoder = Decoder::<T>::with_backend(&codec, &options, T::shape().schema(), Backend::Jit)
+            .expect("the codec supports the type");
+        let state = || (encoder.state().expect("FAST is stateful"), decoder.state().expect("FAST is stateful"));
         let (mut writer, mut reader) = state();
         let (mut out, mut back, mut ours) = (Vec::new(), T::default(), Vec::new());
         for message in messages {
             out.clear();
-            encoder.encode_with(&mut writer, true, message, &mut out).expect("it encodes");
-            decoder.decode_with(&mut reader, true, &out, &mut back).expect("it decodes");
-            assert!(back == *message, "{} comes back", T::NAME);
+            encoder.encode_with(&mut writer, true, message, &mut out).expect("encoding succeeds");
+            decoder.decode_with(&mut reader, true, &out, &mut back).expect("decoding succeeds");
+            assert!(back == *message, "{} does not survive a round trip", T::NAME);
             ours.push(out.clone());
         }
         let encode = || {
             writer.reset();
             for message in messages {
                 out.clear();
-                encoder.encode_with(&mut writer, true, black_box(message), &mut out).expect("it encodes");
+                encoder.encode_with(&mut writer, true, black_box(message), &mut out).expect("encoding succeeds");
                 black_box(&out);
             }
         };
         let decode = || {
             reader.reset();
             for bytes in &ours {
-                decoder.decode_with(&mut reader, true, black_box(bytes), &mut back).expect("it decodes");
+                decoder.decode_with(&mut reader, true, black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         };
-        let mut reader_of_new = decoder.state().expect("FAST keeps a state");
+        let mut reader_of_new = decoder.state().expect("FAST is stateful");
         let decode_new = || {
             reader_of_new.reset();
             for bytes in &ours {
                 let mut back = T::default();
-                decoder.decode_with(&mut reader_of_new, true, black_box(bytes), &mut back).expect("it decodes");
+                decoder.decode_with(&mut reader_of_new, true, black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(back);
             }
         };
-        // The first message of a stream refers to nothing, and is longer than the others.
+        // The first message of a stream refers to no other and is longer, so it does not count.
         let bytes = mean_length(&ours[1..]);
         let template = TemplateSet::for_schema(T::shape().schema()).expect("the type has a template").to_xml();
         let new_value = Candidate::new(NEW_VALUE, decode_new);
@@ -242,7 +244,7 @@ impl<T: Mirrored> Table<T> {
     }
 }
 
-/// Reading by `fastlib`, unless it does not know what the template has.
+/// A candidate that decodes with `fastlib`, or `None` if it does not support the template.
 fn fastlib<'a>(template: &str, ours: &'a [Vec<u8>]) -> Option<Candidate<'a>> {
     let template = for_fastlib(template);
     let mut decoder = fastlib::Decoder::new_from_xml(&template).ok()?;
@@ -254,5 +256,5 @@ fn fastlib<'a>(template: &str, ours: &'a [Vec<u8>]) -> Option<Candidate<'a>> {
         read
     };
     read().ok()?;
-    Some(Candidate::new(FASTLIB, move || read().expect("it has decoded them before")))
+    Some(Candidate::new(FASTLIB, move || read().expect("fastlib decoded these messages before")))
 }

@@ -1,4 +1,5 @@
-//! Codecs against hand-written code and against peers.
+//! Benchmarks of codecs beside hand-written code and other libraries. The programs `codecs` and
+//! `formats` run them. They do no I/O, except that [`FastCdr`] builds and starts a program in C++.
 
 mod alternatives;
 mod cdr;
@@ -17,11 +18,8 @@ pub use subject::{Measured, Subject, decoder, encoder};
 
 use crate::{measure::Effort, report::Group};
 
-/// A measurement by the name that chooses it.
-pub type Measurement = (&'static str, fn(Effort) -> Group);
-
-/// All measurements, in the order of their tables.
-pub const MEASUREMENTS: &[Measurement] = &[
+/// The measurements of the program `codecs`, in the order of their tables in the report.
+pub const MEASUREMENTS: &[crate::Measurement] = &[
     ("cdr", cdr::group),
     ("evolved", evolved::group),
     ("json", serde_peers::json),
@@ -37,7 +35,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
     ("compressors", compressors::group),
 ];
 
-/// Does something for each of the measured types.
+/// Calls a function that is generic over the measured type for each of five types, and makes an
+/// array of the results.
 macro_rules! for_each_workload {
     ($function:ident($($argument:expr),*)) => {
         [

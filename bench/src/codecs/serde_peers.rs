@@ -1,4 +1,5 @@
-//! JSON, BSON, MessagePack and CBOR against libraries that go through serde.
+//! Benchmark of JSON, BSON, MessagePack and CBOR beside libraries that use serde, and of UBJSON
+//! without a peer. Also has the functions that other benchmarks of codecs share.
 
 use std::hint::black_box;
 
@@ -11,8 +12,8 @@ use crate::{
     report::{Group, NEW_VALUE, Row, mean_length},
 };
 
-/// A peer: how it writes into a buffer used again, and how it reads. One that has several ways of
-/// reading stands here several times.
+/// A library to compare with: a function that encodes into a reused buffer, and one that decodes. A
+/// library with several ways to decode has one `Peer` for each.
 pub struct Peer<T> {
     pub name: &'static str,
     pub write: fn(&T, &mut Vec<u8>),
@@ -63,7 +64,7 @@ pub fn cbor(effort: Effort) -> Group {
     group("CBOR", rows, "ciborium and minicbor")
 }
 
-/// Nobody to compare with.
+/// UBJSON, for which there is no peer.
 pub fn ubjson(effort: Effort) -> Group {
     let rows = [
         own_rows::<MarketData>("ubjson", effort),
@@ -75,7 +76,7 @@ pub fn ubjson(effort: Effort) -> Group {
     Group { left_out: Vec::new(), ..group("UBJSON", rows, "") }
 }
 
-/// Without peers.
+/// The rows of Polywire alone.
 pub fn own_rows<T: Measured>(codec: &'static str, effort: Effort) -> [Row; 2] {
     rows::<T>(codec, effort, Vec::new())
 }
@@ -96,32 +97,33 @@ pub fn json_peers<T: Measured>() -> Vec<Peer<T>> {
     vec![
         Peer {
             name: "serde_json",
-            write: |message, out| serde_json::to_writer(out, message).expect("it encodes"),
-            read: |bytes| serde_json::from_slice(bytes).expect("it decodes"),
+            write: |message, out| serde_json::to_writer(out, message).expect("encoding succeeds"),
+            read: |bytes| serde_json::from_slice(bytes).expect("decoding succeeds"),
         },
         Peer {
             name: "serde_json from_str",
-            write: |message, out| serde_json::to_writer(out, message).expect("it encodes"),
-            read: |bytes| serde_json::from_str(text(bytes)).expect("it decodes"),
+            write: |message, out| serde_json::to_writer(out, message).expect("encoding succeeds"),
+            read: |bytes| serde_json::from_str(text(bytes)).expect("decoding succeeds"),
         },
         #[cfg(feature = "peers")]
         Peer {
             name: "sonic-rs",
-            write: |message, out| sonic_rs::to_writer(out, message).expect("it encodes"),
-            read: |bytes| sonic_rs::from_slice(bytes).expect("it decodes"),
+            write: |message, out| sonic_rs::to_writer(out, message).expect("encoding succeeds"),
+            read: |bytes| sonic_rs::from_slice(bytes).expect("decoding succeeds"),
         },
         #[cfg(feature = "peers")]
         Peer {
             name: "sonic-rs from_str",
-            write: |message, out| sonic_rs::to_writer(out, message).expect("it encodes"),
-            read: |bytes| sonic_rs::from_str(text(bytes)).expect("it decodes"),
+            write: |message, out| sonic_rs::to_writer(out, message).expect("encoding succeeds"),
+            read: |bytes| sonic_rs::from_str(text(bytes)).expect("decoding succeeds"),
         },
     ]
 }
 
-/// What came as text, which is shown to be UTF-8 first: many read it quicker than bytes.
+/// Bytes as text, for peers that decode `&str` faster than bytes. Validating UTF-8 is part of the
+/// measured time.
 pub fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("it is UTF-8")
+    std::str::from_utf8(bytes).expect("the bytes are UTF-8")
 }
 
 pub fn bson_peers<T: Measured>() -> Vec<Peer<T>> {
@@ -129,8 +131,8 @@ pub fn bson_peers<T: Measured>() -> Vec<Peer<T>> {
         #[cfg(feature = "peers")]
         Peer {
             name: "bson",
-            write: |message, out| bson::serialize_to_buffer(message, out).expect("it encodes"),
-            read: |bytes| bson::deserialize_from_slice(bytes).expect("it decodes"),
+            write: |message, out| bson::serialize_to_buffer(message, out).expect("encoding succeeds"),
+            read: |bytes| bson::deserialize_from_slice(bytes).expect("decoding succeeds"),
         },
     ]
 }
@@ -140,8 +142,8 @@ pub fn msgpack_peers<T: Measured>() -> Vec<Peer<T>> {
         #[cfg(feature = "peers")]
         Peer {
             name: "rmp-serde",
-            write: |message, out| rmp_serde::encode::write_named(out, message).expect("it encodes"),
-            read: |bytes| rmp_serde::from_slice(bytes).expect("it decodes"),
+            write: |message, out| rmp_serde::encode::write_named(out, message).expect("encoding succeeds"),
+            read: |bytes| rmp_serde::from_slice(bytes).expect("decoding succeeds"),
         },
     ]
 }
@@ -151,16 +153,16 @@ pub fn cbor_peers<T: Measured>() -> Vec<Peer<T>> {
         #[cfg(feature = "peers")]
         Peer {
             name: "ciborium",
-            write: |message, out| ciborium::into_writer(message, out).expect("it encodes"),
-            read: |bytes| ciborium::from_reader(bytes).expect("it decodes"),
+            write: |message, out| ciborium::into_writer(message, out).expect("encoding succeeds"),
+            read: |bytes| ciborium::from_reader(bytes).expect("decoding succeeds"),
         },
         #[cfg(feature = "peers")]
         Peer {
             name: "minicbor",
             write: |message, out| {
-                message.serialize(&mut minicbor_serde::Serializer::new(out)).expect("it encodes");
+                message.serialize(&mut minicbor_serde::Serializer::new(out)).expect("encoding succeeds");
             },
-            read: |bytes| minicbor_serde::from_slice(bytes).expect("it decodes"),
+            read: |bytes| minicbor_serde::from_slice(bytes).expect("decoding succeeds"),
         },
     ]
 }
@@ -210,15 +212,18 @@ pub fn rows_of<T: Measured>(
     })
 }
 
-/// Panics unless each reads what the other writes; gives what the peer writes.
+/// Returns the peer's encoding of each message.
+/// # Panics
+/// Unless the peer decodes `ours`, and Polywire decodes the peer's messages, to the original
+/// values.
 pub fn check<T: Measured>(codec: &str, subject: &Subject<T>, ours: &[Vec<u8>], peer: &Peer<T>) -> Vec<Vec<u8>> {
     let (decoder, mut back) = (subject::decoder::<T>(codec, Backend::Jit), T::default());
     let both = |(message, ours): (&T, &Vec<u8>)| {
-        assert!((peer.read)(ours) == *message, "{} reads our {}", peer.name, T::NAME);
+        assert!((peer.read)(ours) == *message, "{} does not read Polywire's {}", peer.name, T::NAME);
         let mut theirs = Vec::new();
         (peer.write)(message, &mut theirs);
-        decoder.decode(&theirs, &mut back).expect("it decodes");
-        assert!(back == *message, "we read the {} of {}", T::NAME, peer.name);
+        decoder.decode(&theirs, &mut back).expect("decoding succeeds");
+        assert!(back == *message, "Polywire does not read the {} of {}", T::NAME, peer.name);
         theirs
     };
     subject.messages().iter().zip(ours).map(both).collect()

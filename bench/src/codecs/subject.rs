@@ -1,4 +1,5 @@
-//! A workload with its values, as a derived type and as records.
+//! A workload's values as a derived type and as records, and functions that encode and decode them
+//! with Polywire. All benchmarks of codecs use it.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -10,17 +11,17 @@ use polywire_core::{
 use polywire_workloads::{Samples, Workload};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// What is measured: a workload that all candidates can handle.
+/// A type that all candidates can encode and decode.
 pub trait Measured: Workload + Message + Serialize + DeserializeOwned {}
 impl<T: Workload + Message + Serialize + DeserializeOwned> Measured for T {}
 
 /// A workload's values.
 pub struct Subject<T> {
-    /// As the derived type, which the yardstick takes as well.
+    /// The values as the derived type, which hand-written code uses too.
     pub samples: Samples<T>,
     /// The same values as records.
     pub records: Vec<Record>,
-    /// Of the records.
+    /// Shape of the records.
     pub shape: Arc<Shape>,
 }
 
@@ -28,18 +29,18 @@ impl<T: Measured> Subject<T> {
     /// Generates the values.
     pub fn new() -> Subject<T> {
         let samples = Samples::<T>::generate(T::MESSAGES);
-        let shape = Shape::of(T::shape().schema()).expect("records of a derived type's schema");
+        let shape = Shape::of(T::shape().schema()).expect("a derived type has a shape");
         let mut subject = Subject { samples, records: Vec::new(), shape };
         let bytes = subject.encoded("cdr");
         let decoder = subject.record_decoder("cdr");
         let record = |bytes: &Vec<u8>| {
             let mut record = Record::new(&subject.shape);
-            decoder.decode(bytes, &mut record).expect("our own bytes");
+            decoder.decode(bytes, &mut record).expect("Polywire's own bytes");
             record
         };
         let records: Vec<Record> = bytes.iter().map(record).collect();
         for (record, message) in records.iter().zip(subject.messages()) {
-            assert!(record.view() == ValueRef::of(message), "{} as a record", T::NAME);
+            assert!(record.view() == ValueRef::of(message), "{} changes as a record", T::NAME);
         }
         subject.records = records;
         subject
@@ -50,77 +51,79 @@ impl<T: Measured> Subject<T> {
         self.samples.messages()
     }
 
-    /// Each value's bytes in one of our formats.
+    /// Encodes each value with one of Polywire's codecs.
     pub fn encoded(&self, codec: &str) -> Vec<Vec<u8>> {
         let encoder = encoder::<T>(codec, Backend::Jit);
         let encode = |message| {
             let mut out = Vec::new();
-            encoder.encode(message, &mut out).expect("it encodes");
+            encoder.encode(message, &mut out).expect("encoding succeeds");
             out
         };
         self.messages().iter().map(encode).collect()
     }
 
-    /// Encodes all values by one of our programs.
+    /// A function that encodes all values of the derived type. They go into one buffer, which is
+    /// reused.
     pub fn encode(&self, codec: &str, backend: Backend) -> impl FnMut() {
         let (encoder, mut out) = (encoder::<T>(codec, backend), Vec::new());
         move || {
             for message in self.messages() {
                 out.clear();
-                encoder.encode(black_box(message), &mut out).expect("it encodes");
+                encoder.encode(black_box(message), &mut out).expect("encoding succeeds");
                 black_box(&out);
             }
         }
     }
 
-    /// Encodes all records by one of our programs.
+    /// A function that encodes all records with machine code, into one buffer.
     pub fn encode_records(&self, codec: &str) -> impl FnMut() {
         let (encoder, mut out) = (self.record_encoder(codec), Vec::new());
         move || {
             for record in &self.records {
                 out.clear();
-                encoder.encode(black_box(record), &mut out).expect("it encodes");
+                encoder.encode(black_box(record), &mut out).expect("encoding succeeds");
                 black_box(&out);
             }
         }
     }
 
-    /// Decodes messages into the derived type by one of our programs.
+    /// A function that decodes all messages into one value of the derived type.
     pub fn decode<'a>(&self, codec: &str, backend: Backend, encoded: &'a [Vec<u8>]) -> impl FnMut() + use<'a, T> {
         let (decoder, mut back) = (decoder::<T>(codec, backend), T::default());
         move || {
             for bytes in encoded {
-                decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+                decoder.decode(black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         }
     }
 
-    /// Decodes each message into a new value of the derived type.
+    /// A function that decodes each message into a new value of the derived type.
     pub fn decode_new<'a>(&self, codec: &str, encoded: &'a [Vec<u8>]) -> impl FnMut() + use<'a, T> {
         let decoder = decoder::<T>(codec, Backend::Jit);
         move || {
             for bytes in encoded {
                 let mut back = T::default();
-                decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+                decoder.decode(black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(back);
             }
         }
     }
 
-    /// Decodes messages into a record by one of our programs.
+    /// A function that decodes all messages into one record, with machine code.
     pub fn decode_records<'a>(&self, codec: &str, encoded: &'a [Vec<u8>]) -> impl FnMut() + use<'a, T> {
         let (decoder, mut back) = (self.record_decoder(codec), Record::new(&self.shape));
         move || {
             for bytes in encoded {
-                decoder.decode(black_box(bytes), &mut back).expect("it decodes");
+                decoder.decode(black_box(bytes), &mut back).expect("decoding succeeds");
                 black_box(&back);
             }
         }
     }
 
-    /// Panics unless all our ways of writing give `encoded`, and all our ways of reading give the
-    /// values back.
+    /// Checks Polywire's codec with machine code, with the interpreter and with records.
+    /// # Panics
+    /// Unless each of them encodes the values to `encoded` and decodes `encoded` to the values.
     pub fn check(&self, codec: &str, encoded: &[Vec<u8>]) {
         let mut out = Vec::new();
         for backend in [Backend::Jit, Backend::Interpreter] {
@@ -128,31 +131,32 @@ impl<T: Measured> Subject<T> {
             let mut back = T::default();
             for (message, bytes) in self.messages().iter().zip(encoded) {
                 out.clear();
-                encoder.encode(message, &mut out).expect("it encodes");
-                assert!(out == *bytes, "{} written as {codec} by {backend:?}", T::NAME);
-                decoder.decode(bytes, &mut back).expect("it decodes");
-                assert!(back == *message, "{} read from {codec} by {backend:?}", T::NAME);
+                encoder.encode(message, &mut out).expect("encoding succeeds");
+                assert!(out == *bytes, "{}: {backend:?} writes other bytes of {codec}", T::NAME);
+                decoder.decode(bytes, &mut back).expect("decoding succeeds");
+                assert!(back == *message, "{}: {backend:?} reads another value from {codec}", T::NAME);
             }
         }
         let (encoder, decoder) = (self.record_encoder(codec), self.record_decoder(codec));
         let mut back = Record::new(&self.shape);
         for (record, bytes) in self.records.iter().zip(encoded) {
             out.clear();
-            encoder.encode(record, &mut out).expect("it encodes");
-            assert!(out == *bytes, "records of {} written as {codec}", T::NAME);
-            decoder.decode(bytes, &mut back).expect("it decodes");
-            assert!(back == *record, "records of {} read from {codec}", T::NAME);
+            encoder.encode(record, &mut out).expect("encoding succeeds");
+            assert!(out == *bytes, "{}: records are written to other bytes of {codec}", T::NAME);
+            decoder.decode(bytes, &mut back).expect("decoding succeeds");
+            assert!(back == *record, "{}: another record is read from {codec}", T::NAME);
         }
     }
 
     fn record_encoder(&self, codec: &str) -> Encoder<Record> {
-        Encoder::for_shape_with_backend(find(codec), &Options::default(), &self.shape, Backend::Jit).expect("it lowers")
+        Encoder::for_shape_with_backend(find(codec), &Options::default(), &self.shape, Backend::Jit)
+            .expect("the codec supports the type")
     }
 
     fn record_decoder(&self, codec: &str) -> Decoder<Record> {
         let writer = T::shape().schema();
         Decoder::for_shape_with_backend(find(codec), &Options::default(), writer, &self.shape, Backend::Jit)
-            .expect("it lowers")
+            .expect("the codec supports the type")
     }
 }
 
@@ -162,17 +166,18 @@ impl<T: Measured> Default for Subject<T> {
     }
 }
 
-/// A codec of ours.
+/// The codec of this name.
 pub fn find(codec: &str) -> &'static dyn Codec {
-    codec::find(codec).expect("it is in the table")
+    codec::find(codec).expect("the codec is in the table")
 }
 
-/// An encoder of ours.
+/// An encoder of the derived type.
 pub fn encoder<T: Message>(codec: &str, backend: Backend) -> Encoder<T> {
-    Encoder::with_backend(find(codec), &Options::default(), backend).expect("it lowers")
+    Encoder::with_backend(find(codec), &Options::default(), backend).expect("the codec supports the type")
 }
 
-/// A decoder of ours, of what the same type wrote.
+/// A decoder of messages that a writer of the same type encoded.
 pub fn decoder<T: Message>(codec: &str, backend: Backend) -> Decoder<T> {
-    Decoder::with_backend(find(codec), &Options::default(), T::shape().schema(), backend).expect("it lowers")
+    Decoder::with_backend(find(codec), &Options::default(), T::shape().schema(), backend)
+        .expect("the codec supports the type")
 }

@@ -1,5 +1,5 @@
-//! XML and YAML against libraries that go through serde. They write a type otherwise than we do, so
-//! that each reads what it writes itself.
+//! Benchmark of XML and YAML beside libraries that use serde. They represent types differently from
+//! Polywire, so each library decodes its own messages.
 
 use polywire_workloads::{CodecsTest10, CodecsTest500, Floats, MarketData, ProcessorProbe};
 
@@ -42,21 +42,21 @@ pub fn xml_peers<T: Measured>() -> Vec<Peer<T>> {
         Peer {
             name: "quick-xml",
             write: write_by_quick_xml,
-            read: |bytes| quick_xml::de::from_str(text(bytes)).expect("it decodes"),
+            read: |bytes| quick_xml::de::from_str(text(bytes)).expect("decoding succeeds"),
         },
         #[cfg(feature = "peers")]
         Peer {
             name: "quick-xml from_reader",
             write: write_by_quick_xml,
-            read: |bytes| quick_xml::de::from_reader(bytes).expect("it decodes"),
+            read: |bytes| quick_xml::de::from_reader(bytes).expect("decoding succeeds"),
         },
     ]
 }
 
 #[cfg(feature = "peers")]
 fn write_by_quick_xml<T: Measured>(message: &T, out: &mut Vec<u8>) {
-    let mut text = String::from_utf8(std::mem::take(out)).expect("it was text");
-    quick_xml::se::to_writer(&mut text, message).expect("it encodes");
+    let mut text = String::from_utf8(std::mem::take(out)).expect("the buffer has text");
+    quick_xml::se::to_writer(&mut text, message).expect("encoding succeeds");
     *out = text.into_bytes();
 }
 
@@ -66,25 +66,25 @@ pub fn yaml_peers<T: Measured>() -> Vec<Peer<T>> {
         Peer {
             name: "serde-saphyr",
             write: write_by_saphyr,
-            read: |bytes| serde_saphyr::from_slice(bytes).expect("it decodes"),
+            read: |bytes| serde_saphyr::from_slice(bytes).expect("decoding succeeds"),
         },
         #[cfg(feature = "peers")]
         Peer {
             name: "serde-saphyr from_str",
             write: write_by_saphyr,
-            read: |bytes| serde_saphyr::from_str(text(bytes)).expect("it decodes"),
+            read: |bytes| serde_saphyr::from_str(text(bytes)).expect("decoding succeeds"),
         },
     ]
 }
 
 #[cfg(feature = "peers")]
 fn write_by_saphyr<T: Measured>(message: &T, out: &mut Vec<u8>) {
-    let mut text = String::from_utf8(std::mem::take(out)).expect("it was text");
-    serde_saphyr::to_fmt_writer(&mut text, message).expect("it encodes");
+    let mut text = String::from_utf8(std::mem::take(out)).expect("the buffer has text");
+    serde_saphyr::to_fmt_writer(&mut text, message).expect("encoding succeeds");
     *out = text.into_bytes();
 }
 
-/// Ours in two ways, and peers.
+/// The rows of two of Polywire's codecs and of peers.
 fn rows<T: Measured>(codec: &'static str, other: &'static str, effort: Effort, peers: Vec<Peer<T>>) -> [Row; 2] {
     let subject = Subject::<T>::new();
     let (ours, others) = (subject.encoded(codec), subject.encoded(other));
@@ -106,24 +106,25 @@ fn rows<T: Measured>(codec: &'static str, other: &'static str, effort: Effort, p
     rows_of(&subject, &ours, encoders, decoders, effort)
 }
 
-/// What a peer writes, which it must read back.
+/// The peer's encoding of each message. Panics unless the peer decodes it to the same value.
 pub fn written<T: Measured>(subject: &Subject<T>, peer: &Peer<T>) -> Vec<Vec<u8>> {
     let write = |message: &T| {
         let mut theirs = Vec::new();
         (peer.write)(message, &mut theirs);
-        assert!((peer.read)(&theirs) == *message, "{} reads its own {}", peer.name, T::NAME);
+        assert!((peer.read)(&theirs) == *message, "{} does not read its own {}", peer.name, T::NAME);
         theirs
     };
     subject.messages().iter().map(write).collect()
 }
 
-/// A tree of our documents by `roxmltree`, from which nothing is taken yet.
+/// A candidate that parses Polywire's documents to trees with `roxmltree`, and reads no values from
+/// the trees.
 #[cfg(feature = "peers")]
 pub fn tree_alone(ours: &[Vec<u8>]) -> Candidate<'_> {
     let round = move || {
         for bytes in ours {
             let text = std::str::from_utf8(bytes).expect("XML is text");
-            std::hint::black_box(roxmltree::Document::parse(text).expect("it is well-formed"));
+            std::hint::black_box(roxmltree::Document::parse(text).expect("the document is well-formed"));
         }
     };
     Candidate::new("roxmltree alone", round)

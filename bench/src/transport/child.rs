@@ -1,4 +1,5 @@
-//! The process at the other end.
+//! Starts the child process at the other end, and runs in it. The parent reads the addresses from
+//! the child's standard output and closes its standard input to end it.
 
 use std::{
     env,
@@ -9,31 +10,34 @@ use std::{
 
 use super::{Family, latency, throughput};
 
-/// The word that makes this program the other end.
+/// The first argument with which this program runs as the other end.
 pub const CHILD: &str = "child";
 
-/// Is the other end: says where it listens, and ends with its input.
+/// Runs the other end that `words` name. Prints the addresses on which it listens, and returns when
+/// standard input ends.
+/// # Panics
+/// If no other end has these words.
 pub fn serve(words: &[String]) {
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["latency", "tcp"] => latency::echo(Family::Tcp),
         ["latency", "unix"] => latency::echo(Family::Unix),
-        ["throughput", turn] => throughput::count(turn.parse().expect("messages in a turn")),
-        other => panic!("no other end is called {other:?}"),
+        ["throughput", turn] => throughput::count(turn.parse().expect("a number of messages")),
+        other => panic!("unknown arguments of the other end: {other:?}"),
     }
 }
 
-/// Tells the parent where to connect, and stays until it has gone.
+/// Prints the addresses for the parent, and blocks until the parent closes standard input or exits.
 pub(super) fn stay(addresses: &[String]) {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", addresses.join(" ")).and_then(|()| out.flush()).expect("the parent listens");
-    // An error is as good as an end.
+    writeln!(out, "{}", addresses.join(" ")).and_then(|()| out.flush()).expect("the parent reads standard output");
+    // An error also means that the parent has gone.
     let _ = io::stdin().lock().read_to_end(&mut Vec::new());
 }
 
-/// A running other end, which is told to end and waited for when this is dropped.
+/// A running child process. Dropping this ends the child and waits for it.
 pub(super) struct OtherEnd {
     child: Child,
-    /// Where it listens.
+    /// The addresses on which the child listens.
     pub addresses: Vec<String>,
 }
 
@@ -41,9 +45,9 @@ impl OtherEnd {
     pub(super) fn start(words: &[&str]) -> OtherEnd {
         let mut command = Command::new(program());
         command.arg(CHILD).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("this very program");
+        let mut child = command.spawn().expect("the child starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("addresses");
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("the child prints addresses");
         OtherEnd { child, addresses: line.split_whitespace().map(String::from).collect() }
     }
 }
@@ -51,16 +55,17 @@ impl OtherEnd {
 impl Drop for OtherEnd {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // That it has gone is all that matters here.
+        // The child's exit code does not matter.
         let _ = self.child.wait();
     }
 }
 
 static PROGRAM: OnceLock<std::path::PathBuf> = OnceLock::new();
 
-/// For tests, whose own program is not the one that serves.
+/// Sets the path of the program that runs as the other end. Tests call it, because their own
+/// program does not call [`serve`].
 pub fn set_program(path: &str) {
-    // A second test of the same process says the same.
+    // If the path is set already, another test of this process set the same one.
     let _ = PROGRAM.set(path.into());
 }
 

@@ -1,4 +1,5 @@
-//! Half a round trip of MarketData, typed and bare.
+//! Latency: half the round trip of a MarketData message between two processes, by publish/subscribe
+//! and by bare sockets.
 
 use polywire_core::program::Backend;
 use polywire_workloads::{MarketData, Workload};
@@ -14,14 +15,14 @@ use crate::{
     report::{Group, Row},
 };
 
-/// Round trips in a turn, the first of which do not count.
+/// The first round trips of each turn, which do not count.
 const WARM_UP: usize = 20;
 
 pub fn group(effort: Effort) -> Group {
     let note =
-        "one way, half a round trip between two processes, each pinned to a core of its own; typed is `publish` to \
-                `on_message_inline` and back with CDR in the default configuration, raw is a blocking socket \
-                (TCP_NODELAY) with the same bytes; turns of both alternate on connections that stay open"
+        "Half the time of a round trip between two processes, each pinned to a core of its own. `typed` is `publish` to \
+                `on_message_inline` and back, with CDR in the default configuration. `raw` is a blocking socket \
+                (with TCP_NODELAY over TCP) and the same bytes. Turns of both alternate on connections that stay open."
             .into();
     let rows = [Family::Tcp, Family::Unix].into_iter().flat_map(|family| rows(family, effort)).collect();
     Group { title: "Latency", note, rows, ..Group::default() }
@@ -30,10 +31,10 @@ pub fn group(effort: Effort) -> Group {
 fn rows(family: Family, effort: Effort) -> [Row; 2] {
     pin(0);
     let other = OtherEnd::start(&["latency", family.name()]);
-    let [raw_address, typed_address] = other.addresses.as_slice() else { panic!("two addresses") };
+    let [raw_address, typed_address] = other.addresses.as_slice() else { panic!("the child prints two addresses") };
     let mut raw = raw::Ping::connect(family, raw_address, bytes());
     let typed = pubsub::Ping::connect(family, typed_address, message());
-    // About 10 us a round trip, so that a turn is a few milliseconds.
+    // A round trip takes about 10 us, so a turn takes about `effort.turn`.
     let rounds = WARM_UP + (effort.turn.as_micros() as usize / 10).max(30);
     let mut turns: [Vec<Vec<f64>>; 2] = [Vec::new(), Vec::new()];
     for _ in 0..effort.turns * 2 {
@@ -50,7 +51,7 @@ fn rows(family: Family, effort: Effort) -> [Row; 2] {
     })
 }
 
-/// The other end.
+/// Runs in the child: returns every message, by publish/subscribe and by bare sockets.
 pub(super) fn echo(family: Family) {
     pin(1);
     let raw = raw::echo(family, bytes().len());
@@ -64,7 +65,7 @@ fn message() -> MarketData {
 
 fn bytes() -> Vec<u8> {
     let mut bytes = Vec::new();
-    codecs::encoder::<MarketData>("cdr", Backend::Jit).encode(&message(), &mut bytes).expect("it encodes");
+    codecs::encoder::<MarketData>("cdr", Backend::Jit).encode(&message(), &mut bytes).expect("encoding succeeds");
     bytes
 }
 

@@ -1,6 +1,8 @@
-//! Typed publish/subscribe between two processes, against bare sockets and against libzmq.
+//! Benchmark of typed publish/subscribe between two processes, beside bare sockets and libzmq. The
+//! program `transport` runs it. It opens TCP and Unix-domain sockets of this machine.
 //!
-//! The other end is this program again, started with [`CHILD`] as its first word.
+//! The *other end* is a child process: the same program, started with [`CHILD`] as its first
+//! argument.
 
 mod child;
 mod latency;
@@ -14,13 +16,10 @@ use crate::{measure::Effort, report::Group};
 
 pub use child::{CHILD, serve, set_program};
 
-/// A measurement by the name that chooses it.
-pub type Measurement = (&'static str, fn(Effort) -> Group);
+/// All measurements, in the order of their tables in the report.
+pub const MEASUREMENTS: &[crate::Measurement] = &[("latency", latency::group), ("throughput", throughput::group)];
 
-/// All measurements, in the order of their tables.
-pub const MEASUREMENTS: &[Measurement] = &[("latency", latency::group), ("throughput", throughput::group)];
-
-/// A kind of socket.
+/// A kind of stream socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     Tcp,

@@ -1,4 +1,4 @@
-//! Our own publishers and subscribers.
+//! Polywire's publishers and subscribers at both ends of the latency and throughput measurements.
 
 use std::{
     env,
@@ -18,9 +18,10 @@ use polywire_workloads::MarketData;
 
 use super::Family;
 
+/// Longest wait for the other end, after which the measurement panics.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Listens and publishes everything back.
+/// The child's end of the latency measurement: listens, and publishes every message back.
 pub(super) struct Echo<T> {
     pub address: String,
     _node: Node,
@@ -42,7 +43,7 @@ impl<T: Message + Sync> Echo<T> {
     }
 }
 
-/// This end of [`Echo`].
+/// The parent's end of [`Echo`].
 pub(super) struct Ping {
     publisher: Arc<Publisher<MarketData>>,
     message: MarketData,
@@ -52,6 +53,7 @@ pub(super) struct Ping {
     _subscription: Subscription,
 }
 
+/// The round trips of the current turn. The subscriber's callback starts each one but the first.
 struct Turn {
     left: usize,
     start: Instant,
@@ -68,31 +70,31 @@ impl Ping {
         let (again, turn, expected) = (publisher.clone(), state.clone(), message.clone());
         let subscriber = node.subscribe::<MarketData>("back", Some(&wire)).expect("a subscriber");
         let subscription = subscriber.on_message_inline(move |value, _| {
-            let mut turn = turn.lock().expect("nobody panicked");
+            let mut turn = turn.lock().expect("no thread panicked");
             let took = turn.start.elapsed();
-            assert!(*value == expected, "the value comes back as it went");
+            assert!(*value == expected, "the returned value differs from the sent one");
             turn.times.push(took);
             turn.left -= 1;
             if turn.left == 0 {
-                return finished.send(std::mem::take(&mut turn.times)).expect("waited for");
+                return finished.send(std::mem::take(&mut turn.times)).expect("`turn` waits for the times");
             }
             turn.start = Instant::now();
             again.publish(value).expect("published");
         });
-        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end subscribes");
+        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end does not subscribe");
         let ping = Ping { publisher, message, state, done, _node: node, _subscription: subscription };
         ping.wait_for_the_way_back();
         ping
     }
 
-    /// Round trips.
+    /// Makes `rounds` round trips one after the other, and returns their times.
     pub(super) fn turn(&self, rounds: usize) -> Vec<Duration> {
         self.publish(rounds);
-        self.done.recv_timeout(PATIENCE).expect("nothing is lost")
+        self.done.recv_timeout(PATIENCE).expect("no message is lost")
     }
 
     fn publish(&self, rounds: usize) {
-        let mut turn = self.state.lock().expect("nobody panicked");
+        let mut turn = self.state.lock().expect("no thread panicked");
         turn.left = rounds;
         turn.times.reserve(rounds);
         turn.start = Instant::now();
@@ -100,8 +102,8 @@ impl Ping {
         self.publisher.publish(&self.message).expect("published");
     }
 
-    /// The other end's publisher may not know of our subscriber yet: what it publishes before that
-    /// does not come back.
+    /// Publishes until a message comes back. Until the other end's publisher knows this end's
+    /// subscriber, its messages do not arrive here.
     fn wait_for_the_way_back(&self) {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -110,11 +112,12 @@ impl Ping {
                 return;
             }
         }
-        panic!("nothing comes back");
+        panic!("no message comes back from the other end");
     }
 }
 
-/// Listens and counts; answers when as many as a turn has are there.
+/// The child's end of the throughput measurement: listens, counts messages, and publishes an answer
+/// after each `turn` messages.
 pub(super) struct Counter {
     pub address: String,
     _node: Node,
@@ -130,8 +133,8 @@ impl Counter {
         let mut received = 0;
         let subscriber = node.subscribe::<Blob>("there", Some(&wire)).expect("a subscriber");
         let subscription = subscriber.on_message_inline(move |value, _| {
-            // In order and complete, or the answer never comes. Zero starts the count, and is
-            // answered.
+            // A message out of order, or after a gap, panics here, so the answer never comes. The
+            // number 0 restarts the count, and has an answer too.
             assert!(value.number == 0 || value.number == received + 1, "{} after {received}", value.number);
             received = value.number;
             if received % turn == 0 {
@@ -142,7 +145,8 @@ impl Counter {
     }
 }
 
-/// A message of any size: in CDR its number, the length of its bytes, and those.
+/// A message of any size from 12 bytes on. In CDR it has 8 bytes of number, 4 of length, and
+/// `bytes`.
 #[derive(Clone, Debug, Default, polywire_derive::Message)]
 #[polywire(name = "Bench::Blob", crate = "polywire_core")]
 pub(super) struct Blob {
@@ -156,7 +160,7 @@ impl Blob {
     }
 }
 
-/// This end of [`Counter`].
+/// The parent's end of [`Counter`].
 pub(super) struct Flood {
     publisher: Publisher<Blob>,
     message: Blob,
@@ -177,16 +181,16 @@ impl Flood {
         let subscriber = node.subscribe::<Blob>("back", Some(&wire)).expect("a subscriber");
         let subscription = subscriber.on_message_inline(move |value, _| {
             count.fetch_add(1, Ordering::Relaxed);
-            finished.send(value.number).expect("waited for");
+            finished.send(value.number).expect("`Flood` receives the answers");
         });
-        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end subscribes");
+        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end does not subscribe");
         let message = Blob::of_size(size);
         let flood = Flood { publisher, message, answered, done, _node: node, _subscription: subscription };
         flood.wait_for_the_way_back();
         flood
     }
 
-    /// Publishes `messages` and gives how long it took until all had arrived.
+    /// Publishes `messages` messages, and returns the time until the answer to the last one.
     pub(super) fn turn(&mut self, messages: u64) -> Duration {
         let start = Instant::now();
         let first = self.message.number;
@@ -194,30 +198,31 @@ impl Flood {
             self.message.number = number;
             self.publisher.publish(&self.message).expect("published");
         }
-        let last = self.done.recv_timeout(PATIENCE).expect("nothing is lost");
+        let last = self.done.recv_timeout(PATIENCE).expect("no message is lost");
         assert_eq!(last, self.message.number);
         start.elapsed()
     }
 
+    /// Publishes the number 0 until an answer comes, then drops further answers.
     fn wait_for_the_way_back(&self) {
         let deadline = Instant::now() + PATIENCE;
         while self.answered.load(Ordering::Relaxed) == 0 {
-            assert!(Instant::now() < deadline, "nothing comes back");
+            assert!(Instant::now() < deadline, "no answer comes back from the other end");
             self.publisher.publish(&self.message).expect("published");
             std::thread::sleep(Duration::from_millis(100));
         }
-        // Answers to further zeros are on their way.
+        // Answers to further zeros may still arrive.
         std::thread::sleep(Duration::from_millis(100));
         while self.done.try_recv().is_ok() {}
     }
 }
 
-/// An address that was free a moment ago.
+/// A port that was free a moment ago, or a path in the folder of temporary files.
 fn free_address(family: Family) -> String {
     match family {
         Family::Tcp => {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            listener.local_addr().expect("it is bound").to_string()
+            listener.local_addr().expect("the socket is bound").to_string()
         }
         Family::Unix => env::temp_dir().join(format!("polywire-bench-{}.sock", process::id())).display().to_string(),
     }

@@ -1,4 +1,5 @@
-//! The limit: a blocking socket and a buffer.
+//! The lower bound of the latency measurement: a blocking socket that sends and receives fixed
+//! bytes, without Polywire.
 
 use std::{
     env, fs,
@@ -14,12 +15,13 @@ use super::Family;
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
-/// Listens and sends everything back, in pieces of `size`; gives the address.
+/// Listens, and starts a thread that accepts one connection and returns its bytes in pieces of
+/// `size`. Returns the address.
 pub(super) fn echo(family: Family, size: usize) -> String {
     match family {
         Family::Tcp => {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let address = listener.local_addr().expect("it is bound").to_string();
+            let address = listener.local_addr().expect("the socket is bound").to_string();
             thread::spawn(move || {
                 let (stream, _) = listener.accept().expect("the parent connects");
                 stream.set_nodelay(true).expect("a TCP socket");
@@ -46,7 +48,7 @@ fn send_back(mut stream: impl Stream, size: usize) {
     while stream.read_exact(&mut buffer).is_ok() && stream.write_all(&buffer).is_ok() {}
 }
 
-/// This end of [`echo`].
+/// The parent's end of [`echo`].
 pub(super) struct Ping {
     stream: Box<dyn Stream>,
     message: Vec<u8>,
@@ -67,14 +69,14 @@ impl Ping {
         Ping { stream, message, back }
     }
 
-    /// Round trips.
+    /// Makes `rounds` round trips one after the other, and returns their times.
     pub(super) fn turn(&mut self, rounds: usize) -> Vec<Duration> {
         let once = |_| {
             let start = Instant::now();
             self.stream.write_all(&self.message).expect("the other end reads");
             self.stream.read_exact(&mut self.back).expect("the other end answers");
             let took = start.elapsed();
-            assert!(self.back == self.message, "the bytes come back as they went");
+            assert!(self.back == self.message, "the returned bytes differ from the sent ones");
             took
         };
         (0..rounds).map(once).collect()

@@ -1,4 +1,5 @@
-//! Messages a second over TCP, nothing lost.
+//! Throughput: time per message of a flood of messages over TCP between two processes, without
+//! loss.
 
 use super::{
     child::{OtherEnd, stay},
@@ -9,12 +10,12 @@ use crate::{
     report::{Group, Row},
 };
 
-/// Messages in a turn, where there is time.
+/// Messages in a turn of a full measurement. A quick one has 1000.
 const MESSAGES: u64 = 100_000;
 
 pub fn group(effort: Effort) -> Group {
-    let note = "time a message of a flood over TCP between two processes, from `publish` to the inline callback in the default \
-                configuration, complete and in order; libzmq is PUSH/PULL with its defaults and bytes of the same size"
+    let note = "Time per message of a flood over TCP between two processes, complete and in order. `typed` is `publish` to the inline \
+                callback in the default configuration. libzmq is PUSH/PULL with its defaults and bytes of the same size."
         .into();
     let rows = [100, 1000].into_iter().map(|size| row(size, effort)).collect();
     let left_out = if cfg!(feature = "peers") { None } else { Some("libzmq (needs the feature `peers`)".into()) };
@@ -45,7 +46,7 @@ fn row(size: usize, effort: Effort) -> Row {
     }
 }
 
-/// The other end.
+/// Runs in the child: counts messages, by publish/subscribe and by libzmq.
 pub(super) fn count(turn: u64) {
     let ours = pubsub::Counter::listen(turn);
     #[cfg(feature = "peers")]

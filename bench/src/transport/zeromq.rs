@@ -1,4 +1,5 @@
-//! libzmq's pipeline: it blocks where a queue is full, so that nothing is lost.
+//! Throughput of libzmq with PUSH and PULL sockets, for comparison. A full queue blocks the sender,
+//! so no message is lost.
 
 use std::{
     thread,
@@ -7,19 +8,19 @@ use std::{
 
 use zmq::{Context, PULL, PUSH, Socket, SocketType};
 
-/// Listens and counts; answers when as many as a turn has are there. Gives the addresses of the
-/// flood and of the answers.
+/// Listens, and starts a thread that counts messages and sends an answer after each `turn`
+/// messages. Returns the addresses of the flood and of the answers.
 pub(super) fn count(turn: u64) -> [String; 2] {
     let context = Context::new();
     let (flood, answers) = (bound(&context, PULL), bound(&context, PUSH));
-    let addresses =
-        [&flood, &answers].map(|socket| socket.get_last_endpoint().expect("it is bound").expect("it is text"));
+    let addresses = [&flood, &answers]
+        .map(|socket| socket.get_last_endpoint().expect("the socket is bound").expect("the address is UTF-8"));
     thread::spawn(move || {
         let (mut message, mut received) = (zmq::Message::new(), 0u64);
         while flood.recv(&mut message, 0).is_ok() {
             received += 1;
             let number = message.get(..8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
-            assert_eq!(number, Some(received), "in order and complete");
+            assert_eq!(number, Some(received), "a message is lost or out of order");
             if received.is_multiple_of(turn) {
                 answers.send(&received.to_le_bytes()[..], 0).expect("sent");
             }
@@ -34,7 +35,7 @@ fn bound(context: &Context, kind: SocketType) -> Socket {
     socket
 }
 
-/// This end of [`count`].
+/// The parent's end of [`count`].
 pub(super) struct Flood {
     flood: Socket,
     answers: Socket,
@@ -47,14 +48,14 @@ impl Flood {
         let context = Context::new();
         let connect = |kind, address: &str| {
             let socket = context.socket(kind).expect("a socket");
-            socket.set_rcvtimeo(30_000).expect("an option");
+            socket.set_rcvtimeo(30_000).expect("the option is valid");
             socket.connect(address).expect("the other end listens");
             socket
         };
         Flood { flood: connect(PUSH, flood), answers: connect(PULL, answers), message: vec![7; size], number: 0 }
     }
 
-    /// Sends `messages` and gives how long it took until all had arrived.
+    /// Sends `messages` messages, and returns the time until the answer to the last one.
     pub(super) fn turn(&mut self, messages: u64) -> Duration {
         let start = Instant::now();
         for _ in 0..messages {
@@ -62,7 +63,7 @@ impl Flood {
             self.message[..8].copy_from_slice(&self.number.to_le_bytes());
             self.flood.send(&self.message[..], 0).expect("sent");
         }
-        let answer = self.answers.recv_bytes(0).expect("nothing is lost");
+        let answer = self.answers.recv_bytes(0).expect("no message is lost");
         assert_eq!(answer, self.number.to_le_bytes());
         start.elapsed()
     }

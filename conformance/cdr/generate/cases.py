@@ -1,4 +1,5 @@
-"""The values. A case: file, type, name, JSON value, and what another version of the type reads in it, if it matters."""
+"""The values of the vectors. A case has a file, a type, a name and a value as JSON. It may also have
+another version of the type, with the value that this version reads."""
 
 GOLDEN = "Golden::"
 

@@ -1,4 +1,6 @@
-/* Encodes every case with Cyclone DDS 0.10: little endian as its writer would send it, big endian by its stream writer. */
+/* Encodes every case with Cyclone DDS 0.10: little endian by its writer, big endian by its stream
+   writer. The argument is the encoding. `cyclone.py` generates the cases, and `vectors.py` reads the
+   output. */
 #include "cyclone.h"
 #include <stdio.h>
 #include "dds/ddsi/ddsi_cdrstream.h"
@@ -25,7 +27,8 @@ static void print_key_hash(const struct ddsi_serdata *data, const dds_topic_desc
   print_hex(hash.value, sizeof hash.value);
 }
 
-/* The header and the pad, which the stream writer leaves to its caller, are those of the little-endian twin. */
+/* The stream writer writes neither header nor padding. Both are taken from the little-endian encoding
+   `little`. */
 static void print_big_endian(const struct ddsi_sertype *type, const unsigned char *little, const void *value)
 {
   dds_ostreamBE_t stream;
@@ -40,7 +43,8 @@ static void print_big_endian(const struct ddsi_sertype *type, const unsigned cha
   dds_ostreamBE_fini(&stream);
 }
 
-/* What a reader of the same process takes is what the writer serialised; it brings its type along. */
+/* Writes a value and takes its serialised data with a reader of the same process. The data refer to
+   the internal type. */
 static struct ddsi_serdata *write_and_take(dds_entity_t topic, const dds_qos_t *qos, const void *value)
 {
   struct ddsi_serdata *data;
@@ -76,7 +80,7 @@ static void emit_as(const char *name, dds_data_representation_id_t representatio
   dds_qos_t *qos = dds_create_qos();
   dds_qset_data_representation(qos, 1, &representation);
   dds_entity_t topic = dds_create_topic(participant, descriptor, "golden", qos, NULL);
-  if (topic >= 0) { /* else the type has no such encoding here */
+  if (topic >= 0) { /* otherwise Cyclone DDS does not support this encoding for the type */
     struct ddsi_serdata *data = write_and_take(topic, qos, value);
     print_encodings(name, data, descriptor, value);
     ddsi_serdata_unref(data);

@@ -1,4 +1,5 @@
-/* What a generated case needs: C's usual headers, Cyclone DDS, and the function that prints its encodings. */
+/* Declarations for the C file that `cyclone.py` generates: standard headers, Cyclone DDS, and the
+   functions of `cyclone.c`. */
 #ifndef CYCLONE_H
 #define CYCLONE_H
 #include <math.h>
@@ -7,7 +8,8 @@
 #include <string.h>
 #include "dds/dds.h"
 
-/* Prints `name encoding order hex keyhash` in both byte orders if Cyclone DDS has the encoding for the type. */
+/* Prints `name encoding order hex keyhash` in both byte orders if Cyclone DDS supports the encoding
+   for the type. */
 void emit(const char *name, const dds_topic_descriptor_t *descriptor, const void *value);
 void all_cases(void);
 #endif

@@ -1,4 +1,5 @@
-"""Writes the C program that has Cyclone DDS encode the cases: one function a case fills what `idlc` declared."""
+"""Prints the C file with which `cyclone.c` encodes the cases: for each case, a function that fills
+the structure that `idlc` declares. `generate.sh` calls it."""
 
 import json
 import os
@@ -87,7 +88,8 @@ class Filler:
 
 
 def c_string(value):
-    """Bytes outside plain ASCII as octal escapes, which take at most three digits and so end by themselves."""
+    """A string literal of C. Bytes outside printable ASCII are octal escapes of three digits, so a
+    digit that follows is not part of them."""
     return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:03o}" for b in value.encode()) + '"'
 
 

@@ -1,4 +1,5 @@
-// Encodes every case that Fast CDR 1.0 can encode, as plain CDR in both byte orders.
+// Prints every case that Fast CDR 1.0 can encode, as plain CDR in both byte orders. `fastcdr.py`
+// generates the cases, and `vectors.py` reads the output.
 #include "fastcdr.h"
 #include <cstdio>
 #include <fastcdr/FastBuffer.h>
@@ -7,8 +8,9 @@ using eprosima::fastcdr::FastBuffer;
 
 constexpr size_t CAPACITY = 1 << 16;
 
-// Fast CDR leaves in the padding what the buffer held before, hence the zeros. It writes the header with empty options;
-// the pad and its count are added here as the vectors want them.
+// Fast CDR leaves the old contents of the buffer in the padding, so the buffer is filled with zeros
+// first. It writes the header with empty options. The padding at the end and its count are added
+// here.
 static void print_encoding(const char* name, Cdr::Endianness order, const std::function<void(Cdr&)>& calls)
 {
     std::vector<char> memory(CAPACITY);

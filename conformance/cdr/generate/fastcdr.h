@@ -1,4 +1,5 @@
-// What the generated cases need: Fast CDR and the function that prints one in both byte orders.
+// Declarations for the C++ file that `fastcdr.py` generates: Fast CDR, and `emit`, which prints a
+// case in both byte orders.
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -1,5 +1,6 @@
-"""Writes the C++ program that has Fast CDR encode the cases: its calls in the order in which the members lie, so the
-order is ours, and widths, alignment, lengths and byte order are Fast CDR's."""
+"""Prints the C++ file with which `fastcdr.cpp` encodes the cases: calls of Fast CDR in the order of
+the members. This script determines the order; Fast CDR determines widths, alignment, lengths and
+byte order. `generate.sh` calls it."""
 
 import json
 import os
@@ -14,7 +15,8 @@ C_TYPES = {"bool": "bool", "octet": "uint8_t", "char": "char", "wchar": "wchar_t
 
 
 class NotSupported(Exception):
-    """Fast CDR 1.0 has no parameter lists, optionals and bitsets; its long double is the processor's, not binary128."""
+    """Fast CDR 1.0 has no parameter lists, optional members and bitsets. Its long double has the
+    processor's format instead of binary128."""
 
 
 class Caller:

@@ -1,23 +1,24 @@
 #!/bin/sh
-# Regenerates ../vectors.jsonl and ../refused.jsonl with Cyclone DDS, Fast CDR and the model, and has Cyclone DDS read what
-# others wrote; see README.md for the versions.
+# generate.sh [FOLDER]: regenerates ../vectors.jsonl and ../refused.jsonl with Cyclone DDS, Fast CDR
+# and the model, then lets Cyclone DDS read the vectors of others. Builds in FOLDER, or in a new
+# temporary folder. ../README.md names the versions.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=${1:-$(mktemp -d)}
 mkdir -p "$build/fastcdr" "$build/readback"
 build=$(cd "$build" && pwd)
 export PYTHONDONTWRITEBYTECODE=1
-# Topics of our own process only.
+# The topics must not be visible outside this machine.
 export CYCLONEDDS_URI='<General><Interfaces><NetworkInterface name="lo"/></Interfaces><AllowMulticast>false</AllowMulticast></General>'
 
-# Types that state no extensibility are appendable, which this version of Cyclone DDS encodes as XCDR2 only; plain CDR, where
-# final types look the same, it gives for them as final ones.
+# Types that state no extensibility are appendable. This version of Cyclone DDS encodes appendable
+# types as XCDR2 only. For XCDR1 they are compiled as final, which has the same encoding.
 cyclone() { # encoding extensibility
   mkdir -p "$build/cyclone/$1"
   cd "$build/cyclone/$1"
   for idl in "$here"/../idl/*.idl "$here"/../../../workloads/market_data.idl; do
     case $idl in
-      */wide.idl | */bitset.idl | */maps.idl) ;; # idlc 0.10 refuses these
+      */wide.idl | */bitset.idl | */maps.idl) ;; # idlc 0.10 cannot compile these
       *) idlc -t -f case-sensitive -x "$2" -Wno-implicit-extensibility -Wno-enum-consecutive "$idl" ;;
     esac
   done

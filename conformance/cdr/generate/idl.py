@@ -1,4 +1,5 @@
-"""A small reader of the IDL that the vectors use: enough for `../idl` and `workloads/market_data.idl`, and no more.
+"""A small reader of IDL for the files of the vectors, the workloads and the checks with other
+libraries. It supports only the IDL that these files use.
 
 Types are tuples: ("prim", "int32"), ("string", bound), ("wstring", bound), ("seq", element, bound),
 ("map", key, value, bound), ("array", element, dimensions), ("ref", name).
@@ -19,7 +20,7 @@ TOKEN = re.compile(r"//[^\n]*|'(?:\\.|[^'])'|0[xX][0-9a-fA-F]+|-?\d+|::|\w+|@\w+
 
 
 class Reader:
-    """A recursive descent over the tokens of one file; fills `definitions` by qualified name."""
+    """A recursive descent parser for the tokens of one file. It fills `definitions` by qualified name."""
 
     def __init__(self, text):
         self.tokens = [t for t in TOKEN.findall(text) if not t.startswith("//")]
@@ -221,7 +222,7 @@ def read(path):
 
 
 def resolve(definitions, type_):
-    """The type without its typedefs, at this level."""
+    """The type with its typedefs replaced, but not those of its elements."""
     while type_[0] == "ref" and definitions[type_[1]]["kind"] == "alias":
         type_ = definitions[type_[1]]["type"]
     if type_[0] == "array":
@@ -232,13 +233,13 @@ def resolve(definitions, type_):
 
 
 def members(definitions, struct):
-    """A struct's members, its bases' in front."""
+    """The members of a struct, after those of its bases."""
     base = members(definitions, definitions[struct["base"]]) if struct["base"] else []
     return base + struct["members"]
 
 
 def select(definitions, union, value):
-    """The discriminator of a union's JSON value and the case that it selects, or None."""
+    """The discriminator of a union's JSON value as a number, and the case that it selects, or None."""
     named = [name for name in value if name != "$discriminator"]
     if "$discriminator" in value:
         discriminator = value["$discriminator"]

@@ -1,5 +1,7 @@
-"""The key hash: the key members in the order of their ids, big endian in the data's encoding, without DHEADERs and
-EMHEADERs; its MD5 if the key of any value of the type may exceed 16 bytes, else padded with zeros."""
+"""A model of key hashes by DDS-XTypes 1.3, for `vectors.py`. A key consists of the key members in the
+order of their ids, big endian in the data's encoding, without DHEADERs and EMHEADERs. The hash is
+the MD5 of the key if the key of any value of the type may exceed 16 bytes, otherwise the key,
+padded with zeros."""
 
 import hashlib
 
@@ -10,11 +12,11 @@ SIZE = 16
 
 
 class Unbounded(Exception):
-    """The key has no greatest size."""
+    """The size of the key has no upper bound."""
 
 
 def key_hash(definitions, type_name, value, encoding):
-    """In hex, or None for a type without a key."""
+    """The key hash in hex, or None for a type without a key."""
     struct = definitions[type_name]
     if not key_members(definitions, struct):
         return None

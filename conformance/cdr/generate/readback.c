@@ -1,4 +1,6 @@
-/* Offers encoded bytes to Cyclone DDS's reader and prints `line refused`, or what its writer makes of the value it read. */
+/* Lets Cyclone DDS decode each vector. Prints the vector's number, and `refused` or the bytes to
+   which Cyclone DDS's writer encodes the decoded value. `readback.py` generates the calls of `offer`
+   and reads the output. */
 #include "readback.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +10,7 @@
 
 static dds_entity_t participant;
 
-/* A sample of zeros, written and taken, brings along the type with which Cyclone DDS decodes. */
+/* Decoding needs the internal type of a topic. A sample of zeros, written and taken, has it. */
 static struct ddsi_serdata *take_zeros(dds_entity_t topic, const dds_qos_t *qos, const dds_topic_descriptor_t *descriptor)
 {
   struct ddsi_serdata *data;
@@ -52,7 +54,7 @@ void offer(int line, dds_data_representation_id_t representation, const dds_topi
   dds_qos_t *qos = dds_create_qos();
   dds_qset_data_representation(qos, 1, &representation);
   dds_entity_t topic = dds_create_topic(participant, descriptor, "golden", qos, NULL);
-  if (topic >= 0) { /* else the type has no such encoding here */
+  if (topic >= 0) { /* otherwise Cyclone DDS does not support this encoding for the type */
     struct ddsi_serdata *zeros = take_zeros(topic, qos, descriptor);
     ddsrt_iovec_t vector = { .iov_base = (void *) bytes, .iov_len = size };
     struct ddsi_serdata *read = ddsi_serdata_from_ser_iov(zeros->type, SDK_DATA, 1, &vector, size);

@@ -1,4 +1,4 @@
-/* What the generated offers need. */
+/* Declarations for the C file that `readback.py offer` generates. */
 #ifndef READBACK_H
 #define READBACK_H
 #include <stddef.h>

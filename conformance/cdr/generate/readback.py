@@ -1,6 +1,7 @@
-"""Has Cyclone DDS read the vectors that it did not write, refused ones included, and says where it sees them differently.
-
-`readback.py offer FOLDER` writes the C program's part; `readback.py compare FOLDER FILE` compares its output."""
+"""Lets Cyclone DDS read the vectors that it did not write, including those to refuse, and prints
+where it decodes them differently. `generate.sh` calls it.
+`readback.py offer FOLDER` prints a C file with the vectors, to be compiled with `readback.c`.
+`readback.py compare FOLDER FILE` compares the program's output in FILE with the model."""
 
 import json
 import os
@@ -12,7 +13,8 @@ from cyclone import UNKNOWN_TO_IDLC
 
 
 def offers(folder):
-    """The vectors of others, each as its own type and as what another version reads, with the value to expect."""
+    """The vectors to read, each with the type to read it as and the expected value: those that Cyclone
+    DDS did not write, as their own type, and all that have `read_as`, as that version of the type."""
     for file in ("vectors.jsonl", "refused.jsonl"):
         with open(os.path.join(folder, file)) as lines:
             vectors = [json.loads(line) for line in lines]

@@ -1,5 +1,7 @@
-"""Puts the vectors together: the tools' bytes where a tool encodes a case, the model's elsewhere. The model is compared
-with every tool; where they differ both are kept, and the tool's belongs into `expected-failures.txt`."""
+"""Writes `vectors.jsonl` and `refused.jsonl`. `generate.sh` calls it.
+Each case gets a vector with the bytes of the model `xcdr.py`, and the names of the tools that made
+the same bytes. If a tool made other bytes, they become a further vector, which must be listed in
+`expected-failures.txt`."""
 
 import json
 import os
@@ -15,7 +17,7 @@ TOOLS = (("cyclone.txt", "cyclonedds 0.10.2"), ("fastcdr.txt", "fastcdr 1.0.26")
 
 
 def tool_output(build):
-    """By (case, encoding, order): the hex of each tool; and Cyclone's key hash."""
+    """The hex of each tool, and Cyclone DDS's key hash, each by (case, encoding, order)."""
     encodings, key_hashes = {}, {}
     for file, tool in TOOLS:
         with open(os.path.join(build, file)) as lines:
@@ -52,7 +54,7 @@ def vectors_of(case, definitions, encodings, key_hashes):
 
 
 def shared_headers(case, definitions):
-    """The other legal choice for nested types in mutable ones; see `xcdr.Writer`."""
+    """The other legal encoding of nested types in mutable ones: `share_headers` of `xcdr.Writer`."""
     for order in ("le", "be"):
         plain = xcdr.encode(definitions, case["type"], case["value"], "xcdr2", order)
         shared = xcdr.encode(definitions, case["type"], case["value"], "xcdr2", order, share_headers=True)
@@ -62,7 +64,7 @@ def shared_headers(case, definitions):
 
 
 def located(found):
-    """Paths as seen from the vectors' folder."""
+    """The vector with its path relative to the folder of the vectors."""
     return {**found, "idl": os.path.normpath(os.path.join("idl", found["idl"]))}
 
 

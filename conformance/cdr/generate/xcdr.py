@@ -1,5 +1,5 @@
-"""XCDR1 and XCDR2 as DDS-XTypes 1.3 section 7.4 describes them: the model that the tools' bytes are compared with, and
-the source of the vectors that no tool makes. Written for reading, not for speed."""
+"""A model of XCDR1 and XCDR2 by DDS-XTypes 1.3, section 7.4. `vectors.py` compares it with the bytes of
+the tools, and uses its bytes for the vectors that no tool makes."""
 
 import struct
 
@@ -15,7 +15,7 @@ EM_MUST_UNDERSTAND = 0x80000000
 
 
 def encapsulate(encoding, order, extensibility, body):
-    """Header, body, and the pad to a multiple of four that the header's last two bits count."""
+    """Header, body, and padding to a multiple of four, which the header's last two bits count."""
     if encoding == "xcdr1" and extensibility != "mutable":
         extensibility = "plain"
     pad = -len(body) % 4
@@ -29,8 +29,9 @@ def encode(definitions, type_name, value, encoding, order, share_headers=False):
 
 
 class Writer:
-    """`share_headers`: an EMHEADER before an appendable or mutable type says that the DHEADER serves as NEXTINT (LC 5).
-    The specification leaves the choice; Cyclone DDS writes both words (LC 4)."""
+    """Writes values. With `share_headers`, the DHEADER of an appendable or mutable value also serves
+    as the NEXTINT of its EMHEADER (LC 5). The specification allows both; Cyclone DDS writes both
+    words (LC 4)."""
 
     def __init__(self, definitions, encoding, order, share_headers=False):
         self.definitions = definitions
@@ -82,7 +83,7 @@ class Writer:
         return idl.resolve(self.definitions, type_)[0] == "prim"
 
     def delimited(self, needed, write):
-        """Runs `write`, behind a DHEADER if one is needed."""
+        """Runs `write`, after a DHEADER if one is needed."""
         if not (self.two and needed):
             return write()
         self.number("I", 0)
@@ -179,7 +180,8 @@ class Writer:
         self.number("H", 0)
 
     def parameter(self, member, value):
-        """An XCDR1 parameter; without a value, the header of an absent one. Alignment restarts behind the header."""
+        """Writes an XCDR1 parameter. Without a value, it writes the header of an absent member. Alignment
+        restarts after the header."""
         flag = PID_MUST_UNDERSTAND if member["must"] else 0
         self.align(4)
         if member["id"] <= 0x3F00:
@@ -200,7 +202,7 @@ class Writer:
         self.out[length[1]:length[1] + struct.calcsize(length[0])] = struct.pack(self.order + length[0], size)
 
     def emember(self, member, value):
-        """An XCDR2 member of a mutable type: EMHEADER, NEXTINT where the length code wants one, value."""
+        """Writes an XCDR2 member of a mutable type: EMHEADER, NEXTINT if the length code is 4, and value."""
         code = self.length_code(member["type"])
         self.number("I", (EM_MUST_UNDERSTAND if member["must"] or member["key"] else 0) | code << 28 | member["id"])
         if code == 4:
@@ -211,8 +213,8 @@ class Writer:
             self.patch(start - 4, len(self.out) - start)
 
     def length_code(self, type_):
-        """0..3 for 1, 2, 4, 8 bytes; 5 where the value begins with its length in bytes, 6 and 7 where it begins with
-        its count of 4-byte or 8-byte elements; 4 otherwise."""
+        """The length code: 0..3 for values of 1, 2, 4 or 8 bytes; 5 if the value begins with its length in
+        bytes; 6 or 7 if it begins with the count of its elements of 4 or 8 bytes; otherwise 4."""
         type_ = idl.resolve(self.definitions, type_)
         size = self.scalar_size(type_)
         if size in (1, 2, 4, 8):

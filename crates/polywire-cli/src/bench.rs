@@ -1,4 +1,5 @@
-//! `polywire bench`
+//! The verb `polywire bench`: measures scenarios, compares results, and writes the pages of the
+//! experiments.
 
 use std::{
     fs,
@@ -23,12 +24,13 @@ use crate::{
 
 const HELP: &str = "\
 Exit codes:
-  0  fine: what was measured meets the scenario's criteria
-  1  a criterion is missed, or, with compare, something became worse
-  2  it could not be measured
-  3  bad arguments, or a scenario that is wrong
+  0  success: all criteria of the scenario are met
+  1  a criterion is missed; with compare, a figure became worse
+  2  nothing could be measured
+  3  bad arguments, or a wrong scenario
 
-A rank (#1) stands behind a figure; cases whose intervals overlap share one, because which is better is not known.";
+Each figure is followed by its rank (#1). Cases whose intervals overlap share a rank, because it is unknown which is
+better.";
 
 pub const VERB: Verb =
     Verb::new::<Bench>("bench", "Measures what a scenario describes, and checks the scenario's criteria")
@@ -93,9 +95,9 @@ const SCALING_VERB: Verb = Verb::new::<Scaling>(
     "Measures what a message costs in large systems, and extrapolates with a model",
 )
 .details(
-    "Measures the cost of a message against subscribers, topics, fields and bytes, fits a model, and follows it \
-         to a thousand publishers and ten thousand subscribers. Run it in the folder that has scenarios/scaling, or \
-         name that folder with --scenarios. Writes a page with plots, and every figure as JSON; takes about ten \
+    "Measures the cost of a message against subscribers, topics, fields and bytes, fits a model, and extrapolates \
+         it to a thousand publishers and ten thousand subscribers. Run it in the folder that has scenarios/scaling, \
+         or name that folder with --scenarios. Writes a page with plots, and every figure as JSON; takes about ten \
          minutes.",
 )
 .example("polywire bench scaling");
@@ -121,7 +123,7 @@ struct Effort {
     /// Measures a few messages only, as a trial run
     #[arg(long)]
     quick: bool,
-    /// Measures nothing: writes the pages again from the results beside them
+    /// Measures nothing, but writes the pages again from the saved results beside them
     #[arg(long, conflicts_with_all = ["quick", "repeats"])]
     redraw: bool,
 }
@@ -129,8 +131,8 @@ struct Effort {
 const COMPARE_VERB: Verb =
     Verb::new::<Compare>("compare", "Reports which figures became worse or better from one result to another")
         .details(
-            "Times are compared only if both were measured on like machines, and count only if their intervals do not \
-         overlap; bytes are always compared.",
+            "Times are compared only if both were measured on similar machines, and count only if their intervals do \
+         not overlap. Bytes are always compared.",
         )
         .example("polywire bench compare before.json before.json");
 
@@ -173,7 +175,7 @@ impl Bench {
         })
     }
 
-    /// What measures the same again.
+    /// The command that repeats the measurement.
     fn command(&self, path: &Path) -> String {
         let mut command = format!("polywire bench {}", path.display());
         if let Some(seed) = self.seed {
@@ -200,7 +202,7 @@ impl Bench {
     }
 }
 
-/// A wrong scenario is a wrong argument.
+/// Turns the error for a wrong scenario into one for a wrong argument.
 fn misuse(error: Error) -> anyhow::Error {
     match error {
         Error::Scenario(text) => Misuse(text).into(),
@@ -247,7 +249,7 @@ impl Action for Scaling {
 }
 
 impl Effort {
-    /// Measures what a page is about and writes it; false if a criterion is missed.
+    /// Measures the scenarios of a page and writes it; false if a criterion is missed.
     fn write(&self, paper: &Experiment, scenarios: &Path, output: &Path, terminal: &Terminal) -> anyhow::Result<bool> {
         let measured = |name: &&str| match self.redraw {
             true => read(&output.join(paper.data).join(name).with_extension("json")),
@@ -291,7 +293,8 @@ impl Effort {
 
 fn read(path: &Path) -> anyhow::Result<Results> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Results::from_json(&text).with_context(|| format!("{} is no result of `polywire bench --output`", path.display()))
+    Results::from_json(&text)
+        .with_context(|| format!("{} is not a result of `polywire bench --output`", path.display()))
 }
 
 fn page(comparison: &Comparison) -> String {
@@ -304,7 +307,7 @@ fn page(comparison: &Comparison) -> String {
         let [before, after] = [change.before, change.after].map(|value| table::figure(&change.metric, value));
         let arrow = match before == after {
             false => format!("{before} -> {after}"),
-            // They differ in digits that the short form leaves out.
+            // The short forms are equal, so all digits are shown.
             true => format!("{} -> {}", change.before, change.after),
         };
         let times = if change.before == 0.0 { "-".into() } else { format!("{:.2}x", change.after / change.before) };
@@ -313,7 +316,7 @@ fn page(comparison: &Comparison) -> String {
     let rows: Vec<Vec<String>> = comparison.changes.iter().map(row).collect();
     let mut text = columns(&rows);
     text += &format!(
-        "{} alike: they overlap, or differ by next to nothing\n",
+        "{} unchanged: the intervals overlap, or the difference is negligible\n",
         crate::types::count(comparison.alike, "figure")
     );
     text.extend(comparison.failed.iter().map(|case| format!("failed: {case}\n")));

@@ -1,4 +1,4 @@
-//! `polywire bw`
+//! The verb `polywire bw`: measures the bytes per second that arrive.
 
 use clap::Args;
 use serde::Serialize;
@@ -10,8 +10,8 @@ use crate::{
     verb::{Action, Verb},
 };
 
-pub const VERB: Verb = Verb::new::<Bw>("bw", "Measures how many bytes a second arrive")
-    .details("Counts the bytes of the payloads. On a stream, the envelope adds up to 12 bytes to each.")
+pub const VERB: Verb = Verb::new::<Bw>("bw", "Measures how many bytes arrive per second")
+    .details("Counts payload bytes. On a stream, the envelope adds up to 12 bytes to each message.")
     .example("polywire bw weather --count 20 --timeout 60");
 
 #[derive(Args)]
@@ -25,7 +25,7 @@ struct Figures<'a> {
     topic: &'a str,
     messages: u64,
     window: usize,
-    /// None before two messages have come.
+    /// `None` until two messages have arrived.
     bytes_per_second: Option<f64>,
     message_bytes_mean: f64,
     message_bytes_min: f64,
@@ -38,7 +38,7 @@ impl Action for Bw {
             let sizes: Vec<f64> = window.iter().map(|arrival| arrival.bytes as f64).collect();
             let Some(size) = Spread::of(&sizes) else { return Ok(()) };
             let time: f64 = intervals(window).iter().sum();
-            // The first message's bytes came before the time that is counted.
+            // The measured time begins with the first message, whose bytes do not count.
             let bytes: f64 = sizes.iter().skip(1).sum();
             let bytes_per_second = (time > 0.0).then(|| bytes / time);
             if terminal.json {
@@ -66,7 +66,7 @@ impl Action for Bw {
     }
 }
 
-/// In units that people read.
+/// A number of bytes in B, kB, MB or GB.
 fn bytes_text(bytes: f64) -> String {
     match bytes {
         b if b >= 1e9 => format!("{:.2} GB", b / 1e9),

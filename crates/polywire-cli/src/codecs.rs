@@ -1,4 +1,4 @@
-//! `polywire codecs`
+//! The verb `polywire codecs`: lists codecs, compressors and engines.
 
 use clap::Args;
 use polywire::codec::{CODECS, Codec, OptionSpec};
@@ -56,8 +56,8 @@ impl Action for Codecs {
 fn page(codec: &dyn Codec) -> String {
     let properties = codec.properties();
     let mut traits = vec![if properties.text { "text" } else { "binary" }];
-    traits.push(if properties.self_describing { "self-describing" } else { "read with the writer's schema" });
-    traits.push(if properties.stateful { "a message may depend on those before" } else { "each message for itself" });
+    traits.push(if properties.self_describing { "self-describing" } else { "readers need the writer's schema" });
+    traits.push(if properties.stateful { "a message may depend on earlier ones" } else { "each message stands alone" });
     let rows: Vec<Vec<String>> = codec.options().iter().map(option_row).collect();
     format!(
         "{}: {}\n  {}\n  {}\n  for {}\n  defined in {}\n{}\n",
@@ -87,7 +87,7 @@ fn compressor_page(compressors: &[&dyn Compressor]) -> String {
     };
     let rows: Vec<Vec<String>> = compressors.iter().map(row).collect();
     let options = compress::OPTIONS.iter().map(|(option, help)| vec![format!("  :{option}"), (*help).to_owned()]);
-    format!("Compressors\n{}\nTheir options\n{}", columns(&rows), columns(&options.collect::<Vec<_>>()))
+    format!("Compressors\n{}\nOptions of compressors\n{}", columns(&rows), columns(&options.collect::<Vec<_>>()))
 }
 
 fn option_row(option: &OptionSpec) -> Vec<String> {

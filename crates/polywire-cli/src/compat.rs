@@ -1,4 +1,5 @@
-//! `polywire compat`
+//! The verb `polywire compat`: checks in each format whether readers and writers with two versions
+//! of a type are compatible.
 
 use std::{fmt, path::PathBuf};
 
@@ -21,10 +22,12 @@ use crate::{
 
 mod trial;
 
-pub const VERB: Verb =
-    Verb::new::<Compat>("compat", "Checks whether two versions of a type understand each other, in each format")
-        .details("Exit code 0: compatible; 1: not; 2: a file is wrong; 3: bad arguments.")
-        .example("polywire compat weather.idl report.idl");
+pub const VERB: Verb = Verb::new::<Compat>(
+    "compat",
+    "Checks whether two versions of a type can read each other's messages, in each format",
+)
+.details("Exit code 0: compatible; 1: not compatible; 2: a file is wrong; 3: bad arguments.")
+.example("polywire compat weather.idl report.idl");
 
 #[derive(Args)]
 pub struct Compat {
@@ -41,14 +44,14 @@ pub struct Compat {
     /// Formats to check, separated by commas [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(names()))]
     format: Vec<String>,
-    /// Who must understand whom
+    /// Which version must be able to read data of the other
     #[arg(long, value_enum, default_value_t = Direction::Full)]
     direction: Direction,
-    /// Judges readers that know their own type alone, as foreign programs do; others fetch the
-    /// writer's
+    /// Judges readers that know only their own type, as foreign programs do; Polywire's readers
+    /// fetch the writer's type
     #[arg(long)]
     without_schema: bool,
-    /// Counts types that agree only for some values as not compatible
+    /// Counts the verdict "per value" as not compatible
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
@@ -66,14 +69,14 @@ enum Direction {
     Full,
 }
 
-/// What becomes of a writer's values at a reader.
+/// A verdict: which values of a writer a reader can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Word {
     Always,
     PerValue,
     Refused,
-    /// Some value is read as another one, and nobody is told.
+    /// Some value is read as another value, without an error.
     Misread,
 }
 
@@ -133,7 +136,7 @@ impl Action for Compat {
         let mut types = Vec::new();
         let only = old.len() == 1 && new.len() == 1;
         old.retain(|before| {
-            // Names of types do not matter where it is clear which ones are meant.
+            // If each file has one type, the names of the types need not be equal.
             let Some(at) = new.iter().position(|after| only || after.name() == before.name()) else { return true };
             types.push(self.compare(before, &new.remove(at)));
             false
@@ -177,8 +180,8 @@ impl Compat {
     }
 }
 
-/// By the rules of evolution, which hold for every format, and by what the format's decoder makes
-/// of values.
+/// Applies the rules of evolution, which are the same for every format, and checks that the format
+/// can carry the types. Without the writer's schema, also tries values.
 fn judge(codec: &'static dyn Codec, writer: &Schema, reader: &Schema, without_schema: bool) -> Judgement {
     let by_rules = Judgement::from(assess(writer, reader));
     if by_rules.verdict == Word::Refused {
@@ -187,7 +190,7 @@ fn judge(codec: &'static dyn Codec, writer: &Schema, reader: &Schema, without_sc
     match trial::Trial::new(codec, writer, reader) {
         Ok(trial) if without_schema => trial.without_schema(by_rules),
         Ok(_) => by_rules,
-        Err(error) => Judgement::refused(format!("{} cannot carry it: {error:#}", codec.name())),
+        Err(error) => Judgement::refused(format!("{} cannot carry the type: {error:#}", codec.name())),
     }
 }
 
@@ -241,7 +244,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Formats with the same verdict for the same reasons, together.
+/// Prints the verdicts of one direction. Formats with the same verdict and findings share a line.
 fn groups(f: &mut fmt::Formatter<'_>, title: &str, list: Vec<(&str, &Judgement)>) -> fmt::Result {
     let mut groups: Vec<(&Judgement, Vec<&str>)> = Vec::new();
     for (format, judgement) in list {

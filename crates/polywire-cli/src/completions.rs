@@ -1,4 +1,4 @@
-//! `polywire completions`
+//! The verb `polywire completions`: prints completion scripts for shells.
 
 use clap::Args;
 use clap_complete::Shell;

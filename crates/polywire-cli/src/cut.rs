@@ -1,23 +1,23 @@
-//! A file of foreign messages: a part of it at a time, cut into frames, or into messages that say
-//! themselves where they end.
+//! Reads a file of messages in parts, and divides it into frames of a framing, or into messages
+//! that show where they end. Used by `transcode` and `fast`.
 
 use std::io::{BufRead, ErrorKind};
 
 use anyhow::{Context as _, anyhow};
-use polywire::{
+use polywire::extend::{
     framing::{Framing, FramingError, Piece, Splitter, Step},
     program::{CodecError, FaultKind},
 };
 
-/// Bytes of a message that nothing frames.
+/// Maximum length of a message, in bytes.
 pub const MESSAGE_BYTES: usize = 64 << 20;
 
-/// A file, a part of it at a time.
+/// A file that is read in parts.
 pub struct Input {
     pub name: String,
     from: Box<dyn BufRead>,
     buffer: Vec<u8>,
-    /// What of the buffer is done with.
+    /// Bytes of the buffer that have been used.
     at: usize,
     /// Bytes read so far.
     read: u64,
@@ -29,8 +29,7 @@ impl Input {
         Input { name, from, buffer: Vec::new(), at: 0, read: 0, ended: false }
     }
 
-    /// Reads until so many bytes are there, and what comes with them; false if the file has no
-    /// more.
+    /// Reads until at least `need` unused bytes are in the buffer; false if the file has fewer.
     pub fn fill(&mut self, need: usize) -> anyhow::Result<bool> {
         if self.rest().len() >= need {
             return Ok(true);
@@ -51,17 +50,17 @@ impl Input {
         Ok(self.buffer.len() >= need)
     }
 
-    /// What is there and not done with.
+    /// The unused bytes in the buffer.
     pub fn rest(&self) -> &[u8] {
         self.buffer.get(self.at..).unwrap_or_default()
     }
 
-    /// Is done with so many bytes of the rest.
+    /// Marks this many bytes of the rest as used.
     pub fn skip(&mut self, bytes: usize) {
         self.at = (self.at + bytes).min(self.buffer.len());
     }
 
-    /// Of the file, where the rest begins.
+    /// Offset in the file at which the rest begins.
     pub fn offset(&self) -> u64 {
         self.read - self.rest().len() as u64
     }
@@ -71,8 +70,8 @@ impl Input {
         self.read
     }
 
-    /// Reads the message that the rest begins with. Its length is not known, so what may be only
-    /// its beginning is read again with more of the file.
+    /// Reads the message at the start of the rest. Its length is not known, so after an error that
+    /// truncation can cause, `read` is called again with more of the file.
     pub fn message<T, E>(
         &mut self,
         mut read: impl FnMut(&[u8]) -> Result<T, E>,
@@ -90,21 +89,20 @@ impl Input {
         }
     }
 
-    /// What is wrong at a byte of the file.
+    /// An error at this offset of the file.
     pub fn failed(&self, offset: u64, what: &str) -> anyhow::Error {
         anyhow!("{}: byte {offset}: {what}", self.name)
     }
 }
 
-/// Whether what is wrong may be that the bytes are only the beginning of a message: it ends too
-/// early, or says that more follows than does.
+/// True if truncation can cause this error: the bytes end too early, or a length exceeds them.
 pub fn may_be_cut(error: &CodecError) -> bool {
     matches!(error.kind, FaultKind::Truncated | FaultKind::BadLength)
 }
 
-/// What stands between the bounds that a framing tells.
+/// A frame of a framing.
 pub struct Frame {
-    /// Counts frames from 1: of lines, the number of the line.
+    /// Number of the frame, from 1; for lines, the line number.
     pub number: u64,
     pub head: Vec<u8>,
     pub payload: Vec<u8>,
@@ -116,11 +114,11 @@ pub struct Frame {
 /// A part of a file.
 pub enum Part {
     Frame(Frame),
-    /// What is no frame.
+    /// Bytes that belong to no frame.
     Other(Vec<u8>),
 }
 
-/// A file that is cut into frames.
+/// A file that is divided into frames.
 pub struct Parts {
     pub input: Input,
     framing: Framing,
@@ -129,7 +127,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Of a capture, takes datagrams to this port alone.
+    /// `port` selects the datagrams of a capture to this port.
     pub fn new(input: Input, framing: Framing, port: Option<u16>) -> Parts {
         let splitter = Splitter::new(framing).limit(MESSAGE_BYTES);
         let splitter = match port {
@@ -139,7 +137,7 @@ impl Parts {
         Parts { input, framing, splitter, frames: 0 }
     }
 
-    /// The next part; an error where the file is damaged, so that nothing can follow.
+    /// The next part. An error means that the file is damaged and the rest cannot be read.
     pub fn next(&mut self) -> anyhow::Result<Option<Part>> {
         let mut need = 1;
         loop {

@@ -1,4 +1,4 @@
-//! `polywire dict`
+//! The verb `polywire dict`: trains dictionaries for compressors.
 
 use std::{fs, path::PathBuf};
 
@@ -25,10 +25,11 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// Bytes of samples that are kept: more do not make a better dictionary.
+/// How many bytes of samples are kept. More do not make a better dictionary.
 const SAMPLE_BYTES: usize = 64 << 20;
 
-/// One message in so many is not learned from: it shows what the dictionary is worth.
+/// One message in this many is held back from training. These messages show the effect of the
+/// dictionary.
 const HELD_BACK: usize = 8;
 
 pub const VERB: Verb = Verb::group("dict", "Dictionaries for compressors", &[TRAIN]);
@@ -61,7 +62,7 @@ struct Train {
     output: PathBuf,
 }
 
-/// What a compressor makes of messages that were not learned from.
+/// Compressed sizes of the messages that were held back, with and without the dictionary.
 #[derive(Serialize)]
 struct Worth {
     compressor: &'static str,
@@ -101,13 +102,12 @@ impl Action for Train {
 }
 
 impl Train {
-    /// Messages as the codec writes them.
+    /// The messages of the input, encoded by the codec.
     fn samples(&self, terminal: &Terminal) -> anyhow::Result<Vec<Vec<u8>>> {
         if let Some(compressor) = &self.codec.compressor {
-            return Err(Misuse(format!(
-                "a dictionary is learned from messages that are not compressed: leave out +{compressor}"
-            ))
-            .into());
+            return Err(
+                Misuse(format!("a dictionary is learned from uncompressed messages: leave out +{compressor}")).into()
+            );
         }
         let format = Format::of(&self.codec)?;
         let bar = progress(self.input.as_deref(), false)?;
@@ -154,7 +154,9 @@ impl Train {
         let percent = |bytes: usize| bytes * 100 / summary.held_back_bytes.max(1);
         for worth in &summary.worth {
             let (name, with, without) = (worth.compressor, percent(worth.with_dictionary), percent(worth.bytes));
-            terminal.line(&format!("{name}: {with} % of the size of others, {without} % without it"))?;
+            terminal.line(&format!(
+                "{name}: compresses other messages to {with} % of their size, without the dictionary to {without} %"
+            ))?;
         }
         Ok(())
     }
@@ -174,7 +176,8 @@ fn worth(taker: &'static dyn Compressor, dictionary: &[u8], samples: &[&Vec<u8>]
     Ok(Worth { compressor: taker.name(), bytes: total(&[])?, with_dictionary: total(dictionary)? })
 }
 
-/// Peers take no document of more than a megabyte, and the trainer none of less than 256 bytes.
+/// Parses the size of a dictionary. Peers accept no document above 1 MiB, and the trainer needs at
+/// least 256 bytes.
 fn size(text: &str) -> Result<usize, String> {
     let size = text.parse().ok().filter(|size| (256..=1 << 20).contains(size));
     size.ok_or_else(|| "a number from 256 to 1048576 is expected".into())

@@ -1,4 +1,4 @@
-//! `polywire echo`
+//! The verb `polywire echo`: subscribes to a topic and prints its messages.
 
 use std::{
     io, thread,
@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use polywire::layout::{Record, ValueRef};
+use polywire::extend::layout::{Record, ValueRef};
 use polywire::{
     Info, Kind, Node, Sample,
     coding::{Coding, Discovered, Dynamic},
@@ -25,15 +25,15 @@ use crate::{
     watch::Watch,
 };
 
-/// How often events are looked at while no message comes.
+/// How often events are polled while no message arrives.
 const TICK: Duration = Duration::from_millis(50);
 
 pub const VERB: Verb = Verb::new::<Echo>("echo", "Prints the messages of a topic")
     .details(
-        "Without --idl, messages are shown as their writer declares them: its schema is fetched over the link. With \
-         --idl, they are read as that version of the type. A writer whose type does not agree is reported and left \
-         out; others may agree. The exit code is 2 if nothing else came, or at once with --strict. The end of an \
-         instance is shown with its key: {\"kind\":\"dispose\",\"value\":{..}}.",
+        "Without --idl, messages are shown in the type of their writer, whose schema is fetched over the link. With \
+         --idl, they are read as that version of the type. A writer with an incompatible type is reported and \
+         skipped; if no other messages come, the exit code is 2. With --strict, such a writer ends the command. The \
+         end of an instance is shown with its key: {\"kind\":\"dispose\",\"value\":{..}}.",
     )
     .example("polywire echo weather --idl older.idl --format pretty --count 1 --timeout 60");
 
@@ -48,7 +48,7 @@ pub struct Echo {
     /// Quality of service that is requested: [PROFILE,]NAME=VALUE,... changes that of --config
     #[arg(long, value_name = "POLICIES")]
     qos: Option<String>,
-    /// Output format: one JSON text a line, or indented text for people
+    /// Output format: one JSON text per line, or indented text for people
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
     /// Ends after this many messages
@@ -63,7 +63,7 @@ pub struct Echo {
     /// Prints the time, format and writer with each message
     #[arg(long)]
     info: bool,
-    /// Ends with exit code 2 at the first writer whose type does not agree
+    /// Ends with exit code 2 at the first writer with an incompatible type
     #[arg(long)]
     strict: bool,
 }
@@ -106,7 +106,7 @@ impl Echo {
             }
             watch.poll(terminal);
             if watch.mismatches > 0 && self.strict {
-                // The writer hears of it, too.
+                // Gives the refusal time to reach the writer.
                 thread::sleep(TICK);
                 node.close();
                 return Ok(Outcome::Failed);
@@ -123,8 +123,8 @@ impl Echo {
         self.end(&came, &watch, &node, &place(&wire))
     }
 
-    /// What one writer does must not decide over what came from others: anybody may announce the
-    /// topic.
+    /// Chooses the exit code. A failure of one writer does not outweigh messages from others,
+    /// because anybody can announce the topic.
     fn end(&self, came: &Came, watch: &Watch, node: &Node, place: &str) -> outcome::Result {
         if came.messages == came.unprinted && watch.mismatches + watch.undecodable + came.unprinted > 0 {
             return Ok(Outcome::Failed);
@@ -141,16 +141,16 @@ impl Echo {
     }
 }
 
-/// What `echo` got.
+/// Counts of received messages.
 #[derive(Default)]
 struct Came {
     messages: u64,
-    /// Those of them that could not be shown.
+    /// Messages among them that could not be shown.
     unprinted: u64,
 }
 
-/// The text of an error that concerns one message. What concerns all of them ends the command: a
-/// path that leads nowhere, a standard output that is closed.
+/// The text of an error that affects only one message. An error that affects all messages ends the
+/// command, such as a path that leads nowhere or a closed standard output.
 fn of_one_message(error: anyhow::Error, sample: &Sample<Record>) -> anyhow::Result<String> {
     if error.is::<Misuse>() || error.chain().any(|cause| cause.is::<io::Error>()) {
         return Err(error);
@@ -159,7 +159,7 @@ fn of_one_message(error: anyhow::Error, sample: &Sample<Record>) -> anyhow::Resu
     Ok(format!("message {sequence} of writer {writer} cannot be shown: {error:#}"))
 }
 
-/// Says what can be found out about the reason.
+/// The error if no message arrived, with the most likely reason.
 pub fn nothing_came(topic: &str, place: &str, timeout: &str, node: &Node) -> Missed {
     let others: Vec<String> = node.discovered().iter().map(|source| source.announcement.topic.clone()).collect();
     let why = match (node.links(), others.iter().any(|other| other == topic)) {
@@ -171,7 +171,7 @@ pub fn nothing_came(topic: &str, place: &str, timeout: &str, node: &Node) -> Mis
     Missed(format!("no message on '{topic}' at {place} for {timeout} s: {why}"))
 }
 
-/// A message with what came with it.
+/// A message with its metadata, for `--info`.
 #[derive(Serialize)]
 struct WithInfo<'a> {
     sequence: u64,
@@ -261,7 +261,7 @@ impl Printer<'_> {
     }
 }
 
-/// What a message says about its instance, as a word.
+/// The kind of a message as a word.
 fn kind(info: &Info) -> &'static str {
     match info.kind {
         Kind::Data => "data",

@@ -1,4 +1,5 @@
-//! `polywire link hosts`
+//! The verb `polywire link hosts`: runs commands on two emulated hosts with a link between them.
+//! Linux only.
 
 use std::{
     os::unix::process::CommandExt as _,
@@ -22,8 +23,8 @@ pub const VERB: Verb =
     Verb::new::<LinkHosts>("hosts", "Makes two hosts with a link between them, and runs a shell command on each")
         .details(
             "The hosts are network namespaces of this machine, which see nothing but each other. They and all their \
-         processes end with this command. Commands find the addresses in $A and $B. It ends when the command of B \
-         ends, or that of A if B has none, and fails if that command failed.",
+         processes end with this command. Commands find the addresses in $A and $B. `link hosts` ends when the \
+         command of B ends, or that of A if B has none, and fails if that command fails.",
         )
         .example(r#"polywire link hosts --model wan-high --seed 7 -a "$WAITS" -b "$CALLS""#);
 
@@ -50,10 +51,10 @@ pub struct LinkHosts {
 enum By {
     /// TUN interfaces, whose packets go through the emulated network
     Model,
-    /// Virtual Ethernet with the kernel's netem, where it has that; without seed, script and
-    /// capture
+    /// Virtual Ethernet with the kernel's netem, if the kernel has it; without --seed, --script and
+    /// --capture
     Netem,
-    /// Virtual Ethernet as fast as it goes
+    /// Virtual Ethernet without emulation, as fast as the kernel can
     Veth,
 }
 
@@ -68,7 +69,7 @@ impl Action for LinkHosts {
             )
             .into());
         }
-        // What the arguments lack is told before anything is started.
+        // Wrong arguments are reported before anything is started.
         let seed = self.network.seed();
         let plan = self.network.plan(seed)?;
         if let Some(mut again) = hosts::isolated()? {
@@ -97,7 +98,7 @@ impl Action for LinkHosts {
 }
 
 impl LinkHosts {
-    /// Shows what happens until it is to end.
+    /// Prints output and statistics until the command that decides ends, or the time is over.
     fn watch(&self, hosts: &Hosts, terminal: &Terminal) -> outcome::Result {
         let (start, stop) = (Instant::now(), Stop::new()?);
         let every = self.network.every.0;

@@ -1,4 +1,4 @@
-//! `polywire hz`
+//! The verb `polywire hz`: measures the rate at which messages arrive.
 
 use clap::Args;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::{
     verb::{Action, Verb},
 };
 
-pub const VERB: Verb = Verb::new::<Hz>("hz", "Measures how many messages a second arrive")
+pub const VERB: Verb = Verb::new::<Hz>("hz", "Measures how many messages arrive per second")
     .example("polywire hz weather --count 20 --timeout 60");
 
 #[derive(Args)]
@@ -24,7 +24,7 @@ struct Figures<'a> {
     topic: &'a str,
     messages: u64,
     window: usize,
-    /// None before two messages have come.
+    /// `None` until two messages have arrived.
     rate_hz: Option<f64>,
     interval_min_s: Option<f64>,
     interval_max_s: Option<f64>,

@@ -1,4 +1,4 @@
-//! `polywire idl`
+//! The verb `polywire idl`: checks files with types, and translates them.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ use crate::{
 pub const VERB: Verb = Verb::custom("idl", "Checks IDL, PDL and ROS 2 files, and translates them", targets, translate)
     .with(&[CHECK, EMIT]);
 
-const CHECK: Verb = Verb::new::<Check>("check", "Reports what is wrong with IDL, PDL and ROS 2 files")
+const CHECK: Verb = Verb::new::<Check>("check", "Reports errors and warnings in IDL, PDL and ROS 2 files")
     .example("polywire idl check weather.idl bad.idl");
 
 #[derive(Args)]
@@ -57,7 +57,7 @@ struct Emit {
 
 #[derive(Args)]
 struct Translate {
-    /// IDL or PDL file, or .msg, .srv or .action of ROS 2
+    /// IDL or PDL file, or .msg, .srv or .action file of ROS 2
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Translates only this type and the types that it needs
@@ -111,7 +111,7 @@ impl Action for Check {
                 false => terminal.diagnostics(|colour| found.render(colour)),
             }
         }
-        // What is wrong comes first, whichever file it is in.
+        // Errors come before warnings, whichever file they are in.
         all.sort_by_key(|diagnostic| diagnostic["severity"] != "error");
         match terminal.json {
             true => terminal.value(&json!({ "errors": errors, "warnings": warnings, "diagnostics": all }))?,
@@ -134,7 +134,7 @@ impl Translate {
             schema.map_err(|error| Misuse(format!("{}: {error}", self.file.display())))
         };
         let text = match &self.name {
-            // References of constants are to the whole document.
+            // Constants refer to types of the whole document, so a part of it has none.
             Some(name) => (emitter.emit)(&named(name)?, &[]),
             None => (emitter.emit)(document.definitions(), document.constants()),
         };

@@ -1,4 +1,4 @@
-//! `polywire link`
+//! The verb `polywire link`: emulates a network between two processes.
 
 use std::{
     collections::BTreeSet,
@@ -51,7 +51,7 @@ pub struct Link {
     to: Endpoint,
     #[command(flatten)]
     network: Network,
-    /// Reads changes from standard input, one a line: there|back|both MODEL
+    /// Reads changes from standard input, one per line: there|back|both MODEL
     #[arg(long)]
     control: bool,
     /// Ends after this many seconds

@@ -1,4 +1,4 @@
-//! `polywire list`
+//! The verb `polywire list`: lists the topics that are published at an endpoint.
 
 use std::{
     thread,
@@ -17,7 +17,7 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// Announcements come together: when none has come for so long, they are all there.
+/// Announcements arrive together. If none arrives for this long, the list is complete.
 const QUIET: Duration = Duration::from_millis(500);
 
 pub const VERB: Verb = Verb::new::<List>("list", "Lists the topics that are published at an endpoint")
@@ -87,7 +87,7 @@ impl Row {
     }
 
     fn cells(&self) -> Vec<String> {
-        // The first digits tell writers apart for people.
+        // Eight digits are enough to tell writers apart.
         let writer = self.writer.chars().take(8).collect();
         vec![self.topic.clone(), self.type_name.clone(), self.codec.clone(), writer, self.peer.clone()]
     }

@@ -1,4 +1,5 @@
-//! The command line of Polywire, one file a verb.
+//! The command-line program `polywire`. Each verb has a file or a folder of its own; [`VERBS`]
+//! lists them.
 
 mod bench;
 mod bw;
@@ -17,11 +18,13 @@ mod hz;
 mod idl;
 mod link;
 mod list;
+mod man;
 mod network;
 mod outcome;
 mod publish;
 mod rate;
 mod reach;
+mod relay;
 mod seconds;
 mod stop;
 mod terminal;
@@ -59,8 +62,10 @@ static VERBS: &[Verb] = &[
     #[cfg(feature = "zstd")]
     dict::VERB,
     bench::VERB,
+    relay::VERB,
     link::VERB,
     completions::VERB,
+    man::VERB,
     bench::PEER_VERB,
     #[cfg(all(feature = "hosts", target_os = "linux"))]
     hosts::HOST_VERB,
@@ -70,19 +75,21 @@ static VERBS: &[Verb] = &[
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    fine
+  0    success
   1    nothing arrived in time, or a check was not met
-  2    failed: types that do not agree, wrong files, broken links
+  2    failure: incompatible types, wrong files, broken links
   3    bad arguments
-  130  ended by SIGINT (Ctrl-C), 143 by SIGTERM: what was published has left before that
+  130  ended by SIGINT (Ctrl-C)
+  143  ended by SIGTERM
 
-Without a wire, topics are at tcp/127.0.0.1:7447: the first process there listens and relays.";
+After a signal, published messages have up to a second to leave.
+The default address of topics is tcp/127.0.0.1:7447. The first process there listens, and relays between the others.";
 
 /// Typed publish/subscribe in which the wire is a run-time choice
 #[derive(Parser)]
 #[command(name = "polywire", version, after_help = EXIT_CODES)]
 struct Cli {
-    /// Prints what happens on the links to standard error; twice for more
+    /// Prints what happens on the links to standard error; -vv prints more
     #[arg(short, long, global = true, display_order = 100, action = ArgAction::Count)]
     verbose: u8,
     /// Prints JSON, for programs
@@ -90,7 +97,7 @@ struct Cli {
     json: bool,
 }
 
-/// The whole command line as clap knows it.
+/// The clap command of the whole program.
 fn command() -> Command {
     verb::add(VERBS, verb::one_of(Cli::command()))
 }
@@ -100,7 +107,7 @@ fn main() -> ExitCode {
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Nobody is left to tell if this cannot be printed.
+            // If this cannot be printed, there is no other way to report it.
             let _ = error.print();
             return if error.use_stderr() { Outcome::Misused } else { Outcome::Fine }.into();
         }

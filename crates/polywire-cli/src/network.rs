@@ -35,7 +35,7 @@ pub struct Network {
     /// Seed of all random choices [default: a random seed, which is printed]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// File with changes, one a line: SECONDS there|back|both MODEL
+    /// File with changes, one per line: SECONDS there|back|both MODEL
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
     /// Writes the packets of both ends of the link to this file, as pcapng for Wireshark
@@ -100,7 +100,7 @@ impl Network {
     }
 }
 
-/// Reads a script: a change a line, without empty lines and comments behind `#`.
+/// Reads a script with one change per line. Ignores empty lines, and comments after `#`.
 fn changes(text: &str) -> Result<Vec<Change>, String> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()).enumerate();
     let parse = |(number, line): (usize, &str)| line.parse().map_err(|wrong| format!("{}: {wrong}", number + 1));

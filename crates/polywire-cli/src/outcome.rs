@@ -1,10 +1,10 @@
-//! How a verb ends: its exit code.
+//! The exit codes of verbs, and the errors that stand for them.
 
 use std::{fmt, io, process::ExitCode};
 
 use polywire::{NodeError, engine::EngineError};
 
-/// What verbs give.
+/// The result of a verb.
 pub type Result = anyhow::Result<Outcome>;
 
 /// The exit codes.
@@ -14,22 +14,22 @@ pub enum Outcome {
     Missed = 1,
     Failed = 2,
     Misused = 3,
-    /// As shells say of a process that SIGINT ended: Ctrl-C.
+    /// The code that shells report for a process that SIGINT (Ctrl-C) ended.
     Interrupted = 130,
-    /// As shells say of a process that SIGTERM ended.
+    /// The code that shells report for a process that SIGTERM ended.
     Terminated = 143,
 }
 
-/// An error that is one of the arguments.
+/// Wrong arguments.
 #[derive(Debug)]
 pub struct Misuse(pub String);
 
-/// What was asked for did not happen.
+/// A request that was not fulfilled, such as a message that did not arrive in time.
 #[derive(Debug)]
 pub struct Missed(pub String);
 
 impl Outcome {
-    /// The exit code that an error stands for.
+    /// The exit code of an error.
     pub fn of(error: &anyhow::Error) -> Outcome {
         let mut causes = error.chain();
         if error.is::<Misuse>() || error.chain().any(is_misuse) {
@@ -37,7 +37,7 @@ impl Outcome {
         } else if error.is::<Missed>() {
             Outcome::Missed
         } else if causes.any(is_broken_pipe) {
-            // `polywire echo | head` has seen enough.
+            // The reader of a pipe has ended, as in `polywire echo | head`.
             Outcome::Fine
         } else {
             Outcome::Failed
@@ -45,8 +45,8 @@ impl Outcome {
     }
 }
 
-/// Topics and wires come from the command line, but some of what is wrong with them only the node
-/// finds.
+/// True for errors in topics and wires that only the node detects. They are wrong arguments,
+/// because topics and wires come from the command line.
 fn is_misuse(cause: &(dyn std::error::Error + 'static)) -> bool {
     let named = |error: &NodeError| match error {
         NodeError::Topic(_) | NodeError::Wire(_) => true,
@@ -56,8 +56,8 @@ fn is_misuse(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref().is_some_and(named)
 }
 
-/// An error and its causes in one line. What a cause says is left out where the error in front of
-/// it says the same already.
+/// An error and its causes in one line. A cause is omitted if the text before it already ends with
+/// it.
 pub fn chain(error: &anyhow::Error) -> String {
     error.chain().skip(1).fold(error.to_string(), |text, cause| match cause.to_string() {
         said if text.ends_with(&said) => text,

@@ -1,4 +1,4 @@
-//! `polywire pub`
+//! The verb `polywire pub`: reads JSON lines and publishes them on a topic.
 
 use std::{
     fs::File,
@@ -21,8 +21,10 @@ use polywire::{
 };
 use polywire::{
     codec::{BuildError, Codec, Decoder, Encoder, Options, cdr::Cdr, json::JSON},
-    layout::Record,
-    program::{CodecError, Payload},
+    extend::{
+        layout::Record,
+        program::{CodecError, Payload},
+    },
     schema::Schema,
 };
 use serde::Serialize;
@@ -39,16 +41,16 @@ use crate::{
     watch::Watch,
 };
 
-/// Longest line that is read.
+/// Maximum length of a line, in bytes.
 const LINE_BYTES: u64 = 64 << 20;
 
-/// How long what was published may take to leave.
+/// How long published messages may take to leave at the end.
 const DRAIN: Duration = Duration::from_secs(30);
 
 pub const VERB: Verb = Verb::new::<Pub>("pub", "Publishes JSON lines as messages of a type")
     .details(
-        "Lines come from standard input, from --file, or from VALUE. A member that a line leaves out takes its \
-         default value. A line that does not fit the type is reported and left out. The command ends when all \
+        "Lines come from standard input, from --file, or from VALUE. A member that a line does not have takes its \
+         default value. A line that does not fit the type is reported and skipped. The command ends when all \
          messages have left for the subscribers.",
     )
     .example(r#"polywire pub weather '{"station":"EDDM","temperature_c":21.5}' --idl weather.idl"#);
@@ -66,7 +68,7 @@ pub struct Pub {
     /// Quality of service that is offered: [PROFILE,]NAME=VALUE,... changes that of --config
     #[arg(long, value_name = "POLICIES")]
     qos: Option<String>,
-    /// File with one message a line
+    /// File with one message per line
     #[arg(short, long, value_name = "FILE", conflicts_with = "value")]
     file: Option<PathBuf>,
     /// Messages per second [default: as fast as they are read]
@@ -81,11 +83,12 @@ pub struct Pub {
     /// How long to wait for the subscribers of --wait
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     wait_timeout: Seconds,
-    /// Disposes the instances with the keys of these lines
+    /// Publishes no values, but says that the instances with the keys of these lines no longer
+    /// exist
     #[arg(long, conflicts_with = "unregister")]
     dispose: bool,
-    /// Unregisters the instances with the keys of these lines: this publisher will not write them
-    /// again
+    /// Publishes no values, but says that this publisher will not write the instances with the keys
+    /// of these lines again
     #[arg(long)]
     unregister: bool,
     /// Ignores members that the type does not have
@@ -105,13 +108,13 @@ struct Summary {
     topic: String,
     messages: u64,
     bytes: u64,
-    /// Messages that the overflow policy kept from a subscriber.
+    /// Messages that a subscriber did not get because of the overflow policy.
     dropped: u64,
-    /// Messages that a subscriber may not have got, as a link broke: unconfirmed on it, or
-    /// published before it was back.
+    /// Messages that a subscriber may have missed because a link broke: not confirmed on that link,
+    /// or published before the subscriber was back.
     lost: u64,
     bad_lines: u64,
-    /// Those that the last message went to.
+    /// Subscribers that the last message went to.
     subscribers: usize,
     #[serde(skip)]
     reach: Reach,
@@ -170,24 +173,24 @@ impl Action for Pub {
         let mut drained = publisher.flush(DRAIN);
         watch.poll(terminal);
         if !drained && watch.broken > 0 {
-            // What was on a link that broke is counted; the others have theirs.
+            // Messages on the broken link are counted as lost. This waits for the other links.
             drained = publisher.flush(DRAIN);
         }
         summary.reach.end(publisher.wait_for_subscribers(0, Duration::ZERO), summary.messages, watch.broken);
         summary.subscribers = summary.reach.last();
         summary.lost = summary.reach.unheard() + watch.unconfirmed;
-        // Says goodbye: whoever reads to the end of the link has everything.
+        // Says goodbye. A peer that reads the link to its end has all messages.
         drop(publisher);
         node.close();
         self.show(&summary, terminal)?;
         if !drained {
             bail!(
-                "a subscriber has not taken everything within {} s: -v prints what happens on its link",
+                "a subscriber has not taken all messages within {} s: -v prints what happens on its link",
                 DRAIN.as_secs()
             );
         }
-        // A refusal is told above and does not decide: any stranger can send one, and as many
-        // subscribers as were waited for have accepted.
+        // Refusals do not affect the exit code: anybody can send one, and all subscribers that
+        // --wait asked for have accepted.
         Ok(match summary.bad_lines > 0 {
             true if self.strict => Outcome::Failed,
             bad if bad || summary.dropped + summary.lost > 0 => Outcome::Missed,
@@ -245,7 +248,7 @@ impl Pub {
                 let (topic, wanted) = (&self.topic, self.wait);
                 let seconds = self.wait_timeout;
                 if there == 0 && watch.refusals > 0 {
-                    bail!("nobody who can read it subscribes to '{topic}' at {place}");
+                    bail!("no subscriber to '{topic}' at {place} accepts the type");
                 }
                 let text = format!(
                     "{there} of {wanted} subscribers to '{topic}' at {place} after {seconds} s; \
@@ -274,10 +277,10 @@ impl Pub {
                 text.push_str(&format!("; {} dropped", summary.dropped));
             }
             if summary.lost > 0 {
-                text.push_str(&format!("; up to {} lost, as a link broke", summary.lost));
+                text.push_str(&format!("; up to {} lost, because a link broke", summary.lost));
             }
             if summary.bad_lines > 0 {
-                text.push_str(&format!("; {} left out", count(summary.bad_lines as usize, "bad line")));
+                text.push_str(&format!("; {} skipped", count(summary.bad_lines as usize, "bad line")));
             }
             terminal.line(&text)?;
         }
@@ -285,7 +288,7 @@ impl Pub {
     }
 }
 
-/// Lines with their numbers.
+/// Reads lines and counts them.
 pub struct Lines {
     pub name: String,
     from: Box<dyn BufRead>,
@@ -323,7 +326,7 @@ impl Lines {
     }
 }
 
-/// The same line again and again.
+/// Repeats one line.
 struct Repeat {
     line: Vec<u8>,
     left: u64,
@@ -346,7 +349,7 @@ impl io::Read for Repeat {
     }
 }
 
-/// Keeps a rate: times are counted from the start, so that delays do not add up.
+/// Keeps a rate. Messages are due at fixed times from the start, so that delays do not add up.
 pub struct Pace {
     period: Option<Duration>,
     next: Instant,
@@ -362,13 +365,13 @@ impl Pace {
         let Some(period) = self.period else { return };
         let now = Instant::now();
         thread::sleep(self.next.saturating_duration_since(now));
-        // Who is late by more than a second does not catch up with a burst.
+        // A delay of more than a second is not made up for by a burst.
         let late = now.saturating_duration_since(self.next) > Duration::from_secs(1);
         self.next = if late { now + period } else { self.next + period };
     }
 }
 
-/// Records, with a count of the bytes they take on the wire.
+/// A coding of records that counts the encoded bytes.
 #[derive(Clone)]
 pub struct Metered {
     inner: Dynamic,

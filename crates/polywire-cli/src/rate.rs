@@ -1,4 +1,5 @@
-//! What `hz` and `bw` share: messages as they arrive, counted and not decoded.
+//! The common part of `polywire hz` and `polywire bw`: subscribes to a topic, and records the
+//! arrival time and the size of each message without decoding it.
 
 use std::{
     collections::VecDeque,
@@ -28,7 +29,7 @@ pub struct RateArgs {
     topic: String,
     #[command(flatten)]
     wire: WireArgs,
-    /// Number of latest messages that the figures are computed from
+    /// Number of most recent messages that the figures are computed from
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     window: u32,
     /// Time between two lines of figures
@@ -45,7 +46,7 @@ pub struct RateArgs {
     timeout: Option<Seconds>,
 }
 
-/// A message that came.
+/// The arrival of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     pub at: Instant,
@@ -63,8 +64,8 @@ impl RateArgs {
         &self.topic
     }
 
-    /// Calls `show` with the number of messages so far and the latest ones, from time to time and
-    /// at the end.
+    /// Calls `show` after each `--every` seconds and at the end, with the number of messages so far
+    /// and the most recent arrivals.
     pub fn run(
         &self,
         terminal: &Terminal,
@@ -103,7 +104,7 @@ impl RateArgs {
         Err(nothing_came(&self.topic, &place(&wire), &waited, &node).into())
     }
 
-    /// Takes the time on the thread that reads the link.
+    /// Records arrivals on the thread that reads the link, so that no queue delays them.
     fn count_on(&self, subscribe: polywire::Subscribe<Bytes>, arrivals: &Arc<Mutex<Arrivals>>) -> Subscription {
         let (arrivals, window) = (arrivals.clone(), self.window as usize);
         let most = self.count.unwrap_or(u64::MAX);
@@ -125,7 +126,7 @@ fn lock(arrivals: &Mutex<Arrivals>) -> MutexGuard<'_, Arrivals> {
     arrivals.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Seconds between neighbours.
+/// Seconds between successive arrivals.
 pub fn intervals(window: &[Arrival]) -> Vec<f64> {
     let between = |pair: &[Arrival]| match pair {
         [a, b] => b.at.saturating_duration_since(a.at).as_secs_f64(),

@@ -1,31 +1,36 @@
-//! Whom published messages reached, and what may be lost.
+//! Counts the subscribers that `polywire pub` reached, and the messages that they may have missed
+//! because a link broke.
 
 use polywire::engine::Sent;
 
-/// Subscribers that messages went to, from the first to the last.
+/// The numbers of subscribers that messages went to, from the first message to the last.
 #[derive(Debug, Default)]
 pub struct Reach {
     least: Option<usize>,
     most: usize,
     last: usize,
-    /// Of the last message, and of any: held for nodes that had not answered yet.
+    /// The last message was held for nodes that had not answered yet.
     last_held: bool,
+    /// Some message was held.
     any_held: bool,
     fall: Option<Fall>,
     unheard: u64,
 }
 
-/// Subscribers have gone; it has to turn out whether in good order.
+/// The number of subscribers has fallen. Whether they closed their links or the links broke is not
+/// known yet.
 #[derive(Debug)]
 struct Fall {
+    /// Subscribers before the fall.
     before: usize,
+    /// Messages published since.
     messages: u64,
-    /// Links that had broken before.
+    /// Links that had broken before the fall.
     broken: u64,
 }
 
 impl Reach {
-    /// A message was published; so many links have broken so far.
+    /// Counts a published message. `broken` is the number of links that have broken so far.
     pub fn add(&mut self, sent: &Sent, broken: u64) {
         let now = sent.subscribers;
         self.last_held = sent.held > 0;
@@ -38,13 +43,14 @@ impl Reach {
         self.last = now;
     }
 
-    /// A subscriber whose link broke comes back: what is published meanwhile, it does not get.
+    /// Counts messages while subscribers are missing. A subscriber whose link broke comes back, but
+    /// does not get the messages published in between.
     fn fall(&mut self, now: usize, broken: u64) {
         if self.fall.as_ref().is_some_and(|fall| now >= fall.before) {
             self.end_fall(broken);
         }
         if now < self.last && self.fall.is_none() {
-            // What breaks a link is told just after it.
+            // A break that caused this fall may have been counted already, or is counted soon.
             self.fall = Some(Fall { before: self.last, messages: 0, broken: broken.saturating_sub(1) });
         }
         self.fall.iter_mut().for_each(|fall| fall.messages += 1);
@@ -56,7 +62,7 @@ impl Reach {
         }
     }
 
-    /// Everything has left, to so many subscribers that are there now.
+    /// Ends the count, when all messages have left. `now` is the current number of subscribers.
     pub fn end(&mut self, now: usize, messages: u64, broken: u64) {
         self.end_fall(broken);
         if self.last_held || messages == 0 {
@@ -67,7 +73,7 @@ impl Reach {
         }
     }
 
-    /// Those that the last message went to.
+    /// Subscribers that the last message went to.
     pub fn last(&self) -> usize {
         self.last
     }
@@ -77,7 +83,7 @@ impl Reach {
         self.unheard
     }
 
-    /// Fewest and most at a time, where these differ.
+    /// The lowest and the highest number of subscribers, if they differ.
     pub fn range(&self) -> Option<(usize, usize)> {
         let least = self.least.unwrap_or(self.last).min(self.last);
         (least < self.most).then_some((least, self.most))
@@ -88,7 +94,8 @@ impl Reach {
 mod tests {
     use super::*;
 
-    /// What the numbers of subscribers, and of links broken after each message, lead to.
+    /// Counts messages, each given by its number of subscribers and the number of links broken so
+    /// far.
     fn reach(messages: &[(usize, u64)], now: usize) -> Reach {
         let mut reach = Reach::default();
         for (subscribers, broken) in messages {

@@ -1,11 +1,11 @@
-//! Times on the command line, in seconds.
+//! Parses times in seconds and rates in hertz from the command line.
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// Longest time that can be asked for: about 30 years.
+/// Longest time that is accepted, in seconds: about 30 years.
 const MOST: f64 = 1e9;
 
-/// A time that is given as seconds: `2`, `0.25`.
+/// A time that is given in seconds, such as `2` or `0.25`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seconds(pub Duration);
 
@@ -13,10 +13,10 @@ impl FromStr for Seconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Seconds, String> {
-        let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected, as 2 or 0.5".to_owned())?;
+        let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected, such as 2 or 0.5".to_owned())?;
         match (0.0..=MOST).contains(&seconds) {
             true => Ok(Seconds(Duration::from_secs_f64(seconds))),
-            false => Err("a time of at least 0 seconds is expected".into()),
+            false => Err("a time from 0 to 1e9 seconds is expected".into()),
         }
     }
 }
@@ -27,7 +27,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// A rate that is given in hertz.
+/// Parses a rate in hertz.
 pub fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|_| "a number of messages per second is expected".to_owned())?;
     match rate > 1e-6 && rate <= 1e9 {

@@ -1,12 +1,11 @@
-//! Ends on request, by SIGINT or SIGTERM.
+//! Handles SIGINT and SIGTERM.
 //!
 //! Every verb ends in the same way: it cleans up, and then the process ends by the signal that it
-//! got. A shell sees 130 or 143, and systemd, which counts an end by SIGTERM as a success, sees
-//! that. Verbs with nothing to clean up leave both signals alone, which comes to the same.
+//! received. A shell reports 130 or 143, and systemd counts an end by SIGTERM as a success. Verbs
+//! with nothing to clean up leave both signals at their default action, which has the same effect.
 //!
-//! The signals are blocked in all threads while one waits for them: no code runs inside a signal
-//! handler. Processes that are started have them unblocked again (`std::process::Command` sees to
-//! it).
+//! One thread waits for the signals, which are blocked in all threads, so no code runs inside a
+//! signal handler. `std::process::Command` unblocks them in the processes that it starts.
 
 use std::{
     sync::{
@@ -21,17 +20,18 @@ use nix::sys::signal::{SigSet, Signal, raise};
 
 use crate::outcome::Outcome;
 
-/// Keeps the signals from ending the process before anybody waits for them. Threads inherit that,
-/// so this comes before the first one.
+/// Blocks the signals, so that they do not end the process before a thread waits for them. Threads
+/// inherit the signal mask, so this must be called before the first thread starts.
 pub fn hold() -> anyhow::Result<()> {
     signals().thread_block().context("cannot hold back signals")
 }
 
-/// Set once [`after`] has a signal: from then on its thread decides how the process ends.
+/// Set when the thread of [`after`] has received a signal. From then on, that thread ends the
+/// process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Waits for a signal in a thread of its own, then cleans up and ends the process by the signal.
-/// [`hold`] was called.
+/// Starts a thread that waits for a signal, then cleans up and ends the process by the signal.
+/// [`hold`] must be called first.
 pub fn after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     wait(|signal| {
         ENDING.store(true, Ordering::SeqCst);
@@ -40,15 +40,15 @@ pub fn after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     })
 }
 
-/// Does not return if a signal has come that ends the process. A verb may fail only because its
-/// node was closed for that; such an error must not decide the exit code.
+/// Blocks forever if the thread of [`after`] is ending the process. The verb may then have failed
+/// only because its node was closed, and such an error must not decide the exit code.
 pub fn give_way() {
     while ENDING.load(Ordering::SeqCst) {
         thread::park();
     }
 }
 
-/// Whether a signal has come, for verbs that look at it themselves. [`hold`] was called.
+/// Tells verbs that poll for signals whether one has arrived. [`hold`] must be called first.
 #[derive(Clone)]
 pub struct Stop(Arc<AtomicI32>);
 
@@ -60,7 +60,7 @@ impl Stop {
         Ok(Stop(came))
     }
 
-    /// How the verb ends then.
+    /// The outcome of the verb, if a signal has arrived.
     pub fn outcome(&self) -> Option<Outcome> {
         match self.0.load(Ordering::Acquire) {
             0 => None,
@@ -70,7 +70,7 @@ impl Stop {
     }
 }
 
-/// Ends the process by the signal that an outcome stands for, if it stands for one.
+/// Ends the process by a signal if the outcome stands for one; otherwise returns.
 pub fn end(outcome: Outcome) {
     match outcome {
         Outcome::Interrupted => end_by(Signal::SIGINT),
@@ -93,8 +93,8 @@ fn wait(then: impl FnOnce(Signal) + Send + 'static) -> anyhow::Result<()> {
 }
 
 fn end_by(signal: Signal) {
-    // Nothing was changed about what the signals do, so this ends the process, unless whoever
-    // started it had the signal ignored.
+    // The signals have their default action, so this ends the process, unless the parent process
+    // had set the signal to be ignored.
     let _ = SigSet::from(signal).thread_unblock();
     let _ = raise(signal);
     std::process::exit(128 + signal as i32);

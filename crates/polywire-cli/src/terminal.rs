@@ -1,5 +1,6 @@
-//! What is printed, and how: colour on terminals alone, JSON for programs, errors on standard
-//! error.
+//! Prints results, errors and the log: JSON for programs, colour only on terminals, errors on
+//! standard error. Escapes control characters, so that text from peers and files cannot control the
+//! terminal.
 
 use std::{
     borrow::Cow,
@@ -9,13 +10,13 @@ use std::{
 
 use serde::Serialize;
 
-/// Where verbs print to.
+/// Standard output and standard error, as verbs print to them.
 pub struct Terminal {
-    /// JSON is wanted.
+    /// `--json` was given.
     pub json: bool,
-    /// Standard error takes colour.
+    /// Standard error may have colour.
     pub colour: bool,
-    /// Standard output is a terminal.
+    /// Standard output is a terminal on which lines can be redrawn.
     pub live: bool,
 }
 
@@ -26,37 +27,37 @@ impl Terminal {
         Terminal { json, colour: wanted && io::stderr().is_terminal(), live: wanted && io::stdout().is_terminal() }
     }
 
-    /// A line on standard output.
+    /// Prints a line on standard output.
     pub fn line(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", visible(text))?;
         out.flush()
     }
 
-    /// Lines on standard output.
+    /// Prints lines on standard output.
     pub fn text(&self, text: &str) -> io::Result<()> {
         self.plain(&visible(text))
     }
 
-    /// Text of our own on standard output, as it is.
+    /// Prints trusted text on standard output, without escaping.
     pub fn plain(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         out.flush()
     }
 
-    /// Removes so many lines from the screen.
+    /// Removes the last `lines` lines from the screen.
     pub fn erase(&self, lines: usize) -> io::Result<()> {
         self.plain(&format!("\u{1b}[{lines}A\u{1b}[J"))
     }
 
-    /// One line of JSON on standard output.
+    /// Prints a line of JSON on standard output.
     pub fn value(&self, value: &impl Serialize) -> anyhow::Result<()> {
         Ok(self.line(&serde_json::to_string(value)?)?)
     }
 
-    /// Standard output for what is written piece by piece, of whole characters each. On a terminal
-    /// it cannot be steered by them.
+    /// Standard output for text that is written in pieces of whole characters. On a terminal,
+    /// control characters are escaped.
     pub fn out(&self) -> Box<dyn Write> {
         match io::stdout().is_terminal() {
             true => Box::new(Visible(io::stdout())),
@@ -64,8 +65,8 @@ impl Terminal {
         }
     }
 
-    /// Diagnostics on standard error, by a function that renders them with colour or without. What
-    /// they quote cannot steer the terminal.
+    /// Prints diagnostics on standard error. `render` renders them, with colour if its argument is
+    /// true. If they quote control characters, these are escaped and there is no colour.
     pub fn diagnostics(&self, render: impl Fn(bool) -> String) {
         let plain = render(false);
         let text = match visible(&plain) {
@@ -85,7 +86,7 @@ impl Terminal {
 
     fn say(&self, word: &str, tint: &str, text: &str) {
         let text = message(text);
-        // Nobody is left to tell if standard error is closed.
+        // If standard error is closed, there is no other way to report it.
         let _ = match self.colour {
             true => writeln!(io::stderr(), "\u{1b}[{tint}m{word}:\u{1b}[0m {text}"),
             false => writeln!(io::stderr(), "{word}: {text}"),
@@ -93,6 +94,7 @@ impl Terminal {
     }
 }
 
+/// Escapes control characters in text that is written to `W`.
 struct Visible<W>(W);
 
 impl<W: Write> Write for Visible<W> {
@@ -105,8 +107,8 @@ impl<W: Write> Write for Visible<W> {
     }
 }
 
-/// What others wrote must not steer the terminal, or turn the direction of its text: such
-/// characters appear as `\u001b`, which inside of JSON means the same.
+/// Escapes characters that control the terminal or change the direction of text. They appear in the
+/// form `\u001b`, which has the same meaning in JSON.
 fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(steers) {
         return Cow::Borrowed(text);
@@ -124,8 +126,8 @@ fn steers(c: char) -> bool {
     turns || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// A message of several lines, whose others are indented: what others wrote cannot look like a
-/// message of ours.
+/// Escapes a message, and indents all its lines but the first, so that text from a peer cannot look
+/// like a message of this program.
 fn message(text: &str) -> String {
     let mut lines = text.lines();
     let first = visible(lines.next().unwrap_or_default()).into_owned();
@@ -137,7 +139,7 @@ fn message(text: &str) -> String {
 
 /// Columns side by side, each as wide as its widest cell.
 pub fn columns(rows: &[Vec<String>]) -> String {
-    // A line break inside of a cell would look like another row.
+    // A line break inside a cell would look like another row.
     let one_line = |cell: &String| visible(cell).replace('\n', "\\u000a").replace('\t', "\\u0009");
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(one_line).collect()).collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -150,7 +152,7 @@ pub fn columns(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Shows the library's log on standard error, from this level of `--verbose` on.
+/// Prints the library's log on standard error, at the level that this count of `--verbose` selects.
 pub fn log_from(verbose: u8) {
     let level = match verbose {
         0 => return,
@@ -165,8 +167,8 @@ pub fn log_from(verbose: u8) {
 struct Logger;
 
 impl log::Log for Logger {
-    /// What Polywire says; what the libraries under it say of themselves, such as the compiler of
-    /// machine code, is for their developers.
+    /// Accepts only Polywire's own records. Those of its dependencies, such as the compiler of
+    /// machine code, are for their developers.
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
         metadata.target().starts_with("polywire")
     }
@@ -191,7 +193,7 @@ mod tests {
         assert_eq!(visible(hostile), r"T\u001b]0;owned\u0007\u009b2J\u007f\u000d\u202ex\u2066");
         let plain = "Größe\t\u{200f}\u{1f600}\n";
         assert!(matches!(visible(plain), Cow::Borrowed(text) if text == plain));
-        // The same inside of JSON means the same.
+        // In JSON, the escaped text has the same meaning.
         let json = format!("\"{}\"", hostile.replace(['\u{1b}', '\u{7}', '\r'], ""));
         let read = |text: &str| serde_json::from_str::<String>(text).expect("JSON");
         assert_eq!(read(&visible(&json)), read(&json));

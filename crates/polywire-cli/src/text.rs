@@ -1,17 +1,17 @@
-//! Values as text.
+//! Writes values as text: as JSON, or in an indented form for people.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use anyhow::Context as _;
 use polywire::{
     codec::{Encoder, Options, json::JSON},
-    layout::{PathError, Record, Shape, ValueRef},
+    extend::layout::{PathError, Record, Shape, ValueRef},
 };
 use serde_json::value::RawValue;
 
 use crate::outcome::Misuse;
 
-/// Writes records as JSON, by the codec's own rules.
+/// Writes records as JSON with the codec `json`.
 #[derive(Default)]
 pub struct JsonText {
     encoder: Option<Encoder<Record>>,
@@ -19,7 +19,7 @@ pub struct JsonText {
 }
 
 impl JsonText {
-    /// The whole record, or what a path leads to; `null` where nothing is.
+    /// The whole record, or the part that a path leads to; `null` if that part is absent.
     pub fn of(&mut self, record: &Record, path: Option<&str>) -> anyhow::Result<String> {
         let field = path.map(|path| field(record, path)).transpose()?;
         if let Some(None) = field {
@@ -44,8 +44,8 @@ fn encoder_for<'a>(kept: &'a mut Option<Encoder<Record>>, shape: &Arc<Shape>) ->
     kept.as_ref().context("there is an encoder now")
 }
 
-/// What a path leads to; none where nothing is at the moment. A path that can never lead anywhere
-/// is the user's mistake.
+/// The part that a path leads to; `None` if it is absent in this record. A path that is wrong for
+/// every record is a [`Misuse`].
 pub fn field<'a>(record: &'a Record, path: &str) -> anyhow::Result<Option<ValueRef<'a>>> {
     match record.get(path) {
         Ok(ValueRef::Absent) => Ok(None),
@@ -82,7 +82,7 @@ enum Segment {
     Index(usize),
 }
 
-/// The steps of a path that is known to be one.
+/// The steps of a valid path.
 fn steps(path: &str) -> Vec<Segment> {
     let mut steps = Vec::new();
     let mut rest = path;
@@ -106,12 +106,13 @@ fn steps(path: &str) -> Vec<Segment> {
     steps
 }
 
-/// A time in nanoseconds since 1970, as people write it: `2026-11-22T23:38:33.000000001Z`.
+/// A time in nanoseconds since 1970, in the form `2026-11-22T23:38:33.000000001Z`.
 pub fn utc(timestamp_ns: i64) -> String {
     const DAY: i64 = 86_400;
     let (seconds, ns) = (timestamp_ns.div_euclid(1_000_000_000), timestamp_ns.rem_euclid(1_000_000_000));
     let (day, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
-    // Years that begin with March end with the leap day. An era is 400 years, which repeat.
+    // Years begin with March here, so that the leap day is their last. An era is 400 years, after
+    // which the calendar repeats.
     let from_march = day + 719_468;
     let (era, of_era) = (from_march.div_euclid(146_097), from_march.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -124,10 +125,10 @@ pub fn utc(timestamp_ns: i64) -> String {
     format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z")
 }
 
-/// Elements of a list of scalars that the readable form shows.
+/// How many elements of a list of scalars the readable form shows.
 const SHOWN: usize = 16;
 
-/// A value in a form for people: one member a line, what belongs to it indented.
+/// A value in a form for people: one member per line, nested members indented.
 pub fn readable(value: ValueRef<'_>) -> String {
     let mut out = String::new();
     match is_scalar(&value) {
@@ -176,13 +177,13 @@ fn is_scalar(value: &ValueRef<'_>) -> bool {
     !matches!(value, ValueRef::List(_) | ValueRef::Struct(_) | ValueRef::Union(_) | ValueRef::Map(_))
 }
 
-/// A scalar as its debug form has it, strings in quotes.
+/// A scalar in its debug form, with strings in quotes.
 fn scalar(value: ValueRef<'_>) -> String {
     format!("{value:?}")
 }
 
-/// A scalar without quotes; control characters stay escaped, so that a message cannot steer the
-/// terminal.
+/// A scalar without quotes. A string with control characters stays quoted and escaped, so that a
+/// message cannot control the terminal.
 fn bare(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Str(text) if !text.chars().any(char::is_control) => text.to_owned(),

@@ -1,4 +1,6 @@
-//! The topic that a verb is about: where it is, and by which configuration.
+//! The wire of the topic that a verb works on, from `--wire`, the environment and the configuration
+//! file. Also opens the verb's node, and keeps it so that it can be closed at the end of the
+//! process.
 
 use std::{
     env,
@@ -15,29 +17,29 @@ use polywire::{Config, Node, Wire, engine::ENGINES, qos::Qos, wire::Names};
 
 use crate::{outcome::Misuse, stop};
 
-/// A wire that counts less than `--wire` and more than the configuration.
+/// Environment variable with a wire. It ranks below `--wire` and above the configuration file.
 const VARIABLE: &str = "POLYWIRE_WIRE";
 
-/// How long what was published may take to leave when the process is told to end.
+/// How long published messages may take to leave after SIGINT or SIGTERM.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// The nodes that verbs have opened. Whoever waits for signals holds them, too, so that they do not
-/// close when the verb lets go of them.
+/// The nodes that verbs have opened. A node stays open when its verb drops it, because the thread
+/// that waits for signals holds it as well; [`leave`] closes it.
 static OPENED: Mutex<Vec<Node>> = Mutex::new(Vec::new());
 
-/// Says goodbye to the peers of all nodes, which would take the end of the process for a link that
-/// broke.
+/// Closes all nodes, which says goodbye to their peers. Otherwise a peer would take the end of the
+/// process for a broken link.
 pub fn leave() {
     let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
     opened.iter().for_each(Node::close);
 }
 
-/// How and where messages travel.
+/// The options that choose the wire of a topic.
 #[derive(Args, Clone, Debug)]
 pub struct WireArgs {
-    /// CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]@ENGINE/ADDRESS, or a part: what is left out comes
-    /// from the variable POLYWIRE_WIRE, then from --config, then it is cdr at
-    /// tcp/127.0.0.1:7447
+    /// CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]@ENGINE/ADDRESS, or a part of it. Missing parts come
+    /// from the environment variable POLYWIRE_WIRE, then from --config; the default is
+    /// cdr@tcp/127.0.0.1:7447
     #[arg(short, long, value_name = "WIRE", value_parser = wire)]
     pub wire: Option<Wire>,
     /// TOML file with wires and policies per topic
@@ -46,8 +48,8 @@ pub struct WireArgs {
 }
 
 impl WireArgs {
-    /// A node with the configuration given, and the wire of the topic on it. When the process is
-    /// told to end, what was published leaves first.
+    /// Opens a node with the given configuration, and returns it with the wire of the topic. After
+    /// SIGINT or SIGTERM, published messages leave before the process ends.
     pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wire)> {
         let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
         let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
@@ -63,7 +65,8 @@ impl WireArgs {
         Ok((node, wire))
     }
 
-    /// The command line's word counts more than the variable's, and that more than the file's.
+    /// The wire of the command line ranks above that of the variable, which ranks above that of the
+    /// file.
     fn wire_of(&self, variable: Option<&str>, config: &Config, topic: &str) -> anyhow::Result<Wire> {
         let parsed = |text: &str| wire(text).map_err(|error| Misuse(format!("{VARIABLE}: {error}")));
         let variable = variable.map(parsed).transpose()?;
@@ -82,29 +85,29 @@ pub fn policies(configured: &Qos, text: &str) -> Result<Qos, Misuse> {
     configured.clone().with(text).map_err(|error| Misuse(format!("--qos: {error}")))
 }
 
-/// Where a wire leads, for messages.
+/// The endpoint of a wire, as text for messages.
 pub fn place(wire: &Wire) -> String {
     wire.endpoint.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// A wire, or a part of one.
+/// Parses a wire or a part of one.
 pub fn wire(text: &str) -> Result<Wire, String> {
     let wire = text.parse::<Wire>().map_err(|e| e.to_string())?;
     check(&wire)?;
     Ok(wire)
 }
 
-/// A wire without an endpoint.
+/// Parses a wire that must not have an endpoint.
 pub fn wire_without_endpoint(text: &str) -> Result<Wire, String> {
     let wire = text.parse::<Wire>().map_err(|e| e.to_string())?;
     if let Some(endpoint) = &wire.endpoint {
-        return Err(format!("a codec alone is expected; give the endpoint as --at {endpoint}"));
+        return Err(format!("a codec alone is expected: leave out '@{endpoint}'"));
     }
     check(&wire)?;
     Ok(wire)
 }
 
-/// Refuses names and options that the tables do not have.
+/// Rejects codecs, compressors, engines and options that do not exist.
 fn check(wire: &Wire) -> Result<(), String> {
     let codecs: Vec<&str> = CODECS.iter().map(|codec| codec.name()).collect();
     let engines: Vec<&str> = ENGINES.iter().map(|engine| engine.name()).collect();
@@ -138,7 +141,7 @@ mod tests {
         assert_eq!(of(Some("json"), None, file), "json@unix/a");
         assert_eq!(of(Some("unix/b"), None, file), "bson@unix/b");
         assert_eq!(of(Some("json@unix/b"), None, file), "json@unix/b");
-        // The variable stands between the option and the file.
+        // The variable ranks between the option and the file.
         assert_eq!(of(Some("json"), Some("cdr@tcp/127.0.0.1:7671"), ""), "json@tcp/127.0.0.1:7671");
         assert_eq!(of(Some("json"), Some("cdr@tcp/127.0.0.1:7671"), file), "json@tcp/127.0.0.1:7671");
         assert_eq!(of(None, Some("tcp/127.0.0.1:7671"), file), "bson@tcp/127.0.0.1:7671");
@@ -159,6 +162,6 @@ mod tests {
         assert!(wire("cdr:sideways").expect_err("unknown").contains("there is no option 'sideways'"));
         assert_eq!(wire("cdr+zsdt").expect_err("unknown"), "unknown compressor 'zsdt', did you mean 'zstd'?");
         assert!(wire("cdr+zlib:10").expect_err("a level").contains("levels go from 1 to 9"));
-        assert!(wire_without_endpoint("cdr@tcp/a:1").expect_err("an endpoint").contains("--at"));
+        assert!(wire_without_endpoint("cdr@tcp/a:1").expect_err("an endpoint").contains("leave out '@tcp/a:1'"));
     }
 }

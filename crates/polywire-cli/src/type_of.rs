@@ -1,4 +1,4 @@
-//! `polywire typeof`
+//! The verb `polywire typeof`: prints the type of a topic, or of a file, as IDL.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use polywire::{
     codec::{BuildError, Codec, Options},
-    program::{CodecError, Payload},
+    extend::program::{CodecError, Payload},
     schema::Schema,
 };
 use polywire::{coding::Coding, engine::Overflow};
@@ -29,11 +29,11 @@ use crate::{
     watch::Watch,
 };
 
-/// Other writers of the topic have so long to be heard, too.
+/// How long to wait for further writers of the topic.
 const QUIET: Duration = Duration::from_millis(300);
 
 pub const VERB: Verb = Verb::new::<Typeof>("typeof", "Prints a type as IDL that parses to the same type")
-    .details("The type is that of a topic's writer, or with --idl that of a file.")
+    .details("The type comes from a writer of the topic, or with --idl from a file.")
     .example("polywire typeof weather --timeout 60");
 
 #[derive(Args)]
@@ -90,7 +90,7 @@ impl Action for Typeof {
 }
 
 impl Typeof {
-    /// Subscribes, and so makes the node fetch the writers' schemas.
+    /// Subscribes to the topic, which makes the node fetch the writers' schemas.
     fn ask(&self, topic: &str, terminal: &Terminal) -> anyhow::Result<Schema> {
         let (node, wire) = self.wire.open(topic)?;
         let mut watch = Watch::new(&node);
@@ -119,7 +119,7 @@ impl Typeof {
     }
 }
 
-/// Takes schemas, and leaves messages alone.
+/// A coding that passes on the writers' schemas and ignores messages.
 #[derive(Clone)]
 struct Ask(Sender<Schema>);
 
@@ -139,7 +139,7 @@ impl Coding for Ask {
     }
 
     fn decoder(&self, _: &dyn Codec, _: &Options, writer: &Schema) -> Result<(), BuildError> {
-        // Nobody listens any more once the question is answered.
+        // Fails if the verb has its answer and no longer receives.
         let _ = self.0.send(writer.clone());
         Ok(())
     }

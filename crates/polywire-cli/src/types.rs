@@ -1,4 +1,4 @@
-//! Types from files: IDL, PDL, definitions of ROS 2, and schemas that were saved.
+//! Reads types from files: IDL, PDL, definitions of ROS 2, and saved schemas.
 
 use std::{
     borrow::Cow,
@@ -14,7 +14,7 @@ use polywire_idl::{Compiler, Diagnostics, Dialect, Document, Limits};
 
 use crate::{outcome::Misuse, terminal::Terminal};
 
-/// The file that a type stands in.
+/// The options that name a type in a file.
 #[derive(Args, Clone, Debug)]
 pub struct TypeArgs {
     /// File with the type: IDL, PDL, .msg or .srv of ROS 2, or a schema that `typeof --save` wrote
@@ -27,7 +27,7 @@ pub struct TypeArgs {
     pub compiler: CompilerArgs,
 }
 
-/// Options that C compilers have, too.
+/// The options of the IDL compiler, as in C compilers.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CompilerArgs {
     /// Also searches this folder for included files
@@ -39,7 +39,7 @@ pub struct CompilerArgs {
 }
 
 impl TypeArgs {
-    /// The type, where one was named.
+    /// The type, if `--idl` was given.
     pub fn schema(&self, terminal: &Terminal) -> anyhow::Result<Option<Schema>> {
         let Some(path) = &self.idl else { return Ok(None) };
         if is_schema(path) {
@@ -54,15 +54,15 @@ impl TypeArgs {
         Ok(Some(schema))
     }
 
-    /// The type; an error where none was named.
+    /// The type; an error if `--idl` was not given.
     pub fn needed(&self, terminal: &Terminal) -> anyhow::Result<Schema> {
-        let missing = || Misuse("which type? add --idl FILE, and --type NAME where the file has several".into());
+        let missing = || Misuse("which type? add --idl FILE, and --type NAME if the file has several types".into());
         Ok(self.schema(terminal)?.ok_or_else(missing)?)
     }
 }
 
 impl CompilerArgs {
-    /// Compiles a file. What is wrong with it is shown on standard error.
+    /// Compiles a file. Errors in it are shown on standard error.
     pub fn document(&self, path: &Path, terminal: &Terminal) -> anyhow::Result<Document> {
         self.parse(path).map_err(|errors| {
             terminal.diagnostics(|colour| errors.render(colour));
@@ -70,7 +70,8 @@ impl CompilerArgs {
         })
     }
 
-    /// The type of that name, or all that the file itself defines and that can be a topic's.
+    /// The type with this name. Without a name, all types that the file itself defines and that can
+    /// be the type of a topic.
     pub fn schemas(&self, path: &Path, name: Option<&str>, terminal: &Terminal) -> anyhow::Result<Vec<Schema>> {
         if is_schema(path) {
             return read_schema(path).map(|schema| vec![schema]);
@@ -101,8 +102,8 @@ impl CompilerArgs {
     }
 }
 
-/// The text of a pipe, as `/dev/stdin` and `<(command)` are, which the compiler reads no files
-/// from; as much as it takes.
+/// The text of a pipe, such as `/dev/stdin` or `<(command)`, up to the compiler's limit. The
+/// compiler itself reads regular files only.
 fn piped(path: &Path) -> Option<String> {
     let file = is_pipe(path).then(|| fs::File::open(path).ok())??;
     let mut bytes = Vec::new();
@@ -121,8 +122,8 @@ fn is_pipe(_: &Path) -> bool {
     false
 }
 
-/// The path of a definition of ROS 2 tells its package, as `PACKAGE/msg/NAME.msg`; the rest of the
-/// path is used as it is.
+/// Makes the path of a ROS 2 definition absolute if it lacks the package, as in
+/// `PACKAGE/msg/NAME.msg`. Other paths stay as they are.
 fn whole(path: &Path) -> Cow<'_, Path> {
     let tells = Dialect::of(&path.to_string_lossy()) != Dialect::Ros || path.components().count() >= 3;
     match std::path::absolute(path) {

@@ -1,11 +1,12 @@
-//! Members in a JSON text that its type does not have. A decoder skips them, as it must with a
-//! newer writer's; in what a person typed they are slips.
+//! Finds members of a JSON text that its type does not have, for `pub` and `transcode`. A decoder
+//! skips such members, because a newer writer may have added them; in JSON that a person wrote,
+//! they are mistakes.
 
 use polywire::schema::{DefKind, Schema, Type};
 use serde_json::Value;
 
-/// Where a name stands that the type does not have, and which there are. A text that is no JSON is
-/// left to the decoder.
+/// Describes the first unknown member: its path, its name, and the members that exist. `None` for a
+/// text that is not JSON, which the decoder reports.
 pub fn unknown_member(schema: &Schema, json: &str) -> Option<String> {
     let value: Value = serde_json::from_str(json).ok()?;
     find(schema, schema.root(), &value, "")
@@ -37,7 +38,7 @@ fn find(schema: &Schema, ty: &Type, value: &Value, path: &str) -> Option<String>
     }
 }
 
-/// An array of several dimensions is arrays inside each other.
+/// Checks an element. In JSON, an array of several dimensions is a nested array.
 fn elements(schema: &Schema, element: &Type, value: &Value, path: &str) -> Option<String> {
     match (schema.resolve(element), value) {
         (Type::Sequence { .. } | Type::Array { .. }, _) => find(schema, element, value, path),

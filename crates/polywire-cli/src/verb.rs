@@ -1,5 +1,5 @@
-//! What a verb of the command line is. `VERBS` in `main.rs` lists the verbs; help, completions,
-//! dispatch and the table in `docs/cli.md` come from that list.
+//! The type of a verb, one command of `polywire`. `VERBS` in `main.rs` lists the verbs; help,
+//! completions, dispatch and the table in `docs/cli.md` come from that list.
 
 use clap::{ArgMatches, Args, Command};
 
@@ -8,13 +8,13 @@ use crate::{
     terminal::Terminal,
 };
 
-/// The arguments of a verb, and what it does with them.
+/// The arguments of a verb, and the code that runs it.
 pub trait Action: Args {
     /// Runs the verb to its end. The outcome, or the error, decides the exit code.
     fn run(self, terminal: &Terminal) -> outcome::Result;
 }
 
-/// A verb, or one of the verbs below another, as `polywire idl check`.
+/// A verb such as `polywire pub`, or a verb below another, such as `polywire idl check`.
 #[derive(Clone, Copy)]
 pub struct Verb {
     /// The word on the command line.
@@ -23,11 +23,11 @@ pub struct Verb {
     pub summary: &'static str,
     /// Further paragraphs for `--help`.
     details: &'static str,
-    /// A command line that `docs/cli.md` has, too, where it runs as a test.
+    /// A command line that `docs/cli.md` also shows. A test runs it there.
     example: &'static str,
     /// The verbs below this one.
     verbs: &'static [Verb],
-    /// The program starts itself with this verb; people do not.
+    /// Not in `--help`: only the program itself starts processes with this verb.
     hidden: bool,
     arguments: fn(Command) -> Command,
     run: fn(&ArgMatches, &Terminal) -> outcome::Result,
@@ -39,13 +39,13 @@ impl Verb {
         Verb::custom(name, summary, A::augment_args, run::<A>)
     }
 
-    /// A verb that only has others below it.
+    /// A verb that only groups the verbs below it.
     pub const fn group(name: &'static str, summary: &'static str, verbs: &'static [Verb]) -> Verb {
         Verb::custom(name, summary, one_of, no_verb).with(verbs)
     }
 
-    /// A verb whose arguments are made at run time. `run` is given everything behind the verb,
-    /// unless that begins with a verb of [`Verb::with`].
+    /// A verb whose arguments are built at run time. If a verb of [`Verb::with`] follows on the
+    /// command line, that verb runs; otherwise `run` gets all arguments.
     pub const fn custom(
         name: &'static str,
         summary: &'static str,
@@ -71,7 +71,7 @@ impl Verb {
         Verb { hidden: true, ..self }
     }
 
-    /// The verb as clap knows it, with those below it.
+    /// The clap command of this verb, with the verbs below it.
     fn command(&self) -> Command {
         let command = (self.arguments)(add(self.verbs, Command::new(self.name))).hide(self.hidden);
         let long = [self.summary, self.details].join("\n\n");
@@ -82,12 +82,12 @@ impl Verb {
     }
 }
 
-/// A command with these verbs below it.
+/// Adds these verbs to a command.
 pub fn add(verbs: &[Verb], command: Command) -> Command {
     command.subcommands(verbs.iter().map(Verb::command))
 }
 
-/// Runs the verb that the arguments name; `None` if it is none of these.
+/// Runs the verb that the arguments name; `None` if they name none of `verbs`.
 pub fn dispatch(verbs: &[Verb], matches: &ArgMatches, terminal: &Terminal) -> Option<outcome::Result> {
     let (name, matches) = matches.subcommand()?;
     let verb = verbs.iter().find(|verb| verb.name == name)?;
@@ -98,7 +98,7 @@ fn run<A: Action>(matches: &ArgMatches, terminal: &Terminal) -> outcome::Result 
     A::from_arg_matches(matches)?.run(terminal)
 }
 
-/// Clap refuses a command line without one of the verbs below.
+/// Makes clap reject a command line that names no verb below this command.
 pub fn one_of(command: Command) -> Command {
     command.subcommand_required(true).arg_required_else_help(true)
 }
@@ -114,8 +114,8 @@ mod tests {
     use super::*;
     use crate::{VERBS, command};
 
-    /// Verbs for people and those below them, in the order of `--help`: whole names as clap has
-    /// them, and summaries.
+    /// Full names and summaries of the visible verbs, in the order of `--help`; each is followed by
+    /// the verbs below it.
     fn all(command: &Command, prefix: &str) -> Vec<(String, String)> {
         let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
         let with_those_below = |verb: &Command| {
@@ -127,7 +127,7 @@ mod tests {
         visible.flat_map(with_those_below).collect()
     }
 
-    /// The examples; a verb that is run for its own sake must have one.
+    /// The examples of the visible verbs. A verb has one exactly if it has arguments.
     fn examples(verbs: &[Verb]) -> Vec<&'static str> {
         let visible = verbs.iter().filter(|verb| !verb.hidden);
         let of = |verb: &Verb| {
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// `POLYWIRE_BLESS=1` writes the table anew.
+    /// `POLYWIRE_BLESS=1` rewrites the table.
     #[test]
     fn the_documentation_lists_the_verbs() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
@@ -160,12 +160,12 @@ mod tests {
         let row = |(name, summary): (String, String)| format!("| `{name}` | {summary} |\n");
         let rows: String = all(&command(), "").into_iter().map(row).collect();
         let start = page.find(head).expect("docs/cli.md has a table of verbs") + head.len();
-        let len = page[start..].find("\n\n").expect("text behind the table") + 1;
+        let len = page[start..].find("\n\n").expect("text after the table") + 1;
         if env::var_os("POLYWIRE_BLESS").is_some() {
             let written = [&page[..start], &rows, &page[start + len..]].concat();
             return fs::write(&path, written).expect("written");
         }
-        assert_eq!(page[start..start + len], rows, "docs/cli.md: run with POLYWIRE_BLESS=1 and look at the difference");
+        assert_eq!(page[start..start + len], rows, "docs/cli.md: run with POLYWIRE_BLESS=1 and check the diff");
         for example in examples(VERBS) {
             let line = format!("$ {example}");
             let runs = |text: &str| {

@@ -1,4 +1,5 @@
-//! The node's events, as far as people must hear of them.
+//! Polls the events of a verb's node: counts those that affect the exit code, and prints those that
+//! the user must see.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +10,14 @@ use polywire::{
 
 use crate::terminal::Terminal;
 
-/// Texts that are remembered so as not to be said again: peers can make up any number.
+/// How many printed texts are remembered, so that none is printed twice. There is a limit because
+/// peers can cause any number of texts.
 const SAID: usize = 1024;
 
-/// Listens to a node.
+/// The events of a node.
 pub struct Watch {
     events: Events,
-    /// As far as [`SAID`] allows.
+    /// Texts that have been printed, at most [`SAID`].
     said: BTreeSet<String>,
     /// Writers that cannot be read here.
     pub mismatches: u64,
@@ -32,7 +34,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Makes this before anything else on the node, so that nothing is missed.
+    /// Must be called before anything else on the node, so that no event is missed.
     pub fn new(node: &Node) -> Watch {
         Watch {
             events: node.events(),
@@ -46,7 +48,7 @@ impl Watch {
         }
     }
 
-    /// Tells what has happened since.
+    /// Handles the events since the last call.
     pub fn poll(&mut self, terminal: &Terminal) {
         while let Some(event) = self.events.try_recv() {
             match &event {
@@ -54,7 +56,8 @@ impl Watch {
                 NodeEvent::Refused { .. } => self.refusals += 1,
                 NodeEvent::Undecodable { total, .. } => self.undecodable = *total,
                 NodeEvent::Lost { total, .. } => self.lost = *total,
-                // Who was called went before it said anything; it is called again.
+                // The connection was lost before it became a link. The side that connects tries
+                // again.
                 NodeEvent::Engine { event: Event::Rejected { reason: Disconnect::Lost(_), .. }, .. } => continue,
                 NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => self.unconfirmed += count,
                 NodeEvent::Engine { event: Event::Disconnected { reason, .. }, .. } => {
@@ -69,7 +72,7 @@ impl Watch {
         }
     }
 
-    /// Each text once, and not what the log shows anyway.
+    /// Prints each text once. Prints nothing if the log is on, because it shows the events.
     fn say(&mut self, event: &NodeEvent, terminal: &Terminal) {
         let text = event.to_string();
         if log::max_level() != log::LevelFilter::Off || !self.said.insert(text.clone()) {

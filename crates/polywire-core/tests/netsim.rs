@@ -10,7 +10,7 @@ fn model(text: &str) -> Model {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Sends `n` packets of `len` bytes, one each `gap`, and gives who was lost.
+/// Sends `n` packets of `len` bytes, one each `gap`. Returns which were lost.
 fn losses(text: &str, n: u64, len: usize, gap: u64) -> Vec<bool> {
     let mut link = Link::new(&model(text), 42);
     (0..n).map(|i| link.push(i * gap, vec![0; len]) == Fate::Lost).collect()
@@ -29,12 +29,13 @@ fn close(what: &str, found: f64, expected: f64, tolerance: f64) {
 
 #[test]
 fn losses_come_at_the_rate_and_in_the_bursts_that_were_asked_for() {
-    // Above, the standard deviation of the estimates is a tenth of what is allowed, or less.
+    // With these numbers, the standard deviation of the estimates is at most a tenth of the
+    // tolerance.
     for (text, rate, burst) in [
         ("loss=5%", 0.05, 1.0 / 0.95),
         ("loss=gilbert:5.05%:1.44", 0.0505, 1.44),
         ("loss=gilbert:30%:3", 0.3, 3.0),
-        // Bursts shorter than a packet count as one packet long: nobody is lost twice in a row.
+        // Bursts shorter than a packet count as one packet long: never two losses in a row.
         ("loss=gilbert:1.35%:0.59", 0.0135, 1.0),
         ("loss=elliott:1%:10%:0%:100%", 0.01 / 0.11, 10.0),
         ("loss=elliott:1%:10%:1%:50%", (0.1 * 0.01 + 0.01 * 0.5) / 0.11, f64::NAN),
@@ -119,7 +120,7 @@ fn a_line_carries_its_rate_and_drops_what_its_queue_cannot_hold() {
     }
     assert!(fates[10..].iter().all(|fate| *fate == Fate::Dropped), "{fates:?}");
     assert_eq!(link.push(3 * MILLISECOND, vec![0; 1000]), Fate::Arrives(16 * MILLISECOND), "there is room again");
-    // What has saved up may go at once.
+    // Tokens that have accumulated may be spent at once.
     let mut bucket = Link::new(&model("rate=8mbit,burst=3kB"), 1);
     let times: Vec<Fate> = (0..5).map(|_| bucket.push(0, vec![0; 1000])).collect();
     assert_eq!(times, [0, 0, 0, 1, 2].map(|ms| Fate::Arrives(ms * MILLISECOND)));
@@ -168,7 +169,7 @@ fn the_same_seed_is_the_same_run_and_another_is_another() {
         assert_eq!(run(1, profile.name), run(1, profile.name), "{}", profile.name);
     }
     assert_ne!(run(1, "lossy-30"), run(2, "lossy-30"));
-    // Jitter does not change who is lost.
+    // Jitter does not change which packets are lost.
     let lost = |fates: Vec<Fate>| fates.into_iter().map(|fate| fate == Fate::Lost).collect::<Vec<_>>();
     assert_eq!(lost(run(1, "loss=20%")), lost(run(1, "loss=20%,delay=3ms,jitter=normal:1ms")));
 }

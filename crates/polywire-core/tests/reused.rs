@@ -38,7 +38,7 @@ fn final_types(defs: Vec<Def>) -> Schema {
     types.finish(Type::Def(ids[ids.len() - 1])).unwrap()
 }
 
-/// `o` and `p` are optional, `n` stands between them.
+/// `o` and `p` are optional, `n` is between them.
 fn optionals(ty: &Type, value: &Value) -> (Arc<Shape>, Record) {
     let optional = |name: &str| Member::new(name, ty.clone()).as_optional();
     let shape = Shape::of(&struct_of(vec![optional("o"), Member::new("n", Type::Uint32), optional("p")])).unwrap();
@@ -120,7 +120,7 @@ fn written_elements_are_not_mistaken_for_default_ones() {
         let mut expected = list(8);
         expected.resize("v", 9).unwrap();
         assert_eq!(read, expected, "{backend:?}");
-        // What is out of use is fresh when it comes back.
+        // Elements that were out of use have default values when they are used again.
         read.resize("v", 2).unwrap();
         read.resize("v", 9).unwrap();
         let mut expected = list(2);
@@ -159,8 +159,8 @@ fn elements_of_no_bytes_count_against_the_limit_each_time() {
     }
 }
 
-/// A member that the reader does not have: its elements are passed over, each of them an array of
-/// what has no byte.
+/// A member that the reader does not have: its elements are skipped, each of them an array of
+/// elements without bytes.
 #[test]
 fn elements_of_no_bytes_take_no_time() {
     let many = Type::Array { element: Box::new(Type::Def(DefId(0))), dims: [1 << 20].into() };
@@ -209,7 +209,7 @@ fn a_small_message_cannot_allocate_much() {
         assert_eq!((error.kind, error.expected), (FaultKind::Limit, 1 << 20), "{backend:?}: {error}");
         assert!(error.to_string().contains("1048576"), "{error}");
         assert!(Counts::of_this_thread().held_bytes - before < 2 << 20);
-        // A larger message may ask for more, and one may be told to trust its writers.
+        // A larger message may request more, and a decoder can be set to trust its writers.
         let trusting = decoder.with_limits(Limits { free_bytes: usize::MAX, ..Limits::default() });
         let mut record = Record::new(&shape);
         assert_eq!(trusting.decode(&100_000u32.to_le_bytes(), &mut record), Ok(4));

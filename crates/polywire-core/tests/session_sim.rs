@@ -29,7 +29,7 @@ fn sessions_over_lossy_links_always_match() {
         simulation.run(seed, Wire::Datagrams, model);
     }
     simulation.report();
-    // What the simulation is for has happened.
+    // Every situation that the simulation is meant to test has occurred.
     let seen = simulation.seen;
     for (what, count) in [
         ("restarts", seen.restarts),

@@ -106,7 +106,7 @@ fn values_are_the_same_in_every_codec() {
                 let message = SharedBytes::from(bytes).into_shared();
                 decoder.decode_shared(&message, &mut back).unwrap();
                 assert_eq!(back, value, "{wire:?} {backend:?}");
-                // What was decoded from a message is encoded as anything else.
+                // A value decoded from a message is encoded like any other.
                 let mut again = Vec::new();
                 encoder.encode(&back, &mut again).unwrap();
                 assert_eq!(again, expected, "{wire:?} {backend:?}");

@@ -224,8 +224,8 @@ fn values_give_back_what_they_keep() {
             Decoder::for_shape_with_backend(codec, &none, shape.schema(), &shape, BACKEND).unwrap().with_limits(limits);
         let (mut value, mut record) = (pump(), Record::new(&shape));
         for _ in 0..12 {
-            // What fresh ones ask for counts, too, so that the others give back theirs now and
-            // then.
+            // The memory that fresh values request counts, too, so that the others release theirs
+            // now and then.
             derived.decode(&bytes, &mut Pump::default()).unwrap();
             derived.decode(&bytes, &mut value).unwrap();
             dynamic.decode(&bytes, &mut Record::new(&shape)).unwrap();

@@ -71,7 +71,7 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> syn::Result<TokenStream
                 }
 
                 fn describe(describe: &mut #support::Describe) -> #support::Described {
-                    // SAFETY: the integer is what is described, and has the same layout.
+                    // SAFETY: the description is that of the integer, which has the same layout.
                     unsafe { #call }
                 }
 

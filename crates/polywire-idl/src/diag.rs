@@ -77,7 +77,7 @@ pub struct Diagnostic {
     /// Where it is.
     pub location: Location,
     /// What to write instead: what was expected, or which name was probably meant. It is printed
-    /// behind the caret.
+    /// after the caret.
     pub help: Option<String>,
     /// Notes, in the order in which they are printed.
     pub notes: Vec<Note>,

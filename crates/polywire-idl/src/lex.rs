@@ -35,7 +35,7 @@ pub(crate) enum Tok {
 pub(crate) struct Token {
     pub tok: Tok,
     pub span: Span,
-    /// The comment directly in front of it.
+    /// The comment directly before it.
     pub doc: Option<Rc<str>>,
     /// Whether it is the first on its line.
     pub first: bool,
@@ -129,8 +129,8 @@ impl Lexer {
         &self.text[start..self.pos]
     }
 
-    /// Skips blanks and comments, and keeps the comment directly in front of the next token.
-    /// Returns whether that token is the first of its line.
+    /// Skips blanks and comments, and keeps the comment directly before the next token. Returns
+    /// whether that token is the first of its line.
     fn skip_blanks(&mut self, reporter: &mut Reporter) -> bool {
         let mut first = self.pos == 0;
         let mut line_feeds = 0;
@@ -180,7 +180,7 @@ impl Lexer {
         }
     }
 
-    /// Keeps a comment line. A comment behind code on the same line does not document what follows,
+    /// Keeps a comment line. A comment after code on the same line does not document what follows,
     /// and a ruler documents nothing.
     fn comment(&mut self, own_line: bool, line: &str) {
         let line = line.strip_prefix(' ').unwrap_or(line).trim_end();

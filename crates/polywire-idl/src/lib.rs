@@ -161,7 +161,7 @@ impl Compiler {
         self
     }
 
-    /// Defines a macro, like `#define name value` in front of the file.
+    /// Defines a macro, like `#define name value` before the file.
     pub fn define(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.definitions.push((name.into(), value.into()));
         self

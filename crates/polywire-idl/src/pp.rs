@@ -93,7 +93,7 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// Defines a macro, like a `#define` in front of the file.
+    /// Defines a macro, like a `#define` before the file.
     pub fn define(&mut self, name: &str, value: &str) {
         let file = self.reporter.sources.add(format!("<definition of {name}>"), value, Dialect::Idl);
         let mut lexer = Lexer::new(file, self.reporter);
@@ -263,12 +263,12 @@ impl<'a> Preprocessor<'a> {
     fn import(&mut self, lexer: &mut Lexer, word: Token) {
         let name = lexer.next(self.reporter);
         let Tok::Str(path) = &name.tok else {
-            self.reporter.error(name.span, "expected the name of a file in double quotes behind 'import'");
+            self.reporter.error(name.span, "expected the name of a file in double quotes after 'import'");
             return;
         };
         let end = lexer.next(self.reporter);
         if end.tok != Tok::Sym(';') {
-            self.reporter.error(name.span.after(), "expected ';' behind the imported file");
+            self.reporter.error(name.span.after(), "expected ';' after the imported file");
         }
         self.include(path, true, word.span.to(name.span));
     }
@@ -284,7 +284,7 @@ impl<'a> Preprocessor<'a> {
             Tok::Eol | Tok::Eof | Tok::Int(_) => {}
             _ if !self.active() => {}
             _ => {
-                self.reporter.error(word.span, "expected a directive behind '#'");
+                self.reporter.error(word.span, "expected a directive after '#'");
             }
         }
         self.end_line(lexer);
@@ -376,7 +376,7 @@ impl<'a> Preprocessor<'a> {
                 self.out.keylists.push((self.out.list.len(), keylist));
             }
             None => {
-                self.reporter.error(span, "expected the name of a type behind '#pragma keylist'");
+                self.reporter.error(span, "expected the name of a type after '#pragma keylist'");
             }
         }
     }
@@ -395,7 +395,7 @@ impl<'a> Preprocessor<'a> {
             _ => (None, true),
         };
         let Some(name) = name else {
-            self.reporter.error(token.span, "expected \"file\" or <file> behind '#include'");
+            self.reporter.error(token.span, "expected \"file\" or <file> after '#include'");
             return;
         };
         self.include(&name, quoted, span.to(token.span));

@@ -121,7 +121,7 @@ impl Span {
         }
     }
 
-    /// The empty span directly behind this one.
+    /// The empty span directly after this one.
     pub fn after(self) -> Span {
         Span { start: self.end, ..self }
     }

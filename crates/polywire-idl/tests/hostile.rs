@@ -22,7 +22,7 @@ fn corpus() -> Vec<String> {
     texts
 }
 
-/// Compiles in all languages; what is accepted must also be written again.
+/// Compiles in all languages; an accepted text must also be emitted again.
 fn survive(text: &str) {
     let loader = |path: &str| Ok((path == "good.idl").then(|| b"struct Good { long x; };".to_vec()));
     for dialect in [Dialect::Idl, Dialect::Pdl, Dialect::Ros] {
@@ -142,7 +142,7 @@ fn mutated_files() {
 fn refused(text: &str) -> Diagnostics {
     let start = Instant::now();
     let errors = Compiler::new().parse_str("big.idl", text).unwrap_err();
-    // Generous, for a loaded machine and a build without optimisation; what is quadratic would take
+    // Generous, for a loaded machine and a build without optimisation; quadratic time would be
     // minutes.
     assert!(start.elapsed() < Duration::from_secs(20), "took {:?}", start.elapsed());
     errors

@@ -1,5 +1,5 @@
-//! Captures of a link as pcapng (draft-ietf-opsawg-pcapng). A capture has two interfaces, one at
-//! each end of the link. Payloads get made-up Ethernet, IP and UDP or TCP headers.
+//! Writes a capture of a link as pcapng (draft-ietf-opsawg-pcapng). A capture has two interfaces,
+//! one at each end of the link. Payloads get made-up Ethernet, IP and UDP or TCP headers.
 
 use std::{
     io::{self, Write},

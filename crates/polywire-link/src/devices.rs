@@ -1,5 +1,5 @@
-//! Forwards whole packets between two devices. One thread waits for a packet of either device or
-//! for the next arrival on the link.
+//! Forwards whole packets between two devices for `Emulator::devices`. One thread waits for a
+//! packet of either device or for the next arrival on the link.
 
 use std::{
     io,

@@ -1,10 +1,11 @@
-//! The plan of a link, which the caller passes to start it: models, seed, changes, capture.
+//! The plan of a link, which the caller passes when it starts one: models, seed, changes of the
+//! models, and where to write a capture.
 
 use std::{io::Write, str::FromStr, time::Duration};
 
 use polywire_core::netsim::Model;
 
-/// What a link does to its packets.
+/// The treatment of a link's packets.
 #[derive(Default)]
 pub struct Plan {
     /// The model of the way to the target.
@@ -65,7 +66,7 @@ impl FromStr for Change {
 /// Reads `there|back|both MODEL`.
 ///
 /// # Errors
-/// A readable text that says what is wrong.
+/// A text that describes the mistake.
 pub fn change(text: &str) -> Result<(Way, Model), String> {
     let (way, model) = text.trim().split_once(' ').ok_or("there|back|both MODEL is expected")?;
     let way = match way {

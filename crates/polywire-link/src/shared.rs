@@ -1,4 +1,5 @@
-//! The state of a running link, which its threads share.
+//! The state of a running link, which its threads share: the simulated links, changes of their
+//! models that are still to come, the capture, and whether the link has ended. Reads the clock.
 
 use std::{
     cmp::Reverse,
@@ -17,7 +18,7 @@ use crate::{
     plan::{Change, Plan, Way},
 };
 
-/// What the threads of a link share.
+/// The shared state of a link.
 pub struct Shared {
     start: Instant,
     pub state: Mutex<Emulation>,
@@ -64,7 +65,7 @@ impl Shared {
         state
     }
 
-    /// Tells all threads of the link to end.
+    /// Makes all threads of the link end.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }

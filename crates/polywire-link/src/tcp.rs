@@ -1,6 +1,7 @@
-//! Forwards connections: two threads for each connection and direction. One reads bytes and asks
-//! the link when they arrive; the other writes them at that time. Bytes that were read and not
-//! written are bounded, so that a slow link slows the sender down.
+//! Forwards connections for [`Emulator::tcp`](crate::Emulator::tcp). Two threads serve each
+//! direction of a connection. One reads bytes and asks the link when they arrive; the other writes
+//! them at that time. The number of bytes between them is bounded, so a slow link slows the sender
+//! down.
 
 use std::{
     io::{self, Read, Write},
@@ -20,10 +21,10 @@ use crate::{
     shared::{Emulation, Shared},
 };
 
-/// Bytes of one read at most.
+/// Maximum number of bytes of one read.
 const PIECE: usize = 16 << 10;
 
-/// Pieces under way in one direction of one connection at most.
+/// Maximum number of pieces under way in one direction of a connection.
 const UNDER_WAY: usize = 64;
 
 /// Interval at which threads check whether the link has ended, or is up again.
@@ -59,7 +60,7 @@ impl Proxy {
     pub fn run(self, shared: &Arc<Shared>) {
         while !shared.has_ended() {
             match self.listener.accept() {
-                // A connection that fails is closed; others go on.
+                // A connection that fails is closed; the others continue.
                 Ok((stream, from)) => drop(join(stream, from, self.to, shared)),
                 Err(_) => thread::sleep(LOOKS),
             }
@@ -87,7 +88,7 @@ struct Direction {
     back: bool,
     from: SocketAddr,
     to: SocketAddr,
-    /// Bytes so far: the capture's sequence numbers.
+    /// Number of bytes so far, from which the capture's sequence numbers are computed.
     sent: u32,
 }
 
@@ -102,7 +103,7 @@ impl Direction {
         thread::spawn(move || writer.write(to, &arriving));
     }
 
-    /// Reads until the input ends, or the writing thread has gone.
+    /// Reads until the input or the writing thread ends.
     fn read(mut self, mut from: TcpStream, pieces: &SyncSender<Piece>) {
         let mut buffer = vec![0; PIECE];
         while !self.shared.has_ended() {

@@ -1,5 +1,5 @@
-//! Forwards datagrams. One thread waits for a datagram of any socket or for the next arrival on the
-//! link.
+//! Forwards datagrams for [`Emulator::udp`](crate::Emulator::udp). One thread owns all sockets. It
+//! waits for a datagram of any socket or for the next arrival on the link.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use crate::{
     shared::{Emulation, Shared},
 };
 
-/// Senders at most; datagrams of further ones are not forwarded.
+/// Maximum number of senders. Datagrams of further senders are not forwarded.
 const MOST_SENDERS: usize = 1024;
 
 /// Datagrams that are read from one socket before others have their turn.
@@ -28,7 +28,8 @@ const TURN: usize = 64;
 /// Interval at which the thread checks whether the link has ended.
 const LOOKS: u64 = 50_000_000;
 
-/// Packets of a direction whose senders are remembered; more are never under way.
+/// Number of the newest packets of a direction whose senders are remembered. An older packet that
+/// is still under way may be dropped when it arrives.
 const REMEMBERED: u64 = 1 << 16;
 
 pub struct Forwarder {

@@ -129,9 +129,9 @@ fn over_a_link(model: &str, least: f64, books: &[Book]) {
     let [fast, cdr, _json, asked, chained] = delivered[..] else { panic!("five topics") };
     assert!(fast.0 > least, "{model}: {} delivered", fast.0);
     assert!(fast.0 <= cdr.0 + 0.1 && fast.1 * 3.0 < cdr.1, "{model}: {fast:?} {cdr:?}");
-    // Key frames on request alone: requests are lost as messages are, and it still works.
+    // Key frames on request only: this works although requests are lost like messages.
     assert!(asked.0 > 0.3, "{model}: {} delivered", asked.0);
-    // Anchors exist for such links. A chain delivers little here, but nothing wrong.
+    // Such links need anchors. In chained mode little arrives, but no wrong value.
     assert!(chained.0 < fast.0, "{model}: {} delivered", chained.0);
     let joined = late.map(|late| fraction(&late, books).0).expect("it has joined");
     assert!(joined > least / 2.0 - 0.1 && joined <= 0.51, "{model}: {joined} delivered");
@@ -162,8 +162,7 @@ fn a_packet_meets_the_same_fate_in_each_run() {
     assert_ne!(run(&ANOTHER), first);
 }
 
-/// Announcements, answers, and the schema that a subscriber without a type requests count as
-/// repeated.
+/// Announcements, answers, and the schema that a subscriber without a type requests always arrive.
 #[test]
 fn a_link_that_loses_everything_brings_nodes_together() {
     let (a, b, endpoint) = (node(), node(), "emulated/deaf loss=100%");

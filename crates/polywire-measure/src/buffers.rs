@@ -1,4 +1,5 @@
-//! Buffer sizes of both ends of a connection: the `buffers` axis of scenarios.
+//! Buffer sizes of both ends of a connection: parses the axis `buffers` of scenarios, and makes the
+//! configuration of a node from it.
 
 use std::{str::FromStr, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Checks the names in a scenario before anything is measured, so that a typing error is reported
-//! and does not silently leave a case out.
+//! Checks the names in a scenario, and whether its files can be read, before anything is measured.
+//! A typing error is thereby reported instead of silently leaving a case out.
 
 use std::{fs::File, path::Path};
 
@@ -122,7 +122,7 @@ fn metric(scenario: &Scenario, criterion: &Criterion) -> Result<(), String> {
     if metrics::find(name).is_none() {
         let known: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
         return Err(match METRICS.iter().find(|metric| metric.label == name) {
-            Some(metric) => format!("'{name}' is the heading of the metric '{}': write that", metric.name),
+            Some(metric) => format!("'{name}' is the heading of the metric '{}': use that name", metric.name),
             None => unknown("metric", name, &known),
         });
     }
@@ -139,17 +139,17 @@ fn metric(scenario: &Scenario, criterion: &Criterion) -> Result<(), String> {
     let is_none = |place: &str| place == "none";
     match needs {
         Needs::Compressor if concerned("compressor", &is_none) => {
-            Err(format!("'{name}' is of cases with a compressor: choose them with where = {{ compressor = ... }}"))
+            Err(format!("'{name}' needs a compressor: select cases that have one with where = {{ compressor = ... }}"))
         }
         Needs::Network if concerned("network", &is_none) => Err(format!(
-            "in the mode '{}', '{name}' is of cases with a network: choose them with where = {{ network = ... }}",
+            "in the mode '{}', '{name}' needs a network: select cases that have one with where = {{ network = ... }}",
             mode.name()
         )),
         Needs::Process
             if scenario.effort.peer == Place::Thread || concerned("engine", &|engine| engine == "inproc") =>
         {
             Err(format!(
-                "'{name}' is of cases whose other end is a process: peer = \"process\", and an engine other than inproc"
+                "'{name}' needs the other end in another process: peer = \"process\", and an engine other than inproc"
             ))
         }
         _ => Ok(()),

@@ -1,4 +1,5 @@
-//! Encodes and decodes messages, with each stage callable by itself so that it can be timed.
+//! A codec followed by a compressor, for `stages`, `emulated` and the frames of `live`. Each stage
+//! can be called separately, so that it can be timed. Reads the files of dictionaries.
 
 use std::{fs, path::Path, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! Compares two results: which figures became worse, which became better, and which cannot be
-//! distinguished.
+//! Compares two results, for `polywire bench compare`: which figures became worse, which became
+//! better, and which cannot be distinguished.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Describes the machine that a measurement ran on.
+//! Describes the machine that a measurement ran on, for results. Reads files in `/proc` and `/sys`.
 
 use std::{env, fs, thread};
 

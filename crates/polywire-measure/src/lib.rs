@@ -80,7 +80,7 @@ pub enum Error {
         problem: String,
     },
     /// A decoded value differs from the encoded one. Nothing is timed then.
-    #[error("{0}: what is read is not what was written")]
+    #[error("{0}: the decoded value differs from the encoded one")]
     Differs(String),
     /// The other end of a real engine failed.
     #[error("{engine}: {problem}")]

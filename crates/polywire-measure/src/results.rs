@@ -1,4 +1,5 @@
-//! Results of a run, and the verdicts on its criteria. Results are written and read as JSON.
+//! Results of a run, and the verdicts on the scenario's criteria. Converts results to and from
+//! JSON; the caller reads and writes the files.
 
 use std::collections::BTreeMap;
 
@@ -152,7 +153,7 @@ impl Results {
         let results: Results = serde_json::from_str(text).map_err(|error| Error::Results(error.to_string()))?;
         match results.format {
             FORMAT => Ok(results),
-            other => Err(Error::Results(format!("they are of form {other}; this program reads {FORMAT}"))),
+            other => Err(Error::Results(format!("the format version is {other}; this program reads {FORMAT}"))),
         }
     }
 

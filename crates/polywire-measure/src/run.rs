@@ -1,4 +1,5 @@
-//! Measures a scenario: [`run()`] times all its cases in turns and collects the results.
+//! Measures a scenario, for `polywire bench` and other programs: [`run()`] prepares all cases,
+//! measures them in turns and collects the results. `stages` and `live` measure a case.
 
 use std::{
     collections::BTreeMap,

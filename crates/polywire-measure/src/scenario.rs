@@ -193,8 +193,8 @@ pub struct Axes {
     pub codec: Vec<String>,
     /// `none`, or `NAME[:SETTINGS]`.
     pub compressor: Vec<String>,
-    /// `inproc`, `tcp`, `unix`, the same bare sockets as `raw-tcp`, `raw-unix`, `raw-udp`, or a
-    /// peer: [`crate::engines::ENGINES`].
+    /// One of Polywire's engines `inproc`, `tcp` and `unix`, or one of
+    /// [`crate::engines::ENGINES`]: bare sockets (`raw-tcp`, `raw-unix`, `raw-udp`) and peers.
     pub engine: Vec<String>,
     /// `none`, or a model of the emulated link: a profile's name, or `key=value,..`.
     pub network: Vec<String>,
@@ -376,24 +376,24 @@ impl Scenario {
             || counts.iter().any(|list| list.is_empty())
             || axes.rate_hz.is_empty()
         {
-            return wrong("an axis has no value; leave it out for the usual one".into());
+            return wrong("an axis has no value; omit it for the default".into());
         }
         if axes.rate_hz.iter().any(|rate| !(*rate > 1e-3 && *rate <= 1e9)) {
-            return wrong("a rate is a number of messages a second above 0.001".into());
+            return wrong("a rate must be above 0.001 and at most 1e9 messages per second".into());
         }
         if counts.iter().any(|list| list.iter().any(|count| !(1..=1000).contains(count))) {
-            return wrong("there are 1 to 1000 subscribers, and topics".into());
+            return wrong("the numbers of subscribers and topics must be 1 to 1000".into());
         }
         for text in &axes.buffers {
             text.parse::<Buffers>().map_err(Error::Scenario)?;
         }
         let is_usual = axes.topics == [1] && axes.buffers == ["default"];
         if self.mode == Mode::Stages && !is_usual {
-            return wrong("topics and buffers are of real engines, not of the mode `stages`".into());
+            return wrong("the mode `stages` supports neither topics nor buffers".into());
         }
         if self.mode != Mode::Stages && axes.network.iter().any(|network| network != "none") {
             return wrong(
-                "emulated networks go with the mode `stages`; between real processes use `polywire link`".into(),
+                "only the mode `stages` supports emulated networks; between real processes use `polywire link`".into(),
             );
         }
         check::names(self)?;

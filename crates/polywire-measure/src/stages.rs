@@ -1,4 +1,5 @@
-//! Times the stages of a message separately, in CPU time of this thread.
+//! The mode `stages`: times each stage of a message separately, in CPU time of this thread. If the
+//! case has a network, `emulated` then computes the delivery.
 
 use std::{collections::BTreeMap, hint::black_box, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Intervals and ranks for a few samples, without assumptions about their distribution.
+//! Confidence intervals and ranks for a few samples, without assumptions about their distribution.
+//! Only arithmetic.
 
 use serde::{Deserialize, Serialize};
 

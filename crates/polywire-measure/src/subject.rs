@@ -1,4 +1,5 @@
-//! The type that a case measures: the shapes of the writer and the readers, and its values.
+//! Finds the type that a case measures, and its readers' version: in a file, in the scenario's
+//! text, or among the probes of the thesis. Reads files that the scenario names.
 
 use std::{fmt::Write as _, fs, path::Path, sync::Arc};
 
@@ -75,7 +76,7 @@ fn pick(document: &Document, name: Option<&str>) -> Result<Schema, Error> {
         let names: Vec<&str> = document.own_topic_types().map(|def| def.name.as_str()).collect();
         match names.as_slice() {
             [name] => Ok((*name).to_owned()),
-            many => Err(Error::Type(format!("which type? say name = one of {}", many.join(", ")))),
+            many => Err(Error::Type(format!("there are several types; set name to one of {}", many.join(", ")))),
         }
     };
     let name = name.map_or_else(only, |name| Ok(name.to_owned()))?;

@@ -1,4 +1,5 @@
-//! Formats results as text: for a terminal and as Markdown.
+//! Formats results as text: tables for a terminal and in Markdown, and single figures with their
+//! units.
 
 use crate::{
     Case, CaseResult, Judgement, Measure, Results, Verdict,
@@ -185,7 +186,7 @@ fn verdicts(results: &Results) -> String {
 fn verdict_line(verdict: &Verdict) -> String {
     let (word, more) = match verdict.state {
         Judgement::Met => ("met", ""),
-        Judgement::Undecided => ("undecided", " (more repeats would tell)"),
+        Judgement::Undecided => ("undecided", " (more repeats may decide it)"),
         Judgement::Missed => ("MISSED", ""),
         Judgement::Missing => ("MISSING", " (it was not measured)"),
     };

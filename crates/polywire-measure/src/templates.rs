@@ -69,7 +69,7 @@ fn repeated(text: &str, fields: usize) -> Result<String, String> {
     let (instructions, tail) = rest.split_once("</template>").ok_or("a template that does not end")?;
     let own = instructions.matches("_1\"").count();
     if own == 0 || !fields.is_multiple_of(own) {
-        return Err(format!("a template of {own} fields does not go into {fields}"));
+        return Err(format!("{fields} fields are not a multiple of the template's {own}"));
     }
     let all: String = (1..=fields / own).map(|i| instructions.replace("_1\"", &format!("_{i}\""))).collect();
     Ok(format!("{head}<template {attributes}>{all}</template>{tail}"))

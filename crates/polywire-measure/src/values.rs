@@ -1,11 +1,12 @@
-//! Generates the values to measure with: constant, random, walking, or replayed from a file.
+//! Generates the values of a case's messages: constant, random, walking, or replayed from a file.
+//! The same seed gives the same values.
 
 use std::{fs, path::Path, sync::Arc};
 
 use polywire::{
     Record, Shape,
     codec::{Decoder, Options, json::JSON},
-    layout::{Value, ValueRef},
+    extend::layout::{Value, ValueRef},
     schema::{DefKind, EnumLiteral, Member, Schema, Type, arbitrary::Random},
 };
 

@@ -1,5 +1,5 @@
-//! Checks every engine that the bench knows, Polywire's own and others: each carries what it claims
-//! to carry, or reports what it lacks. No time is judged.
+//! Checks every engine that the bench can measure, Polywire's own and others: each carries all
+//! messages in every mode, or reports what is missing. The tests check no times.
 
 use polywire_measure::{
     CaseResult, Results, Scenario,

@@ -1,4 +1,5 @@
-//! Runs scenarios whose figures are known in advance, on every engine. No time is judged.
+//! Runs scenarios whose figures are known in advance, and checks errors of wrong scenarios. The
+//! tests check no times.
 
 use polywire_measure::{Judgement, Results, Scenario, run, table};
 
@@ -50,7 +51,7 @@ fn templates_are_given_or_learned() {
             (bytes(GIVEN, fields), bytes("fast:template=learned@chained", fields), bytes("fast@chained", fields));
         assert!(given < derived && learned < derived, "{fields} fields: {given} {learned} {derived}");
     }
-    // The peer behind a socket has the templates, too.
+    // Templates also work over raw sockets, but not on Polywire's engines.
     let live = measured(&format!(
         "name = 'x'\nmode = 'closed'\n{QUICK}{PROBE}[axes]\nengine = ['raw-tcp', 'tcp']\ncodec = ['{GIVEN}']\n"
     ));
@@ -162,8 +163,9 @@ fn bytes_are_those_that_travel() {
 
 #[test]
 fn an_open_loop_counts_from_when_messages_were_due() {
-    // 200,000 messages per second, each of which takes far longer to write: the last one waits
-    // for all earlier ones. There are many, so that a brief pause of the machine does not matter.
+    // Messages are due at 200,000 per second, but each takes much longer to encode. The backlog
+    // grows, so the last message waits longest. With 150 messages, a brief pause of the machine
+    // does not matter.
     let quick = QUICK.replace("messages = 20", "messages = 150");
     let text = format!(
         "name = 'x'\nmode = 'open'\n{quick}[[type]]\nname = 'Big'\ntext = 'struct Big {{ sequence<double> values; }};'\nlengths = {{ values = 3000 }}\n[axes]\ncodec = ['json']\nengine = ['raw-tcp']\nrate_hz = [200000]\n"
@@ -233,8 +235,8 @@ fn scenarios_that_are_wrong_say_what() {
         (&of("metric = 'bytes'\nat_most = 1\nrelative_to = { codec = 'xml' }"), "there are cdr, json"),
         (&of("metric = 'bytes'\nat_most = 1\nwhere = { codecs = 'json' }"), "did you mean 'codec'?"),
         (&of("metric = 'throughput_hz'\nat_least = 1"), "the mode 'stages' does not measure 'throughput_hz'"),
-        (&of("metric = 'lost'\nat_most = 0"), "is of cases with a network"),
-        (&of("metric = 'ratio'\nat_most = 0"), "is of cases with a compressor"),
+        (&of("metric = 'lost'\nat_most = 0"), "'lost' needs a network"),
+        (&of("metric = 'ratio'\nat_most = 0"), "'ratio' needs a compressor"),
         (
             &of("metric = 'send_cpu_ns'\nat_most = 1")
                 .replace("[axes]", "[axes]\nengine = ['inproc']")

@@ -1,4 +1,4 @@
-//! Receives whatever is published on a topic, of any type, in any format, and prints it as JSON:
+//! Receives the messages of a topic, of any type and in any format, and prints them as JSON. The
 //! types come from the publishers.
 //!
 //! `cargo run -p polywire --example any_type [WIRE]`
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives what it printed, of so many messages at most; a pause of ten seconds is the end.
+/// Prints at most this many messages and returns the text. Ends after a pause of ten seconds.
 pub fn run(wire: &str, messages: usize) -> Result<Vec<String>, Box<dyn Error>> {
     let node = Node::new();
     let any = node.subscribe_of("pumps", Some(wire), Discovered::new()?)?.open();

@@ -36,7 +36,7 @@ pub fn run(wire: &str, messages: u32) -> Result<(), Box<dyn Error>> {
         pumps.publish(&pump)?;
         thread::sleep(Duration::from_millis(100));
     }
-    // Until all that was published has left.
+    // Wait until all published messages have left.
     node.flush(Duration::from_secs(5));
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Receives pumps with a version of the type that is older than the publisher's, and says what it
-//! receives.
+//! Receives pumps with a version of the type that is older than the publisher's, and prints them.
 //!
 //! `cargo run -p polywire --example subscriber [WIRE]`. The format in WIRE is for publishers alone;
 //! a subscriber reads all.
@@ -25,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives what it received, of so many messages at most; a pause of ten seconds is the end.
+/// Receives at most this many messages and returns them. Ends after a pause of ten seconds.
 pub fn run(wire: &str, messages: usize) -> Result<Vec<Pump>, Box<dyn Error>> {
     let node = Node::new();
     let pumps = node.subscriber_on::<Pump>("pumps", wire)?;

@@ -195,7 +195,7 @@ fn connect(
     let subscribe = node.subscribe::<Payload>("back", Some(&wire)).expect("subscriber");
     let _subscription = subscribe.on_message_inline(move |value, _| answered(value, &again));
     assert_eq!(publisher.wait_for_subscribers(1, Duration::from_secs(10)), 1);
-    // The way back is ready too, and any code compiled.
+    // The way back is ready, too, and all code is compiled.
     std::thread::sleep(Duration::from_millis(100));
     Ends { node, publisher, _subscription, child }
 }

@@ -1,6 +1,6 @@
-//! Turns the codec that a wire or an announcement names into one that is ready to compile encoders
-//! and decoders: with options, with the settings of stateful formats, and configured by a document.
-//! The node calls it; it reads the file of a template and nothing else.
+//! Looks up the settings of the codec that a wire or an announcement names: its options, the
+//! settings of stateful formats, and the template document that configures it. The node calls it.
+//! It reads the template's file and no other.
 
 use std::{
     fs::File,
@@ -26,7 +26,8 @@ pub(crate) struct Chosen {
     pub(crate) codec: Configured,
     /// Options that the codec gets and the announcement repeats to readers.
     pub(crate) options: Options,
-    /// What messages of a stateful format refer to; `None` if the engine's properties decide.
+    /// Whether messages of a stateful format refer to the previous message or to a key frame;
+    /// `None` if the engine's properties decide.
     pub(crate) mode: Option<Mode>,
     /// Messages from one key frame to the next.
     pub(crate) key_interval: u64,

@@ -1,4 +1,4 @@
-//! The time that the crate hands to what reads no clock.
+//! The monotonic clock of this crate. Sessions read no clock: their drivers pass this time to them.
 
 use std::{
     sync::OnceLock,

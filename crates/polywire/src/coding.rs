@@ -56,9 +56,9 @@ use crate::compile;
 
 /// A kind of value that can be published and received.
 ///
-/// Publishers and subscribers call it; an implementation of one's own wraps [`Typed`], [`Dynamic`]
-/// or [`Bytes`] to count or filter what passes. [`Coding::Encoder`] is used under the publisher's
-/// lock, [`Coding::Decoder`] by all links that bring messages of the same writer's schema.
+/// Publishers and subscribers call it. To count or filter messages, write a `Coding` that wraps
+/// [`Typed`], [`Dynamic`] or [`Bytes`]. [`Coding::Encoder`] is used under the publisher's lock,
+/// [`Coding::Decoder`] by all links that bring messages of the same writer's schema.
 pub trait Coding: Clone + Send + Sync + 'static {
     /// The values.
     type Value: Send + 'static;
@@ -77,14 +77,14 @@ pub trait Coding: Clone + Send + Sync + 'static {
     fn encoder(&self, codec: &dyn Codec, options: &Options) -> Result<Self::Encoder, BuildError>;
 
     /// Compiles a decoder for messages that a writer with this schema encodes. Fails if the two
-    /// types do not agree.
+    /// types are incompatible.
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Self::Decoder, BuildError>;
 
     /// Appends a value.
     fn encode(encoder: &Self::Encoder, value: &Self::Value, out: &mut Vec<u8>) -> Result<(), CodecError>;
 
-    /// Appends a value in a stateful format. The message becomes the reference for later ones if
-    /// `keep`.
+    /// Appends a value in a stateful format. If `keep` is true, later messages may refer to this
+    /// one.
     fn encode_with(
         encoder: &Self::Encoder,
         _state: &mut State,
@@ -118,9 +118,9 @@ pub trait Coding: Clone + Send + Sync + 'static {
         size_of::<Self::Value>()
     }
 
-    /// Identifies codings whose decoders are interchangeable: the node makes one decoder for all
-    /// subscribers that return the same number. `None` gives each subscriber its own decoder. No
-    /// other coding may return the number while a clone of this one lives.
+    /// A number that codings with interchangeable decoders share: the node makes one decoder for
+    /// all subscribers that return the same number. With `None`, each subscriber has its own
+    /// decoder. No other coding may return the number while a clone of this one lives.
     fn reader(&self) -> Option<usize> {
         None
     }
@@ -207,7 +207,7 @@ impl<T: Message> Coding for Typed<T> {
         T::shape().layout().default_bytes()
     }
 
-    /// All codings of one Rust type are the same.
+    /// All codings of one Rust type are interchangeable.
     fn reader(&self) -> Option<usize> {
         Some(0)
     }
@@ -241,7 +241,8 @@ impl Dynamic {
         Shape::of(schema).map(Dynamic)
     }
 
-    /// The shape of the records. Records to be published must have this very shape.
+    /// The shape of the records. Records to publish must have been made from this `Arc<Shape>`: an
+    /// equal shape is not enough.
     pub fn shape(&self) -> &Arc<Shape> {
         &self.0
     }
@@ -342,7 +343,7 @@ fn dynamic(
     Ok(decoder)
 }
 
-/// Records of whatever type each writer has, for tools that know no type beforehand. Only
+/// Records of the type that each writer has, for tools that know no type in advance. Only
 /// subscribers can use it.
 #[derive(Clone)]
 pub struct Discovered(Arc<Shape>);
@@ -397,7 +398,7 @@ impl Coding for Discovered {
         record_bytes(decoder)
     }
 
-    /// All are the same: each decoder depends on its writer's type alone.
+    /// All are interchangeable: each decoder depends only on its writer's type.
     fn reader(&self) -> Option<usize> {
         Some(0)
     }
@@ -413,8 +414,8 @@ fn record_bytes(decoder: &Decoder<Record>) -> usize {
     fresh.saturating_add(default_texts(shape.schema()))
 }
 
-/// Bytes of the strings that `@default` gives a fresh record of the type; the layout does not count
-/// them.
+/// Bytes of the strings that a fresh record of the type has by `@default`; the layout does not
+/// count them.
 fn default_texts(schema: &Schema) -> usize {
     texts_of(schema, schema.root(), &mut BTreeMap::new())
 }
@@ -453,9 +454,9 @@ fn fit(value: &mut Record, decoder: &Decoder<Record>) {
     }
 }
 
-/// Encoded payloads, for tools that count, relay or record, and for encoders of one's own. In a
-/// stateful format, payloads to be published must not refer to earlier messages;
-/// [`Info::anchor`](crate::Info::anchor) says whether a received one does.
+/// Encoded payloads, for tools that count, relay or record messages, and for programs that have
+/// their own encoders. In a stateful format, payloads to be published must not refer to earlier
+/// messages; [`Info::anchor`](crate::Info::anchor) says whether a received one does.
 #[derive(Clone, Debug, Default)]
 pub struct Bytes {
     schema: Option<Schema>,

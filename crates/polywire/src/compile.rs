@@ -1,9 +1,9 @@
-//! Compiles decoders to machine code on a thread of its own, so that a large schema of one peer
-//! does not hold up the thread that reads its link.
+//! Compiles decoders to machine code on a separate thread, so that a large schema of one peer does
+//! not hold up the thread that reads its link.
 //!
 //! A decoder starts on the interpreter. One thread of the process compiles the queued programs, and
-//! each decoder continues as machine code. A decoder that finds the queue full stays on the
-//! interpreter.
+//! each decoder continues as machine code. A decoder stays on the interpreter for good if the queue
+//! is full, or if its program is larger than [`LARGEST`].
 
 use std::{
     sync::{OnceLock, mpsc},
@@ -64,13 +64,13 @@ mod tests {
         let (large, small) = (decoder(LARGEST + 1, Backend::Interpreter), decoder(1, Backend::Interpreter));
         soon(large.executable());
         soon(small.executable());
-        // Where machine code is forbidden or cannot be made there is nothing to see.
+        // If machine code is forbidden or cannot be made, there is nothing to wait for.
         let possible = decoder(1, Backend::Auto).executable().is_machine_code();
         let until = Instant::now() + Duration::from_secs(60);
         while possible && !small.executable().is_machine_code() && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
-        // What queued up before it would have had its turn.
+        // A program queued before the small one would have been compiled by now.
         assert_eq!((small.executable().is_machine_code(), large.executable().is_machine_code()), (possible, false));
     }
 }

@@ -326,7 +326,9 @@ fn unix_mode(mode: Option<u32>) -> Result<Option<u32>, ConfigError> {
     match mode {
         // Probably a decimal number was meant as octal: 660 is 0o1224.
         Some(mode) if mode > 0o777 || mode & 0o600 != 0o600 => {
-            let reason = format!("0o{mode:o} is none: 0o600 to 0o777 with read and write for the owner, as 0o660");
+            let reason = format!(
+                "0o{mode:o} is not allowed: use 0o600 to 0o777 with read and write for the owner, such as 0o660"
+            );
             Err(ConfigError::Value { key: "engine.unix_mode".into(), reason })
         }
         mode => Ok(mode),
@@ -413,7 +415,7 @@ mod tests {
             ("[topics.x.qos]\nprofile = 'sensors'", "no profile 'sensors'"),
             ("[topics.x.qos]\ndeadline = '1s'\ntime_based_filter = '2s'", "contradict"),
             ("[engine]\nwrite_bytes = 0", "larger than 0"),
-            ("[engine]\nunix_mode = 660", "0o1224 is none"),
+            ("[engine]\nunix_mode = 660", "0o1224 is not allowed"),
             ("[engine]\nunix_mode = 0o444", "read and write for the owner"),
             ("[engine]\nqueue_bytes = -1", "invalid value"),
             ("[engine]\nqueue_bytes = 99999999999999999999", "line 2"),

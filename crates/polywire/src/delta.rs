@@ -45,7 +45,7 @@ impl Outgoing {
         Outgoing { writer, came: requests, requests: KeyRequests::new(&Limits::default()) }
     }
 
-    /// Encodes a message, and gives its anchor.
+    /// Encodes a message, and returns its anchor.
     pub(crate) fn write<E>(
         &mut self,
         sequence: u64,

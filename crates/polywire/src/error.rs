@@ -60,7 +60,7 @@ pub enum NodeError {
     Codec {
         /// The codec's name.
         codec: String,
-        /// What it refuses.
+        /// Why it refuses the type, an option or a document.
         cause: BuildError,
     },
     /// The compressor does not take the level, the dictionary or an option of the wire.

@@ -47,8 +47,8 @@ pub enum NodeEvent {
         /// Why the subscriber cannot read the messages.
         reason: String,
     },
-    /// Messages for a subscriber here were dropped, by the sender or by the subscriber's queue.
-    /// Told when the total reaches or passes a power of two.
+    /// Messages for a subscriber here were lost: a sender, a relay or the subscriber's queue
+    /// dropped them, or a link broke. Reported when the total reaches or passes a power of two.
     Lost {
         /// The topic.
         topic: String,
@@ -75,7 +75,7 @@ pub enum NodeEvent {
         /// The writer.
         writer: Id128,
     },
-    /// Messages could not be decoded. Told when the total is a power of two.
+    /// Messages could not be decoded. Reported when the total is a power of two.
     Undecodable {
         /// The topic.
         topic: String,
@@ -159,14 +159,14 @@ impl fmt::Display for engine::Event {
 /// let _subscriber = node.subscriber_on::<Other>("pumps", "cdr@inproc/events-doc")?;
 /// let _publisher = node.publisher_on::<Pump>("pumps", "cdr@inproc/events-doc")?;
 /// loop {
-///     let event = events.recv_timeout(Duration::from_secs(10)).expect("the mismatch is told");
+///     let event = events.recv_timeout(Duration::from_secs(10)).expect("the mismatch is reported");
 ///     if let NodeEvent::Mismatch { topic, reason, .. } = &event {
 ///         assert_eq!(topic, "pumps");
 ///         assert!(reason.contains("the writer has uint32, the reader string"), "{reason}");
 ///         break;
 ///     }
 /// }
-/// // What else is there is had without waiting.
+/// // `try_recv` returns the events that are already queued.
 /// while let Some(event) = events.try_recv() {
 ///     println!("{event}");
 /// }

@@ -1,4 +1,4 @@
-//! For authors of codecs, compressors and engines: the layers below messages.
+//! The lower layers of the API, for authors of codecs, compressors and engines.
 //!
 //! | module | what it has | who needs it |
 //! |---|---|---|
@@ -6,9 +6,9 @@
 //! | [`program`] | the operations that a codec lowers a type to, and kernels | codecs |
 //! | [`layout`] | where the members of a value lie | codecs |
 //! | [`compress`] | the `Compressor` trait and the table | compressors |
-//! | [`envelope`] | what travels beside a payload | engines |
+//! | [`envelope`] | the metadata of a payload | engines |
 //! | [`frame`] | the frames of a byte stream or datagram, with their limits | engines |
-//! | [`framing`] | how files of encoded messages are cut | tools |
+//! | [`framing`] | how files are divided into encoded messages | tools |
 //!
 //! [`NodeBuilder`](crate::NodeBuilder) registers the results by
 //! [`codec`](crate::NodeBuilder::codec), [`compressor`](crate::NodeBuilder::compressor) and

@@ -36,11 +36,12 @@
 //! **Applications** need this page: a [`Node`] makes a [`Publisher`] or a [`Subscriber`] of a topic
 //! for a type that derives [`Message`], or for [`Record`]s of a type known at run time
 //! ([`coding::Dynamic`]). A [`Wire`] says how the topic travels, a [`Config`] has wires and queue
-//! policies for all topics ([`config`] shows the file), and [`Subscribe`] and [`Publish`] have the options of
-//! one subscriber or publisher, such as its quality of service ([`qos`]). [`NodeEvent`], [`PublisherStatus`] and [`SubscriberStatus`] tell what happens. The
-//! errors are [`NodeError`] for opening, [`PublishError`] for publishing, and [`ConfigError`].
-//! [`codec::Encoder`] and [`codec::Decoder`] encode and decode without a node; [`schema`] has types
-//! as data, and checks whether one version of a type can read another.
+//! policies for all topics ([`config`] shows the file), and [`Subscribe`] and [`Publish`] have the
+//! options of one subscriber or publisher, such as its quality of service ([`qos`]). [`NodeEvent`], [`PublisherStatus`] and [`SubscriberStatus`] report connections,
+//! losses and incompatible types. The errors are [`NodeError`] for opening, [`PublishError`] for
+//! publishing, and [`ConfigError`]. [`codec::Encoder`] and [`codec::Decoder`] encode and decode
+//! without a node; [`schema`] has types as data, and checks whether one version of a type can read
+//! another.
 //!
 //! **Authors of engines** need [`engine`], and [`engine::stream`] if the engine has byte streams.
 //!
@@ -48,10 +49,9 @@
 //!
 //! # Log
 //!
-//! What happens on a node goes to the `log` crate's logger as well as to [`Node::events`], under
-//! targets that begin with `polywire`. The compiler of machine code, Cranelift, logs a line for
-//! each function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it
-//! out.
+//! Every event of a node goes to the `log` crate's logger as well as to [`Node::events`]. The log's
+//! targets begin with `polywire`. The compiler of machine code, Cranelift, logs a line for each
+//! function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
 
 mod chosen;
 mod clock;
@@ -94,10 +94,6 @@ pub use status::{Mismatch, PublisherStatus, Refusal, SubscriberStatus};
 pub use subscriber::{DynSubscriber, Info, Sample, Subscribe, Subscriber, Subscription};
 pub use topic::TopicError;
 pub use wire::{Wire, WireError};
-
-/// The modules of [`extend`] by their earlier paths.
-#[doc(hidden)]
-pub use polywire_core::{envelope, frame, framing, layout, program};
 
 /// For the code that `#[derive(Message)]` generates.
 #[doc(hidden)]

@@ -56,7 +56,7 @@ impl Follow {
         Follow { writers, writer, progress }
     }
 
-    /// A message came. Gives the number of messages missing before it. Calls do not overlap.
+    /// A message came. Returns the number of messages missing before it. Calls do not overlap.
     #[inline]
     pub(crate) fn came(&self, sequence: u64) -> u64 {
         let last = self.progress.last.load(Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Follow {
     }
 
     /// The sender dropped `lost` messages up to and including this one. A `lost` of 0 says that it
-    /// begins after this one. Gives the number of missing messages that were not counted before.
+    /// begins after this one. Returns the number of missing messages that were not counted before.
     pub(crate) fn told(&self, sequence: u64, lost: u64) -> u64 {
         let last = self.progress.last.load(Ordering::Relaxed);
         if last == 0 && lost == 0 {
@@ -96,7 +96,7 @@ impl Follow {
         before.map_or(told.min(missing), |before| missing.saturating_sub(before))
     }
 
-    /// The channel ends. Gives the number of messages missing between it and the writer's next
+    /// The channel ends. Returns the number of messages missing between it and the writer's next
     /// channel, if that one has begun.
     pub(crate) fn end(&self) -> u64 {
         let mut state = self.writers.lock();

@@ -26,7 +26,7 @@ pub(crate) struct Packing {
     pub(crate) announced: String,
 }
 
-/// What prepares compression: the packer, and the dictionary that peers must be able to fetch.
+/// The result of [`Packing::of`]: the packer, and the dictionary that peers must be able to fetch.
 type Prepared = (Packing, Option<Vec<u8>>);
 
 impl Packing {
@@ -92,7 +92,7 @@ impl Unpacking {
         let dictionary = match announced_dictionary(announced) {
             None => Arc::default(),
             Some(text) => {
-                let id = dictionary(announced).ok_or_else(|| format!("'{text}' is no hash of a dictionary"))?;
+                let id = dictionary(announced).ok_or_else(|| format!("'{text}' is not the hash of a dictionary"))?;
                 document(id).ok_or_else(|| format!("the dictionary {id} is unknown"))?
             }
         };

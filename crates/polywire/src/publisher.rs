@@ -64,7 +64,7 @@ pub type BytesPublisher = PublisherOf<Bytes>;
 /// let sample = pumps.recv().unwrap();
 /// assert_eq!((sample.value, sample.info.source.announcement.writer), (pump.clone(), publisher.writer()));
 ///
-/// // What has no key has no instances.
+/// // A type without a key has no instances.
 /// assert!(matches!(publisher.unregister(&pump), Err(PublishError::NoKey(_))));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -215,7 +215,8 @@ pub enum PublishError {
 /// Publishers of a node.
 impl Node {
     /// Makes a publisher of a Rust type, on the wire that is configured for the topic. Fails with
-    /// [`NodeError::NoWire`] if none is.
+    /// [`NodeError::NoWire`] if none is. Compiles the encoder on the calling thread, as all these
+    /// methods do.
     pub fn publisher<T: Message>(&self, topic: &str) -> Result<Publisher<T>, NodeError> {
         self.publisher_of(topic, None, Typed::default())
     }
@@ -344,15 +345,18 @@ impl<C: Coding> PublisherOf<C> {
     /// Sends a value to every subscriber of the topic. [`Sent`] says how many peers it goes to and
     /// how many have refused the publisher's type; [`PublisherOf::status`] says why.
     ///
-    /// Encodes and writes on this thread. Blocks only if a peer's queue is full and the policy is
-    /// [`Overflow::Block`](crate::Overflow::Block). In an inline callback, that holds up the link
-    /// on which the callback's message came.
+    /// Encodes and writes on this thread. Blocks only while a queue with the policy
+    /// [`Overflow::Block`](crate::Overflow::Block) is full: the queue of a peer, whose policy is
+    /// that of the engine, or the queue of a subscriber on this node or on the same `inproc`
+    /// address, which has its own policy. In an inline callback, that holds up the link on which
+    /// the callback's message came.
     #[inline]
     pub fn publish(&self, value: &C::Value) -> Result<Sent, PublishError> {
         self.send(value, Kind::Data)
     }
 
-    /// Ends the instance with the key of `value`. The other members of `value` do not matter.
+    /// Announces that the instance with the key of `value` no longer exists. The other members of
+    /// `value` do not matter.
     ///
     /// Subscribers get the value with the key's hash and [`Kind::Dispose`] as
     /// [`Info::kind`](crate::Info::kind).
@@ -384,9 +388,10 @@ impl<C: Coding> PublisherOf<C> {
         self.send(value, Kind::Unregister)
     }
 
-    /// Sets whether data messages carry the hash of their key, as ends of instances always do.
-    /// Receivers can then tell instances apart without decoding. Costs 16 bytes per message and the
-    /// time to hash. Initially false; no effect if the type has no key.
+    /// Sets whether data messages carry the hash of their key, as [`dispose`](Self::dispose) and
+    /// [`unregister`](Self::unregister) always send it. Receivers can then tell instances apart
+    /// without decoding. Costs 16 bytes per message and the time to hash. Initially false; no
+    /// effect if the type has no key.
     pub fn hash_keys(&self, with_data: bool) {
         let mut state = self.lock();
         (state.hash_data, state.plain) = (with_data, !with_data && state.offered.is_none());
@@ -516,10 +521,13 @@ impl<C: Coding> PublisherOf<C> {
         self.coding.default_value()
     }
 
-    /// Changes format and compression: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers receive
-    /// on without a gap, in order.
+    /// Changes format and compression: `"json"`, `"cdr:be"`, `"json+zstd:3"`. Subscribers continue
+    /// to receive, in order and without a gap.
     ///
-    /// What `wire` leaves open stays as it is ([`Wire::or`]). It may name the publisher's own
+    /// Compiles the encoder on the calling thread, which may take tens of milliseconds for a type
+    /// of hundreds of members. Calls of [`publish`](PublisherOf::publish) wait meanwhile.
+    ///
+    /// Parts that `wire` leaves open do not change ([`Wire::or`]). It may name the publisher's own
     /// endpoint, as it was given or as [`Node::open`] returns it. Fails with
     /// [`NodeError::OtherEndpoint`] for another endpoint.
     pub fn set_wire(&self, wire: &str) -> Result<(), NodeError> {
@@ -603,7 +611,7 @@ impl<C: Coding> Drop for PublisherOf<C> {
     }
 }
 
-/// What all channels of a publisher have in common.
+/// The parts that all channels of a publisher have in common.
 struct Announce<'a, C> {
     node: &'a Arc<Inner>,
     entry: &'a PortEntry,
@@ -671,7 +679,7 @@ impl<C: Coding> Announce<'_, C> {
         Ok((channel, Writing { encoder, packing, deltas }))
     }
 
-    /// What compresses payloads; `None` if the wire asks for no compression. Peers can fetch the
+    /// The compressor of payloads; `None` if the wire asks for no compression. Peers can fetch the
     /// dictionary from the node.
     fn packing(&self, wire: &Wire) -> Result<Option<Packing>, NodeError> {
         let Some(choice) = &wire.compressor else { return Ok(None) };

@@ -204,7 +204,7 @@ impl<T, V> Queue<T, V> {
         }
     }
 
-    /// Whether there is no room for an item of so many bytes.
+    /// Whether there is no room for an item of this many bytes.
     #[inline]
     fn is_full(&self, state: &Waiting<T, V>, bytes: usize) -> bool {
         let beside = state.bytes.saturating_add(bytes) > self.limits.bytes;
@@ -358,8 +358,8 @@ impl<T, V> Queue<T, V> {
         Some(spare)
     }
 
-    /// Gives used values back. They keep the memory that they have grown to, so only as many are
-    /// kept as the bound allows.
+    /// Returns used values. They keep the memory that they have grown to, so only as many are kept
+    /// as the bound allows.
     pub(crate) fn give_back(&self, values: impl Iterator<Item = Weighed<V>>) {
         let mut state = self.lock();
         for value in values {

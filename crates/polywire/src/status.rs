@@ -47,8 +47,8 @@ pub struct PublisherStatus {
     /// Peers that accept the messages now. Several subscribers on one node, or behind a relay, may
     /// be one peer.
     pub accepting: usize,
-    /// Peers that now have a subscriber that cannot read the messages. A peer that also has one
-    /// that can is counted in both.
+    /// Peers that now have a subscriber that cannot read the messages. A peer with both kinds of
+    /// subscribers counts in `accepting` and `refusing`.
     pub refusing: usize,
     /// Refusals since the publisher began to use its present format.
     pub refused_total: u64,

@@ -1,4 +1,4 @@
-//! Names of topics: which are valid.
+//! The rules for topic names.
 
 /// Characters that other systems use as wildcards for topics. Names must not have them, so that
 /// they can become wildcards here.

@@ -5,9 +5,9 @@ use std::{fmt, str::FromStr};
 
 use crate::suggest::hint;
 
-/// The codec name that leaves the choice to wires of lower precedence, and in the end to the node:
-/// it takes its first codec, which is `cdr` unless
-/// [`NodeBuilder::codec`](crate::node::NodeBuilder::codec) registered another.
+/// The codec name for "not chosen": a wire of lower precedence decides, and finally the node, whose
+/// first codec is `cdr` unless [`NodeBuilder::codec`](crate::node::NodeBuilder::codec) registered
+/// another.
 pub const AUTO: &str = "auto";
 
 /// The endpoint of topics whose wire names none.
@@ -16,7 +16,9 @@ pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
 /// A choice of codec, compressor and endpoint:
 /// `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone.
 ///
-/// [`Wire::default`], [`AUTO`] at [`DEFAULT_ENDPOINT`], completes every wire in the end.
+/// [`Wire::default`], [`AUTO`] at [`DEFAULT_ENDPOINT`], completes every wire that is given or
+/// configured. A topic without any wire cannot be opened
+/// ([`NodeError::NoWire`](crate::NodeError::NoWire)).
 ///
 /// ```
 /// use polywire::wire::Wire;
@@ -48,7 +50,7 @@ pub struct Wire {
 pub struct Choice {
     /// Name of the codec or compressor.
     pub name: String,
-    /// The text behind the colon; empty if there is none.
+    /// The text after the colon; empty if there is none.
     pub options: String,
 }
 
@@ -118,9 +120,10 @@ impl Wire {
     /// Fills in what this wire leaves open from `other`, which has lower precedence: the endpoint,
     /// and the codec with its options and the compressor.
     ///
-    /// Wires from code, the command line, `POLYWIRE_WIRE` and configuration files are merged by
-    /// this function, so that a wire means the same in all of them. If this wire names a codec, it
-    /// does not take the compressor of `other`.
+    /// Wires from code and configuration files are merged by this function, and in the command-line
+    /// tool also those from its arguments and from `POLYWIRE_WIRE`, which the library does not
+    /// read. So a wire means the same in all of them. If this wire names a codec, it does not take
+    /// the compressor of `other`.
     pub fn or(mut self, other: &Wire) -> Wire {
         if self.is_auto() && self.codec.options.is_empty() {
             self.codec = other.codec.clone();
@@ -204,8 +207,7 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
-/// Whether a wire is an endpoint alone: it has a slash right behind a name, which codecs never
-/// have.
+/// Whether a wire is an endpoint alone: it has a slash right after a name, which codecs never have.
 fn is_endpoint(wire: &str) -> bool {
     matches!(split(wire, '/'), (engine, Some(_)) if check_name(wire, 0, engine, "").is_ok())
 }

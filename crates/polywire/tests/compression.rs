@@ -1,5 +1,5 @@
 //! Compressed topics: every compressor over every kind of engine, changed while messages flow;
-//! dictionaries that are fetched; peers that send nonsense.
+//! fetched dictionaries; peers that send invalid bytes.
 
 use std::{
     fs,
@@ -36,7 +36,7 @@ struct OldLog {
     count: u32,
 }
 
-/// Some long and alike, some short, some empty.
+/// Some long and similar, some short, some empty.
 fn log(count: u32) -> Log {
     let lines = (0..count % 40).map(|i| format!("boiler {i}: pressure {} bar", count % 7)).collect();
     Log { lines, count }
@@ -87,7 +87,7 @@ fn every_compressor_over_every_engine_and_changed_on_the_way() {
             }
             assert_eq!(old.recv_timeout(SOON).map(|sample| sample.value), Some(OldLog { count }));
         }
-        // All but `none`, which is announced as nothing is.
+        // All are announced but `none`, which is announced like no compression.
         assert_eq!(compressors.len(), COMPRESSORS.len(), "{at_a}: {compressors:?}");
         assert_eq!((new.undecodable(), old.undecodable(), beside.undecodable()), (0, 0, 0));
     }
@@ -143,7 +143,7 @@ fn dictionaries_are_fetched_by_who_lacks_them() {
             let topic = format!("r{round}");
             let wire = format!("cdr+{taker}:dict={}@{at_b}", file.0.display());
             let publisher: Publisher<Log> = b.publisher_on(&topic, &wire).expect("publisher");
-            // One that needs no schema needs the dictionary all the same.
+            // A subscriber of bytes needs no schema, but it needs the dictionary.
             let raw = a.subscribe_of(&topic, Some(&format!("auto@{at_a}")), Bytes::default()).expect("opens").open();
             let new = a.subscriber_on::<Log>(&topic, &format!("auto@{at_a}")).expect("subscriber");
             publisher.wait_for_subscribers(1, SOON);
@@ -161,7 +161,7 @@ fn dictionaries_are_fetched_by_who_lacks_them() {
     }
 }
 
-/// A peer by hand: what it sends, and what it gets.
+/// A peer written by hand, which sends and receives frames.
 struct Peer {
     stream: TcpStream,
     encoder: StreamEncoder,
@@ -209,7 +209,7 @@ impl Peer {
         });
     }
 
-    /// Reads one frame byte by byte, and forgets what it borrowed.
+    /// Reads one frame byte by byte. The result borrows nothing.
     fn next(&mut self) -> Frame<'static> {
         let mut bytes = Vec::new();
         loop {
@@ -243,7 +243,7 @@ fn what_cannot_be_unpacked_is_refused_or_counted() {
     let mut peer = Peer::of(&socket);
 
     refused(&peer.announce("zlob:1"), "did you mean 'zlib'?");
-    refused(&peer.announce("lz4:dict=xyz"), "'xyz' is no hash");
+    refused(&peer.announce("lz4:dict=xyz"), "'xyz' is not the hash");
     let unknown = Id128([5; 16]);
     let asked = peer.announce(&format!("lz4:dict={unknown}"));
     assert_eq!(asked, Frame::Want { document: unknown });
@@ -252,7 +252,7 @@ fn what_cannot_be_unpacked_is_refused_or_counted() {
     peer.send(|encoder, out| encoder.control(&Frame::Document { document: unknown, bytes: Some(b"nonsense") }, out));
     refused(&peer.next(), "hash");
     assert_eq!(peer.announce(&format!("lz4:dict={unknown}")), Frame::Want { document: unknown });
-    // A relay may have it a little later.
+    // The node asks again, since a relay may have the document a little later.
     let answer = loop {
         peer.send(|encoder, out| encoder.control(&Frame::Document { document: unknown, bytes: None }, out));
         match peer.next() {
@@ -262,7 +262,7 @@ fn what_cannot_be_unpacked_is_refused_or_counted() {
     };
     refused(&answer, "does not have");
 
-    // Options from a later version are passed over.
+    // Options from a later version are ignored.
     let accepted = peer.announce("lz4:99,shiny=yes");
     assert!(matches!(accepted, Frame::Answer { answer: Answer::Accept(1), .. }), "{accepted:?}");
     let lz4 = find("lz4").expect("in the table");

@@ -1,9 +1,10 @@
-//! What every engine owes its users, checked on each engine of [`places`]: order, holding, what a
-//! full queue drops and counts, late joiners, closing and coming back.
+//! The contract of reliable, ordered engines, checked on each engine of [`places`]: order, holding,
+//! what a full queue drops and counts, late joiners, closing and coming back.
 //!
-//! The table has the engines built in and one of an author of one's own
-//! (`examples/fifo/engine.rs`). To check another engine, add a line to [`places`]. To check one
-//! from another crate, copy this file and `tests/common`; both use public names only.
+//! The table has the built-in engines and the example `examples/fifo/engine.rs`. To check another
+//! engine, add a line to [`places`]. To check one from another crate, copy this file,
+//! `tests/common` and `examples/fifo/engine.rs`; they use public names only, and need
+//! `polywire-core` and `rustix` as dependencies.
 
 mod common;
 
@@ -54,7 +55,7 @@ fn places(test: &str) -> Vec<Place> {
 struct Pair {
     name: &'static str,
     writer: Arc<Tap>,
-    /// Of the writer.
+    /// The writer's events.
     events: mpsc::Receiver<Event>,
     reader: Arc<Tap>,
     reader_events: mpsc::Receiver<Event>,
@@ -119,7 +120,7 @@ fn sequences(heard: &Heard) -> Vec<(ChannelId, u64)> {
     heard.messages.iter().map(|message| (message.channel, message.sequence)).collect()
 }
 
-/// Messages received, and messages told as lost.
+/// Messages received, and messages reported as lost.
 fn received_and_lost(heard: &Heard) -> (u64, u64) {
     (heard.messages.len() as u64, heard.lost.iter().map(|(_, lost)| lost).sum())
 }
@@ -196,7 +197,7 @@ fn what_is_dropped_behind_held_messages_is_told_there_and_at_the_end() {
         let told = kept > 3 && kept < 20 && sent.last().is_some_and(|sent| sent.dropped == 1);
         assert!(told, "{}: {kept}", pair.name);
         pair.reader.answer(1, Answer::Accept(1));
-        // No further message: the loss is told all the same.
+        // No further message: the loss is reported all the same.
         let heard = pair.reader.until("loss", |heard| (!heard.lost.is_empty()).then(|| heard.clone()));
         assert_eq!(heard.lost, [(40, 40 - kept)], "{}", pair.name);
         assert!(heard.messages.iter().map(|message| message.sequence).eq(1..=kept), "{}", pair.name);
@@ -224,9 +225,9 @@ fn a_channel_that_was_declined_gets_messages_from_its_acceptance_on() {
     });
 }
 
-/// Publishes until a hundred messages were dropped for the reader, which takes nothing meanwhile;
-/// gives how many were published. The first is published on a thread of its own: without threads of
-/// its own, the engine delivers on it.
+/// Publishes until a hundred messages were dropped for the reader, which takes nothing meanwhile.
+/// Returns how many were published. The first is published on a thread of its own, since an engine
+/// without threads delivers on the publishing thread.
 fn overrun(pair: &Pair, channel: ChannelId) -> u64 {
     pair.reader.is_stuck.store(true, Ordering::SeqCst);
     let lossy = || pair.writer.port().links()[0].dropped >= 100;
@@ -251,7 +252,7 @@ fn a_slow_reader_gets_the_newest_or_the_oldest_and_hears_what_it_missed() {
         each("slow", overflow, true, |pair| {
             let channel = pair.accepted();
             let total = overrun(pair, channel);
-            // No further message: the loss is told all the same.
+            // No further message: the loss is reported all the same.
             let all = |heard: &Heard| {
                 let (received, lost) = received_and_lost(heard);
                 (received + lost == total).then(|| heard.clone())
@@ -281,15 +282,15 @@ fn a_peer_that_takes_nothing_is_waited_for_once() {
         let channel = pair.accepted();
         let began = Instant::now();
         let total = overrun(pair, channel);
-        // A hundred messages were dropped, and a wait for each would have taken 20 s. Publishing
-        // what the system buffers takes its own time.
+        // A hundred messages were dropped, and waiting `patience` for each would have taken 20 s.
+        // Filling the system's buffers takes time, too.
         assert!(began.elapsed() < 20 * patience, "{}: {:?}", pair.name, began.elapsed());
         let all = |heard: &Heard| {
             let (received, lost) = received_and_lost(heard);
             (received + lost == total).then_some(lost)
         };
         assert_eq!(pair.reader.until("rest", all), pair.writer.port().links()[0].dropped, "{}", pair.name);
-        // It has caught up, so it is waited for again.
+        // The reader has caught up, so the writer waits for it again.
         let sent = pair.publish(channel, total + 1..=total + 100);
         assert!(sent.iter().all(|sent| sent.dropped == 0), "{}", pair.name);
     });
@@ -321,7 +322,7 @@ fn a_retired_channel_ends_behind_its_messages() {
         assert_eq!(sent[0].peers, 0, "{}: nobody is left to want it", pair.name);
         let heard = pair.reader.until("end", |heard| (heard.retired == 1).then(|| heard.clone()));
         assert!(heard.messages.iter().map(|message| message.sequence).eq(1..=50), "{}", pair.name);
-        // A new channel goes on.
+        // A new channel works.
         let next = pair.writer.announce("t", 1);
         pair.writer.until("answer", |heard| (heard.answered == 2).then_some(()));
         pair.publish(next, 52..=52);
@@ -390,7 +391,7 @@ fn links_come_back_when_the_node_that_opened_first_restarts() {
         before.port().close();
         assert_eq!(disconnected(&events), Disconnect::Bye, "{}", first.name());
         drop(before);
-        // An engine whose nodes listen or connect as it comes may have another one listening now.
+        // With an engine in the role `Either`, another node may be listening now.
         let (after, _events) = Tap::on(first, &address, options, true);
         writer.until("second answer", |heard| (heard.answered == 2).then_some(()));
         writer.publish(channel, 7, b"again");

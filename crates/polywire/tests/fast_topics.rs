@@ -1,5 +1,5 @@
-//! FAST as one topic among others: streams of deltas over every kind of engine, with whatever a
-//! link, a queue, a restart or a stranger does to them.
+//! Topics in FAST, a format whose messages refer to earlier ones: over every kind of engine, with
+//! losses, full queues, restarts and hostile peers.
 
 use std::{
     collections::BTreeMap,
@@ -57,7 +57,7 @@ struct OldBook {
     last: f64,
 }
 
-/// The books of a day, as they come from a seed: message `n` is the same wherever it is asked for.
+/// The books of a day, from a fixed seed: message `n` is the same in every call.
 fn books(count: u64) -> Vec<Book> {
     let mut random = Random::new(7);
     let levels = (0..4).map(|i| Level { price: 100.0 + f64::from(i), size: 10 }).collect();
@@ -98,13 +98,13 @@ fn publish(publisher: &Publisher<Book>, book: &Book) {
     publisher.publish(book).expect("published");
 }
 
-/// The value of a sample is the one that was published under its number.
+/// Checks that a sample has the value that was published with its number.
 fn check(sample: &Sample<Book>, all: &[Book]) {
     let number = sample.value.number as usize;
     assert_eq!(Some(&sample.value), all.get(number.wrapping_sub(1)), "a wrong value");
 }
 
-/// Publishes one after the other until the subscriber gets one; gives it.
+/// Publishes one message after the other until the subscriber receives one, and returns it.
 fn publish_until_one_comes(
     publisher: &Publisher<Book>,
     rest: &mut impl Iterator<Item = Book>,
@@ -138,7 +138,7 @@ fn deltas_are_small_and_true_beside_other_topics() {
                 (publisher, [there, beside], old, *mode)
             })
             .collect();
-        // Turn by turn, so that streams have others between their messages.
+        // In turn, so that other streams' messages come between those of one stream.
         for book in &all {
             topics.iter().for_each(|(publisher, ..)| publish(publisher, book));
         }
@@ -185,7 +185,7 @@ fn who_joins_late_gets_a_key_frame() {
             assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
             let (early, late) = all.split_at(100);
             early.iter().for_each(|book| publish(&publisher, book));
-            // Another one at the writer's own node, which is told to the publisher at once.
+            // Another one at the writer's own node, which the publisher learns at once.
             let second = subscribe(&b, "r", &at_b);
             assert_eq!(publisher.wait_for_subscribers(2, SOON), 2);
             late.iter().for_each(|book| publish(&publisher, book));
@@ -200,7 +200,7 @@ fn who_joins_late_gets_a_key_frame() {
                 assert_eq!(second.recv_timeout(SOON).map(|sample| sample.value).as_ref(), Some(book), "{at_a} {mode}");
             }
             assert_eq!((first.undecodable(), second.undecodable()), (0, 0), "{at_a} {mode}");
-            // A third one at a node that has accepted the channel already.
+            // A third subscriber, on a node that has already accepted the channel.
             let third = subscribe(&a, "r", &at_a);
             let mut more = books(100_000).into_iter().skip(200);
             let sample = publish_until_one_comes(&publisher, &mut more, &third);
@@ -254,8 +254,8 @@ fn writers_restart_and_several_write_one_topic() {
             for publisher in &publishers {
                 assert!(publisher.wait_for_subscribers(1, SOON) >= 1, "{at_a}");
             }
-            // The first one begins later in the day, so that a delta taken for the other's would be
-            // wrong.
+            // The first publisher begins later in the day, so that a delta applied to the other's
+            // state would be wrong.
             for i in 0..50 {
                 publishers[0].publish(&all[5000 + i]).expect("published");
                 publishers[1].publish(&all[i]).expect("published");
@@ -300,8 +300,8 @@ fn a_queue_that_drops_costs_messages_and_nothing_else() {
                 }
                 into.lock().expect("no panic").push(Sample { value: book.clone(), info: info.clone() });
             });
-        // Where the queue drops, messages are anchored by themselves; chained, gaps have to be
-        // found.
+        // With a dropping policy, messages are anchored by default; if they are chained, the reader
+        // must detect gaps.
         let wire = if mode == "anchored" { "fast" } else { "fast:mode=chained" };
         let publisher = publisher(&a, "r", wire, &bound);
         assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
@@ -323,7 +323,7 @@ fn a_queue_that_drops_costs_messages_and_nothing_else() {
         while total() < all.len() as u64 && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
-        // Everything is accounted for: read, lost, or told to be of no use.
+        // Every message counts: as read, as lost, or as undecodable.
         assert_eq!(total(), all.len() as u64, "{overflow} {mode}");
         let got = std::mem::take(&mut *got.lock().expect("no panic"));
         got.iter().for_each(|sample| check(sample, &all));
@@ -358,7 +358,7 @@ fn learned_templates_are_fetched_through_a_relay() {
     let all = books(400);
     let file = TempFile::new("book.xml", &learned(&all[..100]).to_xml());
     let wire = format!("fast:template={}", file.0.display());
-    // Whoever binds relays; it has no subscriber of its own.
+    // The node that listens relays; it has no subscriber of its own.
     let (relay, writer, reader) = (Node::new(), Node::new(), Node::new());
     let bound = relay.open("tcp/127.0.0.1:0").expect("listens");
     let publisher = publisher(&writer, "r", &wire, &bound);
@@ -379,8 +379,8 @@ fn learned_templates_are_fetched_through_a_relay() {
         }
     }
     assert!(bytes[0] < bytes[1], "what was learned pays: {bytes:?}");
-    // A second node behind the relay, when the writer has long been accepted: the relay passes its
-    // request on.
+    // A second node behind the relay, long after the writer was accepted: the relay passes on its
+    // request for a key frame.
     let another = Node::new();
     let late = subscribe(&another, "r", &bound);
     let any = Discovered::new().expect("a shape");
@@ -445,8 +445,8 @@ fn a_feed_is_published_by_its_template_alone() {
             assert_eq!(any.recv_timeout(SOON).expect("message").value, record, "{at_a}");
             sizes.push(raw.recv_timeout(SOON).expect("message").value.len());
         }
-        // A presence map and one byte of price; of two who join at once the second may have asked
-        // for a key frame that comes a little later.
+        // A presence map and one byte of price. Of two subscribers that join at once, the second
+        // may have requested a key frame that comes a little later.
         let renewed = sizes[1..].iter().filter(|size| **size != 2).count();
         assert!(sizes[0] == 9 && renewed <= 1, "{at_a}: {sizes:?}");
     }
@@ -461,7 +461,7 @@ fn a_feed_is_published_by_its_template_alone() {
     assert!(error.contains("option 'key_interval' has the value 'often'; allowed: N"), "{error}");
 }
 
-/// A peer by hand, which subscribes to nothing and publishes on topic `r`.
+/// A peer written by hand, which subscribes to nothing and publishes on topic `r`.
 struct Peer {
     stream: TcpStream,
     encoder: StreamEncoder,
@@ -485,7 +485,7 @@ impl Peer {
         self.stream.write_all(&out).expect("sends");
     }
 
-    /// The answers that come until one comes to the channel `last`.
+    /// All answers up to the first one for the channel `last`.
     fn answers(&mut self, last: u32) -> Vec<(u32, Answer)> {
         let mut answers = Vec::new();
         loop {
@@ -530,7 +530,8 @@ fn a_peer_that_sends_nonsense_gets_few_requests_and_no_value_is_wrong() {
         let mut payload = Vec::new();
         encoder.encode_with(&mut state, true, book, &mut payload).expect("it encodes");
         sequence += 1 + random.below(3) as u64;
-        // Deltas without any key frame, which refer to whatever; nobody can have what they mean.
+        // Deltas without any key frame, with random anchors: nobody has the messages to which they
+        // refer.
         let anchor = match random.below(5) {
             0 => None,
             1 => Some(sequence + 1 + random.below(100) as u64),
@@ -547,7 +548,7 @@ fn a_peer_that_sends_nonsense_gets_few_requests_and_no_value_is_wrong() {
             out.extend_from_slice(&payload);
         });
     }
-    // A channel that its document does not configure.
+    // A channel whose configuration document is missing.
     let configured = Announcement { configuration: Some(Id128([9; 16])), ..announcement.clone() };
     peer.send(|encoder, out| channel = encoder.announce(&configured, Start::default(), out).expect("fits"));
     peer.send(|encoder, out| encoder.control(&Frame::Document { document: Id128([9; 16]), bytes: None }, out));
@@ -556,7 +557,7 @@ fn a_peer_that_sends_nonsense_gets_few_requests_and_no_value_is_wrong() {
     assert!((1..20).contains(&requests), "{requests} requests");
     assert!(matches!(&answers.last(), Some((2, Answer::Refuse(_)))), "{answers:?}");
     assert_eq!((subscriber.undecodable(), subscriber.try_recv().is_none()), (all.len() as u64, true));
-    // The first key frame mends it.
+    // With the first key frame, the channel becomes readable.
     let channel = polywire_core::envelope::ChannelId(1);
     let mut payload = Vec::new();
     encoder.encode(&all[3], &mut payload).expect("it encodes");

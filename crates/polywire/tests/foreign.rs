@@ -1,5 +1,5 @@
-//! Writers that announce nothing about what they write, as peers of another make do: the topic's
-//! wire and the subscriber's type are assumed.
+//! Writers that announce neither format nor schema, as programs do that are not Polywire nodes: the
+//! topic's wire and the subscriber's type are assumed.
 
 use std::{
     sync::{Arc, Mutex},
@@ -21,7 +21,7 @@ use polywire_derive::Message;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// An engine that never reaches anybody; a test plays the peer.
+/// An engine without peers; the test acts as the peer.
 struct Foreign {
     name: &'static str,
     node: Mutex<Option<Arc<dyn LinkSink>>>,
@@ -118,7 +118,7 @@ impl Port for ForeignPort {
     fn close(&self) {}
 }
 
-/// What the foreign writer knows.
+/// The type of the foreign writer.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Sensor", appendable)]
 struct Older {
@@ -127,7 +127,7 @@ struct Older {
     value: f64,
 }
 
-/// What the subscriber assumes.
+/// The type that the subscriber assumes.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Sensor", appendable)]
 struct Newer {

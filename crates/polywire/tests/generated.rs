@@ -1,7 +1,7 @@
-//! Rust types generated from IDL, the golden files of `polywire-idl`, compile, and are the very
-//! types of the IDL.
+//! Rust types generated from IDL, the golden files of `polywire-idl`, compile, and have the same
+//! type hashes as the IDL.
 //!
-//! `POLYWIRE_BLESS=1` writes the generated files anew.
+//! `POLYWIRE_BLESS=1` writes the generated files again.
 
 use std::{fs, path::Path};
 
@@ -36,7 +36,7 @@ fn document(file: &str) -> Document {
     parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)))
 }
 
-/// The generator still writes what the tests here were compiled with.
+/// Checks that the generator still writes the code that these tests were compiled with.
 fn is_current(file: &str) {
     let document = document(file);
     let text = emit::rust(document.definitions()).expect("it can be said in Rust");
@@ -113,8 +113,8 @@ fn a_generated_type_travels_in_every_codec() {
     }
 }
 
-/// `Default` of what `idl rust` writes is the value that records and decoders have where nobody has
-/// set one.
+/// Checks that `Default` of a type written by `idl rust` is the initial value of records and
+/// decoders.
 fn default_is_fresh<T: Message + Default + PartialEq + std::fmt::Debug>() {
     assert_eq!(T::default(), T::default_value());
     let json = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
@@ -144,7 +144,7 @@ fn defaults_are_those_of_records() {
     assert_eq!(ByDefault::default(), ByDefault::B(String::new()));
     assert_eq!(ByZero::default(), ByZero::B(7.0));
     assert_eq!(Recursive::default(), Recursive::X(0));
-    // A record has no case where the discriminator selects none; a Rust enum has the first.
+    // If the discriminator selects no case, a record has none; a Rust enum has the first.
     assert_eq!(ByFirst::default(), ByFirst::A(false));
     let everything = Everything::default();
     assert_eq!((everything.leaf.n, everything.leaf.label.as_str(), everything.leaf.absent), (5, "text", None));

@@ -1,5 +1,4 @@
-//! What users of the library see who log at the level `info`: events of the node, and next to
-//! nothing of the libraries under it.
+//! The content of the log at level `info`: the node's events, and almost nothing from dependencies.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -62,7 +61,7 @@ fn the_compiler_of_machine_code_prints_no_code_into_the_log() {
     assert!(others.len() <= 8, "{others:?}");
 }
 
-/// What libraries have logged, with the targets.
+/// The log lines of other libraries, with their targets.
 fn others() -> Vec<(String, String)> {
     let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
     seen.iter().filter(|(target, _)| !target.starts_with("polywire")).cloned().collect()

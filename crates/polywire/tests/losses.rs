@@ -1,5 +1,5 @@
-//! What is published arrives or is counted as lost, whatever breaks; and who subscribes is counted,
-//! wherever it is.
+//! Every published message arrives or is counted as lost, whatever fails. Subscribers are counted
+//! wherever they are.
 
 mod common;
 
@@ -33,8 +33,8 @@ fn at(endpoint: &str) -> String {
     format!("cdr@{endpoint}")
 }
 
-/// Forwards connections to an address; what it has taken and not forwarded when it is cut is lost,
-/// as in a relay that dies.
+/// Forwards connections to an address. When it is cut, bytes that it has received and not forwarded
+/// are lost, as in a relay that is killed.
 struct Proxy {
     address: String,
     held: Arc<AtomicBool>,
@@ -65,7 +65,7 @@ impl Proxy {
         proxy
     }
 
-    /// Forwards nothing any more, takes it for a while, and breaks.
+    /// Stops forwarding, keeps receiving for a while, and then breaks all connections.
     fn cut(&self, time: Duration) {
         self.held.store(true, Ordering::SeqCst);
         thread::sleep(time);
@@ -114,7 +114,7 @@ fn what_a_cut_link_loses_is_counted_at_both_ends() {
             thread::sleep(Duration::from_micros(300));
         }
     });
-    // A last one over a whole link tells what is missing before it.
+    // A last one over an intact link shows what is missing before it.
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
     published += 1;
     publisher.publish(&Reading { count: published }).expect("published");
@@ -125,7 +125,7 @@ fn what_a_cut_link_loses_is_counted_at_both_ends() {
     }
     assert_eq!(received + readings.lost(), u64::from(published), "{} lost", readings.lost());
     assert!(readings.lost() > 0, "what the cuts took was not lost");
-    // The sender knows of no fewer: what it published to nobody, and what was not confirmed.
+    // The sender counts at least as many: messages published to nobody, and unconfirmed ones.
     let unconfirmed = |event| match event {
         NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => Some(count),
         _ => None,
@@ -186,7 +186,7 @@ fn subscribers_are_counted_on_one_node_and_behind_a_relay() {
     }
 }
 
-/// A peer by hand, which is told what comes and says what follows.
+/// A peer written by hand. It declines every channel and answers every other frame with `reply`.
 fn stranger(
     address: &str,
     first: impl FnOnce(&mut StreamEncoder, &mut Vec<u8>),
@@ -234,8 +234,7 @@ fn a_relay_fetches_documents_past_those_that_have_them_not() {
         let announcement = Announcement { topic: "junk".into(), schema, ..Announcement::default() };
         encoder.announce(&announcement, Start::default(), out).expect("fits");
     };
-    // They say that they have the writer's schema, and then that they do not, something else, or
-    // nothing at all.
+    // They claim to have the writer's schema. Then they deny it, send other bytes, or send nothing.
     let wanted = |frame: &Frame<'_>| matches!(frame, Frame::Want { .. });
     let _denies = stranger(address, claim, move |frame| match wanted(frame) {
         true => document(schema, None),
@@ -247,7 +246,7 @@ fn a_relay_fetches_documents_past_those_that_have_them_not() {
     });
     let _silent = stranger(address, claim, |_| Vec::new());
     until("three strangers", || relay.discovered().len() == 3);
-    // And one that was never asked denies it all the time.
+    // Another peer denies the document again and again, without having been asked.
     let mut denying = stranger(address, |_, _| {}, |_| Vec::new());
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();

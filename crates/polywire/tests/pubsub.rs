@@ -29,7 +29,7 @@ use polywire_core::{
 };
 use polywire_derive::Message;
 
-/// What the publisher has.
+/// The publisher's type.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Plant::Reading")]
 struct Reading {
@@ -46,7 +46,7 @@ struct OldReading {
     sensor: String,
 }
 
-/// A type that does not agree.
+/// An incompatible type.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Plant::Reading")]
 struct WrongReading {
@@ -63,12 +63,12 @@ fn publish_all(publisher: &Publisher<Reading>, counts: std::ops::Range<u32>) {
     }
 }
 
-/// Waits until a message would go somewhere, or be held for someone.
+/// Waits until a message would be sent to a peer or held for one.
 fn wait_for_link(node: &Node, publisher: &Publisher<Reading>) {
     until("a link", || node.links() > 0 || publisher.wait_for_subscribers(1, Duration::ZERO) > 0);
 }
 
-/// What another node writes for the endpoint that one has opened.
+/// Maps the endpoint that one node has opened to the endpoint that another node opens.
 type ToOther = fn(&str) -> String;
 
 /// Endpoints for a test that each engine can use: the one that opens first, and the one for all
@@ -134,7 +134,8 @@ fn a_publisher_changes_its_codec_and_nobody_notices() {
     for (a, at_a, b, at_b) in pair("switch") {
         let subscriber = a.subscriber_on::<Reading>("r", &at("auto", &at_a)).expect("subscriber");
         let publisher: Publisher<Reading> = b.publisher_on("r", &at("cdr", &at_b)).expect("publisher");
-        // Linked, but the subscriber may not have answered yet: what is held leaves in order.
+        // The nodes are linked, but the subscriber may not have answered yet: held messages leave
+        // in order.
         wait_for_link(&b, &publisher);
         for count in 0..300 {
             if count % 10 == 5 {
@@ -206,7 +207,7 @@ fn a_mismatch_is_in_what_publisher_and_subscriber_give() {
         assert_eq!((status.writers, status.unreadable, status.mismatches_total), (0, 1, 1), "{at_a}");
         assert_eq!(status.mismatches[0].writer, publisher.writer());
         assert!(status.mismatches[0].reason.contains("sensor"), "{status:?}");
-        // Another one beside it that can read it.
+        // Another subscriber on the same node, which can read the messages.
         let right = b.subscriber_on::<Reading>("r", &at("cdr", &at_b)).expect("subscriber");
         assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
         let sent = publisher.publish(&reading(1)).expect("published");
@@ -254,7 +255,7 @@ fn callbacks_publish_close_and_subscribe_from_within() {
         there.wait_for_subscribers(1, SOON);
         there.publish(&reading(0)).expect("published");
         assert_eq!(rounds.recv_timeout(SOON), Ok(100), "{at_a}");
-        // Dropped from within: no call comes any more.
+        // The callback dropped its own subscription: no call comes any more.
         there.publish(&reading(50)).expect("published");
         assert!(rounds.recv_timeout(Duration::from_millis(50)).is_err());
     }
@@ -351,7 +352,7 @@ fn a_schema_that_does_not_come_is_refused_in_time() {
     assert_eq!(next_frame(&mut peer, &mut decoder), Frame::Want { document: unknown });
     let answer = next_frame(&mut peer, &mut decoder);
     assert!(matches!(&answer, Frame::Answer { answer: Answer::Refuse(r), .. } if r.contains("in time")), "{answer:?}");
-    // A document with another hash is as good as none.
+    // A document with another hash counts as missing.
     out.clear();
     encoder.announce(&announcement, Start::default(), &mut out).expect("fits");
     std::io::Write::write_all(&mut peer, &out).expect("sends");
@@ -366,7 +367,7 @@ fn a_schema_that_does_not_come_is_refused_in_time() {
     assert!(subscriber.try_recv().is_none());
 }
 
-/// Reads one frame byte by byte, and forgets what it borrowed.
+/// Reads one frame byte by byte. The result borrows nothing.
 fn next_frame(peer: &mut std::net::TcpStream, decoder: &mut StreamDecoder) -> Frame<'static> {
     peer.set_read_timeout(Some(SOON)).expect("a time-out");
     let mut bytes = Vec::new();
@@ -549,7 +550,8 @@ fn parts_of_wires_mean_the_same_in_code_as_on_the_command_line() {
     assert_eq!(codec_and_place("q", &endpoint), "json");
     assert_eq!(codec_and_place("q", "cdr"), "cdr");
     assert!(node.open("inproc/parts").is_ok() && node.links() == 0);
-    // Without a configuration it is the first codec, and a codec alone is at the default endpoint.
+    // Without a configuration, an endpoint alone takes the first codec, and a codec alone takes the
+    // default endpoint.
     let plain = Node::new();
     let publisher: Publisher<Reading> = plain.publisher_on("r", "inproc/plain").expect("an endpoint alone");
     let all = plain.subscribe_of("r", Some("inproc/plain"), Bytes::default()).expect("the same").open();
@@ -595,7 +597,7 @@ fn nothing_is_published_after_close_and_subscribers_end() {
     }
 }
 
-/// Two members that take turns to be large.
+/// Two members of which one is large at a time.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 struct Turns {
     a: Vec<u8>,

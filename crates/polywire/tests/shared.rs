@@ -1,4 +1,5 @@
-//! Values that hold parts of the messages they came in, from a publisher on another node.
+//! Values that refer to the receive buffer instead of copying from it. The publisher is on another
+//! node.
 
 use std::{sync::mpsc, time::Duration};
 

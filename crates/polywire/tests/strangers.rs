@@ -1,5 +1,4 @@
-//! Peers by hand, which do what well-behaved nodes do not: what they cost, and what becomes of the
-//! others.
+//! Hostile peers, written by hand: how much they cost, and that other peers are not affected.
 
 use std::{
     io::{Read as _, Write as _},
@@ -16,7 +15,7 @@ use polywire::{
     Message, Node, NodeLimits, Publisher, Record, Schema,
     codec::{BuildError, Codec, Decoder, Options},
     coding::{Coding, Discovered, Dynamic},
-    program::{CodecError, Payload},
+    extend::program::{CodecError, Payload},
     schema::{Def, DocumentHash, Member, SchemaBuilder, Type},
 };
 use polywire_core::{
@@ -39,7 +38,7 @@ struct Peer {
     decoder: StreamDecoder,
 }
 
-/// What a peer gets, with nothing borrowed.
+/// A frame that a peer receives. It borrows nothing.
 #[derive(Clone, Debug, PartialEq)]
 enum Got {
     Announce(ChannelId, Announcement),
@@ -104,7 +103,7 @@ impl Peer {
         self.send(|encoder, out| encoder.position(channel, start, lost, out).expect("fits"));
     }
 
-    /// The next frame that comes in time, byte by byte.
+    /// The next frame, if one comes in time. Reads byte by byte.
     fn next_within(&mut self, time: Duration) -> Option<Got> {
         let mut bytes = Vec::new();
         self.stream.set_read_timeout(Some(time)).expect("a time-out");
@@ -125,7 +124,7 @@ impl Peer {
         }
     }
 
-    /// The next frame but for hellos and the like.
+    /// The next frame that is not [`Got::Other`].
     fn next(&mut self) -> Got {
         std::iter::from_fn(|| self.next_within(SOON)).find(|got| *got != Got::Other).expect("a frame")
     }
@@ -146,7 +145,7 @@ fn pump() -> Schema {
     Pump::shape().schema().clone()
 }
 
-/// A node that connects to a peer by hand.
+/// Connects the node to a peer written by hand.
 fn connected(node: &Node) -> (Peer, String) {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let endpoint = format!("tcp-connect/{}", socket.local_addr().expect("an address"));
@@ -219,7 +218,7 @@ fn a_type_that_is_announced_often_is_lowered_once() {
     }
 }
 
-/// Each level has the one below twice: few bytes, many members.
+/// Each level contains the level below twice: few bytes, many members.
 fn unfolding(levels: u32, name: &str) -> Schema {
     let mut types = SchemaBuilder::new();
     let pair = |of: Type| vec![Member::new("a", of.clone()), Member::new("b", of)];
@@ -279,7 +278,7 @@ fn announcements_are_bounded() {
     assert_eq!(answers[0], Answer::Decline);
     let reason = answers[99].reason().expect("refused");
     assert!(reason.contains("would exceed its 10000") && reason.contains("NodeLimits::announced_bytes"), "{reason}");
-    // What has ended makes room.
+    // Retired channels make room.
     for channel in 1..=100 {
         peer.send(|encoder, out| encoder.retire(ChannelId(channel), out).expect("open"));
     }
@@ -295,8 +294,8 @@ fn a_late_no_to_a_request_is_not_taken_for_one_to_the_next() {
     let (document, bytes) = (document_of(&pump()), pump().to_bytes());
     let first = peer.announce(&pump());
     assert_eq!(peer.next(), Got::Want(document));
-    // The writer leaves, as a relay tells it; another one of the same type comes; and only then the
-    // relay says that the first is gone.
+    // A relay reports that the writer leaves and that another one of the same type comes. Only then
+    // it answers that it has no document of the first writer.
     peer.send(|encoder, out| encoder.retire(first, out).expect("open"));
     let second = peer.announce(&pump());
     peer.supply(document, None);
@@ -330,7 +329,7 @@ fn a_document_that_nobody_has_is_refused_with_the_reason_and_read_when_it_comes(
     };
     assert!(asked == 6 && began.elapsed() < SOON / 2, "{asked}");
     assert!(reason.contains(&document.to_string()) && reason.contains("may have left"), "{reason}");
-    // Another channel, and this time it is there: the first one can be read, too.
+    // Another channel, and this time the peer has the document: the first channel can be read, too.
     let second = peer.announce(&pump());
     assert_eq!(peer.next(), Got::Want(document));
     peer.supply(document, Some(&pump().to_bytes()));
@@ -363,7 +362,7 @@ fn a_relay_has_the_documents_of_writers_that_have_left() {
     let (mut reader, mut writer) = (Peer::connect(&endpoint, 3), Peer::connect(&endpoint, 4));
     let document = document_of(&pump());
     writer.announce(&pump());
-    // The relay asks of its own accord.
+    // The relay requests the document without a subscriber.
     assert_eq!(
         std::iter::from_fn(|| Some(writer.next())).find(|got| matches!(got, Got::Want(_))),
         Some(Got::Want(document))
@@ -421,9 +420,9 @@ fn counts_of_lost_messages_are_believed_as_far_as_the_sequence_numbers_go() {
     for _ in 0..2 {
         assert!(pumps.recv_timeout(SOON).is_some());
     }
-    // The numbers 7 to 9 are missing, whatever the peer says.
+    // The numbers 7 to 9 are missing, although the peer reports 2 losses.
     assert_eq!(pumps.lost(), 5 + 3);
-    // A writer may claim any number for itself, and the sum stays where it is.
+    // A writer may claim any number; the sum saturates.
     peer.position(channel, u64::MAX - 1, u64::MAX);
     let again = peer.announce(&pump());
     assert!(peer.answer().accepts());

@@ -1,4 +1,4 @@
-//! Stream engines against peers that do not behave, and against time: real sockets, no codecs.
+//! Stream engines with misbehaving peers and with time-outs: real sockets, no codecs.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn disconnected(events: &mpsc::Receiver<Event>) -> Disconnect {
     })
 }
 
-/// A peer by hand, which has said hello.
+/// A peer written by hand, which has sent its hello.
 fn stranger(node: &Tap) -> TcpStream {
     let mut stream = TcpStream::connect(node.address()).expect("connects");
     let mut hello = Vec::new();
@@ -125,8 +125,8 @@ fn a_silent_caller_is_sent_away_also_when_it_trickles() {
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
-/// A node that finds its path taken looks whether someone is there, and so do tools that watch a
-/// service.
+/// A node that finds its path taken connects to see whether somebody listens, and so do tools that
+/// watch a service.
 #[test]
 fn who_only_looks_whether_someone_listens_makes_no_noise() {
     let path = std::env::temp_dir().join(format!("polywire-look-{}.sock", std::process::id()));
@@ -143,8 +143,8 @@ fn who_only_looks_whether_someone_listens_makes_no_noise() {
         );
         assert!(refused.is_err(), "the path is taken");
     }
-    // Callers are served in turn, so those before this one have been dealt with, but for what their
-    // threads still say.
+    // Callers are accepted in turn, so those before this one have been accepted; only their threads
+    // may still report events.
     let mut garbage = UnixStream::connect(path).expect("someone listens");
     garbage.write_all(&[0xFF; 64]).expect("sends");
     assert!(matches!(rejected(&events), Disconnect::Protocol(_)), "the first noise is that of who said something");
@@ -171,25 +171,25 @@ fn no_more_peers_than_allowed() {
         find(&events, |event| matches!(event, Event::Connected(_)).then_some(()));
     }
     node.wait(&node.announced, 1);
-    // One that neither publishes nor subscribes makes room.
+    // The peer that neither publishes nor subscribes makes room.
     let _third = publishing(&node, "third");
     assert_eq!(disconnected(&events), Disconnect::Displaced);
     assert!(is_closed(&mut idle));
     node.wait(&node.announced, 2);
-    // Others do not.
+    // Active peers do not make room.
     let mut fourth = stranger(&node);
     assert_eq!(rejected(&events), Disconnect::TooMany(2));
     assert!(is_closed(&mut fourth));
 }
 
-/// A publisher by hand.
+/// A publisher written by hand.
 fn publishing(node: &Tap, topic: &str) -> TcpStream {
     let mut stream = stranger(node);
     stream.write_all(&announcements(&[topic])).expect("announces");
     stream
 }
 
-/// Announcements of channels 1 and on.
+/// Announcements of the channels from 1 on.
 fn announcements(topics: &[&str]) -> Vec<u8> {
     let (mut encoder, mut out) = (StreamEncoder::default(), Vec::new());
     for topic in topics {
@@ -199,7 +199,7 @@ fn announcements(topics: &[&str]) -> Vec<u8> {
     out
 }
 
-/// Reads frames from a peer's end until one is as wanted.
+/// Reads frames at a peer's end until `wanted` finds something in one.
 fn read_until<T>(stream: &mut TcpStream, wanted: impl Fn(&Frame<'_>) -> Option<T>) -> T {
     stream.set_read_timeout(Some(SOON)).expect("a time-out");
     let (mut decoder, mut input, mut buffer) = (StreamDecoder::default(), Vec::new(), [0; 4096]);
@@ -257,7 +257,7 @@ fn what_a_broken_link_had_not_confirmed_is_told() {
         node.wait(&node.accepted, before + 1);
         (1..=7).for_each(|sequence| assert_eq!(node.publish(channel, 10 * before + sequence, b"x").subscribers, 1));
         let mut taken = vec![2, 0x40, confirmed];
-        // An answer behind it is seen when it is.
+        // When this answer has been handled, so has the confirmation before it.
         taken.extend([3, 3, 1, 0]);
         stream.write_all(&taken).expect("confirms");
         node.wait(&node.accepted, before + 2);
@@ -287,7 +287,7 @@ fn documents_that_nobody_reads_cost_little() {
         assert!(queued <= 3 << 20, "{queued} bytes wait");
         thread::sleep(Duration::from_millis(10));
     }
-    // All of them come once they are read.
+    // All of them arrive once the peer reads.
     stream.set_read_timeout(Some(SOON)).expect("a time-out");
     let (mut left, mut buffer) = (WANTED * DOCUMENT.len(), vec![0; 1 << 16]);
     while left > 0 {
@@ -310,7 +310,7 @@ fn one_link_does_not_use_up_a_relays_channels() {
     let (behind, _behind_events) = Tap::open("tcp", &address, options());
     let (a, _a_events) = Tap::open("tcp", &address, options());
     let channel = a.announce("t", 0);
-    // The hub's own node and the one behind it.
+    // Publish until the node behind the hub receives a message.
     let until = Instant::now() + SOON;
     let mut sequence = 0;
     while behind.count.load(Ordering::SeqCst) == 0 && Instant::now() < until {
@@ -325,7 +325,7 @@ fn one_link_does_not_use_up_a_relays_channels() {
     });
     assert_eq!(topic, "junk 7", "the newest of the link with the most");
     assert!(reason.contains("no room"), "{reason}");
-    // Its writer hears that only the hub itself has it.
+    // Its writer learns that only the hub itself has the channel.
     let answer = read_until(&mut greedy, |frame| match frame {
         Frame::Answer { channel: ChannelId(8), answer: Answer::Partial(1, reason) } => Some(reason.clone()),
         _ => None,
@@ -333,7 +333,7 @@ fn one_link_does_not_use_up_a_relays_channels() {
     assert_eq!(answer, reason);
 }
 
-/// A subscriber by hand that accepts channel 1 and then never reads.
+/// A subscriber written by hand that accepts channel 1 and then never reads.
 fn deaf(node: &Tap) -> TcpStream {
     let mut stream = stranger(node);
     stream.write_all(&[3, 3, 1, 0]).expect("accepts");
@@ -357,7 +357,7 @@ fn a_peer_that_never_reads_holds_nobody_up_for_long() {
         let (start, total, payload) = (Instant::now(), 2000, [5; 16 << 10]);
         for sequence in 1..=total {
             node.publish(channel, sequence, &payload);
-            // At a pace that who reads at all can follow.
+            // At a pace that a peer which reads can follow.
             while reader.count.load(Ordering::SeqCst) + 20 < sequence && start.elapsed() < SOON {
                 thread::yield_now();
             }
@@ -414,8 +414,8 @@ fn a_slow_peer_gets_the_newest_and_hears_what_it_missed() {
 
 #[test]
 fn payloads_of_every_size_arrive_whole() {
-    // A machine that is busy with other tests may take nothing for a while, and that is not what is
-    // tested here; but a writer that slept until its patience ended would not be done in time.
+    // On a machine that is busy with other tests, the reader may take nothing for a while. That is
+    // not tested here; but a writer that slept until its patience ended would not finish in time.
     let mut patient = options();
     patient.overflow = Overflow::Block { patience: SOON };
     let (node, _events) = listening(patient);
@@ -462,8 +462,8 @@ fn another_takes_the_hubs_place() {
     let (b, _b_events) = Tap::open("tcp", &address, options());
     let channel = a.announce("t", 0);
     a.wait(&a.accepted, 1);
-    // Again and again: the hub accepts on its own behalf, too, and may do so before the other has
-    // come, or found its way again.
+    // Publish repeatedly: the hub accepts for its own node, too, perhaps before `b` has connected
+    // or reconnected.
     let mut sequence = 0;
     let mut publish_until = |count: u64| {
         let until = Instant::now() + SOON;
@@ -477,7 +477,7 @@ fn another_takes_the_hubs_place() {
     let before = publish_until(1);
     assert!(before >= 1);
     hub.port().close();
-    // More than can have been on its way.
+    // More messages than can have been under way.
     assert!(publish_until(before + 100) >= before + 100);
 }
 
@@ -519,7 +519,7 @@ fn nothing_is_left_behind() {
         drop(peers);
         drop(node);
         assert!(start.elapsed() < SOON);
-        // A thread that is just looking at its port lets go of it as it ends.
+        // A thread that holds its port for a moment releases it when it ends.
         while weak.iter().any(|port| port.upgrade().is_some()) {
             assert!(start.elapsed() < SOON, "a port is still held");
             thread::sleep(Duration::from_millis(1));

@@ -1,9 +1,9 @@
-//! MarketData as `market_data.fast.xml` has it.
+//! Hand-written FAST of MarketData, by the template `market_data.fast.xml`.
 
 use super::{Fast, FastReader, FastWriter, set_text};
 use crate::{Malformed, MarketData, MarketDataEntry};
 
-/// Previous values of the message, and of its entries.
+/// The previous values of the message's fields and of its entries' fields.
 #[derive(Clone, Debug)]
 pub struct State {
     known: bool,
@@ -112,7 +112,7 @@ impl Fast for MarketData {
     }
 }
 
-/// A value that is left out if the reader knows it.
+/// Writes the presence bit of a number, and the number unless the reader knows it.
 #[inline(always)]
 fn copied(w: &mut FastWriter, value: u32, is_known: bool) {
     w.bit(!is_known);
@@ -129,7 +129,7 @@ fn default_text(w: &mut FastWriter, text: &str, usual: &str) {
     }
 }
 
-/// A price in cents.
+/// Writes a price as the difference in cents from the previous price.
 #[inline(always)]
 fn write_price(w: &mut FastWriter, price: f64, previous: &mut i64) {
     let cents = (price * 100.0).round_ties_even() as i64;

@@ -1,12 +1,13 @@
-//! Hand-written FAST, the second yardstick: the operators of `*.fast.xml`. It checks neither ranges
-//! nor UTF-8, as a codec for untrusted bytes must, and its state is never reset.
+//! The parts of the hand-written FAST codecs, which implement the operators of `*.fast.xml`. They
+//! are yardsticks only: unlike a codec for untrusted bytes, they check neither ranges nor UTF-8,
+//! and they never reset their state.
 
 mod market_data;
 mod processor_probe;
 
 use crate::{Malformed, Sample, Samples, Workload, cdr::SLACK};
 
-/// A type with a hand-written FAST codec for the one template.
+/// A type with a hand-written FAST codec for one template.
 pub trait Fast {
     /// The previous values of the fields.
     type State: Default + Clone;
@@ -14,10 +15,10 @@ pub trait Fast {
     /// The template, as XML.
     fn template() -> String;
 
-    /// Writes the message; the writer's buffer has room for it.
+    /// Writes the message. The writer's buffer must have room for it.
     fn write(&self, writer: &mut FastWriter, state: &mut Self::State);
 
-    /// Reads the message over what `self` held.
+    /// Reads the message into `self`, and reuses the memory of its strings and sequences.
     ///
     /// # Errors
     /// [`Malformed`] if the bytes end too early.
@@ -25,15 +26,16 @@ pub trait Fast {
 }
 
 impl<T: Fast + Workload> Sample<'_, T> {
-    /// Encodes the next message of a sequence, and returns its length in bytes.
+    /// Encodes the next message of a stream to the start of `buffer`, and returns its length in
+    /// bytes.
     ///
     /// # Panics
     /// If the buffer is smaller than [`Samples::buffer`].
     #[inline(always)]
     pub fn encode_fast(&self, state: &mut T::State, buffer: &mut [u8]) -> usize {
         assert!(buffer.len() >= self.bound + SLACK, "the buffer is too small");
-        // SAFETY: it has room for the bound, which counts sixteen bytes a member and those of
-        // strings.
+        // SAFETY: the buffer has room for the bound of CDR, which has 16 bytes per member plus the
+        // bytes of strings. FAST takes less.
         unsafe { fast_encode(self.message, state, buffer.as_mut_ptr()) }
     }
 }
@@ -45,26 +47,30 @@ impl<T: Workload> Samples<T> {
     }
 }
 
+/// Encodes one message to the buffer at `base`.
+///
 /// # Safety
-/// At `base` is room for the message's bound, which is that of its CDR: more than FAST takes.
+/// The buffer must have room for the message's bound of CDR, which is greater than its size in
+/// FAST.
 #[inline(never)]
 unsafe fn fast_encode<T: Fast>(message: &T, state: &mut T::State, base: *mut u8) -> usize {
     let mut writer = FastWriter { next: base, map: base, byte: base, bits: 0, count: 0 };
     message.write(&mut writer, state);
-    // SAFETY: both are in the buffer.
+    // SAFETY: both pointers are within the buffer.
     unsafe { writer.next.offset_from(base) as usize }
 }
 
-/// Decodes the next message of a sequence into a reused value.
+/// Decodes the next message of a stream into a reused value.
 ///
 /// # Errors
-/// [`Malformed`] if the bytes are no message of the type.
+/// [`Malformed`] if the bytes end too early.
 #[inline(never)]
 pub fn fast_decode<T: Fast>(bytes: &[u8], state: &mut T::State, into: &mut T) -> Result<(), Malformed> {
     into.read(&mut FastReader { bytes, position: 0, map: 0, map_end: 0, mask: 0 }, state)
 }
 
-/// Writes FAST without checks. A copy on the stack keeps its parts in registers, hence `Copy`.
+/// Writes FAST without checks. It is `Copy` because the compiler keeps the fields of a local copy
+/// in registers.
 #[derive(Clone, Copy, Debug)]
 pub struct FastWriter {
     next: *mut u8,
@@ -88,7 +94,7 @@ impl FastWriter {
         self.bits = self.bits * 2 + u32::from(bit);
         self.count += 1;
         if self.count == 7 {
-            // SAFETY: in the room for the map.
+            // SAFETY: `begin` reserved the byte for the map.
             unsafe {
                 *self.byte = self.bits as u8;
                 self.byte = self.byte.add(1);
@@ -100,7 +106,7 @@ impl FastWriter {
     /// Ends the presence map and removes its trailing zero bytes.
     #[inline(always)]
     pub(crate) fn end(&mut self) {
-        // SAFETY: all of these bytes have been written.
+        // SAFETY: all accesses are within the bytes written since `begin`.
         unsafe {
             if self.count > 0 {
                 *self.byte = (self.bits << (7 - self.count)) as u8;
@@ -178,7 +184,7 @@ impl FastWriter {
     }
 }
 
-/// Spreads a number over bytes, seven bits in each.
+/// Distributes the lower 56 bits of a number over eight bytes, seven bits in each.
 #[inline(always)]
 fn spread(value: u64) -> u64 {
     #[cfg(all(target_arch = "x86_64", target_feature = "bmi2"))]
@@ -192,7 +198,7 @@ fn spread(value: u64) -> u64 {
     }
 }
 
-/// Reads FAST, checking bounds.
+/// Reads FAST, and checks bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct FastReader<'a> {
     bytes: &'a [u8],
@@ -269,7 +275,7 @@ impl FastReader<'_> {
         let start = self.position;
         while self.octet()? & 0x80 == 0 {}
         let bytes = &self.bytes[start..self.position];
-        // SAFETY: the last byte alone had its high bit set, and loses it.
+        // SAFETY: only the last byte has its high bit set, and it is cleared, so the text is ASCII.
         unsafe {
             let text = into.as_mut_vec();
             text.clear();
@@ -285,10 +291,11 @@ impl FastReader<'_> {
     }
 }
 
-/// Sets a string from its previous value: the message does not contain it.
+/// Sets a string that the message does not contain to `text`, its constant, default or previous
+/// value.
 #[inline(always)]
 pub(crate) fn set_text(into: &mut String, text: &str) {
-    // SAFETY: there is room for the text, and the length is set behind the copy.
+    // SAFETY: the text is UTF-8, the string has room for it, and the length is set after the copy.
     unsafe {
         let target = into.as_mut_vec();
         target.clear();

@@ -1,10 +1,11 @@
-//! Three differences.
+//! Hand-written FAST of ProcessorProbe, by the template `processor_probe.fast.xml`: each counter is
+//! sent as the difference from its previous value.
 
 use super::{Fast, FastReader, FastWriter};
 use crate::{Malformed, ProcessorProbe};
 
 impl Fast for ProcessorProbe {
-    /// Whether there was a message, and the three.
+    /// Whether a message has been written, and the previous values of the counters.
     type State = (bool, [u64; 3]);
 
     fn template() -> String {

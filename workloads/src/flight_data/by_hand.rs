@@ -1,4 +1,4 @@
-//! Hand-written CDR of FlightData.
+//! Hand-written CDR of FlightData and its parts, one of the yardsticks.
 
 use std::collections::BTreeMap;
 
@@ -253,7 +253,8 @@ impl Cdr for Position {
     }
 }
 
-/// It takes forty bytes and begins at a multiple of eight, so that nothing stands between two.
+/// A point takes 40 bytes and begins at a multiple of 8, so there is no padding within a point or
+/// between two points.
 impl Cdr for TrajectoryPoint {
     #[inline(always)]
     fn encode(&self, w: &mut Writer) {

@@ -1,4 +1,5 @@
-//! FlightData of `avenue.idl`: about a hundred kilobytes of all that a type can have.
+//! The workload FlightData of `avenue.idl`: about 100 KB per message. It uses nearly every feature
+//! of the type system.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,11 @@ mod by_hand;
 mod peers;
 mod values;
 
-/// By which rules is flown.
+/// The rules that the flight follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "Avenue::FlightRules")]
 #[repr(i32)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub enum FlightRules {
     #[polywire(name = "VISUAL")]
     #[default]
@@ -27,11 +28,11 @@ pub enum FlightRules {
     InstrumentThenVisual = 3,
 }
 
-/// How far a flight's transfer has come.
+/// The state of a flight's transfer from one unit to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "Avenue::CoordinationState")]
 #[repr(i32)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub enum CoordinationState {
     #[polywire(name = "INITIAL")]
     #[default]
@@ -46,8 +47,8 @@ pub enum CoordinationState {
     Redundant = 4,
 }
 
-/// What an aircraft answers radars with: `MODE_A`, `MODE_C`, `MODE_S`, `ADS_B` and `ADS_C` from the
-/// lowest bit on.
+/// The surveillance equipment of an aircraft. From the lowest bit: `MODE_A`, `MODE_C`, `MODE_S`,
+/// `ADS_B` and `ADS_C`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(
@@ -57,23 +58,23 @@ pub enum CoordinationState {
 #[repr(transparent)]
 pub struct SurveillanceEquipment(pub u32);
 
-/// A place on the earth.
+/// A position on the earth.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Position")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct Position {
     pub latitude_deg: f64,
     pub longitude_deg: f64,
 }
 
-/// A point of the route.
+/// A waypoint of the route.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Waypoint")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct Waypoint {
     #[polywire(idl = "string<11>")]
     pub designator: String,
@@ -83,12 +84,12 @@ pub struct Waypoint {
     pub estimated_time_over_ns: u64,
 }
 
-/// Where the aircraft is at a time.
+/// Position and motion of the aircraft at a time.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::TrajectoryPoint")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct TrajectoryPoint {
     pub time_ns: u64,
     pub position: Position,
@@ -98,12 +99,12 @@ pub struct TrajectoryPoint {
     pub heading_deg: f32,
 }
 
-/// What two units agree on.
+/// The coordination of a transfer between two units.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Coordination")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct Coordination {
     #[polywire(idl = "string<8>")]
     pub from_unit: String,
@@ -116,10 +117,10 @@ pub struct Coordination {
     pub remark: Option<String>,
 }
 
-/// The wind's speed.
+/// The speed of the wind: of gusts or on average.
 #[derive(Clone, Debug, PartialEq, Message)]
 #[polywire(name = "Avenue::Wind", switch = "boolean")]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub enum Wind {
     #[polywire(case(1), name = "gust_kt")]
     GustKt(f32),
@@ -138,19 +139,19 @@ impl Default for Wind {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::Meteo")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct Meteo {
     pub temperature_c: i16,
     pub direction_deg: f32,
     pub wind: Wind,
 }
 
-/// All that is known of a flight.
+/// The data of a flight.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[polywire(name = "Avenue::FlightData")]
 #[repr(C)]
-#[expect(missing_docs, reason = "the names of the IDL say it")]
+#[expect(missing_docs, reason = "the names in the IDL are self-explanatory")]
 pub struct FlightData {
     #[polywire(key, idl = "string<7>")]
     pub call_sign: String,

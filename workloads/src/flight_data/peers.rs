@@ -1,6 +1,7 @@
-//! What serde writes of the parts of FlightData that have no form of its own, as the mappings in
-//! `spec/` have them: so peers read what we write. Formats for people have names and base64 where
-//! others have numbers and octets.
+//! Serde's traits for the parts of FlightData where serde's derived code would differ from
+//! Polywire's mappings in `spec/`. With these, other libraries can read Polywire's messages and
+//! vice versa. In human-readable formats, enums are names and octets are base64; in the others,
+//! they are numbers and bytes.
 
 use std::{borrow::Cow, fmt};
 
@@ -60,12 +61,13 @@ literals! {
     Redundant "REDUNDANT",
 }
 
-/// Text that stays where it is, if it can.
+/// Text that borrows from the input if possible.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// A map of one entry: what serde derives is no element in `quick-xml`.
+/// A structure with one member, named after the case. `quick-xml` cannot write what serde derives
+/// for an enum as an element.
 impl Serialize for Wind {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut wind = serializer.serialize_struct("Wind", 1)?;
@@ -117,7 +119,7 @@ pub(super) mod character {
 
     use super::*;
 
-    /// As text: for some a character of Rust's is a number.
+    /// Writes the character as text, because some formats write a `char` as a number.
     pub fn serialize<S: Serializer>(character: &Char8, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(char::from(*character).encode_utf8(&mut [0; 4]))
     }
@@ -125,7 +127,7 @@ pub(super) mod character {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Char8, D::Error> {
         let character = Text::deserialize(deserializer)?.0.parse::<char>().ok();
         let character = character.and_then(|character| character.try_into().ok());
-        character.ok_or_else(|| D::Error::custom("this is no character of a byte"))
+        character.ok_or_else(|| D::Error::custom("the text is not one character of one byte"))
     }
 }
 
@@ -167,8 +169,8 @@ pub(super) mod octets {
     }
 }
 
-/// Whoever writes it leaves it out where there is none, so that there is no `null` to tell from
-/// octets.
+/// An optional array of octets. An absent one is left out (`skip_serializing_if`), so these
+/// functions never meet `null`.
 pub(super) mod address {
     use super::*;
 

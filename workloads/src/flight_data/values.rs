@@ -1,4 +1,5 @@
-//! Flights that go on: of the sizes that `avenue.idl` names, about a hundred kilobytes each.
+//! Generates the values of FlightData: successive reports of one flight, with the sequence lengths
+//! that `avenue.idl` states, about 100 KB each.
 
 use polywire_core::layout::Char8;
 
@@ -50,7 +51,7 @@ fn first_flight(rng: &mut Rng) -> FlightData {
     }
 }
 
-/// Along a line from Munich to Lisbon: the share of it in thousandths.
+/// The position on a line from Munich to Lisbon after `share` thousandths of the distance.
 fn position(share: i64) -> Position {
     Position { latitude_deg: 48.35 - 0.00957 * share as f64, longitude_deg: 11.79 - 0.02092 * share as f64 }
 }
@@ -95,7 +96,7 @@ fn meteo(i: i64, rng: &mut Rng) -> Meteo {
     }
 }
 
-/// The next report of the flight: it is a little later, and what lies ahead is a little otherwise.
+/// Makes the next report of the flight: times advance, and other values change a little.
 fn change(flight: &mut FlightData, rng: &mut Rng) {
     for waypoint in &mut flight.route {
         waypoint.estimated_time_over_ns += rng.range(0, 3) as u64 * SECOND_NS;

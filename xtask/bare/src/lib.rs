@@ -1,6 +1,7 @@
-//! A program as an embedded target has it, with `alloc` and nothing else: `cargo check -p
-//! polywire-bare --target thumbv7em-none-eabihf` shows that neither the core nor derived code needs
-//! more. Its test shows that it does what it should.
+//! A library like one for an embedded target: it uses `alloc`, but not `std`. Checking it with
+//! `cargo check -p polywire-bare --target thumbv7em-none-eabihf`, as `.ci/run` does, shows that
+//! neither `polywire-core` nor derived code needs `std`. Its test runs on the host and checks its
+//! functions.
 #![no_std]
 
 extern crate alloc;
@@ -16,37 +17,37 @@ use polywire_core::{
 };
 use polywire_derive::Message;
 
-/// One of each kind of member that needs code of its own.
+/// A structure with one member of each kind for which the derive generates different code.
 #[derive(Message, Clone, Debug, Default, PartialEq)]
 #[polywire(name = "Bare::Probe")]
 pub struct Probe {
-    /// Of the sensor.
+    /// The number of the sensor.
     #[polywire(key)]
     pub id: u32,
-    /// For people.
+    /// The name of the sensor, for people.
     pub name: String,
-    /// Newest last.
+    /// The measured values, the newest last.
     pub readings: Vec<f64>,
-    /// By name.
+    /// The limits of the values by name.
     pub limits: BTreeMap<String, i16>,
-    /// While it is known.
+    /// The charge of the battery, if it is known.
     pub battery_percent: Option<u8>,
-    /// What it does.
+    /// The current activity of the sensor.
     pub mode: Mode,
 }
 
-/// What a probe does.
+/// The activity of a sensor.
 #[derive(Message, Clone, Copy, Debug, Default, PartialEq)]
 #[repr(u32)]
 pub enum Mode {
-    /// Nothing.
+    /// It does nothing.
     #[default]
     Off,
-    /// Its work.
+    /// It measures.
     Measuring = 4,
 }
 
-/// The value as it comes back from a codec; none if the codec cannot carry it.
+/// Encodes and decodes the value. `None` if the codec does not support the type or the value.
 pub fn through(codec: &dyn Codec, value: &Probe) -> Option<Probe> {
     let (options, mut bytes, mut read) = (Options::default(), Vec::new(), Probe::default());
     let encoder = Encoder::<Probe>::new(codec, &options).ok()?;
@@ -56,7 +57,7 @@ pub fn through(codec: &dyn Codec, value: &Probe) -> Option<Probe> {
     Some(read)
 }
 
-/// A fresh value of a type that came as a document.
+/// A record with default values, of the type that `document` encodes. `None` if it is malformed.
 pub fn record(document: &[u8]) -> Option<Record> {
     let schema = Schema::from_bytes(document, &Default::default()).ok()?;
     Record::try_new(&Shape::of(&schema).ok()?).ok()
@@ -88,7 +89,7 @@ mod tests {
         }
         let record = record(&Probe::shape().schema().to_bytes()).expect("a derived type has a document");
         assert_eq!(record.u64("id"), Ok(0));
-        let bytes = datagram(b"payload").expect("it is short");
-        assert_eq!(DatagramDecoder::default().open(&bytes).expect("it is whole").count(), 2);
+        let bytes = datagram(b"payload").expect("a short payload fits");
+        assert_eq!(DatagramDecoder::default().open(&bytes).expect("the datagram is valid").count(), 2);
     }
 }

@@ -1,5 +1,5 @@
-//! The measured types as `prost` has them: the structures that its generator would make of
-//! `polywire idl proto`. Tags are counted where none is said.
+//! The measured types for `prost`, as its generator makes them from the output of
+//! `polywire idl proto`. Members without a tag are numbered in order, from 1.
 
 use std::collections::BTreeMap;
 

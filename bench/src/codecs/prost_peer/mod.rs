@@ -1,4 +1,4 @@
-//! Protobuf against `prost`.
+//! Benchmark of Protobuf beside `prost`, which needs Rust types of its own (`mirrors`).
 
 use super::{
     Measured, Subject, for_each_workload,
@@ -27,21 +27,24 @@ fn rows<T: Mirrored>(effort: Effort) -> [Row; 2] {
     rows_of(&subject, &ours, encoders, decoders, effort)
 }
 
-/// A type that peers have in a form of their own.
+/// A measured type for which `prost` has a type of its own.
 #[cfg(feature = "peers")]
 pub trait Mirrored: Measured {
-    /// Of `prost`.
+    /// The type with the same members for `prost`.
     type Mirror: prost::Message + Default;
 }
 
-/// A type that peers would have in a form of their own.
+/// A measured type. Without the feature `peers`, there are no types for `prost`.
 #[cfg(not(feature = "peers"))]
 pub trait Mirrored: Measured {}
 #[cfg(not(feature = "peers"))]
 impl<T: Measured> Mirrored for T {}
 
-/// How `prost` writes, and how it reads into a new value and into one used again, if it is there.
-/// It writes the same bytes.
+/// Candidates of `prost`: one that encodes, one that decodes into new values, and one that decodes
+/// into a reused value.
+///
+/// # Panics
+/// Unless `prost` decodes `ours` and encodes the same bytes.
 #[cfg(feature = "peers")]
 pub fn peers<'a, T: Mirrored>(ours: &'a [Vec<u8>]) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
     use std::hint::black_box;
@@ -50,28 +53,29 @@ pub fn peers<'a, T: Mirrored>(ours: &'a [Vec<u8>]) -> (Vec<Candidate<'a>>, Vec<C
 
     use crate::measure::Bar;
 
-    let theirs: Vec<T::Mirror> = ours.iter().map(|bytes| T::Mirror::decode(&bytes[..]).expect("it decodes")).collect();
+    let theirs: Vec<T::Mirror> =
+        ours.iter().map(|bytes| T::Mirror::decode(&bytes[..]).expect("decoding succeeds")).collect();
     for (message, bytes) in theirs.iter().zip(ours) {
-        assert!(message.encode_to_vec() == *bytes, "prost writes the same {}", T::NAME);
+        assert!(message.encode_to_vec() == *bytes, "prost writes other bytes for {}", T::NAME);
     }
     let mut out = Vec::new();
     let encode = move || {
         for message in &theirs {
             out.clear();
-            black_box(message).encode(&mut out).expect("it encodes");
+            black_box(message).encode(&mut out).expect("encoding succeeds");
             black_box(&out);
         }
     };
     let decode = move || {
         for bytes in ours {
-            black_box(T::Mirror::decode(black_box(&bytes[..])).expect("it decodes"));
+            black_box(T::Mirror::decode(black_box(&bytes[..])).expect("decoding succeeds"));
         }
     };
     let mut used = T::Mirror::default();
     let merge = move || {
         for bytes in ours {
             used.clear();
-            used.merge(black_box(&bytes[..])).expect("it decodes");
+            used.merge(black_box(&bytes[..])).expect("decoding succeeds");
             black_box(&used);
         }
     };
@@ -80,7 +84,7 @@ pub fn peers<'a, T: Mirrored>(ours: &'a [Vec<u8>]) -> (Vec<Candidate<'a>>, Vec<C
     (vec![candidate("prost", Box::new(encode))], decoders)
 }
 
-/// How `prost` writes and reads, if it is there.
+/// No candidates: `prost` needs the feature `peers`.
 #[cfg(not(feature = "peers"))]
 pub fn peers<T: Mirrored>(_: &[Vec<u8>]) -> (Vec<Candidate<'_>>, Vec<Candidate<'_>>) {
     (Vec::new(), Vec::new())

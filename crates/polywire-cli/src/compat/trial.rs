@@ -1,11 +1,12 @@
-//! What a reader makes of a writer's values without the writer's schema, tried with values.
+//! Tries how a reader without the writer's schema decodes the writer's values, for `compat
+//! --without-schema`.
 
 use std::{path::Path, sync::Arc};
 
 use polywire::{
     Record, Shape,
     codec::{Codec, Decoder, Encoder, Options},
-    program::CodecError,
+    extend::program::CodecError,
     schema::Schema,
 };
 use polywire_measure::{scenario::TypeSpec, values::ValueModel};
@@ -14,21 +15,21 @@ use serde_json::{Map, Value};
 use super::{Finding, Judgement, Word};
 use crate::text::JsonText;
 
-/// Values of each kind that are tried.
+/// How many values of each value model are tried.
 const VALUES: usize = 64;
 
-/// A writer, and the two decoders that a reader may have.
+/// An encoder of the writer, and two decoders of the reader.
 pub struct Trial {
     encoder: Encoder<Record>,
-    /// Made for the writer's schema.
+    /// Has the writer's schema.
     knowing: Decoder<Record>,
-    /// Made for the reader's own, as if it were the writer's.
+    /// Takes the reader's own schema for the writer's.
     alone: Decoder<Record>,
     writer: Arc<Shape>,
     reader: Arc<Shape>,
 }
 
-/// What became of a value.
+/// How the decoder without the schema reads a value, compared with the one that has it.
 #[derive(Clone, PartialEq)]
 enum Fate {
     Same,
@@ -53,7 +54,7 @@ impl Trial {
         })
     }
 
-    /// The verdict where the reader goes by its own type alone. It can only be worse than the one
+    /// The verdict for a reader that knows only its own type. It is never better than the verdict
     /// by the rules.
     pub fn without_schema(&self, by_rules: Judgement) -> Judgement {
         let fates: Vec<Fate> = self.values().iter().filter_map(|value| self.fate(value).ok()).collect();
@@ -76,7 +77,7 @@ impl Trial {
         }
     }
 
-    /// One that nobody has set, some of the whole range, and some as they occur.
+    /// The default value, values from the whole range, and values that change in small steps.
     fn values(&self) -> Vec<Record> {
         let spec = TypeSpec::default();
         let of = |model: ValueModel| model.records(&self.writer, VALUES, 1, &spec, Path::new(".")).unwrap_or_default();
@@ -84,23 +85,19 @@ impl Trial {
         [vec![fresh], of(ValueModel::Random), of(ValueModel::Walking)].concat()
     }
 
-    /// An error if the writer cannot write the value.
+    /// Decodes a value with both decoders. Fails if the writer cannot encode the value.
     fn fate(&self, value: &Record) -> anyhow::Result<Fate> {
         let mut bytes = Vec::new();
         self.encoder.encode(value, &mut bytes)?;
         let expected = self.read(&self.knowing, &bytes);
         Ok(match (expected, self.read(&self.alone, &bytes)) {
             (Ok(expected), Ok(got)) => difference("", &expected, &got).map_or(Fate::Same, Fate::Other),
-            // By the rules it is refused, and so it is.
+            // Both decoders refuse the value.
             (Err(_), Err(_)) => Fate::Same,
             (Ok(_), Err(error)) => Fate::Refused(refusal(&error)),
             (Err(error), Ok(_)) => {
                 let Finding { path, problem, fix } = refusal(&error);
-                Fate::Other(Finding {
-                    path,
-                    problem: format!("it is read, where it should be refused: {problem}"),
-                    fix,
-                })
+                Fate::Other(Finding { path, problem: format!("it is read but should be refused: {problem}"), fix })
             }
         })
     }
@@ -112,7 +109,7 @@ impl Trial {
     }
 }
 
-const FIX: &str = "let the reader have the writer's schema, or take a format that tells members apart";
+const FIX: &str = "give the reader the writer's schema, or use a format that names or numbers the members";
 
 fn refusal(error: &anyhow::Error) -> Finding {
     let text = format!("{error:#}");
@@ -140,7 +137,7 @@ fn difference(path: &str, a: &Value, b: &Value) -> Option<Finding> {
     }
 }
 
-/// Longest piece of a value that is shown.
+/// How many characters of a value are shown.
 const SHOWN: usize = 60;
 
 fn shown(value: &Value) -> String {

@@ -1,4 +1,5 @@
-//! The demonstration's processes. All of them end with the one that started them.
+//! Starts, reads and ends the processes of the demonstration. They end when the process that
+//! started them ends.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -12,10 +13,10 @@ use anyhow::{Context as _, bail};
 
 use super::{protocol::Told, types::Version};
 
-/// How long a process that has been told to end may take.
+/// How long a process may take to end after it was told to.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a process said; nothing when it has ended.
+/// A report of a process; `told` is `None` when the process has ended.
 pub struct Heard {
     pub from: Version,
     pub told: Option<Told>,
@@ -48,7 +49,7 @@ impl Children {
         thread::spawn(move || {
             let lines = said.into_iter().flat_map(|said| BufReader::new(said).lines().map_while(Result::ok));
             for told in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
-                // Nobody listens any more when the demonstration has ended.
+                // Fails if the demonstration has ended and no longer receives.
                 let _ = heard.send(Heard { from: version, told: Some(told) });
             }
             let _ = heard.send(Heard { from: version, told: None });
@@ -56,7 +57,7 @@ impl Children {
         Ok(id)
     }
 
-    /// Gives a line to a process.
+    /// Sends a line to the standard input of a process.
     pub fn order(&mut self, version: Version, order: &str) -> anyhow::Result<()> {
         let running = self.0.iter_mut().find(|running| running.version == version);
         let orders = running.and_then(|running| running.orders.as_mut()).context("the process is gone")?;
@@ -83,7 +84,7 @@ impl Children {
 impl Drop for Children {
     fn drop(&mut self) {
         for running in &mut self.0 {
-            // Fails if it has ended, which is as good.
+            // Fails if the process has already ended.
             let _ = running.child.kill();
             let _ = running.child.wait();
         }

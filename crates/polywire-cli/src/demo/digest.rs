@@ -1,18 +1,19 @@
-//! A digest of every member's values, so that what was read can be compared with what was published
-//! without sending it all twice.
+//! A digest of every member's values. The demonstration compares the digests of the publisher and
+//! the subscribers, so the values need not be sent twice.
 
 use std::collections::BTreeMap;
 
-use polywire::layout::ValueRef;
+use polywire::extend::layout::ValueRef;
 
-/// By path, as `interfaces[].name`: a hash of all values in their order.
+/// For each path, such as `interfaces[].name`, a hash of all its values in their order.
 pub type Digest = BTreeMap<String, u64>;
 
-/// FNV-1a.
+/// The initial value and the factor of the hash FNV-1a.
 const START: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// Adds a value. Numbers are the same in every width, so that widened members compare.
+/// Adds a value. A number has the same hash in every width, so that widened members compare as
+/// equal.
 pub fn add(digest: &mut Digest, path: &str, value: ValueRef<'_>) {
     match value {
         ValueRef::Struct(value) => {
@@ -47,7 +48,7 @@ fn mix(digest: &mut Digest, path: &str, bytes: &[u8]) {
         digest.insert(path.to_owned(), START);
     }
     if let Some(hash) = digest.get_mut(path) {
-        // The length keeps "ab", "c" apart from "a", "bc".
+        // The length distinguishes "ab", "c" from "a", "bc".
         *hash = bytes.len().to_le_bytes().iter().chain(bytes).fold(*hash, step);
     }
 }
@@ -55,7 +56,7 @@ fn mix(digest: &mut Digest, path: &str, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use polywire::{
-        layout::{Record, Shape, Value},
+        extend::layout::{Record, Shape, Value},
         schema::Schema,
     };
     use polywire_idl::Compiler;

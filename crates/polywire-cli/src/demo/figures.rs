@@ -1,12 +1,13 @@
-//! This machine's own figures.
+//! Samples the processor, memory and network of this machine, for the publisher of the
+//! demonstration.
 
 use std::time::{Duration, Instant};
 
-use polywire::layout::{PathError, Record};
+use polywire::extend::layout::{PathError, Record};
 use sysinfo::{MINIMUM_CPU_UPDATE_INTERVAL, Networks, System};
 
-/// Memory and network are looked at so often at most: the publisher's rate should not be that of
-/// the system's files.
+/// Memory and network are read at most this often, so that reading them does not limit the
+/// publisher's rate.
 const REFRESH: Duration = Duration::from_millis(20);
 
 /// Samples processor, memory and network.
@@ -28,7 +29,7 @@ impl Machine {
         Machine { system, networks: Networks::new_with_refreshed_list(), host, processor_at: now, rest_at: now }
     }
 
-    /// Puts a sample into a record of the published version.
+    /// Writes a sample into a record of the published version of the type.
     pub fn sample(&mut self, number: u32, record: &mut Record) -> Result<(), PathError> {
         self.refresh();
         let load = System::load_average();
@@ -73,7 +74,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use polywire::layout::Shape;
+    use polywire::extend::layout::Shape;
 
     use super::{super::types::Version, *};
 

@@ -1,4 +1,5 @@
-//! `polywire demo`
+//! The verb `polywire demo`: a demonstration with three processes, a publisher and two subscribers
+//! with other versions of its type. This process starts them and prints the report.
 
 mod children;
 mod digest;
@@ -39,13 +40,12 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// The topic.
 const TOPIC: &str = "demo/machine";
 
-/// How often the processes tell how far they are.
+/// How often the processes report their progress.
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// How much longer than planned it may take before it is given up.
+/// How much longer than planned the demonstration may take before it fails.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub const VERB: Verb =
@@ -146,7 +146,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The processes, and what they have told.
+/// The processes, and what they have reported.
 struct Run<'a> {
     children: Children,
     heard: Receiver<Heard>,
@@ -192,7 +192,8 @@ impl<'a> Run<'a> {
         Ok(Run { children, heard, terminal, endpoint, published, older, newer, drawn: String::new() })
     }
 
-    /// Until all have finished, or the process is told to end: then it gives how.
+    /// Follows the processes until all have finished. Returns an outcome if a signal arrives before
+    /// that.
     fn follow(&mut self, planned: Duration, stop: &Stop) -> anyhow::Result<Option<Outcome>> {
         let until = Instant::now() + planned + PATIENCE;
         while !(self.older.done && self.newer.done) {
@@ -200,7 +201,7 @@ impl<'a> Run<'a> {
                 return Ok(Some(outcome));
             }
             if Instant::now() > until {
-                bail!("it takes far longer than the {} s planned", planned.as_secs());
+                bail!("the demonstration takes far longer than the planned {} s", planned.as_secs());
             }
             match self.heard.recv_timeout(Duration::from_millis(50)) {
                 Ok(heard) => self.take(heard)?,
@@ -237,7 +238,7 @@ impl<'a> Run<'a> {
             None => {
                 let problems =
                     [&self.published, &self.older, &self.newer].map(|side| side.problems.join("; ")).join("");
-                bail!("the {} process has ended before its time: {problems}", from.name());
+                bail!("the {} process has ended too early: {problems}", from.name());
             }
         }
         Ok(())
@@ -279,7 +280,7 @@ impl<'a> Run<'a> {
         WireRow::all(&self.published.figures, &self.older.figures, &self.newer.figures)
     }
 
-    /// The table so far, in place of the one before.
+    /// Draws the table so far in place of the previous one.
     fn draw(&mut self) -> anyhow::Result<()> {
         let text = table(&self.rows());
         if self.terminal.live && !self.terminal.json && text != self.drawn {
@@ -301,11 +302,12 @@ impl<'a> Run<'a> {
 fn listening(heard: &Receiver<Heard>) -> anyhow::Result<String> {
     match heard.recv_timeout(PATIENCE).map(|heard| heard.told) {
         Ok(Some(Told::Listening { endpoint })) => Ok(endpoint),
-        _ => Err(anyhow!("the publisher cannot be started; what it said stands above")),
+        _ => Err(anyhow!("the publisher cannot be started; its error is printed above")),
     }
 }
 
-/// Subscribers never listen, so that none takes the publisher's place.
+/// Turns the publisher's endpoint into one that only connects. Subscribers must not listen, because
+/// one could take the publisher's place.
 fn to_connect(endpoint: &str) -> String {
     match endpoint.split_once('/') {
         Some((engine @ ("tcp" | "unix"), address)) => format!("{engine}-connect/{address}"),

@@ -1,4 +1,4 @@
-//! The summary as a picture: SVG by hand, alone or in a page.
+//! Draws the summary of the demonstration as SVG, alone or in an HTML page.
 
 use std::fmt::Write as _;
 
@@ -11,11 +11,11 @@ use crate::types::count;
 const WIDTH: f64 = 760.0;
 const ROW: f64 = 64.0;
 const TOP: f64 = 64.0;
-/// Where bars begin, and how long the longest is: sizes on the left, latencies on the right.
+/// Start and greatest length of the bars: sizes on the left, latencies on the right.
 const BYTES: (f64, f64) = (110.0, 210.0);
 const LATENCY: (f64, f64) = (430.0, 200.0);
 
-/// A picture that needs nothing else.
+/// The picture as an SVG file.
 pub fn svg(report: &Report) -> String {
     let height = TOP + ROW * report.wires.len() as f64 + 24.0;
     let mut out = format!(
@@ -37,7 +37,7 @@ pub fn svg(report: &Report) -> String {
     out
 }
 
-/// The picture with its figures in words.
+/// The picture and its figures as an HTML page.
 pub fn html(report: &Report) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\

@@ -1,5 +1,6 @@
-//! What the demonstration's processes tell the one that started them: one JSON text a line on
-//! standard output.
+//! The protocol between the processes of the demonstration. Child processes report to their parent
+//! on standard output, one JSON text per line, and read its orders from standard input, one per
+//! line.
 
 use std::io::{self, BufRead as _, Write as _};
 
@@ -7,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
 
-/// A line.
+/// A report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
     /// The publisher can be connected to.
     Listening { endpoint: String },
-    /// So far.
+    /// Figures so far.
     Progress { wires: Vec<Figures> },
-    /// All of it.
+    /// Final figures.
     Done { wires: Vec<Figures>, lost: u64, undecodable: u64, last: String },
-    /// Types do not agree, or nobody came.
+    /// A problem, such as incompatible types or missing subscribers.
     Trouble { text: String },
 }
 
-/// What is known of one wire.
+/// Figures of one wire.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Figures {
     pub wire: String,
@@ -30,7 +31,7 @@ pub struct Figures {
     /// From the source time stamp to the callback; zero for the publisher.
     pub latency_us_p50: f64,
     pub latency_us_p99: f64,
-    /// With the last line alone.
+    /// Only in the final report.
     #[serde(default, skip_serializing_if = "Digest::is_empty")]
     pub digest: Digest,
 }
@@ -41,20 +42,19 @@ impl Figures {
     }
 }
 
-/// Tells.
+/// Writes a report to standard output.
 pub fn tell(told: &Told) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(told)?)?;
     Ok(out.flush()?)
 }
 
-/// Lines from the process that started this one. When it is gone, so is this one, whatever it is
-/// doing.
+/// Orders from the parent process. When the parent has ended, this process exits at once.
 pub fn orders() -> std::sync::mpsc::Receiver<String> {
     let (send, orders) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            // Nobody waits for an order at the moment; it is kept.
+            // Fails if this process no longer needs orders.
             let _ = send.send(line);
         }
         std::process::exit(crate::outcome::Outcome::Interrupted as i32);

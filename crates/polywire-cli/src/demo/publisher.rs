@@ -1,4 +1,5 @@
-//! The demonstration's publisher, in a process of its own.
+//! The hidden verb `demo-publisher`: the publisher of the demonstration, in its own process.
+//! Publishes in one format after the other, and reports figures and digests.
 
 use std::{
     sync::atomic::Ordering,
@@ -24,7 +25,8 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// How long the subscribers may take to be there, and to be ready for another codec.
+/// How long the subscribers may take to connect, to be ready for another codec, and to take the
+/// last messages.
 const READY: Duration = Duration::from_secs(30);
 
 pub const VERB: Verb =
@@ -75,7 +77,7 @@ impl Action for DemoPublisher {
 
 struct Run {
     machine: Machine,
-    record: polywire::layout::Record,
+    record: polywire::extend::layout::Record,
     number: u32,
     wires: Vec<Figures>,
 }

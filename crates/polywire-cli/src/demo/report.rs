@@ -1,4 +1,5 @@
-//! What the demonstration has shown, and whether it is as it must be.
+//! The report of the demonstration: its figures, and whether the subscribers read everything as
+//! published.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::{terminal::columns, types::count};
 
-/// Everything.
+/// The whole report.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub topic: &'static str,
@@ -27,7 +28,7 @@ pub struct Report {
     pub ok: bool,
 }
 
-/// One format.
+/// Figures of one format.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WireRow {
     pub wire: String,
@@ -37,7 +38,7 @@ pub struct WireRow {
     pub newer: ReaderFigures,
 }
 
-/// One format at one reader.
+/// Figures of one format at one reader.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ReaderFigures {
     pub messages: u64,
@@ -57,7 +58,7 @@ pub struct ReaderReport {
 }
 
 impl WireRow {
-    /// Rows from what the publisher and the readers have told.
+    /// Rows from what the publisher and the readers have reported.
     pub fn all(published: &[Figures], older: &[Figures], newer: &[Figures]) -> Vec<WireRow> {
         let reader = |read: &[Figures], wire: &str| {
             let of = |figures: &Figures| ReaderFigures {
@@ -141,7 +142,7 @@ pub fn judge(version: Version, reading: &Reading, published: &[Figures], read: &
     problems
 }
 
-/// Members whose values differ, or that should be there and are not.
+/// Members whose values differ, or that are missing.
 fn misread(reading: &Reading, sent: &Figures, got: &Figures) -> Vec<String> {
     let same = |path: &String| match (sent.digest.get(path), got.digest.get(path)) {
         (Some(sent), Some(got)) => sent == got,

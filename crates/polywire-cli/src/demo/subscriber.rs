@@ -1,4 +1,5 @@
-//! A subscriber of the demonstration, in a process of its own.
+//! The hidden verb `demo-subscriber`: a subscriber of the demonstration, in its own process. Reads
+//! the topic until the parent's order to finish, and reports figures and digests.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::RecvTimeoutError},
@@ -6,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use polywire::layout::Record;
+use polywire::extend::layout::Record;
 use polywire::{Info, Node, NodeEvent, coding::Dynamic};
 
 use super::{
@@ -22,7 +23,7 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// How long the last messages may take once the publisher is done.
+/// How long the last messages may take after the publisher has finished.
 const LAST: Duration = Duration::from_secs(10);
 
 pub const VERB: Verb =
@@ -36,7 +37,7 @@ pub struct DemoSubscriber {
     version: Version,
 }
 
-/// What came in one format.
+/// Messages received in one format.
 #[derive(Default)]
 struct Received {
     wire: String,
@@ -64,7 +65,7 @@ impl Action for DemoSubscriber {
         let subscription =
             subscribe.on_message_inline(move |record, info| receive(&mut lock(&receiving), record, info));
 
-        // Told by the parent when all has been published.
+        // Set by an order of the parent when all messages have been published.
         let mut expected = None;
         let mut last = (0, Instant::now());
         loop {
@@ -104,7 +105,7 @@ fn receive(state: &mut Seen, record: &Record, info: &Info) {
         let rest = wire.strip_prefix(announced.codec.as_str()).and_then(|rest| rest.strip_prefix(colon));
         rest == Some(announced.options.as_str())
     };
-    // A publisher goes from one format to the next, so it is the last one, if any.
+    // The publisher does not return to an earlier format, so a known format is the last one.
     if !state.wires.last().is_some_and(|last| is_wire(&last.wire)) {
         let wire = format!("{}{colon}{}", announced.codec, announced.options);
         state.wires.push(Received { wire, ..Received::default() });
@@ -138,7 +139,7 @@ fn lock(state: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The nearest rank.
+/// A percentile by the nearest-rank method.
 fn percentile_us(latencies_ns: &[u64], share: f64) -> f64 {
     let mut sorted = latencies_ns.to_vec();
     let rank = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);

@@ -1,4 +1,4 @@
-//! The three versions of the demonstration's type, and what each reader makes of the writer's.
+//! The three versions of the demonstration's type, and how each reader reads the writer's version.
 
 use anyhow::{Context as _, anyhow};
 use polywire::schema::{
@@ -11,13 +11,13 @@ use serde::Serialize;
 /// A version of the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Version {
-    /// What the publisher has.
+    /// The publisher's version.
     Published,
     Older,
     Newer,
 }
 
-/// Both versions that read.
+/// The versions of the subscribers.
 pub const READERS: [Version; 2] = [Version::Older, Version::Newer];
 
 impl Version {
@@ -29,7 +29,7 @@ impl Version {
         }
     }
 
-    /// The file, as it was when this binary was built.
+    /// Name and text of the IDL file, as compiled into this program.
     pub fn file(self) -> (&'static str, &'static str) {
         match self {
             Version::Published => ("machine.idl", include_str!("types/machine.idl")),
@@ -45,14 +45,15 @@ impl Version {
     }
 }
 
-/// What a reader makes of the writer's members. Those of elements are called `interfaces[].name`.
+/// How a reader reads the writer's members. The path of a member of an element looks like
+/// `interfaces[].name`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Reading {
-    /// `always`, or what else `assess` says.
+    /// The verdict of [`assess`], such as `always`.
     pub verdict: String,
-    /// Members that both have.
+    /// Members that both versions have.
     pub reads: Vec<String>,
-    /// Those of them that are wider here, with both types.
+    /// Members among them whose type is wider in the reader, with both types.
     pub widens: Vec<String>,
     /// Members that the writer lacks: they take their default.
     pub defaults: Vec<String>,
@@ -66,7 +67,7 @@ impl Reading {
         let mut reading = Reading { verdict: verdict.to_string(), ..Reading::default() };
         let root = |schema: &Schema| match schema.resolve(schema.root()) {
             Type::Def(id) => Ok(*id),
-            _ => Err(anyhow!("the root is no structure")),
+            _ => Err(anyhow!("the root is not a structure")),
         };
         reading
             .walk((writer, root(writer)?), (reader, root(reader)?), "")

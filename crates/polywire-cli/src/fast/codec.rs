@@ -1,4 +1,5 @@
-//! A feed's messages: bytes, records and JSON, by its templates alone.
+//! Converts the messages of a FAST feed between bytes, records and JSON. The feed's templates
+//! define the type.
 
 use std::sync::Arc;
 
@@ -6,25 +7,25 @@ use anyhow::{Context as _, anyhow};
 use polywire::{
     Record, Shape,
     codec::{Decoder, Encoder, Options, fast::Fast, json::JSON},
-    program::{CodecError, State},
+    extend::program::{CodecError, State},
     schema::{DefKind, Type},
 };
 
 use super::{Feed, Reset};
 
-/// Both ends of a stream of a feed, side by side: what is decoded is encoded again, to see whether
-/// that gives the same bytes.
+/// A decoder and an encoder of the same stream. Each decoded message is encoded again, to see
+/// whether that gives the same bytes.
 pub struct Codec {
     decoder: Decoder<Record>,
     encoder: Encoder<Record>,
-    /// None where each message stands alone.
+    /// The states of decoder and encoder; `None` if each message stands alone.
     states: Option<Box<[State; 2]>>,
     to_json: Encoder<Record>,
     from_json: Decoder<Record>,
     record: Record,
     /// Names of the templates.
     templates: Vec<String>,
-    /// The type is a union of them, not the only one's structure.
+    /// The type is a union of several templates, not the structure of a single one.
     several: bool,
     encoded: Vec<u8>,
     json: Vec<u8>,
@@ -63,7 +64,7 @@ impl Codec {
         })
     }
 
-    /// Forgets the dictionaries.
+    /// Resets the dictionaries.
     pub fn reset(&mut self) {
         self.states.iter_mut().flat_map(|states| states.iter_mut()).for_each(State::reset);
     }
@@ -73,7 +74,7 @@ impl Codec {
         (self.encoder.clone(), self.decoder.clone())
     }
 
-    /// Decodes the message that these bytes begin with, and gives how many it took.
+    /// Decodes the message at the start of `bytes`, and returns its length.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<usize, CodecError> {
         self.read(bytes, true)
     }
@@ -86,7 +87,7 @@ impl Codec {
                 let [decoding, _] = &mut **states;
                 let decoded = decoder.decode_with(decoding, keep, bytes, record);
                 if decoded.is_err() {
-                    // The state is as before; who goes on says from where.
+                    // The state is unchanged. The caller decides where decoding continues.
                     decoding.mend();
                 }
                 decoded
@@ -116,13 +117,13 @@ impl Codec {
         if let (false, [only]) = (self.several, &self.templates[..]) {
             return Ok((only.clone(), text.to_owned()));
         }
-        // Of a union, JSON has the member of the case: {"NAME":{...}}.
+        // In JSON, a union is an object with the member of its case: {"NAME":{...}}.
         let inside = text.strip_prefix("{\"").and_then(|text| text.strip_suffix('}'));
         let (name, value) = inside.and_then(|text| text.split_once("\":")).context("a union is an object in JSON")?;
         Ok((name.to_owned(), value.to_owned()))
     }
 
-    /// Reads what [`Codec::json`] gave.
+    /// Reads a message in the form of [`Codec::json`].
     pub fn take_json(&mut self, template: &str, message: &str) -> anyhow::Result<()> {
         if !self.templates.iter().any(|known| known == template) {
             return Err(anyhow!("there is no template '{template}'; there are {}", self.templates.join(", ")));
@@ -139,14 +140,15 @@ impl Codec {
         Ok(())
     }
 
-    /// The record as it is.
+    /// The current message.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Decodes bytes if they are this record, and nothing else.
+    /// True if `bytes` decode to exactly this record. The stream then continues after them;
+    /// otherwise it is unchanged.
     pub fn means(&mut self, bytes: &[u8], record: &Record) -> bool {
-        // What is something else must leave no traces.
+        // The first pass keeps no state, so that wrong bytes have no effect.
         [false, true]
             .iter()
             .all(|keep| matches!(self.read(bytes, *keep), Ok(used) if used == bytes.len() && self.record == *record))

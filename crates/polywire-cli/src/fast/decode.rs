@@ -1,4 +1,4 @@
-//! `polywire fast decode`
+//! The verb `polywire fast decode`: writes the recording of a FAST feed as JSON lines.
 
 use std::{
     ops::ControlFlow::{self, Continue},
@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use indicatif::ProgressBar;
-use polywire::framing::Framing;
+use polywire::extend::framing::Framing;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -29,7 +29,7 @@ pub const VERB: Verb = Verb::new::<Decode>("decode", "Writes a recording as JSON
     .details(
         "Each line is a message and names its template. The line also has what the message alone does not contain \
          (packet headers, encodings that are not the shortest), so that `polywire fast encode` writes the same file \
-         again; --messages leaves that out.",
+         again; --messages omits that.",
     )
     .example("polywire fast decode quotes.fast --template feed.xml --framing len2be");
 
@@ -47,7 +47,7 @@ pub struct Decode {
     skip_bad: bool,
 }
 
-/// What was done.
+/// The figures of the summary.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
     messages: u64,
@@ -64,8 +64,8 @@ impl Action for Decode {
         let (framing, feed) = (self.recorded.framing()?, &self.recorded.feed);
         let forgets = matches!(feed.reset, Reset::Packet | Reset::Message);
         if self.skip_bad && (framing == Framing::None || !forgets) {
-            let text = "behind a message that cannot be read the dictionaries are unknown: \
-                        --skip-bad goes with a framing and --reset packet or message";
+            let text = "after a message that cannot be read, the dictionaries are unknown: \
+                        --skip-bad needs a framing, and --reset packet or message";
             return Err(Misuse(text.into()).into());
         }
         let bar = feed.bar(self.input.as_deref())?;
@@ -74,7 +74,7 @@ impl Action for Decode {
         let mut lines = Lines { verb: &self, framing, out, bar, terminal, summary: Summary::default() };
         let done = cutter.run(&mut lines);
         let Lines { mut out, bar, mut summary, .. } = lines;
-        // What was read before an error is of use.
+        // Messages decoded before an error are kept.
         summary.bytes_out = out.finish()?;
         summary.bytes_in = cutter.bytes();
         bar.finish_and_clear();
@@ -89,7 +89,7 @@ impl Action for Decode {
     }
 }
 
-/// Writes what is cut.
+/// Writes each part of the recording as a JSON line.
 struct Lines<'a> {
     verb: &'a Decode,
     framing: Framing,
@@ -140,7 +140,8 @@ impl Taker for Lines<'_> {
 }
 
 impl Lines<'_> {
-    /// What is said of a message's frame: on the frame's first line and on its last.
+    /// The part of a line that describes the message's frame. The head is on the frame's first
+    /// line, the tail on its last.
     fn line(&mut self, message: &Message<'_>) -> Line<'static> {
         let mut line = Line { frame: message.frame.map(|frame| frame.number), ..Line::default() };
         self.summary.frames = line.frame.unwrap_or(0);
@@ -156,7 +157,7 @@ impl Lines<'_> {
         line
     }
 
-    /// A length as anybody would write it needs no mention.
+    /// True if the framing makes the same head for this payload, so that the line can omit it.
     fn is_usual(&self, frame: &Frame) -> bool {
         let mut usual = Vec::new();
         let is_usual = self.framing.put(&frame.payload, &mut usual).is_ok() && usual.starts_with(&frame.head);

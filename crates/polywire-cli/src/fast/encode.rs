@@ -1,4 +1,4 @@
-//! `polywire fast encode`
+//! The verb `polywire fast encode`: writes the recording of a FAST feed from JSON lines.
 
 use std::{
     io::{BufRead, BufReader},
@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use indicatif::ProgressBar;
-use polywire::framing::{Framing, Piece, Splitter, Step};
+use polywire::extend::framing::{Framing, Piece, Splitter, Step};
 use serde::Serialize;
 
 use super::{
@@ -24,14 +24,14 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// Bytes of a line.
+/// Maximum length of a line, in bytes.
 const LINE_BYTES: u64 = 256 << 20;
 
 pub const VERB: Verb = Verb::new::<Encode>("encode", "Writes JSON lines as the recording that they were decoded from")
     .details(
-        "Takes the options of the decoding. Lines that nobody changed become the same bytes. A changed message is \
-         written as short as the templates allow, and so is a message written by hand: \
-         {\"template\":\"NAME\",\"message\":{...}}.",
+        "Give it the same options as `polywire fast decode`. Unchanged lines become the same bytes again. Changed \
+         messages, and messages written by hand as {\"template\":\"NAME\",\"message\":{...}}, get the shortest \
+         encoding that the templates allow.",
     )
     .example("polywire fast encode");
 
@@ -43,7 +43,7 @@ pub struct Encode {
     feed: Feed,
 }
 
-/// What was done.
+/// The figures of the summary.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
     messages: u64,
@@ -73,20 +73,20 @@ impl Action for Encode {
     }
 }
 
-/// An encoding under way.
+/// The state of an encoding.
 struct Work<'a> {
     feed: &'a Feed,
     framing: Framing,
     codec: Codec,
     out: Output,
     bar: ProgressBar,
-    /// Reads what is written, to see that packets are whole.
+    /// Reads the capture as it is written, to check that packets are complete.
     capture: Splitter,
     frame: Option<Frame>,
     summary: Summary,
 }
 
-/// A frame in the making.
+/// A frame whose lines are being read.
 #[derive(Default)]
 struct Frame {
     number: Option<u64>,
@@ -137,25 +137,26 @@ impl Work<'_> {
     }
 
     fn begin_frame(&mut self, line: &Line<'_>) -> anyhow::Result<()> {
-        // Without a framing the file is one frame, as for the decoding.
+        // Without framing the whole file is one frame, as in decoding.
         if self.feed.reset == Reset::Packet && self.framing != Framing::None {
             self.codec.reset();
         }
         let preamble = bytes("preamble", line.preamble.as_ref())?;
         if preamble.len() != self.feed.preamble {
-            bail!("a preamble of {} bytes, where --preamble says {}", preamble.len(), self.feed.preamble);
+            bail!("the preamble has {} bytes, but --preamble says {}", preamble.len(), self.feed.preamble);
         }
         let head = line.head.is_some().then(|| bytes("head", line.head.as_ref())).transpose()?;
         self.frame = Some(Frame { number: line.frame, head, payload: preamble, tail: Vec::new() });
         Ok(())
     }
 
-    /// The bytes of the line's message: those that it came with, if that is what they mean.
+    /// The bytes of the line's message. The line's own bytes are used if they decode to the
+    /// message.
     fn message(&mut self, line: &Line<'_>) -> anyhow::Result<Vec<u8>> {
         let (Some(template), Some(message)) = (&line.template, line.message) else {
             return match (&line.template, line.message) {
                 (None, None) => Ok(Vec::new()),
-                _ => bail!("a message needs both, \"template\" and \"message\""),
+                _ => bail!("a message needs both \"template\" and \"message\""),
             };
         };
         self.codec.take_json(template, message.get())?;
@@ -169,7 +170,7 @@ impl Work<'_> {
         }
         let shortest = shortest?;
         if !self.codec.means(&shortest, &wanted) {
-            bail!("what is written would be read as another message");
+            bail!("the encoded bytes would be read as another message");
         }
         Ok(shortest)
     }
@@ -192,18 +193,19 @@ impl Work<'_> {
         self.out.put(&framed)
     }
 
-    /// What is no frame. Of a capture it tells what comes.
+    /// Writes bytes that belong to no frame. In a capture, they are records that describe later
+    /// ones, or other packets.
     fn other(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         if self.framing == Framing::Pcap {
             let whole = matches!(self.capture.step(bytes)?, Step::Piece { used, .. } if used == bytes.len());
             if !whole {
-                bail!("\"other\" is no whole record of a capture");
+                bail!("\"other\" is not a complete record of a capture");
             }
         }
         self.out.put(bytes)
     }
 
-    /// A head that is not made here still has to fit the payload.
+    /// Checks that a head from the line fits the frame's payload and tail.
     fn check(&mut self, framed: &[u8], payload: usize) -> anyhow::Result<()> {
         let step = match self.framing {
             Framing::Pcap => self.capture.step(framed)?,

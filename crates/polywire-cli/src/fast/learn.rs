@@ -1,4 +1,4 @@
-//! `polywire fast learn`
+//! The verb `polywire fast learn`: learns a FAST template for a type from messages.
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -25,18 +25,19 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// Of so many messages the last is not learned from: they show what the template is worth.
+/// The last one of this many parts of the messages is held back from learning. It shows the effect
+/// of the template.
 const PARTS: usize = 8;
 
-/// Messages that are learned from and tried at most.
+/// Maximum number of messages that are read.
 const MAX_MESSAGES: usize = 100_000;
 
 pub const VERB: Verb = Verb::new::<Learn>("learn", "Learns a template of your own type from messages")
     .details(
-        "Takes the input of `polywire transcode`: JSON lines, with the type in --idl, or frames. Chooses for each \
-         field the operator and the initial value that take the fewest bytes, prints the template as XML, and says \
-         how many bytes messages that it did not learn from take with it. The template is for a wire's \
-         `fast:template=FILE`.",
+        "The input is that of `polywire transcode`: JSON lines, with the type in --idl, or frames. The command \
+         chooses for each field the operator and the initial value that take the fewest bytes. It prints the \
+         template as XML, and the size that messages held back from learning have with it. A wire names the \
+         template as `fast:template=FILE`.",
     )
     .example("polywire fast learn day.json --idl weather.idl --output weather.xml");
 
@@ -46,11 +47,12 @@ pub struct Learn {
     input: Option<PathBuf>,
     #[command(flatten)]
     ty: TypeArgs,
-    /// Messages from one key frame to the next, as the wire's `key_interval` says; 0 is one stream
+    /// Messages from one key frame to the next, as in the option key_interval of a wire; 0 means
+    /// that only the first message is a key frame
     #[arg(long, value_name = "N", default_value_t = 0)]
     key_interval: usize,
-    /// Makes constants of integers and strings that never change: they take nothing, and messages
-    /// in which they are others are refused
+    /// Turns integers and strings that never change into constants. They take no bytes, and
+    /// messages with other values are refused
     #[arg(long)]
     constants: bool,
     /// File to write [default: standard output]
@@ -61,23 +63,23 @@ pub struct Learn {
     quiet: bool,
 }
 
-/// What was learned, and what it is worth for the messages that were held back.
+/// The result of learning, and its effect on the messages that were held back.
 #[derive(Debug, Serialize)]
 struct Summary {
     samples: usize,
     held_back: usize,
-    /// Of those, the ones that the template cannot say.
+    /// Messages among them that the template cannot represent.
     refused: usize,
-    /// Bytes of the others.
+    /// Bytes of the others with the learned template.
     learned_bytes: usize,
-    /// The same with the template that the type alone gives.
+    /// Bytes of the others with the template derived from the type alone.
     derived_bytes: usize,
 }
 
-/// What is printed as JSON where no file is written.
+/// Printed as JSON if no file is written.
 #[derive(Serialize)]
 struct Learned<'a> {
-    /// In XML.
+    /// XML.
     templates: &'a str,
     #[serde(flatten)]
     summary: &'a Summary,
@@ -134,7 +136,7 @@ impl Learn {
         Ok(messages)
     }
 
-    /// Writes the messages as a stream with either template.
+    /// Encodes the messages as a stream with each of the two templates, and adds up the bytes.
     fn compare(
         &self,
         shape: &Arc<Shape>,
@@ -174,7 +176,7 @@ impl Learn {
             count(*samples, "message"),
         );
         if *refused > 0 {
-            text += &format!("; {refused} more cannot be said, for a constant is another in them");
+            text += &format!("; {refused} of them do not fit the template, because a constant has another value");
         }
         match (self.quiet, &self.output) {
             (true, _) => Ok(()),

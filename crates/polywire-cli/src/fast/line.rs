@@ -1,4 +1,4 @@
-//! A line of what `decode` writes and `encode` reads.
+//! The JSON lines that `fast decode` writes and `fast encode` reads.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -6,20 +6,19 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// A message, a frame without any, or what lies between frames. Bytes are in hexadecimal.
+/// A message, a frame without messages, or bytes between frames. Bytes are in hexadecimal.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line<'a> {
-    /// Counts frames from 1; the messages of a frame have the same number. Without framing there is
-    /// none.
+    /// Number of the frame, from 1, for all messages of the frame. Absent without framing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<u64>,
-    /// What lies in front of the frame's payload, where its length does not say it; on the frame's
-    /// first line.
+    /// Bytes before the frame's payload, unless the framing derives them from the payload; on the
+    /// frame's first line.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub head: Option<Cow<'a, str>>,
-    /// Bytes in front of the frame's messages, on the frame's first line; without frames, in front
-    /// of the message.
+    /// Bytes before the frame's messages, on the frame's first line; without framing, bytes before
+    /// the message.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub preamble: Option<Cow<'a, str>>,
     /// The message's template.
@@ -28,31 +27,31 @@ pub struct Line<'a> {
     /// The message.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub message: Option<&'a RawValue>,
-    /// The message's bytes, where the shortest ones would be others.
+    /// The message's bytes, if they are not the shortest encoding.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Cow<'a, str>>,
     /// Bytes at the frame's end that could not be read as messages.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub undecoded: Option<Cow<'a, str>>,
-    /// What lies behind the frame's payload; on the frame's last line.
+    /// Bytes after the frame's payload; on the frame's last line.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub tail: Option<Cow<'a, str>>,
-    /// What is no frame.
+    /// Bytes that belong to no frame.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub other: Option<Cow<'a, str>>,
 }
 
-/// Bytes as text.
+/// Bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> Cow<'static, str> {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // A string takes everything.
+        // Writing into a string cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text.into()
 }
 
-/// The bytes that a text stands for.
+/// Parses hexadecimal bytes. `name` is the member, for errors.
 pub fn bytes(name: &str, hex: Option<&Cow<'_, str>>) -> anyhow::Result<Vec<u8>> {
     let Some(hex) = hex else { return Ok(Vec::new()) };
     if !hex.is_ascii() || hex.len() % 2 != 0 {

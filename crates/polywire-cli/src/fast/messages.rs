@@ -1,4 +1,5 @@
-//! A recording, cut into messages.
+//! Divides the recording of a FAST feed into messages and decodes them. `fast decode` and `fast
+//! study` implement [`Taker`] to receive them.
 
 use std::{
     io::BufReader,
@@ -9,7 +10,7 @@ use std::{
 use anyhow::anyhow;
 use clap::Args;
 use indicatif::ProgressBar;
-use polywire::{
+use polywire::extend::{
     framing::Framing,
     program::{CodecError, FaultKind},
 };
@@ -20,12 +21,12 @@ use crate::{
     outcome::Misuse,
 };
 
-/// Bytes that are read at once.
+/// How many bytes are read at once.
 const CHUNK: usize = 256 << 10;
 
-const NO_BYTES: &str = "a template without any field makes messages of no bytes";
+const NO_BYTES: &str = "a template without fields makes messages of zero bytes";
 
-/// A feed, and what to take of its recordings.
+/// Options for reading recordings of a feed.
 #[derive(Args)]
 pub struct Recorded {
     #[command(flatten)]
@@ -36,7 +37,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The framing, if the options go together.
+    /// The framing; an error if `--port` does not go with it.
     pub fn framing(&self) -> anyhow::Result<Framing> {
         let framing = self.feed.framing()?;
         if self.port.is_some() && framing != Framing::Pcap {
@@ -46,41 +47,42 @@ impl Recorded {
     }
 }
 
-/// Who takes what a recording has, one after the other.
+/// Receives the parts of a recording, in order.
 pub trait Taker {
-    /// A message, which the codec has just decoded; no more are cut if it says so.
+    /// Takes a message, which the codec has just decoded. `Break` ends the reading.
     fn message(&mut self, codec: &mut Codec, message: &Message<'_>) -> anyhow::Result<ControlFlow<()>>;
 
-    /// A frame without messages.
+    /// Takes a frame without messages.
     fn empty(&mut self, _frame: &Frame, _preamble: &[u8]) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// What is left of a frame and cannot be read. To go on with the next frame is to keep the
-    /// error.
+    /// Takes the rest of a frame, which cannot be read because of `error`. `Ok` continues with the
+    /// next frame.
     fn unreadable(&mut self, _rest: &Message<'_>, error: anyhow::Error) -> anyhow::Result<()> {
         Err(error)
     }
 
-    /// What is no frame.
+    /// Takes bytes that belong to no frame.
     fn other(&mut self, _bytes: &[u8]) -> anyhow::Result<()> {
         Ok(())
     }
 }
 
-/// A message's bytes, and where they lie.
+/// A message's bytes, and their place in the recording.
 pub struct Message<'a> {
     pub bytes: &'a [u8],
-    /// Bytes in front of it, or of the first message of its frame, which are not FAST.
+    /// Bytes before it, or before the first message of its frame, that are not FAST.
     pub preamble: &'a [u8],
     /// Its frame, if there are frames.
     pub frame: Option<&'a Frame>,
-    /// In its frame; without frames each message is both.
+    /// It is the first message of its frame, or there are no frames.
     pub is_first: bool,
+    /// It is the last message of its frame, or there are no frames.
     pub is_last: bool,
 }
 
-/// A file that is being cut.
+/// A recording that is being read.
 pub struct Cutter<'a> {
     recorded: &'a Recorded,
     framing: Framing,
@@ -90,7 +92,7 @@ pub struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// Opens the file; standard input without one.
+    /// Opens the file, or standard input if there is none.
     pub fn open<'a>(recorded: &'a Recorded, input: Option<&Path>, bar: &ProgressBar) -> anyhow::Result<Cutter<'a>> {
         let (framing, codec) = (recorded.framing()?, Codec::new(&recorded.feed)?);
         let (name, from) = open(input)?;
@@ -98,7 +100,7 @@ impl Cutter<'_> {
         Ok(Cutter { recorded, framing, codec, parts: Parts::new(input, framing, recorded.port), messages: 0 })
     }
 
-    /// Gives everything to a taker.
+    /// Reads the recording to its end and passes its parts to `taker`.
     pub fn run(&mut self, taker: &mut impl Taker) -> anyhow::Result<()> {
         match self.framing {
             Framing::None => self.messages(taker),
@@ -115,7 +117,7 @@ impl Cutter<'_> {
         &self.codec
     }
 
-    /// A file of messages without frames: each has its own preamble.
+    /// Reads messages without frames, each with its own preamble.
     fn messages(&mut self, taker: &mut impl Taker) -> anyhow::Result<()> {
         let preamble = self.recorded.feed.preamble;
         loop {
@@ -126,7 +128,7 @@ impl Cutter<'_> {
             }
             let offset = file.offset();
             if !enough {
-                let what = format!("the file ends within {preamble} bytes of preamble, with no message behind them");
+                let what = format!("the file ends within {preamble} bytes of preamble, without a message");
                 return Err(file.failed(offset, &what));
             }
             let behind = |rest: &[u8]| codec.decode(rest.get(preamble..).unwrap_or_default());
@@ -165,7 +167,7 @@ impl Cutter<'_> {
     fn messages_of(&mut self, frame: &Frame, taker: &mut impl Taker) -> anyhow::Result<ControlFlow<()>> {
         let Some((preamble, mut rest)) = frame.payload.split_at_checked(self.recorded.feed.preamble) else {
             let (got, wanted) = (frame.payload.len(), self.recorded.feed.preamble);
-            let what = format!("a frame of {got} bytes, where a preamble of {wanted} is expected");
+            let what = format!("a frame of {got} bytes is shorter than the preamble of {wanted}");
             return Err(self.failed(frame.offset, &what));
         };
         if self.recorded.feed.reset == Reset::Packet {
@@ -203,11 +205,11 @@ impl Cutter<'_> {
             _ => (error.offset as u64, error.to_string()),
         };
         let hint = match (self.recorded.feed.reset, number) {
-            (_, 1) => "is this the feed's template, its --framing, its --preamble?",
+            (_, 1) => "are --template, --framing and --preamble those of the feed?",
             (Reset::Never | Reset::Template, _) => {
-                "is a message missing, or does the feed forget more often: --reset packet, --reset message?"
+                "is a message missing, or does the feed reset its dictionaries more often (--reset packet, --reset message)?"
             }
-            _ => "does the feed forget less often: --reset template, --reset packet?",
+            _ => "does the feed reset its dictionaries less often (--reset template, --reset packet)?",
         };
         let name = &self.parts.input.name;
         anyhow!("{name}: byte {}: message {number}, which begins at byte {offset}: {what}; {hint}", offset + at)

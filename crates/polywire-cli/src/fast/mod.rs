@@ -1,4 +1,5 @@
-//! `polywire fast`
+//! The verb `polywire fast`: decodes, encodes and measures recordings of FAST feeds, and learns
+//! templates. This file has the options and the output that its verbs share.
 
 mod codec;
 mod decode;
@@ -21,7 +22,7 @@ use polywire::{
         Options,
         fast::template::{TemplateLimits, TemplateSet},
     },
-    framing::{Framing, FramingError},
+    extend::framing::{Framing, FramingError},
 };
 
 use crate::{
@@ -33,34 +34,35 @@ use crate::{
 
 pub const VERB: Verb = Verb::group(
     "fast",
-    "FAST: recorded feeds to JSON lines and back, what they cost, learned templates",
+    "Converts and measures recordings of FAST feeds, and learns FAST templates",
     &[decode::VERB, encode::VERB, learn::VERB, study::VERB],
 );
 
-/// What both directions have to be told.
+/// Options for reading and writing recordings of a feed.
 #[derive(Args)]
 struct Feed {
     /// XML file with the feed's templates, as its operator publishes them
     #[arg(long, value_name = "FILE")]
     template: PathBuf,
-    /// Where messages begin and end: behind a length of 1 to 8 bytes (le, be: least, most
-    /// significant byte first), a varint (delimited) or a FAST block size, in the UDP datagrams
-    /// of a capture (pcap, pcapng), or one behind the other (none)
+    /// How the file is divided into frames. Each frame follows its length in 1 to 8 bytes (le, be:
+    /// least or most significant byte first), as a varint (delimited) or as a FAST block size
+    /// (block); or it is a UDP datagram of a capture (pcap, also for pcapng files). With none,
+    /// messages directly follow each other
     #[arg(long, value_name = "FRAMING", value_parser = PossibleValuesParser::new(framings()))]
     framing: String,
-    /// When all dictionaries are reset, in addition to templates that reset them
+    /// When all dictionaries are reset
     #[arg(long, value_name = "WHEN", default_value = "template")]
     reset: Reset,
-    /// Deviations from the specification, R1 to R9: `reject` ends there, `ignore` reads what can be
-    /// read
+    /// What to do about deviations from the specification, R1 to R9: `reject` ends with an error,
+    /// `ignore` continues
     #[arg(long, value_name = "WHAT", default_value = "reject", value_parser = ["reject", "ignore"])]
     deviations: String,
-    /// The template of messages before any that names one; a document's only template may be
-    /// without an id then
+    /// The template of messages at the start that name none. If the document has only one template,
+    /// it may then lack an id
     #[arg(long, value_name = "ID")]
     template_id: Option<u32>,
-    /// Bytes in front of the messages of each frame (without a framing, of each message) that are
-    /// not FAST: a sequence number, a channel
+    /// Number of bytes before the messages of each frame (without framing: before each message)
+    /// that are not FAST, such as a sequence number
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     preamble: usize,
     /// File to write [default: standard output]
@@ -71,12 +73,12 @@ struct Feed {
     quiet: bool,
 }
 
-/// Those that binary messages can have.
+/// The framings that binary messages can have.
 fn framings() -> impl Iterator<Item = &'static str> {
     Framing::ALL.into_iter().filter(|framing| *framing != Framing::Lines).map(Framing::name)
 }
 
-/// When dictionaries are forgotten.
+/// When dictionaries are reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Reset {
     /// Before each message
@@ -85,7 +87,7 @@ enum Reset {
     Packet,
     /// Where the message's template has reset="Y", and nowhere else
     Template,
-    /// Nowhere, whatever templates say
+    /// Nowhere, even if the template has reset="Y"
     Never,
 }
 
@@ -110,7 +112,7 @@ impl Feed {
         Ok(set)
     }
 
-    /// What the codec has to be told.
+    /// The options of the codec.
     fn options(&self) -> Options {
         let options = Options::default().with("deviations", &self.deviations);
         match self.template_id {
@@ -119,7 +121,7 @@ impl Feed {
         }
     }
 
-    /// What is written to, with the terminal where that is text.
+    /// Opens the output. `text` is the terminal if text is written, which is then escaped there.
     fn out(&self, input: Option<&Path>, text: Option<&Terminal>) -> anyhow::Result<Output> {
         let out: Box<dyn Write> = match &self.output {
             None => text.map_or_else(|| Box::new(io::stdout()) as Box<dyn Write>, Terminal::out),
@@ -135,7 +137,7 @@ impl Feed {
         progress(input, self.quiet)
     }
 
-    /// The summary, where it is not in the way of what was written.
+    /// Prints the summary: on standard output if that has no messages, otherwise on standard error.
     fn show(&self, terminal: &Terminal, summary: &impl serde::Serialize, text: &str) -> anyhow::Result<()> {
         match (self.quiet, &self.output) {
             (true, _) => Ok(()),
@@ -146,7 +148,7 @@ impl Feed {
     }
 }
 
-/// Opens a file or standard input, with a name for people.
+/// Opens a file or standard input, and gives it a name for messages.
 fn open(input: Option<&Path>) -> anyhow::Result<(String, Box<dyn Read>)> {
     let Some(path) = input else { return Ok(("stdin".into(), Box::new(io::stdin()))) };
     let name = path.display().to_string();
@@ -154,7 +156,7 @@ fn open(input: Option<&Path>) -> anyhow::Result<(String, Box<dyn Read>)> {
     Ok((name, Box::new(file)))
 }
 
-/// Counts what is written.
+/// An output that counts its bytes.
 struct Output {
     out: BufWriter<Box<dyn Write>>,
     bytes: u64,

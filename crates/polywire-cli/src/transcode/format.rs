@@ -1,5 +1,5 @@
 //! A format as the command line names it: a codec with options, the document that configures it,
-//! and a compressor.
+//! and a compressor. Reads the files that the format names.
 
 use std::{fs, sync::Arc};
 
@@ -13,17 +13,18 @@ use serde::de::{Error as _, IgnoredAny};
 
 use crate::outcome::Misuse;
 
-/// How messages are written, or were.
+/// How messages are encoded.
 pub struct Format {
     codec: &'static dyn Codec,
-    /// By a document that the format names, instead of it.
+    /// Replaces `codec` if the format names a document that configures it.
     configured: Option<Arc<dyn Codec>>,
     pub options: Options,
     pub compressor: Option<(&'static dyn Compressor, Settings, Vec<u8>)>,
 }
 
 impl Format {
-    /// The wire's names were checked when the command line was read.
+    /// Makes the format of a wire. The names in the wire were checked when the command line was
+    /// parsed.
     pub fn of(wire: &Wire) -> anyhow::Result<Format> {
         let auto = || Misuse("a codec is expected, not 'auto': `polywire codecs` lists them".into());
         let codec = codec::find(&wire.codec.name).ok_or_else(auto)?;
@@ -51,21 +52,20 @@ impl Format {
         Ok(Format { codec, configured, options: options.without("template"), compressor })
     }
 
-    /// As [`Format::of`], of payloads that others read or wrote: they know nothing of our
-    /// compressors' envelope.
+    /// Like [`Format::of`], for bare payloads. Rejects a compressor, because other programs do not
+    /// know the compressors' envelope.
     pub fn of_foreign(wire: &Wire) -> anyhow::Result<Format> {
         let format = Format::of(wire)?;
         match &format.compressor {
             None => Ok(format),
             Some((compressor, ..)) => {
-                let text =
-                    format!("a payload without frames says nothing of a compressor: leave out +{}", compressor.name());
+                let text = format!("bare payloads cannot name a compressor: leave out +{}", compressor.name());
                 Err(Misuse(text).into())
             }
         }
     }
 
-    /// JSON, as lines are.
+    /// The format of JSON lines.
     pub fn json() -> Format {
         Format { codec: &JSON, configured: None, options: Options::default(), compressor: None }
     }
@@ -86,9 +86,9 @@ impl Format {
         Decoder::for_shape(self.codec(), &self.options, schema, shape)
     }
 
-    /// True if a message says itself where it ends, so that several can stand one behind the other.
-    /// It is tried: of two, the first one alone is read. The codec of JSON wants its message
-    /// alone, but [`end_of_json`] finds the end.
+    /// True if a message shows where it ends, so that messages can follow each other without
+    /// framing. A trial decides: of two messages in a row, the decoder must read only the first.
+    /// JSON is an exception: its codec rejects further bytes, but [`end_of_json`] finds the end.
     pub fn delimits_itself(&self, shape: &Arc<Shape>) -> bool {
         if self.is_json() {
             return true;
@@ -105,7 +105,7 @@ impl Format {
     }
 }
 
-/// Bytes of the JSON text that these begin with.
+/// Length of the JSON text at the start of `bytes`.
 pub fn end_of_json(bytes: &[u8]) -> Result<usize, serde_json::Error> {
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
     values.next().unwrap_or_else(|| Err(serde_json::Error::custom("there is no value")))?;

@@ -1,5 +1,5 @@
-//! Files of frames: one direction of a stream, as `spec/frame.md` has it, with the documents that
-//! its announcements name in front of them.
+//! Reads files of frames. Such a file is one direction of a stream as defined in `spec/frame.md`.
+//! The documents that an announcement names come before its first message.
 
 use std::{
     collections::BTreeMap,
@@ -12,27 +12,29 @@ use polywire::{
     Record, Schema, Shape,
     codec::{self, Decoder, Options, stateful::StatefulReader},
     compress::{self, Limits, Unpacker, announced_dictionary},
-    envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
-    frame::{Frame, Step, StreamDecoder},
+    extend::{
+        envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
+        frame::{Frame, Step, StreamDecoder},
+    },
     schema::{DocumentHash, SchemaLimits},
 };
 
 use super::message::{Message, Next, Place};
 
-/// Reads messages of all channels, each by its own announcement.
+/// Reads the messages of all channels, each as its channel's announcement says.
 pub struct Frames {
     name: String,
     from: Box<dyn BufRead>,
-    /// What was read and is not used up; frames begin at `at`.
+    /// Bytes that have been read. The next frame begins at `at`.
     buffer: Vec<u8>,
     at: usize,
-    /// Those of the last message.
+    /// Extensions of the last message.
     extensions: Vec<u8>,
     decoder: StreamDecoder,
     documents: BTreeMap<Id128, Vec<u8>>,
     channels: BTreeMap<ChannelId, Channel>,
     streams: usize,
-    /// Read as this version; as the writer's own without.
+    /// The version of the type to read as; `None` for the writer's own.
     schema: Option<Schema>,
     topic: Option<String>,
 }
@@ -40,7 +42,7 @@ pub struct Frames {
 struct Channel {
     announced: Box<Announcement>,
     stream: usize,
-    /// Made with the first message: documents may come until then.
+    /// Made at the first message, because documents may arrive until then.
     reader: Option<Reader>,
 }
 
@@ -48,13 +50,13 @@ struct Reader {
     unpacker: Option<Unpacker>,
     decoder: Decoder<Record>,
     record: Record,
-    /// Of a codec whose messages refer to others.
+    /// For a codec whose messages refer to earlier ones.
     stream: Option<StatefulReader>,
 }
 
-/// What a frame came to.
+/// The result of reading a message.
 enum Came {
-    /// A value, or the end of an instance.
+    /// The message could be read; false if it ends an instance and has no value.
     Message(bool),
     Bad(String),
 }
@@ -118,7 +120,7 @@ impl Frames {
         }
     }
 
-    /// Reads until so many bytes are there; false at the end of the file.
+    /// Reads until the buffer has `size` bytes; false at the end of the file.
     fn read(&mut self, size: usize) -> anyhow::Result<bool> {
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -137,7 +139,7 @@ impl Frames {
     }
 }
 
-/// A frame that is no message.
+/// Handles a frame that is not a message.
 fn take(
     frame: Frame<'_>,
     documents: &mut BTreeMap<Id128, Vec<u8>>,
@@ -180,7 +182,7 @@ impl Channel {
             }
         };
         if let Some(id) = envelope.extensions.not_understood(&[]) {
-            return Ok(Came::Bad(format!("extension {id} must be understood and is not")));
+            return Ok(Came::Bad(format!("extension {id} is required but not supported")));
         }
         let unpacked = match &mut reader.unpacker {
             None => payload,
@@ -189,7 +191,7 @@ impl Channel {
                 Err(error) => return Ok(Came::Bad(error.to_string())),
             },
         };
-        if unpacked.is_empty() && envelope.kind != polywire::envelope::Kind::Data {
+        if unpacked.is_empty() && envelope.kind != polywire::extend::envelope::Kind::Data {
             return Ok(Came::Message(false));
         }
         let Reader { decoder, record, stream, .. } = reader;

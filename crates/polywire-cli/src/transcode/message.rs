@@ -1,38 +1,41 @@
-//! Messages of a file, and where they stand in it.
+//! A message of a file, with its position in the file. Sources yield messages; the target writes
+//! them.
 
 use std::fmt;
 
 use polywire::{
     Record,
-    envelope::{Announcement, Envelope},
-    framing::Framing,
+    extend::{
+        envelope::{Announcement, Envelope},
+        framing::Framing,
+    },
 };
 
 use super::format::Format;
 
-/// What a file of foreign payloads does not say itself.
+/// What must be known in order to read a file of bare payloads.
 pub struct Foreign {
     pub format: Format,
     pub framing: Framing,
-    /// Of a capture, takes datagrams to this port alone.
+    /// Selects the datagrams of a capture to this port.
     pub port: Option<u16>,
 }
 
-/// A message, lent until the next one.
+/// A message, borrowed until the next one is read.
 pub struct Message<'a> {
-    /// Tells which stream it is of; counts from 0.
+    /// Number of the message's stream, from 0.
     pub stream: usize,
     /// Topic and writer of the stream.
     pub announced: &'a Announcement,
     /// Sequence number, time and kind.
     pub envelope: Envelope<'a>,
-    /// None where the message ends an instance without naming it by a value.
+    /// `None` if the message ends an instance and has no value.
     pub value: Option<&'a Record>,
-    /// For errors.
+    /// The position in the file, for errors.
     pub place: Place<'a>,
 }
 
-/// Where a message stands in its file.
+/// The position of a message in its file.
 #[derive(Clone, Copy)]
 pub enum Place<'a> {
     Line { file: &'a str, line: u64 },
@@ -54,7 +57,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// What comes next.
+/// The next item of a source.
 pub enum Next<'a> {
     Message(Message<'a>),
     /// A message that cannot be read, and why.

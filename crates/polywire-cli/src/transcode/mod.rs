@@ -1,4 +1,5 @@
-//! `polywire transcode`
+//! The verb `polywire transcode`: converts a file of messages to another format. [`source`] reads
+//! the messages, `target` writes them.
 
 pub mod format;
 mod frames;
@@ -17,7 +18,7 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, builder::PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
-use polywire::{Wire, framing::Framing};
+use polywire::{Wire, extend::framing::Framing};
 use serde::Serialize;
 
 use crate::{
@@ -32,7 +33,7 @@ use message::{Foreign, Next};
 use source::Source;
 use target::{Counting, Target};
 
-/// How often the bar moves.
+/// How often the progress bar is redrawn.
 const TICKS: Duration = Duration::from_millis(100);
 
 pub const VERB: Verb = Verb::new::<Transcode>("transcode", "Writes a file of messages in another format")
@@ -41,7 +42,7 @@ pub const VERB: Verb = Verb::new::<Transcode>("transcode", "Writes a file of mes
          codec and compressor. With --from, the input is a file of bare payloads from any program. The output is \
          frames with --to, bare payloads with --to and --to-framing, JSON lines otherwise. With --idl, frames are \
          read as that version of the type. A message that cannot be read, or that the other format cannot represent, \
-         is reported and left out. Memory does not grow with the size of the files.",
+         is reported and skipped. Memory use does not grow with the size of the files.",
     )
     .example("polywire transcode reports.json --idl weather.idl --to cdr+zstd:9 --output reports.frames");
 
@@ -54,13 +55,14 @@ pub struct Transcode {
     /// Reads bare payloads of this format, CODEC[:OPTIONS], whose type is in --idl
     #[arg(long, value_name = "FORMAT", value_parser = wire_without_endpoint, requires = "idl")]
     from: Option<Wire>,
-    /// Where payloads of the input begin and end: behind a length of 1 to 8 bytes (le, be: least,
-    /// most significant byte first), a varint (delimited, as Protobuf has it) or a FAST block
-    /// size, on lines, in the UDP datagrams of a capture (pcap, pcapng), or one behind the other
-    /// (none); none for a format whose messages do not say where they end is one message a file
+    /// How the input is divided into payloads. Each payload follows its length in 1 to 8 bytes (le,
+    /// be: least or most significant byte first), as a varint (delimited, as in Protobuf) or as a
+    /// FAST block size (block); or it is a line (lines), or a UDP datagram of a capture (pcap, also
+    /// for pcapng files). With none, payloads directly follow each other; if the format does not
+    /// show where a message ends, the file is one message
     #[arg(long, value_name = "FRAMING", requires = "from", default_value_if("from", clap::builder::ArgPredicate::IsPresent, "none"), value_parser = framings())]
     framing: Option<String>,
-    /// Reads only datagrams to this UDP port of a capture
+    /// Reads only the datagrams of a capture to this UDP port
     #[arg(long, value_name = "PORT", requires = "framing")]
     port: Option<u16>,
     /// Writes frames in this format, CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]] [default: JSON lines]
@@ -72,7 +74,8 @@ pub struct Transcode {
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Reads only messages of this topic; for JSON lines, the topic of the frames that are written
+    /// Reads only messages of this topic. If the input is not frames, the topic of the frames that
+    /// are written
     #[arg(long)]
     topic: Option<String>,
     /// Ignores members that the type does not have
@@ -86,7 +89,7 @@ pub struct Transcode {
     quiet: bool,
 }
 
-/// What was done.
+/// The figures of the summary.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
     messages: u64,
@@ -101,7 +104,7 @@ impl Action for Transcode {
         let to_terminal = self.output.is_none() && io::stdout().is_terminal();
         if to_terminal && (framing.is_none() || !format.codec().properties().text) {
             let what = if framing.is_none() { "frames are" } else { "this format is" };
-            return Err(Misuse(format!("{what} no text: write to a file with --output")).into());
+            return Err(Misuse(format!("{what} not text: write to a file with --output")).into());
         }
         let schema = self.ty.schema(terminal)?;
         let bar = self.bar()?;
@@ -110,7 +113,7 @@ impl Action for Transcode {
         let mut target = Target::new(format, framing, out)?;
         let mut summary = Summary::default();
         let done = self.copy(&mut source, &mut target, &mut summary, &bar, terminal);
-        // What was written before an error is of use.
+        // Messages written before an error are kept.
         summary.bytes_out = target.finish()?.bytes;
         summary.bytes_in = bar.position();
         bar.finish_and_clear();
@@ -169,7 +172,7 @@ impl Transcode {
         Ok(source::Options { from, topic: self.topic.clone(), lenient: self.lenient })
     }
 
-    /// What is written, and how payloads are told apart; frames without.
+    /// The format to write, and the framing of bare payloads; `None` for frames.
     fn target(&self) -> anyhow::Result<(Format, Option<Framing>)> {
         match (&self.to, named(self.to_framing.as_ref())?) {
             (None, _) => Ok((Format::json(), Some(Framing::Lines))),
@@ -190,7 +193,7 @@ impl Transcode {
         Ok(Box::new(file))
     }
 
-    /// On standard error, and on terminals alone.
+    /// A progress bar on standard error, hidden unless that is a terminal.
     fn bar(&self) -> anyhow::Result<ProgressBar> {
         progress(self.input.as_deref(), self.quiet)
     }
@@ -211,12 +214,12 @@ impl Transcode {
             summary.bytes_out
         );
         if summary.bad_messages > 0 {
-            text.push_str(&format!("; {} left out", count(summary.bad_messages as usize, "bad message")));
+            text.push_str(&format!("; {} skipped", count(summary.bad_messages as usize, "bad message")));
         }
         match self.output {
             Some(_) if terminal.json => terminal.value(summary),
             Some(_) => Ok(terminal.line(&text)?),
-            // Standard output has the messages.
+            // The messages are on standard output.
             None => Ok(writeln!(io::stderr(), "{text}")?),
         }
     }
@@ -231,7 +234,7 @@ fn named(name: Option<&String>) -> anyhow::Result<Option<Framing>> {
     Ok(name.map(|name| name.parse()).transpose()?)
 }
 
-/// A bar over the bytes of a file, or a count of those of standard input.
+/// A progress bar over the bytes of a file, or a byte count for standard input.
 pub fn progress(input: Option<&Path>, quiet: bool) -> anyhow::Result<ProgressBar> {
     let length = input.and_then(|path| path.metadata().ok()).filter(|metadata| metadata.is_file());
     let bar = match length {

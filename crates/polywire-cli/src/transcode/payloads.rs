@@ -1,13 +1,15 @@
-//! Files of bare payloads: each is a message of one codec, and a framing, or the payload itself,
-//! says where it ends.
+//! Reads files of bare payloads. Each payload is a message of one codec; a framing, or the message
+//! itself, shows where it ends.
 
 use std::sync::Arc;
 
 use polywire::{
     Record, Schema, Shape,
     codec::Decoder,
-    envelope::{Announcement, ChannelId, Envelope, Id128},
-    framing::Framing,
+    extend::{
+        envelope::{Announcement, ChannelId, Envelope, Id128},
+        framing::Framing,
+    },
 };
 use polywire_idl::Compiler;
 
@@ -21,7 +23,7 @@ use crate::{
     unknown::unknown_member,
 };
 
-/// Bytes of zero behind a payload that pad it to a multiple of four, as RTPS does.
+/// Maximum number of zero bytes after a payload. They pad it to a multiple of four, as in RTPS.
 const PADDING: usize = 3;
 
 pub struct Payloads {
@@ -32,9 +34,9 @@ pub struct Payloads {
     record: Record,
     announced: Announcement,
     ends: Ends,
-    /// Refuses members that the type does not have, which only JSON can be asked for.
+    /// Rejects members that the type does not have; only for JSON.
     strict: bool,
-    /// The format is text, in which blanks around a message mean nothing.
+    /// The format is text, so blanks around a message have no meaning.
     text: bool,
     number: u64,
     sequence: u64,
@@ -42,14 +44,13 @@ pub struct Payloads {
 
 /// How the end of a message is found.
 enum Ends {
-    /// A framing says it.
+    /// By the framing.
     Framed,
-    /// The message says it; one that does not fit the type can be passed over by the other decoder,
-    /// if there is one.
+    /// By decoding it. If it does not fit the type, the second decoder, if any, finds the end.
     Itself(Option<(Decoder<Record>, Record)>),
-    /// JSON text says it.
+    /// By the syntax of JSON.
     Json,
-    /// The file ends with it.
+    /// By the end of the file.
     File,
 }
 
@@ -65,7 +66,7 @@ impl Payloads {
         let properties = format.codec().properties();
         if framing == Framing::Lines && !properties.text {
             let text =
-                format!("{} is no text, so lines cannot hold it: choose another --framing", format.codec().name());
+                format!("{} is not text, so lines cannot hold it: choose another --framing", format.codec().name());
             return Err(Misuse(text).into());
         }
         let shape = Shape::of(&schema)?;
@@ -117,7 +118,8 @@ impl Payloads {
         Ok(Some(Next::Message(Message { stream: 0, announced: &self.announced, envelope, value, place })))
     }
 
-    /// The next frame that is not a blank line: where it begins, and whether it could be read.
+    /// Reads the next frame that is not a blank line. Returns its offset, and whether it could be
+    /// read.
     fn framed(&mut self) -> anyhow::Result<Option<(u64, Result<(), String>)>> {
         while let Some(part) = self.parts.next()? {
             let Part::Frame(frame) = part else { continue };
@@ -147,21 +149,20 @@ impl Payloads {
         }
     }
 
-    /// In what a person typed, members that the type does not have are slips.
+    /// Rejects members that the type does not have: in JSON that a person wrote, they are mistakes.
     fn check(&self, payload: &[u8]) -> Result<(), String> {
         let text = std::str::from_utf8(payload).ok().filter(|_| self.strict);
         text.and_then(|text| unknown_member(&self.schema, text)).map_or(Ok(()), Err)
     }
 
-    /// The whole file as one message.
+    /// Reads the whole file as one message.
     fn file(&mut self) -> anyhow::Result<Option<(u64, Result<(), String>)>> {
         if self.number > 0 {
             return Ok(None);
         }
         self.number = 1;
         if self.parts.input.fill(MESSAGE_BYTES + 1)? {
-            let what =
-                format!("the file is one message, of more than {MESSAGE_BYTES} bytes; does it need a --framing?");
+            let what = format!("the file is one message of more than {MESSAGE_BYTES} bytes; does it need a --framing?");
             return Err(self.parts.input.failed(0, &what));
         }
         let bytes = self.parts.input.rest().to_vec();
@@ -169,7 +170,7 @@ impl Payloads {
         Ok(Some((0, self.whole(&bytes))))
     }
 
-    /// The next message, which says itself where it ends.
+    /// Reads the next message, which shows where it ends.
     fn itself(&mut self) -> anyhow::Result<Option<(u64, Result<(), String>)>> {
         let Payloads { parts, decoder, record, .. } = self;
         let input = &mut parts.input;
@@ -191,7 +192,7 @@ impl Payloads {
         Ok(Some((offset, read.map(|_| ()).map_err(|error| error.to_string()))))
     }
 
-    /// The next JSON text.
+    /// Reads the next JSON text.
     fn json(&mut self) -> anyhow::Result<Option<(u64, Result<(), String>)>> {
         let input = &mut self.parts.input;
         skip_blanks(input)?;
@@ -210,13 +211,13 @@ impl Payloads {
         }
     }
 
-    /// A message is broken so that the next one cannot be found.
+    /// The error if a message is damaged so that the next one cannot be found.
     fn lost(&self, offset: u64, why: &str) -> anyhow::Error {
         let what = format!("message {}: {why}; where the next one begins is not known", self.number);
         self.parts.input.failed(offset, &what)
     }
 
-    /// Bytes of a message that does not fit the type; none where it is broken.
+    /// Length of a message that does not fit the type; `None` if the message is damaged.
     fn pass_over(&mut self) -> anyhow::Result<Option<usize>> {
         let Ends::Itself(Some((decoder, record))) = &mut self.ends else { return Ok(None) };
         let read = self.parts.input.message(|bytes| decoder.decode(bytes, record), may_be_cut)?;
@@ -235,8 +236,8 @@ fn skip_blanks(input: &mut Input) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads any message of a format that describes itself, and keeps nothing of it: a reader of a type
-/// without members.
+/// A decoder that reads any message of a self-describing format and keeps nothing of it, because
+/// its type has no members.
 fn skipper(format: &Format) -> Option<(Decoder<Record>, Record)> {
     if !format.codec().properties().self_describing {
         return None;

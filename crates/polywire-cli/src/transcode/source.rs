@@ -1,5 +1,5 @@
-//! Where messages come from: payloads of one format, of which JSON lines are the usual ones, or
-//! frames.
+//! Reads the messages of a file or of standard input: bare payloads of one format, usually JSON
+//! lines, or frames. Used by `transcode`, `dict train` and `fast learn`.
 
 use std::{
     fs::File,
@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use indicatif::ProgressBar;
-use polywire::{Schema, framing::Framing};
+use polywire::{Schema, extend::framing::Framing};
 
 use super::{
     format::Format,
@@ -19,21 +19,21 @@ use super::{
 };
 use crate::{cut::Input, outcome::Misuse};
 
-/// Bytes that are read at once.
+/// How many bytes are read at once.
 const CHUNK: usize = 1 << 20;
 
-/// What a file of frames begins with: the length and head of a hello, and the magic.
+/// The first bytes of a file of frames: length and head of the hello frame, and the magic number.
 const HELLO: [u8; 6] = [0x1e, 0x01, 0x50, 0x4c, 0x59, 0x57];
 
 /// How messages are read.
 #[derive(Default)]
 pub struct Options {
-    /// The format of foreign payloads, and how they are cut; without it, what the file begins with
-    /// decides between frames and JSON lines.
+    /// Format and framing of bare payloads. If `None`, the first bytes of the file decide between
+    /// frames and JSON lines.
     pub from: Option<Foreign>,
-    /// Only this topic; for payloads, the topic they get.
+    /// Reads only this topic. For bare payloads, the topic that they get.
     pub topic: Option<String>,
-    /// Takes members of JSON that the type does not have.
+    /// Ignores JSON members that the type does not have.
     pub lenient: bool,
 }
 
@@ -44,7 +44,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Opens a file or standard input, and finds out what it is.
+    /// Opens a file or standard input. Without `options.from`, detects whether it has frames.
     pub fn open(
         path: Option<&Path>,
         schema: Option<Schema>,
@@ -66,13 +66,13 @@ impl Source {
             None => Foreign { format: Format::json(), framing: Framing::Lines, port: None },
         };
         let codec = foreign.format.codec().name();
-        let missing = || Misuse(format!("{codec} does not tell the type: add --idl FILE, and --type NAME"));
+        let missing = || Misuse(format!("{codec} does not contain the type: add --idl FILE, and --type NAME"));
         let input = Input::new(name, Box::new(from));
         let payloads = Payloads::new(input, foreign, schema.ok_or_else(missing)?, options.topic, options.lenient)?;
         Ok(Source::Payloads(Box::new(payloads)))
     }
 
-    /// The next message; an error where nothing can follow.
+    /// The next message. An error means that the rest cannot be read.
     pub fn next(&mut self) -> anyhow::Result<Option<Next<'_>>> {
         match self {
             Source::Payloads(payloads) => payloads.next(),

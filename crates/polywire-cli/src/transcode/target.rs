@@ -1,5 +1,5 @@
-//! Where messages go: bare payloads of one format, of which JSON lines are the usual ones, or
-//! frames.
+//! Writes messages to a file or to standard output: as bare payloads of one format, usually JSON
+//! lines, or as frames.
 
 use std::{
     collections::BTreeMap,
@@ -13,45 +13,48 @@ use polywire::{
     Record, Shape,
     codec::Encoder,
     compress::Packer,
-    envelope::{Announcement, ChannelId, Envelope, Id128},
-    frame::{Frame, Hello, Start, StreamEncoder},
-    framing::Framing,
+    extend::{
+        envelope::{Announcement, ChannelId, Envelope, Id128},
+        frame::{Frame, Hello, Start, StreamEncoder},
+        framing::Framing,
+    },
     schema::DocumentHash,
 };
 
 use super::{format::Format, message::Message};
 use crate::outcome::Misuse;
 
-/// A file of messages in the making.
+/// A file of messages that is being written.
 pub struct Target {
     out: Counting,
     format: Format,
-    /// How bare payloads are told apart; frames of ours without.
+    /// The framing of bare payloads; `None` for Polywire's frames.
     framing: Option<Framing>,
     frames: StreamEncoder,
     streams: BTreeMap<usize, Stream>,
-    /// Payloads so far.
+    /// Bare payloads written so far.
     payloads: u64,
-    /// What the codec wrote, what is written to the file.
+    /// The current message as the codec encoded it.
     encoded: Vec<u8>,
+    /// The same, compressed or framed for the file.
     bytes: Vec<u8>,
 }
 
-/// All messages of a stream have one shape.
+/// A stream of the input. All its messages have one shape.
 struct Stream {
     shape: Arc<Shape>,
     encoder: Encoder<Record>,
     packer: Option<Packer>,
     channel: ChannelId,
-    /// A message says itself where it ends.
+    /// Messages show where they end.
     delimits_itself: bool,
 }
 
-/// Why the format cannot hold a message. Others may fit.
+/// Why the format cannot represent a message. It may represent others.
 pub type Refused = String;
 
 impl Target {
-    /// A file of payloads, or of frames where there is no framing.
+    /// Starts a file of bare payloads, or of frames if `framing` is `None`.
     pub fn new(format: Format, framing: Option<Framing>, out: Counting) -> anyhow::Result<Target> {
         let mut target = Target {
             out,
@@ -70,8 +73,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Writes a message, or says why the format cannot hold it. Ends of instances without a value
-    /// have no place among payloads.
+    /// Writes a message, or returns why the format cannot represent it. A file of bare payloads
+    /// omits messages without a value.
     pub fn put(&mut self, message: &Message<'_>) -> anyhow::Result<Result<(), Refused>> {
         self.bytes.clear();
         self.encoded.clear();
@@ -95,7 +98,9 @@ impl Target {
         let runs_on = self.streams.get(&stream).is_some_and(|stream| !stream.delimits_itself);
         if framing == Framing::None && runs_on && self.payloads > 0 {
             let codec = self.format.codec().name();
-            let text = format!("a message of {codec} does not say where it ends, so --to-framing none holds only one");
+            let text = format!(
+                "a message of {codec} does not say where it ends, so a file with --to-framing none holds only one"
+            );
             return Err(Misuse(text).into());
         }
         if let Err(error) = framing.put(&self.encoded, &mut self.bytes) {
@@ -116,7 +121,7 @@ impl Target {
             }
         };
         let mut head = Vec::with_capacity(64);
-        // Each message stands alone, which a stateful codec has to be told.
+        // Each message stands alone. The anchor tells readers of a stateful codec.
         let anchor = self.format.codec().properties().stateful.then_some(message.envelope.sequence);
         let envelope = Envelope { channel: stream.channel, anchor, ..message.envelope };
         if let Err(error) = self.frames.data(&envelope, payload.len(), &mut head) {
@@ -126,8 +131,8 @@ impl Target {
         Ok(Ok(()))
     }
 
-    /// Makes an encoder for the stream, unless there is one. Among frames, announces it, with the
-    /// documents that it needs in front.
+    /// Makes an encoder for the message's stream, unless it has one. In a file of frames, also
+    /// announces the stream, after the documents that the announcement names.
     fn open(&mut self, message: &Message<'_>, value: &Record) -> anyhow::Result<()> {
         let known = self.streams.get(&message.stream);
         if known.is_some_and(|stream| Arc::ptr_eq(&stream.shape, value.shape())) {
@@ -177,7 +182,7 @@ impl Target {
         Ok((packer, channel))
     }
 
-    /// Everything is written.
+    /// Ends the file and flushes it.
     pub fn finish(mut self) -> anyhow::Result<Counting> {
         if self.framing.is_none() {
             self.bytes.clear();

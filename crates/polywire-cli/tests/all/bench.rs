@@ -1,4 +1,4 @@
-//! `polywire bench`: scenarios, exit codes, files and comparisons. No time is judged.
+//! `polywire bench`: scenarios, exit codes, files and comparisons. The tests do not judge times.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ fn the_same_seed_gives_the_same_bytes_and_a_comparison_finds_what_changed() {
     let shown = folder.run(&["bench", "compare", "a.json", "worse.json"]).with(1).out;
     assert!(shown.starts_with("worse  bytes") && shown.contains("2.00x"), "{shown}");
     folder.run(&["bench", "compare", "a.json", "a.json"]).with(0);
-    // What only differs in digits that are not shown is shown with them.
+    // If figures differ only in digits that the short form omits, all digits are shown.
     let mut closer: serde_json::Value = serde_json::from_str(&folder.read("a.json")).expect("JSON");
     for (name, value) in [("before", 107.4), ("after", 107.0)] {
         for part in ["value", "low", "high"] {
@@ -105,8 +105,8 @@ fn exit_codes_are_those_of_gates() {
     folder.run(&["bench", "compare", "a.json", "b.json"]).with(2);
 }
 
-/// With another process, a compressor and a network, a case has every metric of its mode, and no
-/// other: criteria are checked against that.
+/// A case has exactly the metrics of its mode, with another process, a compressor and a network.
+/// Criteria are checked against this list.
 #[test]
 fn modes_measure_what_they_say() {
     let folder = Folder::new();
@@ -151,7 +151,7 @@ fn real_engines_have_their_other_end_in_another_process() {
 fn the_papers_experiments_become_pages() {
     let folder = Folder::new();
     let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/papers");
-    // The article's alone: the others compile more programs than a test has time for.
+    // Only the article's experiment: the others compile too many programs for a test.
     folder.run(&["bench", "papers", "article", "--quick", "--scenarios", scenarios, "-o", "out"]).with(0);
     let page = folder.read("out/article.md");
     assert!(page.contains("polywire bench papers article") && page.contains("| raw-tcp |"), "{page}");
@@ -167,7 +167,7 @@ fn the_papers_experiments_become_pages() {
 }
 
 #[test]
-fn what_users_outgrow_first_becomes_a_page() {
+fn the_model_of_large_systems_becomes_a_page() {
     let folder = Folder::new();
     let head = "mode = 'throughput'\neffort = { repeats = 1, messages = 40, warm_up = 2, peer = 'process' }\n";
     let packets = "[[type]]\ntext = 'struct Packet { sequence<octet> bytes; };'\nlabel = '9 B'\nlengths = { bytes = 9 }\n[[type]]\ntext = 'struct Packet { sequence<octet> bytes; };'\nlabel = '900 B'\nlengths = { bytes = 900 }\n";
@@ -183,8 +183,8 @@ fn what_users_outgrow_first_becomes_a_page() {
     }
     folder.run(&["bench", "scaling", "--scenarios", ".", "-o", "out"]).with(0);
     let page = folder.read("out/scaling.md");
-    // What was held out is marked, and judged apart: two sizes to two subscribers, 25 fields, three
-    // topics.
+    // Cases that were held out of the fit are marked and judged separately: two sizes to two
+    // subscribers, 25 fields, three topics.
     assert!(page.contains("| 2 * | ") && page.contains("| sender | held out | 4 | "), "{page}");
     assert!(page.contains("polywire bench scaling") && page.contains("(scaling/scaling-1.svg)"), "{page}");
     assert!(

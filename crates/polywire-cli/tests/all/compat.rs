@@ -84,7 +84,7 @@ fn formats_differ_without_the_schema() {
             "{report}"
         );
     }
-    // The same type is the same, whatever is known of the writer.
+    // Two equal types are compatible even without the schema.
     folder.run(&["compat", "weather.idl", "weather.idl", "--type", "Report", "--without-schema", "--strict"]).with(0);
 }
 
@@ -96,7 +96,7 @@ fn types_pair_by_name_and_may_come_and_go() {
     let report = folder.run(&["compat", "one.idl", "two.idl", "--json", "--format", "json"]).with(1).json();
     assert_eq!((&report["removed"], &report["added"]), (&json!(["B"]), &json!(["C"])));
     folder.run(&["compat", "one.idl", "two.idl", "--type", "A"]).with(0);
-    // Names do not matter where there is one type on either side.
+    // With one type on each side, the names need not be equal.
     folder.write("renamed.idl", "struct Better { long a; };");
     folder.write("named.idl", "struct Good { long a; };");
     let text = folder.run(&["compat", "named.idl", "renamed.idl"]).with(0).out;
@@ -139,13 +139,13 @@ fn definitions_of_ros_2_are_types() {
     assert_eq!(hash("robot/msg/State.msg"), hash("state.idl"));
     let rust = folder.run(&["idl", "rust", "robot/msg/State.msg"]).with(0).out;
     assert!(rust.contains("name = \"robot::msg::State\""), "{rust}");
-    // From inside of the package, whose name is a folder further out.
+    // From inside the package, so that the path does not contain its name.
     let mut inside = folder.command(&["idl", "check", "msg/State.msg"]);
     let ended = inside.current_dir(folder.path().join("robot")).output().expect("it runs");
     assert!(ended.status.success() && ended.stderr.is_empty(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
-/// What a stranger's file includes stays within its folder.
+/// A file from a stranger cannot include files outside its folder.
 #[test]
 fn an_include_reaches_no_secret() {
     let folder = Folder::new();
@@ -157,8 +157,8 @@ fn an_include_reaches_no_secret() {
     assert_eq!(ended.errors.matches("lies outside the folder of the first file").count(), 2, "{}", ended.errors);
 }
 
-/// Values of a union that contains itself behind pointers, as OMG's type objects do, travel in
-/// every format that can carry them.
+/// Values of a union that contains itself behind pointers, as in OMG's type objects, come back
+/// equal from every format that can carry them.
 #[test]
 fn recursive_unions_travel() {
     let folder = Folder::new();
@@ -189,7 +189,7 @@ fn recursive_unions_travel() {
     assert!(carried >= 12, "{carried}");
 }
 
-/// A pipe is read, as `<(command)` is.
+/// Types can come from a pipe, as with `<(command)`.
 #[cfg(unix)]
 #[test]
 fn types_may_come_through_a_pipe() {

@@ -74,11 +74,11 @@ fn show_types_prints_idl() {
     assert!(files["machine.idl"].as_str().is_some_and(|text| text.contains("struct Machine {")), "{files}");
 }
 
-/// Whether a process is there, as its parent's death leaves no zombie behind.
+/// True if a process is running. A zombie does not count.
 #[cfg(target_os = "linux")]
 fn is_there(id: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    // Someone has to collect it; until then it is dead, and listed.
+    // A dead process stays listed in state Z until another process waits for it.
     !status.is_empty() && !status.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
 }
 

@@ -1,4 +1,4 @@
-//! Every command in docs/cli.md runs, and prints what stands there.
+//! Runs every command in docs/cli.md and compares its output with the page.
 
 use std::{
     fs,
@@ -12,19 +12,18 @@ use crate::common::{
     markdown::{Fenced, blocks, fits},
 };
 
-/// Runs the commands of a block in one shell, and gives all that they print.
+/// Runs the commands of a block in one shell, and returns their output.
 fn run(folder: &Folder, block: &Fenced) -> String {
     let commands: Vec<&str> = block.text.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
     assert!(!commands.is_empty(), "line {}: no command", block.line);
-    // What still runs in the background when the block ends would hold the file open, and the
-    // socket.
+    // The output goes to a file, because processes left in the background would keep a pipe open.
     let script = format!("exec > output.txt 2>&1\n{}\n", commands.join("\n"));
     let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
     shell.env("PATH", path).env("NO_COLOR", "1").env_remove("POLYWIRE_CONFIG");
-    // Examples that say nothing else are at a place of this test's own.
+    // Examples without a wire use a socket in this test's folder.
     folder.write("polywire.toml", &format!("[node]\nwire = 'cdr@unix/line{}.sock'\n", block.line));
     shell.env("POLYWIRE_CONFIG", "polywire.toml").env_remove("POLYWIRE_WIRE");
     let mut child = shell.spawn().expect("a shell");

@@ -1,5 +1,5 @@
-//! `polywire fast`: recordings of each framing to JSON lines and back to the same bytes, and what
-//! happens when they are not what they should be.
+//! `polywire fast`: recordings of each framing become JSON lines and the same bytes again; wrong
+//! recordings and lines are reported.
 
 use std::fs;
 
@@ -16,11 +16,11 @@ const FEED: &str = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.
 </templates>
 "#;
 
-/// The first message and the second, as they are shortest.
+/// The shortest encodings of the first two messages.
 const FIRST: &[u8] = &[0xd0, 0x81, b'P', b'O', b'L', b'Y' | 0x80, 0x00, 0x4e, 0xa9, 0x82, 0x86, 0x80];
 const SECOND: &[u8] = &[0x80, 0x81, 0x80];
-/// The second as many feeds have it: with the template's id, the number and the symbol, which are
-/// as they were.
+/// The second message as many feeds encode it: with the template's id, the number and the symbol,
+/// although none of them needs bytes.
 const SECOND_IN_FULL: &[u8] = &[0xf0, 0x81, 0x82, b'P', b'O', b'L', b'Y' | 0x80, 0x81, 0x80];
 
 const FIRST_LINE: &str =
@@ -45,7 +45,7 @@ fn fast(folder: &Folder, arguments: &[&str]) -> Ended {
     folder.run(&[&["fast"], arguments, &["--template", "feed.xml"]].concat())
 }
 
-/// Decodes a file, encodes the lines, and compares; gives the lines.
+/// Decodes a file, encodes the lines, and compares the bytes; returns the lines.
 fn there_and_back(folder: &Folder, name: &str, options: &[&str]) -> String {
     fast(folder, &[&["decode", name, "-o", "lines.json"], options].concat()).with(0);
     let options: Vec<&str> = options.iter().copied().filter(|option| *option != "--skip-bad").collect();
@@ -54,7 +54,7 @@ fn there_and_back(folder: &Folder, name: &str, options: &[&str]) -> String {
     folder.read("lines.json")
 }
 
-/// A mantissa with so many places.
+/// A decimal with this mantissa and this many decimal places.
 fn places(mantissa: u32, places: u32) -> String {
     let power = 10u32.pow(places);
     match places {
@@ -99,7 +99,7 @@ fn every_framing_there_and_back() {
             assert_eq!((done["messages"].as_u64(), done["bytes_out"].as_u64()), (Some(400), Some(size as u64)));
             assert_eq!(there_and_back(&folder, "file", &options), lines, "{framing} {reset}");
         }
-        // The same from standard input, and without the frames.
+        // The same from standard input, without the frames.
         let options = ["--framing", framing, "--reset", "message", "--messages"];
         let plain = fast(&folder, &[&["decode", "file"], &options[..]].concat()).with(0);
         assert_eq!(plain.out.lines().count(), 400);
@@ -123,13 +123,13 @@ fn bytes_that_are_not_the_shortest_come_back_as_they_were() {
         SECOND_LINE.replace("\"seq\":2", "\"seq\":3").replace("100.26", "100.27")
     );
     assert_eq!(lines, expected);
-    // A message that was changed is written anew, and what follows refers to it.
+    // A changed message is encoded again, and later messages refer to it.
     folder.write("lines.json", &lines.replace("100.26", "100.30").replace("100.27", "100.31"));
     fast(&folder, &["encode", "lines.json", "-o", "changed", "--framing", "len2be"]).with(0);
     let changed = [&[0, 15][..], FIRST, &[0x80, 0x85, 0x80], &[0, 0, 0, 3], SECOND].concat();
     assert_eq!(read(&folder, "changed"), changed);
 
-    // Superfluous bytes are deviations, which have to be let pass.
+    // Superfluous bytes are deviations, which are only read on request.
     let overlong = [FIRST, &[0x80, 0x81, 0x00, 0x80]].concat();
     write(&folder, "overlong", &overlong);
     let refused = fast(&folder, &["decode", "overlong", "--framing", "none"]).with(2);
@@ -153,7 +153,7 @@ fn bytes_that_are_not_the_shortest_come_back_as_they_were() {
     assert_eq!(lines, format!("{{\"frame\":1,\"head\":\"0090\",\"preamble\":\"01020304\",{FIRST_LINE}}}\n"));
 }
 
-/// A packet of Ethernet with a UDP datagram over IPv4, padded as short ones are.
+/// An Ethernet packet with a UDP datagram over IPv4, padded like all short packets.
 fn packet(payload: &[u8], protocol: u8, port: u16) -> Vec<u8> {
     let length = 8 + payload.len() as u16;
     let mut packet = [vec![2; 12], vec![8, 0, 0x45, 0]].concat();
@@ -213,7 +213,7 @@ fn captures_there_and_back() {
     for (name, file) in [("a.pcap", pcap(&packets)), ("a.pcapng", pcapng(&packets))] {
         write(&folder, name, &file);
         let options = ["--framing", "pcap", "--reset", "packet"];
-        // Port 53 has something else.
+        // The datagrams to port 53 are not of the feed.
         let refused = fast(&folder, &[&["decode", name], &options[..]].concat()).with(2);
         assert!(refused.errors.contains("message 4"), "{}", refused.errors);
         fast(&folder, &[&["decode", name, "--port", "9000", "-o", "lines.json"], &options[..]].concat()).with(0);
@@ -228,7 +228,8 @@ fn captures_there_and_back() {
         assert!(folder.read("skipped.json").contains("\"undecoded\":\"ff\""));
         fast(&folder, &[&["encode", "skipped.json", "-o", "again"], &options[..]].concat()).with(0);
         assert_eq!(read(&folder, "again"), file, "{name}");
-        // A change that keeps the length is one in the packet; another does not fit its headers.
+        // A change of the same length is accepted; one of another length contradicts the packet's
+        // headers.
         let (before, after) = lines.rsplit_once("100.25").expect("a price");
         folder.write("lines.json", &format!("{before}100.24{after}"));
         fast(&folder, &[&["encode", "lines.json", "-o", "changed"], &options[..]].concat()).with(0);
@@ -263,7 +264,10 @@ fn what_is_wrong_is_said_with_its_place() {
     told(
         &["decode", "a", "--framing", "none"],
         2,
-        &["a: byte 5: message 1, which begins at byte 0", "is this the feed's template"],
+        &[
+            "a: byte 5: message 1, which begins at byte 0",
+            "are --template, --framing and --preamble those of the feed?",
+        ],
     );
     told(&["decode", "nowhere", "--framing", "none"], 2, &["cannot read nowhere"]);
     told(&["decode", "a", "--framing", "pcap"], 2, &["a: at byte 0: not a capture"]);
@@ -275,13 +279,13 @@ fn what_is_wrong_is_said_with_its_place() {
     told(
         &["decode", "a", "--framing", "len4le", "--preamble", "20"],
         2,
-        &["a frame of 12 bytes, where a preamble of 20"],
+        &["a frame of 12 bytes is shorter than the preamble of 20"],
     );
     write(&folder, "cut", &framed[..14]);
     told(&["decode", "cut", "--framing", "len4le"], 2, &["cut: at byte 0: the file ends in the middle of a frame"]);
     write(&folder, "cut", &FIRST[..9]);
     told(&["decode", "cut", "--framing", "none"], 2, &["cut: byte 0: message 1", "ends in the middle of a field"]);
-    // A frame that ends within a field, and one whose message refers to another.
+    // A frame that ends within a field, and one whose message refers to a missing one.
     write(&folder, "short", &[&4_u32.to_le_bytes()[..], &FIRST[..4], &3_u32.to_le_bytes(), SECOND].concat());
     told(&["decode", "short", "--framing", "len4le"], 2, &["short: byte 4: message 1"]);
     write(&folder, "lost", &[&3_u32.to_le_bytes()[..], SECOND].concat());
@@ -310,8 +314,8 @@ fn what_is_wrong_is_said_with_its_place() {
 #[test]
 fn messages_may_lie_anywhere_in_a_long_file() {
     let folder = folder();
-    // Each level takes a byte: wherever a part of the file ends, it ends among fewer levels than
-    // were said to follow.
+    // Each level takes a byte, so a part of the file can end after any number of levels, and has
+    // fewer than its length says.
     let levels = vec!["{}"; 200].join(",");
     let line = |seq: u32| {
         format!(
@@ -358,24 +362,24 @@ fn a_study_says_what_a_recording_is_worth() {
     assert!(of_four.iter().all(|(delivered, _)| *delivered == 400), "{found}");
     let bytes = of_four.map(|(_, bytes)| bytes);
     assert!(bytes.is_sorted() && bytes[1] * 2.0 < bytes[2], "{found}");
-    // Of 400 messages 30 % are lost on the way, in bursts; what refers to one before it suffers for
-    // that.
+    // 30 % of 400 messages are lost, in bursts. Messages that refer to a lost one cannot be
+    // decoded.
     let (chained, anchored) = (over("lossy-30", "fast:mode=chained").0, over("lossy-30", "fast:mode=anchored").0);
     assert!(chained < anchored && anchored < over("delay=5ms", "cdr").0, "{found}");
     let plain = [over("lossy-30", "cdr").0, over("lossy-30", "json").0];
     assert!(plain.iter().all(|delivered| (200..360).contains(delivered)), "{found}");
 
-    // No more than there is time for.
+    // Only as many messages as the time allows.
     let brief = ["study", "day", "--framing", "none", "--quiet", "-o", "day.md", "--seconds", "0.2"];
     let table = fast(&folder, &brief).with(0).out;
-    assert!(table.starts_with("400 messages") && table.contains("written again they are the same bytes"), "{table}");
+    assert!(table.starts_with("400 messages") && table.contains("encoded again, they are the same bytes"), "{table}");
     let page = folder.read("day.md");
     assert!(page.contains("| protobuf | ") && page.contains("100 messages on each of four topics"), "{page}");
     assert!(page.contains("### lossy-30") && page.contains("| fast:mode=anchored | 100 | "), "{page}");
     assert!(page.contains("](<day-1.svg>)") && folder.read("day-1.svg").contains(">Delivered of day<"), "{page}");
     write(&folder, "long", &[FIRST, SECOND_IN_FULL].concat());
     let longer = fast(&folder, &["study", "long", "--framing", "none", "--quiet"]).with(1).out;
-    assert!(longer.contains("written again 1 are other bytes"), "{longer}");
+    assert!(longer.contains("encoded again, 1 of them differs"), "{longer}");
     write(&folder, "cut", &FIRST[..9]);
     let cut = fast(&folder, &["study", "cut", "--framing", "none", "--quiet"]).with(2);
     assert!(cut.errors.contains("cut: byte 0: message 1, which begins at byte 0"), "{}", cut.errors);
@@ -383,7 +387,7 @@ fn a_study_says_what_a_recording_is_worth() {
     assert!(wrong.errors.contains("loss"), "{}", wrong.errors);
 }
 
-/// As some old feeds are: the only template has no id, and no message names it.
+/// In some old feeds, the only template has no id, and no message names it.
 #[test]
 fn the_only_template_may_be_told() {
     let folder = Folder::new();
@@ -405,7 +409,7 @@ fn the_only_template_may_be_told() {
     let study = ["study", "day", "--framing", "none", "--template-id", "7", "--link", "loss=0", "--quiet"];
     let table = fast(&folder, &study).with(0).out;
     assert_eq!(table.matches("  100.0 %    0            0\n").count(), 4, "{table}");
-    // Of several templates it is one.
+    // With several templates, it selects one of them.
     folder.write("feed.xml", FEED);
     let unknown = fast(&folder, &["decode", "day", "--framing", "none", "--template-id", "7"]).with(2);
     assert!(unknown.errors.contains("no template has the id 7"), "{}", unknown.errors);

@@ -1,4 +1,4 @@
-//! A stranger whose names have control characters in them: they reach no terminal.
+//! A peer whose names contain control characters: these must not reach the terminal.
 
 use std::{
     io::Write as _,
@@ -6,13 +6,13 @@ use std::{
 };
 
 use crate::common::Folder;
-use polywire::{
+use polywire::extend::{
     envelope::{Announcement, Id128},
     frame::{Hello, Start, StreamEncoder},
 };
 
-/// Sets the title, clears the screen (in both ways), overwrites the line, turns the text's
-/// direction, and begins a line of its own.
+/// Sets the title, clears the screen (with both forms of the escape), overwrites the line, changes
+/// the direction of the text, and begins a new line.
 const STEERS: &str = "T\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}2J\r\u{202e}\nerror: all is lost";
 
 fn announce(mut to: &TcpStream, topic: &str) {

@@ -1,5 +1,6 @@
-//! `polywire link hosts`: real processes on two hosts. Where namespaces are not permitted, that is
-//! said and nothing is tested; with `POLYWIRE_TEST_REQUIRE=all` in the environment it is a failure.
+//! `polywire link hosts`: real processes on two hosts. Where network namespaces are not permitted,
+//! the tests report that and test nothing; with `POLYWIRE_TEST_REQUIRE=all` in the environment they
+//! fail.
 use std::{
     fs,
     path::Path,
@@ -9,7 +10,7 @@ use std::{
 
 use crate::common::{Folder, SOON, hosts_are_permitted};
 
-/// Processes, of any namespace, with this among their arguments.
+/// Number of processes, in any namespace, with this argument.
 fn running(argument: &str) -> usize {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let lines = processes.filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
@@ -89,7 +90,7 @@ fn what_cannot_be_done_is_told() {
     let failed = folder.run(&["link", "hosts", "-b", "exit 7"]).with(1);
     assert!(failed.errors.contains("exit code 7"), "{failed:?}");
     assert!(folder.run(&["link", "hosts", "-b", "ip link show link1", "--by", "veth"]).with(0).out.contains("UP"));
-    // Kernels without netem say so, and those with it run the command.
+    // On a kernel without netem, the command says so; otherwise it runs.
     let netem = folder.run(&["link", "hosts", "--by", "netem", "--model", "wan-low", "-b", "true"]);
     assert!(netem.code == Some(0) || netem.errors.contains("without netem"), "{netem:?}");
     if netem.code != Some(0) {

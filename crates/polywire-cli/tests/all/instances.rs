@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 const IDL: &str = "struct Track { @key long number; double speed; };";
 
-/// What `echo` prints of the end of a track that `pub` tells with this flag.
+/// The output of `echo` when `pub` ends an instance with the flag `end`.
 fn echoed(end: &str, reader: &[&str]) -> String {
     let folder = Folder::new();
     folder.write("track.idl", IDL);

@@ -1,4 +1,4 @@
-//! `polywire link`: between real processes.
+//! `polywire link` between real processes.
 
 use std::{net::UdpSocket, time::Duration};
 

@@ -1,5 +1,5 @@
-//! All tests of the command line, in one program: that links once, and tests that wait run beside
-//! others.
+//! All tests of the command line, in one program: it is linked only once, and tests that wait run
+//! in parallel with others.
 
 mod common;
 
@@ -15,6 +15,7 @@ mod instances;
 mod link;
 mod pub_echo;
 mod readme;
+mod relay;
 mod stop;
 mod tools;
 mod transcode;

@@ -86,8 +86,8 @@ fn a_writer_that_cannot_be_read_does_not_decide_over_the_others() {
         .concat(),
     );
     echo.error_after(": listening on ");
-    // Another type on the same topic: the subscriber refuses it, and the publisher does not mind
-    // since it waits for nobody.
+    // Another type on the same topic: the subscriber refuses it. The publisher succeeds, because it
+    // waits for no subscriber.
     let stranger =
         ["pub", "weather", r#"{"temperature_c":"hot"}"#, "--idl", "wrong.idl", "--wait", "0", "-n", "50", "-r", "100"];
     let stranger = folder.run(&[&stranger[..], &wire].concat()).with(0);
@@ -121,7 +121,7 @@ fn a_message_that_cannot_be_shown_is_named_and_the_next_ones_are_shown() {
     let wire = ["--wire", "cdr@unix/t.sock"];
     let mut echo = folder.start(&[&["echo", "tables", "-v", "-n", "3", "--timeout", "100"], &wire[..]].concat());
     echo.error_after(": listening on ");
-    // A byte a row in CDR, 86 in JSON: more than a message may have.
+    // A row has one byte in CDR and 86 in JSON, which makes the JSON text too long.
     let rows = vec!["{}"; 800_000].join(",");
     folder.write("lines.json", &format!("{{\"n\":1}}\n{{\"n\":2,\"rows\":[{rows}]}}\n{{\"n\":3}}\n"));
     let publish =
@@ -309,20 +309,20 @@ fn the_last_line_counts_the_subscribers_that_there_are() {
     let publish = |more: &[&str]| {
         folder.start(&[&PUB[..], &wire, &["--rate", "100", "--wait-timeout", "100"], more, &[value.as_str()]].concat())
     };
-    // Two of them, one behind the other.
+    // Two subscribers, one behind the other.
     let both = [0; 2].map(|_| folder.start(&[&echo[..], &["20"], &wire[..]].concat()));
     let published = publish(&["--count", "20", "--wait", "2"]).end().with(0);
     assert!(published.out.ends_with(", to 2 subscribers\n"), "{}", published.out);
     both.into_iter().for_each(|echo| drop(echo.end().with(0)));
-    // One that leaves before the end.
+    // A subscriber that leaves before the end.
     let leaves = folder.start(&[&echo[..], &["2"], &wire[..]].concat());
     let published = publish(&["--count", "100"]).end().with(0);
     assert!(published.out.ends_with(", to 0 subscribers at the end, 0 to 1 before\n"), "{}", published.out);
     leaves.end().with(0);
-    // One that comes when another has left.
+    // A subscriber that comes after another has left.
     let publishing = publish(&["--count", "500", "--wait", "0"]);
     folder.run(&[&echo[..], &["1"], &wire[..]].concat()).with(0);
-    // Messages that nobody gets.
+    // Meanwhile, no subscriber gets messages.
     std::thread::sleep(std::time::Duration::from_millis(500));
     let late = folder.start(&[&echo[..], &["1000"], &wire[..]].concat());
     let published = publishing.end().with(0);

@@ -1,4 +1,4 @@
-//! What README.md shows is true: its commands run and print what stands there.
+//! Runs the commands of README.md and compares their output with the page.
 
 use std::{
     net::TcpListener,
@@ -13,14 +13,15 @@ use crate::common::{
 
 const README: &str = include_str!("../../../../README.md");
 
-/// The one block that holds these words.
+/// The only block that contains these words.
 fn block(words: &str) -> Fenced {
     let mut found: Vec<Fenced> = blocks(README).into_iter().filter(|block| block.text.contains(words)).collect();
     assert_eq!(found.len(), 1, "blocks with {words}");
     found.remove(0)
 }
 
-/// A command, which goes on after a line that ends in a bar, and what stands below it.
+/// The commands of a block, each with the lines below it. A command continues after a line that
+/// ends with `|`.
 fn steps(block: &Fenced) -> Vec<(String, String)> {
     let mut steps: Vec<(String, String)> = Vec::new();
     for line in block.text.lines() {
@@ -35,13 +36,13 @@ fn steps(block: &Fenced) -> Vec<(String, String)> {
     steps
 }
 
-/// Where nobody else is, also when several of these tests run at once.
+/// A free address, so that several of these tests can run at once.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address").to_string()
 }
 
-/// Runs commands in one shell, and gives the lines that they print, which of two programs come in
-/// any order.
+/// Runs commands in one shell, and returns the lines that they print. The lines are sorted, because
+/// two programs print in any order.
 fn lines_of(folder: &Folder, commands: &str) -> Vec<String> {
     let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
@@ -55,7 +56,7 @@ fn lines_of(folder: &Folder, commands: &str) -> Vec<String> {
     lines
 }
 
-/// Writes the files of the tour; gives its other commands and what they print.
+/// Writes the files of the tour; returns its other commands and their output.
 fn tour(folder: &Folder) -> (String, Vec<String>) {
     let (mut commands, mut printed) = (String::new(), Vec::new());
     for (command, below) in steps(&block("cat pump.idl")) {
@@ -111,7 +112,7 @@ fn types_that_do_not_agree_are_told_on_both_sides_as_it_says() {
     assert!(folder.read("pub.txt").contains("make the reader's type uint32"), "{}", folder.read("pub.txt"));
 }
 
-/// A writer has a new name each time.
+/// Replaces the name of a writer, which is new in each run.
 fn hide_writer(line: &str) -> String {
     match line.split_once("of writer ") {
         Some((before, after)) => {
@@ -133,7 +134,7 @@ fn the_two_commands_and_the_verbs_are_there() {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| line.starts_with("  "));
     let mut verbs: Vec<&str> =
         listed.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help").collect();
-    let line = README.lines().find_map(|line| line.strip_prefix("All verbs: `polywire ")).expect("the verbs");
+    let line = README.lines().find_map(|line| line.strip_prefix("All commands: `polywire ")).expect("the verbs");
     let mut told: Vec<&str> = line.split('`').next().unwrap_or_default().split(" | ").collect();
     verbs.sort_unstable();
     told.sort_unstable();

@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT: every verb cleans up, and ends by the signal, as shells and service managers
-//! expect it.
+//! SIGTERM and SIGINT: every verb cleans up and ends by the signal, as shells and service managers
+//! expect.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::common::{Ended, Folder, Running, report};
 
 const WIRE: [&str; 2] = ["--wire", "json@unix/t.sock"];
 
-/// `-TERM` or `-INT`, and the number that a process has then ended by.
+/// Options of `kill`, and the numbers of the signals.
 const SIGNALS: [(&str, i32); 2] = [("-TERM", 15), ("-INT", 2)];
 
 fn signalled(running: Running, signal: &str) -> Ended {

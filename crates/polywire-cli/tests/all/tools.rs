@@ -1,4 +1,5 @@
-//! Looking around: `hz`, `bw`, `list`, `typeof`, `idl`, `codecs`, `completions`.
+//! The verbs that inspect: `hz`, `bw`, `list`, `typeof`, `idl`, `codecs`, `completions`, `fast
+//! learn`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 const WIRE: [&str; 2] = ["--wire", "json@unix/t.sock"];
 
-/// A publisher that goes on until the test ends.
+/// A publisher that runs until the test ends.
 fn publishing(folder: &Folder, topic: &str, rate: &str) -> Running {
     let value = report(1);
     let arguments = ["pub", topic, value.as_str(), "--idl", "weather.idl", "--type", "Report", "--wait", "0"];
@@ -39,8 +40,7 @@ fn hz_and_bw_measure() {
     assert!(text.contains(" Hz  min ") && text.contains("window 5"), "{text}");
 
     let bw = last(&measure("bw", &["-n", "20", "--json"]).with(0).out);
-    // What the JSON codec writes of this report: its members in order, without blanks, and its
-    // floats in full.
+    // The report has the same length as the JSON codec's encoding of it.
     let bytes = report(1).len() as f64;
     assert_eq!((&bw["message_bytes_mean"], &bw["message_bytes_max"]), (&json!(bytes), &json!(bytes)));
     assert!(bw["bytes_per_second"].as_f64().is_some_and(|speed| speed > 0.0));
@@ -61,7 +61,7 @@ fn list_shows_what_is_published() {
     assert!(nothing.errors.contains("no topics at unix/t.sock"), "{}", nothing.errors);
     let _publishers = [publishing(&folder, "north", "10"), publishing(&folder, "south", "10")];
     let mut rows = json!([]);
-    // The second publisher may be on its way still.
+    // The second publisher may not have started yet.
     for _ in 0..50 {
         rows = folder.run(&[&["list", "--timeout", "100", "--json"], &WIRE[..]].concat()).with(0).json();
         if rows.as_array().is_some_and(|rows| rows.len() == 2) {
@@ -245,7 +245,7 @@ fn bad_arguments_have_their_own_exit_code() {
         (&["pub", "weather", "--idl", "weather.idl", "--type", "Reprot"], "did you mean 'weather::Report'?"),
         (&["echo", "weather", "--wire", "jsn"], "did you mean 'json'?"),
         (&["echo", "weather", "--wire", "cdr@tpc/127.0.0.1:1"], "did you mean 'tcp'?"),
-        (&["echo", "weather", "--timeout", "nan"], "at least 0 seconds"),
+        (&["echo", "weather", "--timeout", "nan"], "from 0 to 1e9 seconds"),
         (&["echo", "weather", "--wire", "cdr@tcp/nowhere"], "write for example 'tcp/"),
         (&["hz", "weather", "--wire", "tcp/127.0.0.1:99999"], "write for example 'tcp/"),
         (&["list", "--wire", "tcp/127.0.0.1"], "write for example 'tcp/"),
@@ -260,6 +260,6 @@ fn bad_arguments_have_their_own_exit_code() {
         assert!(ended.errors.contains(expected), "{arguments:?}: {}", ended.errors);
     }
     let help = folder.run(&["--help"]).with(0).out;
-    assert!(help.contains("Exit codes:\n  0    fine"), "{help}");
+    assert!(help.contains("Exit codes:\n  0    success"), "{help}");
     folder.run(&["--version"]).with(0);
 }

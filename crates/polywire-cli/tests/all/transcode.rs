@@ -1,9 +1,9 @@
-//! `polywire transcode` and `polywire dict`: any format to any format and back, and what happens
-//! when the files are not what they should be.
+//! `polywire transcode` and `polywire dict`: every format is converted to another and back; wrong
+//! files are reported.
 
 use crate::common::{Folder, report};
 
-/// Reports as JSON lines, as the JSON codec writes them.
+/// Reports as JSON lines, exactly as the JSON codec writes them.
 fn lines(count: u32) -> String {
     (0..count).map(|number| report(number) + "\n").collect()
 }
@@ -14,7 +14,7 @@ fn folder() -> Folder {
     folder
 }
 
-/// Of these types `weather::Report`.
+/// The options for the type `weather::Report`.
 const WEATHER: [&str; 4] = ["--idl", "weather.idl", "--type", "Report"];
 
 fn transcode(folder: &Folder, arguments: &[&str]) -> crate::common::Ended {
@@ -98,7 +98,7 @@ fn what_is_wrong_is_named() {
     let bad = transcode(&folder, &[&["bad.json"][..], &WEATHER].concat()).with(1);
     assert_eq!(bad.out.lines().count(), 2);
     assert!(bad.errors.contains("bad.json:2: station") && bad.errors.contains("no member 'statoin'"), "{}", bad.errors);
-    assert!(bad.errors.contains("2 bad messages left out"), "{}", bad.errors);
+    assert!(bad.errors.contains("2 bad messages skipped"), "{}", bad.errors);
     let lenient = transcode(&folder, &[&["bad.json", "--lenient"][..], &WEATHER].concat()).with(1);
     assert_eq!(lenient.out.lines().count(), 3);
     let strict = transcode(&folder, &[&["bad.json", "--strict"][..], &WEATHER].concat()).with(2);
@@ -116,7 +116,7 @@ fn damaged_frames_are_told_after_all_that_can_be_read() {
         assert!(cut.errors.contains("ends in the middle of a frame"), "{keep}: {}", cut.errors);
         assert!(keep < whole.len() / 2 || cut.out.lines().count() > 100, "{keep}: {} lines", cut.out.lines().count());
     }
-    // A message that is no LZ4 is one bad message, and those behind it are read.
+    // A message that is not valid LZ4 is skipped, and later ones are read.
     let at = whole.len() / 2;
     let mut flipped = whole.clone();
     for at in (at..at + 400).step_by(7) {
@@ -210,7 +210,7 @@ fn payloads_of_fast_are_read_by_the_templates_of_a_file() {
     assert_eq!(read.out, "{\"direction_deg\":270}\n{\"direction_deg\":271}\n");
 }
 
-/// More than is read at once, so that messages are cut in all places.
+/// The file is longer than one read, so that messages are cut at many places.
 #[test]
 fn messages_that_say_where_they_end_are_cut_out_of_a_large_file() {
     let folder = Folder::new();
@@ -225,7 +225,7 @@ fn messages_that_say_where_they_end_are_cut_out_of_a_large_file() {
     }
 }
 
-/// Written by hand: three messages each, of which the second is not of the type.
+/// Each file was written by hand and has three messages. The second one does not fit the type.
 #[test]
 fn a_payload_that_cannot_be_read_is_named_and_the_rest_is_read() {
     let folder = Folder::new();
@@ -318,7 +318,7 @@ fn what_a_format_cannot_hold_is_named_and_the_rest_is_written() {
         let written = transcode(&folder, &to).with(1);
         assert!(written.errors.starts_with("error: m.json:2: m"), "{}", written.errors);
         assert!(
-            written.out.starts_with("2 messages, ") && written.out.contains("1 bad message left out"),
+            written.out.starts_with("2 messages, ") && written.out.contains("1 bad message skipped"),
             "{}",
             written.out
         );
@@ -350,7 +350,7 @@ fn options_of_payloads_go_together() {
     refused(&["--from", "cdr"], "--idl");
     refused(&[&["--framing", "lines"][..], &WEATHER].concat(), "--from");
     refused(&[&["--to-framing", "lines"][..], &WEATHER].concat(), "--to");
-    refused(&[&["--from", "cdr", "--framing", "lines"][..], &WEATHER].concat(), "cdr is no text");
+    refused(&[&["--from", "cdr", "--framing", "lines"][..], &WEATHER].concat(), "cdr is not text");
     refused(&[&["--from", "cdr", "--framing", "len3"][..], &WEATHER].concat(), "possible values: none, len1");
     refused(&[&["--from", "cdr+lz4"][..], &WEATHER].concat(), "leave out +lz4");
     refused(&[&["--to", "cdr+lz4", "--to-framing", "len1"][..], &WEATHER].concat(), "leave out +lz4");

@@ -227,8 +227,10 @@ impl<V: Codable> Decoder<V> {
 
     /// Decodes one message into `value` and returns the number of bytes that it took. The memory of
     /// the old value is reused. After an error the value is valid, but its contents are
-    /// unspecified. Once the messages of this decoder have requested more than
-    /// [`Limits::memory_bytes`] in total, the value frees its memory first.
+    /// unspecified.
+    ///
+    /// The decoder adds up the memory that its messages request. When the sum exceeds
+    /// [`Limits::memory_bytes`], the value first frees its memory.
     ///
     /// # Panics
     /// If the value is a record whose shape is not the same `Arc` as the decoder's, even if it is
@@ -254,8 +256,9 @@ impl<V: Codable> Decoder<V> {
         self.run(Payload::Chained { state, keep, bytes }, value).map(|decoded| decoded.bytes)
     }
 
-    /// Decodes one message of which `value` may hold parts: [`SharedStr`](crate::layout::SharedStr)
-    /// and [`SharedBytes`] are not copied if the format has them in the form that memory has.
+    /// Decodes one message. `value` may refer to parts of it instead of copying them:
+    /// [`SharedStr`](crate::layout::SharedStr) and [`SharedBytes`] are not copied if the format has
+    /// them in the form that memory has.
     ///
     /// # Panics
     /// In the case of [`Decoder::decode`].

@@ -238,7 +238,7 @@ impl OptionSpec {
     }
 }
 
-/// A codec's options: in a wire string, the part behind the colon, such as
+/// A codec's options: in a wire string, the part after the colon, such as
 /// `be,header,int64=string`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options(Vec<(String, String)>);
@@ -327,7 +327,7 @@ pub enum BuildError {
     #[error(transparent)]
     Lower(#[from] LowerError),
     /// The program cannot be verified or compiled: a bug in the codec, or [`Backend::Jit`] was
-    /// asked for where there is no machine code.
+    /// requested on a platform without machine code.
     ///
     /// [`Backend::Jit`]: crate::program::Backend::Jit
     #[error(transparent)]

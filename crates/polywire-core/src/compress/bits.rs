@@ -42,7 +42,7 @@ pub(super) struct BitReader<'a> {
     rest: &'a [u8],
     held: u64,
     count: u32,
-    /// Number of zero bits that were added behind the end.
+    /// Number of zero bits that were added after the end.
     missing: u32,
 }
 
@@ -74,7 +74,7 @@ impl<'a> BitReader<'a> {
         bits
     }
 
-    /// True once bits behind the end were taken.
+    /// True once bits after the end were taken.
     #[inline]
     pub(super) fn overrun(&self) -> bool {
         self.missing > self.count

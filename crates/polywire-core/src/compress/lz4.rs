@@ -102,7 +102,7 @@ impl Compress for DictionaryEncoder {
     }
 }
 
-/// Writes a sequence: literals and the match behind them. The last sequence has no match.
+/// Writes a sequence: literals and the match after them. The last sequence has no match.
 fn put(literals: &[u8], found: Option<Match>, out: &mut Vec<u8>) {
     let length = found.map_or(0, |found| found.length - MIN_MATCH);
     out.push((literals.len().min(15) << 4 | length.min(15)) as u8);

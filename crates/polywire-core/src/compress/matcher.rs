@@ -66,8 +66,8 @@ impl Matcher {
         self
     }
 
-    /// Compresses `data` behind the dictionary. Calls `emit` with the bytes between two matches and
-    /// the match behind them. Returns the bytes behind the last match.
+    /// Compresses `data` after the dictionary. Calls `emit` with the bytes between two matches and
+    /// the match after them. Returns the bytes after the last match.
     pub(super) fn parse<'a>(
         &mut self,
         data: &'a [u8],

@@ -180,7 +180,7 @@ impl Properties {
 
 /// A compressor state, for one message after the other.
 pub trait Compress: Send {
-    /// Appends the compressed bytes to `out`. After an error, the bytes of `out` behind its old
+    /// Appends the compressed bytes to `out`. After an error, the bytes of `out` after its old
     /// length are undefined.
     fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError>;
 }

@@ -1,4 +1,4 @@
-//! Options of a compressor in a wire string, behind its colon: `3,dict=weather.dict,min=200`.
+//! Options of a compressor in a wire string, after its colon: `3,dict=weather.dict,min=200`.
 
 use alloc::{
     format,

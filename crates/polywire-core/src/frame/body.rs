@@ -271,7 +271,7 @@ fn parse_answer(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Answer, Fram
     }
 }
 
-/// Parses the extensions behind an answer, of which one is known.
+/// Parses the extensions after an answer, of which one is known.
 fn parse_subscribers(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<u32, FrameError> {
     let offset = cursor.offset();
     let extensions = cursor.remaining_extensions(limits.extension_bytes)?;

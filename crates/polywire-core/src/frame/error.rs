@@ -42,12 +42,12 @@ pub enum FrameError {
         /// Offset from the frame's head, in bytes.
         offset: usize,
     },
-    /// There are bytes behind the last field.
+    /// There are bytes after the last field.
     #[error("{left} bytes too many after byte {offset} of the frame")]
     Trailing {
         /// Offset of the end of the last field, in bytes.
         offset: usize,
-        /// Number of bytes behind it.
+        /// Number of bytes after it.
         left: usize,
     },
     /// A number exceeds 64 bits or the range of its field, or is not in its shortest form.

@@ -100,7 +100,7 @@ pub enum Frame<'a> {
         /// The sender's channel.
         channel: ChannelId,
     },
-    /// The channel continues behind `start`; `lost` messages before that were dropped on this link.
+    /// The channel continues after `start`. `lost` messages up to there were dropped on this link.
     Position {
         /// The sender's channel.
         channel: ChannelId,
@@ -123,7 +123,7 @@ pub enum Frame<'a> {
     },
     /// Shows that the sender is alive.
     Heartbeat,
-    /// Reports how many messages the sender of this frame has taken from the link.
+    /// Confirms how many messages the sender of this frame has received on the link.
     Taken {
         /// Number of data frames since the link began.
         messages: u64,

@@ -170,7 +170,7 @@ impl StreamDecoder {
         StreamDecoder { limits, ..Self::default() }
     }
 
-    /// Reads one frame from the start of `input`. Call it again with the bytes behind the frame or,
+    /// Reads one frame from the start of `input`. Call it again with the bytes after the frame or,
     /// after [`Step::Need`], with the same bytes and more.
     #[inline]
     pub fn step<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, FrameError> {

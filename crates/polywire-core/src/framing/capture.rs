@@ -214,7 +214,7 @@ fn network_layer(packet: &[u8], link: u32) -> Option<usize> {
     }
 }
 
-/// Offset behind an EtherType and the VLAN tags in front of it.
+/// Offset after an EtherType and the VLAN tags in front of it.
 fn behind_tags(packet: &[u8], mut at: usize) -> Option<usize> {
     for _ in 0..4 {
         match short(packet, at)? {

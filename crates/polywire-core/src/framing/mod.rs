@@ -272,7 +272,7 @@ pub enum Piece<'a> {
         head: &'a [u8],
         /// The payload: one or several messages.
         payload: &'a [u8],
-        /// The bytes behind the payload.
+        /// The bytes after the payload.
         tail: &'a [u8],
     },
     /// Bytes outside frames: a capture's header, or a packet that is not a complete UDP datagram.
@@ -288,7 +288,7 @@ pub enum Step<'a> {
     Piece {
         /// The piece.
         piece: Piece<'a>,
-        /// Number of bytes that the piece takes. The next step begins behind them.
+        /// Number of bytes that the piece takes. The next step begins after them.
         used: usize,
     },
 }
@@ -338,7 +338,7 @@ impl Splitter {
     }
 
     /// Returns the piece at the start of these bytes. Without framing, it takes all of them. After
-    /// [`Step::Need`], pass the same bytes again with more behind them.
+    /// [`Step::Need`], pass the same bytes again with more after them.
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, FramingError> {
         let step = match self.framing {
             Framing::None => self.rest(bytes),
@@ -385,7 +385,7 @@ impl Splitter {
     }
 
     fn line<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, FramingError> {
-        // The longest line has its line break behind the limit.
+        // The longest line has its line break after the limit.
         let seen = bytes.len().min(self.limit.saturating_add(1));
         let unsearched = bytes.get(self.searched..seen).unwrap_or_default();
         let Some(at) = unsearched.iter().position(|byte| *byte == b'\n').map(|at| self.searched + at) else {

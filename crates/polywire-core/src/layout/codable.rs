@@ -1,7 +1,8 @@
-//! The types whose values encoders and decoders take: every [`Message`] type, and [`Record`].
+//! [`Codable`]: the types that can be encoded and decoded, which are every [`Message`] type and
+//! [`Record`].
 //!
-//! [`codec`](crate::codec) builds its coders on this: [`Place`] gives a coder the shape that its
-//! program is made for, and the address of a value of that shape.
+//! [`codec`](crate::codec) builds its coders on this. From [`Place`] a coder gets the shape that
+//! its program is made for, and the address of a value of that shape.
 
 use alloc::sync::Arc;
 
@@ -32,11 +33,12 @@ pub trait Codable: Place {}
 impl<M: Message> Codable for M {}
 impl Codable for Record {}
 
-/// Where values lie. Public for the compiler's sake only: nobody outside this crate can name it.
+/// Where values lie. Public only because a public trait depends on it: it cannot be named outside
+/// this crate.
 ///
 /// # Safety
-/// [`Place::address`] and [`Place::address_mut`] give the address of a live value of the layout of
-/// [`Place::shape`], borrowed as `self` is.
+/// [`Place::address`] and [`Place::address_mut`] return the address of a live value of the layout
+/// of [`Place::shape`], borrowed as `self` is.
 pub unsafe trait Place {
     /// What a coder keeps to know the type of its values: nothing for a Rust type.
     type Type: Clone + Send + Sync + 'static;

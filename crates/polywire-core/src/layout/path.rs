@@ -58,7 +58,7 @@ pub enum PathError {
         /// The key in the path.
         key: String,
     },
-    /// The path continues behind an absent value.
+    /// The path continues after an absent value.
     #[error("{} is absent", named(path))]
     Absent {
         /// The path up to the absent value.
@@ -123,7 +123,7 @@ impl<'a> Target<'a> {
 
 impl<'a> ValueRef<'a> {
     /// The value at a path. The empty path is the value itself. A path may end at an absent value
-    /// but not continue behind it.
+    /// but not continue after it.
     pub fn get(&self, path: &str) -> Result<ValueRef<'a>, PathError> {
         let steps = parse(path)?;
         if steps.is_empty() {
@@ -286,7 +286,7 @@ pub(super) fn parse(path: &str) -> Result<Vec<Segment>, PathError> {
     Ok(steps)
 }
 
-/// Parses the text after a `[`. Returns the step and the text behind the `]`.
+/// Parses the text after a `[`. Returns the step and the text after the `]`.
 fn bracket(text: &str) -> Result<(Segment, &str), (&str, &'static str)> {
     let (step, rest) = match text.strip_prefix('"') {
         Some(quoted) => {

@@ -1,10 +1,11 @@
 //! A network link in virtual time. Which packets arrive, and when, is a function of a [`Model`], a
-//! seed and the packets sent. Tests, the instrument's emulated link and its models use it.
+//! seed and the packets sent. Tests, the emulated links of `polywire-link` and the models of
+//! `polywire-measure` use it.
 //!
-//! Nothing here reads a clock or waits. [`Link::push`] takes the time and decides at once what
-//! becomes of a packet; [`Link::pop`] gives the packets that have arrived. A test runs hours of
-//! traffic in milliseconds, and the same seed, model and packets give the same run on every
-//! machine. Times are nanoseconds since any one moment, the same for all calls.
+//! Nothing here reads a clock or waits. [`Link::push`] takes the time and decides at once whether
+//! and when a packet arrives; [`Link::pop`] returns the packets that have arrived. A test runs
+//! hours of traffic in milliseconds, and the run is the same on every machine for the same seed,
+//! model and packets. Times are nanoseconds since an origin that the caller chooses.
 //!
 //! ```
 //! use polywire_core::netsim::{Fate, Link, Model};
@@ -69,7 +70,7 @@ pub struct Link {
     stats: Stats,
 }
 
-/// What became of the packets.
+/// Counts of packets by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -87,7 +88,7 @@ pub struct Stats {
     pub dropped: u64,
     /// Packets that went in during a blackout.
     pub blacked_out: u64,
-    /// Packets longer than the largest that the link carries, where it does not fragment.
+    /// Packets that were too long for a link that does not fragment.
     pub too_long: u64,
     /// Packets that came out twice.
     pub duplicated: u64,
@@ -200,9 +201,8 @@ impl Link {
         fate
     }
 
-    /// Decides what becomes of a packet of `len` bytes, as [`Link::push`] does, without a packet:
-    /// it takes its time on the line and is counted as sent, but nothing comes out. For models that
-    /// need only the times.
+    /// Like [`Link::push`] for a packet of `len` bytes, but delivers nothing: the packet takes its
+    /// time on the line and is counted as sent. For models that need only the times.
     ///
     /// ```
     /// use polywire_core::netsim::{Fate, Link};
@@ -265,7 +265,7 @@ impl Link {
         self.under_way_bytes
     }
 
-    /// Counts of what became of all packets so far.
+    /// Counts of all packets so far, by outcome.
     pub fn stats(&self) -> Stats {
         self.stats
     }
@@ -295,7 +295,7 @@ impl Link {
         Fate::Arrives(at)
     }
 
-    /// Puts a packet on the line, and gives the time at which its last bit leaves. `None` if the
+    /// Puts a packet on the line, and returns the time at which its last bit leaves. `None` if the
     /// queue is full.
     fn queue_up(&mut self, now: u64, len: usize) -> Option<u64> {
         let Some(rate) = self.model.rate else { return Some(now) };

@@ -6,16 +6,16 @@ use super::Stream;
 
 /// What a link does to packets. The default model delivers all of them at once.
 ///
-/// A model's text is a list of `key=value`, or a profile's name, or a profile's name and changes to
+/// A model's text is a list of `key=value`, or a profile's name, optionally followed by changes to
 /// it: `wan-high,rate=2mbit`.
 ///
 /// | key | value | example |
 /// |---|---|---|
 /// | `rate` | bits a second | `8mbit` |
-/// | `burst` | bytes that go at once before the rate holds | `16kB` |
-/// | `queue` | bytes that may wait for the line; what does not fit is dropped | `64kB` |
+/// | `burst` | bytes that may be sent at once before the rate applies | `16kB` |
+/// | `queue` | bytes that may wait for the line; packets that do not fit are dropped | `64kB` |
 /// | `delay` | time that every packet travels | `20ms` |
-/// | `jitter` | what is added to it: `uniform:W` (evenly up to W either way), `normal:S` (S is the standard deviation), `pareto:M` (M is the mean of what is added) | `normal:2ms` |
+/// | `jitter` | distribution of the random part of the delay: `uniform:W` (evenly up to W either way), `normal:S` (S is the standard deviation), `pareto:M` (M is the mean) | `normal:2ms` |
 /// | `order` | `keep`: jitter lets no packet overtake another | `keep` |
 /// | `loss` | `P` or `bernoulli:P`; `gilbert:PLR:ABL`; `elliott:ENTER:LEAVE:GOOD:BAD`; `pattern:0010`; `burst:EVERY:LENGTH` | `gilbert:5.05%:1.44` |
 /// | `duplicate`, `corrupt`, `reorder` | part of the packets | `1%` |
@@ -43,7 +43,7 @@ use super::Stream;
 pub struct Model {
     /// Bits a second that the line carries. `None` for no limit.
     pub rate: Option<NonZeroU64>,
-    /// Bytes that go at once before the rate applies.
+    /// Bytes that may be sent at once before the rate applies.
     pub burst_bytes: usize,
     /// Bytes that may wait for the line. Packets beyond are dropped.
     pub queue_bytes: usize,
@@ -121,7 +121,7 @@ impl Delay {
     }
 }
 
-/// Heavy enough a tail to be seen, light enough to have a variance.
+/// The tail is heavy enough to be seen, and light enough to have a variance.
 const PARETO_SHAPE: f64 = 2.5;
 
 /// How delays vary. Times are nanoseconds. A delay is never less than 0.
@@ -131,7 +131,7 @@ pub enum Jitter {
     /// No variation.
     #[default]
     None,
-    /// Uniformly distributed, up to so much less or more.
+    /// Uniformly distributed, up to this much less or more.
     Uniform(u64),
     /// Normally distributed with this standard deviation.
     Normal(u64),
@@ -182,9 +182,9 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// The model as a chain of two states: the probabilities of entering the bad state and of
-    /// leaving it, and the probabilities of loss in the good and in the bad state. A model that is
-    /// no chain never enters the bad state.
+    /// The loss model as a two-state chain: probability of entering and of leaving the bad state,
+    /// and of loss in the good and in the bad state. A model that is not a chain never enters the
+    /// bad state.
     ///
     /// ```
     /// use polywire_core::netsim::Loss;
@@ -208,7 +208,7 @@ impl Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fragments {
-    /// They are cut into fragments of so many bytes. A packet is lost if any of its fragments is.
+    /// They are cut into fragments of this many bytes. A packet is lost if any of its fragments is.
     Split(NonZeroUsize),
     /// They are refused.
     Refuse(NonZeroUsize),
@@ -260,7 +260,7 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-/// A text that describes no link: see [`Model`] for the syntax.
+/// Why a text is not a model. [`Model`] has the syntax.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("link model: '{part}': {problem}")]
 #[non_exhaustive]
@@ -294,7 +294,7 @@ fn unknown_profile(part: &str, i: usize) -> BadModel {
     let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
     let problem = match i {
         0 => format!("it is neither key=value nor one of the profiles {}", names.join(", ")),
-        _ => "a profile comes first, changes to it behind".into(),
+        _ => "a profile comes first, and changes to it after it".into(),
     };
     BadModel { part: part.into(), problem }
 }
@@ -431,7 +431,7 @@ fn scaled(value: &str, units: &[(&str, f64)], largest: f64) -> Result<f64, Strin
     }
 }
 
-/// The text it parses from again.
+/// Writes the text from which the model parses.
 impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Random numbers that are the same on every machine.
+//! Deterministic random numbers: the same for the same seed on every machine.
 
 use crate::schema::arbitrary::Random;
 

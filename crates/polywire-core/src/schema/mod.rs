@@ -636,7 +636,8 @@ impl Schema {
         ty
     }
 
-    /// The definition behind `ty`, with aliases resolved. `None` for primitives and collections.
+    /// The definition that `ty` refers to, with aliases resolved. `None` for primitives and
+    /// collections.
     pub fn def_of(&self, ty: &Type) -> Option<&Def> {
         match self.resolve(ty) {
             Type::Def(id) => Some(self.def(*id)),

@@ -1,5 +1,5 @@
-//! Documents that a session asks its peer for, each once however many channels wait for it, and
-//! those that the peer asks for.
+//! The documents that a session requests from its peer (each once, even if several channels wait
+//! for it), and those that the peer requests.
 
 use alloc::{collections::BTreeSet, format, string::String};
 use core::time::Duration;
@@ -31,7 +31,7 @@ pub struct Document<'a> {
 pub struct WrongHash {
     /// The document.
     pub expected: Id128,
-    /// The hash of what was sent.
+    /// The hash of the bytes sent.
     pub got: Id128,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// What [`Session::fetch`] says.
+/// The result of [`Session::fetch`].
 ///
 /// ```
 /// use polywire_core::session::Fetch;
@@ -82,7 +82,7 @@ pub(super) struct Asked {
     denied: u32,
     /// The last pause before the request was repeated.
     pause: Option<Duration>,
-    /// A document that no channel waits for is asked for until then.
+    /// The time until which a document that no channel waits for is requested.
     until: Duration,
 }
 
@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// The peer sent a document, or says that it has none. Gives the document if it was asked for
+    /// The peer sent a document, or says that it has none. Returns the document if it was asked for
     /// and has the right hash: the application keeps it, and then calls
     /// [`Session::document_arrived`] on each of its sessions.
     pub fn handle_document<'a>(
@@ -137,15 +137,15 @@ impl Session {
         }
         match bytes.map(|bytes| Document::verify(document, bytes)) {
             Some(Ok(verified)) => return Some(verified),
-            // A peer that sends something else will not do better.
+            // A peer that sends other bytes is not asked again.
             Some(Err(error)) => self.denied(document, format!("{error}"), 0, now),
             None => self.denied(document, lacking(document), self.limits.denials, now),
         }
         None
     }
 
-    /// The application has a document now, wherever it came from. Channels that name it are decided
-    /// on, also those that were decided without it.
+    /// The application has a document now, wherever it came from. Every channel that names it gets
+    /// an [`Event::Decide`](super::Event::Decide), even if it was settled without the document.
     pub fn document_arrived(&mut self, document: Id128) {
         self.forget_asked(document);
         for (id, channel) in &mut self.remote {
@@ -160,7 +160,7 @@ impl Session {
         }
     }
 
-    /// A channel has waited long enough.
+    /// A channel's time to wait for a document is over.
     pub(super) fn fetch_timed_out(&mut self, channel: ChannelId) {
         let Some(known) = self.remote.get_mut(&channel) else { return };
         let Some(document) = known.fetching.take() else { return };
@@ -174,7 +174,7 @@ impl Session {
         }
     }
 
-    /// A pause is over after which the peer may be asked again.
+    /// The pause before the next request is over.
     pub(super) fn ask_again(&mut self, document: Id128, now: Duration) {
         let awaited = self.is_awaited(document);
         let Some(asked) = self.asked.get_mut(&document) else { return };
@@ -209,8 +209,8 @@ impl Session {
         self.timers.set(Timer::Ask(document), now.saturating_add(pause));
     }
 
-    /// The peer does not have a document that it announced. Other peers and later ones may: the
-    /// writer may have left, and the relay between may have another by now.
+    /// The peer does not have a document that it announced. It is asked again: the writer may have
+    /// left, and a relay may know another writer by now.
     fn denied(&mut self, document: Id128, reason: String, ask_again: u32, now: Duration) {
         let Some(asked) = self.asked.get_mut(&document) else { return };
         asked.open = asked.open.saturating_sub(1);

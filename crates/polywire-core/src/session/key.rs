@@ -1,4 +1,4 @@
-//! Requests for key frames: how often a reader repeats one, and how many a writer serves.
+//! Rate limits of requests for key frames, at the reader and at the writer.
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) struct KeyWait {
 }
 
 impl KeyWait {
-    /// Begins a pause unless one runs. True if the caller is to send a request now.
+    /// Begins a pause unless one runs. True if the caller should send a request now.
     pub(super) fn take(&mut self, now: Duration, limits: &Limits) -> bool {
         let pause = match self.until {
             None => limits.key_pause,
@@ -59,7 +59,7 @@ pub struct KeyRequests {
 }
 
 impl KeyRequests {
-    /// For one writer's channel.
+    /// The requests for one writer's channel.
     pub fn new(limits: &Limits) -> KeyRequests {
         KeyRequests { asked: false, full_at: None, period: limits.key_period, burst: limits.key_burst }
     }
@@ -74,7 +74,8 @@ impl KeyRequests {
         self.asked
     }
 
-    /// Takes the open request if the rate allows it. True if the next message is to be a key frame.
+    /// Takes the open request if the rate allows it. True if the next message should be a key
+    /// frame.
     pub fn take(&mut self, now: Duration) -> bool {
         if !self.asked {
             return false;

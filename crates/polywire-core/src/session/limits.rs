@@ -7,8 +7,8 @@ use core::{
     time::Duration,
 };
 
-/// What a peer may make a session hold, and how long the session waits. A driver that takes all
-/// outputs and events after each call never has more of them than these limits say.
+/// Limits on the memory that a peer can make a session use, and its time-outs. A driver that takes
+/// all outputs and events after each call never has more of them than these limits say.
 ///
 /// ```
 /// use core::time::Duration;
@@ -18,19 +18,21 @@ use core::{
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Channels of the peer that are open, or closed with the event not taken yet.
+    /// Channels of the peer that are open, or whose [`Event::Closed`](super::Event::Closed) was not
+    /// polled yet.
     pub channels: usize,
     /// Documents that the peer was asked for and has not sent.
     pub asked_documents: usize,
     /// Outputs waiting that belong to no open channel: documents to send, refusals of channels that
     /// are not held, retirements of channels that the peer should have forgotten.
     pub stray_outputs: usize,
-    /// Bytes of a refusal's text. What is longer is cut.
+    /// Bytes of a refusal's text. A longer text is cut.
     pub refusal_bytes: usize,
     /// How long a channel waits for one document before it is decided without it.
     pub fetch_timeout: Duration,
-    /// How often the peer may say that it does not have a document and is asked again. A relay says
-    /// so when the writer that it asked has left, and may know another one by now.
+    /// Number of times that a document is requested again after the peer answered that it does not
+    /// have it. A relay answers so when the writer that it asked has left, and may know another one
+    /// by now.
     pub denials: u32,
     /// The pause before a peer is asked again that does not have a document. It doubles each time.
     pub denial_pause: Duration,
@@ -62,21 +64,21 @@ impl Default for Limits {
     }
 }
 
-/// What carries a session's frames.
+/// The medium that carries a session's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Carrier {
     /// Every frame arrives once and in order, or the link ends. Nothing is sent twice.
     #[default]
     Reliable,
-    /// Frames may be lost, repeated and reordered. The session repeats what has no effect yet.
+    /// Frames may be lost, repeated and reordered. The session repeats announcements, retirements
+    /// and requests. Nodes do not use it: see [the module](super).
     Lossy(Repeat),
 }
 
 /// How often a session over a lossy carrier repeats itself.
 ///
-/// A channel's announcement is the heartbeat: it is repeated as long as the channel is open, and
-/// the peer answers each one. So a lost announcement, answer or change of an answer is made up for
-/// by the next announcement that arrives.
+/// An open channel is announced again at intervals, and the peer answers each time. This repairs
+/// lost announcements, answers and changes of answers.
 ///
 /// ```
 /// use core::time::Duration;
@@ -153,7 +155,7 @@ pub enum Exceeded {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub fn new(limit: usize) -> Budget {
         Budget { used: Arc::default(), limit }
     }

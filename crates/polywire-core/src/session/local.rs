@@ -1,4 +1,4 @@
-//! The channels of this node, as one peer knows them: announced, answered, retired.
+//! The state of this node's channels with regard to one peer: announced, answered, retired.
 
 use alloc::{string::String, sync::Arc};
 use core::time::Duration;
@@ -12,14 +12,14 @@ use crate::{
 /// A channel of ours.
 #[derive(Debug, Default)]
 pub(super) struct Local {
-    /// `None` while the peer's answer is here and the application has not named the channel: the
-    /// carrier announces it and may bring the answer before it returns.
+    /// `None` if the peer's answer came before [`Session::announce`]: the carrier announces the
+    /// channel by itself, and the answer may come first.
     pub(super) offered: Option<(Start, Arc<Announcement>)>,
-    /// The peer's word, as it lasts.
+    /// The peer's answer that is in force.
     pub(super) answer: Option<Answer>,
     /// The peer asked for a key frame since the last event.
     key_requested: bool,
-    /// What the peer refused since the last event.
+    /// The peer's reason for refusing, since the last event.
     incompatible: Option<String>,
     /// The last pause before the announcement was repeated.
     pause: Option<Duration>,
@@ -64,7 +64,8 @@ impl Session {
         }
     }
 
-    /// The peer's word on a channel of ours. [`Event::Matched`](super::Event::Matched) follows.
+    /// The peer's answer to a channel of this node. [`Event::Matched`](super::Event::Matched)
+    /// follows.
     ///
     /// A reliable carrier may announce a channel by itself, and bring the answer before the
     /// application calls [`Session::announce`]. So an answer to an unknown channel is kept until
@@ -94,8 +95,8 @@ impl Session {
         self.events.push(News::Matched(channel));
     }
 
-    /// Forgets answers to channels that the application has not announced: it knows that none is
-    /// being announced now.
+    /// Drops answers to channels that were never announced. Call it when no announcement is in
+    /// progress.
     ///
     /// ```
     /// use polywire_core::{envelope::ChannelId, frame::Answer};
@@ -110,7 +111,7 @@ impl Session {
         self.local.retain(|_, local| local.offered.is_some());
     }
 
-    /// What the peer last said about a channel of ours. `None` before its first answer.
+    /// The peer's last answer to a channel of this node. `None` before the first.
     pub fn answer(&self, channel: ChannelId) -> Option<&Answer> {
         self.local.get(&channel)?.answer.as_ref()
     }
@@ -132,7 +133,7 @@ impl Session {
         self.timers.set(Timer::Retire(channel), now.saturating_add(retiring.pause));
     }
 
-    /// The peer has restarted: it knows no channel of ours, and said nothing.
+    /// The peer has restarted: it knows no channel of this node and has answered none.
     pub(super) fn announce_all(&mut self, now: Duration) {
         let Session { local, outputs, events, .. } = self;
         for (id, channel) in local.iter_mut() {
@@ -164,7 +165,7 @@ impl Session {
         self.timers.set(Timer::Announce(channel), now.saturating_add(pause));
     }
 
-    /// The peer holds a channel that has retired: it missed that.
+    /// The peer still holds a channel that has retired: it missed the retirement.
     fn retire_stray(&mut self, channel: ChannelId) {
         if self.outputs.len() < self.limits.stray_outputs.saturating_add(self.own_outputs()) {
             self.outputs.push(Due::Retire(channel));

@@ -1,5 +1,5 @@
-//! The protocol of a node towards one peer, without I/O: who announces what, which documents are
-//! fetched, who reads whose channels, and when a key frame is requested.
+//! The protocol of a node with one peer, without I/O: it announces channels, answers announcements,
+//! fetches documents, and requests key frames.
 //!
 //! A [`Session`] reads no clock, takes no lock and sends nothing. Its driver calls
 //!
@@ -8,13 +8,14 @@
 //! - the other methods for what the application does,
 //!
 //! and after each call [`Session::poll_output`] until there is nothing to send, and
-//! [`Session::poll_event`] until there is nothing to do. Times are durations since any one moment,
-//! the same for all calls. Messages do not pass through the session: it says which channels they
-//! may go to.
+//! [`Session::poll_event`] until there is nothing to do. Times are durations since an origin that
+//! the caller chooses. Messages do not pass through the session: it only knows which channels the
+//! peer accepts.
 //!
-//! [`Carrier::Reliable`] is for byte streams: nothing is sent twice. [`Carrier::Lossy`] is for
-//! datagrams: what has no effect yet is repeated with growing pauses. [`Limits`] and [`Repeat`]
-//! have every limit and pause.
+//! With [`Carrier::Reliable`] nothing is sent twice. The nodes of the crate `polywire` use it on
+//! every engine, so their ports must deliver these frames reliably. [`Carrier::Lossy`] is for
+//! carriers that lose frames: announcements, retirements and requests are repeated, with growing
+//! pauses. Only tests use it so far. [`Limits`] and [`Repeat`] have every limit and pause.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -102,7 +103,7 @@ use crate::{
     schema::DocumentHash,
 };
 
-/// The protocol towards one peer; [the module](self) says how to drive it.
+/// The protocol with one peer; [the module](self) says how to drive it.
 #[derive(Debug)]
 pub struct Session {
     limits: Limits,
@@ -124,7 +125,7 @@ pub struct Session {
     timers: Timers<Timer>,
     outputs: Pending<Due>,
     events: Pending<News>,
-    /// Closing events not taken.
+    /// Closing events that were not polled.
     closed: usize,
 }
 
@@ -135,7 +136,7 @@ pub enum Output {
     Announce {
         /// The channel.
         channel: ChannelId,
-        /// Where its writer stood when it was announced first.
+        /// The writer's position when the channel was announced first.
         start: Start,
         /// What it carries.
         announcement: Arc<Announcement>,
@@ -157,7 +158,7 @@ pub enum Output {
         /// Its hash.
         document: Id128,
     },
-    /// A document that the peer asked for: the application's bytes of it, or that it has none.
+    /// A document that the peer asked for. The application adds the bytes, or that it has none.
     Supply {
         /// Its hash.
         document: Id128,
@@ -197,7 +198,7 @@ pub enum Event {
     Decide {
         /// The peer's channel.
         channel: ChannelId,
-        /// True if subscribers that could not read the channel are to be tried again.
+        /// True if subscribers that could not read the channel should be tried again.
         anew: bool,
     },
     /// A channel of the peer is closed.
@@ -205,20 +206,21 @@ pub enum Event {
         /// The peer's channel.
         channel: ChannelId,
     },
-    /// The peer's word on a channel of ours.
+    /// The peer's answer to a channel of ours.
     Matched {
         /// Our channel.
         channel: ChannelId,
         /// The answer that holds now. `None` if the peer has restarted and not answered yet.
         answer: Option<Answer>,
-        /// Whether the next message is to be a key frame, for readers that have joined or lost one.
+        /// Whether the next message should be a key frame, for readers that have joined or lost
+        /// one.
         key_requested: bool,
-        /// The reason of a reader there that cannot read the channel, if this answer gave one.
+        /// The reason why a reader there cannot read the channel, if this answer had one.
         incompatible: Option<String>,
     },
 }
 
-/// How much a session holds: what tests compare with [`Limits`].
+/// Current sizes of a session's tables. Tests compare them with [`Limits`].
 ///
 /// ```
 /// use polywire_core::session::{Budget, Carrier, Limits, Load, Session};
@@ -239,7 +241,7 @@ pub struct Load {
     pub events: usize,
 }
 
-/// An output, by its key: the value is taken when it is sent, so it is the newest.
+/// An output, by its key. Its value is read when it is sent, so it is the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Announce(ChannelId),
@@ -274,7 +276,7 @@ enum Timer {
 }
 
 impl Session {
-    /// A session with a peer of which nothing is known. All sessions of a node share one budget.
+    /// A session with a peer that is not known yet. All sessions of a node share one budget.
     pub fn new(limits: Limits, carrier: Carrier, budget: Budget) -> Session {
         Session {
             limits,
@@ -294,9 +296,10 @@ impl Session {
         }
     }
 
-    /// The peer introduces itself, or every datagram of it does. A new incarnation has forgotten
-    /// everything: its old channels close, and ours are announced to it again. False if the frames
-    /// that came with this are those of an older incarnation, to be dropped.
+    /// Call this with the peer's hello, or with the sender of every datagram. A new incarnation has
+    /// forgotten everything: its old channels close, and ours are announced to it again. Returns
+    /// false if the frames that came with this belong to an older incarnation; the caller drops
+    /// them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -325,7 +328,7 @@ impl Session {
         }
     }
 
-    /// The peer is gone for good: everything of it is forgotten, and its channels close.
+    /// The peer is gone for good: all its state is dropped, and its channels close.
     ///
     /// ```
     /// use std::time::Duration;
@@ -365,7 +368,7 @@ impl Session {
         self.outputs.retain(|due| matches!(due, Due::Announce(_)));
     }
 
-    /// Does what is due by `now`.
+    /// Handles everything that is due by `now`.
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};
@@ -391,7 +394,7 @@ impl Session {
         }
     }
 
-    /// When [`Session::handle_timeout`] is to be called next, if nothing else happens before.
+    /// When [`Session::handle_timeout`] must be called next, if nothing else happens before.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.timers.next()
     }
@@ -437,7 +440,7 @@ impl Session {
         None
     }
 
-    /// How much the session holds.
+    /// The current sizes of the session's tables.
     pub fn load(&self) -> Load {
         Load {
             remote: self.remote.len(),

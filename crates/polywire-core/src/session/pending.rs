@@ -1,4 +1,4 @@
-//! Bounded bookkeeping of a session: keys that wait in order, each once, and keys with a time.
+//! Two containers of a session: a queue without duplicates, and a set of keys with deadlines.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::time::Duration;

@@ -13,7 +13,7 @@ use crate::{
     frame::Start,
 };
 
-/// What the application decided on a channel of the peer.
+/// The application's decision on a channel of the peer.
 ///
 /// ```
 /// use polywire_core::session::Decision;
@@ -116,12 +116,12 @@ impl Session {
         }
     }
 
-    /// What the peer announced as a channel, if it is open.
+    /// The peer's announcement of a channel, if it is open.
     pub fn announcement(&self, channel: ChannelId) -> Option<&Arc<Announcement>> {
         self.remote.get(&channel).map(|known| &known.announcement)
     }
 
-    /// Where the channel's writer stood when the channel was announced.
+    /// The writer's position when the channel was announced.
     pub fn start(&self, channel: ChannelId) -> Option<Start> {
         self.remote.get(&channel).map(|known| known.start)
     }
@@ -131,8 +131,8 @@ impl Session {
         self.remote.iter().map(|(id, channel)| (*id, &channel.announcement))
     }
 
-    /// The application has decided on a channel. Tells the peer what is new. False if the channel
-    /// has closed meanwhile.
+    /// The application has decided on a channel. Sends the peer an answer if it has changed. False
+    /// if the channel has closed meanwhile.
     pub fn settle(&mut self, channel: ChannelId, decision: Decision<'_>, now: Duration) -> bool {
         let reason = decision.incompatible.map(|reason| self.cut(reason));
         let Some(known) = self.remote.get_mut(&channel) else { return false };
@@ -142,8 +142,8 @@ impl Session {
             (count, None) => Answer::Accept(count),
             (count, Some(reason)) => Answer::Partial(count, reason),
         };
-        // A request for a key frame says by itself that all can read the channel, unless the peer
-        // knows that some cannot.
+        // A request for a key frame implies that all can read the channel, unless the peer knows
+        // that some cannot.
         let knows_refusal = matches!(known.told, Some(Answer::Partial(..)));
         let told_by_request = decision.needs_key_frame && matches!(answer, Answer::Accept(_)) && !knows_refusal;
         if known.told.as_ref() != Some(&answer) && !told_by_request {
@@ -158,8 +158,8 @@ impl Session {
         true
     }
 
-    /// A reader of the channel cannot go on without a key frame. Requests one, unless a request was
-    /// sent just now. Called again with each message that cannot be read. True if there is an
+    /// A reader of the channel cannot continue without a key frame. Requests one, unless a request
+    /// was sent just now. Called again with each message that cannot be read. True if there is an
     /// output now.
     pub fn request_key(&mut self, channel: ChannelId, now: Duration) -> bool {
         let due = self.remote.get_mut(&channel).is_some_and(|known| known.key.take(now, &self.limits));
@@ -225,7 +225,7 @@ impl Session {
     }
 }
 
-/// What an announcement takes of the budget.
+/// The part of the budget that an announcement uses.
 fn held_bytes(a: &Announcement) -> usize {
     let texts = [&a.topic, &a.type_name, &a.codec, &a.options, &a.compressor];
     size_of::<Remote>() + size_of::<Announcement>() + a.offer.len() + texts.iter().map(|text| text.len()).sum::<usize>()

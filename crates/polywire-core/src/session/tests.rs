@@ -1,4 +1,4 @@
-//! Each handler of a session, alone.
+//! Unit tests of each handler of a session.
 
 use alloc::{format, string::String, sync::Arc, vec, vec::Vec};
 use core::time::Duration;
@@ -101,7 +101,7 @@ fn a_request_for_a_key_frame_is_also_an_acceptance() {
     session.settle(ONE, keyed(1, Some("no")), ms(0));
     let partial = Answer::Partial(1, "no".into());
     assert_eq!(outputs(&mut session), [answer(ONE, partial), answer(ONE, Answer::Renew(1))]);
-    // The peer remembers the refusal, so it has to be told that it is over.
+    // The peer remembers the refusal, so the session must send it a new answer.
     session.settle(ONE, keyed(2, None), ms(0));
     assert_eq!(outputs(&mut session), [answer(ONE, Answer::Accept(2)), answer(ONE, Answer::Renew(2))]);
 }
@@ -251,7 +251,7 @@ fn reliable_sessions_announce_and_retire_once() {
     assert_eq!(session.next_timeout(), None);
     session.retire(ONE, ms(1));
     assert_eq!(outputs(&mut session), [Output::Retire { channel: ONE }]);
-    // What was never sent need not be taken back.
+    // An announcement that was never sent needs no retirement.
     session.announce(TWO, Start::default(), &offered, ms(0));
     session.retire(TWO, ms(1));
     assert_eq!((outputs(&mut session), session.next_timeout()), (vec![], None));

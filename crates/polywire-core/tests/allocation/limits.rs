@@ -38,7 +38,7 @@ fn every_codec_carries_every_value() {
     assert!(carried.iter().all(|n| *n > 1000) && values >= 100_000, "{carried:?}");
 }
 
-/// Counts and lengths that lie, wherever they might be: the peak of what is allocated stays within
+/// False counts and lengths at every place of a message: the peak of allocated memory stays within
 /// the limits.
 #[test]
 fn lies_about_sizes_cost_no_more_than_the_limits_allow() {

@@ -118,8 +118,8 @@ fn records_allocate_nothing_in_the_steady_state() {
             let decoder =
                 Decoder::for_shape_with_backend(wire.codec, &wire.options, shape.schema(), &shape, backend).unwrap();
             let (mut message, mut back) = (Vec::new(), Record::new(&shape));
-            // What waits in spare elements changes places with what is used, so it takes a few
-            // rounds until all have seen the longest.
+            // Spare elements and used ones change places, so it takes a few rounds until all have
+            // held the longest value.
             for round in 0..6 {
                 let before = Counts::of_this_thread().requests;
                 for record in &records {
@@ -140,8 +140,8 @@ fn records_allocate_nothing_in_the_steady_state() {
     }
 }
 
-/// Where messages without a field stand between others, as resets do in a feed, the others' memory
-/// is kept.
+/// If messages without a field come between others, as resets do in a feed, the memory of the
+/// others is kept.
 #[test]
 fn feeds_with_resets_allocate_nothing_in_the_steady_state() {
     let xml = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.1">

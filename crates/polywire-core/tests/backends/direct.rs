@@ -107,7 +107,7 @@ impl<T: Message + Default + PartialEq + std::fmt::Debug + Clone> Both<T> {
         }
     }
 
-    /// What is written, which is the same into vectors of any room.
+    /// Encodes a value. The bytes are the same for vectors of any capacity.
     fn encode(&self, value: &T, random: &mut Random) -> Result<Vec<u8>, CodecError> {
         let mut expected = b"before".to_vec();
         let outcome = self.encoders[1].encode(value, &mut expected);
@@ -120,7 +120,7 @@ impl<T: Message + Default + PartialEq + std::fmt::Debug + Clone> Both<T> {
         outcome.map(|()| expected.split_off(6))
     }
 
-    /// What is read, which is the same into values of any content.
+    /// Decodes a message. The value is the same whatever was in it before.
     fn decode(&self, bytes: &[u8], old: &T) -> Result<(usize, T), CodecError> {
         let [ours, expected] = [0, 1].map(|i| {
             let mut value = old.clone();

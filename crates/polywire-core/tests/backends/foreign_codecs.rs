@@ -130,7 +130,7 @@ fn the_rest_of_an_inline_string_is_zero_and_within_its_bound() {
     for backend in BACKENDS {
         for (make, bytes) in makes {
             let encoder = encoder::<Pair>(make, backend).unwrap();
-            // What was there before is not sent.
+            // The previous content of the buffer is not sent.
             let mut out = vec![0x53; 256];
             out.clear();
             for _ in 0..3 {

@@ -1,5 +1,4 @@
-//! The interpreter and machine code give the same bytes, values, and errors, under every
-//! codec.
+//! The interpreter and machine code produce the same bytes, values, and errors, under every codec.
 
 mod derived;
 mod direct;

@@ -58,7 +58,7 @@ fn bytes_and_values_are_the_same() {
     assert!(carried > 1000 && refused > 10_000, "{carried} carried, {refused} refused");
 }
 
-/// Bad messages and tight limits: the same error, or the same value. Gives how many were refused.
+/// Bad messages and tight limits: the same error, or the same value. Returns how many were refused.
 fn hostile(wire: &Wire, coders: &[Coder], random: &mut Random, message: &[u8], over: &Record, seed: u64) -> usize {
     let mut refused = 0;
     for round in 0..24 {

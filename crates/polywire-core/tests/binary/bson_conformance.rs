@@ -102,8 +102,7 @@ fn refused_vectors() {
 fn the_thesis_document() {
     let document = b"\x16\0\0\0\x10system_time\0\x41\x05\0\0\0";
     assert_eq!(encode(&SystemTime { system_time: 1345 }), document);
-    // As printed, the document is a byte longer than its length: what follows is left to the
-    // caller.
+    // As printed, the document is a byte longer than its length: the rest is left to the caller.
     let printed = b"\x16\0\0\0\x10system_time\0\x41\x05\0\0\0\0";
     assert_eq!(decode(printed), Ok(SystemTime { system_time: 1345 }));
     assert!(validate(printed, &Limits::default()).is_err());

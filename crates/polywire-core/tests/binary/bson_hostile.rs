@@ -166,7 +166,7 @@ fn nesting_is_limited() {
     }
     let limits = Limits { message_bytes: 1 << 20, ..LIMITS };
     assert_eq!(validate(&bytes, &limits).unwrap_err().kind, FaultKind::TooDeep);
-    // What is unknown is skipped as one piece, however deep it is.
+    // An unknown member is skipped as one piece, however deep it is.
     let whole = decode_within::<Part>(Part::shape().schema(), &bytes, limits);
     assert_eq!(whole, Ok(Part::default()));
 }
@@ -228,7 +228,7 @@ impl Filler<'_> {
         }
     }
 
-    /// What is no character cannot be a key.
+    /// A value that is not a character cannot be a key.
     fn key(&mut self, ty: &Type) -> Value {
         match self.schema.resolve(ty) {
             Type::Char8 | Type::Char16 => Value::Int(1 + self.random.below(255) as i128),

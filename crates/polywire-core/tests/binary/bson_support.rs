@@ -22,7 +22,7 @@ pub fn encode<T: Message>(value: &T) -> Vec<u8> {
     encode_with(value, "").unwrap()
 }
 
-/// What a document of `writer` gives; the same from every back end.
+/// Decodes a document of `writer`. The result is the same on every back end.
 pub fn decode_from<T: Message + Debug>(writer: &Schema, bytes: &[u8]) -> Result<T, CodecError> {
     decode_within(writer, bytes, Limits::default())
 }

@@ -57,7 +57,7 @@ one! {
     Quad Float128;
 }
 
-/// Byte strings may come in pieces (RFC 8949, section 3.2.3), also where they are a number.
+/// Byte strings may come in pieces (RFC 8949, section 3.2.3), even if they are a number.
 #[test]
 fn numbers_in_pieces() {
     let quad = Float128::from(-1.5);

@@ -63,7 +63,7 @@ fn every_cut_is_refused_and_flipped_bits_do_no_harm() {
         let (reader, bytes) = (Reader::new(wire), encode(wire, &value));
         assert_eq!(reader.read(&bytes), Ok(value.clone()), "{wire}");
         for len in 0..bytes.len() {
-            // A Protobuf message may end behind any field.
+            // A Protobuf message may end after any field.
             let outcome = reader.read(&bytes[..len]);
             assert!(wire == "protobuf" || outcome.is_err(), "{wire}: {len}");
         }

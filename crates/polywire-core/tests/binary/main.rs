@@ -1,5 +1,5 @@
-//! BSON, CBOR, MessagePack, UBJSON and Protobuf: what is written and read, hostile input, other
-//! people's libraries.
+//! BSON, CBOR, MessagePack, UBJSON and Protobuf: encoding and decoding, hostile input, comparison
+//! with other libraries.
 
 mod bson_conformance;
 mod bson_hostile;

@@ -110,7 +110,7 @@ fn prost_reads_and_writes_the_same() {
         assert_eq!(Generated::decode(&ours[..]).unwrap(), generated(&value), "{n}");
         let theirs = generated(&value).encode_to_vec();
         assert_eq!(decode::<Mixed>("protobuf", &theirs).as_ref(), Ok(&value), "{n}");
-        // prost leaves out what is zero in a map's entry, as is its right.
+        // prost leaves out zeros in a map's entry, which is allowed.
         if !value.map.contains_key("") {
             assert_eq!(hex(&ours), hex(&theirs), "{n}");
         }
@@ -188,8 +188,7 @@ fn fields_in_pieces_are_one() {
     assert_eq!((value.names, value.flags), (vec!["a".into(), "b".into()], vec![true, false, true]));
     let text = format!("2a04 08011002 {REST} 2a0410020803 2a02 0801 22001a0161 2200");
     let value = read(&text).unwrap();
-    // An entry's value may stand in front of its key, or be left out; the later entry of a key
-    // stands.
+    // An entry's value may come before its key, or be left out; the last entry of a key counts.
     assert_eq!(value.map, [(1, 0), (3, 1)].into());
     assert_eq!(value.places.len(), 2);
     // Inside a sequence of sequences and an optional one, too.
@@ -208,7 +207,7 @@ fn the_last_of_a_single_field_stands_and_messages_are_merged() {
         decode::<Holding>("protobuf", &unhex(&twice.replace("32", "0a"))).unwrap().place,
         Place { latitude_deg: 1.0, longitude_deg: 1.0 }
     );
-    // Elements of arrays are put behind each other, and are too many then.
+    // Elements of repeated arrays are appended, and are then too many.
     assert_eq!(read(&format!("{REST} {REST}")), Err(FaultKind::Count));
 }
 
@@ -271,7 +270,7 @@ fn unions_are_oneofs() {
     assert_eq!(hex(&bytes), "0a021000");
     let names = holder(Either::Names(vec!["a".into()]));
     assert_eq!(hex(&round_trip("protobuf", &names)), "0a05 1a03 0a0161".replace(' ', ""));
-    // What comes last is it, and the discriminator may say another label.
+    // The last one counts, and the discriminator may have another label.
     let read = |text: &str| decode::<Holder>("protobuf", &unhex(text)).map_err(|error| error.kind);
     assert_eq!(read("0a07 1002 1a03 0a0161"), Ok(names.clone()));
     assert_eq!(read("0a07 1a03 0a0161 1002"), Ok(holder(Either::Number(1))));

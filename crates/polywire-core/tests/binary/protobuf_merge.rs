@@ -335,8 +335,8 @@ fn protoc_merges_the_same() {
     }
 }
 
-/// Elements of the same field are one array, wherever they stand; a message that is merged with
-/// another of its type has too many of them.
+/// Elements of the same field are one array, wherever they are in the message; a message that is
+/// merged with another of its type has too many of them.
 #[test]
 fn elements_of_arrays_stand_anywhere() {
     let whole = Arrays {

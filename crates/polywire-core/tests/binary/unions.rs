@@ -150,8 +150,8 @@ fn a_discriminator_may_be_a_name_or_a_character() {
     same(&by_number(), json!({"$discriminator": 1, "a": 7}), json!({"u": {"$discriminator": 1, "a": 7}}));
 }
 
-/// In JSON the discriminator comes first, because the value depends on it. Elsewhere it may stand
-/// anywhere.
+/// In JSON the discriminator comes first, because the value depends on it. In other formats it may
+/// come anywhere.
 #[test]
 fn a_late_discriminator_counts_where_it_may_be_late() {
     let shape = by_enum();

@@ -24,7 +24,7 @@ pub fn encode<T: Message>(with: &str, value: &T) -> Vec<u8> {
     try_encode(with, value).unwrap()
 }
 
-/// What a message of `writer` gives; the same from every back end.
+/// Decodes a message of `writer`. The result is the same on every back end.
 pub fn decode_within<T: Message + Debug>(
     with: &str,
     writer: &Schema,
@@ -95,7 +95,7 @@ pub struct Elements {
     pub remark: Option<String>,
 }
 
-/// Checks the vectors of a codec, and gives how many there are.
+/// Checks the vectors of a codec, and returns how many there are.
 pub fn golden(codec: &str) -> usize {
     let vectors = lines(&format!("{codec}/vectors.jsonl"));
     for vector in &vectors {

@@ -1,4 +1,4 @@
-//! Messages of writers without a schema: either byte order behind a header, and older, shorter
+//! Messages of writers without a schema: either byte order after a header, and older, shorter
 //! versions of a type.
 
 use polywire_core::{
@@ -69,7 +69,7 @@ fn one_decoder_reads_both_orders() {
 }
 
 fn both_orders<T: Message + Default + PartialEq + std::fmt::Debug>(codec: &str, backend: Backend, value: &T) {
-    // Its own order does not matter where there is a header.
+    // Its own order does not matter if there is a header.
     for own in ["header", "be,header"] {
         let decoder = decoder::<T>(codec, own, backend);
         let (little, big) = (encode(codec, "le,header", value), encode(codec, "be,header", value));
@@ -197,7 +197,8 @@ fn elements_may_be_shorter_where_each_has_a_length() {
     }
 }
 
-/// The first version that is the tail of the message alone can be told from a whole one in XCDR1.
+/// In XCDR1, only at the end of the message can the first version of a type be distinguished from a
+/// whole value.
 #[test]
 fn in_xcdr1_only_the_message_shows_where_a_value_ends() {
     let whole = Last { id: 5, at: Last2 { x: 3, y: 4 }, level: 7, note: None, places: vec![Last2 { x: 1, y: 2 }] };
@@ -212,7 +213,7 @@ fn in_xcdr1_only_the_message_shows_where_a_value_ends() {
         // Padding that nobody counted.
         assert_eq!(read(20).unwrap(), until_level);
         assert_eq!(read(16).unwrap(), Last { level: 9, ..until_level });
-        // In the middle of a member, before the key, behind a count without its elements, and in a
+        // In the middle of a member, before the key, after a count without its elements, and in a
         // place that is not the last.
         for cut in [0, 3, 12, 17, 28, 30] {
             let error = read(cut).unwrap_err();

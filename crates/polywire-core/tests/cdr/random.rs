@@ -137,7 +137,7 @@ fn flipped_bits_do_no_harm() {
                 let bit = random.below(8 * bytes.len());
                 flipped[bit / 8] ^= 1 << (bit % 8);
                 if wire.decoder.decode(&flipped, &mut read).is_ok() {
-                    // What was read is a value: it can be looked at and written.
+                    // The decoded value is valid: it can be printed and encoded.
                     let _ = format!("{read:?}");
                     wire.encode(&read);
                 }

@@ -41,7 +41,7 @@ fn decompress(compressor: &dyn Compressor, dictionary: &[u8], input: &[u8], size
     out
 }
 
-/// Runs a program with `input` on its standard input, and gives its standard output.
+/// Runs a program with `input` on its standard input, and returns its standard output.
 fn run(program: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let output = tools::output_of(Command::new(program).args(arguments), input);
     output.unwrap_or_else(|errors| panic!("{program} {arguments:?}: {errors}"))
@@ -135,7 +135,7 @@ fn the_zstd_program_reads_and_writes_the_same() {
     }
 }
 
-/// A frame without checksums whose blocks have up to 4 MiB and stand for themselves.
+/// A frame without checksums, with independent blocks of up to 4 MiB.
 const LZ4_FRAME: [u8; 7] = [0x04, 0x22, 0x4D, 0x18, 0x60, 0x70, 0x73];
 
 #[test]

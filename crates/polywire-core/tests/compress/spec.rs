@@ -1,5 +1,5 @@
-//! The examples of `spec/compress.md`: compressing gives these bytes, and decompressing them gives
-//! the text.
+//! The examples of `spec/compress.md`: compressing produces these bytes, and decompressing them the
+//! text.
 
 use polywire_core::compress::{Limits, Packer, Settings, Unpacker, find};
 use polywire_testing::spec_examples;

@@ -70,7 +70,7 @@ fn piece(random: &mut Random, size: usize, out: &mut Vec<u8>) {
             }
         }
         4 if !out.is_empty() => {
-            // What came before, from anywhere.
+            // Repeat earlier bytes from any position.
             let from = random.below(out.len());
             (0..size).for_each(|i| out.push(out[from + i]));
         }

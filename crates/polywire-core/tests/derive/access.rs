@@ -9,7 +9,7 @@ thread_local! {
     static PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts itself, and panics on the way in or out if told to.
+/// Counts its values. Panics in `default` or `drop` if the test asks for it.
 #[derive(Debug)]
 struct Touchy;
 

@@ -475,7 +475,7 @@ fn contradictions_are_refused() {
     assert!(std::panic::catch_unwind(Misfit::shape).is_err());
 }
 
-/// What a `macro_rules!` is handed is of another place than what it makes of it.
+/// Tokens passed to a `macro_rules!` have other spans than the tokens that it adds.
 macro_rules! make {
     ($(#[$attribute:meta])* $vis:vis $name:ident, $choice:ident, $mask:ident: $field:ident, $ty:ty, $bits:ty, $default:literal) => {
         $(#[$attribute])*

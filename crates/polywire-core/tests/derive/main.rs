@@ -1,4 +1,5 @@
-//! `#[derive(Message)]`: what it says of a type, and what programs do to values of the type.
+//! `#[derive(Message)]`: its description of a type, and the access of programs to values of the
+//! type.
 
 mod access;
 mod description;

@@ -68,8 +68,8 @@ fn union(discriminator: Type, cases: &[(&[i64], bool, Member)]) -> Def {
 
 const DEF: Type = Type::Def(DefId(1));
 
-/// What is set in the writer's record, and what is then in the reader's; none if the message is
-/// refused.
+/// The members set in the writer's record, and those then found in the reader's; `None` if the
+/// message is refused.
 type Pair = (Vec<(&'static str, Value)>, Option<Vec<(&'static str, Value)>>);
 
 fn pair<const N: usize, const K: usize>(from: [(&'static str, Value); N], to: [(&'static str, Value); K]) -> Pair {
@@ -264,7 +264,7 @@ fn members_that_must_be_understood() {
     );
     marked.optional = false;
     check_refused(&of(vec![m("a", Type::Bool), marked.clone()]), &plain);
-    // Nobody looks into what is skipped as a whole.
+    // A value that is skipped as a whole is not examined.
     let inner = Def::structure("I", vec![marked]);
     let skipped = schema(vec![Def::structure("S", vec![m("a", Type::Bool), m("i", DEF), m("z", Type::Uint8)]), inner]);
     let reader = of(vec![m("a", Type::Bool), m("z", Type::Uint8)]);
@@ -301,7 +301,7 @@ fn bounds_rise_and_fall() {
         check(&long, &short(UseDefault), &[pair([("a", list(5))], [("a", list(0))])]);
         check(&short(Trim), &long, &[pair([("a", list(3))], [("a", list(3))])]);
     }
-    // What is said around a collection holds for its elements.
+    // A policy of a collection applies to its elements.
     let names = |bound, policy| {
         let ty = Type::sequence(Type::String { bound });
         holding(with(m("a", ty), policy), vec![])
@@ -376,7 +376,7 @@ fn cases_that_only_one_side_has() {
     let other = m("other", Type::string());
     let swallows = holding(m("a", DEF), vec![union(Type::Int32, &[(&[1], false, number()), (&[], true, other)])]);
     check(&two, &swallows, &[refused([("a.w", text("w"))])]);
-    // The type behind a label evolves as types do.
+    // The type of a label's case evolves as types do.
     let wide = holding(m("a", DEF), vec![union(Type::Int32, &[(&[1], false, m("x", Type::Int64))])]);
     check(&one(m("a", DEF)), &wide, &[pair(known(), [("a.x", int(5))])]);
     check_refused(&wide, &one(m("a", DEF)));
@@ -404,9 +404,9 @@ fn discriminators_are_not_replaced() {
     }
 }
 
-/// A stranger's discriminator may be any number where the wire has room for all: one that is no
-/// value of its type selects nothing, not even "no case", as the value would be another one, or
-/// none, when it is written again.
+/// On a wire with room for all numbers, a discriminator may be any number. One that is not a value
+/// of its type selects nothing, not even "no case": when written again, the value would be another
+/// one, or none.
 #[test]
 fn discriminators_are_values_of_their_type() {
     let of = |discriminator: Type, labels: &[i64]| {

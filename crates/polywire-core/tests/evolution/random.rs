@@ -1,5 +1,5 @@
-//! Random versions of random types. Under every codec and on every back end, a decoder gives the
-//! value of the rules in `spec/evolution.md`, and it can be built if and only if the verdict allows
+//! Random versions of random types. Under every codec and on every back end, a decoder returns the
+//! value that `spec/evolution.md` defines, and it can be built if and only if the verdict allows
 //! it.
 
 use polywire_core::{
@@ -157,7 +157,7 @@ fn has_boolean_keys(schema: &Schema) -> bool {
     })
 }
 
-/// A record is what it was made from.
+/// A record read with an equal type is unchanged.
 #[test]
 fn the_reference_keeps_values_of_equal_types() {
     for seed in seeds(40) {

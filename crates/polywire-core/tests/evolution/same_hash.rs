@@ -65,7 +65,7 @@ fn random_types_of_one_hash_are_one_type() {
     assert!(structures > 30 && values > 1500, "{structures} structures, {values} values");
 }
 
-/// The record, written and read as a value of another shape; none where the format cannot carry the
+/// The record, written and read as a value of another shape; `None` if the format cannot carry the
 /// type.
 fn transferred(wire: &Wire, record: &Record, target: &Arc<Shape>, backend: Backend) -> Option<Result<Record, String>> {
     let writer = record.shape();
@@ -107,7 +107,7 @@ fn labels_of(schema: &Schema) -> Vec<Vec<i64>> {
 
 /// The same type, otherwise written: typedefs come and go, arrays of arrays are split and joined,
 /// definitions and labels are in another order, and comments, annotations and pointers are others.
-/// None if what came out is no schema, such as a type that contains itself.
+/// `None` if the result is not a valid schema, such as a type that contains itself.
 fn written_otherwise(seed: u64, schema: &Schema) -> Option<Schema> {
     let mut writer = Writer { random: Random::new(seed ^ 0xA5A5), schema, builder: SchemaBuilder::new(), aliases: 0 };
     let count = schema.defs().len() as u32;

@@ -163,7 +163,7 @@ fn reportable_errors() {
     unwritable("<decimal name='v'/>", r#"{"v":{"exponent":64,"mantissa":1}}"#, DecimalRange);
 }
 
-/// What was let pass once is no text when it is repeated, either.
+/// Invalid text that was accepted once is still invalid when it is repeated.
 #[test]
 fn accepted_invalid_text_is_replaced_each_time() {
     for (inside, first) in [

@@ -180,7 +180,7 @@ fn operators_of_the_appendix() {
     );
 }
 
-/// Sections 6.3.7 and 6.3.8: what strings are taken from and added to, whatever became of the
+/// Sections 6.3.7 and 6.3.8: the base value of tails and deltas of strings, for every state of the
 /// previous value.
 #[test]
 fn tails_and_deltas_of_strings() {
@@ -236,7 +236,7 @@ fn tails_and_deltas_of_strings() {
     );
 }
 
-/// What others may write though it is not the shortest, and what follows from it.
+/// Encodings that other writers may choose although they are not the shortest, and their effects.
 #[test]
 fn tails_and_deltas_longer_than_necessary() {
     let v = |text: &str| format!(r#"{{"v":"{text}"}}"#);

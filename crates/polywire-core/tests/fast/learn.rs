@@ -58,7 +58,7 @@ fn each_field_gets_the_operator_that_suits_it() {
     assert_eq!(TemplateSet::parse(&xml).unwrap(), learned.templates);
 }
 
-/// What was the same in all samples takes nothing at all, and may be nothing else.
+/// A field with the same value in all samples takes no bytes, and can have no other value.
 #[test]
 fn constants_are_learned_only_on_request() {
     let mut types = SchemaBuilder::new();

@@ -196,7 +196,7 @@ fn change(random: &mut Random, record: &mut Record, name: &str, ty: &Type, last:
     };
     let v = *last;
     let odd = random.one_in(40);
-    // What is always there stays.
+    // A mandatory member cannot be set to absent.
     if random.one_in(6) && record.set(name, Value::Absent).is_ok() {
         return;
     }
@@ -282,8 +282,8 @@ fn streams_are_the_same() {
         let mut ends: Vec<Ends> = backends().into_iter().map(make).collect();
         let mut record = Record::new(&shape);
         let mut values = BTreeMap::new();
-        // One way or another: what is refused is for the function with a context, and so are some
-        // messages behind it.
+        // Both functions are tested: messages that the specialised one refuses go to the function
+        // with a context, and so do some messages after them.
         let (is_hostile, changes) = (random.one_in(2), [1, 2, 8][random.below(3)]);
         for step in 0..40 {
             if random.one_in(6) {
@@ -394,7 +394,7 @@ fn template(random: &mut Random, id: usize) -> String {
         }
         if random.one_in(3) {
             let exponent = if random.one_in(4) { "<constant value=\"1\"/>" } else { random.choose(OPERATORS) };
-            // A mantissa's bit is there if the decimal is, so that those behind it are at no known
+            // A mantissa's bit is there if the decimal is, so that those after it are at no known
             // place.
             let mantissa = random.choose(OPERATORS);
             let parts = format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>");
@@ -464,7 +464,7 @@ fn number(random: &mut Random) -> i64 {
     match random.below(30) {
         0 => random.bits() as i64,
         1 => *random.choose(&[i64::MAX, i64::MIN, 255, 127, -128, i64::from(u32::MAX), -1]),
-        // Words that machine code has for what is not there, and their neighbours.
+        // Words by which machine code represents absent values, and their neighbours.
         2 => *random.choose(&[MARK, MARK + 1, MARK - 1, NO_NUMBER, NO_NUMBER + 1, NO_NUMBER - 1]),
         3..10 => random.below(100) as i64,
         _ => 1,

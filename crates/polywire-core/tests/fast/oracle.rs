@@ -1,10 +1,15 @@
 //! Message sequences of random templates, compared with the crate `fastlib` in both directions.
 //!
-//! The templates avoid what `fastlib` gets wrong: initial values of whole decimals, exponents with
-//! a default that has no value, differences of 64 bits out of range, what a tail that is null
-//! leaves behind, optional differences of strings, and, as it writes, the first value of an
-//! increment that has an initial one: where there is no value before, what is left out is the
-//! initial value itself, and not the one after it (FAST 1.1, 6.3.6).
+//! The templates avoid the errors of `fastlib`:
+//!
+//! - initial values of whole decimals,
+//! - exponents with a default that has no value,
+//! - differences of 64 bits out of range,
+//! - the previous value after a tail that is null,
+//! - optional differences of strings,
+//! - in its encoder, the first value of an increment that has an initial value: without a previous
+//!   value, the field that may be left out is the initial value itself, and not the next one (FAST
+//!   1.1, 6.3.6).
 
 use super::support::{Feed, digits, template};
 use fastlib::{MessageFactory, TextMessageFactory, TextMessageVisitor, Value};
@@ -19,7 +24,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// A field of a random template: its XML, and what makes its next value.
+/// A field of a random template: its XML, and the state that makes its next value.
 struct Field {
     name: String,
     optional: bool,
@@ -35,7 +40,7 @@ enum Kind {
     Sequence(Vec<Field>),
 }
 
-/// What is known of a field's increment from an initial value.
+/// The state of a field's increment from an initial value.
 #[derive(Clone, Copy, PartialEq)]
 enum Increment {
     /// There was no message yet.
@@ -64,9 +69,9 @@ fn field(random: &mut Random, depth: usize, xml: &mut String, next: &mut usize) 
     *next += 1;
     let (name, optional) = (format!("f{next}"), random.one_in(3));
     let presence = if optional { " presence='optional'" } else { "" };
-    // A tail that is null leaves its previous value as it was there; the specification has it
-    // empty. And of an optional difference it takes the string, too, for nullable, where the length
-    // before it says whether there is one.
+    // In `fastlib`, a null tail leaves the previous value unchanged; by the specification, it
+    // becomes empty. For an optional difference it takes the string, too, as nullable, although the
+    // length before it says whether there is one.
     let (tail, delta) = if optional { ("copy", "default") } else { ("tail", "delta") };
     let kind = match random.below(if depth > 2 { 6 } else { 8 }) {
         0..=2 => {
@@ -217,7 +222,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// What was read, in one line.
+/// A decoded message in one line.
 #[derive(Default)]
 struct Line(String);
 
@@ -320,8 +325,8 @@ fn both_read_what_the_other_writes() {
         let mut text_of = fastlib::Decoder::new_from_xml(&xml).unwrap();
         let mut writer = fastlib::Encoder::new_from_xml(&xml).unwrap();
         let mut ours = feed.decoder.state().unwrap();
-        // What it writes it takes from text, which does not say a decimal's exponent, nor where
-        // what is inside begins and ends.
+        // Its encoder reads a text, which contains neither the exponent of a decimal nor the ends
+        // of groups and sequences.
         let mut in_step = !["<decimal", "<sequence", "<group"].iter().any(|tag| inside.contains(tag));
         for _ in 0..12 {
             let mut json = String::new();
@@ -336,17 +341,17 @@ fn both_read_what_the_other_writes() {
             let context = || format!("seed {seed}: {xml}\n{json}\n{}", digits(&bytes));
             assert_eq!(feed.decode(&bytes).unwrap_or_else(|e| panic!("{}: {e}", context())), feed.json(&record));
             let mut read = Line::default();
-            // Sums that do not fit it panics on: that is the end of a stream, for it.
+            // It panics on sums that do not fit; then this stream ends.
             let outcome = catch_unwind(AssertUnwindSafe(|| theirs.decode_slice(&bytes, &mut read)));
             let Ok(outcome) = outcome else { break };
             outcome.unwrap_or_else(|error| panic!("{}: {error}", context()));
             assert_eq!(read.0, line_of(&record), "{}", context());
             messages += 1;
-            // And what it writes, as long as it can.
+            // Compare the messages that it writes, as long as it can.
             let mut text = TextMessageFactory::new();
             text_of.decode_slice(&bytes, &mut text).unwrap();
-            // From there on its dictionary is not ours. What is inside groups and sequences it is
-            // not asked to write.
+            // After a miscounted increment its dictionary differs from ours. It is not asked to
+            // write groups and sequences.
             let miscounted = |field: &Field| matches!(field.kind, Kind::Int { increment: Increment::Miscounted, .. });
             in_step &= !fields.iter().any(miscounted);
             if !in_step {

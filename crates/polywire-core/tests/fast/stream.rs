@@ -141,11 +141,11 @@ struct Reader {
     asked_until: u64,
 }
 
-/// What became of a datagram.
+/// The outcome of a datagram.
 enum Outcome {
     /// A value: of which incarnation and sequence number.
     Value(u64, u64),
-    /// Nothing: it was damaged, old, or refers to what is not here.
+    /// Nothing: it was damaged, old, or refers to a message that is missing.
     Nothing,
 }
 
@@ -203,7 +203,7 @@ impl Plain {
         Plain { link: Duplex::new(model, seed), writer, reader: DatagramDecoder::default(), came: BTreeSet::new() }
     }
 
-    /// Sends a message, and gives its bytes.
+    /// Sends a message, and returns its size in bytes.
     fn write(&mut self, codecs: &Codecs, now: u64, book: &Book) -> usize {
         let (mut payload, mut datagram) = (Vec::new(), Vec::new());
         codecs.cdr.encode(book, &mut payload).unwrap();
@@ -214,7 +214,7 @@ impl Plain {
         payload.len()
     }
 
-    /// Takes what has come whole, of what was sent from some time on.
+    /// Reads the intact datagrams that have arrived and were sent at `from` or later.
     fn read(&mut self, now: u64, from: u64) {
         while let Some(arrival) = self.link.there.pop(now) {
             let Ok(datagram) = self.reader.open(&arrival.packet) else { continue };
@@ -287,7 +287,7 @@ const LINKS: &[&str] = &[
     "lossy-30",
     "wan-high,corrupt=2%",
     "delay=20ms,jitter=uniform:20ms,reorder=10%,duplicate=20%,loss=10%",
-    // A queue that drops: a third of what is sent does not fit.
+    // A queue that drops: a third of the packets does not fit.
     "rate=30kbit,queue=1kB,delay=5ms",
     "delay=15ms,loss=2%,down=150ms..350ms",
 ];

@@ -322,7 +322,7 @@ fn what_a_later_version_may_add_is_passed_over() {
     let (mut decoder, _) = greeted(Limits::default());
     let frame = Frame::Unknown { head: 0x44 };
     assert_eq!(decoder.step(&[3, 0x44, 9, 9]), Ok(Step::Frame { frame, used: 4 }));
-    // An answer with an extension that nobody knows yet, behind the one that is known.
+    // An answer with an extension that nobody knows yet, after the one that is known.
     let frame = Frame::Answer { channel: ChannelId(1), answer: Answer::Accept(3) };
     let bytes = [9, 0x03, 1, 0, 2, 1, 3, 8, 1, 0xFF];
     assert_eq!(decoder.step(&bytes), Ok(Step::Frame { frame, used: bytes.len() }));

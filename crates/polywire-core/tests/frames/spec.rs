@@ -1,5 +1,5 @@
-//! The examples of `spec/frame.md`: encoding gives these bytes, and decoding them gives what the
-//! text says.
+//! The examples of `spec/frame.md`: encoding produces these bytes, and decoding them the values in
+//! the text.
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind},

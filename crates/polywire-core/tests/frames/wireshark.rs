@@ -17,7 +17,7 @@ fn segment(from: u16, to: u16, sequence: u32, data: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A capture of both directions, each in segments of so many bytes.
+/// A capture of both directions, each in segments of `size` bytes.
 fn capture(there: &[u8], back: &[u8], size: usize) -> Vec<u8> {
     // Version 2.4, packets of up to 65535 bytes, which begin with IP.
     let mut file = [0xA1B2_C3D4_u32, 4 << 16 | 2, 0, 0, 65535, 101].map(u32::to_le_bytes).concat();
@@ -88,7 +88,7 @@ fn a_broken_frame_is_called_malformed_and_the_next_ones_are_shown() {
         return;
     }
     let hello = &spec_examples("frame.md")["hello"];
-    // An announcement that ends behind its channel, and a heartbeat.
+    // An announcement that ends after its channel, and a heartbeat.
     let there = [&hello[..], &[2, 2, 1], &[1, 8]].concat();
     let file = capture(&there, hello, 1000);
     assert_eq!(dissected(&file, &["polywire.frame"])[0], "Hello,Announce,Heartbeat");

@@ -88,8 +88,8 @@ fn strings_of_every_length_at_the_end_of_a_page() {
     }
 }
 
-/// A Protobuf message may end behind any field: what is not there is zero. So may a block of YAML,
-/// behind any line or digit.
+/// A Protobuf message may end after any field: missing fields are zero. A block of YAML may end
+/// after any line or digit.
 fn may_end_early(wire: &Wire) -> bool {
     matches!(wire.codec.name(), "protobuf" | "yaml")
 }

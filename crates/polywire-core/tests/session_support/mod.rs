@@ -1,4 +1,4 @@
-//! Nodes with sessions, a carrier between them, and what has to hold whatever happens.
+//! Test nodes with sessions, an emulated network between them, and the invariants that tests check.
 
 mod node;
 mod values;
@@ -16,10 +16,10 @@ use polywire_core::{
 };
 use values::{Codecs, Sent};
 
-/// What carries frames.
+/// The carrier of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// Each datagram alone; the sessions repeat what is lost.
+    /// Each datagram alone; the sessions repeat lost ones.
     Datagrams,
     /// A byte stream that loses nothing.
     Streams,
@@ -39,7 +39,7 @@ const UNDER_WAY: usize = 2000;
 pub const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 
-/// How often the things have happened that the simulation is for.
+/// How often each situation has occurred that the simulation is meant to test.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub restarts: u64,
@@ -71,7 +71,7 @@ pub struct Simulation {
     began: Instant,
 }
 
-/// What all nodes of a run know, and what they must not get wrong.
+/// State that all nodes of a run share, and against which their results are checked.
 pub struct Shared<'a> {
     pub codecs: &'a Codecs,
     pub seen: &'a mut Seen,
@@ -92,7 +92,7 @@ impl Shared<'_> {
     }
 }
 
-/// A change at a time.
+/// A change, and its time.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Start(usize),
@@ -134,7 +134,7 @@ impl Simulation {
     }
 }
 
-/// Says which seed failed, whatever failed.
+/// Prints the seed of a failed run.
 struct NamesSeed(u64);
 
 impl Drop for NamesSeed {
@@ -187,7 +187,7 @@ impl<'a> World<'a> {
         World { nodes, links, shared, changes, seed }
     }
 
-    /// Gives the time from the last change to the matched state.
+    /// Returns the time from the last change to the matched state.
     fn run(&mut self) -> u64 {
         while self.shared.now < CHANGES {
             self.step(CHANGES);
@@ -199,7 +199,7 @@ impl<'a> World<'a> {
         }
         self.until_matched(works_from + MATCHED_WITHIN);
         let took = self.shared.now - works_from;
-        // Every reader gets a value now, and what is matched stays so.
+        // Every reader gets a value now, and matched channels stay matched.
         self.nodes.iter_mut().for_each(Node::forget_values);
         let deadline = self.shared.now + READ_WITHIN;
         while !self.nodes.iter().all(|node| node.has_values()) {
@@ -221,7 +221,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Goes on to the next thing that happens, at `until` at the latest.
+    /// Advances to the next event, at `until` at the latest.
     fn step(&mut self, until: u64) {
         let arrival = self.links.values().filter_map(Link::next).min();
         let timeout = self.nodes.iter().filter_map(Node::next_timeout).min();
@@ -289,7 +289,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What a node with this interest answers.
+/// The answer of a node with this interest.
 pub fn expected(interest: Interest) -> polywire_core::frame::Answer {
     use polywire_core::frame::Answer;
     match interest {

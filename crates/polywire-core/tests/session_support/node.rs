@@ -1,4 +1,4 @@
-//! One node: its writers and subscriptions, and a session towards each other node.
+//! One node: its writers and subscriptions, and a session with each other node.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,20 +18,20 @@ use super::{
     values::{Format, Sent, Track},
 };
 
-/// What a subscriber that cannot read a channel says.
+/// The reason given by a subscriber that cannot read a channel.
 pub const INCOMPATIBLE: &str = "the reader has another type";
-/// A datagram with so many bytes takes no further frame.
+/// A datagram with this many bytes takes no further frame.
 const DATAGRAM: usize = 1200;
 /// The even extension that says which request a reply is for.
 const REPLY_TO: u32 = 4;
 /// Channels, documents and stray outputs that a session may hold.
 const HELD: usize = 64;
 
-/// What a node does with a topic.
+/// A node's use of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     None,
-    /// So many subscribers read it.
+    /// This many subscribers read it.
     Reads(u32),
     /// A subscriber cannot read it.
     Refuses,
@@ -69,7 +69,7 @@ struct Peer {
     /// On streams, each direction of a link numbers its own channels.
     on_wire: BTreeMap<ChannelId, ChannelId>,
     input: Vec<u8>,
-    /// What goes into the next packet.
+    /// The content of the next packet.
     out: Vec<u8>,
     wire: Wire,
 }
@@ -97,9 +97,9 @@ impl Node {
         }
     }
 
-    // What the world does.
+    // Changes that the simulation makes.
 
-    /// Starts, or starts again with nothing but its identity.
+    /// Starts, or restarts with its identity only.
     pub fn start(&mut self, incarnation: u64, others: &[usize], shared: &mut Shared<'_>) {
         *self = Node::new(self.number);
         self.incarnation = Some(incarnation);
@@ -292,7 +292,7 @@ impl Node {
         readers.for_each(|reader| reader.read = 0);
     }
 
-    // What the world asks.
+    // Questions of the simulation.
 
     pub fn is_up(&self) -> bool {
         self.incarnation.is_some()
@@ -340,7 +340,7 @@ impl Node {
         self.peers.values().flat_map(|peer| peer.readers.values()).all(|reader| reader.read > 0)
     }
 
-    // Its driver.
+    // The driver of its sessions.
 
     fn hello(&self) -> Hello {
         Hello { node: Id128([self.number as u8 + 1; 16]), incarnation: self.incarnation() }
@@ -351,7 +351,7 @@ impl Node {
         others.into_iter().for_each(|other| self.drive(other, shared));
     }
 
-    /// Takes everything that the session has to send or to be done.
+    /// Polls all outputs and events of the session.
     fn drive(&mut self, other: usize, shared: &mut Shared<'_>) {
         while let Some(peer) = self.peers.get_mut(&other) {
             let load = peer.session.load();
@@ -374,7 +374,7 @@ impl Node {
         if let Output::Supply { document } = output {
             bytes = self.documents.get(document).cloned();
             if shared.wire == Wire::Datagrams && shared.random.one_in(8) {
-                // A peer that sends something else, and one that says that it has nothing.
+                // Sometimes other bytes are sent, and sometimes none.
                 shared.seen.forged += 1;
                 bytes = shared.random.one_in(2).then(|| b"forged".to_vec());
             }
@@ -434,7 +434,7 @@ impl Node {
         peer.session.settle(channel, Decision { readers, incompatible, needs_key_frame }, shared.time());
     }
 
-    // What comes in.
+    // Incoming packets and frames.
 
     fn receive_datagram(&mut self, from: usize, packet: &[u8], shared: &mut Shared<'_>) {
         let Ok(datagram) = self.datagrams.1.open(packet) else { return };
@@ -601,7 +601,7 @@ impl Peer {
         self.out.extend_from_slice(payload);
     }
 
-    /// Begins a datagram where there is none, or no room.
+    /// Begins a datagram if there is none, or no room in it.
     fn room(&mut self, datagrams: &DatagramEncoder, packets: &mut VecDeque<Vec<u8>>) {
         if self.out.len() > DATAGRAM {
             self.flush(datagrams, packets);
@@ -622,7 +622,7 @@ impl Peer {
         packets.push_back(packet);
     }
 
-    /// Our channel that the peer means.
+    /// The channel of this node that the peer means.
     fn ours(&self, channel: ChannelId) -> Option<ChannelId> {
         match self.wire {
             Wire::Datagrams => Some(channel),

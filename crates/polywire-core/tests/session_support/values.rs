@@ -38,7 +38,7 @@ pub struct Sent {
     pub value: Track,
 }
 
-/// What everybody needs, made once.
+/// The coders that all nodes share.
 pub struct Codecs {
     fast: (Encoder<Track>, Decoder<Track>),
     cdr: (Encoder<Track>, Decoder<Track>),
@@ -64,7 +64,7 @@ impl Codecs {
         stateful.then(|| StatefulReader::new(self.fast.1.state().expect("FAST has state")))
     }
 
-    /// Encodes a message, and gives its anchor.
+    /// Encodes a message, and returns its anchor.
     pub fn encode(
         &self,
         stream: Option<&mut StatefulWriter>,
@@ -83,7 +83,7 @@ impl Codecs {
         }
     }
 
-    /// Decodes a message. False if it refers to another one that is not here.
+    /// Decodes a message. False if it refers to a message that is missing.
     pub fn decode(
         &self,
         stream: Option<&mut StatefulReader>,
@@ -115,7 +115,7 @@ impl Track {
         }
     }
 
-    /// A hash of the key; which one makes no difference here.
+    /// A hash of the key. Any hash will do here.
     pub fn key_hash(&self) -> Id128 {
         Id128::of_document(&self.number.to_be_bytes())
     }

@@ -1,5 +1,5 @@
 //! Hostile JSON: the corpus of parsing tests, deep nesting, limits, texts truncated at every byte.
-//! And another reader of our texts.
+//! Also, another library reads the texts that we write.
 
 use super::json_support::{backends, json, options, text_of, value_of};
 use polywire_core::{

@@ -105,7 +105,7 @@ fn cut_and_flipped_texts_do_no_harm() {
                 other[at] ^= 1 << random.below(8);
                 let outcome = decoder.decode(&other, &mut target);
                 match outcome {
-                    // What is read is JSON, and a value that can be written again.
+                    // Accepted input is valid JSON, and its value can be written again.
                     Ok(_) => {
                         json::validate(&other).unwrap();
                         coders[0].0.encode(&target, &mut Vec::new()).unwrap();

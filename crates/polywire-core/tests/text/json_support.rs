@@ -24,12 +24,12 @@ pub fn text_of<T: Message>(value: &T, with: &str) -> String {
     String::from_utf8(text.unwrap()).unwrap()
 }
 
-/// What a text gives, decoded over the value that `into` gives; the same from every back end.
+/// Decodes a text into the value that `into` returns. The result is the same on every back end.
 pub fn value_of<T: Message + Debug>(text: &[u8], into: impl Fn() -> T) -> Result<T, CodecError> {
     evolved(T::shape().schema(), text, into)
 }
 
-/// What a text of another writer gives.
+/// Decodes a text of another writer.
 pub fn evolved<T: Message + Debug>(writer: &Schema, text: &[u8], into: impl Fn() -> T) -> Result<T, CodecError> {
     Wire { codec: json(), options: Options::default() }.decode_all(writer, text, Limits::default(), into)
 }

@@ -1,4 +1,4 @@
-//! JSON, XML and YAML: what is written and read, evolution, hostile input, other people's
+//! JSON, XML and YAML: encoding and decoding, evolution, hostile input, comparison with other
 //! libraries.
 
 mod json_evolution;

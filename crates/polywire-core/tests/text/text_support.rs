@@ -27,12 +27,12 @@ impl Format {
         String::from_utf8(self.wire(options).encode(value).unwrap()).unwrap()
     }
 
-    /// What a text gives, decoded over the value that `into` gives; the same from every back end.
+    /// Decodes a text into the value that `into` returns. The result is the same on every back end.
     pub fn read<T: Message + Debug>(self, text: &[u8], into: impl Fn() -> T) -> Result<T, CodecError> {
         self.read_of(T::shape().schema(), text, into)
     }
 
-    /// What a text of another writer gives.
+    /// Decodes a text of another writer.
     pub fn read_of<T: Message + Debug>(
         self,
         writer: &Schema,
@@ -42,7 +42,7 @@ impl Format {
         self.wire("").decode_all(writer, text, Limits::default(), into)
     }
 
-    /// What a text gives under limits, on the interpreter.
+    /// Decodes a text under limits, on the interpreter.
     pub fn read_within<T: Message + Default>(self, text: &[u8], limits: Limits) -> Result<T, CodecError> {
         let schema = T::shape().schema();
         let decoder = Decoder::<T>::with_backend(self.codec(), &Options::default(), schema, Backend::Interpreter);

@@ -1,5 +1,5 @@
 //! Hostile XML: the W3C conformance suite, texts truncated and flipped at every byte, entity
-//! expansion. And another reader of our texts.
+//! expansion. Also, another library reads the texts that we write.
 
 use super::text_support::Format;
 use polywire_core::{
@@ -105,8 +105,8 @@ fn the_suite_is_judged_as_it_says() {
             assert!(foreign || verdict == Ok(()), "{}: {verdict:?}", case.id);
             accepted += usize::from(!foreign);
         }
-        // As an unknown member it is judged alike, but for what stands only at a document's
-        // beginning.
+        // As an unknown member it gets the same verdict, except for constructs that are allowed
+        // only at a document's start.
         if case.document.starts_with(b"<") && !case.document.starts_with(b"<?xml ") && !case.has_doctype() {
             let inside = [b"<Counter><x>", case.document.as_slice(), b"</x></Counter>"].concat();
             for format in FORMATS {

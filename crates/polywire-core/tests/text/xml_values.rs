@@ -155,7 +155,7 @@ fn escapes_are_replaced_once() {
     }
 }
 
-/// An escape may come in pieces: it is looked for behind the parser.
+/// An escape may come in pieces: it is looked for after the parser.
 #[test]
 fn escapes_are_found_in_parsed_text() {
     for (text, meant) in [

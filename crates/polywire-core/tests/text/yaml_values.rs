@@ -130,8 +130,7 @@ fn what_else_is_read() {
         for format in [YAML, FLOW] {
             let read = format.read(text.as_bytes(), report);
             if i == 2 {
-                // A collection as a key, even of what is passed over, is more than the values here
-                // can be.
+                // The values here cannot have a collection as a key, not even in a skipped value.
                 assert_eq!(read.unwrap_err().kind, FaultKind::WrongKind);
                 continue;
             }
@@ -173,7 +172,7 @@ fn floats_are_floats_to_yaml_1_1_too() {
     assert!(YAML.write(&rows, "").contains("rows:\n  - [1.0e+16,-1.0e-20,0.5]"), "{}", YAML.write(&rows, ""));
 }
 
-/// A decimal keeps its two parts, also where an exponent needs a point.
+/// A decimal keeps its two parts, even if an exponent needs a point.
 #[test]
 fn decimals_keep_their_parts() {
     #[derive(Message, Debug, PartialEq, Clone, Default)]
@@ -194,8 +193,8 @@ fn decimals_keep_their_parts() {
     }
 }
 
-/// What YAML 1.1 takes for strings and YAML 1.2 for numbers stands for either: PyYAML writes such
-/// strings without quotes.
+/// Scalars that are strings in YAML 1.1 and numbers in YAML 1.2 are read as either: PyYAML writes
+/// such strings without quotes.
 #[test]
 fn numbers_of_yaml_1_2_alone_may_be_strings() {
     for text in ["0o7", "1e3", "1E5", "12e03", "1.5e3", ".5e3", "08", "089", "-.5", "+.5"] {
@@ -422,8 +421,8 @@ fn folders(suite: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// PyYAML, which reads YAML 1.1, finds the same values in what we write: nothing is mistaken for
-/// what it is not.
+/// PyYAML, which reads YAML 1.1, finds the same values of the same kinds in the texts that we
+/// write.
 #[test]
 fn pyyaml_reads_what_we_write() {
     let words = [

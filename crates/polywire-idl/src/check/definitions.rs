@@ -62,8 +62,8 @@ impl Checker<'_> {
         self.slots[id.0 as usize].def = Some(def);
     }
 
-    /// Whether the typedef repeats an earlier one. Generators write the same typedef in front of
-    /// each use.
+    /// Whether the typedef repeats an earlier one. Generators write the same typedef before each
+    /// use.
     fn is_the_same_typedef(&mut self, name: &Name, target: &Type) -> bool {
         let full = self.full_name(&name.text);
         let Some((id, first)) = self.names.declared_type(&full) else { return false };

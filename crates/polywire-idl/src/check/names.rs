@@ -20,7 +20,7 @@ pub(super) enum Entity {
     Literal(DefId, usize),
     /// A flag of a bitmask, by index.
     Flag(DefId, usize),
-    /// A definition of an unsupported kind, which is left out.
+    /// A definition that is skipped because its kind is not supported.
     Skipped(&'static str),
 }
 
@@ -189,7 +189,7 @@ impl Checker<'_> {
         self.names.find(scope, &parts)
     }
 
-    /// Resolves a name to a type, or reports why it is none.
+    /// Resolves a name to a type, or reports why it is not a type.
     pub(super) fn type_named(&mut self, name: &ScopedName) -> Option<DefId> {
         match self.find_entity(name) {
             Some(Entity::Type(id)) => return Some(id),

@@ -91,7 +91,7 @@ impl Checker<'_> {
         None
     }
 
-    /// The type behind typedefs, as far as they are defined already.
+    /// The type with typedefs resolved, as far as they are defined already.
     pub(super) fn resolve(&self, ty: &Type) -> Type {
         let mut at = ty;
         for _ in 0..=self.slots.len() {

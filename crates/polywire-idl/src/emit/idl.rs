@@ -333,7 +333,7 @@ impl Writer<'_> {
     /// The name of a definition as seen from the open module.
     fn reference(&self, id: DefId) -> Text {
         let Some(def) = self.schema.defs().get(id.0 as usize) else {
-            return Err(self.no_value("a constant is of another schema's type".into()));
+            return Err(self.no_value("the type of a constant belongs to another schema".into()));
         };
         let parts: Vec<&str> = def.name.split("::").collect();
         let (last, modules) = parts.split_last().unwrap_or((&"", &[]));
@@ -446,7 +446,8 @@ impl Writer<'_> {
     }
 }
 
-/// Writes one item a line with commas between them. Other compilers refuse a comma after the last.
+/// Writes one item per line with commas between them. Other compilers refuse a comma after the
+/// last.
 fn separated(parts: Vec<String>) -> Vec<Vec<String>> {
     let last = parts.len().saturating_sub(1);
     let comma = |i: usize| if i < last { "," } else { "" };

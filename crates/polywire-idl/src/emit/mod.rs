@@ -31,7 +31,7 @@ mod xsd;
 /// assert!(emit::xsd(&schema).unwrap().contains("<xs:schema"));
 /// assert!(emit::EMITTERS.iter().any(|emitter| emitter.name == "idl"));
 ///
-/// // A schema from elsewhere may have names that a language has not.
+/// // A schema from a peer may have names that a language cannot have.
 /// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
 /// let mut types = SchemaBuilder::new();
 /// let root = types.add(Def::structure("A", vec![Member::new("no name", Type::Bool)]));
@@ -83,7 +83,7 @@ pub fn xsd(schema: &Schema) -> Result<String, EmitError> {
 #[non_exhaustive]
 pub enum EmitError {
     /// A name is not an identifier of the target language.
-    #[error("{def}: '{name}' is no identifier")]
+    #[error("{def}: '{name}' is not an identifier")]
     Name {
         /// The definition that contains it.
         def: String,
@@ -91,7 +91,7 @@ pub enum EmitError {
         name: String,
     },
     /// Two names become the same name in the target language.
-    #[error("{def}: there would be two of '{name}'")]
+    #[error("{def}: the name '{name}' would occur twice")]
     Collision {
         /// The definition that contains it.
         def: String,
@@ -107,7 +107,7 @@ pub enum EmitError {
         what: String,
     },
     /// Typedefs refer to each other, so that none can come first.
-    #[error("{def}: it and other typedefs contain each other")]
+    #[error("{def}: this typedef and others contain each other")]
     Order {
         /// One of these typedefs.
         def: String,

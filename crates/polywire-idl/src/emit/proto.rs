@@ -2,7 +2,7 @@
 //! `protobuf`.
 //!
 //! A proto file has one package, which is the module that contains all definitions. Inner modules
-//! become parts of names. Constants are left out, because proto3 has none.
+//! become parts of names. Constants are omitted, because proto3 has none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -216,7 +216,7 @@ impl Writer<'_> {
         let (discriminator, oneof) = (own("discriminator", &mut taken), own("value", &mut taken));
         lines.push(format!("message {name} {{"));
         lines.push(
-            "  // Not there where the field that is says it: it is then the first label of the field's case.".into(),
+            "  // Absent if the field that is set implies it: it is then the first label of the field's case.".into(),
         );
         lines.push(format!("  optional sint64 {discriminator} = {DISCRIMINATOR_NUMBER};"));
         lines.push(format!("  oneof {oneof} {{"));
@@ -278,7 +278,7 @@ impl Writer<'_> {
     }
 
     fn no_key(&self) -> EmitError {
-        let what = "a map's key is a string, integer, boolean, character or enum in proto3".into();
+        let what = "in proto3, the key of a map must be a string, integer, boolean, character or enum".into();
         EmitError::Value { def: self.def.clone(), what }
     }
 

@@ -179,14 +179,14 @@ impl Writer<'_> {
         Ok(lines)
     }
 
-    /// An implementation of `Default` that gives the value a reader uses for an absent member
-    /// (spec/evolution.md, 4), if `derive(Default)` would give another one or does not exist.
+    /// An implementation of `Default` that returns the value a reader uses for an absent member
+    /// (spec/evolution.md, 4), if `derive(Default)` would return another one or is impossible.
     fn default_impl(&self, name: &str) -> Vec<String> {
         vec![
             String::new(),
             format!("impl {} for {name} {{", self.std("Default", "default")),
             "    fn default() -> Self {".into(),
-            "        polywire::layout::MessageField::default_value()".into(),
+            "        polywire::extend::layout::MessageField::default_value()".into(),
             "    }".into(),
             "}".into(),
         ]

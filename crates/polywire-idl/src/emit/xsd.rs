@@ -11,7 +11,7 @@ use super::{EmitError, Emitter};
 use crate::document::Constant;
 
 pub(super) const EMITTER: Emitter =
-    Emitter { name: "xsd", description: "XML Schema 1.0 of what the codec xml writes", emit };
+    Emitter { name: "xsd", description: "XML Schema 1.0 for the documents of the codec xml", emit };
 
 /// Larger bounds are written as `unbounded`, because processors unroll `maxOccurs`.
 const MOST_ITEMS: u32 = 1000;

@@ -34,7 +34,7 @@ impl Parser<'_> {
     fn typedef_of(&mut self, annotations: Vec<crate::ast::Annotation>) -> Option<ItemKind> {
         let span = self.span();
         let doc = self.peek().doc.clone();
-        // A definition on its own would need a `;` behind the brace, but here the new name follows.
+        // A definition on its own would need a `;` after the brace, but here the new name follows.
         let kind = match self.peek().ident().map(|w| w.to_string()).as_deref() {
             Some("struct") => self.structure_body(),
             Some("union") => self.union_body(),
@@ -114,7 +114,7 @@ impl Parser<'_> {
         Some(Some(base))
     }
 
-    /// Parses `{ part part .. }`. Each malformed part is reported and left out.
+    /// Parses `{ part part .. }`. Each malformed part is reported and skipped.
     pub(super) fn body<T>(&mut self, part: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let open = self.expect('{')?;
         let mut parts = Vec::new();
@@ -192,7 +192,7 @@ impl Parser<'_> {
         if self.at('@') {
             self.element_annotations()?;
             if !self.at('[') {
-                return self.expected("'[', because annotations of a member stand in front of its type");
+                return self.expected("'[', because annotations of a member come before its type");
             }
         }
         let mut dims = Vec::new();
@@ -271,7 +271,7 @@ impl Parser<'_> {
         Some(ItemKind::Bitmask { name, flags })
     }
 
-    /// Parses `{ a, @x b, }`. A comma behind the last part is common.
+    /// Parses `{ a, @x b, }`. A comma after the last part is common.
     fn comma_list(
         &mut self,
         what: &str,
@@ -313,7 +313,7 @@ impl Parser<'_> {
             _ => "..".into(),
         };
         self.reporter
-            .warning(span, "in IDL, '@value' in front of a literal gives its value")
+            .warning(span, "in IDL, '@value' before a literal sets its value")
             .help(format!("for other compilers write '@value({text}) {}'", name.text));
         Some(Annotation { name: "value".into(), span: value.span, args: vec![(None, value)] })
     }
@@ -324,7 +324,7 @@ impl Parser<'_> {
             let span = self.next().span;
             self.expression()?;
             self.reporter
-                .error(span, "'@position' in front of a flag gives its position")
+                .error(span, "'@position' before a flag sets its position")
                 .help(format!("write '@position(..) {}', counted from 0", name.text));
         }
         None

@@ -1,7 +1,7 @@
 //! The parser: it turns the tokens of the preprocessor into the items of `ast.rs`.
 //!
 //! A function that finds a syntax error reports it and returns `None`. The loops over items and
-//! members then continue behind the next `;` or before the next `}`.
+//! members then continue after the next `;` or before the next `}`.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ mod expr;
 mod pdl;
 mod types;
 
-/// What is expected behind the type of a member.
+/// The tokens that may follow the type of a member.
 const MEMBER_NAME: &str = "the name of the member";
 
 /// The most characters of an identifier.
@@ -93,7 +93,7 @@ impl Parser<'_> {
         self.take(';');
     }
 
-    /// A `#pragma keylist` inside the last definition is applied, too.
+    /// A `#pragma keylist` inside the last definition is also applied.
     fn keylists_are_used_up(&mut self) {
         for (_, keylist) in std::mem::take(&mut self.keylists) {
             self.reporter.error(keylist.span, "'#pragma keylist' must follow the definition of its type");
@@ -164,7 +164,7 @@ impl Parser<'_> {
         Some(ItemKind::Module { name, items })
     }
 
-    /// Parses the `}` that matches `open`, and the `;` behind it, which is optional after modules
+    /// Parses the `}` that matches `open`, and the `;` after it, which is optional after modules
     /// in PDL.
     fn close(&mut self, open: Span, module: bool) -> Option<()> {
         if !self.take('}') {
@@ -196,7 +196,7 @@ impl Parser<'_> {
         };
         let span = start.to(name.as_ref().map_or(self.last_span(), |n| n.span));
         let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-        let message = format!("{article} {what} is not supported; it is left out");
+        let message = format!("{article} {what} is not supported; it is skipped");
         self.reporter.warning(span, message).note("only the data types of IDL 4.2 are supported");
         self.skip_definition();
         Some(ItemKind::Unsupported { what, name })
@@ -253,7 +253,7 @@ impl Parser<'_> {
         Some(annotation)
     }
 
-    /// Parses a scoped name without blanks: in `@key ::A::B name` the type begins behind the blank.
+    /// Parses a scoped name without blanks: in `@key ::A::B name` the type begins after the blank.
     fn annotation_name(&mut self) -> Option<ScopedName> {
         let start = self.pos;
         let name = self.scoped_name("the name of an annotation")?;
@@ -507,7 +507,7 @@ impl Parser<'_> {
         None
     }
 
-    /// Skips to behind the next `;` or before the next `}` of this level.
+    /// Skips to the position after the next `;` or before the next `}` of this level.
     fn recover(&mut self) {
         let mut depth = 0usize;
         loop {

@@ -54,7 +54,7 @@ impl Parser<'_> {
                 self.pos += 1;
                 Some(match self.peek().ident().is_some_and(|w| &**w == "probe") {
                     true => self.probe(true),
-                    false => self.expected("'probe' behind 'abstract'"),
+                    false => self.expected("'probe' after 'abstract'"),
                 })
             }
             _ => None,

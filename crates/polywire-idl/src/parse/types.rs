@@ -90,7 +90,7 @@ impl Parser<'_> {
             return Some(TypeKind::Primitive(Type::Uint16));
         }
         if !self.take_word("long") {
-            return self.expected("'short' or 'long' behind 'unsigned'");
+            return self.expected("'short' or 'long' after 'unsigned'");
         }
         Some(TypeKind::Primitive(if self.take_word("long") { Type::Uint64 } else { Type::Uint32 }))
     }

@@ -47,7 +47,7 @@ fn string(text: &str) -> Result<String, &'static str> {
     while let Some(c) = chars.next() {
         match (c, chars.peek()) {
             ('\\', Some(next)) if *next == quote || *next == '\\' => out.extend(chars.next()),
-            (c, _) if c == quote => return Err("nothing behind the closing quote"),
+            (c, _) if c == quote => return Err("nothing after the closing quote"),
             _ => out.push(c),
         }
     }

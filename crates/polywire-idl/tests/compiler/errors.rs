@@ -1,4 +1,5 @@
-//! Diagnostics word for word: `conformance/idl-errors/NAME.idl` (or `.pdl`) must give `NAME.txt`.
+//! Diagnostics word for word: `conformance/idl-errors/NAME.idl` (or `.pdl`) must produce
+//! `NAME.txt`.
 //!
 //! `POLYWIRE_BLESS=1` rewrites the texts. Review them before you commit them.
 

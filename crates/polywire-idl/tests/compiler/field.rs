@@ -4,7 +4,7 @@
 use polywire_core::schema::{DefKind, Literal, Type};
 use polywire_idl::{Compiler, Document, emit};
 
-/// Compiles, and compiles what is written of it again to the same types.
+/// Compiles a text, and checks that the emitted text compiles to the same types.
 fn taken(text: &str) -> Document {
     let document = Compiler::new().parse_str("field.idl", text).unwrap_or_else(|errors| panic!("{errors}"));
     let idl =
@@ -77,7 +77,7 @@ fn dimensions_may_be_annotated() {
         "typedef string<4> Text @try_construct(TRIM)[3]; struct S { long a @try_construct(TRIM)[2], b[@try_construct(TRIM) 2]; };",
     );
     warns(&document, "@try_construct has no effect on the elements of a collection");
-    assert!(refused("struct S { long a @key; };").contains("annotations of a member stand in front of its type"));
+    assert!(refused("struct S { long a @key; };").contains("annotations of a member come before its type"));
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn a_message_is_what_its_idl_is() {
     assert_eq!((members[1].doc.as_str(), members[6].doc.as_str()), ("How it is.", "switched on"));
     assert_eq!(document.constants()[1].doc, "something is broken");
 
-    // What is written of it parses to the same.
+    // The emitted text parses to the same types.
     for emitter in emit::EMITTERS {
         let text = (emitter.emit)(document.definitions(), document.constants());
         assert!(text.is_ok() || emitter.name == "proto", "{}: {text:?}", emitter.name);

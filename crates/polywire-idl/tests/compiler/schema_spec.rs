@@ -1,11 +1,11 @@
-//! The examples of `spec/schema.md`: their IDL gives the bytes and hashes in the text.
+//! The examples of `spec/schema.md`: their IDL has the bytes and hashes in the text.
 
 use polywire_core::schema::Schema;
 use polywire_idl::Compiler;
 
 const SPEC: &str = include_str!("../../../../spec/schema.md");
 
-/// What stands indented between two lines of the text, block by block.
+/// The indented blocks between two lines of the text.
 fn blocks(from: &str, to: &str) -> Vec<String> {
     let text = SPEC.split_once(from).expect("the section is there").1.split_once(to).expect("and ends").0;
     let (mut blocks, mut block) = (Vec::new(), String::new());

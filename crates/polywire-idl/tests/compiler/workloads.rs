@@ -61,7 +61,7 @@ fn avenue() {
     let address = member(&schema, "FlightData", "mode_s_address");
     assert!(address.optional && address.ty == Type::array(Type::Octet, [3]));
     assert_eq!(member(&schema, "FlightData", "extensions").ty, Type::map(Type::string(), Type::string()));
-    // What stands behind a member on its line is not the next one's comment.
+    // A comment after a member on its line does not belong to the next member.
     assert!(members(&schema, "FlightData").iter().all(|m| m.doc.is_empty()));
     let DefKind::Union { discriminator, cases, .. } = &def(&schema, "Wind").kind else { panic!() };
     assert_eq!(*discriminator, Type::Bool);

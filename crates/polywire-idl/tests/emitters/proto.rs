@@ -89,8 +89,8 @@ fn message_name(schema: &Schema, text: &str) -> Option<String> {
     })
 }
 
-/// `protoc` decodes what we write, and what it writes of that we decode to the same value. Where
-/// the fields' numbers rise, its bytes are ours.
+/// `protoc` decodes our messages, and we decode the messages that it writes from them to the same
+/// value. If the fields' numbers ascend, the bytes are equal.
 #[test]
 fn protoc_reads_and_writes_the_same() {
     if !protoc_is_there() {

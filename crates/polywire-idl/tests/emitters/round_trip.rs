@@ -7,8 +7,8 @@ use polywire_core::schema::{Def, DefId, DefKind, Member, Schema, Type};
 use polywire_idl::{Compiler, emit};
 use proptest::prelude::*;
 
-/// Every definition but the typedefs, typedefs replaced by what they stand for, by name: the order
-/// of a table is no part of a type.
+/// Every definition but the typedefs, by name, with typedefs resolved: the order of a table is no
+/// part of a type.
 fn described(schema: &Schema) -> BTreeMap<String, String> {
     let defs = schema.defs().iter().filter(|d| !matches!(d.kind, DefKind::Alias { .. }));
     defs.map(|def| (def.name.clone(), describe(schema, def))).collect()
@@ -141,8 +141,8 @@ fn names_that_idl_cannot_express_are_refused() {
         let id = builder.add(def);
         emit::idl(&builder.finish(Type::Def(id)).unwrap()).unwrap_err().to_string()
     };
-    assert_eq!(refused(Def::structure("A; struct B", vec![])), "A; struct B: 'A; struct B' is no identifier");
-    assert_eq!(refused(Def::structure("S", vec![Member::new("a b", Type::Bool)])), "S: 'a b' is no identifier");
+    assert_eq!(refused(Def::structure("A; struct B", vec![])), "A; struct B: 'A; struct B' is not an identifier");
+    assert_eq!(refused(Def::structure("S", vec![Member::new("a b", Type::Bool)])), "S: 'a b' is not an identifier");
 }
 
 #[test]

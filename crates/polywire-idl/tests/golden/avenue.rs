@@ -49,7 +49,7 @@ pub mod avenue {
         /// `ADS_C`
         pub const ADS_C: Self = Self(1 << 4);
 
-        /// All flags of `other` are set here, too.
+        /// True if all flags of `other` are set.
         pub const fn contains(self, other: Self) -> bool {
             self.0 & other.0 == other.0
         }
@@ -107,7 +107,7 @@ pub mod avenue {
 
     impl Default for Wind {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 

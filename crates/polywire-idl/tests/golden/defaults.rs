@@ -23,7 +23,7 @@ pub mod defaults {
 
     impl Default for ByDefault {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 
@@ -40,7 +40,7 @@ pub mod defaults {
 
     impl Default for ByZero {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 
@@ -55,7 +55,7 @@ pub mod defaults {
 
     impl Default for ByFirst {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 
@@ -70,7 +70,7 @@ pub mod defaults {
 
     impl Default for ByLiteral {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 
@@ -85,7 +85,7 @@ pub mod defaults {
 
     impl Default for Recursive {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 
@@ -102,7 +102,7 @@ pub mod defaults {
 
     impl Default for Leaf {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 
@@ -124,7 +124,7 @@ pub mod defaults {
 
     impl Default for Everything {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 }

@@ -31,7 +31,7 @@ pub mod kinds {
         /// `WRITE_BACK`
         pub const WRITE_BACK: Self = Self(1 << 9);
 
-        /// All flags of `other` are set here, too.
+        /// True if all flags of `other` are set.
         pub const fn contains(self, other: Self) -> bool {
             self.0 & other.0 == other.0
         }
@@ -47,7 +47,7 @@ pub mod kinds {
             (self.0 & 0x7) as u8
         }
 
-        /// Sets `low`; bits that have no room are dropped.
+        /// Sets `low`; excess bits are dropped.
         pub const fn set_low(&mut self, value: u8) {
             self.0 = (self.0 & !0x7) | (value as u64 & 0x7);
         }
@@ -57,7 +57,7 @@ pub mod kinds {
             (self.0 >> 3) & 1 != 0
         }
 
-        /// Sets `bit`; bits that have no room are dropped.
+        /// Sets `bit`; excess bits are dropped.
         pub const fn set_bit(&mut self, value: bool) {
             self.0 = (self.0 & !(0x1 << 3)) | ((value as u64 & 0x1) << 3);
         }
@@ -73,7 +73,7 @@ pub mod kinds {
             (self.0 & 0x7) as u8
         }
 
-        /// Sets `low`; bits that have no room are dropped.
+        /// Sets `low`; excess bits are dropped.
         pub const fn set_low(&mut self, value: u8) {
             self.0 = (self.0 & !0x7) | (value as u64 & 0x7);
         }
@@ -83,7 +83,7 @@ pub mod kinds {
             (self.0 >> 3) & 1 != 0
         }
 
-        /// Sets `bit`; bits that have no room are dropped.
+        /// Sets `bit`; excess bits are dropped.
         pub const fn set_bit(&mut self, value: bool) {
             self.0 = (self.0 & !(0x1 << 3)) | ((value as u64 & 0x1) << 3);
         }
@@ -93,7 +93,7 @@ pub mod kinds {
             (((self.0 << 51) as i64) >> 59) as i8
         }
 
-        /// Sets `signed_part`; bits that have no room are dropped.
+        /// Sets `signed_part`; excess bits are dropped.
         pub const fn set_signed_part(&mut self, value: i8) {
             self.0 = (self.0 & !(0x1f << 8)) | ((value as u64 & 0x1f) << 8);
         }
@@ -146,7 +146,7 @@ pub mod kinds {
 
     impl Default for Everything {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 
@@ -161,7 +161,7 @@ pub mod kinds {
 
     impl Default for Choice {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 
@@ -176,7 +176,7 @@ pub mod kinds {
 
     impl Default for Number {
         fn default() -> Self {
-            polywire::layout::MessageField::default_value()
+            polywire::extend::layout::MessageField::default_value()
         }
     }
 }

@@ -1,15 +1,18 @@
-//! The emulated link as an engine: nodes of one process over a network that loses, repeats,
-//! overtakes and damages, in real time.
+//! The emulated link as an engine: nodes of one process exchange messages over a network that
+//! loses, duplicates, reorders and damages packets, in real time.
 //!
 //! The engine sends messages as datagrams, over one link in each direction between any two ports of
 //! an address. Requests for key frames are datagrams in the opposite direction and can be lost,
-//! too. Announcements, answers and documents count as repeated until they arrive: they arrive at
-//! once. A goodbye arrives after everything sent before it.
+//! too. Announcements, answers and documents are not sent through the emulated network: they arrive
+//! at once and are never lost, as the contract of [`Port`] requires. A retirement or a goodbye
+//! arrives after everything sent before it.
 //!
-//! Each port has a thread that delivers arrived packets. The packets under way to a port take at
-//! most the memory of the sender's queue
-//! ([`EngineOptions::queue_bytes`](polywire::engine::EngineOptions)); the engine drops further
-//! messages.
+//! Each port has a thread that delivers arrived packets. At most
+//! [`EngineOptions::queue_bytes`](polywire::engine::EngineOptions::queue_bytes) may be under way to
+//! a port; further messages are dropped, whatever the overflow policy is. They count in [`Sent`]
+//! and [`LinkStats`] only: the engine reports no [`Event::Dropped`] and no position, and since it
+//! is unordered, subscribers count no gaps. So [`Subscriber::lost`](polywire::Subscriber::lost)
+//! does not include what is lost on the network or dropped here.
 //!
 //! ```
 //! use std::time::Duration;
@@ -47,8 +50,10 @@ use polywire::{
         Aligned, Disconnect, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port,
         Properties, Sent, Sink,
     },
-    envelope::{Announcement, ChannelId, Envelope, Id128},
-    frame::{Answer, DatagramDecoder, DatagramEncoder, Frame, FrameError, Start},
+    extend::{
+        envelope::{Announcement, ChannelId, Envelope, Id128},
+        frame::{Answer, DatagramDecoder, DatagramEncoder, Frame, FrameError, Start},
+    },
 };
 use polywire_core::netsim::{BadModel, Fate, Model};
 
@@ -99,7 +104,7 @@ impl Engine for Emulated {
     }
 
     fn summary(&self) -> &'static str {
-        "Within the process, over links that lose, delay, repeat and damage"
+        "Within the process, over links that lose, delay, duplicate and damage messages"
     }
 
     fn example(&self) -> &'static str {
@@ -172,7 +177,7 @@ fn meet(a: &Arc<Member>, b: &Arc<Member>, network: Shared) {
     let pair = Arc::new(Pair::new(network, [a, b].map(|member| member.bell.clone())));
     let at_a = Arc::new(End::new(a, b, &pair, Side::First));
     let at_b = Arc::new(End::new(b, a, &pair, Side::Second));
-    // A port that has closed meanwhile is gone for the other one.
+    // If a port has closed in the meantime, post its end to the other one.
     if !a.add(at_a.clone()) {
         at_a.post(Letter::Down);
     }
@@ -216,7 +221,7 @@ impl Port for EmulatedPort {
         state.last += 1;
         let channel = ChannelId(state.last);
         state.channels.insert(channel, (start, announcement.clone()));
-        // Posted while the state is locked: a port that joins just now hears of it once.
+        // Posted while the state is locked, so that a port that joins now gets it exactly once.
         state.ends.iter().for_each(|end| end.post(Letter::Announce(channel, start, announcement.clone())));
         Ok(channel)
     }
@@ -278,7 +283,7 @@ impl Port for EmulatedPort {
         self.member.close();
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            // A callback that panicked has said so.
+            // An error means that a callback panicked, which was printed.
             let _ = thread.join();
         }
     }
@@ -303,7 +308,7 @@ impl Member {
         ends.iter().for_each(|end| self.lose(end, Disconnect::Closed));
     }
 
-    /// Delivers what has arrived over a link. Returns the time until the next arrival.
+    /// Delivers everything that has arrived over a link. Returns the time until the next arrival.
     fn deliver(&self, end: &End, aligned: &mut Aligned) -> Option<Duration> {
         for taken in 0..TURN {
             match end.pair.due(end.side) {
@@ -326,6 +331,7 @@ impl Member {
         Some(Duration::ZERO)
     }
 
+    /// Reports the end of a link.
     fn lose(&self, end: &End, reason: Disconnect) {
         end.sink.down();
         self.sink.event(Event::Disconnected { link: end.info.clone(), reason });
@@ -387,10 +393,10 @@ impl Member {
     }
 }
 
-/// One port's view of its link to another port.
+/// One port's end of its link to another port.
 struct End {
     info: LinkInfo,
-    /// For what comes from the other port.
+    /// Receives what arrives from the other port.
     sink: Arc<dyn LinkSink>,
     pair: Arc<Pair>,
     side: Side,
@@ -457,8 +463,8 @@ impl End {
         Ok(!matches!(fate, None | Some(Fate::Dropped)))
     }
 
-    /// Tells the other port whether we want its channel. Who wants it already asks for a key frame
-    /// by a packet that may be lost.
+    /// Sends the other port our answer to its channel. If we have already accepted the channel, a
+    /// request for a key frame is a packet that may be lost.
     fn answer(&self, channel: ChannelId, answer: Answer) {
         let is_known = {
             let mut state = lock(&self.state);
@@ -484,7 +490,8 @@ impl End {
         self.post(Letter::Retire(channel));
     }
 
-    /// What arrives in any case; an end not before what was sent.
+    /// Posts a notice, which always arrives. The end of a channel or port arrives after everything
+    /// sent before it.
     fn post(&self, letter: Letter) {
         let waits = matches!(letter, Letter::Retire(_) | Letter::Down);
         let at = if waits { lock(&self.state).latest } else { 0 };
@@ -502,7 +509,7 @@ impl End {
             Letter::Answer(channel, answer) => self.answered(channel, &answer),
             Letter::Want(document) => self.sink.wanted(document),
             Letter::Supply(document, bytes) => self.sink.supplied(document, bytes.as_deref()),
-            // The delivering thread has already handled it.
+            // `Member::deliver` handles it.
             Letter::Down => {}
         }
     }
@@ -520,7 +527,7 @@ impl End {
         }
     }
 
-    /// A flush at the other port waits for this.
+    /// Reports that everything was delivered. A flush at the other port waits for this.
     fn drained(&self) {
         self.sink.drained();
         self.pair.ring(self.side.other());

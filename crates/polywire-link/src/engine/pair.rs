@@ -1,5 +1,5 @@
-//! The connection between two ports of the emulated engine: the links, the reliable notices posted
-//! beside them, and the bells that wake waiting threads.
+//! The connection between two ports of the emulated engine: a link in each direction, reliable
+//! notices that bypass the links, and the bells that wake waiting threads.
 
 use std::{
     collections::VecDeque,
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use polywire::{
+use polywire::extend::{
     envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, Start},
 };
@@ -34,7 +34,7 @@ impl Side {
     }
 }
 
-/// The links between two ports, and the notices that always arrive.
+/// The links between two ports, and the notices, which are never lost.
 pub struct Pair {
     network: Shared,
     /// The notices posted to each side.
@@ -48,14 +48,14 @@ struct Mailbox {
 
 #[derive(Default)]
 struct Mail {
-    /// Notices, each with the time before which it is not read.
+    /// Notices, each with the earliest time of its delivery.
     letters: VecDeque<(u64, Letter)>,
-    /// The last arrival is being delivered.
+    /// The port is delivering the last arrival.
     busy: bool,
 }
 
-/// Both ports belong to nodes of this process, which post as many of them as they have channels,
-/// subscribers and documents.
+/// A reliable notice. The number of waiting notices is not limited: both ports are in this process,
+/// and post only as many as their nodes have channels, subscribers and documents.
 pub enum Letter {
     Announce(ChannelId, Start, Announcement),
     Retire(ChannelId),

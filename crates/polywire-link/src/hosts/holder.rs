@@ -1,5 +1,6 @@
-//! The process that holds a host. It is the first process of its process namespace, so everything
-//! that it starts ends with it.
+//! The process that holds a host. `Hosts` starts it as the first process of a process namespace, so
+//! all processes that it starts end with it. It reads requests from standard input and writes
+//! events to standard output, each as a line of JSON.
 
 use std::{
     fs,
@@ -40,8 +41,8 @@ pub enum Event {
 /// # Errors
 /// Errors of standard input and output.
 pub fn serve() -> io::Result<()> {
-    // IPv6 sends packets of its own, which would be counted, and lost instead of others. A
-    // kernel without IPv6 sends none.
+    // IPv6 sends packets of its own. They would be counted, and change which packets are lost. An
+    // error means that the kernel has no IPv6.
     for group in ["all", "default"] {
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{group}/disable_ipv6"), "1");
     }
@@ -84,8 +85,7 @@ fn run(command: &str, variables: Vec<(String, String)>) {
     ];
     thread::spawn(move || {
         let status = child.wait();
-        // Background processes of the command may hold its output open; the command has ended
-        // all the same.
+        // Background processes of the command may keep its output open. Do not wait for them.
         let until = std::time::Instant::now() + std::time::Duration::from_millis(500);
         while readers.iter().flatten().any(|reader| !reader.is_finished()) && std::time::Instant::now() < until {
             thread::sleep(std::time::Duration::from_millis(5));
@@ -100,7 +100,8 @@ fn lines(pipe: impl Read, event: fn(String) -> Event) {
     }
 }
 
-/// Ignores errors: they mean that the parent has gone, and then standard input ends, too.
+/// Sends an event to the parent. Ignores errors: they mean that the parent has ended, and then
+/// standard input ends, too.
 fn tell(event: &Event) {
     let mut out = io::stdout().lock();
     let _ = serde_json::to_writer(&mut out, event).map_err(io::Error::other).and_then(|()| {

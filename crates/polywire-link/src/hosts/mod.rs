@@ -6,8 +6,8 @@
 //! kernel's netem or without. The link carries whole IP packets, so TCP meets loss, delay and
 //! reordering as on a real network.
 //!
-//! All processes of a host are in a process namespace of its own, whose first process waits for its
-//! standard input to end. So all of them end when the program that holds [`Hosts`] ends.
+//! All processes of a host are in a process namespace of its own, whose first process ends when its
+//! standard input ends. All of them therefore end when the program that owns [`Hosts`] ends.
 //!
 //! Needs `unshare` (util-linux) and `ip` (iproute2), `/dev/net/tun` for the model, and user
 //! namespaces unless run by root.
@@ -33,7 +33,8 @@ use holder::{Request, done};
 pub use holder::{Event, serve};
 pub use netem::netem;
 
-/// The arguments with which this program starts itself as a host; with them it calls [`serve`].
+/// Arguments with which a program starts itself again as a host. A program that is started with
+/// them must call [`serve`].
 pub const WORDS: &[&str] = &["link-host"];
 
 /// Addresses of the two hosts, of a range for documentation (RFC 5737).
@@ -63,13 +64,13 @@ pub enum Between {
 #[non_exhaustive]
 pub enum HostsError {
     /// The machine does not permit it, or lacks a program.
-    #[error("no hosts here: {0}")]
+    #[error("cannot create hosts on this machine: {0}")]
     NotHere(String),
     /// Setting up failed.
     #[error("{0}")]
     Setup(String),
     /// The kernel has no netem, or netem does not support the model.
-    #[error("{0}; without netem, the link goes through Polywire's own model")]
+    #[error("{0}; without netem, the link uses Polywire's own model")]
     Netem(String),
     /// A process or a pipe failed.
     #[error(transparent)]
@@ -137,7 +138,7 @@ impl Hosts {
         self.hosts.get_mut(host).map_or(Ok(()), |host| host.ask(&request))
     }
 
-    /// The next event of a host, and which host. None if nothing happens in that time.
+    /// The next event, with the number of its host; `None` if there is none within `patience`.
     ///
     /// # Errors
     /// Fails if both hosts have ended.
@@ -145,7 +146,7 @@ impl Hosts {
         match self.events.recv_timeout(patience) {
             Ok(event) => Ok(Some(event)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("both hosts have gone")),
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("both hosts have ended")),
         }
     }
 
@@ -208,8 +209,8 @@ impl Hosts {
         match self.event(PATIENCE)? {
             Some((_, event)) if event == *wanted => Ok(()),
             Some((_, Event::Done(Err(problem)))) => Err(HostsError::Setup(problem)),
-            Some((_, Event::Ended(_))) => Err(HostsError::NotHere("a host has gone".into())),
-            other => Err(HostsError::NotHere(format!("a host says {other:?}"))),
+            Some((_, Event::Ended(_))) => Err(HostsError::NotHere("a host has ended".into())),
+            other => Err(HostsError::NotHere(format!("unexpected answer of a host: {other:?}"))),
         }
     }
 }
@@ -228,7 +229,7 @@ impl Host {
         let mut child = command.spawn()?;
         let (requests, answers) = (child.stdin.take(), child.stdout.take());
         let host = Host { child, requests };
-        let answers = BufReader::new(answers.ok_or_else(|| io::Error::other("a pipe was asked for"))?);
+        let answers = BufReader::new(answers.ok_or_else(|| io::Error::other("the host has no output pipe"))?);
         thread::spawn(move || {
             for line in answers.lines().map_while(Result::ok) {
                 let Ok(event) = serde_json::from_str(&line) else { continue };
@@ -236,14 +237,14 @@ impl Host {
                     return;
                 }
             }
-            // A dropped receiver at this point is normal.
+            // An error means that `Hosts` was dropped, which is normal.
             let _ = events.send((number, Event::Ended(None)));
         });
         Ok(host)
     }
 
     fn ask(&mut self, request: &Request) -> io::Result<()> {
-        let Some(requests) = &mut self.requests else { return Err(io::Error::other("the host has gone")) };
+        let Some(requests) = &mut self.requests else { return Err(io::Error::other("the host has ended")) };
         writeln!(requests, "{}", serde_json::to_string(request)?)?;
         requests.flush()
     }
@@ -270,7 +271,7 @@ fn tun(name: &str) -> Result<tun_rs::SyncDevice, HostsError> {
     Ok(device)
 }
 
-/// Runs in the namespace of this process.
+/// Runs a program in the namespace of this process.
 fn own(step: &[&str]) -> Result<(), HostsError> {
     let step: Vec<String> = step.iter().map(|word| (*word).to_owned()).collect();
     done(&step).map_err(HostsError::Setup)

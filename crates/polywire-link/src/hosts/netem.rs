@@ -1,11 +1,12 @@
-//! Translates a model to arguments of `tc netem`, as far as netem supports it.
+//! Translates a model to arguments of `tc netem`. Runs nothing; a model that netem does not support
+//! is an error.
 
 use polywire_core::netsim::{Jitter, Loss, Model};
 
 /// Bytes of a packet, to convert a queue from bytes to packets.
 const PACKET: usize = 1500;
 
-/// The arguments behind `tc qdisc add dev .. root netem`. The kernel makes its own random choices;
+/// The arguments after `tc qdisc add dev .. root netem`. The kernel makes its own random choices;
 /// no seed decides them.
 ///
 /// ```

@@ -1,6 +1,6 @@
-//! Experiments whose results are pages of the documentation: the papers' ([`papers`]) and the model
-//! of large systems ([`scaling`]). They use the rest of this crate as any other program could; the
-//! rest does not know them.
+//! Experiments that write pages of `docs/`: repetitions of the papers' experiments ([`papers`]) and
+//! the costs of large systems ([`scaling`]). `polywire bench papers` and `polywire bench scaling`
+//! run them. They use only public items of the rest of this crate, which does not use them.
 
 mod page;
 pub mod papers;

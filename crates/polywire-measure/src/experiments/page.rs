@@ -1,4 +1,5 @@
-//! Shared by all experiments: the experiment itself, and the page that it writes.
+//! What an [`Experiment`] consists of, and how it writes its files: a page in Markdown, plots as
+//! SVG, and results as JSON.
 
 use std::{
     fmt::Write as _,
@@ -10,23 +11,24 @@ use crate::{Case, CaseResult, Results, report, table};
 
 /// An experiment.
 pub struct Experiment {
-    /// Its name on the command line, and its page.
+    /// Name on the command line; also the name of the page's file, without the ending.
     pub name: &'static str,
-    /// What measures it again.
+    /// The command that measures the experiment.
     pub command: &'static str,
-    /// Its heading.
+    /// Heading of the page.
     pub title: &'static str,
-    /// Its scenarios, by the names of their files without the ending.
+    /// The scenarios, as names of their files without the ending.
     pub scenarios: &'static [&'static str],
-    /// Folder beside the page, with a slash behind it, for results and plots; empty where they lie
-    /// with the page.
+    /// Folder for results and plots, relative to the page, with a slash at the end; empty for the
+    /// page's own folder.
     pub data: &'static str,
+    /// Writes the body of the page from the results of the scenarios, in their order.
     pub(super) page: fn(&mut Page, &[Results]),
 }
 
 impl Experiment {
-    /// Writes the page, its plots and the results of its scenarios, which are in the order of
-    /// [`Experiment::scenarios`], into a folder; gives the files.
+    /// Writes the page, its plots and the results into a folder, and returns the paths of all
+    /// files. `results` are those of [`Experiment::scenarios`], in the same order.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -59,10 +61,11 @@ impl Experiment {
     }
 }
 
-/// Markdown in the making.
+/// A page that is being written, and its plots.
 pub(super) struct Page<'a> {
     experiment: &'a Experiment,
     text: String,
+    /// File names and contents.
     plots: Vec<(String, String)>,
 }
 
@@ -71,7 +74,7 @@ impl Page<'_> {
         let _ = write!(self.text, "\n## {text}\n");
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     pub(super) fn say(&mut self, text: &str) {
         let _ = write!(self.text, "\n{text}\n");
     }
@@ -81,7 +84,7 @@ impl Page<'_> {
         items.iter().for_each(|item| self.text.push_str(&format!("- {item}\n")));
     }
 
-    /// A table, and above it the command that measures it.
+    /// Adds the command that measures the experiment, and a table.
     pub(super) fn table(&mut self, head: &[String], rows: &[Vec<String>]) {
         let _ = write!(self.text, "\n```\n{}\n```\n\n", self.experiment.command);
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
@@ -90,7 +93,8 @@ impl Page<'_> {
         rows.iter().for_each(|row| self.text.push_str(&line(row)));
     }
 
-    /// A plot of these results by its title on pages of results.
+    /// Adds the plot of [`report::plots`] with this title, drawn for the cases to keep; nothing if
+    /// there is no such plot.
     pub(super) fn plot(&mut self, results: &Results, title: &str, keep: impl Fn(&Case) -> bool) {
         let mut part = results.clone();
         part.cases.retain(|result| keep(&result.case));
@@ -100,7 +104,7 @@ impl Page<'_> {
         self.draw(title, svg);
     }
 
-    /// A picture of its own.
+    /// Adds a picture.
     pub(super) fn draw(&mut self, title: &str, svg: String) {
         let file = format!("{}-{}.svg", self.experiment.name, self.plots.len() + 1);
         let _ = write!(self.text, "\n![{title}]({}{file})\n", self.experiment.data);
@@ -108,7 +112,7 @@ impl Page<'_> {
     }
 }
 
-/// A figure as tables write it.
+/// A figure of a case as text; `-` if there is none.
 pub(super) fn cell(result: Option<&CaseResult>, metric: &str) -> String {
     let measure = result.and_then(|result| result.metrics.get(metric));
     measure.map_or("-".into(), |measure| table::figure(metric, measure.value))
@@ -118,7 +122,7 @@ pub(super) fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
-/// The mean of what there is; none of nothing.
+/// The mean; `None` if there are no values.
 pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.into_iter().collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)

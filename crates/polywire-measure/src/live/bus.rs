@@ -1,5 +1,6 @@
-//! Peers that carry frames over another library's publish/subscribe, one channel in each direction.
-//! The frames are those of the bare sockets.
+//! Carries frames over another library's publish/subscribe, with one channel in each direction. A
+//! library's file (`zenoh`, `zeromq`, `iceoryx2`) implements [`Ends`] and calls [`connect`]. The
+//! frames are those of bare sockets.
 
 use std::{
     thread,
@@ -25,12 +26,12 @@ const HELLO: &[u8] = b"hello";
 /// The sender's message at the end of a turn.
 const REST: &[u8] = b"rest";
 
-/// One end of both ways.
+/// One end of the two channels.
 pub trait Ends {
     /// The end polls for messages and keeps a core busy.
     const POLLS: bool = false;
 
-    /// Sends a frame on the way out.
+    /// Sends a frame on the outgoing channel.
     fn send(&mut self, frame: &[u8]) -> Result<(), String>;
 
     /// Passes the next incoming frame to `take`; false if none arrives within `patience`.
@@ -66,7 +67,7 @@ impl<E: Ends> Bus<E> {
         let mut heard = vec![false; self.subscribers];
         while heard.contains(&false) {
             if Instant::now() > until {
-                return Err("not every subscriber hears".into());
+                return Err("not every subscriber answers".into());
             }
             self.ends.send(HELLO)?;
             let mut answer = |frame: &[u8]| {
@@ -77,7 +78,7 @@ impl<E: Ends> Bus<E> {
             };
             while self.ends.receive(Duration::from_millis(20), &mut answer)? {}
         }
-        // Answers to further hellos are on their way.
+        // Answers to further greetings may still arrive.
         thread::sleep(Duration::from_millis(50));
         while self.ends.receive(Duration::from_millis(20), &mut |_| ())? {}
         Ok(())
@@ -98,7 +99,7 @@ impl<E: Ends> Carrier for Bus<E> {
             while came < self.subscribers {
                 let (mut is_echo, sender) = (Ok(false), &mut self.sender);
                 if !self.ends.receive(PATIENCE, &mut |frame| is_echo = sender.is_echo(frame))? {
-                    return Err("an echo does not come".into());
+                    return Err("an echo did not arrive".into());
                 }
                 came += usize::from(is_echo?);
             }
@@ -133,13 +134,13 @@ impl Subscriber {
     }
 
     /// True when the case is over.
-    #[allow(dead_code, reason = "who is called back with what comes does not ask")]
+    #[allow(dead_code, reason = "engines with callbacks do not call it")]
     pub fn is_over(&self) -> bool {
         self.receiver.is_over()
     }
 
     /// True while another case has its turn.
-    #[allow(dead_code, reason = "who is called back with what comes does not ask")]
+    #[allow(dead_code, reason = "engines with callbacks do not call it")]
     pub fn rests(&self) -> bool {
         self.rests
     }

@@ -1,5 +1,5 @@
-//! The sender of a case's messages: one implementation for Polywire's engines, one for each kind of
-//! peer.
+//! The interface that `case` uses to send messages. `ours` implements it for Polywire's engines,
+//! `raw` for bare sockets and `bus` for other libraries.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ pub trait Carrier {
     /// Sends one message to every subscriber.
     fn send(&mut self, record: &Record) -> Result<(), String>;
 
-    /// Sends each message when the one before has come back from every subscriber. Returns the
-    /// round trip times, and how many messages did not come back.
+    /// Sends each message when the echoes of the one before have arrived from every subscriber.
+    /// Returns the round trip times, and how many echoes did not arrive.
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String>;
 
-    /// Sends as fast as messages are accepted and waits until all have come back. Returns the round
+    /// Sends as fast as the engine accepts messages and waits for all echoes. Returns the round
     /// trip times and the whole time.
     fn loaded(&mut self, _records: &[Record], _count: usize) -> Result<(Vec<Duration>, Duration), String> {
-        Err("the mode `loaded` is for tcp, unix and inproc".into())
+        Err("only tcp, unix and inproc support the mode `loaded`".into())
     }
 
     /// Sends what is buffered.

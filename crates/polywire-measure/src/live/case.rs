@@ -1,4 +1,5 @@
-//! A case on a real engine: starts both ends and measures turns.
+//! Measures a case on a real engine, for `run`: starts both ends, sends messages and computes the
+//! figures of each turn.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Clocks of the measurements, and the longest wait for anything.
+//! Reads the clocks of live measurements, waits until a point in time, and sets the longest wait.
 
 use std::{thread, time::Duration};
 

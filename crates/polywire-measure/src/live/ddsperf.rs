@@ -1,5 +1,5 @@
-//! Live measurements of Cyclone DDS with its own measuring program. Each turn starts the program
-//! anew; it sends its own messages.
+//! Live measurements of Cyclone DDS with its own program `ddsperf`. Each turn starts the program
+//! once for each end, and reads figures from its output. The program sends its own messages.
 
 use std::{
     collections::BTreeMap,
@@ -19,25 +19,26 @@ use crate::{
 };
 
 /// How this crate configures the engine.
-pub const SETTINGS: &str = "Cyclone DDS by its own program `ddsperf`, which is installed apart, a process for each end: reliable, UDP over loopback alone, ping and pong in listeners, samples of floods kept all; its \
-     samples are octets, as many as a message of the case has, so that no type is written or read; of several subscribers the slowest counts";
+pub const SETTINGS: &str = "Cyclone DDS, measured with its own program `ddsperf`, which must be installed; one process for each end, reliable, UDP over loopback only, ping and pong in listeners, keep-all history in floods; a \
+     sample has as many octets as a message of the case, and no type is encoded or decoded; the figures are those of the slowest subscriber";
 
 const PROGRAM: &str = "ddsperf";
 
-/// Loopback only, without multicast, which loopback lacks.
+/// Uses the loopback interface only, without multicast, which loopback does not support.
 const CONFIG: &str = "<CycloneDDS><Domain><General><Interfaces><NetworkInterface name=\"lo\" multicast=\"false\"/></Interfaces><AllowMulticast>false</AllowMulticast></General>\
      <Discovery><Peers><Peer address=\"127.0.0.1\"/></Peers><ParticipantIndex>auto</ParticipantIndex></Discovery></Domain></CycloneDDS>";
 
 /// The program ends by itself after this many seconds, even if this process is gone.
 const LONGEST: &str = "20";
 
-/// The program does not support shorter samples.
+/// Shortest sample of the program, in bytes.
 const SHORTEST: usize = 12;
 
-/// The first second of a flood is discovery and warm-up; so many are measured behind it.
+/// Measured seconds of a flood. They follow the first second, which is discovery and warm-up.
 const SECONDS: usize = 2;
 
-/// Domains whose ports lie below the systems' ephemeral ports.
+/// Number of domains to choose from. The UDP ports of domain n begin at 7400 + 250 n; those of
+/// domains 1 to 99 are below the ephemeral ports of Linux, which begin at 32768.
 const DOMAINS: u32 = 99;
 
 /// True if the program is in the search path.
@@ -55,7 +56,8 @@ pub struct Ddsperf {
 }
 
 impl Ddsperf {
-    /// Determines the length of messages.
+    /// Checks that the program can measure the case, and determines the size of a sample: the
+    /// average size of the case's messages.
     pub fn new(scenario: &Scenario, case: &Case) -> Result<Ddsperf, Error> {
         let wrong = |problem: &str| Error::Engine { engine: case.engine.clone(), problem: problem.into() };
         if !is_installed() {
@@ -64,10 +66,10 @@ impl Ddsperf {
             ));
         }
         if !matches!(scenario.mode, Mode::Closed | Mode::Throughput) {
-            return Err(wrong("`ddsperf` measures in the modes `closed` and `throughput` alone"));
+            return Err(wrong("`ddsperf` supports only the modes `closed` and `throughput`"));
         }
         if case.topics > 1 || case.buffers != "default" {
-            return Err(wrong("topics and buffers are of Polywire's own engines"));
+            return Err(wrong("only Polywire's own engines support several topics and sizes of buffers"));
         }
         let (subject, records) = subject_of(scenario, case)?;
         let templates = templates::of(scenario, case, &subject)?;
@@ -83,7 +85,7 @@ impl Ddsperf {
         Ok(Ddsperf { mode: scenario.mode, subscribers: case.subscribers, size })
     }
 
-    /// One turn, in some seconds.
+    /// Measures one turn, which takes a few seconds.
     pub fn turn(&mut self) -> Result<Turn, Error> {
         let figures = match self.mode {
             Mode::Closed => self.closed(),
@@ -140,7 +142,8 @@ impl Ddsperf {
     }
 }
 
-/// One that no other run of the moment has.
+/// The number of a domain. Processes start at different numbers, so that runs at the same time
+/// rarely share a domain.
 fn domain() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = process::id().wrapping_mul(7).wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
@@ -164,11 +167,11 @@ impl Program {
     }
 
     fn line(&mut self) -> Result<String, String> {
-        let line = self.lines.next().ok_or_else(|| format!("{PROGRAM} ended before it said what was asked"))?;
+        let line = self.lines.next().ok_or_else(|| format!("{PROGRAM} ended before it printed its figures"))?;
         line.map_err(|error| error.to_string())
     }
 
-    /// What came in the seconds after the first with samples.
+    /// The counts of [`SECONDS`] seconds, after the first second in which samples arrived.
     fn seconds(&mut self) -> Result<Vec<Second>, String> {
         let mut seconds = Vec::new();
         while seconds.len() <= SECONDS {
@@ -181,7 +184,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // One that has ended already is as good.
+        // An error means that the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -192,7 +195,7 @@ fn behind<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
     words.get(words.iter().position(|word| *word == key)? + 1).copied()
 }
 
-/// What a ping says of one that answers: half of the time there and back.
+/// What `ddsperf ping` prints about one participant that answers. Times are half of a round trip.
 #[derive(Debug, PartialEq)]
 struct Pong {
     participant: String,
@@ -219,7 +222,7 @@ impl Pong {
     }
 }
 
-/// What a subscriber received within about a second.
+/// What `ddsperf sub` prints about every second: what it received since the last line.
 #[derive(Debug, PartialEq)]
 struct Second {
     came: f64,

@@ -1,4 +1,5 @@
-//! The engines of other libraries, with their settings, and the entry to all engines.
+//! The table of measured engines other than Polywire's own, with their settings, and the functions
+//! that open the sender and the receivers of any engine.
 
 use super::{
     carrier::Carrier,
@@ -27,8 +28,8 @@ pub(super) enum By {
     Ends(Connect, Receive),
     /// By an installed program with messages of its own.
     Program,
-    /// Not at all: this program was built without the feature.
-    #[allow(dead_code, reason = "with all features there is none")]
+    /// The engine is missing: this program was built without the feature.
+    #[allow(dead_code, reason = "with all features no engine is missing")]
     Feature(&'static str),
 }
 
@@ -59,17 +60,17 @@ const ICEORYX2: (&str, By) = ("iceoryx2", By::Feature("peers-iceoryx2"));
 pub static ENGINES: &[Engine] = &[
     Engine {
         name: "raw-tcp",
-        settings: "bare TCP: a blocking thread a connection, `TCP_NODELAY`, one write a message",
+        settings: "bare TCP: one blocking thread per connection, `TCP_NODELAY`, one write per message",
         by: SOCKETS,
     },
     Engine {
         name: "raw-unix",
-        settings: "bare Unix stream sockets: a blocking thread a connection, one write a message",
+        settings: "bare Unix stream sockets: one blocking thread per connection, one write per message",
         by: SOCKETS,
     },
     Engine {
         name: "raw-udp",
-        settings: "bare UDP: a blocking thread a socket, one datagram a message and receiver",
+        settings: "bare UDP: one blocking thread per socket, one datagram per message and receiver",
         by: SOCKETS,
     },
     Engine { name: "zeromq", settings: ZEROMQ.0, by: ZEROMQ.1 },
@@ -79,7 +80,7 @@ pub static ENGINES: &[Engine] = &[
 ];
 
 /// Settings of Polywire's own engines.
-const OURS: &str = "a node for each end, with its defaults";
+const OURS: &str = "one node for each end, with default settings";
 
 impl Engine {
     /// True if the engine can be measured: built in, or installed.
@@ -112,12 +113,12 @@ pub fn settings(name: &str) -> Option<&'static str> {
 pub(super) fn connect(setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
     let other = find(&setup.engine);
     if other.is_some() && (setup.topics > 1 || setup.buffers != "default") {
-        return Err("topics and buffers are of Polywire's own engines".into());
+        return Err("only Polywire's own engines support several topics and sizes of buffers".into());
     }
     match other.map(|engine| &engine.by) {
         Some(By::Ends(connect, _)) => connect(setup, subject, place),
         Some(By::Feature(name)) => Err(format!("this program was built without the feature `{name}`")),
-        Some(By::Program) => Err("a program has no ends of ours".into()),
+        Some(By::Program) => Err("a program cannot be connected to".into()),
         None => ours::connect(setup, subject, place),
     }
 }
@@ -126,7 +127,7 @@ pub(super) fn connect(setup: Setup, subject: &Subject, place: Place) -> Result<(
 pub(super) fn receive(setup: &Setup) -> Result<Receivers, String> {
     match find(&setup.engine).map(|engine| &engine.by) {
         Some(By::Ends(_, receive)) => receive(setup),
-        Some(_) => Err(format!("nobody receives by '{}'", setup.engine)),
+        Some(_) => Err(format!("there are no receivers for '{}'", setup.engine)),
         None => ours::receive(setup),
     }
 }

@@ -1,5 +1,5 @@
-//! Frames of bare sockets and of buses: a header and a message. All carriers of frames carry the
-//! same bytes.
+//! The frames that `raw` sends over bare sockets and `bus` over other libraries: a header and an
+//! encoded message. Encodes and decodes only; it does not touch sockets.
 
 use std::{
     env,
@@ -20,9 +20,10 @@ use crate::{
     subject::Subject,
 };
 
-/// Bytes of the header, in this order: the payload's length; the subscriber whose echo the frame
-/// is; the writer's sequence number; the sequence number it refers to, or 0; the sequence number of
-/// the message that it echoes, or 0.
+/// Size of the header, in bytes. It contains, in this order: the payload's length; the number of
+/// the subscriber that sends the frame, 0 for the sender; the writer's sequence number; the
+/// sequence number that the message refers to, or 0; the sequence number of the message that the
+/// frame echoes, or 0.
 pub const HEAD: usize = 32;
 
 const FROM: usize = 4;
@@ -46,7 +47,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Echoes have the readers' version of the type.
+    /// A sender of the case. It reads echoes in the readers' version of the type.
     pub fn new(setup: &Setup, subject: &Subject) -> Result<Sender, String> {
         let Subject { shape, reader, .. } = subject;
         let writer = Writer::new(coding(setup, shape, reader)?, 0);
@@ -100,7 +101,8 @@ impl Receiver {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// The echo of a frame, if the setup asks for echoes. An unreadable frame counts as lost.
+    /// Reads a frame. Returns its echo if the setup asks for echoes, and otherwise records the
+    /// arrival. Ignores an unreadable frame, which then counts as lost.
     pub fn take(&mut self, frame: &[u8]) -> Option<&[u8]> {
         let sequence = self.reader.read(frame).ok()?.sequence;
         self.traffic.add(frame.len() - HEAD);
@@ -173,7 +175,7 @@ impl Reader {
         let (head, payload) = frame.split_first_chunk::<HEAD>().ok_or("a frame is too short")?;
         let number = |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
         let from = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        let reading = self.readings.get_mut(from as usize).ok_or("a frame is from nobody")?;
+        let reading = self.readings.get_mut(from as usize).ok_or("a frame has the number of no subscriber")?;
         let (sequence, anchor) = (number(SEQUENCE), number(ANCHOR));
         let bytes = self.coding.unpack(payload).map_err(|error| error.to_string())?;
         self.message.clear();
@@ -211,8 +213,7 @@ mod tests {
             let mut late = None;
             for (i, record) in records.iter().enumerate() {
                 let frame = sender.write(record).expect("a frame").to_vec();
-                // The second subscriber loses every third message: its echoes are fewer than
-                // messages.
+                // The second subscriber loses every third message, so it sends fewer echoes.
                 let hears = if i % 3 == 1 { 1 } else { 2 };
                 for receiver in &mut receivers[..hears] {
                     let echo = receiver.take(&frame).expect("an echo").to_vec();

@@ -1,4 +1,5 @@
-//! Live measurements of iceoryx2 (shared memory).
+//! Live measurements of iceoryx2: opens its services in shared memory and carries frames over them,
+//! for `bus`.
 
 use std::{
     hint, process,
@@ -23,8 +24,8 @@ use super::{
 use crate::{scenario::Place, subject::Subject};
 
 /// How this crate configures the engine.
-pub const SETTINGS: &str = "shared memory (`ipc::Service`), a frame copied into a loan; receivers poll while it is their turn, as its own benchmark does, and yield after 2000 looks in vain, or, where there are more ends than cores, sleep for a moment after 100; a \
-     sender waits where a subscriber's 256 places are full, so that nothing is dropped";
+pub const SETTINGS: &str = "shared memory (`ipc::Service`), each frame copied into a loaned sample; receivers poll during their turn, as iceoryx2's own benchmark does; after 2000 polls without a message they yield, or, if there are more ends than cores, sleep briefly after 100; a \
+     sender waits while a subscriber's queue of 256 messages is full, so that nothing is dropped";
 
 /// Number of messages that wait for a subscriber.
 const WAITING: usize = 256;
@@ -33,10 +34,11 @@ const WAITING: usize = 256;
 /// without.
 const LOOKS: [u32; 2] = [2000, 100];
 
-/// The system's timer makes requested sleeps longer.
+/// Requested length of a sleep; the system's timer makes it longer.
 const MOMENT: Duration = Duration::from_micros(1);
 
-/// Initial message size in bytes; larger messages make it allocate more.
+/// Largest frame, in bytes, for which the publisher allocates memory at first. Larger frames make
+/// it allocate more.
 const FIRST: usize = 4096;
 
 /// Opens both services and starts the other end.
@@ -65,7 +67,7 @@ struct Ways {
 }
 
 fn open(setup: &Setup, out: &str, into: &str) -> Result<Ways, String> {
-    // The program handles interrupts itself.
+    // Signals are left to this program.
     let node = NodeBuilder::new().signal_handling_mode(SignalHandlingMode::Disabled).create::<ipc::Service>();
     let node = node.map_err(told)?;
     let service = |way: &str| {

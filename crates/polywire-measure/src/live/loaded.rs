@@ -1,4 +1,6 @@
-//! Round trips under load: as many messages are under way as the buffers hold.
+//! The mode `loaded` for Polywire's own engines: publishes as fast as the engine accepts messages,
+//! so that the buffers are full, and measures the round trip of each message. `ours` calls [`run`]
+//! and passes on the echoes.
 
 use std::{
     collections::BTreeMap,
@@ -10,16 +12,16 @@ use std::{
     time::Duration,
 };
 
-use polywire::{DynPublisher, Record, envelope::Id128};
+use polywire::{DynPublisher, Record, extend::envelope::Id128};
 
 use super::clock::{PATIENCE, now_ns};
 
-/// Maximum sending time of a turn, in nanoseconds. If buffers are so small that TCP loses what it
-/// has sent, all messages would take minutes.
+/// Maximum sending time of a turn, in nanoseconds. With very small buffers TCP stalls, and sending
+/// all messages would take minutes.
 const LONGEST: u64 = 2_000_000_000;
 
-/// When each message left, and how long it was away: echoes of one subscriber come in the order of
-/// the messages.
+/// When each message of a turn left, and the round trips so far. The echoes of one subscriber
+/// arrive in the order of the messages.
 pub struct Load {
     left_at: Vec<AtomicU64>,
     came: Mutex<Came>,
@@ -28,11 +30,13 @@ pub struct Load {
 
 #[derive(Default)]
 struct Came {
-    /// Echoes by subscriber.
+    /// Number of echoes of each subscriber.
     count: BTreeMap<Id128, usize>,
+    /// Round trips.
     times: Vec<Duration>,
-    /// Echoes of all messages, once their number is known.
+    /// Number of echoes of all messages; `None` until the last message was sent.
     expected: Option<usize>,
+    /// Arrival time of the last echo.
     last: u64,
 }
 
@@ -56,23 +60,25 @@ impl Load {
         self.look(&came);
     }
 
-    /// No more messages than these follow.
+    /// Sets the total number of echoes, once all messages were sent.
     fn expect(&self, echoes: usize) {
         let mut came = self.came.lock().expect("nobody panicked");
         came.expected = Some(echoes);
         self.look(&came);
     }
 
+    /// Wakes [`run`] if all echoes have arrived.
     fn look(&self, came: &Came) {
         if came.expected == Some(came.times.len()) {
-            // Nobody waits any more after the case is over.
+            // An error means that the turn is over and `run` no longer waits.
             let _ = self.done.send(());
         }
     }
 }
 
-/// Publishes so many messages, or as many as there is time for, as fast as they are taken; `load`
-/// is where the echoes look for what they belong to. Gives how long each was away, and all of them.
+/// Publishes `count` messages as fast as the engine accepts them, but not longer than [`LONGEST`],
+/// and waits for all echoes. While it runs, `load` has the [`Load`] to which the caller's callback
+/// passes the echoes. Returns the round trips and the time until the last echo.
 pub fn run(
     publishers: &[DynPublisher],
     load: &Mutex<Option<Arc<Load>>>,
@@ -102,7 +108,7 @@ pub fn run(
     let came = std::mem::take(&mut *own.came.lock().expect("nobody panicked"));
     match waited {
         Ok(()) => Ok((came.times, Duration::from_nanos(came.last.saturating_sub(start)))),
-        Err(RecvTimeoutError::Timeout) => Err(format!("{} of {} echoes came", came.times.len(), sent * subscribers)),
+        Err(RecvTimeoutError::Timeout) => Err(format!("{} of {} echoes arrived", came.times.len(), sent * subscribers)),
         Err(RecvTimeoutError::Disconnected) => Err("the engine has ended".into()),
     }
 }

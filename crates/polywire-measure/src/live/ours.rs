@@ -1,4 +1,5 @@
-//! Live measurements of Polywire's own engines: nodes with publishers and subscribers.
+//! Live measurements of Polywire's own engines. The sender is a node with a publisher for each
+//! topic; each subscriber is a node of its own. `engines` calls [`connect`] and [`receive`].
 
 use std::{
     env,
@@ -12,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire::{DynPublisher, Info, Node, Record, Subscription, coding::Dynamic, envelope::Id128};
+use polywire::{DynPublisher, Info, Node, Record, Subscription, coding::Dynamic, extend::envelope::Id128};
 
 use super::{
     carrier::Carrier,
@@ -30,15 +31,19 @@ use crate::{
 
 /// Prefix of topic names; a number follows.
 const THERE: &str = "there";
+
+/// The topic of the echoes.
 const BACK: &str = "back";
 
-/// Listens here, starts the other end and waits for it.
+/// Opens the sender's node, starts the other end and waits for all subscribers.
 pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
     if setup.templates.is_some() {
-        return Err("templates that are given are measured with the mode `stages` and the raw sockets".into());
+        return Err("templates are not supported on Polywire's engines; use the mode `stages` or a raw socket".into());
     }
     if setup.codec.contains('@') {
-        return Err("streams of messages that refer to others are measured with the raw sockets".into());
+        return Err(
+            "codecs with `@` are not supported on Polywire's engines; use the mode `stages` or a raw socket".into()
+        );
     }
     setup.address = free_address(&setup.engine)?;
     let node = node(&setup, |buffers| buffers.sender)?;
@@ -53,8 +58,8 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         true => {
             let back = Back {
                 subscribers: setup.subscribers,
-                // Within one process a message comes back before `publish` returns: a chain would
-                // be a recursion.
+                // Within one process an echo arrives before `publish` returns, so a chain would be
+                // a recursion.
                 chains: setup.engine != "inproc",
                 publishers: publishers.clone(),
                 turn: turn.clone(),
@@ -69,7 +74,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     for publisher in &*publishers {
         let there = publisher.wait_for_subscribers(setup.subscribers, PATIENCE);
         if there != setup.subscribers {
-            return Err(format!("{there} of {} subscribers came", setup.subscribers));
+            return Err(format!("{there} of {} subscribers connected", setup.subscribers));
         }
     }
     let carrier = Ours {
@@ -91,19 +96,22 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
 struct Ours {
     subscribers: usize,
     publishers: Arc<[DynPublisher]>,
-    /// The topic whose turn it is.
+    /// Index of the topic that gets the next message.
     next: usize,
     turn: Arc<Mutex<Turn>>,
     load: Arc<Mutex<Option<Arc<Load>>>>,
     done: Receiver<()>,
+    /// The last echo of a round starts the next round.
     is_chain: bool,
     _held: (Node, Option<Subscription>),
 }
 
-/// Rounds under way.
+/// The rounds of the mode `closed`. A round is one message and its echoes.
 struct Turn {
     records: Arc<[Record]>,
+    /// Index of the current value.
     at: usize,
+    /// Rounds that have not ended.
     left: usize,
     /// Echoes of this round that have not arrived.
     awaited: usize,
@@ -111,13 +119,14 @@ struct Turn {
     times: Vec<Duration>,
     /// Number of the last echo of each subscriber.
     numbers: Vec<(Id128, u64)>,
-    /// Echoes that were not the next of their subscriber.
+    /// Number of echoes that did not have the next number of their subscriber.
     astray: usize,
 }
 
-/// Handles an arriving echo.
+/// Handles the echoes, in the engine's thread.
 struct Back {
     subscribers: usize,
+    /// See [`Ours::is_chain`].
     chains: bool,
     publishers: Arc<[DynPublisher]>,
     turn: Arc<Mutex<Turn>>,
@@ -144,7 +153,7 @@ impl Back {
         turn.left = turn.left.saturating_sub(1);
         if turn.left == 0 || !self.chains {
             drop(turn);
-            // Nobody waits any more after the case is over.
+            // An error means that the case is over and nobody waits.
             let _ = self.finished.send(());
             return;
         }
@@ -170,7 +179,8 @@ impl Turn {
         }
     }
 
-    /// One message is under way: each subscriber's echoes are counted on, one by one.
+    /// Checks the number of an echo. Only one message is under way, so the echoes of a subscriber
+    /// have consecutive numbers.
     fn count(&mut self, info: &Info) {
         let writer = info.source.announcement.writer;
         match self.numbers.iter_mut().find(|(own, _)| *own == writer) {
@@ -179,7 +189,7 @@ impl Turn {
         }
     }
 
-    /// All values, and which is next.
+    /// Begins a round. Returns all values and the index of the value to send.
     fn next(&mut self, subscribers: usize) -> (Arc<[Record]>, usize) {
         self.awaited = subscribers;
         self.at = (self.at + 1) % self.records.len();
@@ -188,6 +198,7 @@ impl Turn {
 }
 
 impl Ours {
+    /// Publishes a value and waits until `count` rounds have ended.
     fn round(&self, count: usize) -> Result<(), String> {
         let (records, at) = {
             let mut turn = self.turn.lock().expect("nobody panicked");
@@ -199,13 +210,13 @@ impl Ours {
         self.publishers[at % self.publishers.len()].publish(&records[at]).map_err(told)?;
         match self.done.recv_timeout(PATIENCE) {
             Ok(()) => Ok(()),
-            Err(RecvTimeoutError::Timeout) => Err("an echo does not come".into()),
+            Err(RecvTimeoutError::Timeout) => Err("an echo did not arrive".into()),
             Err(RecvTimeoutError::Disconnected) => Err("the engine has ended".into()),
         }
     }
 
-    /// The other end's publishers may not know of our subscriber yet: what they publish before that
-    /// does not come back.
+    /// Publishes until all echoes of a message arrive. The other end's publishers may not know our
+    /// subscriber yet, and echoes that they publish before are lost.
     fn wait_for_the_way_back(&self, subject: &Subject) -> Result<(), String> {
         let record = Record::new(&subject.shape);
         let until = Instant::now() + PATIENCE;
@@ -217,13 +228,13 @@ impl Ours {
             }
             self.publishers[0].publish(&record).map_err(told)?;
             if self.done.recv_timeout(Duration::from_millis(300)).is_ok() {
-                // Late echoes of earlier attempts are on their way.
+                // Late echoes of earlier attempts may still arrive.
                 std::thread::sleep(Duration::from_millis(50));
                 while self.done.try_recv().is_ok() {}
                 return Ok(());
             }
         }
-        Err("nothing comes back".into())
+        Err("no echoes arrive".into())
     }
 }
 
@@ -250,7 +261,7 @@ impl Carrier for Ours {
         let mut turn = self.turn.lock().expect("nobody panicked");
         match turn.astray {
             0 => Ok((std::mem::take(&mut turn.times), 0)),
-            count => Err(format!("{count} echoes were not those of their messages")),
+            count => Err(format!("{count} echoes did not belong to the last message")),
         }
     }
 
@@ -265,7 +276,7 @@ impl Carrier for Ours {
     }
 }
 
-/// A node for each subscriber.
+/// Opens a node for each subscriber.
 pub fn receive(setup: &Setup) -> Result<Receivers, String> {
     let (_, reader) = shapes(setup)?;
     let traffic = Arc::<Traffic>::default();
@@ -287,7 +298,7 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
                 match &back {
                     // A failure shows as a missing echo.
                     Some(back) => drop(back.publish(value)),
-                    // Topics take turns, and each counts its own messages.
+                    // Each topic numbers its own messages; topics take turns.
                     None => note(&list, (info.sequence - 1) * topics + number + 1),
                 }
             }));
@@ -318,6 +329,7 @@ fn wire(setup: &Setup, side: &str) -> String {
     format!("{codec}{compressor}@{engine}{side}/{address}")
 }
 
+/// An address that no other case uses.
 fn free_address(engine: &str) -> Result<String, String> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("polywire-measure-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));

@@ -1,4 +1,5 @@
-//! The other end of a live measurement, in another process or in this one.
+//! The other end of a live measurement as the sender sees it. Its receivers run in this process, or
+//! in another process, which is started here and answers requests over pipes.
 
 use std::{
     env,
@@ -75,7 +76,7 @@ impl Other {
         let program = env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
         command.args(WORDS).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("no other process: {error}"))?;
+        let mut child = command.spawn().map_err(|error| format!("cannot start the other process: {error}"))?;
         let (requests, answers) = (child.stdin.take(), child.stdout.take().expect("a pipe was asked for"));
         let mut other = Other { child, requests, answers: BufReader::new(answers) };
         let ready: Result<(), String> = other.ask(setup)?;
@@ -89,8 +90,8 @@ impl Other {
         writeln!(requests, "{text}")
             .and_then(|()| requests.flush())
             .and_then(|()| self.answers.read_line(&mut line))
-            .map_err(|error| format!("the other process has gone: {error}"))?;
-        serde_json::from_str(&line).map_err(|error| format!("the other process says '{}': {error}", line.trim()))
+            .map_err(|error| format!("the other process has ended: {error}"))?;
+        serde_json::from_str(&line).map_err(|error| format!("the other process answered '{}': {error}", line.trim()))
     }
 }
 
@@ -100,7 +101,7 @@ impl Drop for Other {
         let until = Instant::now() + PATIENCE;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                // Only the end of the process matters.
+                // An error means that it has already ended.
                 let _ = self.child.kill();
             }
             thread::sleep(Duration::from_millis(2));

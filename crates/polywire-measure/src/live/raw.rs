@@ -1,5 +1,5 @@
-//! Live measurements of bare sockets: a blocking thread per connection, `TCP_NODELAY`, one write
-//! per message.
+//! Live measurements of bare sockets (TCP, Unix, UDP). Each receiver has a blocking thread; a
+//! message is one write to each receiver. TCP has `TCP_NODELAY`.
 
 use std::{
     env,
@@ -36,7 +36,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     let listener = Listener::bind(&setup.engine).map_err(text)?;
     setup.address = listener.address().map_err(text)?;
     let sender = Sender::new(&setup, subject)?;
-    // In this process the other end connects while we accept.
+    // The other end may run in this process: it connects while another thread accepts.
     let (peer, links) = thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(setup.subscribers));
         let peer = Peer::start(&setup, place, receive);
@@ -46,7 +46,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     Ok((Box::new(Raw { links, sender }), peer?))
 }
 
-/// What accepts.
+/// The sender's socket, to which receivers connect.
 enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, std::path::PathBuf),
@@ -152,7 +152,7 @@ struct Raw {
 }
 
 impl Raw {
-    /// Echoes of the last message received.
+    /// Waits for the echoes of the last message. Returns how many arrived.
     fn echoes(&mut self) -> Result<usize, String> {
         let mut came = 0;
         let mut frame = Vec::new();
@@ -181,7 +181,7 @@ impl Carrier for Raw {
         let frame = self.sender.write(record)?;
         let sent = match &mut self.links {
             Links::Streams(links) => links.iter_mut().try_for_each(|link| link.write_all(frame)),
-            Links::Datagrams(..) if frame.len() > DATAGRAM => return Err("it is longer than a datagram".into()),
+            Links::Datagrams(..) if frame.len() > DATAGRAM => return Err("the frame exceeds a datagram".into()),
             Links::Datagrams(socket, peers) => peers.iter().try_for_each(|peer| socket.send_to(frame, peer).map(drop)),
         };
         sent.map_err(|error| error.to_string())

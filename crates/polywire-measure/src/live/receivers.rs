@@ -1,4 +1,6 @@
-//! The subscribers of a case, in the process that runs them: received messages and their cost.
+//! The receivers of a case, in the process that runs them: they record when messages arrive, and
+//! report this together with the CPU time, memory and traffic of the process. Each kind of engine
+//! makes a [`Receivers`].
 
 use std::{
     sync::{
@@ -17,7 +19,7 @@ use crate::host::peak_memory;
 /// Nothing more is expected after this time without a message.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// Sequence numbers in the order of arrival at one subscriber, each with its time.
+/// The messages of one subscriber in the order of arrival: sequence number and time.
 pub type Arrivals = Arc<Mutex<Vec<(u64, u64)>>>;
 
 /// The arrivals since the last report.
@@ -42,12 +44,12 @@ impl Traffic {
     }
 }
 
-/// Costs and traffic of a process.
+/// Costs and traffic of the receivers' process.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Vitals {
-    /// CPU time so far, in nanoseconds.
+    /// CPU time so far, in nanoseconds; 0 if the receivers run in the sender's process.
     pub cpu_ns: u64,
-    /// Peak memory so far; 0 for the sender's own process.
+    /// Peak memory so far; 0 if the receivers run in the sender's process.
     pub peak_memory_bytes: u64,
     /// Messages that arrived at subscribers.
     pub messages: u64,
@@ -57,6 +59,7 @@ pub struct Vitals {
 
 /// The running receivers of a case. They end when this is dropped.
 pub struct Receivers {
+    /// One list per subscriber.
     pub arrivals: Vec<Arrivals>,
     pub traffic: Arc<Traffic>,
     /// Keeps nodes and threads alive.
@@ -80,7 +83,7 @@ impl Drop for Ended {
 }
 
 impl Receivers {
-    /// `other`: the receivers run in a process of their own.
+    /// Costs and traffic so far. `other` is true if the receivers have a process of their own.
     pub fn vitals(&self, other: bool) -> Vitals {
         let (messages, bytes) = (&self.traffic.messages, &self.traffic.bytes);
         let (messages, bytes) = (messages.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
@@ -88,7 +91,8 @@ impl Receivers {
         Vitals { cpu_ns, peak_memory_bytes, messages, bytes }
     }
 
-    /// Waits until this many messages have arrived, or nothing more arrives.
+    /// Waits until this many messages have arrived, or none has arrived for [`SILENCE`]. Returns
+    /// the arrivals since the last report.
     pub fn report(&self, expected: usize) -> Report {
         let (mut count, mut changed) = (0, Instant::now());
         loop {

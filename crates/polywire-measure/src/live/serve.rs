@@ -1,4 +1,5 @@
-//! Runs the other end of a live measurement in its own process.
+//! Runs the other end of a live measurement in its own process: reads requests from standard input
+//! and writes answers to standard output, each as a line of JSON.
 
 use std::io::{self, Write};
 
@@ -12,11 +13,11 @@ use crate::Error;
 /// argument `bench-peer`, and must then call this function. It returns when standard input ends.
 ///
 /// # Errors
-/// [`Error::Engine`] if standard input is empty or does not hold the commands of `bench`.
+/// [`Error::Engine`] if standard input is empty or has anything else than requests of `bench`.
 pub fn serve() -> Result<(), Error> {
     let wrong = |problem: String| Error::Engine { engine: "bench-peer".into(), problem };
     let mut lines = io::stdin().lines().map_while(Result::ok);
-    let setup = lines.next().ok_or_else(|| wrong("it is started by `bench`, not by hand".into()))?;
+    let setup = lines.next().ok_or_else(|| wrong("only `bench` starts this program with these arguments".into()))?;
     let setup: Setup = serde_json::from_str(&setup).map_err(|error| wrong(error.to_string()))?;
     let receivers = engines::receive(&setup);
     let ready = receivers.as_ref().map(|_| ()).map_err(String::clone);

@@ -12,7 +12,7 @@ use crate::{Case, Error, Scenario, scenario::Mode, subject::Subject, templates, 
 pub struct Setup {
     pub engine: String,
     pub codec: String,
-    /// In XML, where the codec is given some.
+    /// The codec's templates in XML, if it has some.
     pub templates: Option<String>,
     pub compressor: String,
     /// Schemas of both versions, as bytes.

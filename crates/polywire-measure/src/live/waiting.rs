@@ -1,4 +1,5 @@
-//! Subscribers of buses that wait for messages, each in its own thread.
+//! The receiving end of buses without callbacks (libzmq, iceoryx2): a thread for each subscriber,
+//! which waits or polls for messages.
 
 use std::{thread, time::Duration};
 
@@ -14,7 +15,7 @@ const LOOKS: Duration = Duration::from_millis(200);
 /// Interval at which a polling receiver checks whether its turn has come.
 const DOZE: Duration = Duration::from_millis(5);
 
-/// Connects all subscribers; `ends` makes a subscriber's, in its thread.
+/// Starts a thread for each subscriber, which opens its end with `ends`.
 pub fn receive<E: Ends>(
     setup: &Setup,
     ends: impl Fn(&Setup) -> Result<E, String> + Clone + Send + 'static,
@@ -22,7 +23,7 @@ pub fn receive<E: Ends>(
     let (all, receivers) = Subscriber::all(setup)?;
     for subscriber in all {
         let (setup, ends) = (setup.clone(), ends.clone());
-        // One that cannot be opened is one that does not answer, which the sender tells.
+        // A subscriber that cannot be opened does not answer, which the sender reports.
         thread::spawn(move || ends(&setup).map(|ends| run(subscriber, ends)));
     }
     Ok(receivers)

@@ -1,4 +1,5 @@
-//! Live measurements of Zenoh, with one session for each end.
+//! Live measurements of Zenoh: opens one session for each end and carries frames over them, for
+//! `bus`.
 
 use std::{
     net::TcpListener,
@@ -24,8 +25,8 @@ use super::{
 use crate::{scenario::Place, subject::Subject};
 
 /// How this crate configures the engine.
-pub const SETTINGS: &str = "peers linked by TCP, without scouting; nothing is dropped (`CongestionControl::Block`); publishers are `express` where one message is under way and gather where many are; \
-     subscribers answer in their callback, the sender waits for a channel, as Zenoh's own ping and pong do";
+pub const SETTINGS: &str = "peers connected by TCP, without scouting; nothing is dropped (`CongestionControl::Block`); publishers are `express` if only one message is in flight, and otherwise batch messages; \
+     subscribers answer in their callback, and the sender waits on a channel, as Zenoh's own ping and pong do";
 
 const THERE: &str = "polywire/there";
 const BACK: &str = "polywire/back";

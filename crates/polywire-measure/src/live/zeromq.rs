@@ -1,4 +1,4 @@
-//! Live measurements of libzmq.
+//! Live measurements of libzmq: opens its sockets and carries frames over them, for `bus`.
 
 use std::time::Duration;
 
@@ -15,13 +15,14 @@ use super::{
 use crate::{scenario::Place, subject::Subject};
 
 /// How this crate configures the engine.
-pub const SETTINGS: &str = "libzmq over TCP: PUB to SUB, echoes by PUSH to PULL; no limit on its queues (`SNDHWM`, `RCVHWM` 0), so that nothing is dropped";
+pub const SETTINGS: &str = "libzmq over TCP: messages from PUB to SUB, echoes from PUSH to PULL; its queues are unbounded (`SNDHWM`, `RCVHWM` 0), so that nothing is dropped";
 
 /// Binds here and starts the other end.
 pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
     let context = Context::new();
     let ends = Zeromq { out: bound(&context, PUB)?, into: bound(&context, PULL)?, frame: zmq::Message::new() };
-    let address = |socket: &Socket| socket.get_last_endpoint().map_err(told)?.map_err(|_| "no text".to_owned());
+    let address =
+        |socket: &Socket| socket.get_last_endpoint().map_err(told)?.map_err(|_| "the address is not UTF-8".to_owned());
     setup.address = format!("{} {}", address(&ends.out)?, address(&ends.into)?);
     bus::connect(setup, ends, subject, place, receive)
 }

@@ -75,27 +75,28 @@ pub fn plots(results: &Results) -> Vec<(&'static str, String, String)> {
     if results.scenario.mode == Mode::Stages {
         add(
             "CPU time by stage",
-            &format!("Of one message, both ends; medians of the repeats.{part}"),
+            &format!("For one message, at both ends; medians of the repeats.{part}"),
             bars(results, &stages),
         );
     }
     add(
         "Latency",
         &format!(
-            "The part of the messages that took at most so long; time is logarithmic. At most {MOST_CURVES} cases."
+            "Percentage of messages with at most this latency. The time axis is logarithmic. At most {MOST_CURVES} cases."
         ),
         distributions(results),
     );
     add(
         "Throughput",
-        &format!("Messages a second that every subscriber got.{part}"),
+        &format!("Messages per second that every subscriber received.{part}"),
         bars(results, &["throughput_hz"]),
     );
-    let fields = "Each line is a codec and what is behind it; both axes are logarithmic.";
+    let fields = "Each line has the cases that differ only in the type. Both axes are logarithmic.";
     let rate = if results.scenario.mode == Mode::Throughput { "throughput_hz" } else { "bottleneck_hz" };
     add("Throughput against field count", fields, against_fields(results, rate));
     add("Bytes against field count", fields, against_fields(results, "bytes"));
-    let loss = "Loss of the network on the horizontal axis; each line is a codec and what is behind it.";
+    let loss =
+        "The horizontal axis is the loss of the network. Each line has the cases that differ only in the network.";
     add("Latency against loss", loss, against_loss(results, "latency_p90_ns"));
     add("Messages lost against loss of packets", loss, against_loss(results, "lost_percent"));
     plots
@@ -220,7 +221,7 @@ fn table(page: &mut String, results: &Results) {
     let axes = varying(results);
     let there = |metric: &&metrics::Metric| results.cases.iter().any(|result| result.metrics.contains_key(metric.name));
     let metrics: Vec<&metrics::Metric> = METRICS.iter().filter(there).collect();
-    page.push_str("<h2>All figures</h2>\n<p class=\"note\">Medians of the repeats; in brackets where the median lies.</p>\n<div class=\"wide\"><table><tr><th>case</th>");
+    page.push_str("<h2>All figures</h2>\n<p class=\"note\">Medians of the repeats, with their confidence intervals in brackets.</p>\n<div class=\"wide\"><table><tr><th>case</th>");
     for metric in &metrics {
         let _ = write!(page, "<th title=\"{}\">{}</th>", escape(metric.help), metric.label);
     }

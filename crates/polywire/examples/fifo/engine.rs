@@ -1,6 +1,6 @@
-//! `fifo/PATH`: an engine of one's own, over pairs of named pipes. It shows what an engine over
-//! byte streams has to write: how callers and a listener find each other. `engine::stream` does the
-//! rest.
+//! `fifo/PATH`: an engine outside the library, over pairs of named pipes. It shows how much an
+//! engine over byte streams has to implement: how callers and a listener find each other.
+//! `engine::stream` does the rest.
 //!
 //! The node that listens creates the FIFO `PATH` and reads calls from it. A caller creates two
 //! FIFOs beside it, `PATH.NAME.up` to the listener and `PATH.NAME.down` back, and writes `NAME` to
@@ -119,7 +119,7 @@ struct Calls {
     calls: File,
 }
 
-/// Bytes of a call. Writes of so few are atomic, so each read of as many gives one call.
+/// Bytes of a call. Writes of this few bytes are atomic, so a read of as many returns one call.
 const CALL: usize = 32;
 
 fn call(name: &str) -> [u8; CALL] {
@@ -141,7 +141,7 @@ impl Listener for Calls {
         let mut call = [0; CALL];
         (&self.calls).read_exact(&mut call)?;
         let name = str::from_utf8(&call).map_err(|_| ErrorKind::InvalidData)?.trim_end();
-        // Whoever may write to the FIFO names no file elsewhere.
+        // A name must not lead to a file elsewhere, since others may write to the FIFO.
         if !name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
             return Err(ErrorKind::InvalidData.into());
         }
@@ -160,7 +160,7 @@ impl Listener for Calls {
     }
 
     fn close(&self) {
-        // Under the lock, so this is no other listener's.
+        // The lock is held, so this is not the FIFO of another listener.
         let _ = std::fs::remove_file(&self.place.path);
     }
 }
@@ -184,7 +184,7 @@ impl Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         for path in [&self.up, &self.down] {
-            // One that was not made is not there.
+            // Fails if the FIFO was not made.
             let _ = std::fs::remove_file(path);
         }
     }

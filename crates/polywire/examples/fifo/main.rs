@@ -1,4 +1,4 @@
-//! Two nodes over an engine of one's own: named pipes.
+//! Two nodes over an engine outside the library: named pipes.
 //!
 //! `cargo run -p polywire --example fifo`
 

@@ -1,6 +1,6 @@
-//! The sending side's state of the channels of one link: whether the peer wants each, the messages
-//! held until it has answered, and the messages lost. Every engine built in keeps one per link. It
-//! has no socket, thread, lock or clock.
+//! What the sending side knows of each channel of one link: whether the peer wants it, the messages
+//! held until the peer has answered, and the messages lost. Every engine built in keeps one per
+//! link. It has no socket, thread, lock or clock.
 //!
 //! Order is kept per writer: while one channel of a writer waits for its answer, the writer's other
 //! channels wait too.
@@ -31,7 +31,7 @@ pub(super) struct Delivery<M> {
     retiring: usize,
     /// Lanes that the peer has not declined.
     wanted: usize,
-    /// Whether some lane may have a loss that the peer has not been told.
+    /// Whether some lane may have a loss that was not reported to the peer.
     lossy: bool,
     tally: Tally,
 }
@@ -54,7 +54,7 @@ pub(super) struct Lane {
     interest: Interest,
     /// Messages missing before the next message that leaves.
     missing: Option<Missing>,
-    /// Messages missing behind the last message held.
+    /// Messages missing after the last message held.
     missing_behind: Option<Missing>,
     /// Messages held.
     held: usize,
@@ -72,7 +72,7 @@ enum Interest {
     Unwanted,
 }
 
-/// A gap in a channel: the position behind it, and how many of its messages the peer wanted.
+/// A gap in a channel: the position after it, and how many of its messages the peer wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing {
     pub(super) start: Start,
@@ -257,7 +257,7 @@ impl<M: Holdable> Delivery<M> {
         self.count_drop(envelope.channel);
     }
 
-    /// Adds a gap behind everything held for the channel.
+    /// Adds a gap after everything held for the channel.
     pub(super) fn lose(&mut self, channel: ChannelId, missing: Missing) {
         let Some(lane) = self.lanes.get_mut(&channel) else { return };
         self.lossy |= missing.lost > 0;
@@ -297,7 +297,7 @@ impl<M: Holdable> Delivery<M> {
         Some((lane.id, lane.missing.take()))
     }
 
-    /// Removes the losses behind the last message sent, which no later message reports for now.
+    /// Removes the losses after the last message sent, which no later message reports for now.
     pub(super) fn take_untold(&mut self) -> Vec<(ChannelId, Missing)> {
         if !self.lossy {
             return Vec::new();
@@ -369,8 +369,8 @@ impl<M: Holdable> Delivery<M> {
         self.tally.take()
     }
 
-    /// If nothing of the channel is held any more, the gap behind becomes the gap before the next
-    /// message.
+    /// If nothing of the channel is held any more, the gap after the held messages becomes the gap
+    /// before the next message.
     fn behind(&mut self, channel: ChannelId) {
         if let Some(lane) = self.lanes.get_mut(&channel).filter(|lane| lane.held == 0)
             && let Some(missing) = lane.missing_behind.take()
@@ -503,7 +503,7 @@ mod tests {
         delivery
     }
 
-    /// What leaves, each with what is missing before it.
+    /// The messages that leave, each with the gap before it.
     fn release(delivery: &mut Delivery<Note>) -> Vec<(Note, Option<Missing>)> {
         let left = delivery.release();
         assert!(left.iter().all(|(note, id, _)| id.0 == note.0.0 + 10));

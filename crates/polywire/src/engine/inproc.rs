@@ -1,9 +1,9 @@
-//! Within the process: a named bus that every port opened under the name is on.
+//! The engine `inproc`: ports of one process that are opened under the same name exchange messages.
 //!
 //! There is no thread. A sent message waits in a pipe until [`Port::settle`], which delivers it on
-//! the calling thread. If another thread is delivering through the same pipe, that thread takes the
-//! message along. So order holds, a callback may publish, close or subscribe without being called
-//! from within itself, and receivers share the payload.
+//! the calling thread. If another thread is delivering through the same pipe, that thread delivers
+//! this message too. Therefore order is kept, and a callback may publish, close or subscribe
+//! without being called from within itself. Receivers share the payload.
 //!
 //! ```
 //! use polywire::engine::{inproc::Inproc, Engine};
@@ -107,7 +107,7 @@ impl Port for InprocPort {
             state.last += 1;
             let channel = ChannelId(state.last);
             state.channels.insert(channel, (start, announcement.clone()));
-            // Under the lock, so that a port that joins meanwhile hears of the channel once.
+            // Under the lock, so that the channel is announced once to a port that joins meanwhile.
             for peer in state.peers.iter() {
                 peer.out.announce(channel, start, announcement);
             }

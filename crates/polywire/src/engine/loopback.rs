@@ -1,7 +1,7 @@
 //! Local delivery: a port that also reaches the subscribers of its own node.
 //!
-//! Engines deliver to other nodes. [`open`] opens an engine's port for a node and puts a link in
-//! front of it that leads back to the node. The node sees one port whose peers include itself.
+//! Engines deliver to other nodes. [`open`] opens an engine's port for a node and adds a link that
+//! leads back to the node itself. The node sees one port whose peers include itself.
 
 use std::{
     sync::{

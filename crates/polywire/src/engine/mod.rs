@@ -4,13 +4,20 @@
 //! [`Engine::open`] opens an address and returns a [`Port`]. The port finds the *peers*, which are
 //! other nodes, and has one *link* to each. A node publishes through [`Port::commit`], which sends
 //! to every peer that wants the channel. What a peer publishes goes to the [`LinkSink`] that the
-//! node's [`Sink`] returned for that link. So [`Engine`] and [`Port`] are what an engine
-//! implements, and [`Sink`] and [`LinkSink`] are what it calls.
+//! node's [`Sink`] returned for that link. An engine implements [`Engine`] and [`Port`], and calls
+//! [`Sink`] and [`LinkSink`].
 //!
 //! [`ENGINES`] lists the engines built in. An application adds its own with
-//! [`NodeBuilder::engine`](crate::node::NodeBuilder::engine). Most are built on [`stream`], which
-//! needs only a way to get byte streams; `examples/fifo` is one of 200 lines. `tests/engines.rs`
-//! checks the contracts below on any engine.
+//! [`NodeBuilder::engine`](crate::node::NodeBuilder::engine). There are two ways to write one:
+//!
+//! - Over byte streams: [`stream`] makes the port. The engine only finds peers and connects to
+//!   them; `examples/fifo` does so in 200 lines.
+//! - Over anything else: implement [`Port`], whose documentation is the contract. The engine in the
+//!   crate `polywire-link` is an example. The queues of the engines built in are private to this
+//!   crate.
+//!
+//! `tests/engines.rs` checks the contract on the engines built in and on `examples/fifo`. All of
+//! them are reliable and ordered.
 //!
 //! A port without a node, as the tests of engines use it:
 //!
@@ -145,8 +152,11 @@ pub trait Engine: Send + Sync {
     /// A valid address, for help texts and error messages.
     fn example(&self) -> &'static str;
 
-    /// What the ports guarantee. The node chooses by it how stateful formats recover from losses,
-    /// and whether gaps in sequence numbers count as losses.
+    /// What the ports guarantee. From it and from [`EngineOptions::overflow`], the node decides how
+    /// stateful formats recover from losses: unless a wire chooses, each message refers to the
+    /// previous one if the engine is reliable and ordered and the policy is [`Overflow::Block`],
+    /// and to a key frame otherwise. Gaps in sequence numbers count as losses if the engine is
+    /// ordered.
     fn properties(&self) -> Properties;
 
     /// Opens an address. Called on a thread of the application, once per node and address.
@@ -186,42 +196,55 @@ pub struct Local {
 ///
 /// # For implementers
 ///
+/// **Properties.** An engine without [`Properties::reliable`] may lose or repeat messages, and one
+/// without [`Properties::ordered`] may deliver them out of order. Everything else must reach the
+/// peer exactly once and in order on every engine: announcements, retirements, answers, requests
+/// for documents, and documents. The node does not repeat any of it: a lost announcement loses the
+/// channel for good. There is one exception: [`Answer::Renew`] for a channel that was already
+/// accepted may be lost. It requests a key frame, and the node requests it again.
+///
 /// **Order.** Messages of one channel, and of all channels of one writer, reach a peer in the order
-/// of their [`Port::commit`] calls. Calls for one writer do not overlap; calls for different
-/// writers may. A channel's announcement reaches a peer before its messages.
+/// of their [`Port::commit`] calls, if the engine is ordered. Calls for one writer do not overlap;
+/// calls for different writers may. On every engine, a channel's announcement reaches a peer before
+/// its messages, and its retirement after them.
 ///
 /// **Interest.** Every channel is announced to every peer: to present ones at once, to later ones
 /// when they come. A peer answers each announcement. Only peers that answered [`Answer::Accept`]
 /// get messages. A reliable engine holds messages for a peer that has not answered yet, within the
-/// bounds of the peer's queue. `engine/delivery` does this bookkeeping for the engines built in.
+/// bounds of the peer's queue.
 ///
 /// **Blocking.** `commit` and `send` may block while a peer's queue is full, for as long as
 /// [`Overflow::Block`] allows. `flush` and `close` may block until their time is up. No other
 /// method blocks.
 ///
 /// **Locks.** The sink may call any method of the port from inside a call that the port made to it:
-/// it answers, publishes and closes there. So the engine holds no lock across a call to the sink
-/// that one of these methods takes.
+/// it answers, publishes and closes there. Therefore, while the engine calls the sink, it must not
+/// hold a lock that any method of the port takes.
 ///
 /// **Ownership.** The engine owns and names its threads. `close` joins them before it returns,
 /// except a thread of the port that called `close` itself. Dropping the last handle closes the
 /// port.
 ///
-/// **Counting.** [`Sent`] counts peers and their subscribers at the time of the call. Each dropped
-/// message counts in [`Sent::dropped`] or, if it made room for a newer one, later. It also counts
-/// in [`LinkStats::dropped`]; the peer hears of it by [`LinkSink::position`], and this node by
-/// [`Event::Dropped`]. Messages that a peer had not confirmed when its link broke are counted by
-/// [`Event::Unconfirmed`], if the engine knows them.
+/// **Counting.** [`Sent`] counts peers and their subscribers at the time of the call. A message
+/// that is dropped at once counts in [`Sent::dropped`]. A message that is dropped later, to make
+/// room for a newer one, has already been counted as sent. Both count in [`LinkStats::dropped`]. A
+/// reliable engine also reports both, to the peer by [`LinkSink::position`] and to this node by
+/// [`Event::Dropped`]; an unreliable engine may leave that out. [`Event::Unconfirmed`] reports the
+/// messages that a peer had not confirmed when its link broke; an engine without confirmations
+/// reports none.
 ///
 /// **Errors.** `commit` fails only for mistakes of the caller: a closed port, or a message that is
-/// too large. A message on a channel that has retired is skipped, or fails with
-/// [`EngineError::Channel`]. What concerns one peer is an [`Event`].
+/// too large. A message on a channel that has retired may be skipped or fail with
+/// [`EngineError::Channel`]; callers must expect both. A failure of one peer is reported as an
+/// [`Event`].
 ///
-/// **Foreign media.** An engine whose messages have native fields for the envelope maps them
-/// instead of writing frames. A foreign writer, which announces nothing, gets a channel whose type
-/// hash, schema and codec are empty; the node then assumes what the topic's configuration says.
+/// **Other messaging systems.** If the messages of a medium have their own fields for sequence
+/// number, time or key, the engine maps the envelope to these fields instead of writing frames. For
+/// a writer that is not a Polywire node and announces nothing, the engine reports a channel whose
+/// type hash, schema and codec are empty. The node then assumes the codec and the schema that the
+/// subscriber is configured with.
 pub trait Port: Send + Sync {
-    /// `engine/address` for other nodes, with whatever the system chose, such as a port number.
+    /// `engine/address` for other nodes, including what the system chose, such as a port number.
     fn endpoint(&self) -> String;
 
     /// Opens a channel and announces it to all peers, present and future. The id is unique on this
@@ -244,7 +267,7 @@ pub trait Port: Send + Sync {
     }
 
     /// Called after commits, when the caller holds no lock. An engine without threads calls the
-    /// receivers' sinks here, not in `commit`.
+    /// receivers' sinks here, not in `commit`. The default, for engines with threads, does nothing.
     fn settle(&self) {}
 
     /// Ends a channel. Messages committed before still arrive, and then [`LinkSink::retired`].
@@ -257,8 +280,8 @@ pub trait Port: Send + Sync {
     /// Asks a peer for a document, which comes by [`LinkSink::supplied`].
     fn want(&self, link: LinkId, document: Id128);
 
-    /// Gives a peer the document that it asked for by [`LinkSink::wanted`]; `None` says that this
-    /// node does not have it.
+    /// Sends a peer the document that it asked for by [`LinkSink::wanted`]; `None` if this node
+    /// does not have it.
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>);
 
     /// Whether the port may announce the channels of one peer to the others. The node then keeps
@@ -274,8 +297,8 @@ pub trait Port: Send + Sync {
     /// The links to the peers present, with their counts.
     fn links(&self) -> Vec<LinkStats>;
 
-    /// Sends what is queued, within [`EngineOptions::linger`], says goodbye to the peers, and ends
-    /// all threads. Later calls do nothing.
+    /// Sends the queued messages, within [`EngineOptions::linger`], says goodbye to the peers, and
+    /// ends all threads. Later calls do nothing.
     fn close(&self);
 }
 
@@ -299,19 +322,20 @@ pub trait LinkSink: Send + Sync {
     /// The peer opened a channel. The node calls [`Port::answer`], during this call or later.
     fn announced(&self, channel: ChannelId, start: Start, announcement: &Announcement);
 
-    /// A message came. The payload starts at an address divisible by 8 ([`Aligned`] can see to it)
-    /// and is valid during the call.
+    /// A message came. The payload starts at an address divisible by 8 ([`Aligned`] can ensure
+    /// that) and is valid during the call.
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]);
 
-    /// As [`LinkSink::message`], for engines that receive into shared buffers: a receiver may keep
-    /// the payload by [`Held::keep`] instead of copying it. The engine must not write to the buffer
-    /// while anybody holds it.
+    /// Like [`LinkSink::message`], for engines that receive into shared buffers: a receiver may
+    /// keep the payload by [`Held::keep`] instead of copying it. The engine must not write to the
+    /// buffer while anybody holds it.
     fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], _held: Held<'_>) {
         self.message(envelope, payload);
     }
 
     /// The peer dropped `lost` messages of the channel, the last of them at `start`. With 0, the
-    /// next message is the first after `start`, and nothing was lost.
+    /// next message is the first after `start`, and nothing was lost. Called in the order of the
+    /// channel, between the messages before and after the gap.
     fn position(&self, channel: ChannelId, start: Start, lost: u64);
 
     /// The peer's channel has ended.
@@ -326,8 +350,8 @@ pub trait LinkSink: Send + Sync {
     /// The peer answered a channel of this node, by the id that [`Port::announce`] returned.
     fn answered(&self, channel: ChannelId, answer: &Answer);
 
-    /// Called when nothing more is there to hand over for now. The node wakes receivers here
-    /// instead of at each message.
+    /// The engine must call this when it has passed on everything that has arrived. The node wakes
+    /// receivers here instead of at each message.
     fn drained(&self);
 
     /// The link has ended. No further call follows.
@@ -403,7 +427,9 @@ pub struct LinkInfo {
     pub address: String,
 }
 
-/// Counts of a link since it came up.
+/// Counts of a link since it came up, for nodes and tools. Applications see dropped messages in
+/// [`Sent::dropped`], in [`Event::Dropped`], and at the receiver in
+/// [`Subscriber::lost`](crate::Subscriber::lost).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStats {
     /// The link.
@@ -423,7 +449,7 @@ pub struct Sent {
     pub peers: usize,
     /// Those of `peers` for which it is held, because they have not answered the announcement yet.
     pub held: usize,
-    /// Subscribers behind the other `peers`, by their answers. A relay answers for all behind it.
+    /// Subscribers at the other `peers`, by their answers. A relay answers for all nodes behind it.
     pub subscribers: usize,
     /// Peers for which this message was dropped at once.
     pub dropped: usize,
@@ -482,8 +508,9 @@ pub enum Event {
         /// Messages that were not confirmed.
         count: u64,
     },
-    /// A channel could not be announced to a link, or is not relayed. Reported for the 1st, 2nd,
-    /// 4th, 8th, ... such channel of the port.
+    /// A channel could not be announced to a link, or is not relayed. Its messages do not reach
+    /// that peer or, if it is not relayed, the other peers. Reported for the 1st, 2nd, 4th, 8th,
+    /// ... such channel of the port.
     Withheld {
         /// The link that the channel comes from, or the one that it was to be announced to.
         link: LinkInfo,
@@ -536,7 +563,7 @@ pub enum Disconnect {
     /// The peer did not introduce itself within [`EngineOptions::hello_timeout`].
     #[error("no hello within the time allowed")]
     Silent,
-    /// The peer sent bytes that are no valid frame, or exceed a limit.
+    /// The peer sent bytes that are not a valid frame, or exceed a limit.
     #[error("protocol error: {0}")]
     Protocol(FrameError),
     /// Both ends of the connection are the same socket.
@@ -550,7 +577,7 @@ pub enum Disconnect {
     #[error("made room for another peer")]
     Displaced,
     /// The peer asked for documents and answers without reading them.
-    #[error("the peer does not read the answers to what it asks")]
+    #[error("the peer does not read the replies to its requests")]
     Unread,
 }
 

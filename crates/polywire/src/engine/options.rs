@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polywire_core::frame::Limits;
 
-/// Settings of a port. The defaults suit both latency and throughput.
+/// Settings of a port. The defaults are for both low latency and high throughput.
 ///
 /// ```
 /// use polywire::engine::{EngineOptions, Overflow};
@@ -17,43 +17,48 @@ use polywire_core::frame::Limits;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineOptions {
-    /// Bytes that may wait for each peer.
+    /// Bytes that may wait for each peer: 4 MiB by default.
     pub queue_bytes: usize,
-    /// What happens to a message for a peer whose queue is full.
+    /// What happens to a message for a peer whose queue is full: [`Overflow::Block`] with one
+    /// second by default.
     pub overflow: Overflow,
-    /// Sends small segments at once (`TCP_NODELAY`).
+    /// Sends small segments at once (`TCP_NODELAY`): true by default.
     pub no_delay: bool,
-    /// Size of the socket's send buffer (`SO_SNDBUF`); `None` for the system's choice. Linux
-    /// reserves twice as much, which includes its own records.
+    /// Size of the socket's send buffer (`SO_SNDBUF`); `None`, the default, for the system's
+    /// choice. Linux reserves twice as much, which includes its own records.
     pub send_buffer: Option<usize>,
-    /// Size of the socket's receive buffer (`SO_RCVBUF`); `None` for the system's choice, which on
-    /// Linux grows as needed. It should not be smaller than the peers' send buffer. Over TCP on
-    /// Linux peers are asked for segments of at most a quarter of it, since data stalls if only one
-    /// or two segments fit.
+    /// Size of the socket's receive buffer (`SO_RCVBUF`); `None`, the default, for the system's
+    /// choice, which on Linux grows as needed. It should not be smaller than the peers' send
+    /// buffer. Over TCP on Linux peers are asked for segments of at most a quarter of it, since
+    /// data stalls if only one or two segments fit.
     pub receive_buffer: Option<usize>,
-    /// After this many publications without a pause, the next ones are gathered and written
-    /// together.
+    /// After this many publications without a pause, 16 by default, the next ones are gathered and
+    /// written together. Publications follow without a pause if each begins at most 2 µs after the
+    /// last write. Gathering ends after four pauses in a row of more than 20 µs.
     pub burst: u32,
     /// Longest time that a gathered message waits for others, apart from the resolution of the
-    /// system's timer. With many peers it is the time of two rounds of writes to all of them, if
-    /// that is longer, but at most 5 ms.
+    /// system's timer: 50 µs by default. With many peers it is the time of two rounds of writes to
+    /// all of them, if that is longer, but at most 5 ms.
     pub gather: Duration,
-    /// Gathered bytes that are written without waiting for more.
+    /// When this many bytes have been gathered, they are written at once: 64 KiB by default.
     pub write_bytes: usize,
-    /// First pause between attempts to connect. It doubles at each attempt.
+    /// First pause between attempts to connect: 10 ms by default. It doubles at each attempt.
     pub reconnect_min: Duration,
-    /// Longest pause between attempts to connect.
+    /// Longest pause between attempts to connect: 2 s by default.
     pub reconnect_max: Duration,
-    /// Longest time of an attempt to connect.
+    /// Longest time of an attempt to connect: 5 s by default.
     pub connect_timeout: Duration,
-    /// Longest time that a peer may take to introduce itself.
+    /// Longest time that a peer may take to introduce itself: 5 s by default.
     pub hello_timeout: Duration,
-    /// Idle time after which the system probes a silent peer (TCP keep-alive).
+    /// Idle time after which the system probes a silent peer (TCP keep-alive): 15 s by default.
     pub keepalive: Duration,
-    /// Longest time that closing waits for peers to take what was sent.
+    /// Longest time that closing waits for peers to receive the queued messages: 1 s by default.
     pub linger: Duration,
-    /// Peers that a port accepts at a time. When it is full, a peer that has neither announced nor
-    /// accepted a channel makes room for a new one, and else one of the host with the most peers.
+    /// Peers that a port accepts at a time: 1024 by default. A full port closes one connection for
+    /// a newcomer: the oldest that has not said hello, or else the oldest that has neither
+    /// announced nor accepted a channel, or else the newest of the host with the most connections.
+    /// It rejects the newcomer if the newcomer's host would then have as many connections as that
+    /// host.
     pub peers: usize,
     /// Permissions of a Unix-domain socket's file, whatever the process's umask is. They decide who
     /// may connect: `0o600`, the default, this user alone; `0o660` also the file's group; `0o666`
@@ -64,14 +69,21 @@ pub struct EngineOptions {
     pub limits: Limits,
 }
 
-/// What happens to a message for a receiver whose queue is full. Other receivers are not affected.
+/// What happens to a message for a receiver whose queue is full.
+///
+/// The policies that drop do not affect other receivers. With `Block`, which is the default, other
+/// receivers wait for the slow one, too: a port sends to one peer after another, and while a
+/// subscriber's queue is full, nothing more is read from its link. If the publisher is on the same
+/// node, `publish` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// The writer waits. A receiver that has taken nothing for `patience` is stalled: messages for
-    /// it are dropped at once until half of its queue is free.
+    /// The writer waits for as long as the receiver takes messages. A receiver that has taken
+    /// nothing for `patience` is stalled: messages for it are dropped at once until half of its
+    /// queue is free.
     Block {
-        /// Longest wait while the receiver takes nothing.
+        /// Longest wait while the receiver takes nothing. It begins again each time that the
+        /// receiver takes something.
         patience: Duration,
     },
     /// The oldest waiting messages are dropped.

@@ -29,7 +29,7 @@ pub(super) struct Pipe {
     receiver: OnceLock<Arc<dyn LinkSink>>,
     /// The pipe in the other direction, whose channels the answers here are about.
     back: OnceLock<Weak<Pipe>>,
-    /// The sender's, for the events of dropped messages.
+    /// The sender's sink, which gets the events of dropped messages.
     sink: Arc<dyn Sink>,
     /// The receiver, as the sender knows it.
     info: LinkInfo,
@@ -48,12 +48,12 @@ struct PipeState {
     /// Messages delivered so far. A sender that waits for room uses it to tell a slow receiver from
     /// a stuck one.
     taken: u64,
-    /// A sender has waited in vain. The next ones do not wait until half the queue is free.
+    /// A sender has waited without result. The next ones do not wait, until half the queue is free.
     stalled: bool,
     closed: bool,
 }
 
-/// What waits in a pipe.
+/// An item that waits in a pipe.
 pub(super) enum Item {
     /// Boxed, since most items are messages and an announcement is much larger.
     Announce(ChannelId, Start, Box<Announcement>),
@@ -93,7 +93,7 @@ impl Holdable for Arc<Message> {
 }
 
 impl Pipe {
-    /// An empty pipe from a port to the receiver `to`. The sink hears of dropped messages.
+    /// An empty pipe from a port to the receiver `to`. Dropped messages are reported to the sink.
     pub(super) fn new(local: &Local, sink: &Arc<dyn Sink>, to: &LinkInfo) -> Arc<Pipe> {
         Arc::new(Pipe {
             state: Mutex::default(),
@@ -107,9 +107,9 @@ impl Pipe {
         })
     }
 
-    /// Gives the pipe its receiver, and the pipe that leads back, if there is one. Called once.
+    /// Sets the pipe's receiver, and the pipe that leads back, if there is one. Called once.
     pub(super) fn connect(&self, receiver: Arc<dyn LinkSink>, back: Option<&Arc<Pipe>>) {
-        // Both are unset: a pipe is connected where it is made.
+        // Both are unset: a pipe is connected by the code that makes it.
         let _ = self.receiver.set(receiver);
         if let Some(back) = back {
             let _ = self.back.set(Arc::downgrade(back));
@@ -124,7 +124,7 @@ impl Pipe {
         self.back.get().and_then(Weak::upgrade)
     }
 
-    /// Adds an item that is no message.
+    /// Adds an item that is not a message.
     pub(super) fn push(&self, item: Item) {
         lock(&self.state).queue.push_back(item);
     }
@@ -161,7 +161,7 @@ impl Pipe {
         let mut notice = None;
         if !state.has_room(size, self.limit) {
             state = self.make_room(state, size);
-            // Waiting gave the lock away: the channel may be gone or answered.
+            // Waiting released the lock, so the channel may have ended or been answered.
             let Some(now) = state.wanted(envelope) else { return Outcome::Unwanted };
             subscribers = now;
             if !state.has_room(size, self.limit) {
@@ -195,7 +195,7 @@ impl Pipe {
                 while !state.has_room(size, self.limit) && state.drop_oldest() {}
                 state
             }
-            // This thread is delivering, so nobody else makes room.
+            // This thread is delivering, so no other thread makes room.
             Overflow::Block { .. } if state.delivering == Some(thread::current().id()) => state,
             Overflow::Block { patience } => {
                 drop(state);
@@ -219,8 +219,8 @@ impl Pipe {
         }
     }
 
-    /// Hands over what waits. Returns at once if another thread is handing over: that thread takes
-    /// the new items along.
+    /// Hands over everything that waits. Returns at once if another thread is handing over: that
+    /// thread hands over the new items, too.
     pub(super) fn deliver(&self) {
         let Some(receiver) = self.receiver.get() else { return };
         let mut state = lock(&self.state);
@@ -272,7 +272,7 @@ impl Pipe {
         }
     }
 
-    /// Notes the receiver's answer to a channel, and queues what was held for it.
+    /// Notes the receiver's answer to a channel, and queues the messages held for it.
     pub(super) fn answered(&self, channel: ChannelId, answer: &Answer) {
         let mut state = lock(&self.state);
         state.delivery.answered(channel, answer);
@@ -295,7 +295,7 @@ impl Pipe {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Ends the link, after what was sent before.
+    /// Ends the link, after everything sent before.
     pub(super) fn close(&self) {
         {
             let mut state = lock(&self.state);
@@ -369,7 +369,7 @@ impl PipeState {
             return self.delivery.drop_oldest_held();
         };
         let (channel, start) = message.at();
-        // No message stands before it, so one position per channel suffices.
+        // No message is in front of it, so one position per channel suffices.
         let told = self.queue.iter_mut().take(at).find_map(|item| match item {
             Item::Position(of, to, lost) if *of == channel => Some((to, lost)),
             _ => None,

@@ -1,5 +1,5 @@
-//! Byte streams over sockets: what TCP and Unix-domain sockets share. Adapts a [`Family`] to the
-//! [`Transport`] of `engine/stream`.
+//! Byte streams over sockets: the parts that TCP and Unix-domain sockets share. Private to this
+//! crate. Adapts a [`Family`] to the [`Transport`] of `engine/stream`.
 
 use std::{
     io::{self, Read},
@@ -33,7 +33,7 @@ pub(super) trait Family: Send + Sync {
     fn tune(&self, socket: &Socket, options: &EngineOptions) -> io::Result<()>;
     /// An address in the notation of [`Family::resolve`].
     fn describe(&self, address: &SockAddr) -> String;
-    /// Cleans up behind a listener that has been shut down.
+    /// Cleans up after a listener that has been shut down.
     fn unbound(&self, address: &SockAddr);
 }
 

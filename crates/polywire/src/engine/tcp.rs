@@ -27,9 +27,10 @@ use super::{
     stream::{PROPERTIES, Role},
 };
 
-/// `tcp/ADDR`: listens if the address is local and free, and connects otherwise.
+/// `tcp/ADDR`: listens if the address is local and free, and connects otherwise. The port that
+/// listens relays messages between those that connect.
 pub struct Tcp;
-/// `tcp-listen/ADDR`: listens; opening fails if it cannot.
+/// `tcp-listen/ADDR`: listens; opening fails if it cannot. Does not relay.
 pub struct TcpListen;
 /// `tcp-connect/ADDR`: connects, and keeps trying.
 pub struct TcpConnect;
@@ -48,8 +49,8 @@ impl Family for Inet {
     }
 
     fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String> {
-        let (host, port) = address.rsplit_once(':').ok_or("there is no port")?;
-        let port: u16 = port.parse().map_err(|_| format!("'{port}' is no port number"))?;
+        let (host, port) = address.rsplit_once(':').ok_or("the port is missing")?;
+        let port: u16 = port.parse().map_err(|_| format!("'{port}' is not a port number"))?;
         if host.is_empty() || host == "*" {
             return Ok(vec![
                 SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into(),
@@ -58,7 +59,7 @@ impl Family for Inet {
         }
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if bare.contains(':') && bare == host {
-            return Err("an IPv6 address stands in brackets".into());
+            return Err("an IPv6 address must be in brackets".into());
         }
         let found = (bare, port).to_socket_addrs().map_err(|e| format!("'{bare}' cannot be resolved: {e}"))?;
         Ok(found.map(SockAddr::from).collect())

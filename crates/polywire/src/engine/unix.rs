@@ -34,9 +34,10 @@ use super::{
     stream::{PROPERTIES, Role},
 };
 
-/// `unix/PATH`: listens if nobody does, and connects otherwise.
+/// `unix/PATH`: listens if nobody does, and connects otherwise. The port that listens relays
+/// messages between those that connect.
 pub struct Unix;
-/// `unix-listen/PATH`: listens; opening fails if it cannot.
+/// `unix-listen/PATH`: listens; opening fails if it cannot. Does not relay.
 pub struct UnixListen;
 /// `unix-connect/PATH`: connects, and keeps trying.
 pub struct UnixConnect;
@@ -62,7 +63,7 @@ impl Family for Files {
 
     fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String> {
         if address.is_empty() {
-            return Err("there is no path".into());
+            return Err("the path is missing".into());
         }
         SockAddr::unix(address).map(|address| vec![address]).map_err(|e| e.to_string())
     }
@@ -106,8 +107,7 @@ impl Family for Files {
         address.as_pathname().map_or_else(|| "a client".into(), |path| path.display().to_string())
     }
 
-    /// Removes the file, unless another node has taken the path since: then somebody listens
-    /// behind it.
+    /// Removes the file, unless another node has taken the path since and listens there.
     fn unbound(&self, address: &SockAddr) {
         let _alone = alone_in_folder(address);
         if is_abandoned(address) {
@@ -117,7 +117,7 @@ impl Family for Files {
 }
 
 /// Longest wait for nodes that are binding in the same folder. After that, or if the folder cannot
-/// be locked, binding goes on without the lock.
+/// be locked, binding continues without the lock.
 const ALONE: Duration = Duration::from_secs(1);
 
 /// Locks the folder of a path against other nodes that bind there, until the result is dropped.
@@ -139,8 +139,8 @@ fn permit_socket(socket: &Socket, mode: u32) -> io::Result<()> {
     File::from(OwnedFd::from(socket.try_clone()?)).set_permissions(Permissions::from_mode(mode))
 }
 
-/// Sets the permissions of the file that was just bound, if they differ. A file that is no socket,
-/// which somebody must have put in its place, is left alone.
+/// Sets the permissions of the file that was just bound, if they differ. Fails if another file has
+/// taken the socket's place, and leaves that file alone.
 fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
     let Some(path) = address.as_pathname() else { return Ok(()) };
     let found = path.symlink_metadata()?;

@@ -24,17 +24,17 @@ pub(crate) struct DecoderKey {
     /// The kind of values that it decodes into.
     pub(crate) coding: TypeId,
     pub(crate) reader: ReaderKey,
-    /// The writer's schema; zero where it is assumed.
+    /// The writer's schema; zero if it is assumed.
     pub(crate) schema: Id128,
     pub(crate) codec: String,
     pub(crate) options: String,
     pub(crate) configuration: Option<Id128>,
 }
 
-/// Which of the readers with one kind of values.
+/// Distinguishes readers with the same kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReaderKey {
-    /// All readers for which [`Coding::reader`](crate::coding::Coding::reader) gives this number.
+    /// All readers for which [`Coding::reader`](crate::coding::Coding::reader) returns this number.
     Shared(usize),
     /// One subscriber.
     Own(u64),
@@ -60,7 +60,7 @@ struct Table {
 struct Entry {
     /// An `Arc` of the decoder. `None` while it is being made.
     decoder: Option<Arc<dyn Any + Send + Sync>>,
-    /// Keeps alive what the key's numbers stand for.
+    /// Keeps the coding alive, so that the key's number stays unique.
     _coding: Box<dyn Any + Send + Sync>,
     members: u64,
     /// The link that it was first made for.
@@ -121,7 +121,8 @@ impl Decoders {
     }
 }
 
-/// Ends the making of a decoder and wakes those who wait for it, also after a panic of the codec.
+/// Ends the making of a decoder and wakes the threads that wait for it, even after a panic of the
+/// codec.
 struct Making<'a> {
     decoders: &'a Decoders,
     key: &'a DecoderKey,
@@ -300,7 +301,7 @@ mod tests {
         assert!(reason(get(3, 1, 1)).contains("100 of a link"));
         let _c = get(3, 50, 2).expect("another link has room");
         assert!(reason(get(4, 1, 2)).contains("exceed its 150"));
-        // A limit is no property of the type: there may be room later.
+        // A limit is not a property of the type: there may be room later.
         drop(a);
         assert!(get(4, 50, 1).is_ok());
     }

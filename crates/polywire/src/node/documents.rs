@@ -21,7 +21,7 @@ const FETCHED_BYTES: usize = 64 << 20;
 /// more memory than their documents.
 const PARSED: usize = 16;
 
-/// The documents that a node has and gives to peers that ask.
+/// The documents that a node has and sends to peers that ask.
 #[derive(Default)]
 pub(crate) struct Documents(Mutex<Known>);
 
@@ -32,14 +32,14 @@ struct Known {
     own: BTreeMap<Id128, Arc<[u8]>>,
     fetched: BTreeMap<Id128, Arc<[u8]>>,
     fetched_bytes: usize,
-    /// Documents parsed as schemas, or why they are none. Each is parsed once.
+    /// Documents parsed as schemas, or why that failed. Each is parsed once.
     schemas: BTreeMap<Id128, Result<Schema, String>>,
     /// Codecs by name, configured by a document, or why the document was refused.
     configured: BTreeMap<(&'static str, Id128), Configured>,
 }
 
 impl Documents {
-    /// Keeps the schema of a publisher here, and gives its document's hash.
+    /// Keeps the schema of a publisher here, and returns its document's hash.
     pub(crate) fn publish(&self, schema: &Schema) -> Id128 {
         let bytes = schema.to_bytes();
         let id = Id128(DocumentHash::of(&bytes).to_bytes());
@@ -49,7 +49,7 @@ impl Documents {
         id
     }
 
-    /// Keeps another document of a publisher here, and gives its hash.
+    /// Keeps another document of a publisher here, and returns its hash.
     pub(crate) fn publish_bytes(&self, bytes: Vec<u8>) -> Id128 {
         let id = Id128(DocumentHash::of(&bytes).to_bytes());
         self.lock().own.insert(id, bytes.into());
@@ -78,7 +78,7 @@ impl Documents {
             known.bytes(id)?
         };
         let schema = Schema::from_bytes(&bytes, &SchemaLimits::default());
-        let schema = schema.map_err(|e| format!("the writer's schema document {id} is none: {e}"));
+        let schema = schema.map_err(|e| format!("the writer's document {id} is not a schema: {e}"));
         let mut known = self.lock();
         known.schemas.insert(id, schema.clone());
         known.parsed(id, bytes.len());
@@ -212,7 +212,7 @@ mod tests {
         let first = id_of_size(FETCHED_BYTES / 4, 1);
         let second = id_of_size(FETCHED_BYTES / 4, 2);
         assert!(documents.has(first) && documents.has(second));
-        // A parsed document counts more, also one that is no schema.
+        // A parsed document counts more, even if it is not a schema.
         assert!(documents.schema(second).is_some_and(|schema| schema.is_err()));
         let third = id_of_size(1, 3);
         assert!(!documents.has(first) && !documents.has(second) && documents.has(third) && documents.has(kept));
@@ -226,7 +226,7 @@ mod tests {
         assert!(other.to_string().contains("has the hash"));
         assert!(documents.schema(id).is_none());
         documents.receive(verified(b"no schema"));
-        assert!(documents.schema(id).expect("it is there").expect_err("no schema").contains("is none"));
+        assert!(documents.schema(id).expect("it is there").expect_err("no schema").contains("is not a schema"));
         assert_eq!(documents.lock().schemas.len(), 1);
         documents.lock().forget_fetched();
         assert!(documents.schema(id).is_none() && documents.lock().schemas.is_empty());

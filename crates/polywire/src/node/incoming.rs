@@ -2,7 +2,7 @@
 //! each channel of the peer goes to.
 //!
 //! The engine calls it as a [`LinkSink`]; the port calls it when subscribers, documents or channels
-//! of this node change; the timer wakes it. Each call hands what happened to the session and then
+//! of this node change; the timer wakes it. Each call passes the event to the session and then
 //! [drives](Incoming::drive) it. Messages do not touch the session: they take one lock, that of the
 //! channels' subscribers.
 
@@ -36,7 +36,7 @@ use crate::{
     status::Mismatch,
 };
 
-/// What a link needs of its port.
+/// The calls that a link makes to its port.
 pub(super) trait Host: Send + Sync {
     /// The node. `None` while it closes; its documents outlive it.
     fn node(&self) -> Option<Arc<Inner>>;
@@ -49,7 +49,7 @@ pub(super) trait Host: Send + Sync {
     fn relays(&self) -> bool;
     /// Sends an output of the link's session.
     fn send(&self, link: &LinkInfo, output: Output);
-    /// The peer's word on a channel of this node. False if the channel has retired.
+    /// The peer's answer to a channel of this node. False if the channel has retired.
     fn matched(&self, link: &LinkInfo, matched: Matched) -> bool;
     /// A document has come: all links may have channels that wait for it.
     fn document_arrived(&self, document: Id128);
@@ -117,7 +117,7 @@ struct Channel {
 
 impl Incoming {
     pub(super) fn new(host: Weak<dyn Host>, link: &LinkInfo, settings: &SessionSettings) -> Arc<Self> {
-        // The engines built in are reliable, or their own ports repeat what is lost.
+        // Every port delivers everything but messages reliably: the contract of `Port` requires it.
         let mut session = Session::new(settings.limits, Carrier::Reliable, settings.budget.clone());
         session.handle_peer(link.peer, clock::now());
         Arc::new_cyclic(|this| Incoming {
@@ -141,12 +141,12 @@ impl Incoming {
         self.lock().session.retire(channel, clock::now());
     }
 
-    /// No announcement is under way: what is answered and not announced has retired.
+    /// No announcement is under way: a channel that is answered and not announced has retired.
     pub(super) fn forget_unannounced(&self) {
         self.lock().session.forget_unannounced();
     }
 
-    /// Where the channels open now come from.
+    /// The sources of the open channels.
     pub(super) fn sources(&self) -> Vec<Source> {
         let driven = self.lock();
         driven.session.channels().map(|(_, announcement)| self.source(announcement)).collect()
@@ -175,7 +175,7 @@ impl Incoming {
         )
     }
 
-    /// A document came, over whatever link.
+    /// A document came, over this link or another.
     pub(super) fn document_arrived(&self, document: Id128) {
         self.lock().session.document_arrived(document);
         self.drive();
@@ -183,7 +183,7 @@ impl Incoming {
 
     // Driving the session.
 
-    /// Sends what is to be sent, does what is to be done, and sets the timer.
+    /// Sends the session's outputs, handles its events, and sets the timer.
     fn drive(&self) {
         self.send();
         let mut driven = self.lock();
@@ -357,7 +357,7 @@ impl Incoming {
             known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
             mem::replace(&mut known.slots, Arc::new(slots))
         };
-        // Slots end without a lock: they tell what was lost.
+        // Slots end without a lock: they report losses.
         drop(before);
     }
 
@@ -504,13 +504,13 @@ impl LinkSink for Incoming {
 
     fn retired(&self, channel: ChannelId) {
         self.lock().session.handle_retire(channel);
-        // At once, also while another thread handles events.
+        // At once, even while another thread handles events.
         self.close(channel);
         self.drive();
     }
 
-    /// Also while the node goes, as long as the port is there: what was published last may wait for
-    /// this.
+    /// Works while the node closes, as long as the port is open: subscribers may need the document
+    /// for the last messages.
     fn wanted(&self, document: Id128) {
         self.lock().session.handle_want(document);
         self.send();
@@ -563,7 +563,7 @@ impl LinkSink for Incoming {
     }
 }
 
-/// What is known of a channel when its subscribers open it.
+/// A channel's properties when its subscribers open it.
 struct Opening<'a> {
     node: &'a Arc<Inner>,
     source: &'a Source,
@@ -627,7 +627,7 @@ fn tell_mismatch(node: &Inner, source: &Source, route: &dyn Route, reason: &str)
     });
 }
 
-/// What the peer is told of a channel that is not taken.
+/// The answer to the peer about a channel that is not taken.
 fn refusal(exceeded: session::Exceeded) -> String {
     match exceeded {
         session::Exceeded::Bytes { used, bytes, limit } => Exceeded::Announcements { used, bytes, limit }.to_string(),

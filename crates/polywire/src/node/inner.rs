@@ -1,5 +1,5 @@
-//! What everything on a node shares: its identity, configuration, tables, limits, documents,
-//! decoders, events and timer. It knows no port, publisher or subscriber.
+//! The state that everything on a node shares: its identity, configuration, tables, limits,
+//! documents, decoders, events and timer. It knows no port, publisher or subscriber.
 
 use std::sync::Arc;
 
@@ -37,15 +37,15 @@ pub(crate) struct Inner {
     pub(super) session: SessionSettings,
 }
 
-/// What the sessions with all peers have in common.
+/// The settings that the sessions with all peers have in common.
 #[derive(Clone)]
 pub(super) struct SessionSettings {
     pub(super) limits: session::Limits,
-    /// Of [`NodeLimits::announced_bytes`].
+    /// The budget of [`NodeLimits::announced_bytes`].
     pub(super) budget: session::Budget,
 }
 
-/// For links that come while the node goes: they may announce nothing.
+/// For links that come while the node closes: they may announce nothing.
 impl Default for SessionSettings {
     fn default() -> Self {
         SessionSettings { limits: session::Limits::default(), budget: session::Budget::new(0) }

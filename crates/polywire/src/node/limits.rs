@@ -1,4 +1,5 @@
-//! Limits on what peers may make a node hold, and the sizes of types that they are compared with.
+//! Limits on the memory that peers can make a node use, and the sizes of types that are compared
+//! with them.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +7,12 @@ use polywire_core::schema::{DefId, DefKind, Schema, Type};
 
 use crate::engine::LinkId;
 
-/// What peers may make a node hold by what they announce. A channel beyond a limit is refused with
-/// an [`Exceeded`].
+/// Limits on the memory that peers can make a node use by announcements. A channel beyond a limit
+/// is refused with an [`Exceeded`].
 ///
-/// Decoders are made for writers' types, so types are counted in *members*: the members of a type
-/// with those of the types inside them, as often as they occur. A type of 32 kB on the wire may
-/// have 65,536 of them, and a decoder of that many takes a hundred megabytes.
+/// A decoder's size depends on the writer's type. The size of a type is counted in *members*: its
+/// own and those of all types inside it, once for each place where they occur. A type of 32 kB on
+/// the wire may have 65,536 of them, and a decoder of that many takes a hundred megabytes.
 ///
 /// ```
 /// use polywire::{Node, NodeLimits};
@@ -109,9 +110,9 @@ pub enum Exceeded {
     },
 }
 
-/// Members of a type, those of the types inside it included, as often as they occur: what a program
-/// for it grows with. A type that contains itself counts once there, since programs call themselves
-/// for it.
+/// Members of a type and of the types inside it, once for each place where they occur. The size of
+/// a program for the type grows with this number. A type that contains itself counts once there,
+/// since programs call themselves for it.
 pub(crate) fn members(schema: &Schema) -> u64 {
     of_type(schema, schema.root(), &mut BTreeMap::new())
 }

@@ -1,6 +1,6 @@
-//! A process's membership: [`Node`], and how it is built. The files below hold its parts: `port`
-//! and `incoming` drive the protocol of [`polywire_core::session`] with threads and engines, and
-//! `inner` is what all of them share.
+//! [`Node`], a participant, and its builder. The files below hold its parts: `port` and `incoming`
+//! drive the protocol of [`polywire_core::session`] with threads and engines, and `inner` has the
+//! state that all of them share.
 
 mod decoders;
 mod documents;
@@ -50,12 +50,13 @@ use crate::{
     wire::{Endpoint, Wire, WireError},
 };
 
-/// A process's membership: its ports, publishers and subscribers. A clone is the same node.
+/// A participant: it owns ports, publishers and subscribers. A process usually has one. A clone is
+/// the same node.
 ///
 /// Ports stay open until [`Node::close`], or until the last publisher, subscriber and clone of the
-/// node is gone. What was published is delivered before a port closes, within
-/// [`EngineOptions::linger`](crate::engine::EngineOptions::linger), with the schemas that
-/// subscribers still ask for.
+/// node is gone. Before a port closes, it sends the queued messages and the schemas that
+/// subscribers still request, for at most
+/// [`EngineOptions::linger`](crate::engine::EngineOptions::linger).
 ///
 /// ```
 /// use polywire::{node::Source, Node};
@@ -85,8 +86,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Node(Arc<Opened>);
 
-/// A node's ports, and what everything on it shares. The ports close after the last clone of the
-/// node has gone: fields are dropped in this order.
+/// A node's ports, and the state that everything on it shares. The ports close after the last clone
+/// of the node has gone: fields are dropped in this order.
 struct Opened {
     inner: Arc<Inner>,
     ports: Ports,
@@ -138,7 +139,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Adds a codec. It replaces a built-in codec of the same name.
+    /// Adds a codec. It replaces a built-in codec of the same name. The first codec added also
+    /// becomes the node's `auto` ([`AUTO`](crate::wire::AUTO)), whatever its name.
     pub fn codec(mut self, codec: &'static dyn Codec) -> Self {
         self.codecs.push(codec);
         self
@@ -163,7 +165,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets what peers may make the node hold.
+    /// Sets the limits on the memory that peers can make the node use.
     pub fn limits(mut self, limits: NodeLimits) -> Self {
         self.limits = limits;
         self
@@ -208,8 +210,8 @@ impl Node {
         NodeBuilder::default()
     }
 
-    /// Opens an endpoint before anything uses it, and gives its address, with the port that the
-    /// system chose.
+    /// Opens an endpoint before anything uses it. Returns its address, with the port number that
+    /// the system chose.
     pub fn open(&self, endpoint: &str) -> Result<String, NodeError> {
         Ok(self.port(&endpoint.parse()?)?.port().endpoint())
     }
@@ -223,7 +225,7 @@ impl Node {
     /// than `timeout`.
     pub fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        // Flushes every port, also after one was late.
+        // Flushes every port, even after one was late.
         self.ports().iter().filter(|port| !port.flush(deadline)).count() == 0
     }
 
@@ -245,7 +247,7 @@ impl Node {
         self.ports().iter().map(|port| port.port().links().len()).sum()
     }
 
-    /// What publishers on other nodes have announced on the ports opened here, sorted by topic.
+    /// The announcements of publishers on other nodes, on the ports opened here, sorted by topic.
     /// Announcements arrive soon after a link is up.
     pub fn discovered(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();
@@ -324,7 +326,7 @@ impl Drop for Ports {
     }
 }
 
-/// One port may be known by two names.
+/// Each port once. A port may be in the map under two names.
 fn each_once(ports: &BTreeMap<String, Arc<PortEntry>>) -> Vec<Arc<PortEntry>> {
     let mut once: Vec<Arc<PortEntry>> = Vec::new();
     for port in ports.values() {

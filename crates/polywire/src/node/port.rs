@@ -96,7 +96,8 @@ impl AllAnswers {
 #[derive(Default)]
 struct Answers {
     topic: String,
-    /// What sessions with later peers announce. `None` before [`PortEntry::announce`] knows the id.
+    /// The announcement for sessions with later peers. `None` before [`PortEntry::announce`] knows
+    /// the id.
     offered: Option<(Start, Arc<Announcement>)>,
     by_link: BTreeMap<LinkId, Answer>,
     /// The requests for key frames.
@@ -152,7 +153,7 @@ impl PortEntry {
         name == self.endpoint || name == self.port().endpoint()
     }
 
-    /// Ends publishing and then the port. What subscribers here have in their queues can still be
+    /// Ends publishing and then the port. Messages in the queues of subscribers can still be
     /// received.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -171,12 +172,12 @@ impl PortEntry {
                 incoming.announce(*channel, *start, announcement);
             }
         }
-        // Under the same lock: `announce` tells the links that are in the list.
+        // Under the same lock: `announce` announces to the links in the list.
         lock(&self.links).insert(info.id, incoming.clone());
         incoming
     }
 
-    // What publishers use.
+    // Called by publishers.
 
     pub(crate) fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
         lock(&self.answers).announcing += 1;
@@ -272,7 +273,7 @@ impl PortEntry {
         self.port().send(envelope, payload)
     }
 
-    /// Lets engines deliver that do so on the publishing thread. The caller holds no lock.
+    /// Lets engines that have no thread deliver on this one. The caller holds no lock.
     #[inline]
     pub(crate) fn settle(&self) {
         self.port().settle();
@@ -283,7 +284,7 @@ impl PortEntry {
     }
 
     /// Waits until peers have accepted the channel for at least `least` subscribers, or `timeout`
-    /// is over. Gives the number of subscribers.
+    /// is over. Returns the number of subscribers.
     pub(crate) fn wait_matched(&self, channel: ChannelId, least: usize, timeout: Duration) -> usize {
         let matched = |answers: &AllAnswers| {
             let by_link = answers.by_channel.get(&channel).map(|answers| answers.by_link.values());
@@ -293,7 +294,7 @@ impl PortEntry {
         matched(&waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    // What subscribers use.
+    // Called by subscribers.
 
     pub(crate) fn is_ordered(&self) -> bool {
         self.is_ordered
@@ -314,7 +315,7 @@ impl PortEntry {
         self.reconsider(route.topic());
     }
 
-    /// What the peers have announced.
+    /// The announcements of the peers.
     pub(crate) fn sources(&self) -> Vec<Source> {
         let links = lock(&self.links);
         links.iter().filter(|(id, _)| **id != self.own).flat_map(|(_, link)| link.sources()).collect()
@@ -331,7 +332,7 @@ impl PortEntry {
         links.iter().for_each(|link| link.reconsider(topic));
     }
 
-    // What links use.
+    // Called by links.
 
     fn tell_refused(&self, topic: String, peer: String, reason: String) {
         if let Some(node) = self.node() {
@@ -446,7 +447,7 @@ impl Sink for PortSink {
     fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {
         match self.0.upgrade() {
             Some(entry) => entry.incoming(link),
-            // The port goes. Nothing listens to the link any more.
+            // The port is closing, so no subscriber uses the link any more.
             None => Incoming::new(self.0.clone(), link, &SessionSettings::default()),
         }
     }

@@ -1,5 +1,5 @@
-//! What a port's links and a subscriber know of each other: the traits between them, and where
-//! messages come from.
+//! The traits by which the links of a port and a subscriber call each other, and [`Source`], which
+//! says where a message comes from.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) trait Route: Send + Sync {
 /// A subscriber's end of one channel.
 pub(crate) trait Slot: Send + Sync {
     /// Delivers a message. `wire_bytes` is the payload's size before it was unpacked. `held` is
-    /// there if the payload may be held instead of copied.
+    /// `Some` if the payload may be held instead of copied.
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
     /// A message came that cannot be unpacked.
     fn undecodable(&self, sequence: u64, reason: &dyn ToString);
@@ -58,8 +58,8 @@ pub(crate) trait Slot: Send + Sync {
     fn is_gated(&self) -> bool;
     /// Whether a history is wanted, or wanted no more, since the last call.
     fn history_changed(&self) -> bool;
-    /// The sender dropped `count` messages up to and including this one. A count of 0 says that it
-    /// begins after this one.
+    /// The sender dropped `count` messages up to and including this one. With a count of 0, its
+    /// messages begin after this one.
     fn lost(&self, sequence: u64, count: u64);
     /// Everything that has come so far was delivered.
     fn drained(&self);
@@ -74,7 +74,7 @@ pub(crate) trait Replay: Send + Sync {
 /// Where messages come from.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What the writer announced.
+    /// The writer's announcement.
     pub announcement: Arc<Announcement>,
     /// The link it came over.
     pub link: Arc<LinkInfo>,

@@ -1,4 +1,4 @@
-//! The node's timer thread: wakes links when their session's next time-out has come.
+//! The node's timer thread: wakes links when the next time-out of their session is due.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,8 @@ pub(crate) trait Wake: Send + Sync {
     fn wake(&self);
 }
 
-/// One thread a node. It starts when something first waits, and is joined when the node goes.
+/// One thread per node. It starts when something first waits, and is joined when the node is
+/// dropped.
 #[derive(Default)]
 pub(crate) struct Timer {
     shared: Arc<Shared>,

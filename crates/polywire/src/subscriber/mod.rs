@@ -81,11 +81,11 @@ const QUEUE_BYTES: usize = 64 << 20;
 pub struct Sample<V> {
     /// The value.
     pub value: V,
-    /// What came with it.
+    /// The message's metadata.
     pub info: Info,
 }
 
-/// What comes with a value.
+/// The metadata of a message.
 #[derive(Clone, Debug)]
 pub struct Info {
     /// Sequence number of the writer's message, from 1.
@@ -211,10 +211,10 @@ impl<C: Coding> Subscribe<C> {
         }
     }
 
-    /// Sets the schema of writers that announce none, such as peers of another make. By default it
-    /// is the subscriber's own. A writer that announces no format either is assumed to have that of
-    /// the topic's wire. Such a writer may have an older version of the type, so values of
-    /// appendable types in CDR may end early.
+    /// Sets the schema of writers that announce none, such as programs that are not Polywire nodes.
+    /// By default it is the subscriber's own. A writer that announces no format either is assumed
+    /// to have that of the topic's wire. Such a writer may have an older version of the type: CDR
+    /// values of appendable types may then lack their last members.
     ///
     /// ```
     /// use polywire::{coding::Bytes, schema::Schema, Message, Node};
@@ -223,7 +223,7 @@ impl<C: Coding> Subscribe<C> {
     /// let node = Node::new();
     /// let schema: Schema = Pump::shape().schema().clone();
     /// let pumps = node.subscribe::<Pump>("pumps", Some("json@inproc/assume-doc"))?.assume(schema).open();
-    /// // A publisher of bytes has no schema to give.
+    /// // A publisher of bytes announces no schema.
     /// let publisher = node.publisher_of("pumps", Some("json@inproc/assume-doc"), Bytes::default())?;
     /// publisher.publish(&br#"{"id":7}"#.to_vec())?;
     /// assert_eq!(pumps.recv().unwrap().value.id, 7);
@@ -245,9 +245,10 @@ impl<C: Coding> Subscribe<C> {
     ///
     /// Counts what decoding allocates, since a few bytes on the wire may become a large value. A
     /// message larger than the bound is accepted if nothing else waits. With
-    /// [`Subscribe::on_message`], the messages handed to the callback may take as many bytes again,
-    /// and so may used values, into which the next messages are decoded. With
-    /// [`Subscribe::on_message_inline`] it bounds what the one used value may keep.
+    /// [`Subscribe::on_message`], the messages already taken for the callback may use as many bytes
+    /// again, and so may the used values that are kept for decoding. With
+    /// [`Subscribe::on_message_inline`], which has no queue, it bounds the memory of the one value
+    /// that is reused.
     ///
     /// ```
     /// use polywire::{engine::Overflow, Node};
@@ -270,7 +271,8 @@ impl<C: Coding> Subscribe<C> {
         self
     }
 
-    /// Sets what happens when the queue is full.
+    /// Sets what happens when the queue is full. The default is the configured value, or
+    /// [`Overflow::Block`] with one second.
     pub fn overflow(mut self, overflow: Overflow) -> Self {
         (self.queue.overflow, self.named.overflow) = (overflow, true);
         self
@@ -381,6 +383,9 @@ impl<C: Coding> Subscribe<C> {
     /// Calls back on a thread of its own, one message at a time. The value is reused after the
     /// call. Fails if the thread cannot be started.
     ///
+    /// The thread takes all waiting messages at once, so twice as many as the queue's bound may be
+    /// in memory. [`Overflow::DropOldest`] drops none of those taken.
+    ///
     /// The callback may publish, subscribe and drop the subscription.
     pub fn on_message(
         self,
@@ -401,7 +406,7 @@ impl<C: Coding> Subscribe<C> {
                     let Sample { value, info } = item;
                     callback(value, info);
                 }
-                // What holds messages lets them go.
+                // Values that refer to received messages are not reused, so that they release them.
                 let used = batch.drain(..).filter(|_| !shares);
                 source.give_back(used.map(|used: Weighed<Sample<C::Value>>| Weighed::new(used.item.value, used.bytes)));
             }
@@ -417,7 +422,8 @@ impl<C: Coding> Subscribe<C> {
 
     /// Calls back on the thread that reads the link, right after decoding. This has the least
     /// latency, but nothing more is read from that link while the callback runs, for any
-    /// subscriber. Calls do not overlap.
+    /// subscriber. Calls do not overlap. There is no queue: [`Subscribe::queue`] and
+    /// [`Subscribe::overflow`] have no effect.
     ///
     /// The callback may publish, subscribe and drop the subscription. It must not wait for another
     /// message of the same link.
@@ -494,8 +500,9 @@ impl<V> Subscriber<V> {
         self.guard.status()
     }
 
-    /// Messages lost on the way or dropped by the queue. Losses that a writer reports count only as
-    /// far as its sequence numbers have gaps for them.
+    /// Messages lost on the way or dropped by the queue. A loss that a writer reports counts once,
+    /// also if its sequence numbers have a gap there. Over an engine without order, gaps do not
+    /// count.
     pub fn lost(&self) -> u64 {
         self.guard.counts.lost.load(Ordering::Relaxed)
     }
@@ -527,8 +534,9 @@ impl Subscription {
         self.guard.status()
     }
 
-    /// Messages lost on the way or dropped by the queue. Losses that a writer reports count only as
-    /// far as its sequence numbers have gaps for them.
+    /// Messages lost on the way or dropped by the queue. A loss that a writer reports counts once,
+    /// also if its sequence numbers have a gap there. Over an engine without order, gaps do not
+    /// count.
     pub fn lost(&self) -> u64 {
         self.guard.counts.lost.load(Ordering::Relaxed)
     }

@@ -37,7 +37,7 @@ use crate::{
 /// whose schema is assumed.
 const OLDER: &str = "older";
 
-/// What is assumed of writers that announce no codec or schema.
+/// The codec and the schema that are assumed for writers that announce none.
 #[derive(Clone, Debug)]
 pub(super) struct Assumed {
     pub(super) codec: Choice,

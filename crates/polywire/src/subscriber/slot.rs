@@ -215,7 +215,7 @@ impl<C: Coding> Slot for SlotOf<C> {
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
         self.came(envelope.sequence);
         if let Some(id) = envelope.extensions.not_understood(self.known_extensions()) {
-            return self.route.tell_undecodable(&format!("extension {id} must be understood and is not"));
+            return self.route.tell_undecodable(&format!("extension {id} is required but not supported"));
         }
         let info = Info {
             sequence: envelope.sequence,

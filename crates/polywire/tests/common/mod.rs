@@ -1,5 +1,5 @@
-//! What tests of several files share: waiting, addresses for each engine, and a node that records
-//! what a port hands it.
+//! Shared by several test files: waiting, addresses for each engine, and a test node that records
+//! what its port delivers.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::{
@@ -47,13 +47,13 @@ pub fn find<T>(events: &mpsc::Receiver<Event>, wanted: impl Fn(Event) -> Option<
 /// The document that every [`Tap`] supplies.
 pub const DOCUMENT: &[u8] = &[9; 1 << 20];
 
-/// A node without types: opens a port and records what comes.
+/// A node without types: opens a port and records everything that comes.
 #[derive(Default)]
 pub struct Tap {
     port: OnceLock<Arc<dyn Port>>,
     /// Accepts every channel at once, for one subscriber.
     accepts: bool,
-    /// While set, whatever comes waits and holds up the link.
+    /// While set, calls from the port block, which holds up the link.
     pub is_stuck: AtomicBool,
     heard: Mutex<Heard>,
     pub count: AtomicU64,
@@ -63,13 +63,13 @@ pub struct Tap {
     events: Mutex<Option<mpsc::Sender<Event>>>,
 }
 
-/// What came, in order.
+/// Everything that came, in order.
 #[derive(Clone, Default)]
 pub struct Heard {
     pub announced: Vec<(LinkId, ChannelId)>,
     pub answered: usize,
     pub messages: Vec<Message>,
-    /// Positions that tell of losses: up to which sequence number, and how many.
+    /// Positions that report losses: up to which sequence number, and how many.
     pub lost: Vec<(u64, u64)>,
     pub retired: usize,
     pub supplied: Vec<(Id128, Option<Vec<u8>>)>,
@@ -116,7 +116,7 @@ impl Tap {
         (tap, events)
     }
 
-    /// A sink of no node, which hears nothing.
+    /// A sink without a node, which ignores all calls.
     pub fn nobody() -> Arc<dyn Sink> {
         Arc::new(TapSink(Weak::new()))
     }
@@ -142,7 +142,7 @@ impl Tap {
         sent
     }
 
-    /// Answers the channel that was announced as the one of this number, from 1.
+    /// Answers the channel that was announced as the `number`-th, from 1.
     pub fn answer(&self, number: usize, answer: Answer) {
         let (link, channel) = self.until("announcements", |heard| heard.announced.get(number - 1).copied());
         self.port().answer(link, channel, answer);
@@ -153,7 +153,7 @@ impl Tap {
         self.heard.lock().expect("heard")
     }
 
-    /// Waits until `found` finds something in what came.
+    /// Waits until `found` finds something in the record.
     pub fn until<T>(&self, what: &str, found: impl Fn(&Heard) -> Option<T>) -> T {
         let until = Instant::now() + SOON;
         loop {
@@ -165,7 +165,7 @@ impl Tap {
         }
     }
 
-    /// Waits until a count has reached `least`, or some time has passed; gives the count.
+    /// Waits until a count has reached `least`, or some time has passed; returns the count.
     pub fn wait(&self, what: &AtomicU64, least: u64) -> u64 {
         let until = Instant::now() + SOON;
         while what.load(Ordering::SeqCst) < least && Instant::now() < until {

@@ -1,4 +1,4 @@
-//! What a study found, as text, as Markdown and as pictures.
+//! The findings of `fast study`, as text, Markdown and SVG.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use serde::Serialize;
 use super::{formats::FormatFigures, links::LinkFigures};
 use crate::{terminal::columns, types::count};
 
-/// What was found.
+/// The findings for one recording.
 #[derive(Debug, Serialize)]
 pub struct Findings {
     pub recording: String,
     pub messages: usize,
     pub bytes: usize,
-    /// Messages that are other bytes when they are written again: the recording's are not the
-    /// shortest.
+    /// Messages whose bytes differ when they are encoded again, because those of the recording are
+    /// not the shortest.
     pub longer_than_needed: usize,
-    /// How many there are of each template.
+    /// Number of messages of each template.
     pub templates: BTreeMap<String, usize>,
     pub formats: Vec<FormatFigures>,
     /// Codecs that cannot carry the messages, and why.
@@ -34,7 +34,7 @@ pub struct Findings {
 type Table = Vec<Vec<String>>;
 
 impl Findings {
-    /// Every message is as short as it can be, and none arrived as another value.
+    /// True if every message has its shortest encoding, and none arrived as another value.
     pub fn are_fine(&self) -> bool {
         self.longer_than_needed == 0 && self.links.iter().all(|link| link.wrong == 0)
     }
@@ -64,7 +64,7 @@ impl Findings {
             let says = profile.map_or(String::new(), |profile| format!("`{}`\n\n", profile.text));
             text += &format!("\n### {link}\n\n{says}{}", markdown(&of_topics(figures)));
         }
-        text + &format!("\n![Delivered, and bytes a message, by wire and link](<{picture}>)\n")
+        text + &format!("\n![Delivered, and bytes per message, by wire and link](<{picture}>)\n")
     }
 
     /// What was delivered over each link, and the bytes that it took; none without links.
@@ -84,15 +84,16 @@ impl Findings {
             text: Box::new(|bytes| format!("{bytes:.1} bytes")),
         };
         let (over, title) =
-            (format!("Delivered of {}", self.recording), format!("Bytes a message, over {}", first[0].link));
+            (format!("Delivered of {}", self.recording), format!("Bytes per message, over {}", first[0].link));
         Some(svg::column(&[(&over, &delivered), (&title, &bytes)]))
     }
 
     fn summary(&self) -> String {
         let templates: Vec<String> = self.templates.iter().map(|(name, many)| format!("{many} of {name}")).collect();
         let back = match self.longer_than_needed {
-            0 => "written again they are the same bytes".to_string(),
-            many => format!("written again {many} are other bytes, for they are not the shortest"),
+            0 => "encoded again, they are the same bytes".to_string(),
+            1 => "encoded again, 1 of them differs, because it is not the shortest encoding".to_string(),
+            many => format!("encoded again, {many} of them differ, because they are not the shortest encodings"),
         };
         format!("{}, {} bytes ({}); {back}.", count(self.messages, "message"), self.bytes, templates.join(", "))
     }
@@ -108,7 +109,7 @@ impl Findings {
                 format!("{:.0} ns", format.decode_ns),
             ]
         };
-        let headings = ["format", "bytes a message", "of the recording", "encode", "decode"];
+        let headings = ["format", "bytes per message", "of the recording", "encode", "decode"];
         table(&headings, self.formats.iter().map(line))
     }
 
@@ -130,7 +131,7 @@ fn of_topics(figures: &[LinkFigures]) -> Table {
             topic.wrong.to_string(),
         ]
     };
-    let headings = ["topic", "sent", "bytes a message", "delivered", "undecodable", "wrong values"];
+    let headings = ["topic", "sent", "bytes per message", "delivered", "undecodable", "wrong values"];
     table(&headings, figures.iter().map(line))
 }
 

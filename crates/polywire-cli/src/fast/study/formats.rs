@@ -1,4 +1,5 @@
-//! A recording's messages in every format.
+//! Measures the messages of a recording in every format: their bytes, and the time to encode and
+//! decode them.
 
 use std::{
     hint::black_box,
@@ -10,19 +11,19 @@ use indicatif::ProgressBar;
 use polywire::{
     Record, Shape,
     codec::{CODECS, Codec as Wire, Decoder, Encoder, Options},
-    program::State,
+    extend::program::State,
 };
 use serde::Serialize;
 
 use super::{super::Reset, Recording};
 use crate::fast::codec::Codec;
 
-/// Times that each format goes through the messages; the median is taken.
+/// Number of turns for each format. The median is reported.
 const TURNS: usize = 7;
-/// A turn goes through the messages again until it has taken so long.
+/// Minimum duration of a turn. Until then, it repeats the messages.
 const TURN: Duration = Duration::from_millis(20);
 
-/// What the messages take in a format, on average.
+/// The average cost of a message in a format.
 #[derive(Debug, Serialize)]
 pub struct FormatFigures {
     pub format: &'static str,
@@ -36,7 +37,7 @@ struct Coder {
     name: &'static str,
     encoder: Encoder<Record>,
     decoder: Decoder<Record>,
-    /// Of a stream: its two ends.
+    /// The states of encoder and decoder, if messages refer to earlier ones.
     states: Option<[State; 2]>,
     messages: Vec<Vec<u8>>,
     back: Record,
@@ -51,7 +52,8 @@ pub fn measure(
     bar: &ProgressBar,
 ) -> anyhow::Result<(Vec<FormatFigures>, Vec<String>)> {
     let records: Vec<&Record> = recording.messages.iter().map(|(record, _)| record).collect();
-    // A stream whose frames reset it is not known message by message.
+    // A recording has no frame boundaries here. If they reset the dictionaries, each message stands
+    // alone instead.
     let own = match reset {
         Reset::Template | Reset::Never => Coder::new("fast, as recorded", codec.ends(), true, &records)?,
         Reset::Message | Reset::Packet => Coder::new("fast, its templates", codec.ends(), false, &records)?,
@@ -74,15 +76,15 @@ pub fn measure(
     Ok((coders.into_iter().map(Coder::figures).collect(), left_out))
 }
 
-/// Encoder and decoder of a codec as it is without options.
+/// Encoder and decoder of a codec without options.
 pub fn ends(codec: &dyn Wire, shape: &Arc<Shape>) -> anyhow::Result<(Encoder<Record>, Decoder<Record>)> {
     let options = Options::default();
     Ok((Encoder::for_shape(codec, &options, shape)?, Decoder::for_shape(codec, &options, shape.schema(), shape)?))
 }
 
 impl Coder {
-    /// With the messages as it writes them, each referring to those before if it is a stream's; an
-    /// error if one comes back as another value.
+    /// Encodes all messages; with `streams`, messages can refer to earlier ones. Fails if a message
+    /// is decoded to another value.
     fn new(
         name: &'static str,
         (encoder, decoder): (Encoder<Record>, Decoder<Record>),
@@ -117,7 +119,7 @@ impl Coder {
         Ok(())
     }
 
-    /// Reads the message with this number into the value that is used again.
+    /// Decodes the message at this index into the reused value.
     fn decode(&mut self, at: usize) -> anyhow::Result<()> {
         let bytes = black_box(&self.messages[at]);
         match &mut self.states {
@@ -157,7 +159,7 @@ impl Coder {
     }
 }
 
-/// Nanoseconds a message.
+/// Nanoseconds per message.
 fn time(messages: usize, mut round: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let (start, mut rounds) = (Instant::now(), 0usize);
     while rounds == 0 || start.elapsed() < TURN {

@@ -1,5 +1,5 @@
-//! A recording's messages as topics beside each other over links that lose: two nodes, in real
-//! time.
+//! Publishes the messages of a recording over emulated lossy links, from one node to another in
+//! real time. Each link carries four topics with different wires.
 
 use std::{
     env, fs,
@@ -25,51 +25,51 @@ use serde::Serialize;
 use super::NamedLink;
 use crate::fast::Feed;
 
-/// Its seed decides what becomes of each packet.
+/// The emulated network. Its seed decides which packets are lost.
 static NETWORK: Emulated = Emulated::new(1);
 
-/// How long the subscribers may take to be there, and the link to deliver what was sent.
+/// How long the subscribers may take to connect, and the link to deliver all messages.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What became of a topic's messages on a link.
+/// Figures of a topic on a link.
 #[derive(Debug, Serialize)]
 pub struct LinkFigures {
     pub link: String,
     pub wire: &'static str,
     pub sent: usize,
-    /// Of a message, on average, without what frames it.
+    /// Average size of a message, without its envelope.
     pub bytes: f64,
     pub delivered: usize,
-    /// Came, and could not be read: what they refer to is missing.
+    /// Messages that arrived but could not be decoded, because one that they refer to is missing.
     pub undecodable: u64,
-    /// Delivered with another value than was published under their number.
+    /// Messages whose value is not the one that was published with their sequence number.
     pub wrong: usize,
 }
 
-/// Everything that the links share.
+/// What all links share.
 pub struct Links {
     templates: Templates,
-    /// Behind the templates in the wires of FAST.
+    /// Further options in the wires of FAST.
     options: String,
     messages: Arc<Vec<Record>>,
     gap: Duration,
 }
 
 impl Links {
-    /// To send these messages, so many a second, with a key frame at least each `key_interval` of
-    /// them.
+    /// Prepares to send these messages, `rate` per second, with a key frame at least every
+    /// `key_interval` messages.
     pub fn new(feed: &Feed, messages: Vec<Record>, key_interval: u64, rate: u32) -> anyhow::Result<Links> {
         let (templates, options) = (Templates::new(feed)?, format!("key_interval={key_interval},{}", feed.options()));
         let gap = Duration::from_secs(1) / rate;
         Ok(Links { templates, options, messages: Arc::new(messages), gap })
     }
 
-    /// Messages that go over each link, on each topic.
+    /// Number of messages that each topic of a link carries.
     pub fn messages(&self) -> usize {
         self.messages.len()
     }
 
-    /// Publishes the messages on all topics, turn by turn, from one node to another.
+    /// Publishes each message on all topics in turn, from one node to another over this link.
     pub fn over(&self, link: &NamedLink, bar: &ProgressBar) -> anyhow::Result<Vec<LinkFigures>> {
         let node = || Node::builder().engine(&NETWORK).build();
         let (from, to) = (node(), node());
@@ -106,7 +106,7 @@ impl Links {
     }
 }
 
-/// A topic: its publisher at one node, its subscriber at the other, and what both have counted.
+/// A topic: its publisher at one node, its subscriber at the other, and the counts of both.
 struct Topic {
     name: &'static str,
     publisher: DynPublisher,
@@ -130,7 +130,7 @@ impl Topic {
         let subscription = to
             .subscribe_of(name, Some(wire), coding())?
             .on_message_inline(move |record, info| lock(&taking).take(info.sequence, record));
-        // What is published is counted beside the publisher, as it leaves.
+        // A second subscriber, on the publisher's node, counts what is published.
         let _beside = from
             .subscribe_of(name, Some(wire), Bytes::default())?
             .on_message_inline(move |_, info| counting.count(info.bytes));
@@ -149,7 +149,7 @@ impl Topic {
     }
 }
 
-/// What left the publisher.
+/// Counts of published messages and their bytes.
 #[derive(Default)]
 struct Sent {
     messages: AtomicUsize,
@@ -167,10 +167,10 @@ impl Sent {
     }
 }
 
-/// What came to the subscriber, compared with what was published.
+/// Counts of received messages, which are compared with the published ones.
 struct Received {
     messages: Arc<Vec<Record>>,
-    /// Which came: one that comes twice is delivered once.
+    /// For each message, whether it has arrived. A duplicate counts only once.
     came: Vec<bool>,
     delivered: usize,
     wrong: usize,
@@ -181,7 +181,7 @@ impl Received {
         Received { messages: messages.clone(), came: vec![false; messages.len()], delivered: 0, wrong: 0 }
     }
 
-    /// Messages are counted from 1.
+    /// Compares a message with the published one. Sequence numbers begin at 1.
     fn take(&mut self, sequence: u64, record: &Record) {
         let at = usize::try_from(sequence).ok().and_then(|sequence| sequence.checked_sub(1));
         let published = at.and_then(|at| self.messages.get(at).zip(self.came.get_mut(at)));
@@ -194,8 +194,8 @@ impl Received {
     }
 }
 
-/// The templates as a file that a wire can name: without what the command line changed of them, or
-/// a name that means something in a wire.
+/// A temporary file with the templates. The templates have the changes of the command line, and the
+/// file's name has no character with a meaning in a wire.
 struct Templates(PathBuf);
 
 impl Templates {
@@ -208,7 +208,7 @@ impl Templates {
 
 impl Drop for Templates {
     fn drop(&mut self) {
-        // Whoever cleans the folder for temporary files finds what is left.
+        // If this fails, the file stays in the folder for temporary files.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,5 @@
-//! `polywire fast study`
+//! The verb `polywire fast study`: measures recordings of a FAST feed in every format and over
+//! lossy links.
 
 mod findings;
 mod formats;
@@ -35,7 +36,7 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// Messages that are studied at most.
+/// Maximum number of messages that are studied.
 const MAX_MESSAGES: usize = 100_000;
 
 pub const VERB: Verb = Verb::new::<Study>(
@@ -43,12 +44,12 @@ pub const VERB: Verb = Verb::new::<Study>(
     "Measures a recording's messages in every format and over lossy links",
 )
 .details(
-    "Reads the recording, writes it again and compares. Measures its messages in all formats, in bytes and time. \
-         Publishes them from one node to another over emulated links, in real time, in turns on four topics of the \
-         same link: as chained FAST, as FAST with anchors, as CDR and as JSON. Messages without any field, which only \
-         reset dictionaries, are not published. With --output, the tables become a page in Markdown, with a picture \
-         of each recording beside it. The exit code is 1 if a message does not come back as the same bytes, or as \
-         another value.",
+    "Decodes the recording, encodes it again and compares the bytes. Measures its messages in all formats, in bytes \
+         and time. Publishes them from one node to another over emulated links, in real time, in turn on four topics \
+         of the same link: chained FAST, anchored FAST, CDR and JSON. Messages without fields, which only reset \
+         dictionaries, are not published. With --output, writes the tables as a Markdown page, with a picture of each \
+         recording beside it. The exit code is 1 if a message is not encoded to the same bytes, or arrives as another \
+         value.",
 )
 .example("polywire fast study quotes.fast --template feed.xml --framing len2be --link lossy-30 --rate 10");
 
@@ -59,16 +60,18 @@ pub struct Study {
     inputs: Vec<PathBuf>,
     #[command(flatten)]
     recorded: Recorded,
-    /// A link to publish the messages over, as `polywire link` takes it; may be given several times
+    /// A link to publish the messages over: a model as for `polywire link`; may be given several
+    /// times
     #[arg(long = "link", value_name = "LINK", default_values = ["lossy-30", "delay=20ms,jitter=uniform:20ms,reorder=10%,duplicate=20%,loss=10%"])]
     links: Vec<NamedLink>,
-    /// Messages a second over the links, on each topic
+    /// Messages per second on each topic of a link
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: u32,
-    /// Time that a link may take: so many messages are published at most
+    /// Time for each link, which limits the number of messages
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     seconds: Seconds,
-    /// Messages from one key frame to the next at most, as the wire's `key_interval` says
+    /// Maximum number of messages from one key frame to the next, as in the option key_interval of
+    /// a wire
     #[arg(long, value_name = "N", default_value_t = 100)]
     key_interval: u64,
 }
@@ -141,7 +144,7 @@ impl Study {
         })
     }
 
-    /// Sends the messages that say something, as many as there is time for.
+    /// Publishes the messages that have fields, as many as the time allows.
     fn over_links(&self, recording: &Recording, bar: &ProgressBar) -> anyhow::Result<Vec<LinkFigures>> {
         let most = (f64::from(self.rate) * self.seconds.0.as_secs_f64()).ceil().max(1.0) as usize;
         let messages = recording.messages.iter().filter(|(_, says_something)| *says_something);
@@ -182,7 +185,8 @@ impl Taker for Recording {
     }
 }
 
-/// The findings as a page, with a picture of each recording beside it, if one is to be written.
+/// The findings as a Markdown page, with a picture of each recording beside it. Without a path,
+/// nothing is written.
 struct Page<'a> {
     path: Option<&'a Path>,
     text: String,
@@ -215,7 +219,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What was asked for, as the user wrote it.
+/// The command line as the user wrote it.
 fn command() -> String {
     let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     iter::once("polywire".to_string()).chain(words).collect::<Vec<_>>().join(" ")

@@ -1,6 +1,6 @@
-//! Documents whose examples are run.
+//! Reads the examples in Markdown files, and compares output with patterns.
 
-/// A fenced block: the words behind the fence, and its lines.
+/// A fenced block: its line number, the words after the fence, and its text.
 pub struct Fenced {
     pub line: usize,
     pub info: String,
@@ -24,8 +24,8 @@ pub fn blocks(markdown: &str) -> Vec<Fenced> {
     blocks
 }
 
-/// True if the lines are as the pattern says, in which `[..]` is any text and a line `...` any
-/// number of them.
+/// True if the lines match the pattern, in which `[..]` stands for any text and a line `...` for
+/// any number of lines.
 pub fn fits(pattern: &[&str], lines: &[&str]) -> bool {
     match (pattern.split_first(), lines.split_first()) {
         (None, None) => true,

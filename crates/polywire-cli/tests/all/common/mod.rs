@@ -1,4 +1,4 @@
-//! Running the program, in a folder of its own.
+//! Runs the program in a temporary folder, for all tests of the command line.
 #![allow(dead_code)] // `tools` is shared with tests of other crates.
 
 pub mod markdown;
@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longer than anything takes on a slow machine that does other work, too.
+/// Longer than any step takes on a slow and busy machine.
 pub const SOON: Duration = Duration::from_secs(120);
 
 pub const WEATHER: &str = "module weather {
@@ -34,14 +34,14 @@ pub const WEATHER: &str = "module weather {
 };
 ";
 
-/// Members fewer, another order, and one that went.
+/// An older version: fewer members, another order, and a member that was removed later.
 pub const OLDER: &str = "module weather {
   struct Wind { uint16 direction_deg; };
   struct Report { double temperature_c; Wind wind; string station; @default(1013.25) double pressure_hpa; };
 };
 ";
 
-/// Wider numbers, more literals, and members that came.
+/// A newer version: wider numbers, another literal, and new members.
 pub const NEWER: &str = "module weather {
   enum Sky { CLEAR, CLOUDY, RAIN, SNOW };
   struct Wind { @default(0) float gusts_ms; double speed_ms; uint32 direction_deg; };
@@ -56,10 +56,10 @@ pub const NEWER: &str = "module weather {
 };
 ";
 
-/// A type that does not agree.
+/// An incompatible type.
 pub const WRONG: &str = "module weather { struct Report { string station; string temperature_c; }; };\n";
 
-/// A folder that goes with the test.
+/// A temporary folder, removed at the end of the test.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -94,12 +94,12 @@ impl Folder {
         command
     }
 
-    /// Runs to the end.
+    /// Runs the program to its end.
     pub fn run(&self, arguments: &[&str]) -> Ended {
         self.start(arguments).end()
     }
 
-    /// Runs to the end with this on standard input.
+    /// Runs the program to its end with this text on standard input.
     pub fn run_with(&self, arguments: &[&str], input: &str) -> Ended {
         let mut running = self.start(arguments);
         running.input(input);
@@ -132,7 +132,7 @@ fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// A process; it does not outlive the test.
+/// A running process, killed at the latest at the end of the test.
 pub struct Running {
     what: String,
     pub child: Child,
@@ -143,10 +143,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Gives it this on standard input, and then the end.
+    /// Writes this text to standard input and closes it.
     pub fn input(&mut self, text: &str) {
         let mut input = self.child.stdin.take().expect("piped");
-        // It may have ended without reading all of it.
+        // Fails if the process has ended without reading everything.
         let _ = input.write_all(text.as_bytes());
     }
 
@@ -161,7 +161,7 @@ impl Running {
         }
     }
 
-    /// The rest of the first line on standard error that holds `text`.
+    /// The rest of the first line on standard error that contains `text`.
     pub fn error_after(&mut self, text: &str) -> String {
         loop {
             let Ok(line) = self.errors.recv_timeout(SOON) else { panic!("{}: no '{text}'", self.what) };
@@ -214,7 +214,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The same, if it has this exit code.
+    /// Checks the exit code.
     pub fn with(self, code: i32) -> Ended {
         assert_eq!(self.code, Some(code), "polywire {}\n{}\n{}", self.what, self.out, self.errors);
         self
@@ -231,8 +231,7 @@ impl Ended {
     }
 }
 
-/// True where network namespaces may be made. Where not, that is said, or is a failure:
-/// [`tools::missing`].
+/// True if network namespaces can be made. Otherwise [`tools::missing`] reports that or fails.
 pub fn hosts_are_permitted() -> bool {
     let tried = Folder::new().run(&["link", "hosts", "-b", "true"]);
     let permitted = tried.code == Some(0);
@@ -242,7 +241,7 @@ pub fn hosts_are_permitted() -> bool {
     permitted
 }
 
-/// A report of the weather, by number.
+/// A weather report in JSON, whose values depend on `number`.
 pub fn report(number: u32) -> String {
     let sky = ["CLEAR", "CLOUDY", "RAIN"][number as usize % 3];
     format!(

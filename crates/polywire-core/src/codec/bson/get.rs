@@ -329,7 +329,7 @@ fn binary(input: &mut Input<'_>) -> Result<usize, Status> {
     }
 }
 
-/// Reads a length of at least `min`. As many bytes must follow behind `gap` more bytes.
+/// Reads a length of at least `min`. As many bytes must follow after `gap` more bytes.
 fn length(input: &mut Input<'_>, min: usize, gap: usize) -> Result<usize, Status> {
     let start = input.position();
     let declared = i32::from_le_bytes(fixed(input)?);

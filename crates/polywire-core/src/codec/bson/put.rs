@@ -16,15 +16,15 @@ const fn writer(
     ScalarKernel { name, scalar, get: not_read, put, wide: None, form: None }
 }
 
-/// A `uint64` behind the header of an int64.
+/// A `uint64` after the header of an int64.
 pub(super) static UNSIGNED: ScalarKernel = writer("bson unsigned", Scalar::U64, put_unsigned);
-/// [`UNSIGNED`] behind a header whose position was recorded by [`MARK`].
+/// [`UNSIGNED`] after a header whose position was recorded by [`MARK`].
 pub(super) static MARKED_UNSIGNED: ScalarKernel = writer("bson marked unsigned", Scalar::U64, put_marked_unsigned);
-/// A `char` behind the header of a string.
+/// A `char` after the header of a string.
 pub(super) static CHAR8: ScalarKernel = writer("bson char", Scalar::U8, put_char);
-/// A `wchar` behind the header of a string.
+/// A `wchar` after the header of a string.
 pub(super) static CHAR16: ScalarKernel = writer("bson wchar", Scalar::U16, put_char16);
-/// [`CHAR16`] behind a header whose position was recorded by [`MARK`].
+/// [`CHAR16`] after a header whose position was recorded by [`MARK`].
 pub(super) static MARKED_CHAR16: ScalarKernel = writer("bson marked wchar", Scalar::U16, put_marked_char16);
 /// The name of an enum literal as a string.
 pub(super) static LITERAL: SymbolKernel =

@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
         self.take(1).map(drop)
     }
 
-    /// Checks text that was just taken, with `behind` bytes behind it.
+    /// Checks text that was just taken, with `behind` bytes after it.
     fn utf8(&self, text: &[u8], behind: usize) -> Done {
         core::str::from_utf8(text)
             .map(drop)

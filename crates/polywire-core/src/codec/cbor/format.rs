@@ -197,7 +197,7 @@ fn any_head(input: &mut Input<'_>, mut first: u8) -> Read<Head> {
     }
 }
 
-/// Reads the argument behind a first byte: a number, a length, or [`OPEN`].
+/// Reads the argument after a first byte: a number, a length, or [`OPEN`].
 #[inline(always)]
 fn argument(input: &mut Input<'_>, major: u8, info: u8) -> Read<u64> {
     Ok(match info {

@@ -116,7 +116,7 @@ impl Dialect {
         walk.emit(OpKind::Get(Wire::Fixed { scalar: Scalar::U32, order: self.order }));
     }
 
-    /// Emits elements copied as a block. An empty sequence has no padding behind its count.
+    /// Emits elements copied as a block. An empty sequence has no padding after its count.
     fn get_bulk(&self, walk: &mut DecodeWalk<'_>, scalar: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
         let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
         let bulk = OpKind::Bulk { place, scalar, order: self.order, bound, overflow };

@@ -154,7 +154,7 @@ impl Dialect {
         }
     }
 
-    /// Emits elements copied as a block. An empty sequence has no padding behind its count.
+    /// Emits elements copied as a block. An empty sequence has no padding after its count.
     fn put_bulk(&self, walk: &mut EncodeWalk<'_>, scalar: Scalar, bound: u32, place: Place) -> Result<(), LowerError> {
         let bulk = OpKind::Bulk { place, scalar, order: self.order, bound, overflow: Overflow::Refuse };
         let alignment = self.alignment(scalar);

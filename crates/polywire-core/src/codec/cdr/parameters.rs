@@ -54,7 +54,7 @@ macro_rules! by_order {
     )*};
 }
 
-/// The header in front of a message and the padding behind it. The argument is the identifier; when
+/// The header in front of a message and the padding after it. The argument is the identifier; when
 /// decoding, it was read before.
 pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
     name: "encapsulation",
@@ -208,7 +208,7 @@ extern "C" fn begin_members(_: &mut Input<'_>, _: &mut Cursor) -> Status {
 
 // The encapsulation header.
 
-/// The bits in the second byte of the options that count the padding bytes behind the value.
+/// The bits in the second byte of the options that count the padding bytes after the value.
 const PADDING_MASK: u8 = 3;
 
 extern "C" fn get_encapsulation(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {

@@ -1,4 +1,4 @@
-//! Wide strings: UTF-16 behind their length in bytes, without a terminator.
+//! Wide strings: UTF-16 after their length in bytes, without a terminator.
 
 use alloc::string::String;
 

@@ -246,7 +246,7 @@ fn number(field: &mut Field, series: &[Seen]) {
     let (decimal, exponent, mantissa) = as_decimal(series);
     let single = !series.iter().any(|seen| matches!(seen, Seen::Int(bits) if *bits > u32::MAX.into()));
     let bits = FieldType::Int { signed: false, bits: if single { 32 } else { 64 } };
-    // `float` values fit 32 bits, as few `double` values do; the width of the bits tells which it
+    // `float` values fit 32 bits, as few `double` values do; the width of the bits shows which it
     // is.
     let (cost, operator) = best(bits, field.optional, series);
     if cost < decimal && !single {
@@ -287,7 +287,7 @@ fn as_decimal(series: &[Seen]) -> (usize, Operator, Operator) {
     let int = |bits| FieldType::Int { signed: true, bits };
     let (first, exponent) = best(int(32), true, &exponents);
     let (second, mantissa) = best(int(64), false, &mantissas);
-    // Add the presence bit of the bits field, and its bytes where it is used.
+    // Add the presence bit of the bits field, and its bytes if it is used.
     (first + second + series.len() + escapes * 10 * BYTE, exponent, mantissa)
 }
 

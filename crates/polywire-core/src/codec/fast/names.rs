@@ -148,7 +148,7 @@ pub(super) fn message<'a>(set: &'a TemplateSet, schema: &Schema) -> Option<&'a T
     }
 }
 
-/// The field behind a decimal that carries a number's bits if no decimal is exact.
+/// The field after a decimal that carries a number's bits if no decimal is exact.
 pub(super) fn bits_field_of<'a>(decimal: &Field, next: &Flat<'a>) -> Option<&'a Field> {
     match next.instruction {
         Instruction::Field(field) if decimal.optional && decimal.ty == FieldType::Decimal => {

@@ -221,7 +221,7 @@ impl Slots {
         let none = template::Operator::default();
         let (bits, mantissa) = match &field.mantissa {
             Some(mantissa) => (32, mantissa),
-            // Without an operator, the two forms have the same bytes: one integer behind the other.
+            // Without an operator, the two forms have the same bytes: one integer after the other.
             // An exponent beyond 32 bits is out of the decimal's range.
             None if field.ty == FieldType::Decimal && field.operator.kind == OperatorKind::None => (64, &none),
             None => return self.part(field, (field.ty, &field.operator, field.optional), scope),

@@ -4,9 +4,9 @@
 //! [`encode`] walks one type. [`decode`] walks the writer's type and the reader's type side by side
 //! and resolves all their differences once: members that were moved, added or removed, wider
 //! scalars, other bounds, literals and cases, and default values. A codec supplies a *dialect*,
-//! which emits the operations for each kind of type. A dialect deals only with the wire, so
-//! evolution works the same in every format. The folder `kinds` has the dialects of MessagePack,
-//! CBOR and UBJSON, and `json` those of JSON notation, which YAML uses too.
+//! which emits the operations for each kind of type. A dialect knows only the format, so evolution
+//! works the same in every format. The folder `kinds` has the dialects of MessagePack, CBOR and
+//! UBJSON, and `json` those of JSON notation, which YAML uses too.
 //!
 //! ```
 //! use polywire_core::codec::lower::{bits_scalar, enum_scalar, scalar_of, widens};

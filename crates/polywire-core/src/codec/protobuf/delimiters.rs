@@ -38,8 +38,8 @@ pub(super) const IN_PIECES: FaultKind = FaultKind::Count;
 pub(super) enum OnRepeat {
     /// The later value replaces the earlier one.
     Replaces,
-    /// The message is refused: the values must be merged. [`merge`](super::merge) does so in the
-    /// message, which is then decoded again.
+    /// The message is refused, because its values must be merged. [`merge`](super::merge) merges
+    /// them in the message, which is then decoded again.
     Refused,
     /// Another arm reads the field.
     Arm(u32),

@@ -126,7 +126,7 @@ impl Form {
         }
     }
 
-    /// True if several values may be packed behind one tag and length.
+    /// True if several values may be packed after one tag and length.
     pub(super) fn is_packed(self) -> bool {
         self.wire_type() != LENGTH
     }

@@ -73,7 +73,7 @@ impl Field {
     }
 }
 
-/// What the program says about a message.
+/// The fields of a message, taken from the program.
 #[derive(Default)]
 struct Known<'p> {
     arms: BTreeMap<u32, &'p Arm>,
@@ -227,7 +227,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
     }
 }
 
-/// What a field's block reads.
+/// The kind of value that a field's block reads.
 fn inside(block: &Block) -> Inside<'_> {
     block.0.iter().map(|op| &op.kind).fold(Inside::Other, |found, kind| match kind {
         OpKind::Region { body, dialect, .. } if core::ptr::eq(*dialect, &put::MESSAGE) => Inside::Message(body),

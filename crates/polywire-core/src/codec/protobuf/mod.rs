@@ -1,7 +1,7 @@
 //! The wire format of Protobuf, with messages as in proto3.
 //!
 //! `spec/protobuf.md` defines the mapping, and `polywire idl proto` writes message definitions for
-//! peers that use `protoc`. A structure is a message; [`field_numbers`] gives the numbers of its
+//! peers that use `protoc`. A structure is a message; [`field_numbers`] returns the numbers of its
 //! fields.
 //!
 //! ```

@@ -1,5 +1,5 @@
-//! The decoding dialect of XML. The program reads a value either from an element, beginning behind
-//! the element's name and ending behind its end tag, or from an attribute.
+//! The decoding dialect of XML. The program reads a value either from an element, beginning after
+//! the element's name and ending after its end tag, or from an attribute.
 
 use alloc::{sync::Arc, vec::Vec};
 

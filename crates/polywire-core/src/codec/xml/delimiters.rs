@@ -361,7 +361,7 @@ fn any_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, a
 }
 
 /// The beginning of a union, up to the start tag of its case. The table has each case's name with
-/// its first label, and each literal of the discriminator's enum behind [`LITERAL`].
+/// its first label, and each literal of the discriminator's enum after [`LITERAL`].
 pub(super) static UNION: SymbolKernel =
     SymbolKernel { name: "xml union", scalar: Scalar::I64, get: get_union, put: put_symbol };
 

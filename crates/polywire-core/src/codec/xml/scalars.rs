@@ -394,7 +394,7 @@ fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
     number::put_hex128(output, bits)
 }
 
-/// Reads a `long double`: 32 hexadecimal digits behind `0x`, the name of NaN or an infinity, or a
+/// Reads a `long double`: 32 hexadecimal digits after `0x`, the name of NaN or an infinity, or a
 /// number that `f64` holds exactly.
 fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     let start = input.position();

@@ -380,7 +380,7 @@ impl Plan {
         raw.index.clear();
     }
 
-    /// Returns an entry behind those in use, with default key and value.
+    /// Returns an entry after those in use, with default key and value.
     ///
     /// # Safety
     /// `map` holds a map of place `id`, which nothing else uses.

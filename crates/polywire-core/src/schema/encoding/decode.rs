@@ -33,12 +33,12 @@ pub enum SchemaDecodeError {
         /// What was expected there.
         what: &'static str,
     },
-    /// There are bytes behind the schema.
+    /// There are bytes after the schema.
     #[error("byte {offset}: the schema has ended, and {left} bytes are left")]
     Trailing {
         /// The offset of the schema's end.
         offset: usize,
-        /// Number of bytes behind it.
+        /// Number of bytes after it.
         left: usize,
     },
     /// A byte or number without a meaning at this place.

@@ -1,9 +1,9 @@
 //! The rules by which a reader understands a writer with another version of the type.
 //! `spec/evolution.md` defines them.
 //!
-//! [`assess`] gives the verdict when the two meet. Lowering uses the pairing functions, such as
-//! [`pair_members`], to find which parts correspond, and [`ScalarStep`] and [`default_of`] to
-//! convert them. Both follow the same rules, so a decoder can always be compiled for a pair of
+//! [`assess`] returns the verdict for a writer and a reader. Lowering uses the pairing functions,
+//! such as [`pair_members`], to find which parts correspond, and [`ScalarStep`] and [`default_of`]
+//! to convert them. Both follow the same rules, so a decoder can always be compiled for a pair of
 //! types that was not refused.
 //!
 //! ```

@@ -375,7 +375,7 @@ pub fn pair_fields<'a>(
             return Err(Conflict::new(
                 describe_bits(field),
                 describe_bits(other),
-                format!("leave {} where the writer has it, and put new fields behind", describe_bits(field)),
+                format!("leave {} where the writer has it, and add new fields after it", describe_bits(field)),
             ));
         }
         rows.push(FieldPair { writer: Some((*place, *field)), reader: found });

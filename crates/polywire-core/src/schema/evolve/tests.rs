@@ -25,7 +25,7 @@ fn of(members: Vec<Member>) -> Schema {
     schema(vec![Def::structure("S", members)])
 }
 
-/// A structure with a member `a` of this type, behind a member that both versions have.
+/// A structure with a member `a` of this type, after a member that both versions have.
 fn holding(ty: Type, mut defs: Vec<Def>) -> Schema {
     defs.insert(0, Def::structure("S", vec![m("common", Type::Bool), m("a", ty)]));
     schema(defs)

@@ -31,7 +31,7 @@ impl Writer<'_> {
         }
         lines.extend([
             String::new(),
-            "    /// All flags of `other` are set here, too.".into(),
+            "    /// True if all flags of `other` are set.".into(),
             "    pub const fn contains(self, other: Self) -> bool {".into(),
             "        self.0 & other.0 == other.0".into(),
             "    }".into(),
@@ -126,7 +126,7 @@ fn accessors(field: &BitField, idl_name: &str, scope: &mut Scope) -> Vec<String>
         format!("        {get}"),
         "    }".into(),
         String::new(),
-        format!("    /// Sets `{idl_name}`; bits that have no room are dropped."),
+        format!("    /// Sets `{idl_name}`; excess bits are dropped."),
         format!("    pub const fn {}(&mut self, value: {ty}) {{", raw(&setter)),
         format!("        self.0 = (self.0 & !{placed}) | {set};"),
         "    }".into(),

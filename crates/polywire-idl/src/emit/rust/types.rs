@@ -122,7 +122,8 @@ impl Writer<'_> {
     /// The Rust type and value of a constant.
     pub(super) fn constant_text(&self, constant: &Constant, from: &[String]) -> Result<(String, String), EmitError> {
         let ty = self.schema.resolve(&constant.ty);
-        let no_value = || EmitError::Value { def: constant.name.clone(), what: "its value is not of its type".into() };
+        let no_value =
+            || EmitError::Value { def: constant.name.clone(), what: "the value does not fit the type".into() };
         Ok(match (&constant.value, ty) {
             (Literal::String(text), _) => ("&str".into(), format!("{text:?}")),
             (Literal::Char(code), Type::Char8) => ("u8".into(), code.to_string()),

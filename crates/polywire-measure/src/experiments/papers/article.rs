@@ -1,9 +1,9 @@
-//! Experiment of the article: round trips between two processes.
+//! Writes the page on the article of 2011: round trips between two processes, for each engine.
 
 use crate::experiments::page::{Page, mean, texts};
 use crate::{Results, table::figure};
 
-/// Microseconds one way on the article's old laptop: OpenDDS, ZeroMQ, bare sockets.
+/// One-way latency that the article prints, in microseconds: OpenDDS, ZeroMQ, bare sockets.
 const PRINTED: [(&str, [&str; 3]); 2] =
     [("raw buffer", ["185", "170", "75"]), ("typed data", ["205", "577 or 216", "396"])];
 

@@ -1,9 +1,10 @@
-//! Parsers and compressors over networks: efficiency, times, ratio, round trips, losses.
+//! Writes the page on the paper of 2010: parsers and compressors over networks, with their
+//! efficiency, CPU times, compression ratio, round trips and losses.
 
 use crate::experiments::page::{Page, cell, mean, texts};
 use crate::{CaseResult, Results};
 
-/// Our name, the paper's, and the efficiency it prints.
+/// Codec, the paper's name for it, and the efficiency that the paper prints.
 const PARSERS: [(&str, &str, &str); 6] = [
     ("cdr", "CDR", "highest"),
     ("xml-dom", "XML, DOM", "0.068"),
@@ -53,9 +54,10 @@ fn value(results: &Results, codec: &str, compressor: &str, network: &str, metric
 fn parsers(page: &mut Page, large: &Results, evolved: &Results) {
     page.heading("Parsers");
     page.say(
-        "Efficiency (eta) is the number of bytes of content divided by the number of bytes on the wire. The last line \
-         is missing in the paper: CDR with a reader that has a later version of the type (members moved, added, removed \
-         and widened, also in the parts that occur by the thousand), measured in turns with the line above it.",
+        "Efficiency (eta) is the number of bytes of content divided by the number of bytes on the wire. The last two \
+         rows are not in the paper: CDR with a reader of the same version, and with a reader that has a later version \
+         of the type (members moved, added, removed and widened, also in structures that occur thousands of times in \
+         a message). The two were measured in alternating turns.",
     );
     let mut rows = Vec::new();
     for (codec, name, printed) in PARSERS {
@@ -217,7 +219,7 @@ fn findings(page: &mut Page, large: &Results, small: &Results) {
     factors(page, large);
 }
 
-/// Explains why efficiencies differ from the paper's, as far as the figures show.
+/// States how efficiencies differ from the paper's, and why, as far as the figures show it.
 fn factors(page: &mut Page, large: &Results) {
     let factor = |(codec, name, printed): &(&str, &str, &str)| {
         let printed: f64 = printed.parse().ok()?;

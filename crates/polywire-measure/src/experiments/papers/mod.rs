@@ -1,6 +1,6 @@
-//! The experiments of the papers that Polywire comes from, run again: tables beside what the papers
-//! printed, plots, and every figure as JSON. Their scenarios are in `scenarios/papers`; they write
-//! the pages of `docs/experiments`.
+//! Repetitions of the experiments in the papers that Polywire is based on. Their scenarios are in
+//! `scenarios/papers`. They write the pages of `docs/experiments`, which compare the measured
+//! figures with the printed ones.
 
 mod article;
 mod flexible;

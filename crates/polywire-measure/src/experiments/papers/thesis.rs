@@ -1,11 +1,12 @@
-//! Bytes, throughput, latency, packaging and un-packaging against the number of fields.
+//! Writes the page on the thesis of 2016: bytes, throughput, latency, and the times of packaging
+//! (encoding) and un-packaging (decoding), against the number of fields.
 
 use crate::experiments::page::{Page, cell, texts};
 use crate::{CaseResult, Results};
 
 const FIELDS: [usize; 5] = [10, 50, 100, 250, 500];
 
-/// What the thesis prints: metric, codec, figure at 10 fields and at 500.
+/// Figures that the thesis prints: metric, codec, figure at 10 fields and at 500.
 const PRINTED: &[(&str, &str, &str, &str)] = &[
     ("bytes", "CDR", "96", "about 4800"),
     ("bytes", "BSON", "215", "10915"),
@@ -15,10 +16,10 @@ const PRINTED: &[(&str, &str, &str, &str)] = &[
     ("bottleneck_hz", "FAST", "7740", "1206"),
 ];
 
-/// FAST by the operators that the thesis prints, for ten fields and again for every ten.
+/// FAST with the operators that the thesis prints for ten fields, repeated for every ten fields.
 const GIVEN: &str = "fast:template=../../workloads/codecs_test.fast.xml@chained";
 
-/// FAST by operators that were learned from other values of the same kind.
+/// FAST with operators that were learned from other values of the same kind.
 const LEARNED: &str = "fast:template=learned@chained";
 
 /// The variants of FAST, and their names in tables.
@@ -28,8 +29,8 @@ const FASTS: [(&str, &str); 3] = [
     ("fast@chained", "fast@chained, derived operators"),
 ];
 
-/// How much longer 500 fields take than 10, in the thesis: codec, packaging, un-packaging, of a
-/// hundred.
+/// How much longer 500 fields take than 10, in the thesis: codec, name in tables, percent for
+/// packaging, percent for un-packaging.
 const GREW: [(&str, &str, f64, f64); 5] = [
     ("cdr", "CDR", 3159.0, 2312.0),
     ("bson", "BSON", 5078.0, 3686.0),
@@ -38,7 +39,7 @@ const GREW: [(&str, &str, f64, f64); 5] = [
     ("fast@chained", "FAST, derived operators", 1985.0, 1642.0),
 ];
 
-/// Those that a plot has room for.
+/// The codecs in the plots.
 const PLOTTED: [&str; 7] = ["cdr", "bson", GIVEN, LEARNED, "protobuf", "json", "xml"];
 
 pub fn page(page: &mut Page, results: &[Results]) {
@@ -134,8 +135,8 @@ fn growth(page: &mut Page, results: &Results) {
     page.table(&texts(head), &GREW.iter().map(row).collect::<Vec<_>>());
 }
 
-/// What the thesis says of throughput and latency: how much of a hundred the one falls and the
-/// other grows.
+/// The change from 10 to 500 fields in the thesis: codec, name in tables, percent by which
+/// throughput falls, percent by which latency grows.
 const THROUGHPUT: [(&str, &str, f64, f64); 4] = [
     ("cdr", "CDR", 96.16, 2510.73),
     ("bson", "BSON", 97.23, 3522.69),
@@ -143,7 +144,7 @@ const THROUGHPUT: [(&str, &str, f64, f64); 4] = [
     (LEARNED, "FAST, learned operators", 84.41, 541.3),
 ];
 
-/// The other percentages of the abstract.
+/// Compares throughput and latency with the percentages in the thesis's abstract.
 fn throughput(page: &mut Page, results: &Results) {
     page.say(
         "How much lower the throughput is with 500 fields than with 10, and how much longer a message with 500 fields \
@@ -169,7 +170,7 @@ fn throughput(page: &mut Page, results: &Results) {
     page.table(&texts(head), &THROUGHPUT.iter().map(row).collect::<Vec<_>>());
 }
 
-/// Whether FAST is cheaper than CDR for large messages, which the thesis extrapolates.
+/// Checks whether FAST is cheaper than CDR for large messages, as the thesis extrapolates.
 fn extrapolation(page: &mut Page, results: &Results) {
     page.heading("Does FAST become cheaper than CDR?");
     page.say(
@@ -216,8 +217,8 @@ fn differences(page: &mut Page, results: &Results) {
         items.push(format!(
             "Bytes of an additional field: CDR {cdr:.1} here and {cdr_there:.1} in the thesis, BSON {bson:.1} and \
              {bson_there:.1}, FAST {fast:.2} and {fast_there:.2}. BSON contains the values and the PDL's names, and \
-             takes the same in both, so the values have the same size. The additional {:.1} bytes of CDR per field in \
-             the thesis are therefore no part of the values. FAST uses the thesis's operators.",
+             takes almost the same in both, so the values have the same size. The additional {:.1} bytes of CDR per \
+             field in the thesis are therefore not part of the values. FAST uses the thesis's operators.",
             cdr_there - cdr
         ));
     }
@@ -246,17 +247,17 @@ fn differences(page: &mut Page, results: &Results) {
     page.list(&items);
 }
 
-/// Fields of ten that take a byte whatever their value is, in the thesis's template: char, uchar
-/// and int32, which have no operator, and int16, uint16 and uint64, which are deltas.
+/// Of ten fields in the thesis's template, those that take a byte or more whatever their value is:
+/// char, uchar and int32, which have no operator, and int16, uint16 and uint64, which are deltas.
 const ALWAYS: usize = 6;
 
-/// Those that take a bit of the presence map: bool and uint32, which are copied, and int64, which
-/// is an increment.
+/// Of ten fields, those that take a bit of the presence map: bool and uint32, which have the
+/// operator copy, and int64, which has increment.
 const BITS: usize = 3;
 
-/// The limits of the printed template.
+/// States the smallest message of the printed template.
 fn least_of_the_template() -> String {
-    // Seven bits of the presence map go into a byte, and the template's id has one.
+    // A byte has seven bits of the presence map; one bit is that of the template's id.
     let least = |fields: usize| fields / 10 * ALWAYS + (fields / 10 * BITS + 1).div_ceil(7);
     format!(
         "The template that the thesis prints for 10 fields takes at least {} bytes a message, whatever the values are: \
@@ -269,7 +270,7 @@ fn least_of_the_template() -> String {
     )
 }
 
-/// The effect of learning.
+/// Compares learned operators with the thesis's.
 fn learned(results: &Results) -> Option<String> {
     let times = |values: &str, fields: usize| {
         let bytes = |codec: &str| value(results, values, codec, fields, "bytes");

@@ -1,5 +1,5 @@
-//! Experiment on the buffers of both sides: round trips under load, messages per second, and how
-//! far the paper's rule holds.
+//! Writes the page on the tuning table of 2015: round trips under load and messages per second for
+//! many sizes of buffers on both sides, and a check of the paper's rule.
 
 use crate::experiments::page::{Page, cell, texts};
 use crate::{
@@ -9,10 +9,12 @@ use crate::{
     table::figure,
 };
 
-/// A run as printed: buffers, milliseconds (average, 90 %, 99 %), thousands of messages a second.
+/// A run as the paper prints it.
 struct Run {
     buffers: &'static str,
+    /// Average, 90 % and 99 % of the round trips, in milliseconds.
     rtt_ms: [f64; 3],
+    /// Thousands of messages per second.
     khz: f64,
 }
 
@@ -29,7 +31,7 @@ const PRINTED: [Run; 6] = [
     run("512/16K/32K 512/64K/128K", [5.823, 0.646, 173.5], 65.44),
 ];
 
-/// The sender's SSB is 16K in all of these.
+/// Buffers that differ in the receiver's RSB only; the sender's SSB is 16K.
 const RULE: [&str; 5] = [
     "64K/16K/64K 64K/64K/4K",
     "64K/16K/64K 64K/64K/8K",
@@ -38,14 +40,17 @@ const RULE: [&str; 5] = [
     "64K/16K/64K 64K/64K/128K",
 ];
 
-/// Where RSB is no longer below SSB.
+/// Index in [`RULE`] of the first buffers whose RSB is not below SSB.
 const EQUAL: usize = 2;
 
+/// Transmit buffers of several sizes with the system's SSB and RSB, fixed buffers, and the
+/// defaults.
 const TRANSMIT: [&str; 6] = ["512/-/-", "8K/-/-", "64K/-/-", "512K/-/-", "64K/64K/256K", "default"];
 
-/// Short round trips under load, of the paper's runs.
+/// The run of the paper whose round trips are short under load here.
 const SHORT: &str = PRINTED[0].buffers;
 
+/// Bytes of a packet.
 const PACKET: f64 = 512.0;
 
 const HEAD: [&str; 5] = ["buffers", "RTT average", "90 %", "99 %", "messages/s"];
@@ -56,10 +61,10 @@ pub fn page(page: &mut Page, results: &[Results]) {
     page.say(&format!(
         "Packets of 512 bytes over TCP between two processes, sent as fast as the receiver takes them, and each sent \
          back: in {} interleaved turns of {} packets, or of as many as are taken in 2 s. Buffers are written as \
-         transmit buffer/SSB/RSB, first the sender's, then the receiver's. The transmit buffer is what may wait in the \
-         process, and the most that is gathered for one write (`queue_bytes` and `write_bytes` of `EngineOptions`). SSB \
-         and RSB are the socket's send and receive buffers (`send_buffer`, `receive_buffer`). `-` is Polywire's \
-         default. The engine is Polywire's `tcp`.",
+         transmit buffer/SSB/RSB, first the sender's, then the receiver's. The transmit buffer is the number of bytes \
+         that may wait in the process, and the most that is gathered for one write (`queue_bytes` and `write_bytes` of \
+         `EngineOptions`). SSB and RSB are the socket's send and receive buffers (`send_buffer`, `receive_buffer`). `-` \
+         is Polywire's default. The engine is Polywire's `tcp`.",
         effort.repeats, effort.messages
     ));
     runs(page, loaded);

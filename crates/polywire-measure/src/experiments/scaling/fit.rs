@@ -1,34 +1,35 @@
-//! Models costs as sums of parts, fitted to measurements.
+//! The cost model of the scaling page: the CPU time of a message is a sum of parts, whose costs are
+//! fitted to measurements. Only arithmetic.
 
-/// What a cost hangs on.
+/// The quantities that determine the cost of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Receivers of the message.
+    /// Subscribers that receive the message.
     pub subscribers: f64,
-    /// Topics of the sender that take turns.
+    /// Topics to which the sender publishes in turn.
     pub topics: f64,
     /// Fields of the message.
     pub fields: f64,
-    /// Its bytes.
+    /// Bytes of the message.
     pub bytes: f64,
 }
 
-/// A part of a cost: its name, and how often a load has it.
+/// A part of a cost. `times` returns how often a message of the given load incurs it.
 #[derive(Clone, Copy)]
 pub struct Part {
     pub name: &'static str,
     pub times: fn(&Load) -> f64,
 }
 
-/// What subscribers cost each other on one machine, whose processors and caches they share: it is
-/// no part of systems whose subscribers have hosts of their own.
-pub const SHARED: &str = "competition on one machine, by the square of the subscribers beyond four";
+/// The part for subscribers that compete for the processors and caches of one machine. A system
+/// whose subscribers have hosts of their own does not have it.
+pub const SHARED: &str = "competition on one machine (square of the subscribers beyond four)";
 
 fn shared(load: &Load) -> f64 {
     (load.subscribers - 4.0).max(0.0).powi(2)
 }
 
-/// Of the sender: the value is written once, and sent to each subscriber.
+/// The parts of the sender's cost. The sender encodes a value once and sends it to each subscriber.
 pub const SEND: &[Part] = &[
     Part { name: "a message", times: |_| 1.0 },
     Part { name: "a subscriber", times: |load| load.subscribers },
@@ -39,7 +40,7 @@ pub const SEND: &[Part] = &[
     Part { name: SHARED, times: shared },
 ];
 
-/// Of all receivers together: each reads it.
+/// The parts of the cost of all receivers together. Each of them decodes the message.
 pub const RECEIVE: &[Part] = &[
     Part { name: "a message and subscriber", times: |load| load.subscribers },
     Part { name: "a KB and subscriber", times: |load| load.bytes / 1024.0 * load.subscribers },
@@ -48,18 +49,19 @@ pub const RECEIVE: &[Part] = &[
     Part { name: SHARED, times: shared },
 ];
 
-/// Parts with what each costs, in nanoseconds.
+/// The fitted costs of some parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
+    /// Nanoseconds of each part, in the order of the parts.
     pub costs: Vec<f64>,
 }
 
 impl Fit {
-    /// Least squares of the relative errors, none of the costs below 0; none where there is too
-    /// little to fit.
+    /// Fits non-negative costs by least squares of the relative errors. `None` if the points do not
+    /// determine them.
     pub fn of(parts: &[Part], points: &[(Load, f64)]) -> Option<Fit> {
         let points: Vec<&(Load, f64)> = points.iter().filter(|(_, cost)| *cost > 0.0).collect();
-        // What no point has cannot be told from nothing.
+        // A part that no point has cannot be fitted. Its cost stays 0.
         let varies = |part: &usize| points.iter().any(|(load, _)| (parts[*part].times)(load) != 0.0);
         let mut used: Vec<usize> = (0..parts.len()).filter(varies).collect();
         loop {
@@ -68,7 +70,7 @@ impl Fit {
             let solved = least_squares(&rows, used.len())?;
             let worst = (0..used.len()).filter(|i| solved[*i] < 0.0).min_by(|a, b| solved[*a].total_cmp(&solved[*b]));
             match worst {
-                // A part that would have to give time back is not there.
+                // Omit the part with the most negative cost and fit the others again.
                 Some(worst) => drop(used.remove(worst)),
                 None => {
                     let mut costs = vec![0.0; parts.len()];
@@ -79,18 +81,18 @@ impl Fit {
         }
     }
 
-    /// Nanoseconds that a message costs.
+    /// The cost of a message with this load, in nanoseconds.
     pub fn cost(&self, parts: &[Part], load: &Load) -> f64 {
         parts.iter().zip(&self.costs).map(|(part, cost)| cost * (part.times)(load)).sum()
     }
 
-    /// The same costs without this part.
+    /// The same costs, except that this part costs nothing.
     pub fn without(&self, parts: &[Part], name: &str) -> Fit {
         let kept = |(part, cost): (&Part, &f64)| if part.name == name { 0.0 } else { *cost };
         Fit { costs: parts.iter().zip(&self.costs).map(kept).collect() }
     }
 
-    /// How far off the model is, as parts of what was measured: in the middle, and at worst.
+    /// Relative errors of the model: median and maximum. `None` if there are no points.
     pub fn errors(&self, parts: &[Part], points: &[(Load, f64)]) -> Option<(f64, f64)> {
         let mut errors: Vec<f64> =
             points.iter().map(|(load, cost)| (self.cost(parts, load) - cost).abs() / cost).collect();
@@ -99,7 +101,8 @@ impl Fit {
     }
 }
 
-/// Weights with which the rows come closest to 1.
+/// The weights for which the weighted sums of the rows are closest to 1. `None` if the rows do not
+/// determine them.
 fn least_squares(rows: &[Vec<f64>], count: usize) -> Option<Vec<f64>> {
     if rows.len() < count || count == 0 {
         return None;
@@ -159,7 +162,7 @@ mod tests {
         let points: Vec<(Load, f64)> = loads().iter().map(|load| (*load, 500.0 - load.topics)).collect();
         let fit = Fit::of(SEND, &points).expect("enough points");
         assert!(fit.costs.iter().all(|cost| *cost >= 0.0) && fit.costs[5] == 0.0, "{fit:?}");
-        assert!(fit.errors(SEND, &points).expect("points").1 > 0.01, "what the model cannot say shows as an error");
+        assert!(fit.errors(SEND, &points).expect("points").1 > 0.01, "what the model lacks shows as an error");
         assert_eq!(Fit::of(SEND, &points[..3]), None);
         assert_eq!(fit.errors(SEND, &[]), None);
     }

@@ -1,4 +1,6 @@
-//! Finds the knee and the cost that dominates beyond it, from measured and modelled figures.
+//! The findings at the end of the scaling page, as sentences: where the cost of a subscriber rises
+//! steeply (the knee), which engine costs least, and how many subscribers a modelled publisher can
+//! serve. Computes from figures only.
 
 use polywire_core::netsim::Model;
 
@@ -8,17 +10,17 @@ use super::{
 };
 use crate::{Results, table::figure};
 
-/// A cost is past the knee at so many times the least.
+/// A cost above this multiple of the lowest cost is past the knee.
 const PAST: f64 = 2.0;
 
-/// Messages a second that are asked for.
+/// Rates of the modelled publisher, in messages per second.
 const RATES: [f64; 3] = [10.0, 100.0, 1000.0];
 
-/// Engines that lose nothing.
+/// Engines that lose no messages.
 const RELIABLE: [&str; 3] = ["tcp", "unix", "inproc"];
 
-/// What a subscriber costs the sender on this machine, by the number of subscribers, for each size
-/// of message.
+/// For each size of message: the sender's cost per subscriber on this machine with few and with
+/// many subscribers, and the knee.
 pub fn crowding(measured: &[Point]) -> Vec<String> {
     let mut types: Vec<&str> =
         measured.iter().filter(|point| point.case.fields == 0).map(|p| p.case.ty.as_str()).collect();
@@ -31,28 +33,29 @@ fn crowding_of(measured: &[Point], ty: &str) -> Option<String> {
     let curve: Vec<(usize, f64)> =
         own.map(|point| (point.case.subscribers, point.send_ns / point.load.subscribers)).collect();
     let ((_, first), (most, last)) = (*curve.first()?, *curve.last()?);
-    let said = match knee(&curve) {
+    let knee = match knee(&curve) {
         Some((before, past)) => format!("**the knee is between {before} and {past}**"),
         None => format!("**there is no knee up to {most}**"),
     };
     Some(format!(
         "On this machine, whose cores the subscribers share with the publisher, a subscriber of messages of {ty} costs \
          the sender {} if it is the only one, and {} if there are {most}. A cost of more than {PAST} times the least is \
-         past the knee: {said}.",
+         past the knee: {knee}.",
         figure("_ns", first),
         figure("_ns", last)
     ))
 }
 
-/// The last point before the cost stays past the knee, and the first past it; none where it ends
-/// below, or was never below.
+/// The numbers of subscribers between which the knee lies: from the second one on, all costs are
+/// past it. `None` if the last cost is not past the knee.
 fn knee(curve: &[(usize, f64)]) -> Option<(usize, usize)> {
     let least = curve.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
     let at = curve.iter().rposition(|point| point.1 <= PAST * least)?;
     Some((curve[at].0, curve.get(at + 1)?.0))
 }
 
-/// Up to how many subscribers each rate is kept up in the model, by TCP and by multicast.
+/// For each size and rate: how many subscribers a modelled publisher can serve, over TCP and over
+/// multicast.
 pub fn modelled(network: &Model, system: impl Fn(usize, f64, bool) -> Option<System>) -> Vec<String> {
     let mut items = Vec::new();
     for bytes in SIZES {
@@ -61,9 +64,9 @@ pub fn modelled(network: &Model, system: impl Fn(usize, f64, bool) -> Option<Sys
                 most_subscribers(network, |count| Some(System { rate_hz, ..system(count, bytes, multicast)? }))
             };
             let Some(tcp) = most(false) else { continue };
-            let beside = most(true).map_or(String::new(), |count| format!(", multicast for {}", said(&count)));
+            let multicast = most(true).map_or(String::new(), |count| format!(", multicast for {}", said(&count)));
             items.push(format!(
-                "{rate_hz:.0} messages of {bytes:.0} bytes a second from one publisher: TCP keeps up for {}{beside}.",
+                "{rate_hz:.0} messages of {bytes:.0} bytes a second from one publisher: TCP keeps up for {}{multicast}.",
                 said(&tcp)
             ));
         }
@@ -71,7 +74,7 @@ pub fn modelled(network: &Model, system: impl Fn(usize, f64, bool) -> Option<Sys
     items
 }
 
-/// The most subscribers, and what would be used up next.
+/// The maximum number of subscribers, and the busiest resource with one more.
 struct Most {
     count: usize,
     busiest: &'static str,
@@ -80,13 +83,13 @@ struct Most {
 fn said(most: &Most) -> String {
     let limit = SUBSCRIBERS[SUBSCRIBERS.len() - 1];
     match most.count {
-        0 => format!("none (the {} does not do)", most.busiest),
+        0 => format!("none (the {} is used up)", most.busiest),
         count if count == limit => format!("{count} subscribers and more"),
         count => format!("{count} subscribers (then the {} is used up)", most.busiest),
     }
 }
 
-/// None where there is no such system.
+/// The most subscribers with which the system keeps up. `None` if there is no such system.
 fn most_subscribers(network: &Model, system: impl Fn(usize) -> Option<System>) -> Option<Most> {
     let (mut low, mut high) = (0, SUBSCRIBERS[SUBSCRIBERS.len() - 1] + 1);
     while high - low > 1 {
@@ -96,7 +99,8 @@ fn most_subscribers(network: &Model, system: impl Fn(usize) -> Option<System>) -
     Some(Most { count: low, busiest: system(low + 1)?.busiest(network).0 })
 }
 
-/// Which engine costs least, by the table of engines.
+/// For each size of message: the ratio of TCP's cost to that of Unix sockets, and the cheapest
+/// engine.
 pub fn cheapest(results: &Results) -> Vec<String> {
     let mut types: Vec<&str> = results.cases.iter().map(|result| result.case.ty.as_str()).collect();
     types.dedup();
@@ -143,7 +147,7 @@ mod tests {
     #[test]
     fn a_knee_is_where_costs_stay_high() {
         assert_eq!(knee(&[(1, 5.0), (4, 5.5), (8, 9.0), (16, 51.0), (32, 92.0)]), Some((8, 16)));
-        // One case that was disturbed is none.
+        // A single high cost, as of a disturbed measurement, is no knee.
         assert_eq!(knee(&[(1, 5.0), (4, 15.0), (8, 6.0), (16, 7.0)]), None);
         assert_eq!(knee(&[]), None);
     }
@@ -163,7 +167,7 @@ mod tests {
                 multicast,
             })
         };
-        // Ten milliseconds a message, 50 us a subscriber.
+        // A message may take 10 ms; each subscriber takes 50 us of it.
         let most = most_subscribers(&network, system).expect("there is such a system");
         assert!((190..=200).contains(&most.count) && most.busiest == "publisher's processor", "{}", most.count);
         assert!(most_subscribers(&network, |_| None).is_none());

@@ -1,5 +1,7 @@
-//! What users outgrow first: the cost of a message against subscribers, topics, fields and bytes,
-//! measured here, fitted, and modelled far beyond this machine.
+//! The page `docs/scaling.md`: the measured CPU time of a message against subscribers, topics,
+//! fields and bytes; a cost model that is fitted to it (`fit`); and systems much larger than this
+//! machine, simulated with that model (`system`). `polywire bench scaling` measures and writes it;
+//! this code only computes text and plots.
 
 mod fit;
 mod knee;
@@ -18,7 +20,7 @@ use fit::{Fit, Load, Part, RECEIVE, SEND, SHARED};
 use point::{Point, SIZES, SUBSCRIBERS, is_held_out, points};
 use system::System;
 
-/// `docs/scaling.md`.
+/// The experiment that writes `docs/scaling.md`.
 ///
 /// ```
 /// use polywire_measure::experiments::scaling::SCALING;
@@ -28,17 +30,19 @@ use system::System;
 pub static SCALING: Experiment = Experiment {
     name: "scaling",
     command: "polywire bench scaling",
-    title: "What users outgrow first",
+    title: "Scaling: many subscribers, topics and publishers",
     scenarios: &["subscribers", "fields", "topics", "engines"],
     data: "scaling/",
     page,
 };
 
-/// Between hosts.
+/// The simulated network between hosts.
 const NETWORK: &str = "rate=1gbit,delay=100us,queue=1000MB";
 
+/// Numbers of publishers that are modelled.
 const PUBLISHERS: [usize; 4] = [1, 10, 100, 1000];
-/// Both ends of a message, over TCP.
+
+/// The fitted costs of both ends of a message over TCP.
 struct Costs {
     send: Fit,
     receive: Fit,
@@ -46,7 +50,7 @@ struct Costs {
 
 type Pairs = Vec<(Load, f64)>;
 
-/// Loads with what they cost the sender, or the receivers.
+/// The load of each point with the sender's cost, or with the receivers' cost.
 fn pairs(points: &[&Point], send: bool) -> Pairs {
     points.iter().map(|point| (point.load, if send { point.send_ns } else { point.receive_ns })).collect()
 }
@@ -56,7 +60,7 @@ impl Costs {
         Some(Costs { send: Fit::of(SEND, &pairs(points, true))?, receive: Fit::of(RECEIVE, &pairs(points, false))? })
     }
 
-    /// Where every subscriber has a host of its own.
+    /// The costs if every subscriber has a host of its own.
     fn apart(&self) -> Costs {
         Costs { send: self.send.without(SEND, SHARED), receive: self.receive.without(RECEIVE, SHARED) }
     }
@@ -69,7 +73,7 @@ impl Costs {
         self.receive.cost(RECEIVE, &Load { subscribers: 1.0, topics: 1.0, fields: 1.0, bytes })
     }
 
-    /// The system that has these costs at its ends.
+    /// A system that uses TCP, with these costs.
     fn system(&self, publishers: usize, subscribers: usize, bytes: f64) -> System {
         let each = self.send(2.0, bytes) - self.send(1.0, bytes);
         System {
@@ -104,7 +108,7 @@ fn page(page: &mut Page, results: &[Results]) {
     systems(page, &apart, &all, engines, others.as_ref());
 }
 
-/// What each part costs, and how far the model is off.
+/// Writes the section on the model: the cost of each part, and the errors.
 fn model(page: &mut Page, costs: &Costs, seen: &[&Point], held_out: &[&Point]) {
     page.heading("The model");
     page.say(
@@ -131,7 +135,7 @@ fn model(page: &mut Page, costs: &Costs, seen: &[&Point], held_out: &[&Point]) {
     page.table(&texts(["", "cases", "", "error, median", "at most"]), &rows);
 }
 
-/// What was measured beside what the model says, and the curves.
+/// Writes the tables of measured and modelled costs, and the plot.
 fn measured(page: &mut Page, results: &[Results], costs: &Costs) {
     let [subscribers, fields, topics, _] = results else { return };
     let heads = [
@@ -182,11 +186,12 @@ fn row(point: &Point, axis: &str, costs: &Costs) -> Vec<String> {
     ]
 }
 
-/// A bare datagram socket: what one datagram costs its sender, and who gets it, by its size.
+/// Costs of a bare datagram socket for each measured size: bytes, and the nanoseconds of sender and
+/// receiver for one datagram.
 struct Datagrams(Vec<(f64, f64, f64)>);
 
 impl Datagrams {
-    /// Sender's and receiver's cost of messages of about this size.
+    /// The costs of sender and receiver for the measured size that is nearest to this one.
     fn cost(&self, bytes: f64) -> Option<(f64, f64)> {
         let near = |own: &&(f64, f64, f64)| (own.0 / bytes).ln().abs();
         let (_, send, receive) = self.0.iter().min_by(|a, b| near(a).total_cmp(&near(b)))?;
@@ -194,6 +199,8 @@ impl Datagrams {
     }
 }
 
+/// The costs of `raw-udp` with one subscriber. Those of the receiver count per datagram that
+/// arrived.
 fn others(results: &Results) -> Option<Datagrams> {
     let one = points(results, "raw-udp").into_iter().filter(|point| point.case.subscribers == 1);
     let came = |case: &Case| {
@@ -205,12 +212,12 @@ fn others(results: &Results) -> Option<Datagrams> {
     (!costs.is_empty()).then_some(Datagrams(costs))
 }
 
-/// Both ends together, engine by engine.
+/// Writes the section on engines: the CPU time of both ends together.
 fn engine_costs(page: &mut Page, results: &Results, costs: &Costs, datagrams: Option<&Datagrams>) {
     page.heading("Engines");
     page.say(
         "CPU time of a message at both ends together. `inproc` is within one process. `raw-udp` is a bare socket that \
-         sends a datagram to each subscriber, and loses what is not taken in time.",
+         sends a datagram to each subscriber, and loses datagrams that are not received in time.",
     );
     let axes = &results.scenario.axes;
     let mut types: Vec<&str> = results.cases.iter().map(|result| result.case.ty.as_str()).collect();
@@ -254,16 +261,17 @@ fn engine_costs(page: &mut Page, results: &Results, costs: &Costs, datagrams: Op
     page.list(&items);
 }
 
-/// Publishers and subscribers by the thousand.
+/// Writes the section on large systems, which are simulated.
 fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results, datagrams: Option<&Datagrams>) {
     let Ok(network) = NETWORK.parse::<Model>() else { return };
     page.heading("Thousands of publishers and subscribers");
     page.say(&format!(
         "This part is computed. Every publisher and every subscriber has a host of its own, with one processor, which \
-         does one thing at a time at the costs above, and a line `{NETWORK}`. Every subscriber gets every message of \
-         every publisher. The highest rate of a publisher is that at which 99 of 100 messages take at most three times \
-         as long as in an idle system; the table also says which resource is then used up. Multicast sends one datagram \
-         for all at the costs of a bare UDP socket. **No such engine exists yet**, and it would not be reliable.",
+         handles one message at a time at the costs above, and a line `{NETWORK}`. Every subscriber gets every message \
+         of every publisher. The highest rate of a publisher is that at which 99 of 100 messages take at most three \
+         times as long as in an idle system; the table also says which resource is then used up. Multicast sends one \
+         datagram for all at the costs of a bare UDP socket. **No such engine exists yet**, and it would not be \
+         reliable.",
     ));
     let system = |publishers: usize, subscribers: usize, bytes: f64, multicast: bool| {
         let system = costs.system(publishers, subscribers, bytes);
@@ -314,13 +322,14 @@ fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results
     );
     page.say(
         "Between machines, the first limit is a publisher that sends each message once for every subscriber. Beyond the \
-         numbers above, a relay on each subscriber's machine (`tcp`, whose listener relays) divides the copies. \
-         Multicast would help where subscribers may lose messages. With many publishers, the subscribers are the first \
-         limit. No engine helps then, only filters or smaller messages.",
+         numbers above, relays on the subscribers' machines (`tcp`, whose listener relays) can send a part of the \
+         copies. Multicast would help if subscribers may lose messages. With many publishers, the subscribers are the \
+         first limit. No engine helps then, only filters or smaller messages.",
     );
 }
 
-/// Highest rates against subscribers: bytes, whether multicast, subscribers, messages a second.
+/// Plots highest rates against subscribers. A point has the bytes of a message, whether it is
+/// multicast, the number of subscribers, and messages per second.
 fn plot(page: &mut Page, curves: &[(f64, bool, usize, f64)]) {
     let curve = |bytes: f64, multicast: bool| {
         let own = curves.iter().filter(move |point| point.0 == bytes && point.1 == multicast);

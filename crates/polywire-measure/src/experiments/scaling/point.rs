@@ -1,17 +1,18 @@
-//! Cases of the scaling scenarios that were measured, and those that the model must predict.
+//! The measured cases as input of the cost model, and which of them are held out to check it.
 
 use super::fit::Load;
 use crate::{Case, CaseResult, Results};
 
-/// Cases that the model has not seen.
+/// The model is not fitted to cases with one of these numbers of subscribers, fields or topics.
 const HELD_OUT: (&[usize], &[usize], &[usize]) = (&[2, 6, 12, 24], &[25, 50, 175, 400], &[3, 30, 300]);
 
+/// Numbers of subscribers that are modelled.
 pub const SUBSCRIBERS: [usize; 6] = [1, 10, 100, 1000, 3000, 10_000];
 
-/// Bytes of the messages that are modelled.
+/// Sizes of the modelled messages, in bytes.
 pub const SIZES: [f64; 2] = [250.0, 16_000.0];
 
-/// A measured case.
+/// A measured case: its load, and the CPU time per message of the sender and of all receivers.
 pub struct Point {
     pub case: Case,
     pub load: Load,
@@ -19,6 +20,7 @@ pub struct Point {
     pub receive_ns: f64,
 }
 
+/// The measured cases of an engine that have all figures of a [`Point`].
 pub fn points(results: &Results, engine: &str) -> Vec<Point> {
     let point = |result: &CaseResult| {
         let figure = |metric: &str| Some(result.metrics.get(metric)?.value);
@@ -35,6 +37,7 @@ pub fn points(results: &Results, engine: &str) -> Vec<Point> {
     results.cases.iter().filter(|result| result.case.engine == engine).filter_map(point).collect()
 }
 
+/// True if the case serves to check the model, not to fit it.
 pub fn is_held_out(case: &Case) -> bool {
     let (subscribers, fields, topics) = HELD_OUT;
     subscribers.contains(&case.subscribers) || fields.contains(&case.fields) || topics.contains(&case.topics)

@@ -1,19 +1,20 @@
-//! A system of many publishers and subscribers in virtual time: what a message costs at each end,
-//! and the lines between them.
+//! Simulates a system of many publishers and subscribers in virtual time, from the CPU time of a
+//! message at each end and a model of the lines.
 //!
-//! All publishers are alike, and so are all subscribers. The model follows one publisher with all
+//! All publishers are alike, and so are all subscribers. The simulation has one publisher with all
 //! messages that it sends, and one subscriber with all messages that it receives. A host's
-//! processor does one thing at a time. Its line is a [`Link`] of its own in each direction.
+//! processor handles one message at a time. Each host has a line with a [`Link`] per direction.
 
 use polywire::schema::arbitrary::Random;
 use polywire_core::netsim::{Fate, Link, Model};
 
-/// Messages of a publisher that are followed: no more copies of them than this, within these
-/// bounds.
+/// Number of copies that a simulated publisher sends, if [`MESSAGES`] permits it.
 const COPIES: usize = 50_000;
+
+/// Minimum and maximum number of messages that a simulated publisher sends.
 const MESSAGES: (usize, usize) = (8, 60);
 
-/// Arrivals at a subscriber that are followed, at most.
+/// Number of arrivals at a simulated subscriber, unless there are more publishers than that.
 const ARRIVALS: usize = 20_000;
 
 /// Bytes of a message that the network adds: headers of the frame, of TCP or UDP, of IP and of
@@ -57,21 +58,23 @@ impl System {
         Outcome { p99_ns: p99, busiest: self.busiest(model) }
     }
 
-    /// True if 99 of a hundred messages take no longer than three times what they take when nothing
-    /// else is under way.
+    /// True if no resource is used up and the 99th percentile of the latency is at most three times
+    /// that of an idle system.
     pub fn keeps_up(&self, model: &Model, seed: u64) -> bool {
         self.busiest(model).1 < 1.0 && self.run(model, seed).p99_ns <= self.limit(model, seed)
     }
 
+    /// Three times the 99th percentile of an idle system.
     fn limit(&self, model: &Model, seed: u64) -> f64 {
         3.0 * System { publishers: 1, rate_hz: 0.01, ..*self }.run(model, seed).p99_ns
     }
 
-    /// The highest rate at which it [keeps up](System::keeps_up), and what is used up there.
+    /// The highest rate at which the system [keeps up](System::keeps_up), and the busiest resource
+    /// there.
     pub fn highest_rate(&self, model: &Model, seed: u64) -> (f64, &'static str) {
         let at = |rate_hz: f64| System { rate_hz, ..*self };
         let limit = self.limit(model, seed);
-        // Above that, some resource has more to do than there is time.
+        // At a rate above `high`, some resource is overloaded.
         let (mut low, mut high) = (0.0, 1.0 / at(1.0).busiest(model).1);
         for _ in 0..10 {
             let rate = (low + high) / 2.0;
@@ -92,7 +95,7 @@ impl System {
         self.bytes as usize + HEADERS
     }
 
-    /// The share of time for which each resource is used.
+    /// The busiest resource, and the share of time for which it is used; above 1 it is overloaded.
     pub fn busiest(&self, model: &Model) -> (&'static str, f64) {
         let (first, each) = self.send_ns;
         let copies = self.copies() as f64;
@@ -107,7 +110,8 @@ impl System {
         used.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
     }
 
-    /// From when messages were due until their copies reached the subscribers' lines.
+    /// For each copy that a publisher sends: the time from when its message was due until the copy
+    /// reached the subscriber's line.
     fn sender(&self, model: &Model, seed: u64) -> Vec<f64> {
         let mut line = Link::new(model, seed);
         let (first, each) = self.send_ns;
@@ -126,8 +130,8 @@ impl System {
         delays
     }
 
-    /// Latencies of what comes to one subscriber: every publisher sends at the rate, each from a
-    /// moment of its own.
+    /// Latencies of the messages that one subscriber receives. All publishers send at the same
+    /// rate, each with a random phase.
     fn receiver(&self, model: &Model, delays: &[f64], random: &mut Random) -> Vec<f64> {
         let draw = |random: &mut Random, bound: usize| random.below(bound.max(1));
         let period = 1e9 / self.rate_hz;
@@ -142,7 +146,8 @@ impl System {
             }
         }
         arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // The way is already counted; only the subscriber's own line remains.
+        // `delays` contains the propagation delay; only the time on the subscriber's line is
+        // missing.
         let mut own = model.clone();
         own.delay = Default::default();
         let mut line = Link::new(&own, 1);

@@ -1,5 +1,5 @@
 //! The channels of a port: its own, and those of its links that it relays to the others. A table
-//! under the port's lock; it sends nothing.
+//! under the port's lock; it does no I/O.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use super::fetches::Fetches;
 use crate::engine::{EngineError, LinkId};
 
 /// Reason for the writer of a channel that is not relayed.
-pub(super) const NOT_RELAYED: &str = "the node that relays has no room for this channel: other nodes need theirs, or there are more than one link can have";
+pub(super) const NOT_RELAYED: &str =
+    "the relay has reached its limit of channels, and no other node has more of them than this one";
 
 /// The channels that a port announces to its links.
 #[derive(Default)]
@@ -34,7 +35,7 @@ pub(super) struct Open {
     pub(super) here: Option<Answer>,
     /// The answers of the links.
     pub(super) answers: BTreeMap<LinkId, Answer>,
-    /// The answer that the origin has heard.
+    /// The answer that was sent to the origin.
     pub(super) told: Option<Answer>,
 }
 
@@ -89,7 +90,7 @@ pub(super) fn sources(open: &BTreeMap<ChannelId, Open>, document: Id128) -> Vec<
     open.values().filter(|open| has(&open.announcement)).filter_map(|open| Some(open.origin?.0)).collect()
 }
 
-/// The answer to a channel that is not relayed: that of this node, which speaks for itself alone.
+/// The answer to a channel that is not relayed: this node's own, marked as such.
 pub(super) fn unrelayed(here: &Answer) -> Answer {
     match here {
         Answer::Accept(count) | Answer::Renew(count) => Answer::Partial(*count, NOT_RELAYED.into()),

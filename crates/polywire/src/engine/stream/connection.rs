@@ -1,4 +1,5 @@
-//! One connection, on its reading thread: introductions, then frames until it ends.
+//! Runs on a connection's reading thread: exchanges hello frames, then handles frames until the
+//! connection ends.
 
 use std::{
     io,
@@ -83,7 +84,7 @@ impl Shared {
         // A new connection takes these few bytes at once.
         let written = stream.write(&hello).map_err(lost)?;
         if written < hello.len() {
-            return Err(Disconnect::Lost("the connection takes no hello".into()));
+            return Err(Disconnect::Lost("the hello could not be sent at once".into()));
         }
         let deadline = Instant::now() + self.local.options.hello_timeout;
         loop {
@@ -116,7 +117,7 @@ impl Shared {
         let outbox = Outbox::new(reader.stream.clone(), &self.local.options);
         let link = Arc::new(Link { info: info.clone(), outbox, stream: reader.stream.clone() });
         let Some(flusher) = self.start_flusher(&link) else {
-            let reason = Disconnect::Lost("no thread to write with".into());
+            let reason = Disconnect::Lost("cannot start the thread that writes".into());
             return self.sink.event(Event::Disconnected { link: info, reason });
         };
         let sink = self.sink.link(&info);
@@ -215,7 +216,7 @@ impl Taken {
         Taken { messages: 0, confirmed: 0, at: Instant::now(), waits: false, reads: 0 }
     }
 
-    /// Confirms what was received, now or within [`CONFIRM_EVERY`], so that few messages are in
+    /// Confirms the messages received, now or within [`CONFIRM_EVERY`], so that few messages are in
     /// doubt when a link breaks.
     #[inline]
     fn confirm(&mut self, link: &Link) {

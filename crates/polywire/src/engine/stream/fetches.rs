@@ -1,4 +1,4 @@
-//! The documents that links of a relay want from its other links. A table; it sends nothing.
+//! Requests for documents that a relay passes on from one link to another. A table; it does no I/O.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,8 +6,8 @@ use polywire_core::envelope::Id128;
 
 use crate::engine::LinkId;
 
-/// Links asked for a document at a time, so that one that never answers does not keep it from those
-/// who wait.
+/// Number of links asked for a document at the same time, so that one that never answers does not
+/// block those that wait for it.
 const AT_A_TIME: usize = 3;
 
 /// Who waits for which document, and who was asked for it.
@@ -26,7 +26,7 @@ struct Fetch {
     tried: Vec<LinkId>,
 }
 
-/// What to do about a wish.
+/// The result of [`Fetches::want`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Links to ask.
@@ -35,7 +35,7 @@ pub(super) struct Wanted {
     pub(super) forgotten: Option<Id128>,
 }
 
-/// What to do about an answer, or about a link that has ended.
+/// The result of an answer, or of the end of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answered {
     /// Ask another link.

@@ -13,7 +13,7 @@ const ALIGN: usize = 8;
 ///
 /// Each read after a pause starts at an offset where the payload is aligned if its header is as
 /// long as the previous one. The start of a frame that comes in pieces is moved to such an offset.
-/// Only payloads behind others in one read have to be copied ([`Aligned`]).
+/// Only payloads after others in one read have to be copied ([`Aligned`]).
 ///
 /// Receivers may hold the buffer. Before the next read, another buffer then replaces it.
 pub(super) struct Inbox {
@@ -39,13 +39,13 @@ impl Inbox {
         bytemuck::cast_slice_mut(self.own()).get_mut(end..).unwrap_or_default()
     }
 
-    /// The payload of the first frame, behind `header` bytes, for receivers to hold.
+    /// The payload of the first frame, after `header` bytes, for receivers to hold.
     pub(super) fn held(&self, header: usize, len: usize) -> Option<Held<'_>> {
         Held::new(&self.words, self.start + header, len)
     }
 
-    /// The buffer to write to. If somebody holds the present one, replaces it by a copy of what was
-    /// received and not consumed.
+    /// The buffer to write to. If somebody holds the present one, replaces it by a copy of the
+    /// bytes received and not consumed.
     fn own(&mut self) -> &mut Vec<u64> {
         if Arc::get_mut(&mut self.words).is_none() {
             let mut words = vec![0; self.words.len()];
@@ -170,7 +170,7 @@ mod tests {
         let len = room.len();
         room.fill(b'x');
         inbox.filled(len);
-        // The payload behind this header wants the frame to start at 3.
+        // The payload after this header wants the frame to start at 3.
         inbox.learn(5);
         inbox.start = 0;
         inbox.prepare(1000, 64);

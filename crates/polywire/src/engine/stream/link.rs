@@ -1,4 +1,4 @@
-//! A connection whose ends have introduced themselves, as publishers see it.
+//! One link of a port after both ends have exchanged hello frames: its peer and its outbox.
 
 use std::{net::Shutdown, sync::Arc, time::Instant};
 
@@ -15,7 +15,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Sends what is queued and a goodbye, until `deadline`, and closes the sending direction.
+    /// Sends everything queued and a goodbye, until `deadline`, and closes the sending direction.
     pub(super) fn say_goodbye(&self, deadline: Instant) {
         self.outbox.flush(deadline);
         self.outbox.control(&Frame::Bye);

@@ -1,13 +1,14 @@
-//! Engines over byte streams: what TCP, Unix-domain sockets and engines of one's own share.
+//! Engines over byte streams: the parts that TCP, Unix-domain sockets and engines of third parties
+//! share.
 //!
-//! An engine author gives [`open`] a [`Transport`] that finds peers and yields [`ByteStream`]s. The
+//! An engine calls [`open`] with a [`Transport`] that finds peers and yields [`ByteStream`]s. The
 //! port that [`open`] makes does the rest: it writes and reads frames, introduces the ends to each
 //! other, announces channels, holds messages until they are wanted, queues and drops by the
 //! [`Overflow`](super::Overflow) policy, confirms, reconnects, relays, and closes.
 //!
 //! Threads. A port has one thread that accepts or connects. Each link has two: one reads and calls
-//! the [`LinkSink`](super::LinkSink), one writes what publishers left in the queue. A publisher
-//! writes to the stream itself as long as the link keeps up.
+//! the [`LinkSink`](super::LinkSink), one writes what publishers left in the queue. While the link
+//! keeps up, publishers write to the stream directly.
 //!
 //! Layers, each of which uses only those after it: `port` (open, accept, reconnect, close),
 //! `connection` (hello, frames received), `relay` (announcements, answers, documents), `shared`

@@ -42,7 +42,7 @@ pub(super) struct Outbox {
     room: Condvar,
 }
 
-/// What the port tells each link about a publication.
+/// The parts of a publication's timing that the port measures for its links.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Round {
     /// Time since the port had sent its last publication to all links.
@@ -64,7 +64,8 @@ struct Outgoing {
     links: u32,
     /// The stream takes no more for now; the flusher waits until it does.
     full: bool,
-    /// A publisher has waited in vain. The next ones do not wait until half the queue is free.
+    /// A publisher has waited without result. The next ones do not wait, until half the queue is
+    /// free.
     stalled: bool,
     /// Bytes that left the queue so far. A waiting publisher uses it to tell a slow peer from a
     /// stuck one.
@@ -96,7 +97,7 @@ impl Holdable for Held {
     }
 }
 
-/// Counts for [`super::LinkStats`].
+/// Counts for [`LinkStats`](crate::engine::LinkStats).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
     pub(super) sent: u64,
@@ -157,7 +158,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Ends one of the port's channels, behind what is held for it.
+    /// Ends one of the port's channels, after what is held for it.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
         state.delivery.retire(channel);
@@ -176,8 +177,8 @@ impl Outbox {
     }
 
     /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`. Returns
-    /// what became of it, and the event that is due. Blocks only with [`Overflow::Block`]. Fails if
-    /// the message is too large.
+    /// the outcome, and the event that is due. Blocks only with [`Overflow::Block`]. Fails if the
+    /// message is too large.
     #[inline]
     pub(super) fn send(
         &self,
@@ -214,13 +215,14 @@ impl Outbox {
         Ok((Outcome::Sent(subscribers), notice))
     }
 
-    /// Notes that `lost` messages up to `start` were lost before they came here; the peer is told.
+    /// Notes that `lost` messages up to `start` were lost before they came here, and reports it to
+    /// the peer.
     pub(super) fn lose(&self, channel: ChannelId, start: Start, lost: u64) {
         self.lock().delivery.lose(channel, Missing { start, lost });
         self.work.notify_one();
     }
 
-    /// Sends a frame that is no message and no announcement.
+    /// Sends a frame that is neither a message nor an announcement.
     pub(super) fn control(&self, frame: &Frame<'_>) {
         let mut state = self.lock();
         let mut out = Vec::new();
@@ -242,7 +244,7 @@ impl Outbox {
         true
     }
 
-    /// Notes that the peer has received this many messages. Numbers that cannot be are clamped.
+    /// Notes that the peer has received this many messages. Impossible numbers are clamped.
     pub(super) fn confirmed(&self, messages: u64) {
         let mut state = self.lock();
         state.confirmed = messages.clamp(state.confirmed, state.handed.max(state.confirmed));
@@ -310,7 +312,8 @@ impl Outbox {
         }
         if state.full {
             drop(state);
-            // Bounded, as the link may be broken off meanwhile. The next write tells the rest.
+            // Bounded, as the link may be broken off meanwhile. The next write shows whether the
+            // stream is ready.
             self.stream.wait_writable(Duration::from_millis(100));
             state = self.lock();
             state.full = false;
@@ -348,7 +351,7 @@ impl Outbox {
         self.options.gather.max(rounds.min(LONGEST_GATHER))
     }
 
-    /// Reports losses behind the last queued message, which no message reports for now.
+    /// Reports losses after the last queued message, which no message reports for now.
     fn tell_lost(&self, state: &mut Outgoing) {
         let mut out = Vec::new();
         for (id, Missing { start, lost }) in state.delivery.take_untold() {
@@ -443,7 +446,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Handles a message that cannot be encoded. The position in front of it is still sent.
+    /// Handles a message that cannot be encoded. The position before it is still sent.
     #[cold]
     fn refuse(&self, state: &mut Outgoing, error: FrameError) -> Result<(), FrameError> {
         let position = std::mem::take(&mut state.scratch);
@@ -475,7 +478,7 @@ impl Outbox {
         self.work.notify_one();
     }
 
-    /// Queues a frame that is no message; `reply` if the peer asked for it.
+    /// Queues a frame that is not a message; `reply` if the peer asked for it.
     fn push_control(&self, state: &mut Outgoing, frame: &[u8], reply: bool) {
         if state.queue.control_bytes() > CONTROL_BYTES {
             return self.unread(state);
@@ -720,7 +723,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| outbox.run_flusher(|_| {}));
             crowd();
-            // One that reads, however late, is served on.
+            // A peer that reads late is still served.
             let late = scope.spawn(move || {
                 thread::sleep(Duration::from_millis(50));
                 let mut left: usize = 256 << 10;
@@ -730,7 +733,7 @@ mod tests {
                 there
             });
             assert!(outbox.replies_leave(Duration::from_secs(10)));
-            // What it does not read does not leave.
+            // Bytes that the peer does not read stay in the queue.
             (0..64).for_each(|_| outbox.control(&document()));
             let _there = late.join().expect("no panic");
             // The socket's buffer takes some more first.
@@ -786,7 +789,7 @@ mod tests {
         assert_eq!(outbox.unconfirmed(), 2, "the one that found the link broken");
     }
 
-    /// Sequence numbers that come, and how many are told to be missing.
+    /// Sequence numbers that come, and how many are reported as missing.
     fn read(there: &UnixStream, sequences: usize) -> (Vec<u64>, u64) {
         let (mut decoder, mut hello, mut input) = (StreamDecoder::default(), Vec::new(), Vec::new());
         StreamEncoder::default().hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut hello);

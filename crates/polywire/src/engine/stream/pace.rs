@@ -42,7 +42,8 @@ impl Pace {
     /// Whether a message that is published `now` should be written at once.
     #[inline]
     pub(super) fn at_once(&mut self, now: Instant, pause: Option<Duration>, burst: u32) -> bool {
-        // The time of writing is no pause, to other links either; `pause` leaves that out.
+        // The time spent writing is not a pause, even if other links were written to; `pause`
+        // excludes it.
         let since = |at: Instant| pause.unwrap_or_else(|| now.saturating_duration_since(at));
         let pause = since(self.last_publish.max(self.last_written));
         self.last_publish = now;
@@ -93,8 +94,8 @@ mod tests {
     #[test]
     fn what_other_links_take_is_no_pause() {
         let start = Instant::now();
-        // Each publication comes long after this link's last one, as with many links beside it; the
-        // publisher was hardly away.
+        // Each publication comes long after this link's last one, since the port writes to many
+        // other links; the publisher itself hardly paused.
         let gathers = |pause: Option<Duration>| {
             let mut pace = Pace::new();
             (1..100).any(|i| !pace.at_once(start + i * Duration::from_micros(500), pause, 16))

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::engine::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink};
 
-/// Room in front of a lent payload, enough for any header without extensions.
+/// Room before a lent payload, enough for any header without extensions.
 const HEADROOM: usize = 64;
 /// Threads of displaced connections that may still be ending. If more are, callers are turned away.
 const LEAVING: usize = 64;

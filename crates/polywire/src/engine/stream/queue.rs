@@ -13,8 +13,8 @@ use polywire_core::{
 /// Frames in the order in which they leave.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Frames that stood among dropped messages and must not be lost, and positions that report the
-    /// drops. They leave before `bytes`.
+    /// Frames that were queued among dropped messages and must not be lost, and positions that
+    /// report the drops. They leave before `bytes`.
     urgent: VecDeque<u8>,
     bytes: VecDeque<u8>,
     /// One entry per frame in `bytes`; `None` unless the oldest may be dropped.
@@ -135,8 +135,8 @@ impl Queue {
         }
     }
 
-    /// Drops the oldest message and returns its channel. Frames in front of it that must not be
-    /// lost become urgent. `None` if no message waits.
+    /// Drops the oldest message and returns its channel. Frames before it that must not be lost
+    /// become urgent. `None` if no message waits.
     pub(super) fn drop_oldest(&mut self) -> Option<ChannelId> {
         while let Some(mark) = self.marks.as_mut().and_then(VecDeque::pop_front) {
             let started = std::mem::take(&mut self.front_sent);
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers without a pattern, from a seed that a failing test names.
+    /// Pseudo-random numbers, from a seed that a failing test prints.
     struct Dice(u64);
 
     impl Dice {
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Messages that came and messages told as lost.
+    /// Messages that came and messages reported as lost.
     fn read(wire: &[u8], seed: u64) -> (u64, u64) {
         let (mut decoder, mut input, mut came, mut told) = (StreamDecoder::default(), wire, 0, 0);
         loop {

@@ -1,5 +1,5 @@
-//! What a port does about channels, answers and documents: announces its own channels to its links,
-//! and relays those of one link to the others if it is the listening port of [`Role::Either`].
+//! Channels, answers and documents of a port: it announces its own channels to its links, and
+//! relays those of one link to the others if it is the listening port of [`Role::Either`].
 
 use std::{
     collections::BTreeMap,
@@ -84,7 +84,8 @@ impl Shared {
         }
     }
 
-    /// Tells the writer of a relayed channel that made room: only this node has the channel now.
+    /// Reports to the writer of a relayed channel that made room that only this node has the
+    /// channel now.
     fn tell_displaced(&self, open: &Open) {
         let Some((link, channel)) = open.origin else { return };
         if let Some(answer) = &open.here {
@@ -174,8 +175,8 @@ impl Shared {
         true
     }
 
-    /// Tells the origin the joint answer of all behind this port, if it has changed; with `renew`,
-    /// also that one of them asks for a key frame.
+    /// Sends the origin the joint answer of all nodes behind this port, if it has changed; with
+    /// `renew`, also requests a key frame for one of them.
     fn answer_origin(&self, open: &mut Open, renew: bool) {
         let Some((link, channel)) = open.origin else { return };
         let others = self.links().iter().filter(|other| other.info.id != link).count();

@@ -47,8 +47,8 @@ impl Stop {
         self.lock().iter().for_each(|watched| (watched.cut)());
     }
 
-    /// Calls `cut` as soon as the stop is set, at once if it is set already. Give the number to
-    /// [`Stop::established`] and [`Stop::forget`].
+    /// Calls `cut` as soon as the stop is set, at once if it is set already. Pass the returned
+    /// number to [`Stop::established`] and [`Stop::forget`].
     pub(super) fn watch(&self, cut: impl Fn() + Send + 'static) -> u64 {
         let mut watched = self.lock();
         let number = self.next.fetch_add(1, Ordering::Relaxed);

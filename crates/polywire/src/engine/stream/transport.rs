@@ -1,4 +1,5 @@
-//! What an engine over byte streams implements: [`Transport`], [`Listener`] and [`ByteStream`].
+//! The traits that an engine over byte streams implements: [`Transport`], [`Listener`] and
+//! [`ByteStream`].
 
 use std::{
     io,
@@ -18,7 +19,8 @@ pub trait Transport: Send + Sync + 'static {
 
     /// Starts to listen. Called by [`open`](super::open), and with [`Role::Either`] by the port's
     /// thread whenever it has lost its peer. Must not block. Fails if another process listens at
-    /// the address.
+    /// the address; if the medium does not detect that, use a lock on a file, as `examples/fifo`
+    /// does.
     fn listen(&self) -> io::Result<Arc<dyn Listener>>;
 
     /// Connects to the peer that listens at the address. Called by the port's thread, which calls
@@ -30,7 +32,7 @@ pub trait Transport: Send + Sync + 'static {
 /// A place where callers arrive. The port's thread calls [`Listener::accept`] until the port
 /// closes, then [`Listener::close`].
 pub trait Listener: Send + Sync {
-    /// `engine/address` for peers, with whatever the system chose, such as a port number.
+    /// `engine/address` for peers, including what the system chose, such as a port number.
     fn endpoint(&self) -> String;
 
     /// Waits for a caller; `None` if none came within about a second, or after [`Listener::wake`].
@@ -43,23 +45,27 @@ pub trait Listener: Send + Sync {
     fn close(&self);
 }
 
-/// A new connection, and what is known of its other end.
+/// A new connection, and the address of its other end.
 pub struct Connection {
-    /// The bytes.
+    /// The byte stream.
     pub stream: Arc<dyn ByteStream>,
-    /// The other end, for people.
+    /// Address of the other end, for people.
     pub address: String,
-    /// The host of the other end. A full port turns away callers of the host with the most
-    /// connections; those without a host count as one host.
+    /// The host of the other end. A full port that has no idle connection to close closes one of
+    /// the host with the most connections
+    /// ([`EngineOptions::peers`](crate::engine::EngineOptions::peers)). Connections without a host
+    /// count as one host.
     pub host: Option<IpAddr>,
 }
 
-/// Both directions of a connection. One thread reads; several write, one at a time.
+/// Both directions of a connection. One thread calls `read`. Several threads call `write`, one at a
+/// time, also while a `read` blocks. Therefore a stream must not hold a lock during `read` that
+/// `write` takes.
 ///
 /// Dropping it closes both directions.
 pub trait ByteStream: Send + Sync {
-    /// Reads at least one byte; 0 at the end of the stream. Blocks for at most the time of
-    /// [`ByteStream::set_read_timeout`], and fails with `WouldBlock` after that.
+    /// Returns the number of bytes read, at least 1, or 0 at the end of the stream. Blocks for at
+    /// most the time of [`ByteStream::set_read_timeout`], and fails with `WouldBlock` after that.
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Limits how long reads block; `None`, the initial value, for no limit. Only the reading
@@ -72,8 +78,8 @@ pub trait ByteStream: Send + Sync {
     /// Waits until [`ByteStream::write`] may succeed, or `timeout`.
     fn wait_writable(&self, timeout: Duration);
 
-    /// Closes one direction or both for good. The peer's reads end after what was written. Blocked
-    /// reads return. May be called more than once and from any thread.
+    /// Closes one direction or both for good. The peer still reads what was written, and then the
+    /// end of the stream. Blocked reads return. May be called more than once and from any thread.
     fn shutdown(&self, how: Shutdown);
 
     /// Whether both ends are the same, as a TCP connection to the local port that the system chose
@@ -89,7 +95,7 @@ pub enum Role {
     /// Listens if nobody else does, and connects otherwise. The port that listens relays messages
     /// between those that connect.
     Either,
-    /// Listens. Opening fails if it cannot.
+    /// Listens. Opening fails if it cannot. The port does not relay.
     Listen,
     /// Connects, and keeps trying.
     Connect,

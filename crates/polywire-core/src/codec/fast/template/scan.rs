@@ -25,7 +25,7 @@ pub(super) fn scan(xml: &str, limits: &TemplateLimits) -> Result<(), (usize, Str
         let end = match rest.get(1) {
             Some(b'!') if rest.starts_with(b"<!--") => find(bytes, tag + 4, b"-->"),
             Some(b'!') if rest.starts_with(b"<![CDATA[") => find(bytes, tag + 9, b"]]>"),
-            // The parser refuses document type definitions and reads nothing behind them.
+            // The parser refuses document type definitions and reads nothing after them.
             Some(b'!') | None => return Ok(()),
             Some(b'?') => find(bytes, tag + 2, b"?>"),
             Some(b'/') => {
@@ -78,7 +78,7 @@ struct Element {
 }
 
 impl Element {
-    /// Scans a tag from behind its `<`. Text in quotes is not markup.
+    /// Scans a tag, starting after its `<`. Text in quotes is not markup.
     fn of(bytes: &[u8]) -> Element {
         let (mut element, mut quote, mut word) = (Element { len: bytes.len(), ..Element::default() }, None, 0);
         for (i, byte) in bytes.iter().enumerate() {

@@ -59,7 +59,7 @@ pub trait DecodeDialect {
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError>;
 
     /// Emits a structure. Call [`DecodeWalk::member`] for a member's value and
-    /// [`DecodeWalk::absent`] for an absent one. Members that only the reader has got their
+    /// [`DecodeWalk::absent`] for an absent one. Members that only the reader has were set to their
     /// defaults before.
     fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError>;
 

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// `}` or `]`, as the argument says. When writing, it replaces the comma behind the last member or
+/// `}` or `]`, as the argument says. When writing, it replaces the comma after the last member or
 /// element.
 pub(super) static CLOSE: ActionKernel = ActionKernel { name: "json close", get: get_close, put: put_close };
 
@@ -23,7 +23,7 @@ extern "C" fn put_close(output: &mut Output<'_>, bracket: u64) -> Status {
     close(output, bracket as u8)
 }
 
-/// Ends a list in which every element was written with a comma behind it. No value ends with a
+/// Ends a list in which every element was written with a comma after it. No value ends with a
 /// comma, so a comma in the last place is a separator.
 #[inline]
 pub(super) fn close(output: &mut Output<'_>, bracket: u8) -> Status {
@@ -277,7 +277,7 @@ extern "C" fn put_rows(output: &mut Output<'_>, row: u64, cursor: &mut Cursor) -
     Status::Ok
 }
 
-/// Structures. Names in the table are quoted and escaped, with the colon behind them.
+/// Structures. Names in the table are quoted and escaped, with the colon after them.
 pub(super) static MEMBERS: MemberDialect = MemberDialect {
     name: "json object",
     begin: begin_elements::<b'{'>,
@@ -598,7 +598,7 @@ fn get_field(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Stat
 }
 
 /// The beginning of a union, up to the name of its case. The table has each case's name with its
-/// first label, and each literal of the discriminator's enum behind [`LITERAL`].
+/// first label, and each literal of the discriminator's enum after [`LITERAL`].
 pub(super) static UNION: SymbolKernel =
     SymbolKernel { name: "json union", scalar: Scalar::I64, get: get_union::<false>, put: put_symbol };
 

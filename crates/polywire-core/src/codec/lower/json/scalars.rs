@@ -252,7 +252,7 @@ fn quoted_integer(input: &mut Input<'_>) -> Result<i128, Status> {
     })
 }
 
-/// Parses an integer. As in YAML, it may have a plus sign, leading zeros, or octal digits behind
+/// Parses an integer. As in YAML, it may have a plus sign, leading zeros, or octal digits after
 /// `0o`.
 pub(super) fn integer_of_text(text: &[u8]) -> Option<i128> {
     if let Some(digits) = text.strip_prefix(b"0o") {
@@ -595,7 +595,7 @@ fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
     quoted(output, |output| number::put_hex128(output, bits))
 }
 
-/// Reads a `long double`: 32 hexadecimal digits behind `0x`, the name of NaN or an infinity, or a
+/// Reads a `long double`: 32 hexadecimal digits after `0x`, the name of NaN or an infinity, or a
 /// number that `f64` holds exactly.
 fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     let exact = |value: f64| Float128::from(value).to_bits();

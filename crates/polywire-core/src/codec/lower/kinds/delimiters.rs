@@ -32,8 +32,8 @@ impl<F: Format> Delimiters<F> {
         &SequenceDialect { name: "elements", begin: begin_array::<F>, next: next_item::<F> };
     pub const ENTRIES: &'static SequenceDialect =
         &SequenceDialect { name: "entries", begin: begin_map::<F>, next: next_item::<F> };
-    /// A structure written with only its present members. The low half of the argument is the
-    /// number of mandatory members, the high half the number of all members.
+    /// A structure of which only the present members are written. The low half of the argument is
+    /// the number of mandatory members, the high half the number of all members.
     pub const COUNTED: &'static RegionDialect = &RegionDialect {
         name: "present members",
         restarts_origin: false,

@@ -31,7 +31,7 @@ pub use put::with_decimal;
 /// A format in which each value begins with its kind.
 ///
 /// A function that reads calls [`Input::fail`] before it returns [`Status::Failed`], and otherwise
-/// leaves the position behind what it read.
+/// leaves the position after the bytes that it read.
 pub trait Format: Sized + 'static {
     /// True if map keys may have any kind; false if they are always names.
     const NATIVE_KEYS: bool;

@@ -1,0 +1,101 @@
+//! `polywire relay`: holds an address, so that no other process has to relay there.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use polywire::{Config, Node, NodeEvent, engine::Event};
+use sd_notify::NotifyState;
+use serde::Serialize;
+
+use crate::{
+    outcome::{self, Misuse, Outcome},
+    seconds::Seconds,
+    stop::{self, Stop},
+    terminal::Terminal,
+    verb::{Action, Verb},
+};
+
+/// Engines whose first process at an address relays between the others.
+const RELAYING: [&str; 2] = ["tcp", "unix"];
+
+/// How often the loop looks for a signal.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long relayed messages may take to leave when the process is told to end.
+const DRAIN: Duration = Duration::from_secs(1);
+
+pub const VERB: Verb = Verb::new::<Relay>("relay", "Relays between the nodes at an address, as a process of its own")
+    .details(
+        "A second relay at the same address stands by and takes over when the first one ends. Messages that are on \
+         their way through a relay when it is killed are lost and counted; SIGTERM and SIGINT let them leave first, \
+         and end with exit code 0. Under systemd it reports readiness (Type=notify).",
+    )
+    .example("polywire relay tcp/127.0.0.1:7465 --for 1");
+
+#[derive(Args)]
+pub struct Relay {
+    /// ENGINE/ADDRESS, of the engines tcp and unix
+    #[arg(required = true, value_name = "ENDPOINT")]
+    endpoints: Vec<String>,
+    /// TOML file with the settings of the ports: queues, limits
+    #[arg(short, long, value_name = "FILE", env = "POLYWIRE_CONFIG", hide_env_values = true)]
+    config: Option<std::path::PathBuf>,
+    /// Ends after this time instead of running until it is told to end
+    #[arg(long = "for", value_name = "SECONDS")]
+    duration: Option<Seconds>,
+}
+
+#[derive(Serialize)]
+struct Told {
+    event: String,
+}
+
+impl Action for Relay {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        self.endpoints.iter().try_for_each(|endpoint| check(endpoint))?;
+        let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
+        stop::hold()?;
+        let stop = Stop::new()?;
+        let node = Node::builder().config(config).build();
+        let events = node.events();
+        for endpoint in &self.endpoints {
+            node.open(endpoint)?;
+        }
+        // Without systemd this does nothing.
+        sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the relay is ready")?;
+        let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
+        while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
+            if let Some(event) = events.recv_timeout(TICK) {
+                tell(&event, terminal)?;
+            }
+        }
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        node.flush(DRAIN);
+        node.close();
+        Ok(Outcome::Fine)
+    }
+}
+
+/// Refuses an endpoint at which nobody relays.
+fn check(endpoint: &str) -> Result<(), Misuse> {
+    let engine = endpoint.split('/').next().unwrap_or_default();
+    match RELAYING.contains(&engine) {
+        true => Ok(()),
+        false => Err(Misuse(format!(
+            "'{endpoint}': a relay is for tcp/ADDRESS or unix/PATH; nodes of other engines have no relay"
+        ))),
+    }
+}
+
+/// Prints connections and losses.
+fn tell(event: &NodeEvent, terminal: &Terminal) -> anyhow::Result<()> {
+    let text = match event {
+        NodeEvent::Engine { event: Event::Listening { endpoint }, .. } => format!("relays at {endpoint}"),
+        other => other.to_string(),
+    };
+    match terminal.json {
+        true => terminal.value(&Told { event: text }),
+        false => Ok(terminal.line(&text)?),
+    }
+}

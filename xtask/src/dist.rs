@@ -1,0 +1,177 @@
+//! Packages for a release: an archive, a Debian package, and their checksums. `main.rs` calls it;
+//! it runs `cargo`, `git`, `strip`, `tar`, `dpkg-deb`, `sha256sum` and the command line that it
+//! packs.
+
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::root;
+
+/// What is packed.
+#[derive(Debug)]
+pub struct Dist {
+    /// Folder for the packages.
+    pub output: PathBuf,
+    /// The command line, already built.
+    pub binary: PathBuf,
+}
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Files of the repository with their places in a package, below its root.
+const FILES: [(&str, &str); 6] = [
+    ("README.md", "usr/share/doc/polywire/README.md"),
+    ("CHANGELOG.md", "usr/share/doc/polywire/CHANGELOG.md"),
+    ("docs/cli.md", "usr/share/doc/polywire/cli.md"),
+    ("LICENSE-APACHE", "usr/share/doc/polywire/LICENSE-APACHE"),
+    ("LICENSE-MIT", "usr/share/doc/polywire/LICENSE-MIT"),
+    ("packaging/systemd/polywire-relay@.service", "usr/lib/systemd/system/polywire-relay@.service"),
+];
+
+/// Shells with the places of their completions.
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions/polywire"),
+    ("zsh", "usr/share/zsh/vendor-completions/_polywire"),
+    ("fish", "usr/share/fish/vendor_completions.d/polywire.fish"),
+];
+
+impl Dist {
+    /// Builds the command line in release mode, with these features besides the default ones.
+    pub fn build(output: PathBuf, features: &str) -> Result<Dist> {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--release", "--locked", "-p", "polywire-cli", "--features", features]);
+        run(cargo.current_dir(root()))?;
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+        Ok(Dist { output, binary: target.join("release/polywire") })
+    }
+
+    /// Writes the packages and returns their paths: the archive, the Debian package if `dpkg-deb`
+    /// is installed, and the checksums.
+    pub fn pack(&self) -> Result<Vec<PathBuf>> {
+        let tree = self.output.join("tree");
+        if tree.exists() {
+            fs::remove_dir_all(&tree)?;
+        }
+        self.stage(&tree)?;
+        let mut packages = vec![self.archive(&tree)?];
+        packages.extend(self.debian(&tree)?);
+        let sums = self.output.join("SHA256SUMS");
+        let names = packages.iter().filter_map(|package| package.file_name());
+        fs::write(&sums, run(Command::new("sha256sum").args(names).current_dir(&self.output))?)?;
+        packages.push(sums);
+        Ok(packages)
+    }
+
+    /// Lays out the files as they are installed.
+    fn stage(&self, tree: &Path) -> Result<()> {
+        for (from, to) in FILES {
+            copy(&root().join(from), &tree.join(to))?;
+        }
+        let binary = tree.join("usr/bin/polywire");
+        copy(&self.binary, &binary)?;
+        run(Command::new("strip").arg(&binary))?;
+        for (shell, to) in SHELLS {
+            let script = run(Command::new(&self.binary).args(["completions", shell]))?;
+            write(&tree.join(to), &script)?;
+        }
+        let pages = tree.join("usr/share/man/man1");
+        run(Command::new(&self.binary).arg("man").arg("--output").arg(&pages))?;
+        write(&tree.join("usr/share/doc/polywire/DEPENDENCIES.md"), dependencies()?.as_bytes())
+    }
+
+    /// The files in one archive whose bytes depend on nothing but their content.
+    fn archive(&self, tree: &Path) -> Result<PathBuf> {
+        let package = self.output.join(format!("polywire-{}-{}.tar.gz", version(), target()?));
+        let mut tar = Command::new("tar");
+        tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+rw,go=rX"]);
+        tar.arg(format!("--mtime=@{}", time()?)).env("GZIP", "-n");
+        run(tar.arg("-czf").arg(&package).arg("-C").arg(tree).arg("usr"))?;
+        Ok(package)
+    }
+
+    /// A Debian package, if its tool is installed.
+    fn debian(&self, tree: &Path) -> Result<Option<PathBuf>> {
+        let Ok(architecture) = run(Command::new("dpkg").arg("--print-architecture")) else { return Ok(None) };
+        let architecture = String::from_utf8(architecture)?.trim().to_owned();
+        let package = self.output.join(format!("polywire_{}_{architecture}.deb", version()));
+        let control = format!(
+            "Package: polywire\nVersion: {}\nArchitecture: {architecture}\nMaintainer: The Polywire authors\n\
+             Section: net\nPriority: optional\nDepends: libc6, libgcc-s1\n\
+             Description: typed publish/subscribe in which the wire is a run-time choice\n \
+             The command line of Polywire, with its manual pages, completions and systemd unit.\n",
+            version()
+        );
+        write(&tree.join("DEBIAN/control"), control.as_bytes())?;
+        let mut deb = Command::new("dpkg-deb");
+        deb.env("SOURCE_DATE_EPOCH", time()?).args(["--root-owner-group", "--build"]);
+        run(deb.arg(tree).arg(&package))?;
+        Ok(Some(package))
+    }
+}
+
+/// A table of the crates that are linked into the command line, with their licences.
+fn dependencies() -> Result<String> {
+    let mut tree = Command::new("cargo");
+    tree.args(["tree", "--locked", "-p", "polywire-cli", "-e", "normal", "--prefix", "none"]);
+    let list = run(tree.args(["--no-dedupe", "-f", "{p}|{l}|{r}"]).current_dir(root()))?;
+    let list = String::from_utf8(list)?;
+    let mut rows: Vec<String> = list.lines().filter_map(row).collect();
+    rows.sort();
+    rows.dedup();
+    let head = "# Crates in the command line, and their licences\n\n| crate | licence | source |\n|---|---|---|\n";
+    Ok(format!("{head}{}\n", rows.join("\n")))
+}
+
+/// A row of the table; none for the project's own crates, which have a path.
+fn row(line: &str) -> Option<String> {
+    let cells: Vec<&str> = line.split('|').collect();
+    let [name, licence, source] = cells[..] else { return None };
+    let name = name.trim_end_matches("(proc-macro)").trim();
+    (!name.contains('(')).then(|| format!("| {name} | {licence} | {source} |"))
+}
+
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// The host's target, for which the command line is built.
+fn target() -> Result<String> {
+    let text = String::from_utf8(run(Command::new("rustc").arg("-vV"))?)?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or("rustc names no host")?.to_owned())
+}
+
+/// The time of the commit in seconds since 1970, so that the same commit gives the same package.
+fn time() -> Result<String> {
+    let time = run(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()))?;
+    Ok(String::from_utf8(time)?.trim().to_owned())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let bytes = fs::copy(from, folder_of(to)?).map_err(|error| format!("{}: {error}", from.display()))?;
+    if bytes == 0 { Err(format!("{} is empty", from.display()).into()) } else { Ok(()) }
+}
+
+fn write(to: &Path, bytes: &[u8]) -> Result<()> {
+    Ok(fs::write(folder_of(to)?, bytes)?)
+}
+
+/// Creates the folder of a file.
+fn folder_of(file: &Path) -> Result<&Path> {
+    fs::create_dir_all(file.parent().ok_or("a file has a folder")?)?;
+    Ok(file)
+}
+
+/// Runs a program to its end and returns its output; an error names the program and what it said.
+fn run(command: &mut Command) -> Result<Vec<u8>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let ended = command.output().map_err(|error| format!("{name}: {error}"))?;
+    if !ended.status.success() {
+        return Err(format!("{name}: {}\n{}", ended.status, String::from_utf8_lossy(&ended.stderr)).into());
+    }
+    Ok(ended.stdout)
+}
