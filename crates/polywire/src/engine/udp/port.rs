@@ -114,6 +114,10 @@ impl Port for UdpPort {
         if got > limit {
             return Err(FrameError::TooLong { what: "announcement", got: got as u64, limit }.into());
         }
+        let (got, limit) = (announcement.offer.len(), limits.extension_bytes);
+        if got > limit {
+            return Err(FrameError::TooLong { what: "offer", got: got as u64, limit }.into());
+        }
         state.last_channel = channel.0;
         state.announce(channel, start, &Arc::new(announcement.clone()));
         self.0.pump_all(&mut state);
