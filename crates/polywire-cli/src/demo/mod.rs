@@ -49,7 +49,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub const VERB: Verb =
-    Verb::new::<Demo>("demo", "Runs a publisher and two subscribers for ten seconds, with this machine's load as data")
+    Verb::new::<Demo>("demo", "Publishes this machine's load to two subscribers, for ten seconds")
         .details(
             "One process samples processor, memory and network and publishes them, in one format after the other. Two \
          more processes read them: one has an older version of the type, one a newer. Each member that they share is \
