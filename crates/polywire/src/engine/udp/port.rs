@@ -88,6 +88,9 @@ impl UdpPort {
             sockets,
         });
         let port = UdpPort(shared.clone());
+        if let Place::Host(_) = shared.sockets.place {
+            shared.sink.event(Event::Listening { endpoint: shared.endpoint.clone() });
+        }
         shared.start("pw-udp-in", Shared::receive)?;
         shared.start("pw-udp-timer", Shared::keep_time)?;
         Ok(port)
