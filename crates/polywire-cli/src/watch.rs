@@ -64,7 +64,8 @@ impl Watch {
                     self.broken += u64::from(!matches!(reason, Disconnect::Bye | Disconnect::Closed));
                     continue;
                 }
-                NodeEvent::Engine { event: Event::Withheld { .. }, .. } => {}
+                NodeEvent::Denied { .. } => {}
+                NodeEvent::Engine { event: Event::Exposed { .. } | Event::Withheld { .. }, .. } => {}
                 NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}
                 _ => continue,
             }
