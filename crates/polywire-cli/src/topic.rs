@@ -1,6 +1,6 @@
-//! The wire of the topic that a verb works on, from `--wire`, the environment and the configuration
-//! file. Also opens the verb's node, and keeps it so that it can be closed at the end of the
-//! process.
+//! The wire of the topic that a command works on, from `--wire`, the environment and the
+//! configuration file. Also opens the command's node, and keeps it so that it can be closed at the
+//! end of the process.
 
 use std::{
     env,
@@ -23,8 +23,8 @@ const VARIABLE: &str = "POLYWIRE_WIRE";
 /// How long published messages may take to leave after SIGINT or SIGTERM.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// The nodes that verbs have opened. A node stays open when its verb drops it, because the thread
-/// that waits for signals holds it as well; [`leave`] closes it.
+/// The nodes that commands have opened. A node stays open when its command drops it, because the
+/// thread that waits for signals holds it as well; [`leave`] closes it.
 static OPENED: Mutex<Vec<Node>> = Mutex::new(Vec::new());
 
 /// Closes all nodes, which says goodbye to their peers. Otherwise a peer would take the end of the

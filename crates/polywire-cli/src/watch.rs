@@ -1,5 +1,5 @@
-//! Polls the events of a verb's node: counts those that affect the exit code, and prints those that
-//! the user must see.
+//! Polls the events of a command's node: counts those that affect the exit code, and prints those
+//! that the user must see.
 
 use std::collections::BTreeSet;
 

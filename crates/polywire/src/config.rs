@@ -9,18 +9,31 @@
 //! overflow = "block"                # or "drop-oldest", "drop-newest"
 //! patience_ms = 5000
 //!
+//! [identity]                        # who the node is over TLS; each key is a field of `Identity`
+//! certificate = "/etc/polywire/certificate.pem"
+//! key = "/etc/polywire/key.pem"
+//! authority = "/etc/polywire/authority.pem"
+//!
+//! [access]                          # who may do what; see `access`
+//!
 //! [topics."market/quotes"]
 //! wire = "json+zstd:3"
 //! queue = 256                       # messages that wait for a subscriber
 //! queue_bytes = 16777216            # bytes of memory that they may take
 //! ```
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::Deserialize;
 
 use crate::{
-    engine::{EngineOptions, Overflow},
+    access::{Access, Rule, Who},
+    engine::{EngineOptions, Identity, Overflow},
     suggest::{hint, unknown_name},
     topic::{self, TopicError},
     wire::{Wire, WireError},
@@ -34,6 +47,8 @@ pub struct Config {
     pub wire: Option<Wire>,
     /// Settings of all ports.
     pub engine: EngineOptions,
+    /// Who may do what. `None`, without a section `[access]`: everybody may do everything.
+    pub access: Option<Access>,
     /// Settings by topic.
     pub topics: BTreeMap<String, TopicConfig>,
 }
@@ -143,7 +158,10 @@ impl Config {
             let key = format!("topics.\"{name}\"");
             topics.insert(name, topic.check(&key)?);
         }
-        Ok(Config { wire: wire("node.wire", file.node.wire)?, engine: file.engine.check()?, topics })
+        let mut engine = file.engine.check()?;
+        engine.identity = file.identity.into();
+        let access = file.access.map(AccessTable::check).transpose()?;
+        Ok(Config { wire: wire("node.wire", file.node.wire)?, engine, access, topics })
     }
 
     /// The wire of a topic: its own, completed with the node's by [`Wire::or`]. `None` if neither
@@ -187,6 +205,9 @@ struct File {
     #[serde(default)]
     engine: EngineTable,
     #[serde(default)]
+    identity: IdentityTable,
+    access: Option<AccessTable>,
+    #[serde(default)]
     topics: BTreeMap<String, TopicTable>,
 }
 
@@ -218,6 +239,14 @@ struct EngineTable {
     peers: Option<usize>,
     unix_mode: Option<u32>,
     frame_bytes: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IdentityTable {
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    authority: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -261,6 +290,84 @@ impl EngineTable {
             return Err(ConfigError::Value { key: "engine.reconnect_min_ms".into(), reason });
         }
         Ok(options)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AccessTable {
+    #[serde(default)]
+    allow: Vec<RuleTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleTable {
+    #[serde(default)]
+    certificates: Vec<String>,
+    #[serde(default)]
+    users: Vec<UserTable>,
+    #[serde(default)]
+    anyone: bool,
+    #[serde(default)]
+    publish: Vec<String>,
+    #[serde(default)]
+    subscribe: Vec<String>,
+    bytes_per_second: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum UserTable {
+    Number(u32),
+    Name(String),
+}
+
+impl AccessTable {
+    fn check(self) -> Result<Access, ConfigError> {
+        let mut access = Access::default();
+        for (number, rule) in self.allow.into_iter().enumerate() {
+            access.allow.push(rule.check(&format!("access.allow[{number}]"))?);
+        }
+        Ok(access)
+    }
+}
+
+impl RuleTable {
+    fn check(self, key: &str) -> Result<Rule, ConfigError> {
+        let wrong = |key: String, reason: &str| Err(ConfigError::Value { key, reason: reason.into() });
+        let certificates = self.certificates.into_iter().map(|name| Who::Certificate(name.to_ascii_lowercase()));
+        let users = self.users.into_iter().map(|user| match user {
+            UserTable::Number(id) => Who::User(id),
+            UserTable::Name(name) => Who::UserName(name),
+        });
+        let rule = Rule {
+            who: certificates.chain(users).chain(self.anyone.then_some(Who::Anyone)).collect(),
+            publish: self.publish,
+            subscribe: self.subscribe,
+            bytes_per_second: self.bytes_per_second,
+        };
+        if rule.who.is_empty() {
+            return wrong(key.into(), "is for nobody: write certificates, users, or anyone = true");
+        }
+        if rule.bytes_per_second == Some(0) {
+            return wrong(format!("{key}.bytes_per_second"), "must be larger than 0");
+        }
+        let levels = || rule.publish.iter().chain(&rule.subscribe).flat_map(|pattern| pattern.split('/'));
+        if let Some(level) = levels().find(|level| level.contains('*') && !matches!(*level, "*" | "**")) {
+            let reason = format!("'{level}': '*' and '**' stand for whole levels of a topic, as in 'plant/*/pump'");
+            return wrong(key.into(), &reason);
+        }
+        Ok(rule)
+    }
+}
+
+impl From<IdentityTable> for Identity {
+    fn from(table: IdentityTable) -> Identity {
+        let IdentityTable { certificate, key, authority } = table;
+        let mut identity = Identity::default();
+        (identity.certificate, identity.key, identity.authority) = (certificate, key, authority);
+        identity
     }
 }
 
@@ -374,6 +481,10 @@ mod tests {
             ("[engine]\nqueue_bytes = -1", "invalid value"),
             ("[engine]\nqueue_bytes = 99999999999999999999", "line 2"),
             ("[engine]\nreconnect_min_ms = 9000", "larger than engine.reconnect_max_ms"),
+            ("[[access.allow]]\npublish = ['a']", "is for nobody"),
+            ("[[access.allow]]\nanyone = true\npublish = ['a*']", "whole levels"),
+            ("[[access.allow]]\nanyone = true\nbytes_per_second = 0", "larger than 0"),
+            ("[[access.alow]]", "did you mean 'allow'?"),
             ("[topics", "line 1"),
             ("a = [[[[", "line 1"),
         ];

@@ -29,6 +29,9 @@ struct Place {
     next: &'static dyn Engine,
 }
 
+/// The tests that hold for engines that are not reliable, too.
+const BEST_EFFORT: &[&str] = &["declined", "late", "documents", "back", "restart"];
+
 /// Every engine that can open first, with an address of its own for each test.
 fn places(test: &str) -> Vec<Place> {
     let built_in = |name: &str| *ENGINES.iter().find(|engine| engine.name() == name).expect("an engine");
@@ -38,11 +41,15 @@ fn places(test: &str) -> Vec<Place> {
         let (address, next) = match name {
             "inproc" => (format!("engines-{test}"), engine),
             "local" => (path("local"), engine),
-            "tcp" => ("127.0.0.1:0".into(), engine),
+            "tcp" | "tls" => ("127.0.0.1:0".into(), engine),
             "unix" => (path("either"), engine),
             "tcp-listen" => ("127.0.0.1:0".into(), built_in("tcp-connect")),
+            "tls-listen" => ("127.0.0.1:0".into(), built_in("tls-connect")),
             "unix-listen" => (path("listen"), built_in("unix-connect")),
             "fifo" => (path("fifo"), engine),
+            "udp-reliable" => ("127.0.0.1:0".into(), engine),
+            "udp" if BEST_EFFORT.contains(&test) => ("127.0.0.1:0".into(), engine),
+            "udp" => return None,
             // Opens next, to those that listen.
             name if name.ends_with("-connect") => return None,
             name => panic!("no address to check engine '{name}' at: add one here"),
@@ -66,7 +73,7 @@ struct Pair {
 
 /// Queues of 4000 bytes.
 fn small(overflow: Overflow) -> EngineOptions {
-    let mut options = EngineOptions::default();
+    let mut options = common::options();
     (options.overflow, options.queue_bytes) = (overflow, 4000);
     (options.send_buffer, options.receive_buffer) = (Some(16 << 10), Some(16 << 10));
     options

@@ -1,5 +1,5 @@
-//! The verb `polywire demo`: a demonstration with three processes, a publisher and two subscribers
-//! with other versions of its type. This process starts them and prints the report.
+//! The command `polywire demo`: a demonstration with three processes, a publisher and two
+//! subscribers with other versions of its type. This process starts them and prints the report.
 
 mod children;
 mod digest;
@@ -49,7 +49,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub const VERB: Verb =
-    Verb::new::<Demo>("demo", "Shows Polywire at work on this machine's own figures, in ten seconds")
+    Verb::new::<Demo>("demo", "Runs a publisher and two subscribers for ten seconds, with this machine's load as data")
         .details(
             "One process samples processor, memory and network and publishes them, in one format after the other. Two \
          more processes read them: one has an older version of the type, one a newer. Each member that they share is \

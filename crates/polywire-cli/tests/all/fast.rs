@@ -372,7 +372,7 @@ fn a_study_says_what_a_recording_is_worth() {
     // Only as many messages as the time allows.
     let brief = ["study", "day", "--framing", "none", "--quiet", "-o", "day.md", "--seconds", "0.2"];
     let table = fast(&folder, &brief).with(0).out;
-    assert!(table.starts_with("400 messages") && table.contains("encoded again, they are the same bytes"), "{table}");
+    assert!(table.starts_with("400 messages") && table.contains("encoding them again gives the same bytes"), "{table}");
     let page = folder.read("day.md");
     assert!(page.contains("| protobuf | ") && page.contains("100 messages on each of four topics"), "{page}");
     assert!(page.contains("### lossy-30") && page.contains("| fast:mode=anchored | 100 | "), "{page}");

@@ -135,7 +135,7 @@ fn hide_writer(line: &str) -> String {
 }
 
 #[test]
-fn the_two_commands_and_the_verbs_are_there() {
+fn the_list_of_commands_is_that_of_the_help() {
     let commands = block("cargo test --workspace").text;
     assert!(
         commands.lines().any(|line| line.starts_with("cargo run --release -p polywire-cli -- demo ")),
@@ -146,7 +146,7 @@ fn the_two_commands_and_the_verbs_are_there() {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| line.starts_with("  "));
     let mut verbs: Vec<&str> =
         listed.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help").collect();
-    let line = README.lines().find_map(|line| line.strip_prefix("All commands: `polywire ")).expect("the verbs");
+    let line = README.lines().find_map(|line| line.strip_prefix("All commands: `polywire ")).expect("the commands");
     let mut told: Vec<&str> = line.split('`').next().unwrap_or_default().split(" | ").collect();
     verbs.sort_unstable();
     told.sort_unstable();

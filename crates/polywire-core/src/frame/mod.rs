@@ -17,7 +17,7 @@ pub(crate) mod varint;
 use alloc::{boxed::Box, string::String};
 
 pub use crc::crc32c;
-pub use datagram::{Datagram, DatagramDecoder, DatagramEncoder};
+pub use datagram::{Datagram, DatagramDecoder, DatagramEncoder, parse_datagram_frame, put_datagram_frame};
 pub use error::FrameError;
 pub use stream::{Step, StreamDecoder, StreamEncoder, payload_offset};
 
@@ -135,7 +135,7 @@ pub enum Frame<'a> {
 }
 
 /// The identity of a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hello {
     /// The node.
     pub node: Id128,

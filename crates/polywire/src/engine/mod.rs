@@ -92,14 +92,19 @@
 //! ```
 
 mod delivery;
+mod identity;
 pub mod inproc;
 pub mod local;
 pub(crate) mod loopback;
 mod options;
 mod pipe;
+mod principal;
 mod sockets;
 pub mod stream;
 pub mod tcp;
+#[cfg(feature = "tls")]
+pub mod tls;
+pub mod udp;
 pub mod unix;
 
 use std::{
@@ -117,7 +122,9 @@ use polywire_core::{
     layout::SharedBytes,
 };
 
+pub use identity::{Identity, IdentityError};
 pub use options::{EngineOptions, Overflow};
+pub use principal::Principal;
 pub use stream::Aligned;
 
 /// The engines built in, in the order in which command-line tools list them.
@@ -130,6 +137,14 @@ pub static ENGINES: &[&dyn Engine] = &[
     &unix::Unix,
     &unix::UnixListen,
     &unix::UnixConnect,
+    #[cfg(feature = "tls")]
+    &tls::Tls,
+    #[cfg(feature = "tls")]
+    &tls::TlsListen,
+    #[cfg(feature = "tls")]
+    &tls::TlsConnect,
+    &udp::UdpReliable,
+    &udp::Udp,
 ];
 
 /// Finds an engine built in by its name.
@@ -359,12 +374,54 @@ pub trait LinkSink: Send + Sync {
     /// The peer answered a channel of this node, by the id that [`Port::announce`] returned.
     fn answered(&self, channel: ChannelId, answer: &Answer);
 
+    /// Whether the peer may do something with a topic; else why not, for the peer. The engine asks
+    /// before it announces a channel to the peer ([`Action::Subscribe`]): if the answer is no, it
+    /// sends [`Announcement::denied`] instead, and no messages. An engine that relays also asks
+    /// before it passes on what the peer announced ([`Action::Publish`]).
+    fn permits(&self, _: Action, _topic: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The peer asked for what it may not do, as by accepting a channel that it was denied.
+    fn denied(&self, _: Action, _topic: &str) {}
+
+    /// Whether the peer may send a message of so many bytes now. An engine that relays asks before
+    /// it passes the message on. False if the message is to be dropped. May block while the peer is
+    /// over its rate; [`LinkSink::message`] does not count such a message again.
+    fn admits(&self, _bytes: usize) -> bool {
+        true
+    }
+
     /// The engine must call this when it has passed on everything that has arrived. The node wakes
     /// receivers here instead of at each message.
     fn drained(&self);
 
     /// The link has ended. No further call follows.
     fn down(&self);
+}
+
+/// What a peer does with a topic.
+///
+/// ```
+/// use polywire::engine::Action;
+/// assert_eq!([Action::Publish, Action::Subscribe].map(|action| action.to_string()), ["publish", "subscribe to"]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// It publishes the topic here.
+    Publish,
+    /// It gets what is published here, or relayed.
+    Subscribe,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Action::Publish => "publish",
+            Action::Subscribe => "subscribe to",
+        })
+    }
 }
 
 /// A payload within a shared receive buffer, which receivers may keep.
@@ -434,6 +491,8 @@ pub struct LinkInfo {
     pub peer: Hello,
     /// Address of the peer, for people.
     pub address: String,
+    /// Who the peer has proven to be.
+    pub principal: Principal,
 }
 
 /// Counts of a link since it came up, for nodes and tools. Applications see dropped messages in
@@ -475,6 +534,11 @@ pub struct Sent {
 pub enum Event {
     /// The port listens.
     Listening {
+        /// The value of [`Port::endpoint`].
+        endpoint: String,
+    },
+    /// The port listens, other machines can reach it, and callers do not prove who they are.
+    Exposed {
         /// The value of [`Port::endpoint`].
         endpoint: String,
     },
@@ -582,6 +646,9 @@ pub enum Disconnect {
     /// The connection broke. Has the system's error message.
     #[error("connection lost: {0}")]
     Lost(String),
+    /// The peer could not prove who it is, or refuses this node's proof. Says what to do.
+    #[error("{0}")]
+    Untrusted(String),
     /// The peer did not introduce itself within [`EngineOptions::hello_timeout`].
     #[error("no hello within the time allowed")]
     Silent,
@@ -638,6 +705,21 @@ pub enum EngineError {
         action: &'static str,
         /// The system's error.
         cause: io::Error,
+    },
+    /// The node cannot prove who it is.
+    #[error("{endpoint}: {cause}")]
+    Identity {
+        /// The endpoint that was to be opened.
+        endpoint: String,
+        /// What is wrong with the files.
+        cause: IdentityError,
+    },
+    /// The node has rules of access, which a medium with many receivers cannot keep: whoever is in
+    /// the group gets every message, and nobody has proof of who sent it.
+    #[error("{endpoint}: the rules of [access] cannot be kept in a group: use tls, unix or local")]
+    Access {
+        /// The endpoint that was to be opened.
+        endpoint: String,
     },
     /// The channel was not announced on this port, or has retired.
     #[error("channel {0} is not open on this port")]

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use polywire_core::frame::Limits;
 
+use super::identity::Identity;
+
 /// Settings of a port. The defaults are for both low latency and high throughput.
 ///
 /// ```
@@ -72,6 +74,8 @@ pub struct EngineOptions {
     /// everybody on the machine. Some systems other than Linux ignore them; there, restrict the
     /// folder.
     pub unix_mode: u32,
+    /// By which files the node proves who it is over TLS.
+    pub identity: Identity,
     /// Limits on what a peer may send.
     pub limits: Limits,
 }
@@ -119,6 +123,7 @@ impl Default for EngineOptions {
             linger: Duration::from_secs(1),
             peers: 1024,
             unix_mode: 0o600,
+            identity: Identity::default(),
             limits: Limits::default(),
         }
     }

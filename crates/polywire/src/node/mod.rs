@@ -40,6 +40,7 @@ pub use self::{
 };
 pub use crate::error::NodeError;
 use crate::{
+    access::Gate,
     config::Config,
     engine::{ENGINES, Engine, Local},
     events::{Events, Hub},
@@ -175,6 +176,7 @@ impl NodeBuilder {
         let hello = Hello { node: self.id.unwrap_or_else(random_id), incarnation: now.as_nanos() as u64 };
         let mut limits = session::Limits::default();
         limits.fetch_timeout = self.fetch_timeout.unwrap_or(limits.fetch_timeout);
+        let gate = Gate::new(self.config.access.clone());
         let inner = Inner {
             hello,
             config: self.config,
@@ -186,6 +188,7 @@ impl NodeBuilder {
             events: Hub::default(),
             timer: Timer::default(),
             session: SessionSettings::new(limits, &self.limits),
+            gate,
         };
         Node(Arc::new(Opened { inner: Arc::new(inner), ports: Ports::default() }))
     }
@@ -230,6 +233,27 @@ impl Node {
     /// The number of links to other nodes, over all ports.
     pub fn links(&self) -> usize {
         self.ports().iter().map(|port| port.port().links().len()).sum()
+    }
+
+    /// How often the rules of [`Access`](crate::access::Access) denied a peer something.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// // What no rule allows is refused, and here no rule allows anything.
+    /// let node = Node::builder().config(Config::parse("[access]")?).build();
+    /// let endpoint = node.open("tcp-listen/127.0.0.1:0")?;
+    /// let wire = format!("cdr@{}", endpoint.replace("tcp/", "tcp-connect/"));
+    /// let publisher = Node::new().publisher_on::<Pump>("pumps", &wire)?;
+    /// while publisher.status().refusing == 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(node.denied(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn denied(&self) -> u64 {
+        self.0.inner.gate.denied()
     }
 
     /// The announcements of publishers on other nodes, on the ports opened here, sorted by topic.

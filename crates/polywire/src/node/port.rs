@@ -23,9 +23,11 @@ use super::{
     route::{Route, Source},
 };
 use crate::{
+    access::Rights,
     delta::Requests,
     engine::{
-        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Sent, Sink, loopback,
+        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Principal, Sent, Sink,
+        loopback,
     },
     events::NodeEvent,
     status::{PublisherStatus, Recent, Refusal, Refusing},
@@ -114,7 +116,11 @@ impl PortEntry {
         address: &str,
         local: &Local,
     ) -> Result<Arc<PortEntry>, EngineError> {
-        let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: "this node".into() };
+        if engine.properties().multicast && node.gate.has_rules() {
+            return Err(EngineError::Access { endpoint: format!("{}/{address}", engine.name()) });
+        }
+        let here = "this node".into();
+        let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: here, principal: Principal::Process };
         let entry = Arc::new(PortEntry {
             node: Arc::downgrade(node),
             documents: node.documents.clone(),
@@ -162,7 +168,8 @@ impl PortEntry {
 
     fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
         let this: Arc<dyn Host> = self.clone();
-        let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session);
+        let rights = self.node().map(|node| node.gate.rights(&info.principal)).unwrap_or_default();
+        let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session, rights);
         let answers = lock(&self.answers);
         for (channel, known) in &answers.by_channel {
             if let Some((start, announcement)) = &known.offered {
@@ -333,6 +340,10 @@ impl Host for PortEntry {
         self.port.get().is_some()
     }
 
+    fn is_closing(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     fn relays(&self) -> bool {
         self.port.get().is_some_and(|port| port.relays())
     }
@@ -418,7 +429,7 @@ impl Sink for PortSink {
         match self.0.upgrade() {
             Some(entry) => entry.incoming(link),
             // The port is closing, so no subscriber uses the link any more.
-            None => Incoming::new(self.0.clone(), link, &SessionSettings::default()),
+            None => Incoming::new(self.0.clone(), link, &SessionSettings::default(), Rights::default()),
         }
     }
 

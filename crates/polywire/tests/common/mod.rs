@@ -20,6 +20,8 @@ use polywire_core::{
 
 #[path = "../../examples/fifo/engine.rs"]
 pub mod fifo;
+#[cfg(feature = "tls")]
+pub mod fleet;
 
 /// Longer than anything takes that a test waits for.
 pub const SOON: Duration = Duration::from_secs(20);
@@ -42,6 +44,23 @@ pub fn find<T>(events: &mpsc::Receiver<Event>, wanted: impl Fn(Event) -> Option<
             return found;
         }
     }
+}
+
+/// Options with which every engine opens: those over TLS need an identity.
+pub fn options() -> EngineOptions {
+    #[allow(unused_mut, reason = "without TLS")]
+    let mut options = EngineOptions::default();
+    #[cfg(feature = "tls")]
+    {
+        static MEMBER: OnceLock<(fleet::Fleet, fleet::Member)> = OnceLock::new();
+        let (_, member) = MEMBER.get_or_init(|| {
+            let fleet = fleet::Fleet::new();
+            let member = fleet.member(&["member", "127.0.0.1"]);
+            (fleet, member)
+        });
+        options.identity = engine::Identity::new(&member.certificate, &member.key, &member.authority);
+    }
+    options
 }
 
 /// The document that every [`Tap`] supplies.

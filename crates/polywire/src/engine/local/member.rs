@@ -29,6 +29,7 @@ use crate::engine::{
     EngineOptions, Local,
     sockets::{SocketStream, accept, set_buffers},
     stream::{Connection, Listener, Peer},
+    unix::user_of,
 };
 
 /// The permissions of a node's files.
@@ -239,7 +240,8 @@ impl Drop for Files {
 fn connection(socket: Socket, otherwise: impl FnOnce() -> String) -> io::Result<Connection> {
     socket.set_nonblocking(false)?;
     let address = process_of(&socket).unwrap_or_else(otherwise);
-    Ok(Connection { stream: Arc::new(SocketStream(socket)), address, host: None })
+    let principal = user_of(&socket);
+    Ok(Connection { stream: Arc::new(SocketStream(socket, principal)), address, host: None })
 }
 
 /// The process at the other end, for people. One of another container has no number here.

@@ -12,7 +12,7 @@ use std::{
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope},
-    frame::{Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
+    frame::{Answer, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
 };
 
 use super::{
@@ -26,7 +26,7 @@ use super::{
     shared::{Place, Shared},
     transport::{ByteStream, Connection},
 };
-use crate::engine::{Disconnect, EngineError, Event, LinkSink};
+use crate::engine::{Action, Disconnect, EngineError, Event, LinkSink};
 
 /// Size of the receive buffer while frames are small.
 const READ_BYTES: usize = 128 << 10;
@@ -144,14 +144,16 @@ impl Shared {
     }
 
     fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String, guest: GuestId) {
-        let info = self.link_info(peer, address);
+        let info = self.link_info(peer, address, reader.stream.principal());
         let outbox = Outbox::new(reader.stream.clone(), &self.local.options);
-        let link = Arc::new(Link { info: info.clone(), outbox, stream: reader.stream.clone() });
+        let sink = self.sink.link(&info);
+        let link = Link { info: info.clone(), outbox, stream: reader.stream.clone(), sink: sink.clone() };
+        let link = Arc::new(link);
         let Some(flusher) = self.start_flusher(&link) else {
+            sink.down();
             let reason = Disconnect::Lost("cannot start the thread that writes".into());
             return self.sink.event(Event::Disconnected { link: info, reason });
         };
-        let sink = self.sink.link(&info);
         link.outbox.promise();
         self.join_links(&link);
         self.sink.event(Event::Connected(info.clone()));
@@ -249,6 +251,9 @@ impl Reader {
                 // Not `TimedOut`, by which the system says that the peer does not answer its probes
                 // any more.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(Disconnect::Untrusted(e.to_string()));
+                }
                 Err(e) => return Err(Disconnect::Lost(e.to_string())),
             }
         }
@@ -362,8 +367,7 @@ impl Receiver<'_> {
                 Step::Need(need) => return Ok(need),
                 Step::Frame { frame: Frame::Data(envelope, payload), used } => {
                     let header = used - payload.len();
-                    if !self.shared.stop.is_set() {
-                        self.relay(&envelope, payload);
+                    if !self.shared.stop.is_set() && self.relay(&envelope, payload) {
                         let place = aligned.place(payload);
                         match reader.inbox.held(header, payload.len()) {
                             Some(held) => self.sink.message_held(&envelope, place, held),
@@ -387,13 +391,18 @@ impl Receiver<'_> {
         }
     }
 
+    /// Passes a message on to the other links. False if the peer has no right to it.
     #[inline]
-    fn relay(&self, envelope: &Envelope<'_>, payload: &[u8]) {
+    fn relay(&self, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
         if let Some(channel) = self.relayed.get(envelope.channel) {
+            if !self.sink.admits(payload.len()) {
+                return false;
+            }
             let envelope = Envelope { channel, ..*envelope };
             // Fails only for messages that are too large, and the other links have the same limits.
             let _ = self.shared.distribute(&envelope, &mut Payload::Bytes(payload), Some(self.link.info.id));
         }
+        true
     }
 
     fn handle(&mut self, frame: Frame<'_>) -> Result<(), Disconnect> {
@@ -405,6 +414,11 @@ impl Receiver<'_> {
                 self.sink.announced(channel, start, &announcement);
             }
             Frame::Answer { channel, answer } => {
+                if answer != Answer::Decline
+                    && let Some(topic) = self.link.outbox.denied_topic(channel)
+                {
+                    self.sink.denied(Action::Subscribe, &topic);
+                }
                 if answer.accepts() {
                     self.is_useful();
                 }
@@ -447,7 +461,7 @@ impl Receiver<'_> {
     }
 
     fn announced(&mut self, channel: ChannelId, start: Start, announcement: &Announcement) {
-        if !self.shared.relays() {
+        if !self.shared.relays() || self.sink.permits(Action::Publish, &announcement.topic).is_err() {
             return;
         }
         match self.shared.open_channel(Some((self.link.info.id, channel)), announcement, start) {

@@ -72,6 +72,9 @@ struct Outgoing {
     delivery: Delivery<Held>,
     /// The port's channel by the link's id for it.
     ids: BTreeMap<ChannelId, ChannelId>,
+    /// Channels that the peer may not subscribe to: the link's id and the topic, by the port's
+    /// channel.
+    denied: BTreeMap<ChannelId, (ChannelId, Arc<str>)>,
     queue: Queue,
     scratch: Vec<u8>,
     pace: Pace,
@@ -146,6 +149,7 @@ impl Outbox {
             encoder: StreamEncoder::new(options.limits),
             delivery: Delivery::default(),
             ids: BTreeMap::new(),
+            denied: BTreeMap::new(),
             queue: Queue::new(options.overflow == Overflow::DropOldest),
             scratch: Vec::new(),
             pace: Pace::new(),
@@ -173,9 +177,33 @@ impl Outbox {
         Ok(())
     }
 
+    /// Tells the peer of a channel that it gets no messages of.
+    pub(super) fn deny(&self, channel: ChannelId, start: Start, a: &Announcement) -> Result<(), FrameError> {
+        let mut state = self.lock();
+        let mut out = Vec::new();
+        let id = state.encoder.announce(a, start, &mut out)?;
+        state.denied.insert(channel, (id, a.topic.as_str().into()));
+        self.push_control(&mut state, &out, false);
+        Ok(())
+    }
+
+    /// The topic of the denied channel that the peer knows as `id`.
+    pub(super) fn denied_topic(&self, id: ChannelId) -> Option<Arc<str>> {
+        let state = self.lock();
+        state.denied.values().find(|(denied, _)| *denied == id).map(|(_, topic)| topic.clone())
+    }
+
     /// Ends one of the port's channels, after what is held for it.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
+        if let Some((id, _)) = state.denied.remove(&channel) {
+            let mut out = Vec::new();
+            // Fails only for a channel that has ended.
+            if state.encoder.retire(id, &mut out).is_ok() {
+                self.push_control(&mut state, &out, false);
+            }
+            return;
+        }
         state.delivery.retire(channel);
         self.finish_retiring(&mut state);
     }

@@ -272,7 +272,10 @@ impl Shared {
         let listener = self.place.listen()?;
         let endpoint = listener.endpoint();
         *lock(&self.endpoint) = endpoint.clone();
-        self.sink.event(Event::Listening { endpoint });
+        self.sink.event(Event::Listening { endpoint: endpoint.clone() });
+        if listener.is_exposed() {
+            self.sink.event(Event::Exposed { endpoint });
+        }
         Ok(listener)
     }
 

@@ -21,7 +21,7 @@ use super::{
     threads::{Stop, Threads},
     transport::{Listener, Rendezvous, Role, Transport},
 };
-use crate::engine::{EngineError, Event, LinkId, LinkInfo, Local, Sent, Sink};
+use crate::engine::{EngineError, Event, LinkId, LinkInfo, Local, Principal, Sent, Sink};
 
 /// Where a port finds its peers.
 pub(super) enum Place {
@@ -122,8 +122,8 @@ impl Shared {
         format!("pw-{}-{what}", self.place.name())
     }
 
-    pub(super) fn link_info(&self, peer: Hello, address: String) -> LinkInfo {
-        LinkInfo { id: LinkId::next(), peer, address }
+    pub(super) fn link_info(&self, peer: Hello, address: String, principal: Principal) -> LinkInfo {
+        LinkInfo { id: LinkId::next(), peer, address, principal }
     }
 }
 

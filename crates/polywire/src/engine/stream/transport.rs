@@ -10,6 +10,8 @@ use std::{
 
 use polywire_core::frame::Hello;
 
+use crate::engine::Principal;
+
 /// One address of an engine: how its port finds the peer that listens there, or those that connect.
 /// [`open`](super::open) takes it and makes the port.
 pub trait Transport: Send + Sync + 'static {
@@ -89,6 +91,11 @@ pub trait Listener: Send + Sync {
 
     /// Stops listening and removes what others could take for a listener, such as a file.
     fn close(&self);
+
+    /// Whether other machines can reach the listener, and callers do not prove who they are.
+    fn is_exposed(&self) -> bool {
+        false
+    }
 }
 
 /// A new connection, and the address of its other end.
@@ -138,6 +145,11 @@ pub trait ByteStream: Send + Sync {
     /// for the caller. Such a connection is closed.
     fn is_own_end(&self) -> bool {
         false
+    }
+
+    /// Who the peer has proven to be. Called after the peer's first bytes were read.
+    fn principal(&self) -> Principal {
+        Principal::Anonymous
     }
 }
 
