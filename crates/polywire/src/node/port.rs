@@ -40,6 +40,7 @@ pub(crate) struct PortEntry {
     /// The node's documents. Peers may ask for them as long as the port is there.
     documents: Arc<Documents>,
     session: SessionSettings,
+    engine: &'static dyn Engine,
     endpoint: String,
     /// Publishing is over.
     closed: AtomicBool,
@@ -129,6 +130,7 @@ impl PortEntry {
             documents: node.documents.clone(),
             session: node.session.clone(),
             closed: AtomicBool::new(false),
+            engine,
             endpoint: format!("{}/{address}", engine.name()),
             keeps_all: keeps_all(engine, local),
             is_ordered: engine.properties().ordered,
@@ -155,7 +157,7 @@ impl PortEntry {
 
     /// Whether this is the port of an endpoint, as it was opened or as it is bound.
     pub(crate) fn is_at(&self, endpoint: &Endpoint) -> bool {
-        let name = endpoint.to_string();
+        let name = format!("{}/{}", endpoint.engine, self.engine.complete(&endpoint.address));
         name == self.endpoint || name == self.port().endpoint()
     }
 

@@ -422,7 +422,7 @@ mod tests {
         fs::write(folder.join("notes"), "").expect("written");
         let c = member(&folder, 4).expect("c");
         assert_eq!(files(&folder).len(), 7, "{:?}", files(&folder));
-        (a.close(), b.close(), c.close());
+        [a, b, c].iter().for_each(Member::close);
         assert_eq!(files(&folder), ["notes"]);
         fs::remove_dir_all(&folder).expect("removed");
     }
@@ -466,7 +466,7 @@ mod tests {
         fs::remove_file(folder.join(format!("{}.lock", name_of(&hello(2))))).expect("removed");
         b.peers().expect("peers");
         a.connect(&name_of(&hello(2))).expect("it listens again");
-        (a.close(), b.close());
+        [a, b].iter().for_each(Member::close);
         // A file has taken the folder's place.
         let _ = fs::remove_dir_all(&folder);
         fs::write(&folder, "").expect("written");

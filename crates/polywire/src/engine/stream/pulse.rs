@@ -112,7 +112,7 @@ impl Watch {
         }
         self.looked = now;
         let turns = pulse.turns.load(Ordering::Relaxed);
-        let is_reading = turns % 2 == 0;
+        let is_reading = turns.is_multiple_of(2);
         let was_heard = std::mem::replace(&mut self.turns, turns) != turns || !is_reading;
         if was_heard || lease.is_none() {
             self.quiet = Duration::ZERO;
@@ -165,7 +165,7 @@ mod tests {
         let pulse = Pulse::default();
         pulse.promised(1000);
         let expected = [(6, Change::Silent(LEASE)), (9, Change::Heard)];
-        assert_eq!(changes(&pulse, 12, |number| number < 3 || number > 8), expected);
+        assert_eq!(changes(&pulse, 12, |number| !(3..=8).contains(&number)), expected);
         assert!(!pulse.is_silent());
         assert_eq!(pulse.silences(), 1);
     }
