@@ -394,7 +394,7 @@ fn print_duration(duration: Duration) -> String {
     if nanos == 0 {
         return "0s".into();
     }
-    let fitting = UNITS.iter().find(|(_, unit)| nanos % u128::from(*unit) == 0);
+    let fitting = UNITS.iter().find(|(_, unit)| nanos.is_multiple_of(u128::from(*unit)));
     fitting.map_or_else(String::new, |(name, unit)| format!("{}{name}", nanos / u128::from(*unit)))
 }
 
