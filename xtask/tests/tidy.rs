@@ -126,12 +126,19 @@ fn hidden_modules(source: &Source) -> Vec<String> {
     lines_with(source, &["arbitrary::", "layout::support"]).collect()
 }
 
-/// Finds engines that use schemas, codecs, layouts or programs. Engines may use envelopes only.
+/// Finds engines that use schemas, codecs, layouts, programs or quality of service. Engines may use
+/// envelopes only.
 fn engines_know_no_types(source: &Source) -> Vec<String> {
     match source.path.starts_with("crates/polywire/src/engine/") {
         true => lines_with(
             source,
-            &["polywire_core::schema", "polywire_core::codec", "polywire_core::layout", "polywire_core::program"],
+            &[
+                "polywire_core::schema",
+                "polywire_core::codec",
+                "polywire_core::layout",
+                "polywire_core::program",
+                "polywire_core::qos",
+            ],
         )
         .collect(),
         false => Vec::new(),

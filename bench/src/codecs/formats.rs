@@ -93,6 +93,7 @@ fn table<T: Mirrored>(effort: Effort) -> Group {
         columns: Columns::Ratios,
         rows: rows.into_iter().flatten().collect(),
         left_out,
+        ..Group::default()
     }
 }
 

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use clap::Args;
 use polywire::codec::{self, CODECS, Options};
 use polywire::compress::{self, COMPRESSORS, Settings};
-use polywire::{Config, Node, Wire, engine::ENGINES, wire::Names};
+use polywire::{Config, Node, Wire, engine::ENGINES, qos::Qos, wire::Names};
 
 use crate::{outcome::Misuse, stop};
 
@@ -77,6 +77,11 @@ impl WireArgs {
         check(&used).map_err(anyhow::Error::msg).context("the topic's wire")?;
         Ok(used)
     }
+}
+
+/// The policies of `--qos`, and where it names none those of the configuration.
+pub fn policies(configured: &Qos, text: &str) -> Result<Qos, Misuse> {
+    configured.clone().with(text).map_err(|error| Misuse(format!("--qos: {error}")))
 }
 
 /// The endpoint of a wire, as text for messages.

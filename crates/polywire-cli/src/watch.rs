@@ -64,7 +64,11 @@ impl Watch {
                     self.broken += u64::from(!matches!(reason, Disconnect::Bye | Disconnect::Closed));
                     continue;
                 }
-                NodeEvent::Engine { event: Event::Withheld { .. } | Event::Silent { .. }, .. } => {}
+                NodeEvent::Denied { .. } => {}
+                NodeEvent::Engine {
+                    event: Event::Exposed { .. } | Event::Withheld { .. } | Event::Silent { .. },
+                    ..
+                } => {}
                 NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}
                 _ => continue,
             }

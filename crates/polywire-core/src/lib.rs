@@ -46,5 +46,6 @@ pub mod multicast;
 #[cfg(feature = "std")]
 pub mod netsim;
 pub mod program;
+pub mod qos;
 pub mod schema;
 pub mod session;

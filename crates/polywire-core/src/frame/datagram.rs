@@ -69,6 +69,9 @@ impl DatagramEncoder {
 
     /// Adds an announcement, the first or a repeated one.
     pub fn announce(&self, channel: ChannelId, start: Start, announcement: &Announcement, out: &mut Vec<u8>) {
+        if !announcement.offer.is_empty() {
+            counted(out, |out| body::put_offer(channel, &announcement.offer, out));
+        }
         counted(out, |out| body::put_announcement(channel, start, announcement, out));
     }
 
@@ -89,6 +92,9 @@ impl DatagramEncoder {
 
     /// Adds another frame. A hello is not allowed in datagrams.
     pub fn control(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+        if let Frame::Announce { channel, start, announcement } = frame {
+            return self.announce(*channel, *start, announcement, out);
+        }
         counted(out, |out| body::put(frame, out));
     }
 
@@ -120,6 +126,7 @@ pub struct Datagram<'a> {
     pub restarted: bool,
     rest: &'a [u8],
     limits: Limits,
+    offered: body::Offered,
 }
 
 impl<'a> Iterator for Datagram<'a> {
@@ -178,7 +185,11 @@ impl<'a> Datagram<'a> {
         let (frame, rest) =
             rest.split_at_checked(len).ok_or(FrameError::Truncated { field: "frame", offset: rest.len() })?;
         self.rest = rest;
-        parse_datagram_frame(frame, &self.limits)
+        let mut frame = parse_datagram_frame(frame, &self.limits)?;
+        if !matches!(frame, Frame::Data(..)) {
+            self.offered.join(&mut frame)?;
+        }
+        Ok(frame)
     }
 }
 
@@ -204,7 +215,14 @@ impl DatagramDecoder {
         let got = body.get(INCARNATION_AT..).and_then(|b| b.first_chunk()).ok_or(too_short)?;
         let incarnation = u64::from_le_bytes(*got);
         let restarted = self.admit(node, incarnation)?;
-        Ok(Datagram { node, incarnation, restarted, rest: frames, limits: self.limits })
+        Ok(Datagram {
+            node,
+            incarnation,
+            restarted,
+            rest: frames,
+            limits: self.limits,
+            offered: body::Offered::default(),
+        })
     }
 
     fn admit(&mut self, node: Id128, got: u64) -> Result<bool, FrameError> {

@@ -71,6 +71,14 @@ pub enum Frame<'a> {
     Data(Envelope<'a>, &'a [u8]),
     /// The first frame of a stream. Not allowed anywhere else.
     Hello(Hello),
+    /// The quality of service of the channel that the next frame announces. Decoders put it into
+    /// that announcement, and encoders write it by themselves.
+    Offer {
+        /// The channel.
+        channel: ChannelId,
+        /// The bytes of [`Announcement::offer`].
+        offer: &'a [u8],
+    },
     /// Opens a channel: from here on, `channel` stands for `announcement`.
     Announce {
         /// One more than the previously announced channel.

@@ -12,8 +12,8 @@
 //! same for all calls. `spec/udp.md` defines the packets and the rules.
 //!
 //! - *Reliable* records of a member reach every member that follows it, once and in order, or the
-//!   peering ends with [`Event::Down`]. Packets are numbered; who lacks one asks for it (NAK), after
-//!   a pause in which it may come late or others may ask; one repair serves all. The sender keeps
+//!   peering ends with [`Event::Down`]. Packets are numbered. Whoever lacks one asks for it (NAK),
+//!   after a pause in which it may come late or others may ask. One repair serves all. The sender keeps
 //!   packets until all followers have taken them, and sends no further than [`Config::window`].
 //! - *Best-effort* records are sent once. They arrive in order, each once or never.
 //! - A follower that holds up others is cut off ([`Config::patience`]) and may come back.
@@ -73,7 +73,7 @@ pub use record::Batch;
 
 use core::fmt;
 
-/// Identifies a member: one port of one node, as long as the port is open. Drawn at random, never 0.
+/// Identifies a member: one port of one node, as long as the port is open. Random, never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 

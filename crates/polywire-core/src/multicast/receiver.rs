@@ -44,7 +44,7 @@ struct Missing {
 /// Packets are lost for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// More in a row than [`Config::largest_burst_lost`], or the sender does not have them any more.
+    /// More in a row than [`Config::largest_burst_lost`], or the sender no longer has them.
     Lost,
     /// Parts that do not fit together.
     Parts,

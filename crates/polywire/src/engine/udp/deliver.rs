@@ -64,6 +64,7 @@ impl Shared {
             member,
             delivery: Delivery::default(),
             remote: Default::default(),
+            offered: None,
             is_stalled: false,
             is_reported: false,
         };
@@ -106,7 +107,18 @@ impl Shared {
             Frame::Data(envelope, payload) if self.is_open(id, envelope.channel) => {
                 sink.message(&envelope, place.place(payload));
             }
-            Frame::Announce { channel, start, announcement } => self.announced(id, sink, channel, start, *announcement),
+            Frame::Offer { channel, offer } => {
+                if let Some(link) = self.lock().links.get_mut(&id) {
+                    link.offered = Some((channel, offer.to_vec()));
+                }
+            }
+            Frame::Announce { channel, start, mut announcement } => {
+                let offered = self.lock().links.get_mut(&id).and_then(|link| link.offered.take());
+                if let Some((_, offer)) = offered.filter(|(offered, _)| *offered == channel) {
+                    announcement.offer = offer;
+                }
+                self.announced(id, sink, channel, start, *announcement);
+            }
             Frame::Answer { channel, answer } => {
                 let mut state = self.lock();
                 state.answered(id, channel, &answer);

@@ -40,7 +40,14 @@ impl Outbox {
         self.queue.push_back(item);
     }
 
+    /// Adds a control frame. An offer goes in front of its announcement.
     pub(super) fn control(&mut self, to: Option<MemberId>, frame: &Frame<'_>) {
+        if let Frame::Announce { channel, announcement, .. } = frame
+            && !announcement.offer.is_empty()
+        {
+            let offer = Frame::Offer { channel: *channel, offer: &announcement.offer };
+            self.push(Item::Control(to, encoded(&offer)));
+        }
         self.push(Item::Control(to, encoded(frame)));
     }
 

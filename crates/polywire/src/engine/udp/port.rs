@@ -88,6 +88,9 @@ impl UdpPort {
             sockets,
         });
         let port = UdpPort(shared.clone());
+        if let Place::Host(_) = shared.sockets.place {
+            shared.sink.event(Event::Listening { endpoint: shared.endpoint.clone() });
+        }
         shared.start("pw-udp-in", Shared::receive)?;
         shared.start("pw-udp-timer", Shared::keep_time)?;
         Ok(port)
@@ -113,6 +116,10 @@ impl Port for UdpPort {
         let (got, limit) = (encoded(&frame).len(), limits.announcement_bytes);
         if got > limit {
             return Err(FrameError::TooLong { what: "announcement", got: got as u64, limit }.into());
+        }
+        let (got, limit) = (announcement.offer.len(), limits.extension_bytes);
+        if got > limit {
+            return Err(FrameError::TooLong { what: "offer", got: got as u64, limit }.into());
         }
         state.last_channel = channel.0;
         state.announce(channel, start, &Arc::new(announcement.clone()));

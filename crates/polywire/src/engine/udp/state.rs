@@ -58,6 +58,8 @@ pub(super) struct Link {
     pub(super) delivery: Delivery<Held>,
     /// The peer's channels.
     pub(super) remote: BTreeMap<ChannelId, Remote>,
+    /// An offer of the peer, until its announcement comes.
+    pub(super) offered: Option<(ChannelId, Vec<u8>)>,
     /// The wait for its answer was in vain: new messages are dropped until it answers.
     pub(super) is_stalled: bool,
     /// A malformed frame of the peer was reported.
