@@ -309,9 +309,11 @@ impl Shared {
                     let moved = |state: &mut State| {
                         state.groups.get(&key).is_some_and(|group| group.outbox.bytes() >= before) && !state.is_closed
                     };
+                    state.waiting += 1;
                     let waited = self.room.wait_timeout_while(state, patience, moved);
                     let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                     state = guard;
+                    state.waiting -= 1;
                     if timeout.timed_out()
                         && let Some(group) = state.groups.get_mut(&key)
                     {
@@ -367,9 +369,11 @@ impl Shared {
                 }
                 Overflow::Block { patience } if is_full(&state) => {
                     let still = |state: &mut State| is_full(state) && !state.is_closed;
+                    state.waiting += 1;
                     let waited = self.room.wait_timeout_while(state, patience, still);
                     let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                     state = guard;
+                    state.waiting -= 1;
                     if let Some(link) = state.links.get_mut(&id).filter(|_| timeout.timed_out()) {
                         link.is_stalled = true;
                     }
@@ -391,7 +395,7 @@ impl Shared {
     /// Sends what can leave, and sees to it that the timer thread wakes in time.
     pub(super) fn pump(&self, state: &mut State, key: MemberId) {
         let (now, limit) = (clock::now(), self.local.options.queue_bytes);
-        let State { groups, links, planned, unreachable, .. } = state;
+        let State { groups, links, planned, unreachable, waiting, .. } = state;
         let Some(group) = groups.get_mut(&key) else { return };
         // What cannot be sent now is lost, and repaired.
         group.pump(self.messages, now, |packet, to| self.send_packet(packet, to, unreachable));
@@ -406,7 +410,9 @@ impl Shared {
                 }
             }
         }
-        self.room.notify_all();
+        if *waiting > 0 {
+            self.room.notify_all();
+        }
         if group.member.next_timeout().is_some_and(|next| next < *planned) {
             *planned = Duration::ZERO;
             self.timer.notify_one();
