@@ -126,12 +126,19 @@ fn hidden_modules(source: &Source) -> Vec<String> {
     lines_with(source, &["arbitrary::", "layout::support"]).collect()
 }
 
-/// Finds engines that use schemas, codecs, layouts or programs. Engines may use envelopes only.
+/// Finds engines that use schemas, codecs, layouts, programs or quality of service. Engines may use
+/// envelopes only.
 fn engines_know_no_types(source: &Source) -> Vec<String> {
     match source.path.starts_with("crates/polywire/src/engine/") {
         true => lines_with(
             source,
-            &["polywire_core::schema", "polywire_core::codec", "polywire_core::layout", "polywire_core::program"],
+            &[
+                "polywire_core::schema",
+                "polywire_core::codec",
+                "polywire_core::layout",
+                "polywire_core::program",
+                "polywire_core::qos",
+            ],
         )
         .collect(),
         false => Vec::new(),
@@ -165,10 +172,12 @@ fn experiments_are_on_top(source: &Source) -> Vec<String> {
 /// Folders whose modules must not import each other in a circle. A folder's own `mod.rs` or
 /// `lib.rs` does not count as a module: it declares the others and has items that all of them use.
 const LAYERED: &[&str] = &[
+    "crates/polywire-core/src/multicast/",
     "crates/polywire-core/src/session/",
     "crates/polywire/src/",
     "crates/polywire/src/engine/",
     "crates/polywire/src/engine/stream/",
+    "crates/polywire/src/engine/udp/",
     "crates/polywire/src/node/",
     "crates/polywire-cli/src/transcode/",
     "crates/polywire-link/src/",

@@ -1,4 +1,4 @@
-//! The verb `polywire echo`: subscribes to a topic and prints its messages.
+//! The command `polywire echo`: subscribes to a topic and prints its messages.
 
 use std::{
     io, thread,
@@ -19,7 +19,7 @@ use crate::{
     seconds::Seconds,
     terminal::Terminal,
     text::{JsonText, field, readable, utc},
-    topic::{WireArgs, place},
+    topic::{WireArgs, place, policies},
     types::TypeArgs,
     verb::{Action, Verb},
     watch::Watch,
@@ -45,6 +45,9 @@ pub struct Echo {
     ty: TypeArgs,
     #[command(flatten)]
     wire: WireArgs,
+    /// Quality of service that is requested: [PROFILE,]NAME=VALUE,... changes that of --config
+    #[arg(long, value_name = "POLICIES")]
+    qos: Option<String>,
     /// Output format: one JSON text per line, or indented text for people
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
@@ -84,7 +87,12 @@ impl Echo {
     fn run_with<C: Coding<Value = Record>>(self, coding: C, terminal: &Terminal) -> outcome::Result {
         let (node, wire) = self.wire.open(&self.topic)?;
         let mut watch = Watch::new(&node);
-        let subscriber = node.subscribe_of(&self.topic, Some(&wire.to_string()), coding)?.open();
+        let mut subscribe = node.subscribe_of(&self.topic, Some(&wire.to_string()), coding)?;
+        if let Some(text) = &self.qos {
+            let qos = policies(subscribe.requested(), text)?;
+            subscribe = subscribe.qos(qos)?;
+        }
+        let subscriber = subscribe.open();
         let mut printer = Printer { echo: &self, terminal, json: JsonText::default() };
         let (mut came, mut last) = (Came::default(), Instant::now());
         while self.count.is_none_or(|count| came.messages < count) {

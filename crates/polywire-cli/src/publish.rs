@@ -1,4 +1,4 @@
-//! The verb `polywire pub`: reads JSON lines and publishes them on a topic.
+//! The command `polywire pub`: reads JSON lines and publishes them on a topic.
 
 use std::{
     fs::File,
@@ -34,7 +34,7 @@ use crate::{
     reach::Reach,
     seconds::{self, Seconds},
     terminal::Terminal,
-    topic::{WireArgs, place},
+    topic::{WireArgs, place, policies},
     types::{TypeArgs, count},
     unknown::unknown_member,
     verb::{Action, Verb},
@@ -65,6 +65,9 @@ pub struct Pub {
     ty: TypeArgs,
     #[command(flatten)]
     wire: WireArgs,
+    /// Quality of service that is offered: [PROFILE,]NAME=VALUE,... changes that of --config
+    #[arg(long, value_name = "POLICIES")]
+    qos: Option<String>,
     /// File with one message per line
     #[arg(short, long, value_name = "FILE", conflicts_with = "value")]
     file: Option<PathBuf>,
@@ -126,7 +129,12 @@ impl Action for Pub {
         let metered = Metered::of(&schema)?;
         let bytes = metered.bytes.clone();
         let reader = Decoder::for_shape(&JSON, &Options::default(), &schema, metered.inner.shape())?;
-        let publisher = node.publisher_of(&self.topic, Some(&wire.to_string()), metered)?;
+        let mut publish = node.publish_of(&self.topic, Some(&wire.to_string()), metered)?;
+        if let Some(text) = &self.qos {
+            let qos = policies(publish.offered(), text)?;
+            publish = publish.qos(qos)?;
+        }
+        let publisher = publish.open()?;
 
         self.wait(&publisher, &mut watch, terminal, &place(&wire))?;
         let mut summary = Summary {

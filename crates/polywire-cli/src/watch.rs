@@ -1,5 +1,5 @@
-//! Polls the events of a verb's node: counts those that affect the exit code, and prints those that
-//! the user must see.
+//! Polls the events of a command's node: counts those that affect the exit code, and prints those
+//! that the user must see.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,10 @@ impl Watch {
                     continue;
                 }
                 NodeEvent::Denied { .. } => {}
-                NodeEvent::Engine { event: Event::Exposed { .. } | Event::Withheld { .. }, .. } => {}
+                NodeEvent::Engine {
+                    event: Event::Exposed { .. } | Event::Withheld { .. } | Event::Silent { .. },
+                    ..
+                } => {}
                 NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}
                 _ => continue,
             }

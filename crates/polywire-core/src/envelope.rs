@@ -60,6 +60,9 @@ pub struct Announcement {
     pub compressor: String,
     /// Hash of the document that configures the codec, such as a template.
     pub configuration: Option<Id128>,
+    /// The quality of service that the writer offers: bytes of [`Offer`](crate::qos::Offer). Empty
+    /// if all of it is default. A relay passes on what it does not understand.
+    pub offer: Vec<u8>,
 }
 
 impl Announcement {

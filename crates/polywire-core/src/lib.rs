@@ -42,8 +42,10 @@ pub mod envelope;
 pub mod frame;
 pub mod framing;
 pub mod layout;
+pub mod multicast;
 #[cfg(feature = "std")]
 pub mod netsim;
 pub mod program;
+pub mod qos;
 pub mod schema;
 pub mod session;

@@ -100,6 +100,11 @@ impl Gate {
         Gate { access, ..Gate::default() }
     }
 
+    /// Whether there are rules, so that not everybody may do everything.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.access.is_some()
+    }
+
     /// What a peer may do.
     pub(crate) fn rights(&self, who: &Principal) -> Rights {
         let Some(access) = self.access.as_ref().filter(|_| *who != Principal::Process) else {

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [node]
-//! wire = "cdr@tcp/127.0.0.1:7447"   # for all topics; completes the wires of topics below
+//! wire = "cdr@tcp/127.0.0.1:7460"   # for all topics; completes the wires of topics below
 //!
 //! [engine]
 //! queue_bytes = 4194304             # each key is a field of `EngineOptions`
@@ -20,6 +20,11 @@
 //! wire = "json+zstd:3"
 //! queue = 256                       # messages that wait for a subscriber
 //! queue_bytes = 16777216            # bytes of memory that they may take
+//!
+//! [topics."market/quotes".qos]      # quality of service of publishers and subscribers
+//! profile = "sensor-data"           # optional; the other keys change it
+//! deadline = "100ms"
+//! partition = ["line/1", "line/2"]
 //! ```
 
 use std::{
@@ -34,6 +39,7 @@ use serde::Deserialize;
 use crate::{
     access::{Access, Rule, Who},
     engine::{EngineOptions, Identity, Overflow},
+    qos::{Qos, QosError},
     suggest::{hint, unknown_name},
     topic::{self, TopicError},
     wire::{Wire, WireError},
@@ -75,6 +81,9 @@ pub struct TopicConfig {
     pub queue_bytes: Option<usize>,
     /// What happens when a subscriber's queue is full.
     pub overflow: Option<Overflow>,
+    /// Quality of service of publishers and subscribers. A policy that concerns one side alone does
+    /// not concern the other.
+    pub qos: Option<Qos>,
 }
 
 /// Why a configuration is not valid.
@@ -124,8 +133,8 @@ impl Config {
     /// ```
     /// use polywire::config::{Config, ConfigError};
     /// let path = std::env::temp_dir().join(format!("polywire-doc-{}.toml", std::process::id()));
-    /// std::fs::write(&path, "[node]\nwire = 'cdr@tcp/127.0.0.1:7447'")?;
-    /// assert_eq!(Config::read(&path)?.wire_of("any").unwrap().to_string(), "cdr@tcp/127.0.0.1:7447");
+    /// std::fs::write(&path, "[node]\nwire = 'cdr@tcp/127.0.0.1:7460'")?;
+    /// assert_eq!(Config::read(&path)?.wire_of("any").unwrap().to_string(), "cdr@tcp/127.0.0.1:7460");
     /// std::fs::remove_file(&path)?;
     /// assert!(matches!(Config::read(&path), Err(ConfigError::Read { .. })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -184,7 +193,7 @@ impl Config {
     /// assert_eq!(used("quotes", "tcp/127.0.0.1:7502"), "json@tcp/127.0.0.1:7502");
     /// assert_eq!(used("quotes", "cdr"), "cdr@unix/a");
     /// let none = Config::default();
-    /// assert_eq!(none.wire_for("quotes", Some("cdr".parse()?)).unwrap().to_string(), "cdr@tcp/127.0.0.1:7447");
+    /// assert_eq!(none.wire_for("quotes", Some("cdr".parse()?)).unwrap().to_string(), "cdr@local");
     /// assert_eq!(none.wire_for("quotes", None), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -234,6 +243,7 @@ struct EngineTable {
     connect_timeout_ms: Option<u64>,
     hello_timeout_ms: Option<u64>,
     keepalive_s: Option<u64>,
+    lease_ms: Option<u64>,
     linger_ms: Option<u64>,
     peers: Option<usize>,
     unix_mode: Option<u32>,
@@ -256,6 +266,16 @@ struct TopicTable {
     queue_bytes: Option<usize>,
     overflow: Option<String>,
     patience_ms: Option<u64>,
+    qos: Option<BTreeMap<String, Policy>>,
+}
+
+/// The value of a policy.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Policy {
+    Text(String),
+    Number(i64),
+    Texts(Vec<String>),
 }
 
 impl EngineTable {
@@ -282,6 +302,7 @@ impl EngineTable {
         set(&mut options.connect_timeout, millis(self.connect_timeout_ms));
         set(&mut options.hello_timeout, millis(self.hello_timeout_ms));
         set(&mut options.keepalive, self.keepalive_s.map(Duration::from_secs));
+        set(&mut options.lease, millis(self.lease_ms));
         set(&mut options.linger, millis(self.linger_ms));
         if options.reconnect_min > options.reconnect_max {
             let reason = "is larger than engine.reconnect_max_ms".into();
@@ -376,8 +397,27 @@ impl TopicTable {
             queue: positive(&format!("{key}.queue"), self.queue)?,
             queue_bytes: positive(&format!("{key}.queue_bytes"), self.queue_bytes)?,
             overflow: overflow(key, self.overflow.as_deref(), self.patience_ms)?,
+            qos: self.qos.map(|table| qos(&format!("{key}.qos"), table)).transpose()?,
         })
     }
+}
+
+fn qos(key: &str, mut table: BTreeMap<String, Policy>) -> Result<Qos, ConfigError> {
+    let wrong = |cause: QosError| ConfigError::Value { key: key.into(), reason: cause.to_string() };
+    let mut qos = match table.remove("profile") {
+        None => Qos::default(),
+        Some(Policy::Text(profile)) => profile.parse().map_err(wrong)?,
+        Some(_) => return Err(wrong(QosError::Profile { name: "profile".into() })),
+    };
+    for (name, value) in table {
+        match value {
+            Policy::Text(text) => qos.set(&name, &text).map_err(wrong)?,
+            Policy::Number(number) => qos.set(&name, &number.to_string()).map_err(wrong)?,
+            Policy::Texts(texts) => texts.iter().try_for_each(|text| qos.set(&name, text)).map_err(wrong)?,
+        }
+    }
+    qos.check().map_err(wrong)?;
+    Ok(qos)
 }
 
 fn wire(key: &str, text: Option<String>) -> Result<Option<Wire>, ConfigError> {
@@ -438,8 +478,9 @@ mod tests {
         let config = Config::parse(
             r#"
             [node]
-            wire = "cdr@tcp/127.0.0.1:7447"
+            wire = "cdr@tcp/127.0.0.1:7460"
             [engine]
+            lease_ms = 250
             queue_bytes = 1000
             overflow = "drop-oldest"
             gather_us = 10
@@ -449,14 +490,23 @@ mod tests {
             wire = "json"
             queue = 3
             patience_ms = 7
+            [topics."a/b".qos]
+            profile = "sensor_data"
+            transport_priority = 3
+            deadline = "1.5s"
+            partition = ["line/1", "line/2"]
             "#,
         )
         .expect("valid");
         assert_eq!(config.engine.overflow, Overflow::DropOldest);
         assert_eq!(config.engine.gather, Duration::from_micros(10));
+        assert_eq!(config.engine.lease, Duration::from_millis(250));
         assert_eq!((config.engine.write_bytes, config.engine.unix_mode), (512, 0o660));
-        assert_eq!(config.wire_of("a/b").expect("a wire").to_string(), "json@tcp/127.0.0.1:7447");
-        assert_eq!(config.wire_of("other").expect("a wire").to_string(), "cdr@tcp/127.0.0.1:7447");
+        assert_eq!(config.wire_of("a/b").expect("a wire").to_string(), "json@tcp/127.0.0.1:7460");
+        assert_eq!(config.wire_of("other").expect("a wire").to_string(), "cdr@tcp/127.0.0.1:7460");
+        let qos = config.topics["a/b"].qos.as_ref().expect("it is there").to_string();
+        let expected = "reliability=best-effort,history=keep-last:5,deadline=1500ms,transport-priority=3";
+        assert_eq!(qos, format!("{expected},partition=line/1,partition=line/2"));
         let overflow = config.topics["a/b"].overflow;
         assert_eq!(overflow, Some(Overflow::Block { patience: Duration::from_millis(7) }));
     }
@@ -471,6 +521,10 @@ mod tests {
             ("[engine]\noverflow = 'drop-newest'\npatience_ms = 1", "has no meaning"),
             ("[engine]\nqueue_bytes = 0", "larger than 0"),
             ("[topics.x]\nqueue_bytes = 0", "larger than 0"),
+            ("[topics.x.qos]\nhistory = 'keep-some'", "topics.\"x\".qos: history: 'keep-some' is not 'keep-all'"),
+            ("[topics.x.qos]\ndurabilty = 'volatile'", "no policy 'durabilty'"),
+            ("[topics.x.qos]\nprofile = 'sensors'", "no profile 'sensors'"),
+            ("[topics.x.qos]\ndeadline = '1s'\ntime_based_filter = '2s'", "contradict"),
             ("[engine]\nwrite_bytes = 0", "larger than 0"),
             ("[engine]\nunix_mode = 660", "0o1224 is not allowed"),
             ("[engine]\nunix_mode = 0o444", "read and write for the owner"),

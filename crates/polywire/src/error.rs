@@ -1,7 +1,7 @@
 //! The errors of opening: what [`Node`](crate::Node) and its publishers and subscribers return
 //! before any message flows.
 
-use polywire_core::{codec::BuildError, compress::SettingsError};
+use polywire_core::{codec::BuildError, compress::SettingsError, qos::QosError};
 
 use crate::{engine::EngineError, topic::TopicError, wire::WireError};
 
@@ -82,9 +82,38 @@ pub enum NodeError {
         /// What the system reports, or what is wrong with the file's content.
         cause: std::io::Error,
     },
+    /// The policies of a publisher or subscriber are not valid.
+    #[error("quality of service: {0}")]
+    Qos(QosError),
+    /// The engine or the node cannot do what a policy asks for. Nothing is opened, since a weaker
+    /// policy may not be what the application can live with.
+    ///
+    /// ```
+    /// use polywire::{Node, NodeError, qos::Qos};
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let kept = Node::new().publish::<Pump>("pumps", Some("cdr@inproc/unsupported-doc"))?.qos(Qos::default().transient_local());
+    /// let error = kept.err().expect("nothing says how much to keep");
+    /// assert!(matches!(&error, NodeError::Unsupported { policy, .. } if policy == "durability=transient-local"));
+    /// # Ok::<(), NodeError>(())
+    /// ```
+    #[error("quality of service: {policy} cannot be had: {reason}")]
+    Unsupported {
+        /// The policy with its value.
+        policy: String,
+        /// Why, and what can be had instead.
+        reason: String,
+    },
     /// The system refuses another thread.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+}
+
+// Not `#[from]`, which would make the cause a source too: the message already includes it.
+impl From<QosError> for NodeError {
+    fn from(cause: QosError) -> NodeError {
+        NodeError::Qos(cause)
+    }
 }
 
 /// A codec's error with the codec's name in front, unless the cause begins with it.

@@ -69,6 +69,26 @@ pub enum NodeEvent {
         /// The number of messages so far.
         total: u64,
     },
+    /// An instance has had no sample for longer than the deadline allows. Told when the total is a
+    /// power of two.
+    DeadlineMissed {
+        /// The topic.
+        topic: String,
+        /// Hash of the instance's key; zero if the type has none.
+        instance: Id128,
+        /// True if a publisher here offered the deadline, false if a subscriber here requested it.
+        offered: bool,
+        /// The number of times so far, over all instances.
+        total: u64,
+    },
+    /// The history of a writer did not come in time. The subscriber goes on without it, and misses
+    /// what it would have brought.
+    HistoryMissed {
+        /// The topic.
+        topic: String,
+        /// The writer.
+        writer: Id128,
+    },
     /// Messages could not be decoded. Reported when the total is a power of two.
     Undecodable {
         /// The topic.
@@ -94,6 +114,16 @@ impl fmt::Display for NodeEvent {
                 write!(f, "topic '{topic}': no rule allows '{who}' at {peer} to {action} it ({total} refused so far)")
             }
             NodeEvent::Lost { topic, total } => write!(f, "topic '{topic}': {total} messages lost so far"),
+            NodeEvent::DeadlineMissed { topic, instance, offered, total } => {
+                let side = if *offered { "offered" } else { "requested" };
+                write!(
+                    f,
+                    "topic '{topic}': no sample of instance {instance} within the deadline {side}, {total} times so far"
+                )
+            }
+            NodeEvent::HistoryMissed { topic, writer } => {
+                write!(f, "topic '{topic}': the history of writer {writer} did not come in time")
+            }
             NodeEvent::Undecodable { topic, total, reason } => {
                 write!(f, "topic '{topic}': {total} messages not decoded so far: {reason}")
             }
@@ -126,6 +156,16 @@ impl fmt::Display for engine::Event {
                     link.id, link.address
                 )
             }
+            engine::Event::Silent { link, lease } => {
+                write!(
+                    f,
+                    "{} to {}: nothing was heard of the peer for {} s",
+                    link.id,
+                    link.address,
+                    lease.as_secs_f64()
+                )
+            }
+            engine::Event::Heard(link) => write!(f, "{} to {}: the peer is heard again", link.id, link.address),
             engine::Event::Withheld { link, topic, reason, total } => {
                 write!(f, "topic '{topic}' is not passed on from or to {}: {reason} ({total} so far)", link.address)
             }
@@ -216,9 +256,10 @@ impl Hub {
 fn level(event: &NodeEvent) -> log::Level {
     use engine::Event as E;
     match event {
-        NodeEvent::Engine { event: E::Listening { .. } | E::Connected(_) | E::Disconnected { .. }, .. } => {
-            log::Level::Info
-        }
+        NodeEvent::Engine {
+            event: E::Listening { .. } | E::Connected(_) | E::Disconnected { .. } | E::Heard(_),
+            ..
+        } => log::Level::Info,
         NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } => log::Level::Error,
         _ => log::Level::Warn,
     }

@@ -36,8 +36,8 @@
 //! **Applications** need this page: a [`Node`] makes a [`Publisher`] or a [`Subscriber`] of a topic
 //! for a type that derives [`Message`], or for [`Record`]s of a type known at run time
 //! ([`coding::Dynamic`]). A [`Wire`] says how the topic travels, a [`Config`] has wires and queue
-//! policies for all topics ([`config`] shows the file), and [`Subscribe`] has the options of one
-//! subscriber. [`NodeEvent`], [`PublisherStatus`] and [`SubscriberStatus`] report connections,
+//! policies for all topics ([`config`] shows the file), and [`Subscribe`] and [`Publish`] have the
+//! options of one subscriber or publisher, such as its quality of service ([`qos`]). [`NodeEvent`], [`PublisherStatus`] and [`SubscriberStatus`] report connections,
 //! losses and incompatible types. The errors are [`NodeError`] for opening, [`PublishError`] for
 //! publishing, and [`ConfigError`]. [`codec::Encoder`] and [`codec::Decoder`] encode and decode
 //! without a node; [`schema`] has types as data, and checks whether one version of a type can read
@@ -64,10 +64,13 @@ pub mod engine;
 mod error;
 mod events;
 pub mod extend;
+mod history;
 mod missing;
 pub mod node;
+mod offered;
 mod packing;
 mod publisher;
+pub mod qos;
 mod queue;
 mod status;
 mod subscriber;
@@ -87,7 +90,7 @@ pub use polywire_core::{
     schema::{self, Schema},
 };
 pub use polywire_derive::Message;
-pub use publisher::{BytesPublisher, DynPublisher, PublishError, Publisher, PublisherOf};
+pub use publisher::{BytesPublisher, DynPublisher, Publish, PublishError, Publisher, PublisherOf};
 pub use status::{Mismatch, PublisherStatus, Refusal, SubscriberStatus};
 pub use subscriber::{DynSubscriber, Info, Sample, Subscribe, Subscriber, Subscription};
 pub use topic::TopicError;

@@ -1,7 +1,7 @@
 //! Publishers: encode values and commit them to a port.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -15,15 +15,19 @@ use polywire_core::{
     frame::Start,
     layout::Message,
     program::CodecError,
+    qos::{Offer, Qos},
 };
 
 use crate::{
     coding::{Bytes, Coding, Dynamic, KeyHash, Typed},
     delta::Outgoing,
-    engine::{EngineError, Sent},
+    engine::{EngineError, Loan, Sent},
     error::NodeError,
-    node::{Inner, Node, PortEntry, random_id},
+    history::{Kept, KeptSample},
+    node::{Inner, Node, PortEntry, Replay, random_id},
+    offered::Offered,
     packing::Packing,
+    qos,
     status::{PublisherStatus, Refusing},
     wire::Wire,
 };
@@ -71,6 +75,7 @@ pub struct PublisherOf<C: Coding> {
     writer: Id128,
     incarnation: u64,
     coding: C,
+    qos: Qos,
     state: Mutex<Sending<C::Encoder, C::Value>>,
 }
 
@@ -85,8 +90,14 @@ struct Sending<E, V> {
     size: usize,
     /// The version of CDR that keys are hashed in.
     cdr: &'static Cdr,
+    /// Data messages are not hashed: neither `hash_data` nor `offered` needs it.
+    plain: bool,
     /// Data messages have key hashes, too.
     hash_data: bool,
+    /// What the quality of service asks for beside sending.
+    offered: Option<Box<Offered>>,
+    /// Encodes what the history keeps, if messages refer to earlier ones.
+    key_frames: Option<Writing<E>>,
     hasher: Hasher<V>,
 }
 
@@ -134,6 +145,16 @@ impl<E> Writing<E> {
         }
     }
 
+    /// Appends a payload that refers to no other message. True if it is a key frame.
+    fn encode_alone<C: Coding<Encoder = E>>(
+        &mut self,
+        value: &C::Value,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, CodecError> {
+        self.failed();
+        self.encode::<C>(1, value, out).map(|anchor| anchor.is_some())
+    }
+
     /// Forgets the last message, which could not be sent.
     #[cold]
     fn failed(&mut self) {
@@ -170,6 +191,22 @@ pub enum PublishError {
     /// with `@key`.
     #[error("the type of topic '{0}' has no key, so it has no instances: mark a member with `@key`")]
     NoKey(String),
+    /// A limit of the publisher's quality of service leaves no room for the message.
+    ///
+    /// ```
+    /// use polywire::{Node, PublishError};
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { #[polywire(key)] id: u32 }
+    /// let publish = Node::new().publish::<Pump>("pumps", Some("cdr@inproc/limit-doc"))?;
+    /// let publisher = publish.qos("max-instances=1".parse()?)?.open()?;
+    /// publisher.publish(&Pump { id: 1 })?;
+    /// assert!(matches!(publisher.publish(&Pump { id: 2 }), Err(PublishError::Limit("max-instances"))));
+    /// publisher.dispose(&Pump { id: 1 })?;
+    /// publisher.publish(&Pump { id: 2 })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[error("the publisher's quality of service has no room for the message: {0}")]
+    Limit(&'static str),
     /// The key hash of the type cannot be computed: CDR cannot carry the key.
     #[error("no key hash: {0}")]
     Key(BuildError),
@@ -184,7 +221,7 @@ impl Node {
         self.publisher_of(topic, None, Typed::default())
     }
 
-    /// Makes a publisher of a Rust type on this wire: `"cdr@tcp/127.0.0.1:7447"`, or a part such as
+    /// Makes a publisher of a Rust type on this wire: `"cdr@tcp/127.0.0.1:7460"`, or a part such as
     /// `"json"` or `"tcp/127.0.0.1:7502"`, which overrides the configuration and is completed by it
     /// ([`Config::wire_for`](crate::Config::wire_for)).
     pub fn publisher_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Publisher<T>, NodeError> {
@@ -198,17 +235,96 @@ impl Node {
         wire: Option<&str>,
         coding: C,
     ) -> Result<PublisherOf<C>, NodeError> {
+        self.publish_of(topic, wire, coding)?.open()
+    }
+
+    /// Publishes with options: quality of service.
+    pub fn publish<T: Message>(&self, topic: &str, wire: Option<&str>) -> Result<Publish<Typed<T>>, NodeError> {
+        self.publish_of(topic, wire, Typed::default())
+    }
+
+    /// Publishes values of any [`Coding`] with options.
+    pub fn publish_of<C: Coding>(&self, topic: &str, wire: Option<&str>, coding: C) -> Result<Publish<C>, NodeError> {
         let (wire, entry) = self.route(topic, wire)?;
-        PublisherOf::open(self, entry, topic, &wire, coding)
+        let (node, topic) = (self.clone(), String::from(topic));
+        // Configuration is for both sides; this policy is one of subscribers.
+        let configured = self.qos_of(&topic).time_based_filter(Duration::ZERO);
+        Publish { node, entry, topic, wire, coding, qos: Qos::default() }.qos(configured)
+    }
+}
+
+/// Options of a publisher, as [`Subscribe`](crate::Subscribe) has those of a subscriber.
+///
+/// ```
+/// use polywire::{Node, Publish, coding::{Bytes, Typed}, qos::Qos};
+/// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { #[polywire(key)] id: u32 }
+/// let node = Node::new();
+/// let publish: Publish<Typed<Pump>> = node.publish("pumps", Some("fast@inproc/publish-doc"))?;
+/// let publisher = publish.qos(Qos::default().keep_last(1).transient_local())?.open()?;
+/// [1, 2, 1].iter().try_for_each(|id| publisher.publish(&Pump { id: *id }).map(drop))?;
+///
+/// // A late joiner gets the last value of each instance.
+/// let subscribe = node.subscribe::<Pump>("pumps", Some("cdr@inproc/publish-doc"))?;
+/// let late = subscribe.qos(Qos::default().transient_local())?.open();
+/// let values = [late.recv().unwrap(), late.recv().unwrap()].map(|sample| (sample.info.sequence, sample.value.id));
+/// assert_eq!(values, [(2, 2), (3, 1)]);
+///
+/// assert_eq!(node.publish_of("bytes", Some("json@inproc/publish-doc"), Bytes::default())?.open()?.topic(), "bytes");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Publish<C: Coding> {
+    node: Node,
+    entry: Arc<PortEntry>,
+    topic: String,
+    wire: Wire,
+    coding: C,
+    qos: Qos,
+}
+
+impl<C: Coding> Publish<C> {
+    /// Sets the quality of service that is offered, in place of the configured one. Fails if the
+    /// policies are not valid, or if the engine or the node cannot keep one of them.
+    ///
+    /// Subscribers that request more refuse the publisher: [`PublisherOf::status`] says why.
+    pub fn qos(mut self, qos: Qos) -> Result<Self, NodeError> {
+        qos::check_publisher(&qos, self.entry.is_reliable())?;
+        self.qos = qos;
+        Ok(self)
+    }
+
+    /// The quality of service as it is now: as configured, or as [`Publish::qos`] has set it.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let config = Config::parse("[topics.pumps.qos]\nlifespan = '1s'").unwrap();
+    /// let publish = Node::builder().config(config).build().publish::<Pump>("pumps", Some("cdr@inproc/offered-doc"))?;
+    /// assert_eq!(publish.offered().to_string(), "lifespan=1s");
+    /// # Ok::<(), polywire::NodeError>(())
+    /// ```
+    pub fn offered(&self) -> &Qos {
+        &self.qos
+    }
+
+    /// Makes the publisher.
+    pub fn open(self) -> Result<PublisherOf<C>, NodeError> {
+        PublisherOf::open(self)
     }
 }
 
 impl<C: Coding> PublisherOf<C> {
-    fn open(node: &Node, entry: Arc<PortEntry>, topic: &str, wire: &Wire, coding: C) -> Result<Self, NodeError> {
+    fn open(publish: Publish<C>) -> Result<Self, NodeError> {
+        let Publish { node, entry, topic, wire, coding, qos } = publish;
         let (writer, incarnation) = (random_id(), node.hello().incarnation);
         let start = Start { sequence: 0, timestamp_ns: now_ns() };
-        let announce = Announce { node: node.inner(), entry: &entry, topic, writer, incarnation, coding: &coding };
-        let (channel, writing) = announce.channel(wire, start)?;
+        let inner = node.inner();
+        let announce =
+            Announce { node: inner, entry: &entry, topic: &topic, writer, incarnation, coding: &coding, qos: &qos };
+        let (channel, writing) = announce.channel(&wire, start)?;
+        let offered = Offered::new(inner, &entry, &topic, &qos);
+        let key_frames = announce.history(&wire, offered.as_deref())?;
         let state = Mutex::new(Sending {
             channel,
             wire: wire.clone(),
@@ -216,11 +332,14 @@ impl<C: Coding> PublisherOf<C> {
             writing,
             last: start,
             size: 0,
-            cdr: cdr_of(wire),
+            cdr: cdr_of(&wire),
+            plain: offered.is_none(),
             hash_data: false,
+            offered,
+            key_frames,
             hasher: Hasher::Unknown,
         });
-        Ok(PublisherOf { node: node.clone(), entry, topic: topic.into(), writer, incarnation, coding, state })
+        Ok(PublisherOf { node, entry, topic, writer, incarnation, coding, qos, state })
     }
 
     /// Sends a value to every subscriber of the topic. [`Sent`] says how many peers it goes to and
@@ -274,16 +393,17 @@ impl<C: Coding> PublisherOf<C> {
     /// without decoding. Costs 16 bytes per message and the time to hash. Initially false; no
     /// effect if the type has no key.
     pub fn hash_keys(&self, with_data: bool) {
-        self.lock().hash_data = with_data;
+        let mut state = self.lock();
+        (state.hash_data, state.plain) = (with_data, !with_data && state.offered.is_none());
     }
 
     #[inline]
     fn send(&self, value: &C::Value, kind: Kind) -> Result<Sent, PublishError> {
         let sent = {
             let mut state = self.lock();
-            let key_hash = match kind == Kind::Data && !state.hash_data {
-                true => None,
-                false => self.key_hash(&mut state, value, kind)?,
+            let (key_hash, instance) = match kind == Kind::Data && state.plain {
+                true => (None, Id128::ZERO),
+                false => self.keys(&mut state, value, kind)?,
             };
             let mut loan = self.entry.port().reserve(state.size);
             let sequence = state.last.sequence + 1;
@@ -292,13 +412,89 @@ impl<C: Coding> PublisherOf<C> {
             state.size = loan.payload().len();
             let last = Start { sequence, timestamp_ns: now_ns() };
             let plain = Envelope::data(state.channel, last.sequence, last.timestamp_ns);
-            let sent = self.entry.commit(&Envelope { kind, key_hash, anchor, ..plain }, loan);
+            let envelope = Envelope { kind, key_hash, anchor, ..plain };
+            let sent = match &state.offered {
+                None => self.entry.commit(&envelope, loan).map_err(PublishError::Engine),
+                Some(_) => self.commit_offered(&mut state, &envelope, instance, value, loan),
+            };
             let sent = sent.inspect_err(|_| state.writing.failed())?;
             state.last = last;
             Sent { refused: state.refusing.peers(), ..sent }
         };
         self.entry.settle();
         Ok(sent)
+    }
+
+    /// The key hash that goes with a message, and its instance. Fails if the publisher's quality of
+    /// service has no room for the instance.
+    #[cold]
+    fn keys(
+        &self,
+        state: &mut Sending<C::Encoder, C::Value>,
+        value: &C::Value,
+        kind: Kind,
+    ) -> Result<(Option<Id128>, Id128), PublishError> {
+        let key_hash = self.key_hash(state, value, kind)?;
+        let instance = key_hash.unwrap_or_default();
+        if let Some(offered) = &state.offered {
+            offered.admit(kind, instance).map_err(PublishError::Limit)?;
+        }
+        Ok((key_hash.filter(|_| kind != Kind::Data || state.hash_data), instance))
+    }
+
+    /// Sends a message, and does what the quality of service asks for beside.
+    #[cold]
+    fn commit_offered(
+        &self,
+        state: &mut Sending<C::Encoder, C::Value>,
+        envelope: &Envelope<'_>,
+        instance: Id128,
+        value: &C::Value,
+        loan: Loan,
+    ) -> Result<Sent, PublishError> {
+        let kept = self.kept(state, envelope, instance, value, &loan)?;
+        let publishing = kept.as_ref().map(|(history, _)| history.publishing());
+        let sent = self.entry.commit(envelope, loan)?;
+        if let Some(offered) = &mut state.offered {
+            offered.published(envelope.kind, instance);
+        }
+        if let Some((history, sample)) = &kept {
+            history.keep(envelope.sequence, sample.clone());
+        }
+        drop(publishing);
+        Ok(sent)
+    }
+
+    /// The message as the history keeps it; `None` if it keeps none of this kind.
+    #[cold]
+    fn kept(
+        &self,
+        state: &mut Sending<C::Encoder, C::Value>,
+        envelope: &Envelope<'_>,
+        instance: Id128,
+        value: &C::Value,
+        loan: &Loan,
+    ) -> Result<Option<(Arc<Kept>, KeptSample)>, PublishError> {
+        let Sending { offered, key_frames, .. } = state;
+        let history = offered.as_ref().and_then(|offered| offered.history.as_ref());
+        let Some(history) = history.filter(|_| envelope.kind == Kind::Data) else { return Ok(None) };
+        let (mut alone, mut is_key_frame) = (Vec::new(), false);
+        let payload = match key_frames {
+            None => loan.payload(),
+            Some(writing) => {
+                is_key_frame = writing.encode_alone::<C>(value, &mut alone).map_err(PublishError::Encode)?;
+                &alone
+            }
+        };
+        let sample = KeptSample {
+            timestamp_ns: envelope.timestamp_ns,
+            key_hash: envelope.key_hash,
+            instance,
+            is_key_frame,
+            payload: payload.into(),
+            channel: history.channel(),
+        };
+        Ok(Some((history.clone(), sample)))
     }
 
     #[cold]
@@ -343,7 +539,10 @@ impl<C: Coding> PublisherOf<C> {
         let mut state = self.lock();
         let wire = parsed.or(&state.wire);
         let (channel, writing) = self.announce().channel(&wire, state.last)?;
+        let key_frames = self.announce().history(&wire, state.offered.as_deref());
+        let key_frames = key_frames.inspect_err(|_| self.entry.retire(channel))?;
         let old = std::mem::replace(&mut state.channel, channel);
+        state.key_frames = key_frames;
         (state.writing, state.refusing) = (writing, self.entry.refusing(channel));
         (state.cdr, state.hasher) = (cdr_of(&wire), Hasher::Unknown);
         state.wire = wire;
@@ -354,8 +553,12 @@ impl<C: Coding> PublisherOf<C> {
 
     /// How many peers accept the messages, and which refuse them and why.
     pub fn status(&self) -> PublisherStatus {
-        let channel = self.lock().channel;
-        self.entry.status(channel)
+        let (channel, missed) = {
+            let state = self.lock();
+            let deadline = state.offered.as_ref().and_then(|offered| offered.deadline.as_ref());
+            (state.channel, deadline.map_or(0, |deadline| deadline.missed()))
+        };
+        PublisherStatus { deadlines_missed: missed, ..self.entry.status(channel) }
     }
 
     /// Waits until at least `least` subscribers accept the messages, or `timeout`, and returns how
@@ -393,13 +596,18 @@ impl<C: Coding> PublisherOf<C> {
             writer: self.writer,
             incarnation: self.incarnation,
             coding: &self.coding,
+            qos: &self.qos,
         }
     }
 }
 
 impl<C: Coding> Drop for PublisherOf<C> {
     fn drop(&mut self) {
-        self.entry.retire(self.state.get_mut().unwrap_or_else(PoisonError::into_inner).channel);
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.entry.retire(state.channel);
+        if let Some(history) = state.offered.as_ref().and_then(|offered| offered.history.as_ref()) {
+            history.close();
+        }
     }
 }
 
@@ -411,10 +619,33 @@ struct Announce<'a, C> {
     writer: Id128,
     incarnation: u64,
     coding: &'a C,
+    qos: &'a Qos,
 }
 
 impl<C: Coding> Announce<'_, C> {
     fn channel(&self, wire: &Wire, start: Start) -> Result<(ChannelId, Writing<C::Encoder>), NodeError> {
+        self.channel_of(wire, start, self.writer, None)
+    }
+
+    /// Opens the history's channel for this format. If messages of the format refer to earlier
+    /// ones, gives what encodes those that do not.
+    fn history(&self, wire: &Wire, offered: Option<&Offered>) -> Result<Option<Writing<C::Encoder>>, NodeError> {
+        let Some(history) = offered.and_then(|offered| offered.history.as_ref()) else { return Ok(None) };
+        // A writer of its own: its messages wait for the answer to this channel alone.
+        let (channel, writing) = self.channel_of(wire, Start::default(), random_id(), Some(self.writer))?;
+        history.opened(channel);
+        let replay: Weak<dyn Replay> = Arc::downgrade(&(history.clone() as Arc<dyn Replay>));
+        self.entry.serve_history(channel, replay);
+        Ok(Some(writing).filter(|writing| !matches!(writing.deltas, Deltas::None)))
+    }
+
+    fn channel_of(
+        &self,
+        wire: &Wire,
+        start: Start,
+        writer: Id128,
+        history_of: Option<Id128>,
+    ) -> Result<(ChannelId, Writing<C::Encoder>), NodeError> {
         let packing = self.packing(wire)?;
         let chosen = self.node.codec(&wire.codec.name, &wire.codec.options)?;
         let codec = &*chosen.codec;
@@ -423,7 +654,7 @@ impl<C: Coding> Announce<'_, C> {
         let schema = self.coding.schema();
         let announcement = Announcement {
             topic: self.topic.into(),
-            writer: self.writer,
+            writer,
             incarnation: self.incarnation,
             type_name: schema.map_or_else(String::new, |schema| schema.name().into()),
             type_hash: schema.map_or(Id128::ZERO, |schema| Id128(schema.type_hash().to_bytes())),
@@ -432,6 +663,7 @@ impl<C: Coding> Announce<'_, C> {
             options: chosen.options.to_string(),
             compressor: packing.as_ref().map_or_else(String::new, |packing| packing.announced.clone()),
             configuration: codec.configuration().map(|document| self.node.documents.publish_bytes(document)),
+            offer: Offer { qos: self.qos.clone(), history_of }.to_bytes(),
         };
         let channel = self.entry.announce(&announcement, start)?;
         let deltas = match C::writer_state(&encoder) {

@@ -1,13 +1,18 @@
 //! A subscriber's queue, between the threads that read links and the thread that receives.
 
 use std::{
-    collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
-use crate::engine::Overflow;
+use polywire_core::envelope::Id128;
+
+use crate::{engine::Overflow, history::now_ns};
 
 /// The receiver is woken when this many messages wait, or when the link pauses.
 const WAKE_AT: usize = 64;
@@ -19,6 +24,18 @@ pub(crate) struct Queue<T, V> {
     came: Condvar,
     room: Condvar,
     limits: QueueLimits,
+    drops: Arc<Drops>,
+}
+
+/// What a queue drops as the quality of service asks for. Such messages are not lost.
+#[derive(Debug, Default)]
+pub(crate) struct Drops {
+    /// Replaced by newer ones of the instance.
+    pub(crate) replaced: AtomicU64,
+    /// Refused, because the instance has as many as it may have.
+    pub(crate) rejected: AtomicU64,
+    /// Not taken within their lifespan.
+    pub(crate) expired: AtomicU64,
 }
 
 /// Bounds of a queue, and what happens when it is full.
@@ -28,18 +45,54 @@ pub(crate) struct QueueLimits {
     /// Bytes of memory. One larger message is accepted if nothing else waits.
     pub(crate) bytes: usize,
     pub(crate) overflow: Overflow,
+    /// Messages of one instance. More replace the oldest, or are refused.
+    pub(crate) depth: Option<Depth>,
+}
+
+/// The bound of an instance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depth {
+    pub(crate) messages: u32,
+    /// New messages replace old ones.
+    pub(crate) replaces: bool,
 }
 
 /// An item and the bytes of memory that it takes.
 pub(crate) struct Weighed<T> {
     pub(crate) item: T,
     pub(crate) bytes: usize,
+    /// `None` for no instance and no end of life.
+    pub(crate) tag: Option<Box<Tag>>,
+}
+
+/// What quality of service needs of an item.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tag {
+    pub(crate) instance: Id128,
+    /// By this node's clock, in nanoseconds since 1970.
+    pub(crate) expires_ns: Option<i64>,
+}
+
+impl<T> Weighed<T> {
+    pub(crate) fn new(item: T, bytes: usize) -> Self {
+        Weighed { item, bytes, tag: None }
+    }
+
+    fn instance(&self) -> Id128 {
+        self.tag.as_ref().map_or(Id128::ZERO, |tag| tag.instance)
+    }
+
+    fn is_expired(&self) -> bool {
+        self.tag.as_ref().and_then(|tag| tag.expires_ns).is_some_and(|expires| expires <= now_ns())
+    }
 }
 
 struct Waiting<T, V> {
     items: VecDeque<Weighed<T>>,
     /// Sum over `items`.
     bytes: usize,
+    /// Number of items by instance, if there is a bound.
+    by_instance: BTreeMap<Id128, u32>,
     spare: Vec<Weighed<V>>,
     /// Sum over `spare`.
     spare_bytes: usize,
@@ -58,6 +111,7 @@ impl<T, V> Queue<T, V> {
         let state = Waiting {
             items: VecDeque::new(),
             bytes: 0,
+            by_instance: BTreeMap::new(),
             spare: Vec::new(),
             spare_bytes: 0,
             sleepers: 0,
@@ -69,7 +123,16 @@ impl<T, V> Queue<T, V> {
         };
         let (came, room) = (Condvar::new(), Condvar::new());
         let limits = QueueLimits { messages: limits.messages.max(1), ..limits };
-        Queue { state: Mutex::new(state), came, room, limits }
+        Queue { state: Mutex::new(state), came, room, limits, drops: Arc::default() }
+    }
+
+    /// What the queue drops as the quality of service asks for.
+    pub(crate) fn drops(&self) -> Arc<Drops> {
+        self.drops.clone()
+    }
+
+    pub(crate) fn limits(&self) -> QueueLimits {
+        self.limits
     }
 
     /// Adds an item and returns those dropped to make room, or the item itself. May block if the
@@ -78,11 +141,16 @@ impl<T, V> Queue<T, V> {
     pub(crate) fn push(&self, item: Weighed<T>) -> Vec<Weighed<T>> {
         let mut state = self.lock();
         let mut dropped = Vec::new();
+        if let Some(depth) = self.limits.depth
+            && !self.make_room_of_instance(&mut state, item.instance(), depth)
+        {
+            return dropped;
+        }
         if self.is_full(&state, item.bytes) {
             match self.limits.overflow {
                 Overflow::DropOldest => {
                     while self.is_full(&state, item.bytes) {
-                        dropped.extend(state.take_first());
+                        dropped.extend(state.take_first(&self.limits));
                     }
                 }
                 Overflow::DropNewest => return vec![item],
@@ -97,12 +165,43 @@ impl<T, V> Queue<T, V> {
         if state.closed {
             return Vec::new();
         }
+        if self.limits.depth.is_some() {
+            *state.by_instance.entry(item.instance()).or_default() += 1;
+        }
         state.bytes += item.bytes;
         state.items.push_back(item);
         if state.items.len() == WAKE_AT {
             self.wake_locked(&mut state);
         }
         dropped
+    }
+
+    /// Sees to it that the instance may have one more item. False if the new item is refused.
+    fn make_room_of_instance(&self, state: &mut Waiting<T, V>, instance: Id128, depth: Depth) -> bool {
+        if state.by_instance.get(&instance).is_none_or(|count| *count < depth.messages) {
+            return true;
+        }
+        if !depth.replaces {
+            self.drops.rejected.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        if let Some(at) = state.items.iter().position(|item| item.instance() == instance) {
+            state.take_at(at, &self.limits);
+            self.drops.replaced.fetch_add(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// The first item of an instance, if one waits.
+    pub(crate) fn pop_instance(&self, instance: Id128) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            let at = state.items.iter().position(|item| item.instance() == instance)?;
+            let taken = state.take_at(at, &self.limits)?;
+            if let Some(item) = self.taken(&mut state, taken) {
+                return Some(item);
+            }
+        }
     }
 
     /// Whether there is no room for an item of this many bytes.
@@ -205,14 +304,29 @@ impl<T, V> Queue<T, V> {
         }
         std::mem::swap(&mut state.items, into);
         state.bytes = 0;
+        state.by_instance.clear();
         state.taken += into.len() as u64;
         state.stalled = false;
         self.room.notify_all();
-        !into.is_empty()
+        let closed = state.closed && into.is_empty();
+        drop(state);
+        let before = into.len();
+        into.retain(|item| !item.is_expired());
+        self.drops.expired.fetch_add((before - into.len()) as u64, Ordering::Relaxed);
+        !closed
     }
 
     fn take(&self, state: &mut Waiting<T, V>) -> Option<T> {
-        let Weighed { item, .. } = state.take_first()?;
+        loop {
+            let first = state.take_first(&self.limits)?;
+            if let Some(item) = self.taken(state, first) {
+                return Some(item);
+            }
+        }
+    }
+
+    /// Notes that an item was taken. `None` if its life is over.
+    fn taken(&self, state: &mut Waiting<T, V>, taken: Weighed<T>) -> Option<T> {
         state.taken += 1;
         if self.is_half_empty(state) {
             state.stalled = false;
@@ -220,7 +334,11 @@ impl<T, V> Queue<T, V> {
         if state.writers > 0 {
             self.room.notify_all();
         }
-        Some(item)
+        if taken.is_expired() {
+            self.drops.expired.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(taken.item)
     }
 
     /// Refuses items from now on, and wakes all who wait.
@@ -259,10 +377,24 @@ impl<T, V> Queue<T, V> {
 }
 
 impl<T, V> Waiting<T, V> {
-    fn take_first(&mut self) -> Option<Weighed<T>> {
-        let first = self.items.pop_front()?;
-        self.bytes -= first.bytes;
-        Some(first)
+    fn take_first(&mut self, limits: &QueueLimits) -> Option<Weighed<T>> {
+        self.take_at(0, limits)
+    }
+
+    #[inline]
+    fn take_at(&mut self, at: usize, limits: &QueueLimits) -> Option<Weighed<T>> {
+        let item = if at == 0 { self.items.pop_front() } else { self.items.remove(at) }?;
+        self.bytes -= item.bytes;
+        if limits.depth.is_some() {
+            let instance = item.instance();
+            if let Some(count) = self.by_instance.get_mut(&instance) {
+                *count -= 1;
+                if *count == 0 {
+                    self.by_instance.remove(&instance);
+                }
+            }
+        }
+        Some(item)
     }
 }
 
@@ -273,11 +405,11 @@ mod tests {
     use super::*;
 
     fn queue(messages: usize, bytes: usize, overflow: Overflow) -> Queue<u32, u32> {
-        Queue::new(QueueLimits { messages, bytes, overflow })
+        Queue::new(QueueLimits { messages, bytes, overflow, depth: None })
     }
 
     fn dropped(queue: &Queue<u32, u32>, item: u32, bytes: usize) -> Vec<u32> {
-        queue.push(Weighed { item, bytes }).into_iter().map(|dropped| dropped.item).collect()
+        queue.push(Weighed::new(item, bytes)).into_iter().map(|dropped| dropped.item).collect()
     }
 
     fn waiting(queue: &Queue<u32, u32>) -> Vec<u32> {
@@ -339,14 +471,59 @@ mod tests {
         assert!((50..1000).contains(&began.elapsed().as_millis()));
     }
 
+    /// An item of an instance.
+    fn tagged(item: u32, instance: u8, expires_ns: Option<i64>) -> Weighed<u32> {
+        Weighed { tag: Some(Box::new(Tag { instance: Id128([instance; 16]), expires_ns })), ..Weighed::new(item, 1) }
+    }
+
+    #[test]
+    fn an_instance_keeps_its_last_items() {
+        let depth = Some(Depth { messages: 2, replaces: true });
+        let limits = QueueLimits { messages: 100, bytes: 100, overflow: Overflow::DropNewest, depth };
+        let queue: Queue<u32, u32> = Queue::new(limits);
+        for (item, instance) in [(1, 1), (2, 2), (3, 1), (4, 1), (5, 2), (6, 1)] {
+            assert!(queue.push(tagged(item, instance, None)).is_empty());
+        }
+        assert_eq!((queue.pop_instance(Id128([2; 16])), queue.pop_instance(Id128([3; 16]))), (Some(2), None));
+        assert_eq!((waiting(&queue), queue.drops.replaced.load(Ordering::Relaxed)), (vec![4, 5, 6], 2));
+        let left = {
+            let state = queue.lock();
+            (state.bytes, state.by_instance.len())
+        };
+        assert_eq!(left, (0, 0));
+
+        let depth = Some(Depth { messages: 2, replaces: false });
+        let queue: Queue<u32, u32> = Queue::new(QueueLimits { depth, ..limits });
+        (1..=4).for_each(|item| drop(queue.push(tagged(item, 1, None))));
+        assert_eq!((waiting(&queue), queue.drops.rejected.load(Ordering::Relaxed)), (vec![1, 2], 2));
+    }
+
+    #[test]
+    fn what_expires_in_the_queue_is_not_taken() {
+        let queue = queue(100, 100, Overflow::DropNewest);
+        let (past, future) = (Some(now_ns() - 1), Some(i64::MAX));
+        let push = || {
+            for (item, expires) in [(1, past), (2, future), (3, past), (4, None)] {
+                assert!(queue.push(tagged(item, 1, expires)).is_empty());
+            }
+        };
+        push();
+        assert_eq!(waiting(&queue), [2, 4]);
+        push();
+        let mut all = VecDeque::new();
+        assert!(queue.pop_all(&mut all));
+        assert_eq!(all.iter().map(|item| item.item).collect::<Vec<_>>(), [2, 4]);
+        assert_eq!(queue.drops.expired.load(Ordering::Relaxed), 4);
+    }
+
     #[test]
     fn used_values_are_kept_as_far_as_they_have_room() {
         let queue = queue(100, 10, Overflow::DropNewest);
         let used = [(1, 11), (2, 6), (3, 5), (4, 4)];
-        queue.give_back(used.map(|(item, bytes)| Weighed { item, bytes }).into_iter());
+        queue.give_back(used.map(|(item, bytes)| Weighed::new(item, bytes)).into_iter());
         let spare = || queue.spare().map(|spare| spare.item);
         assert_eq!((spare(), spare(), spare()), (Some(4), Some(2), None));
-        queue.give_back((0..1000).map(|item| Weighed { item, bytes: 0 }));
+        queue.give_back((0..1000).map(|item| Weighed::new(item, 0)));
         let state = queue.lock();
         assert_eq!((state.spare.len(), state.spare_bytes), (SPARE, 0));
     }

@@ -54,6 +54,8 @@ pub struct PublisherStatus {
     pub refused_total: u64,
     /// The latest refusals, newest last.
     pub refusals: Vec<Refusal>,
+    /// How often an instance was not published within the deadline offered.
+    pub deadlines_missed: u64,
 }
 
 /// A subscriber elsewhere cannot read a publisher's messages.
@@ -84,6 +86,20 @@ pub struct SubscriberStatus {
     pub lost: u64,
     /// Messages that could not be decoded.
     pub undecodable: u64,
+    /// How often no sample of an instance came within the deadline requested.
+    pub deadlines_missed: u64,
+    /// Samples in the queue that newer ones of their instance replaced: history.
+    pub replaced: u64,
+    /// Samples whose lifespan was over before the application could take them.
+    pub expired: u64,
+    /// Samples that came too soon after the last one: time-based filter.
+    pub filtered: u64,
+    /// Samples of writers that do not own the instance: ownership.
+    pub not_owner: u64,
+    /// Samples that came after ones that were published later: destination order.
+    pub superseded: u64,
+    /// Samples for which the resource limits leave no room.
+    pub rejected: u64,
 }
 
 /// A subscriber cannot read a writer's messages.

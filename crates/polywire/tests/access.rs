@@ -197,3 +197,12 @@ fn an_open_port_is_warned_of_once() {
     assert_eq!((exposed("tcp-listen/127.0.0.1:0"), exposed("tcp-listen/[::1]:0")), (0, 0));
     assert_eq!(exposed(&format!("unix-listen/{}", path("open").display())), 0);
 }
+
+#[test]
+fn an_engine_that_cannot_keep_rules_is_refused() {
+    let guarded = node("[[access.allow]]\nanyone = true\nsubscribe = ['**']");
+    for endpoint in ["udp/127.0.0.1:0", "udp-reliable/127.0.0.1:0"] {
+        let error = guarded.open(endpoint).expect_err("refused").to_string();
+        assert!(error.contains("the rules of [access] cannot be kept"), "{error}");
+    }
+}

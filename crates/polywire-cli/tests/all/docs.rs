@@ -23,9 +23,9 @@ fn run(folder: &Folder, block: &Fenced) -> String {
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
     shell.env("PATH", path).env("NO_COLOR", "1").env_remove("POLYWIRE_CONFIG");
-    // Examples without a wire use a socket in this test's folder.
-    folder.write("polywire.toml", &format!("[node]\nwire = 'cdr@unix/line{}.sock'\n", block.line));
-    shell.env("POLYWIRE_CONFIG", "polywire.toml").env_remove("POLYWIRE_WIRE");
+    // Each block has a domain of its own, since processes of another one may still be ending.
+    shell.env("XDG_RUNTIME_DIR", folder.path()).env("POLYWIRE_DOMAIN", (block.line % 233).to_string());
+    shell.env_remove("POLYWIRE_WIRE");
     let mut child = shell.spawn().expect("a shell");
     let until = Instant::now() + SOON;
     while child.try_wait().expect("waited").is_none() {

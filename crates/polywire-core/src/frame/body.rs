@@ -16,6 +16,11 @@ const DOCUMENT: u8 = 0x07;
 const HEARTBEAT: u8 = 0x08;
 const BYE: u8 = 0x09;
 const TAKEN: u8 = 0x40;
+const LEASE: u8 = 0x48;
+/// An offer that a receiver may skip.
+const OFFER: u8 = 0x42;
+/// An offer that a receiver must understand.
+const STRICT_OFFER: u8 = 0x43;
 /// From this value on, receivers skip unknown frames whose head is even.
 const OPTIONAL: u8 = 0x40;
 
@@ -43,6 +48,7 @@ pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
         Frame::Hello(hello) => put_hello(hello, out),
         Frame::Announce { channel, start, announcement } => put_announcement(*channel, *start, announcement, out),
         Frame::Answer { channel, answer } => put_answer(*channel, answer, out),
+        Frame::Offer { channel, offer } => put_offer(*channel, offer, out),
         Frame::Retire { channel } => put_channel(RETIRE, *channel, out),
         Frame::Position { channel, start, lost } => {
             put_channel(POSITION, *channel, out);
@@ -65,8 +71,41 @@ pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
             out.push(TAKEN);
             varint::put(out, *messages);
         }
+        Frame::Lease { milliseconds } => {
+            out.push(LEASE);
+            varint::put(out, *milliseconds);
+        }
         Frame::Unknown { .. } => unreachable!("unknown frames are never written"),
     }
+}
+
+/// The offer in front of the next announcement.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Offered(Option<(ChannelId, Vec<u8>)>);
+
+impl Offered {
+    /// Keeps an offer, and puts it into the announcement behind it.
+    pub(super) fn join(&mut self, frame: &mut Frame<'_>) -> Result<(), FrameError> {
+        match (self.0.take(), frame) {
+            (None, Frame::Offer { channel, offer }) => self.0 = Some((*channel, offer.to_vec())),
+            (Some((offered, offer)), Frame::Announce { channel, announcement, .. }) if offered == *channel => {
+                announcement.offer = offer;
+            }
+            (None, _) => {}
+            (Some((channel, _)), _) => return Err(FrameError::StrayOffer(channel)),
+        }
+        Ok(())
+    }
+}
+
+/// Fails if the offer of an announcement is larger than receivers accept, or malformed.
+pub(super) fn check_offer(announcement: &Announcement, limits: &Limits) -> Result<(), FrameError> {
+    let (got, limit) = (announcement.offer.len(), limits.extension_bytes);
+    if got > limit {
+        return Err(FrameError::TooLong { what: "offer", got: got as u64, limit });
+    }
+    Extensions::parse(&announcement.offer).map_err(|e| FrameError::Extension { offset: e.offset })?;
+    Ok(())
 }
 
 /// Parses a complete frame that is not a data frame.
@@ -76,6 +115,11 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Frame<'a>, F
         HELLO => parse_hello(&mut cursor)?,
         ANNOUNCE => parse_announcement(&mut cursor, limits)?,
         ANSWER => Frame::Answer { channel: cursor.channel()?, answer: parse_answer(&mut cursor, limits)? },
+        OFFER | STRICT_OFFER => {
+            let channel = cursor.channel()?;
+            let offer = cursor.remaining_extensions(limits.extension_bytes)?.bytes();
+            Frame::Offer { channel, offer }
+        }
         RETIRE => Frame::Retire { channel: cursor.channel()? },
         POSITION => Frame::Position {
             channel: cursor.channel()?,
@@ -87,6 +131,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Frame<'a>, F
         HEARTBEAT => Frame::Heartbeat,
         BYE => Frame::Bye,
         TAKEN => Frame::Taken { messages: cursor.number("count of messages")? },
+        LEASE => Frame::Lease { milliseconds: cursor.number("lease")? },
         head if head >= OPTIONAL && head % 2 == 0 => return Ok(Frame::Unknown { head }),
         head => return Err(FrameError::UnknownFrame { head }),
     };
@@ -130,6 +175,7 @@ fn parse_start(cursor: &mut Cursor<'_>) -> Result<Start, FrameError> {
     Ok(Start { sequence, timestamp_ns: i64::from_le_bytes(cursor.array("time stamp")?) })
 }
 
+/// Without the offer, which is a frame of its own in front.
 pub(super) fn put_announcement(channel: ChannelId, start: Start, a: &Announcement, out: &mut Vec<u8>) {
     put_channel(ANNOUNCE, channel, out);
     put_start(start, out);
@@ -143,6 +189,14 @@ pub(super) fn put_announcement(channel: ChannelId, start: Start, a: &Announcemen
         varint::put(out, text.len() as u64);
         out.extend_from_slice(text.as_bytes());
     }
+}
+
+/// Extensions with an odd id must be understood, and then so must the frame.
+pub(super) fn put_offer(channel: ChannelId, offer: &[u8], out: &mut Vec<u8>) {
+    let extensions = Extensions::parse(offer).unwrap_or_default();
+    let strict = extensions.not_understood(&[]).is_some();
+    put_channel(if strict { STRICT_OFFER } else { OFFER }, channel, out);
+    out.extend_from_slice(extensions.bytes());
 }
 
 fn parse_announcement<'a>(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Frame<'a>, FrameError> {
@@ -170,6 +224,7 @@ fn parse_announcement<'a>(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Fr
         type_hash,
         schema,
         configuration,
+        offer: Vec::new(),
     });
     Ok(Frame::Announce { channel, start, announcement })
 }

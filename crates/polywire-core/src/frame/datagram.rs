@@ -69,6 +69,9 @@ impl DatagramEncoder {
 
     /// Adds an announcement, the first or a repeated one.
     pub fn announce(&self, channel: ChannelId, start: Start, announcement: &Announcement, out: &mut Vec<u8>) {
+        if !announcement.offer.is_empty() {
+            counted(out, |out| body::put_offer(channel, &announcement.offer, out));
+        }
         counted(out, |out| body::put_announcement(channel, start, announcement, out));
     }
 
@@ -89,6 +92,9 @@ impl DatagramEncoder {
 
     /// Adds another frame. A hello is not allowed in datagrams.
     pub fn control(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+        if let Frame::Announce { channel, start, announcement } = frame {
+            return self.announce(*channel, *start, announcement, out);
+        }
         counted(out, |out| body::put(frame, out));
     }
 
@@ -120,6 +126,7 @@ pub struct Datagram<'a> {
     pub restarted: bool,
     rest: &'a [u8],
     limits: Limits,
+    offered: body::Offered,
 }
 
 impl<'a> Iterator for Datagram<'a> {
@@ -137,6 +144,39 @@ impl<'a> Iterator for Datagram<'a> {
     }
 }
 
+/// Appends a frame as it stands in a datagram, without its length. For carriers that have lengths,
+/// senders and checksums of their own. A hello is not allowed.
+///
+/// ```
+/// use polywire_core::{envelope::{ChannelId, Envelope}, frame::{self, Frame, FrameError, Limits}};
+/// let (mut bytes, sent) = (Vec::new(), Frame::Data(Envelope::data(ChannelId(1), 7, 17), b"hello"));
+/// frame::put_datagram_frame(&sent, &mut bytes);
+/// assert_eq!(frame::parse_datagram_frame(&bytes, &Limits::default()), Ok(sent));
+/// assert_eq!(frame::parse_datagram_frame(&[], &Limits::default()), Err(FrameError::Empty));
+/// ```
+pub fn put_datagram_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
+    match frame {
+        Frame::Data(envelope, payload) => {
+            body::put_data(envelope, &body::Position { sequence: envelope.sequence, time: None }, out);
+            out.extend_from_slice(payload);
+        }
+        other => body::put(other, out),
+    }
+}
+
+/// Parses a frame as it stands in a datagram, without its length.
+pub fn parse_datagram_frame<'a>(frame: &'a [u8], limits: &Limits) -> Result<Frame<'a>, FrameError> {
+    match frame.first() {
+        None => Err(FrameError::Empty),
+        Some(head) if head & body::DATA != 0 => {
+            let in_full = |_, at: body::Position| Ok(Start { sequence: at.sequence, timestamp_ns: 0 });
+            body::parse_data(frame, limits, true, in_full).map(|(e, payload)| Frame::Data(e, payload))
+        }
+        Some(&body::HELLO) => Err(FrameError::NotInDatagram("hello")),
+        Some(_) => body::parse(frame, limits),
+    }
+}
+
 impl<'a> Datagram<'a> {
     fn frame(&mut self) -> Result<Frame<'a>, FrameError> {
         let offset = 0;
@@ -145,15 +185,11 @@ impl<'a> Datagram<'a> {
         let (frame, rest) =
             rest.split_at_checked(len).ok_or(FrameError::Truncated { field: "frame", offset: rest.len() })?;
         self.rest = rest;
-        match frame.first() {
-            None => Err(FrameError::Empty),
-            Some(head) if head & body::DATA != 0 => {
-                let in_full = |_, at: body::Position| Ok(Start { sequence: at.sequence, timestamp_ns: 0 });
-                body::parse_data(frame, &self.limits, true, in_full).map(|(e, payload)| Frame::Data(e, payload))
-            }
-            Some(&body::HELLO) => Err(FrameError::NotInDatagram("hello")),
-            Some(_) => body::parse(frame, &self.limits),
+        let mut frame = parse_datagram_frame(frame, &self.limits)?;
+        if !matches!(frame, Frame::Data(..)) {
+            self.offered.join(&mut frame)?;
         }
+        Ok(frame)
     }
 }
 
@@ -179,7 +215,14 @@ impl DatagramDecoder {
         let got = body.get(INCARNATION_AT..).and_then(|b| b.first_chunk()).ok_or(too_short)?;
         let incarnation = u64::from_le_bytes(*got);
         let restarted = self.admit(node, incarnation)?;
-        Ok(Datagram { node, incarnation, restarted, rest: frames, limits: self.limits })
+        Ok(Datagram {
+            node,
+            incarnation,
+            restarted,
+            rest: frames,
+            limits: self.limits,
+            offered: body::Offered::default(),
+        })
     }
 
     fn admit(&mut self, node: Id128, got: u64) -> Result<bool, FrameError> {

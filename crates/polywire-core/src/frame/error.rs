@@ -87,6 +87,9 @@ pub enum FrameError {
     /// The channel was not announced, or was retired.
     #[error("channel {0} was not announced or was retired")]
     UnknownChannel(ChannelId),
+    /// An offer is not followed by the announcement of its channel.
+    #[error("the offer for channel {0} is not followed by its announcement")]
+    StrayOffer(ChannelId),
     /// An announced channel id is not the next one. Ids are never reused.
     #[error("channel {got} is announced, but {expected} is next")]
     ChannelOrder {

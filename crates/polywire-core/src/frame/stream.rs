@@ -52,9 +52,14 @@ impl StreamEncoder {
     /// exceeds a limit.
     pub fn announce(&mut self, a: &Announcement, start: Start, out: &mut Vec<u8>) -> Result<ChannelId, FrameError> {
         let channel = ChannelId(self.channels.last_id + 1);
+        body::check_offer(a, &self.limits)?;
         let mark = out.len();
+        if !a.offer.is_empty() {
+            framed(out, |out| body::put_offer(channel, &a.offer, out));
+        }
+        let offer = out.len() - mark;
         framed(out, |out| body::put_announcement(channel, start, a, out));
-        let len = out.len() - mark;
+        let len = out.len() - mark - offer;
         let checked = if len > self.limits.announcement_bytes {
             Err(FrameError::TooLong { what: "announcement", got: len as u64, limit: self.limits.announcement_bytes })
         } else {
@@ -117,7 +122,8 @@ impl StreamEncoder {
     /// If the frame changes the channels: use the methods for such frames, which also update the
     /// state.
     pub fn control(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
-        let stateful = matches!(frame, Frame::Data(..) | Frame::Announce { .. } | Frame::Retire { .. });
+        let stateful =
+            matches!(frame, Frame::Data(..) | Frame::Offer { .. } | Frame::Announce { .. } | Frame::Retire { .. });
         assert!(!stateful, "the encoder's own methods write these");
         framed(out, |out| body::put(frame, out));
     }
@@ -155,6 +161,7 @@ pub struct StreamDecoder {
     channels: Channels,
     limits: Limits,
     greeted: bool,
+    offered: body::Offered,
 }
 
 impl StreamDecoder {
@@ -198,7 +205,8 @@ impl StreamDecoder {
                 body::parse_data(body, &self.limits, false, |channel, position| channels.advance(channel, &position))?;
             return Ok(Frame::Data(envelope, payload));
         }
-        let frame = body::parse(body, &self.limits)?;
+        let mut frame = body::parse(body, &self.limits)?;
+        self.offered.join(&mut frame)?;
         match &frame {
             Frame::Hello(_) if self.greeted => return Err(FrameError::SecondHello),
             Frame::Hello(_) => self.greeted = true,

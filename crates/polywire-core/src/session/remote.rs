@@ -228,5 +228,5 @@ impl Session {
 /// The part of the budget that an announcement uses.
 fn held_bytes(a: &Announcement) -> usize {
     let texts = [&a.topic, &a.type_name, &a.codec, &a.options, &a.compressor];
-    size_of::<Remote>() + size_of::<Announcement>() + texts.iter().map(|text| text.len()).sum::<usize>()
+    size_of::<Remote>() + size_of::<Announcement>() + a.offer.len() + texts.iter().map(|text| text.len()).sum::<usize>()
 }

@@ -4,8 +4,10 @@
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
     frame::{
-        Answer, DatagramDecoder, DatagramEncoder, Frame, Hello, Limits, Start, Step, StreamDecoder, StreamEncoder,
+        Answer, DatagramDecoder, DatagramEncoder, Frame, FrameError, Hello, Limits, Start, Step, StreamDecoder,
+        StreamEncoder,
     },
+    qos::{Offer, Qos, Reliability},
 };
 use polywire_testing::{hex, spec_examples};
 
@@ -52,6 +54,7 @@ fn stream_examples() -> Vec<(&'static str, Frame<'static>)> {
         ),
         ("position", Frame::Position { channel, start: last, lost: 3 }),
         ("taken", Frame::Taken { messages: 300 }),
+        ("lease", Frame::Lease { milliseconds: 5000 }),
         ("key", Frame::Data(Envelope { anchor: Some(8), ..Envelope::data(channel, 8, 1_000_001_000) }, b"hi")),
         ("anchored", Frame::Data(Envelope { anchor: Some(8), ..Envelope::data(channel, 9, 1_000_001_000) }, b"hi")),
     ]
@@ -83,7 +86,52 @@ fn the_stream_examples_are_exact() {
         assert_eq!(hex(&encoded), hex(&bytes), "{name}");
         assert_eq!(decoder.step(&bytes), Ok(Step::Frame { frame, used: bytes.len() }), "{name}");
     }
-    assert_eq!(examples.into_keys().collect::<Vec<_>>(), ["datagram"]);
+    assert_eq!(examples.into_keys().collect::<Vec<_>>(), ["datagram", "offer", "offer-strict"]);
+}
+
+#[test]
+fn offers_go_in_front_of_their_announcement() {
+    let mut examples = spec_examples("frame.md");
+    let (hello_bytes, announce) = (examples.remove("hello").expect("one"), examples.remove("announce").expect("one"));
+    let reliable = Qos::default().reliability(Reliability::Reliable);
+    for (name, qos) in [("offer", reliable), ("offer-strict", Qos::default().partition(["a"]))] {
+        let offer = Offer { qos, history_of: None }.to_bytes();
+        let announcement = Announcement { offer: offer.clone(), ..announcement() };
+        let example = examples.remove(name).expect(name);
+        let both = [&example[..], &announce].concat();
+        let (mut encoder, mut bytes) = (StreamEncoder::default(), Vec::new());
+        let channel = encoder.announce(&announcement, Start::default(), &mut bytes).expect("fits");
+        assert_eq!(hex(&bytes), hex(&both), "{name}");
+
+        let mut decoder = StreamDecoder::default();
+        decoder.step(&hello_bytes).expect("a hello");
+        let frame = Frame::Offer { channel, offer: &offer };
+        assert_eq!(decoder.step(&both), Ok(Step::Frame { frame, used: example.len() }));
+        let announced = Box::new(announcement.clone());
+        let frame = Frame::Announce { channel, start: Start::default(), announcement: announced };
+        assert_eq!(decoder.step(&announce), Ok(Step::Frame { frame: frame.clone(), used: announce.len() }));
+
+        // Nothing else may follow an offer.
+        let mut decoder = StreamDecoder::default();
+        decoder.step(&hello_bytes).expect("a hello");
+        decoder.step(&example).expect("an offer");
+        assert_eq!(decoder.step(&[1, 8]), Err(FrameError::StrayOffer(channel)));
+
+        // Both are in one datagram, and are read as one.
+        let Hello { node, incarnation } = hello();
+        let (encoder, mut datagram) = (DatagramEncoder::new(node, incarnation, Limits::default()), Vec::new());
+        encoder.begin(&mut datagram);
+        encoder.announce(channel, Start::default(), &announcement, &mut datagram);
+        encoder.control(&frame, &mut datagram);
+        encoder.finish(&mut datagram);
+        let mut decoder = DatagramDecoder::default();
+        let frames: Vec<_> = decoder.open(&datagram).expect("whole").map(|frame| frame.expect("valid")).collect();
+        let offered = Frame::Offer { channel, offer: &offer };
+        assert_eq!(frames, [offered.clone(), frame.clone(), offered, frame]);
+    }
+    let huge = Announcement { offer: [50, 0].repeat(600), ..announcement() };
+    let error = StreamEncoder::default().announce(&huge, Start::default(), &mut Vec::new());
+    assert_eq!(error, Err(FrameError::TooLong { what: "offer", got: 1200, limit: 1 << 10 }));
 }
 
 #[test]

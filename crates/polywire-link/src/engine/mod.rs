@@ -547,7 +547,8 @@ impl End {
 
     fn stats(&self) -> LinkStats {
         let EndState { sent, dropped, .. } = *lock(&self.state);
-        LinkStats { link: self.info.clone(), sent, dropped, queued_bytes: self.pair.under_way_bytes(self.side.other()) }
+        let queued_bytes = self.pair.under_way_bytes(self.side.other());
+        LinkStats { link: self.info.clone(), sent, dropped, queued_bytes, silences: 0 }
     }
 }
 

@@ -94,6 +94,7 @@
 mod delivery;
 mod identity;
 pub mod inproc;
+pub mod local;
 pub(crate) mod loopback;
 mod options;
 mod pipe;
@@ -103,6 +104,7 @@ pub mod stream;
 pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;
+pub mod udp;
 pub mod unix;
 
 use std::{
@@ -111,7 +113,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use polywire_core::{
@@ -128,6 +130,7 @@ pub use stream::Aligned;
 /// The engines built in, in the order in which command-line tools list them.
 pub static ENGINES: &[&dyn Engine] = &[
     &inproc::Inproc,
+    &local::Domain,
     &tcp::Tcp,
     &tcp::TcpListen,
     &tcp::TcpConnect,
@@ -140,6 +143,8 @@ pub static ENGINES: &[&dyn Engine] = &[
     &tls::TlsListen,
     #[cfg(feature = "tls")]
     &tls::TlsConnect,
+    &udp::UdpReliable,
+    &udp::Udp,
 ];
 
 /// Finds an engine built in by its name.
@@ -154,7 +159,7 @@ pub fn find(name: &str) -> Option<&'static dyn Engine> {
 /// A way to move messages, such as TCP. It is a stateless value in a table: all state belongs to
 /// the [`Port`]s that it opens.
 pub trait Engine: Send + Sync {
-    /// The part of a wire in front of the slash, as `tcp` in `cdr@tcp/127.0.0.1:7447`: lower-case
+    /// The part of a wire in front of the slash, as `tcp` in `cdr@tcp/127.0.0.1:7460`: lower-case
     /// letters, digits and hyphens.
     fn name(&self) -> &'static str;
 
@@ -171,7 +176,14 @@ pub trait Engine: Send + Sync {
     /// ordered.
     fn properties(&self) -> Properties;
 
-    /// Opens an address. Called on a thread of the application, once per node and address.
+    /// The address with what it leaves out filled in. Two addresses that this makes equal are the
+    /// same place, which a node opens once.
+    fn complete(&self, address: &str) -> String {
+        address.into()
+    }
+
+    /// Opens an address, which [`Engine::complete`] has completed. Called on a thread of the
+    /// application, once per node and address.
     ///
     /// Returns as soon as the port can be used: a listening port is bound; a connecting port may
     /// still be connecting, and keeps trying until it is closed. Fails only if trying again cannot
@@ -496,6 +508,8 @@ pub struct LinkStats {
     pub dropped: u64,
     /// Bytes that wait for the peer: queued and held.
     pub queued_bytes: usize,
+    /// How often the peer has been silent past its lease: see [`EngineOptions::lease`].
+    pub silences: u64,
 }
 
 /// What [`Port::commit`] did with a message.
@@ -569,6 +583,17 @@ pub enum Event {
         /// Messages that were not confirmed.
         count: u64,
     },
+    /// Nothing has come from a peer for the lease that it promised: see [`EngineOptions::lease`].
+    /// It may be suspended, or cut off. Its link stays. Until it is heard again, publishers do not
+    /// wait for room in its queue.
+    Silent {
+        /// The link.
+        link: LinkInfo,
+        /// The peer's lease.
+        lease: Duration,
+    },
+    /// A silent peer is heard again.
+    Heard(LinkInfo),
     /// A channel could not be announced to a link, or is not relayed. Its messages do not reach
     /// that peer or, if it is not relayed, the other peers. Reported for the 1st, 2nd, 4th, 8th,
     /// ... such channel of the port.
@@ -633,6 +658,9 @@ pub enum Disconnect {
     /// Both ends of the connection are the same socket.
     #[error("connected to itself")]
     Itself,
+    /// There is another connection between the same two nodes, which is their link.
+    #[error("replaced by another connection between the same nodes")]
+    Replaced,
     /// The port has [`EngineOptions::peers`] peers, and none makes room.
     #[error("more than {0} peers")]
     TooMany(usize),
@@ -685,6 +713,13 @@ pub enum EngineError {
         endpoint: String,
         /// What is wrong with the files.
         cause: IdentityError,
+    },
+    /// The node has rules of access, which a medium with many receivers cannot keep: whoever is in
+    /// the group gets every message, and nobody has proof of who sent it.
+    #[error("{endpoint}: the rules of [access] cannot be kept in a group: use tls, unix or local")]
+    Access {
+        /// The endpoint that was to be opened.
+        endpoint: String,
     },
     /// The channel was not announced on this port, or has retired.
     #[error("channel {0} is not open on this port")]

@@ -161,17 +161,10 @@ impl Listener for SocketListener {
     }
 
     fn accept(&self) -> io::Result<Option<Connection>> {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
-        let _ = poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
-        match self.socket.accept() {
-            Ok((socket, from)) => {
-                self.family.tune(&socket, &self.options)?;
-                let address = self.family.describe(&from);
-                Ok(Some(Connection { stream: stream_of(self.family, socket), address, host: host(&from) }))
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(e) => Err(e),
-        }
+        let Some((socket, from)) = accept(&self.socket)? else { return Ok(None) };
+        self.family.tune(&socket, &self.options)?;
+        let address = self.family.describe(&from);
+        Ok(Some(Connection { stream: stream_of(self.family, socket), address, host: host(&from) }))
     }
 
     fn wake(&self) {
@@ -188,7 +181,19 @@ impl Listener for SocketListener {
     }
 }
 
-struct SocketStream(Socket, Principal);
+/// Waits up to a second for a caller of a listening, non-blocking socket.
+pub(super) fn accept(listening: &Socket) -> io::Result<Option<(Socket, SockAddr)>> {
+    let mut fds = [PollFd::new(listening, PollFlags::IN)];
+    let _ = poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
+    match listening.accept() {
+        Ok(accepted) => Ok(Some(accepted)),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The stream of a connected, blocking socket.
+pub(super) struct SocketStream(pub(super) Socket, pub(super) Principal);
 
 fn stream_of(family: &dyn Family, socket: Socket) -> Arc<dyn ByteStream> {
     let principal = family.principal(&socket);

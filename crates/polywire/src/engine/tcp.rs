@@ -37,9 +37,9 @@ pub struct TcpConnect;
 
 pub(super) static FAMILY: Inet = Inet;
 
-engine!(Tcp, "tcp", Role::Either, "127.0.0.1:7447", "TCP: listens if the address is free here, else connects");
-engine!(TcpListen, "tcp-listen", Role::Listen, "0.0.0.0:7447", "TCP, listening");
-engine!(TcpConnect, "tcp-connect", Role::Connect, "192.0.2.1:7447", "TCP, connecting");
+engine!(Tcp, "tcp", Role::Either, "127.0.0.1:7460", "TCP: listens if the address is free here, else connects");
+engine!(TcpListen, "tcp-listen", Role::Listen, "0.0.0.0:7460", "TCP, listening");
+engine!(TcpConnect, "tcp-connect", Role::Connect, "192.0.2.1:7460", "TCP, connecting");
 
 pub(super) struct Inet;
 

@@ -107,11 +107,8 @@ impl Family for Files {
         address.as_pathname().map_or_else(|| "a client".into(), |path| path.display().to_string())
     }
 
-    /// The user of the process that connected, or that listens.
-    #[cfg(target_os = "linux")]
     fn principal(&self, socket: &Socket) -> Principal {
-        let peer = rustix::net::sockopt::socket_peercred(socket);
-        peer.map_or(Principal::Anonymous, |peer| Principal::User(peer.uid.as_raw()))
+        user_of(socket)
     }
 
     /// Removes the file, unless another node has taken the path since and listens there.
@@ -121,6 +118,19 @@ impl Family for Files {
             remove(address);
         }
     }
+}
+
+/// The user of the process at the other end of a Unix-domain socket.
+#[cfg(target_os = "linux")]
+pub(super) fn user_of(socket: &Socket) -> Principal {
+    let peer = rustix::net::sockopt::socket_peercred(socket);
+    peer.map_or(Principal::Anonymous, |peer| Principal::User(peer.uid.as_raw()))
+}
+
+/// Other systems than Linux are not asked.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn user_of(_: &Socket) -> Principal {
+    Principal::Anonymous
 }
 
 /// Longest wait for nodes that are binding in the same folder. After that, or if the folder cannot

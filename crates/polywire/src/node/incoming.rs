@@ -19,6 +19,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
+    qos::{Offer, OfferError},
     schema::Schema,
     session::{self, Carrier, Decision, Event, Fetch, Output, Session},
 };
@@ -115,6 +116,10 @@ struct Channel {
     stream: bool,
     /// Whether a key frame was requested and is still missing.
     key_requested: bool,
+    /// Whether it brings the history of another channel's writer.
+    history: bool,
+    /// Whether messages wait for a history.
+    gated: bool,
     /// Subscribers that cannot read the channel, and why.
     refused: Refused,
 }
@@ -175,7 +180,10 @@ impl Incoming {
         let reads = |channel: &&Channel| channel.slots.iter().any(|(other, _)| Arc::ptr_eq(other, route));
         let refuses = |channel: &&Channel| is_among(&channel.refused, route).is_some();
         let channels = self.channels();
-        (channels.open.values().filter(reads).count(), channels.open.values().filter(refuses).count())
+        (
+            channels.open.values().filter(|channel| !channel.history).filter(reads).count(),
+            channels.open.values().filter(refuses).count(),
+        )
     }
 
     /// A document came, over this link or another.
@@ -265,7 +273,11 @@ impl Incoming {
         let Some(host) = self.host.upgrade() else { return };
         let Some(node) = host.node() else { return };
         let Some((source, before, refused)) = self.open_channel(channel, anew) else { return };
-        let routes = host.routes(&source.announcement.topic);
+        let mut routes = host.routes(&source.announcement.topic);
+        let offer = Offer::parse(&source.announcement.offer);
+        if let Ok(offer) = &offer {
+            routes.retain(|route| route.concerns(&source.announcement, offer));
+        }
         let unfetched = match missing(&node, &source.announcement, &routes) {
             None => None,
             Some(document) => match self.lock().session.fetch(channel, document, clock::now()) {
@@ -275,7 +287,8 @@ impl Incoming {
         };
         let needs_schema = routes.iter().any(|route| route.needs_schema());
         let schema = needs_schema.then(|| node.documents.schema(source.announcement.schema)).flatten();
-        let opening = Opening { node: &node, source: &source, schema: schema.as_ref(), unfetched: unfetched.as_ref() };
+        let (schema, unfetched) = (schema.as_ref(), unfetched.as_ref());
+        let opening = Opening { node: &node, source: &source, offer: &offer, schema, unfetched };
         let unpacking = match routes.is_empty() {
             true => Ok(()),
             false => self.unpacking(channel, &opening),
@@ -297,7 +310,11 @@ impl Incoming {
                 },
             }
         }
+        let wants_history = slots.iter().any(|(_, slot)| slot.wants_history());
         self.settle(channel, slots, &refusals);
+        if wants_history {
+            self.lock().session.reconsider(|other| other.topic == source.announcement.topic && is_history(other));
+        }
     }
 
     /// The channel as it is now. `None` if it has closed.
@@ -345,6 +362,8 @@ impl Incoming {
             let mut channels = self.channels();
             let Some(known) = channels.open.get_mut(&channel) else { return };
             known.stream = slots.iter().any(|(_, slot)| slot.is_stream());
+            known.history = slots.iter().any(|(_, slot)| slot.is_history());
+            known.gated = slots.iter().any(|(_, slot)| slot.is_gated());
             known.key_requested = decision.needs_key_frame;
             known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
             mem::replace(&mut known.slots, Arc::new(slots))
@@ -360,14 +379,14 @@ impl Incoming {
         if !self.rights.take(payload.len(), || self.is_served()) {
             return;
         }
-        let (slots, unpacking, stream, key_requested) = {
+        let (slots, unpacking, stream, key_requested, gated) = {
             let mut channels = self.channels();
             let Channels { open, touched } = &mut *channels;
             let Some(channel) = open.get_mut(&envelope.channel) else { return };
             if !mem::replace(&mut channel.touched, true) {
                 touched.push(envelope.channel);
             }
-            (channel.slots.clone(), channel.unpacking.clone(), channel.stream, channel.key_requested)
+            (channel.slots.clone(), channel.unpacking.clone(), channel.stream, channel.key_requested, channel.gated)
         };
         let deliver = |unpacked: &[u8], held| {
             slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len(), held));
@@ -385,6 +404,20 @@ impl Incoming {
                 self.request_key(envelope.channel, wanted);
             }
         }
+        if gated && slots.iter().filter(|(_, slot)| slot.history_changed()).count() > 0 {
+            self.reconsider_history(envelope.channel);
+        }
+    }
+
+    /// Subscribers of the channel's topic want a history, or want it no more.
+    #[cold]
+    fn reconsider_history(&self, channel: ChannelId) {
+        {
+            let mut driven = self.lock();
+            let Some(announced) = driven.session.announcement(channel).cloned() else { return };
+            driven.session.reconsider(|other| other.topic == announced.topic && is_history(other));
+        }
+        self.drive();
     }
 
     /// Whether the port still serves its links.
@@ -435,6 +468,8 @@ impl Channel {
             touched: false,
             stream: false,
             key_requested: false,
+            history: false,
+            gated: false,
             refused: Refused::default(),
         }
     }
@@ -574,6 +609,7 @@ impl LinkSink for Incoming {
 struct Opening<'a> {
     node: &'a Arc<Inner>,
     source: &'a Source,
+    offer: &'a Result<Offer, OfferError>,
     /// The writer's. `None` if no subscriber needs it, or it is not here.
     schema: Option<&'a Result<Schema, String>>,
     /// Why a document that the channel needs will not come.
@@ -585,14 +621,15 @@ impl Opening<'_> {
         if let Some(reason) = self.source.announcement.denial() {
             return Err(reason.into());
         }
+        let offer = self.offer.as_ref().map_err(ToString::to_string)?;
         match self.unfetched {
             Some(reason) if route.needs_schema() && (self.schema.is_none() || !self.is_configured()) => {
                 Err(reason.clone())
             }
-            _ if !route.needs_schema() => route.open(self.node, self.source, None),
+            _ if !route.needs_schema() => route.open(self.node, self.source, offer, None),
             _ => {
                 let schema = self.schema.map(Result::as_ref).transpose()?;
-                route.open(self.node, self.source, schema)
+                route.open(self.node, self.source, offer, schema)
             }
         }
     }
@@ -601,6 +638,11 @@ impl Opening<'_> {
     fn is_configured(&self) -> bool {
         self.source.announcement.configuration.is_none_or(|id| self.node.documents.has(id))
     }
+}
+
+/// Whether a channel brings the history of another one's writer.
+fn is_history(announcement: &Announcement) -> bool {
+    Offer::parse(&announcement.offer).is_ok_and(|offer| offer.history_of.is_some())
 }
 
 /// The first document that these subscribers need and the node does not have.

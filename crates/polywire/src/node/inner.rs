@@ -34,7 +34,7 @@ pub(crate) struct Inner {
     pub(crate) documents: Arc<Documents>,
     pub(crate) decoders: Decoders,
     pub(crate) events: Hub,
-    pub(super) timer: Timer,
+    pub(crate) timer: Timer,
     pub(super) session: SessionSettings,
     /// Who may do what.
     pub(super) gate: Gate,

@@ -31,7 +31,8 @@ pub(crate) use self::{
     inner::Inner,
     limits::members,
     port::PortEntry,
-    route::{Route, Slot},
+    route::{Replay, Route, Slot},
+    timer::Wake,
 };
 use self::{inner::SessionSettings, timer::Timer};
 pub use self::{
@@ -44,6 +45,7 @@ use crate::{
     config::Config,
     engine::{ENGINES, Engine, Local},
     events::{Events, Hub},
+    qos::Qos,
     suggest::hint,
     topic,
     wire::{Endpoint, Wire, WireError},
@@ -230,6 +232,19 @@ impl Node {
         self.ports().iter().filter(|port| !port.flush(deadline)).count() == 0
     }
 
+    /// The quality of service that is configured for a topic, or the default.
+    ///
+    /// ```
+    /// use polywire::{Config, Node, qos::Qos};
+    /// let config = Config::parse("[topics.pumps.qos]\nprofile = 'sensor-data'").unwrap();
+    /// let node = Node::builder().config(config).build();
+    /// assert_eq!((node.qos_of("pumps"), node.qos_of("valves")), (Qos::sensor_data(), Qos::default()));
+    /// ```
+    pub fn qos_of(&self, topic: &str) -> Qos {
+        let configured = self.0.inner.config.topics.get(topic);
+        configured.and_then(|topic| topic.qos.clone()).unwrap_or_default()
+    }
+
     /// The number of links to other nodes, over all ports.
     pub fn links(&self) -> usize {
         self.ports().iter().map(|port| port.port().links().len()).sum()
@@ -260,6 +275,7 @@ impl Node {
     /// Announcements arrive soon after a link is up.
     pub fn discovered(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();
+        sources.retain(|source| !source.is_history());
         sources.sort_by(|a, b| {
             let key = |source: &Source| (source.announcement.topic.clone(), source.announcement.writer);
             key(a).cmp(&key(b))
@@ -299,17 +315,18 @@ impl Node {
 
     fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
         let (inner, mut ports) = (&self.0.inner, self.0.ports.lock());
-        let name = endpoint.to_string();
-        if let Some(entry) = ports.get(&name) {
-            return Ok(entry.clone());
-        }
         let engines = || inner.engines.iter().map(|engine| engine.name());
         let engine = inner.engines.iter().find(|engine| engine.name() == endpoint.engine).ok_or_else(|| {
             let hint = hint(&endpoint.engine, engines());
             NodeError::Wire(WireError::Unknown { what: "engine", name: endpoint.engine.clone(), hint })
         })?;
+        let address = engine.complete(&endpoint.address);
+        let name = Endpoint { engine: endpoint.engine.clone(), address: address.clone() }.to_string();
+        if let Some(entry) = ports.get(&name) {
+            return Ok(entry.clone());
+        }
         let local = Local { hello: inner.hello, options: inner.config.engine.clone() };
-        let entry = PortEntry::open(inner, *engine, &endpoint.address, &local)?;
+        let entry = PortEntry::open(inner, *engine, &address, &local)?;
         ports.insert(name, entry.clone());
         // Also under its real address, so that a port that the system chose can be named.
         ports.entry(entry.port().endpoint()).or_insert_with(|| entry.clone());

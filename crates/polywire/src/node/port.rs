@@ -20,7 +20,7 @@ use super::{
     documents::Documents,
     incoming::{Host, Incoming, Matched},
     inner::{Inner, SessionSettings},
-    route::{Route, Source},
+    route::{Replay, Route, Source},
 };
 use crate::{
     access::Rights,
@@ -40,6 +40,7 @@ pub(crate) struct PortEntry {
     /// The node's documents. Peers may ask for them as long as the port is there.
     documents: Arc<Documents>,
     session: SessionSettings,
+    engine: &'static dyn Engine,
     endpoint: String,
     /// Publishing is over.
     closed: AtomicBool,
@@ -48,6 +49,8 @@ pub(crate) struct PortEntry {
     keeps_all: bool,
     /// Messages of one writer arrive in its order.
     is_ordered: bool,
+    /// The engine is reliable.
+    is_reliable: bool,
     port: OnceLock<Arc<dyn Port>>,
     /// The link from publishers here to subscribers here.
     own: LinkId,
@@ -102,6 +105,8 @@ struct Answers {
     by_link: BTreeMap<LinkId, Answer>,
     /// The requests for key frames.
     requests: Requests,
+    /// The history that the channel brings; a request for a key frame is one for it.
+    history: Option<Weak<dyn Replay>>,
     refusing: Refusing,
     refusals: Recent<Refusal>,
     /// Refusals that came before the topic was known: peer and reason.
@@ -115,6 +120,9 @@ impl PortEntry {
         address: &str,
         local: &Local,
     ) -> Result<Arc<PortEntry>, EngineError> {
+        if engine.properties().multicast && node.gate.has_rules() {
+            return Err(EngineError::Access { endpoint: format!("{}/{address}", engine.name()) });
+        }
         let here = "this node".into();
         let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: here, principal: Principal::Process };
         let entry = Arc::new(PortEntry {
@@ -122,9 +130,11 @@ impl PortEntry {
             documents: node.documents.clone(),
             session: node.session.clone(),
             closed: AtomicBool::new(false),
+            engine,
             endpoint: format!("{}/{address}", engine.name()),
             keeps_all: keeps_all(engine, local),
             is_ordered: engine.properties().ordered,
+            is_reliable: engine.properties().reliable,
             port: OnceLock::new(),
             own: own.id,
             routes: Mutex::default(),
@@ -147,7 +157,7 @@ impl PortEntry {
 
     /// Whether this is the port of an endpoint, as it was opened or as it is bound.
     pub(crate) fn is_at(&self, endpoint: &Endpoint) -> bool {
-        let name = endpoint.to_string();
+        let name = format!("{}/{}", endpoint.engine, self.engine.complete(&endpoint.address));
         name == self.endpoint || name == self.port().endpoint()
     }
 
@@ -219,6 +229,14 @@ impl PortEntry {
         lock(&self.answers).by_channel.get(&channel).map(|known| known.requests.clone()).unwrap_or_default()
     }
 
+    /// The channel brings this history. Serves requests that came before.
+    pub(crate) fn serve_history(&self, channel: ChannelId, history: Weak<dyn Replay>) {
+        let known = lock(&self.answers).by_channel.get_mut(&channel).map(|known| known.history = Some(history.clone()));
+        if let (Some(()), Some(history)) = (known, history.upgrade()) {
+            history.request();
+        }
+    }
+
     /// The number of peers that refuse a channel of this node.
     pub(crate) fn refusing(&self, channel: ChannelId) -> Refusing {
         lock(&self.answers).by_channel.get(&channel).map(|known| known.refusing.clone()).unwrap_or_default()
@@ -232,6 +250,7 @@ impl PortEntry {
             refusing: known.refusing.peers(),
             refused_total: known.refusals.total(),
             refusals: known.refusals.list(),
+            deadlines_missed: 0,
         }
     }
 
@@ -253,6 +272,14 @@ impl PortEntry {
             return Err(EngineError::Closed);
         }
         self.port().commit(envelope, loan)
+    }
+
+    /// Sends a payload that is here already.
+    pub(crate) fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<Sent, EngineError> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(EngineError::Closed);
+        }
+        self.port().send(envelope, payload)
     }
 
     /// Lets engines that have no thread deliver on this one. The caller holds no lock.
@@ -280,6 +307,11 @@ impl PortEntry {
 
     pub(crate) fn is_ordered(&self) -> bool {
         self.is_ordered
+    }
+
+    /// Whether the engine is reliable.
+    pub(crate) fn is_reliable(&self) -> bool {
+        self.is_reliable
     }
 
     pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
@@ -358,7 +390,7 @@ impl Host for PortEntry {
 
     fn matched(&self, link: &LinkInfo, matched: Matched) -> bool {
         let Matched { channel, answer, key_requested, incompatible } = matched;
-        let refused = {
+        let (refused, history) = {
             let mut answers = lock(&self.answers);
             if !lock(&self.links).contains_key(&link.id) {
                 return true;
@@ -367,6 +399,7 @@ impl Host for PortEntry {
             if key_requested {
                 known.requests.ask();
             }
+            let history = known.history.clone().filter(|_| key_requested);
             match answer {
                 Some(answer) => known.by_link.insert(link.id, answer),
                 None => known.by_link.remove(&link.id),
@@ -375,15 +408,19 @@ impl Host for PortEntry {
             if let Some(reason) = &incompatible {
                 known.refusals.push(Refusal { peer: link.address.clone(), reason: reason.clone() });
             }
-            match incompatible {
+            let refused = match incompatible {
                 Some(reason) if known.topic.is_empty() => {
                     known.early.push((link.address.clone(), reason));
                     None
                 }
                 reason => reason.map(|reason| (known.topic.clone(), reason)),
-            }
+            };
+            (refused, history)
         };
         self.answered.notify_all();
+        if let Some(history) = history.and_then(|history| history.upgrade()) {
+            history.request();
+        }
         if let Some((topic, reason)) = refused {
             self.tell_refused(topic, link.address.clone(), reason);
         }

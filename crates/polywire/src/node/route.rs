@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use polywire_core::{
     envelope::{Announcement, Envelope},
+    qos::{Offer, OfferError, Qos},
     schema::Schema,
 };
 
@@ -19,9 +20,18 @@ pub(crate) trait Route: Send + Sync {
     fn topic(&self) -> &str;
     /// Whether the subscriber needs the writer's schema to read its messages.
     fn needs_schema(&self) -> bool;
+    /// Whether the subscriber has to do with a channel: it is in a partition of the writer, and
+    /// waits for the history if the channel brings one. If not, nobody is told.
+    fn concerns(&self, announcement: &Announcement, offer: &Offer) -> bool;
     /// Opens a channel, or says why it cannot be read. `schema` is `None` if the writer announced
     /// no schema.
-    fn open(&self, node: &Arc<Inner>, source: &Source, schema: Option<&Schema>) -> Result<Arc<dyn Slot>, String>;
+    fn open(
+        &self,
+        node: &Arc<Inner>,
+        source: &Source,
+        offer: &Offer,
+        schema: Option<&Schema>,
+    ) -> Result<Arc<dyn Slot>, String>;
     /// The subscriber cannot read a channel.
     fn refused(&self, mismatch: Mismatch);
     /// The node has closed: nothing more is delivered.
@@ -37,13 +47,28 @@ pub(crate) trait Slot: Send + Sync {
     fn undecodable(&self, sequence: u64, reason: &dyn ToString);
     /// Whether messages may refer to earlier ones.
     fn is_stream(&self) -> bool;
-    /// Whether the next messages cannot be read without a key frame.
+    /// Whether the next messages cannot be read without a key frame, or the channel brings a
+    /// history that has not come yet.
     fn needs_key_frame(&self) -> bool;
+    /// Whether the channel brings the history of another one.
+    fn is_history(&self) -> bool;
+    /// Whether the history of this channel's writer is missing and wanted.
+    fn wants_history(&self) -> bool;
+    /// Whether messages wait for a history, on this channel or by it.
+    fn is_gated(&self) -> bool;
+    /// Whether a history is wanted, or wanted no more, since the last call.
+    fn history_changed(&self) -> bool;
     /// The sender dropped `count` messages up to and including this one. With a count of 0, its
     /// messages begin after this one.
     fn lost(&self, sequence: u64, count: u64);
     /// Everything that has come so far was delivered.
     fn drained(&self);
+}
+
+/// A publisher's history, as links see it.
+pub(crate) trait Replay: Send + Sync {
+    /// A subscriber asks for it. Does not block.
+    fn request(&self);
 }
 
 /// Where messages come from.
@@ -53,4 +78,30 @@ pub struct Source {
     pub announcement: Arc<Announcement>,
     /// The link it came over.
     pub link: Arc<LinkInfo>,
+}
+
+impl Source {
+    /// Whether the channel brings the history of another one, and so is no publisher of its own.
+    pub(super) fn is_history(&self) -> bool {
+        Offer::parse(&self.announcement.offer).is_ok_and(|offer| offer.history_of.is_some())
+    }
+
+    /// The quality of service that the writer offers. Fails if it is malformed, or has a policy that
+    /// must be understood and is not known here.
+    ///
+    /// ```
+    /// use polywire::{Node, qos::Qos};
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// # let node = Node::new();
+    /// # let pumps = node.subscribe::<Pump>("pumps", Some("cdr@inproc/source-qos-doc"))?.qos(Qos::default().exclusive(0))?.open();
+    /// let publish = node.publish::<Pump>("pumps", Some("cdr@inproc/source-qos-doc"))?;
+    /// let publisher = publish.qos(Qos::default().exclusive(3))?.open()?;
+    /// publisher.publish(&Pump { id: 7 })?;
+    /// assert_eq!(pumps.recv().unwrap().info.source.qos()?, Qos::default().exclusive(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn qos(&self) -> Result<Qos, OfferError> {
+        Offer::parse(&self.announcement.offer).map(|offer| offer.qos)
+    }
 }

@@ -10,7 +10,7 @@ use std::{
 use crate::clock;
 
 /// Something that waits for a time.
-pub(super) trait Wake: Send + Sync {
+pub(crate) trait Wake: Send + Sync {
     /// The time has come. Called on the timer's thread.
     fn wake(&self);
 }
@@ -39,7 +39,7 @@ struct Deadlines {
 
 impl Timer {
     /// Wakes `who` at a time of [`clock::now`], unless it is gone by then.
-    pub(super) fn at(&self, time: Duration, who: Weak<dyn Wake>) {
+    pub(crate) fn at(&self, time: Duration, who: Weak<dyn Wake>) {
         {
             let mut state = self.shared.lock();
             state.count += 1;

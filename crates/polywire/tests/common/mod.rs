@@ -118,9 +118,24 @@ impl Tap {
         options: EngineOptions,
         accepts: bool,
     ) -> (Arc<Tap>, mpsc::Receiver<Event>) {
+        // Peers of a mesh tell nodes apart by their ids.
+        static NODES: AtomicU64 = AtomicU64::new(1);
+        let mut node = [7; 16];
+        node[..8].copy_from_slice(&NODES.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        Tap::as_node(engine, address, Hello { node: Id128(node), incarnation: 1 }, options, accepts)
+    }
+
+    /// A node that introduces itself so.
+    pub fn as_node(
+        engine: &dyn Engine,
+        address: &str,
+        hello: Hello,
+        options: EngineOptions,
+        accepts: bool,
+    ) -> (Arc<Tap>, mpsc::Receiver<Event>) {
         let (sender, events) = mpsc::channel();
         let tap = Arc::new(Tap { accepts, events: Mutex::new(Some(sender)), ..Tap::default() });
-        let local = Local { hello: Hello { node: Id128([7; 16]), incarnation: 1 }, options };
+        let local = Local { hello, options };
         let port = engine.open(address, &local, Arc::new(TapSink(Arc::downgrade(&tap)))).expect("a port");
         // An engine may announce channels before `open` returns: those are answered here.
         let early = {

@@ -50,6 +50,7 @@ impl Link {
             sent: tally.sent,
             dropped: tally.dropped,
             queued_bytes: tally.queued_bytes,
+            silences: self.outbox.pulse.silences(),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
     channels::{Channels, NOT_RELAYED, Open, sources, together, unrelayed},
     fetches::Answered,
     link::Link,
-    shared::{Shared, lock},
+    shared::{Place, Shared, lock},
     transport::Role,
 };
 use crate::engine::{EngineError, Event, LinkId, LinkInfo};
@@ -23,7 +23,7 @@ use crate::engine::{EngineError, Event, LinkId, LinkInfo};
 impl Shared {
     /// Whether this port relays: it listens, and with [`Role::Either`].
     pub(super) fn relays(&self) -> bool {
-        self.role == Role::Either && self.listens.load(Ordering::Acquire)
+        matches!(self.place, Place::One(_, Role::Either)) && self.listens.load(Ordering::Acquire)
     }
 
     /// Opens a channel and announces it to every link but its origin. A port has as many channels

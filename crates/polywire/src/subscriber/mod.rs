@@ -1,36 +1,42 @@
 //! Subscribers: receive by blocking calls, as an iterator, as a `futures` stream, or by callback.
 
+mod inline;
+mod route;
+mod rules;
+mod slot;
+
 use std::{
-    any::TypeId,
     collections::VecDeque,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
-    thread::{self, JoinHandle, ThreadId},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use polywire_core::{
-    envelope::{Envelope, Id128, Kind},
-    layout::{Message, Record, SharedBytes},
-    program::Payload,
+    envelope::{Id128, Kind},
+    layout::{Message, Record},
+    qos::{History, InstanceState, Qos, Reliability, Verdict},
     schema::Schema,
 };
 
+use self::{
+    inline::Inline,
+    route::{Assumed, Counts, Delivery, RouteOf},
+};
 use crate::{
     coding::{Coding, Typed},
-    delta::Arriving,
-    engine::{Held, Overflow},
+    engine::Overflow,
     error::NodeError,
-    events::NodeEvent,
-    missing::{Follow, Writers},
-    node::{DecoderKey, Inner, Node, Order, PortEntry, ReaderKey, Route, Slot, Source, members},
-    queue::{Queue, QueueLimits, Weighed},
-    status::{Mismatch, Recent, SubscriberStatus},
-    wire::{Choice, Wire},
+    node::{Node, PortEntry, Route, Source},
+    qos,
+    queue::{Depth, Queue, QueueLimits, Weighed},
+    status::SubscriberStatus,
+    wire::Wire,
 };
 
 /// Messages that may wait for a subscriber, by default.
@@ -38,11 +44,6 @@ const QUEUE: usize = 4096;
 
 /// Bytes of memory that they may take, by default.
 const QUEUE_BYTES: usize = 64 << 20;
-
-/// The codec option that accepts older, shorter versions of an appendable type. Used for writers
-/// whose schema is assumed.
-const OLDER: &str = "older";
-
 /// A message received.
 ///
 /// ```
@@ -58,7 +59,7 @@ const OLDER: &str = "older";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Members of the types [`SharedStr`](crate::SharedStr) and [`SharedBytes`] are not copied: they
+/// Members of the types [`SharedStr`](crate::SharedStr) and [`SharedBytes`](crate::SharedBytes) are not copied: they
 /// refer to the buffer in which the message came, and keep it. A message that is small compared to
 /// the buffer is copied as a whole.
 ///
@@ -101,6 +102,9 @@ pub struct Info {
     pub anchor: Option<u64>,
     /// Bytes of the payload on the wire, compressed if the topic is.
     pub bytes: usize,
+    /// The state of the instance after this message. `None` unless the subscriber tells instances
+    /// apart ([`Subscribe::instances`]).
+    pub instance: Option<InstanceState>,
     /// The writer's announcement and the link.
     pub source: Arc<Source>,
 }
@@ -134,15 +138,18 @@ pub struct Subscribe<C: Coding> {
     topic: String,
     coding: C,
     queue: QueueLimits,
+    /// Bounds of the queue that were set by name, and hold whatever the policies say.
+    named: Named,
     assumed: Assumed,
+    qos: Qos,
+    instances: bool,
 }
 
-/// The codec and the schema that are assumed for writers that announce none.
-#[derive(Clone, Debug)]
-struct Assumed {
-    codec: Choice,
-    /// `None` for the subscriber's own schema.
-    schema: Option<Schema>,
+/// Which bounds of the queue were set by name.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    messages: bool,
+    overflow: bool,
 }
 
 /// Subscribers of a node.
@@ -171,7 +178,10 @@ impl Node {
         coding: C,
     ) -> Result<Subscribe<C>, NodeError> {
         let (wire, entry) = self.route(topic, wire)?;
-        Ok(Subscribe::new(self, entry, topic, wire, coding))
+        // Configuration is for both sides; this policy is one of publishers.
+        let mut configured = self.qos_of(topic);
+        configured.lifespan = None;
+        Subscribe::new(self, entry, topic, wire, coding).qos(configured)
     }
 }
 
@@ -182,6 +192,11 @@ impl<C: Coding> Subscribe<C> {
             messages: configured.and_then(|topic| topic.queue).unwrap_or(QUEUE),
             bytes: configured.and_then(|topic| topic.queue_bytes).unwrap_or(QUEUE_BYTES),
             overflow: configured.and_then(|topic| topic.overflow).unwrap_or_default(),
+            depth: None,
+        };
+        let named = Named {
+            messages: configured.is_some_and(|topic| topic.queue.is_some()),
+            overflow: configured.is_some_and(|topic| topic.overflow.is_some()),
         };
         Subscribe {
             node: node.clone(),
@@ -189,7 +204,10 @@ impl<C: Coding> Subscribe<C> {
             topic: topic.into(),
             coding,
             queue,
+            named,
             assumed: Assumed { codec: wire.codec, schema: None },
+            qos: Qos::default(),
+            instances: false,
         }
     }
 
@@ -218,7 +236,7 @@ impl<C: Coding> Subscribe<C> {
 
     /// Sets how many messages may wait. The default is the configured value, or 4096.
     pub fn queue(mut self, messages: usize) -> Self {
-        self.queue.messages = messages;
+        (self.queue.messages, self.named.messages) = (messages, true);
         self
     }
 
@@ -256,13 +274,107 @@ impl<C: Coding> Subscribe<C> {
     /// Sets what happens when the queue is full. The default is the configured value, or
     /// [`Overflow::Block`] with one second.
     pub fn overflow(mut self, overflow: Overflow) -> Self {
-        self.queue.overflow = overflow;
+        (self.queue.overflow, self.named.overflow) = (overflow, true);
         self
+    }
+
+    /// Sets the quality of service that is requested, in place of the configured one. Fails if the
+    /// policies are not valid, or if the engine cannot keep one of them.
+    ///
+    /// Writers that offer less are refused: [`Subscriber::status`] and [`NodeEvent::Mismatch`] say
+    /// which policies do not agree, and so do their counterparts at the writer. With a history of
+    /// the last few samples, or best effort, a full queue drops the oldest messages, unless
+    /// [`Subscribe::overflow`] says otherwise.
+    ///
+    /// [`NodeEvent::Mismatch`]: crate::NodeEvent::Mismatch
+    ///
+    /// ```
+    /// use polywire::{Node, qos::{Qos, Reliability}};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::new();
+    /// let subscribe = node.subscribe::<Pump>("pumps", Some("cdr@inproc/requested-doc"))?;
+    /// let pumps = subscribe.qos(Qos::default().reliability(Reliability::Reliable))?.open();
+    /// let publish = node.publish::<Pump>("pumps", Some("cdr@inproc/requested-doc"))?;
+    /// let publisher = publish.qos(Qos::sensor_data())?.open()?;
+    /// assert_eq!(publisher.publish(&Pump { id: 7 })?.refused, 1);
+    /// let reason = "incompatible quality of service: reliability (policy 11): offered best-effort, requested reliable";
+    /// assert_eq!(publisher.status().refusals[0].reason, reason);
+    /// assert_eq!(pumps.status().mismatches[0].reason, reason);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn qos(mut self, qos: Qos) -> Result<Self, NodeError> {
+        qos::check_subscriber(&qos, self.entry.is_reliable())?;
+        self.qos = qos;
+        Ok(self)
+    }
+
+    /// The quality of service as it is now: as configured, or as [`Subscribe::qos`] has set it.
+    ///
+    /// ```
+    /// use polywire::{Node, qos::Qos};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let subscribe = Node::new().subscribe::<Pump>("pumps", Some("cdr@inproc/requested-qos-doc"))?;
+    /// let qos = subscribe.requested().clone().with("deadline=1s")?;
+    /// assert_eq!(subscribe.qos(qos)?.requested().to_string(), "deadline=1s");
+    /// # Ok::<(), polywire::NodeError>(())
+    /// ```
+    pub fn requested(&self) -> &Qos {
+        &self.qos
+    }
+
+    /// Tells the instances of a type with a key apart: each sample has the hash of its key and the
+    /// state of its instance, and a sample of kind [`Kind::Unregister`] tells when the last writer
+    /// of an instance is gone. [`Subscriber::take_instance`] takes the samples of one instance.
+    ///
+    /// ```
+    /// use polywire::{Node, qos::InstanceState};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { #[polywire(key)] id: u32, pressure_bar: f64 }
+    /// let node = Node::new();
+    /// let pumps = node.subscribe::<Pump>("pumps", Some("cdr@inproc/instances-doc"))?.instances().open();
+    /// let publisher = node.publisher_on::<Pump>("pumps", "cdr@inproc/instances-doc")?;
+    /// for (id, pressure_bar) in [(1, 2.5), (2, 7.5), (1, 3.5)] {
+    ///     publisher.publish(&Pump { id, pressure_bar })?;
+    /// }
+    /// let first = pumps.recv().unwrap();
+    /// let instance = first.info.key_hash.unwrap();
+    /// assert_eq!(pumps.take_instance(instance).unwrap().value, Pump { id: 1, pressure_bar: 3.5 });
+    /// assert!(pumps.take_instance(instance).is_none());
+    /// drop(publisher);
+    /// assert_eq!(pumps.recv().unwrap().info.instance, Some(InstanceState::Alive));
+    /// assert_eq!(pumps.take_instance(instance).unwrap().info.instance, Some(InstanceState::NoWriters));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn instances(mut self) -> Self {
+        self.instances = true;
+        self
+    }
+
+    /// The bounds of the queue, by name or as the policies say.
+    fn limits(&self) -> QueueLimits {
+        let mut limits = self.queue;
+        let resources = self.qos.resource_limits;
+        limits.depth = match (self.qos.history, resources.max_samples_per_instance) {
+            (History::KeepLast(messages), _) => Some(Depth { messages, replaces: true }),
+            (History::KeepAll, Some(messages)) => Some(Depth { messages, replaces: false }),
+            (History::KeepAll, None) => None,
+        };
+        if let (History::KeepLast(depth), false) = (self.qos.history, self.named.messages) {
+            limits.messages = limits.messages.max(depth as usize);
+        }
+        limits.messages = resources.max_samples.map_or(limits.messages, |most| limits.messages.min(most as usize));
+        let newest = self.qos.reliability == Reliability::BestEffort || self.qos.history != History::KeepAll;
+        if newest && !self.named.overflow {
+            limits.overflow = Overflow::DropOldest;
+        }
+        limits
     }
 
     /// Makes a subscriber with a queue to receive from.
     pub fn open(self) -> Subscriber<C::Value> {
-        let queue = Arc::new(Queue::new(self.queue));
+        let queue = Arc::new(Queue::new(self.limits()));
         let route = RouteOf::new(&self, Delivery::Queued(queue.clone()));
         let closing = queue.clone();
         Subscriber { queue, guard: Guard::new(self.node, self.entry, route, Box::new(move || closing.close())) }
@@ -279,7 +391,7 @@ impl<C: Coding> Subscribe<C> {
         self,
         mut callback: impl FnMut(&C::Value, &Info) + Send + 'static,
     ) -> Result<Subscription, NodeError> {
-        let queue = Arc::new(Queue::new(self.queue));
+        let queue = Arc::new(Queue::new(self.limits()));
         let (source, closing) = (queue.clone(), queue.clone());
         let open = Arc::new(AtomicBool::new(true));
         let still_open = open.clone();
@@ -296,9 +408,7 @@ impl<C: Coding> Subscribe<C> {
                 }
                 // Values that refer to received messages are not reused, so that they release them.
                 let used = batch.drain(..).filter(|_| !shares);
-                source.give_back(
-                    used.map(|used: Weighed<Sample<C::Value>>| Weighed { item: used.item.value, bytes: used.bytes }),
-                );
+                source.give_back(used.map(|used: Weighed<Sample<C::Value>>| Weighed::new(used.item.value, used.bytes)));
             }
         };
         let thread = thread::Builder::new().name("pw-callback".into()).spawn(work).map_err(NodeError::Thread)?;
@@ -367,6 +477,12 @@ impl<V> Subscriber<V> {
     /// The next message, if one waits.
     pub fn try_recv(&self) -> Option<Sample<V>> {
         self.queue.pop(Some(Instant::now()))
+    }
+
+    /// The next message of one instance, if one waits. Needs [`Subscribe::instances`] or a policy
+    /// that concerns instances.
+    pub fn take_instance(&self, key_hash: Id128) -> Option<Sample<V>> {
+        self.queue.pop_instance(key_hash)
     }
 
     /// The messages, as [`Subscriber::recv`] returns them.
@@ -479,6 +595,13 @@ impl Guard {
             mismatches: mismatches.list(),
             lost: self.counts.lost.load(Ordering::Relaxed),
             undecodable: self.counts.undecodable.load(Ordering::Relaxed),
+            deadlines_missed: self.counts.deadlines_missed.load(Ordering::Relaxed),
+            replaced: self.counts.drops.replaced.load(Ordering::Relaxed),
+            expired: self.counts.of(Verdict::Expired) + self.counts.drops.expired.load(Ordering::Relaxed),
+            filtered: self.counts.of(Verdict::Filtered),
+            not_owner: self.counts.of(Verdict::NotOwner),
+            superseded: self.counts.of(Verdict::Superseded),
+            rejected: self.counts.of(Verdict::Rejected) + self.counts.drops.rejected.load(Ordering::Relaxed),
         }
     }
 }
@@ -486,367 +609,5 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// Where decoded values go.
-enum Delivery<V> {
-    Queued(Arc<Queue<Sample<V>, V>>),
-    Inline(Arc<Inline<V>>),
-}
-
-type Callback<V> = Box<dyn FnMut(&V, &Info) + Send>;
-
-/// A callback that runs on the threads that read links.
-struct Inline<V> {
-    parts: Mutex<Option<(Callback<V>, Weighed<V>)>>,
-    /// Bytes of memory that the value may keep from one message to the next.
-    limit: usize,
-    running_on: Mutex<Option<ThreadId>>,
-    closed: AtomicBool,
-}
-
-impl<V> Inline<V> {
-    fn new(callback: Callback<V>, value: V, limit: usize) -> Self {
-        Inline {
-            parts: Mutex::new(Some((callback, Weighed { item: value, bytes: 0 }))),
-            limit,
-            running_on: Mutex::new(None),
-            closed: AtomicBool::new(false),
-        }
-    }
-
-    /// Decodes into the used value and calls back. `decode` returns the bytes by which the value
-    /// grew. The next message gets a fresh value if this one has grown too large, or if not
-    /// `again`.
-    #[inline]
-    fn call<E>(
-        &self,
-        info: &Info,
-        decode: impl FnOnce(&mut V) -> Result<usize, E>,
-        fresh: impl FnOnce() -> V,
-        again: bool,
-    ) -> Result<(), E> {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = |_: &&mut (Callback<V>, Weighed<V>)| !self.closed.load(Ordering::Acquire);
-        let Some((callback, value)) = parts.as_mut().filter(open) else { return Ok(()) };
-        let decoded = decode(&mut value.item).map(|grown| value.bytes = value.bytes.saturating_add(grown));
-        if decoded.is_ok() {
-            self.set_running(Some(thread::current().id()));
-            callback(&value.item, info);
-            self.set_running(None);
-        }
-        // How far decoding got before an error is unknown, and so is what the value has grown to.
-        if !again || decoded.is_err() || value.bytes > self.limit {
-            *value = Weighed { item: fresh(), bytes: 0 };
-        }
-        decoded
-    }
-
-    fn set_running(&self, thread: Option<ThreadId>) {
-        *self.running_on.lock().unwrap_or_else(PoisonError::into_inner) = thread;
-    }
-
-    fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        let here = *self.running_on.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread::current().id());
-        if !here {
-            // Taking the lock waits for a call that runs on another thread.
-            drop(self.parts.lock().unwrap_or_else(PoisonError::into_inner).take());
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    lost: AtomicU64,
-    undecodable: AtomicU64,
-    mismatches: Mutex<Recent<Mismatch>>,
-}
-
-impl Counts {
-    fn mismatches(&self) -> MutexGuard<'_, Recent<Mismatch>> {
-        self.mismatches.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct RouteOf<C: Coding> {
-    this: Weak<RouteOf<C>>,
-    /// Unique among the subscribers of the process.
-    number: u64,
-    topic: String,
-    coding: C,
-    delivery: Delivery<C::Value>,
-    counts: Arc<Counts>,
-    node: Weak<Inner>,
-    assumed: Assumed,
-    /// Values may refer to the received buffer.
-    shares: bool,
-    /// The writers' sequence numbers; `None` if the engine does not keep order, so that gaps prove
-    /// nothing.
-    writers: Option<Arc<Writers>>,
-}
-
-impl<C: Coding> RouteOf<C> {
-    fn new(subscribe: &Subscribe<C>, delivery: Delivery<C::Value>) -> Arc<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        Arc::new_cyclic(|this| RouteOf {
-            this: this.clone(),
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            topic: subscribe.topic.clone(),
-            coding: subscribe.coding.clone(),
-            delivery,
-            counts: Arc::default(),
-            node: Arc::downgrade(subscribe.node.inner()),
-            assumed: subscribe.assumed.clone(),
-            shares: subscribe.coding.shares(),
-            writers: subscribe.entry.is_ordered().then(Arc::default),
-        })
-    }
-
-    #[cold]
-    fn tell_lost(&self, count: u64) {
-        let add = |lost: u64| Some(lost.saturating_add(count));
-        let (Ok(before) | Err(before)) = self.counts.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        let total = before.saturating_add(count);
-        // Report at each new power of two.
-        if before.checked_ilog2() != total.checked_ilog2()
-            && let Some(node) = self.node.upgrade()
-        {
-            node.tell(&NodeEvent::Lost { topic: self.topic.clone(), total });
-        }
-    }
-
-    #[cold]
-    fn tell_undecodable(&self, reason: &dyn ToString) {
-        let total = self.counts.undecodable.fetch_add(1, Ordering::Relaxed) + 1;
-        if total.is_power_of_two()
-            && let Some(node) = self.node.upgrade()
-        {
-            node.tell(&NodeEvent::Undecodable { topic: self.topic.clone(), total, reason: reason.to_string() });
-        }
-    }
-}
-
-impl<C: Coding> Route for RouteOf<C> {
-    fn topic(&self) -> &str {
-        &self.topic
-    }
-
-    fn needs_schema(&self) -> bool {
-        self.coding.any_decoder().is_none()
-    }
-
-    fn open(&self, node: &Arc<Inner>, source: &Source, schema: Option<&Schema>) -> Result<Arc<dyn Slot>, String> {
-        let route = self.this.upgrade().ok_or("the subscriber is going")?;
-        let source = Arc::new(source.clone());
-        let announced = &source.announcement;
-        if let Some(decoder) = self.coding.any_decoder() {
-            return Ok(SlotOf::open(route, Arc::new(decoder), None, source));
-        }
-        let foreign = announced.codec.is_empty();
-        let named = if foreign { &self.assumed.codec.name } else { &announced.codec };
-        let with = if foreign { &self.assumed.codec.options } else { &announced.options };
-        let configuration = announced.configuration.filter(|_| !foreign);
-        let assumed = || self.assumed.schema.as_ref().or(self.coding.schema());
-        let writer = schema.or_else(assumed).ok_or("the writer's schema is unknown")?;
-        let key = DecoderKey {
-            coding: TypeId::of::<C>(),
-            reader: match self.coding.reader().filter(|_| schema.is_some()) {
-                Some(reader) => ReaderKey::Shared(reader),
-                None => ReaderKey::Own(self.number),
-            },
-            schema: schema.map_or(Id128::ZERO, |_| announced.schema),
-            codec: named.clone(),
-            options: with.clone(),
-            configuration,
-        };
-        let order = Order { key, coding: self.coding.clone(), members: members(writer), link: source.link.id };
-        let decoder = node.decoders.get(order, || {
-            let chosen = match configuration {
-                None if foreign => node.codec(named, with),
-                document => node.announced_codec(named, with, document),
-            };
-            let chosen = chosen.map_err(|e| e.to_string())?;
-            let (codec, mut options) = (&*chosen.codec, chosen.options);
-            if schema.is_none() && codec.options().iter().any(|option| option.name == OLDER) {
-                options = options.with(OLDER, "");
-            }
-            self.coding.decoder(codec, &options, writer).map_err(|e| e.to_string())
-        })?;
-        // A writer that announces nothing sends no anchors, so each message counts as a key frame.
-        let stream = C::reader_state(&decoder).filter(|_| !foreign).map(Arriving::new);
-        Ok(SlotOf::open(route, decoder, stream, source))
-    }
-
-    fn refused(&self, mismatch: Mismatch) {
-        self.counts.mismatches().push(mismatch);
-    }
-
-    fn node_closed(&self) {
-        if let Delivery::Queued(queue) = &self.delivery {
-            queue.close();
-        }
-    }
-}
-
-/// One channel, as one subscriber receives it.
-struct SlotOf<C: Coding> {
-    route: Arc<RouteOf<C>>,
-    decoder: Arc<C::Decoder>,
-    /// Bytes of a sample before anything is decoded into its value.
-    default_bytes: usize,
-    /// The state of a stateful format.
-    stream: Option<Arriving>,
-    source: Arc<Source>,
-    follow: Option<Follow>,
-}
-
-impl<C: Coding> SlotOf<C> {
-    fn open(
-        route: Arc<RouteOf<C>>,
-        decoder: Arc<C::Decoder>,
-        stream: Option<Arriving>,
-        source: Arc<Source>,
-    ) -> Arc<dyn Slot> {
-        let default_bytes = size_of::<Sample<C::Value>>().saturating_add(C::value_bytes(&decoder));
-        let follow = route.writers.as_ref().map(|writers| Follow::new(writers, &source.announcement));
-        Arc::new(SlotOf { route, decoder, default_bytes, stream, source, follow })
-    }
-
-    /// Notes a message's sequence number, and counts a gap before it.
-    #[inline]
-    fn came(&self, sequence: u64) {
-        if let Some(follow) = &self.follow {
-            let missing = follow.came(sequence);
-            if missing > 0 {
-                self.route.tell_lost(missing);
-            }
-        }
-    }
-
-    /// Decodes a message and returns the bytes by which the value grew.
-    #[inline]
-    fn decode(
-        &self,
-        envelope: &Envelope<'_>,
-        payload: &[u8],
-        held: Option<Held<'_>>,
-        value: &mut C::Value,
-    ) -> Result<usize, String> {
-        match envelope.kind {
-            Kind::Dispose | Kind::Unregister if payload.is_empty() => {
-                *value = self.route.coding.default_value();
-                Ok(0)
-            }
-            _ if self.stream.is_some() => self.decode_delta(envelope, payload, value),
-            _ if self.route.shares => {
-                let (message, kept) = shared(payload, held);
-                let grown = C::decode_measured(&self.decoder, Payload::Shared(&message), value);
-                grown.map(|grown| grown.saturating_add(kept)).map_err(|e| e.to_string())
-            }
-            _ => C::decode_measured(&self.decoder, Payload::Bytes(payload), value).map_err(|e| e.to_string()),
-        }
-    }
-
-    fn decode_delta(&self, envelope: &Envelope<'_>, bytes: &[u8], value: &mut C::Value) -> Result<usize, String> {
-        let Some(stream) = &self.stream else { return Ok(0) };
-        let mut grown = 0;
-        let decode = |state: &mut _, keep| {
-            C::decode_measured(&self.decoder, Payload::Chained { state, keep, bytes }, value).map(|bytes| grown = bytes)
-        };
-        stream.read(envelope, decode).map_err(|e| e.to_string())?;
-        Ok(grown)
-    }
-}
-
-impl<C: Coding> Slot for SlotOf<C> {
-    #[inline]
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
-        self.came(envelope.sequence);
-        if let Some(id) = envelope.extensions.not_understood(&[]) {
-            return self.route.tell_undecodable(&format!("extension {id} is required but not supported"));
-        }
-        let info = Info {
-            sequence: envelope.sequence,
-            timestamp_ns: envelope.timestamp_ns,
-            kind: envelope.kind,
-            key_hash: envelope.key_hash,
-            anchor: envelope.anchor,
-            bytes: wire_bytes,
-            source: self.source.clone(),
-        };
-        let result = match &self.route.delivery {
-            Delivery::Inline(inline) => inline.call(
-                &info,
-                |value| self.decode(envelope, payload, held, value),
-                || self.route.coding.default_value(),
-                !self.route.shares,
-            ),
-            Delivery::Queued(queue) => {
-                // A used value keeps the memory that it has.
-                let (mut value, has) = match queue.spare() {
-                    Some(Weighed { item, bytes }) => (item, bytes),
-                    None => (self.route.coding.default_value(), self.default_bytes),
-                };
-                self.decode(envelope, payload, held, &mut value).map(|grown| {
-                    let bytes = has.saturating_add(grown);
-                    let dropped = queue.push(Weighed { item: Sample { value, info }, bytes });
-                    if !dropped.is_empty() {
-                        self.route.tell_lost(dropped.len() as u64);
-                    }
-                })
-            }
-        };
-        if let Err(reason) = result {
-            self.route.tell_undecodable(&reason);
-        }
-    }
-
-    fn is_stream(&self) -> bool {
-        self.stream.is_some()
-    }
-
-    fn needs_key_frame(&self) -> bool {
-        self.stream.as_ref().is_some_and(Arriving::needs_key_frame)
-    }
-
-    fn undecodable(&self, sequence: u64, reason: &dyn ToString) {
-        self.came(sequence);
-        self.route.tell_undecodable(reason);
-    }
-
-    fn lost(&self, sequence: u64, count: u64) {
-        let count = self.follow.as_ref().map_or(count.min(sequence), |follow| follow.told(sequence, count));
-        if count > 0 {
-            self.route.tell_lost(count);
-        }
-    }
-
-    fn drained(&self) {
-        if let Delivery::Queued(queue) = &self.route.delivery {
-            queue.wake();
-        }
-    }
-}
-
-impl<C: Coding> Drop for SlotOf<C> {
-    fn drop(&mut self) {
-        let missing = self.follow.as_ref().map_or(0, Follow::end);
-        if missing > 0 {
-            self.route.tell_lost(missing);
-        }
-    }
-}
-
-/// A value keeps the receive buffer if the payload is at least this part of it, 1 / 8. Otherwise
-/// the payload is copied once, as a whole.
-const HELD_PART: usize = 8;
-
-/// The payload in a form that values can refer to, and the bytes of its buffer beside it.
-fn shared(payload: &[u8], held: Option<Held<'_>>) -> (SharedBytes, usize) {
-    match held.filter(|held| held.buffer_bytes() <= HELD_PART * payload.len()) {
-        Some(held) => (held.keep(), held.buffer_bytes().saturating_sub(payload.len())),
-        None => (SharedBytes::from(payload).into_shared(), 0),
     }
 }

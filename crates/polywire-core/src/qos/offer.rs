@@ -1,0 +1,245 @@
+//! What an announcement carries of a publisher's quality of service, and its bytes. `spec/frame.md`
+//! defines them.
+//!
+//! Each policy that differs from its default is an extension. Its id is twice the number that DDS
+//! gives the policy, plus one if a receiver that does not know the policy must not read the
+//! channel. History, resource limits and the time-based filter concern one side alone and do not
+//! travel. Ids from [`OWN`] on are Polywire's.
+
+use alloc::{string::String, vec::Vec};
+use core::time::Duration;
+
+use super::{DestinationOrder, Durability, Liveliness, Ownership, Policy, Qos, Reliability};
+use crate::{
+    envelope::{ExtensionError, Extensions, ExtensionsBuf, Id128},
+    frame::varint,
+};
+
+/// The first id that is no policy's.
+const OWN: u32 = 256;
+/// The channel brings the history of the writer with this id. Must be understood.
+const HISTORY_OF: u32 = OWN + 1;
+
+/// What a publisher offers on a channel.
+///
+/// ```
+/// use polywire_core::{envelope::Id128, qos::{Offer, Qos, Reliability}};
+/// # use core::time::Duration;
+/// let qos = Qos::default().reliability(Reliability::Reliable).lifespan(Duration::from_secs(1)).keep_last(9);
+/// let offer = Offer { qos: qos.clone(), history_of: None };
+/// assert_eq!(offer.to_bytes(), [22, 1, 2, 42, 5, 0x80, 0x94, 0xeb, 0xdc, 3]);
+/// assert_eq!(Offer::parse(&offer.to_bytes())?.qos, qos.history(Default::default()));
+/// assert!(Offer::default().to_bytes().is_empty());
+/// let history = Offer { history_of: Some(Id128([7; 16])), ..offer };
+/// assert_eq!(Offer::parse(&history.to_bytes())?.history_of, Some(Id128([7; 16])));
+/// # Ok::<(), polywire_core::qos::OfferError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// The policies.
+    pub qos: Qos,
+    /// The channel does not carry messages as they are published, but those that the writer with
+    /// this id has kept for late joiners.
+    pub history_of: Option<Id128>,
+}
+
+/// Why bytes are no offer, or none that this node understands.
+///
+/// ```
+/// use polywire_core::qos::{Offer, OfferError};
+/// assert_eq!(Offer::parse(&[51, 0]), Err(OfferError::Unknown { id: 51 }));
+/// assert_eq!(Offer::parse(&[50, 0]), Ok(Offer::default()), "an even id need not be known");
+/// assert_eq!(Offer::parse(&[22, 1, 9]), Err(OfferError::Value { policy: "reliability" }));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OfferError {
+    /// The bytes are no extensions.
+    #[error("the offered quality of service is malformed at byte {}", .0.offset)]
+    Extension(ExtensionError),
+    /// A policy has a value that does not exist.
+    #[error("the offered {policy} has no valid value")]
+    Value {
+        /// The policy.
+        policy: &'static str,
+    },
+    /// A policy that must be understood is unknown.
+    #[error("extension {id} of the offered quality of service must be understood and is not")]
+    Unknown {
+        /// The extension's id.
+        id: u32,
+    },
+    /// The policies contradict each other or are out of range.
+    #[error("the offered policies contradict each other")]
+    Invalid,
+}
+
+impl Offer {
+    /// The bytes that travel. Empty if everything that travels is default.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (qos, default, mut all) = (&self.qos, &Qos::DEFAULT, ExtensionsBuf::default());
+        let mut put = |policy: Policy, differs: bool, put: &dyn Fn(&mut Vec<u8>)| {
+            if differs {
+                let mut value = Vec::new();
+                put(&mut value);
+                all.push(policy.id() * 2 + u32::from(must_be_understood(policy)), &value);
+            }
+        };
+        let budget = Some(qos.latency_budget);
+        let priority = varint::zigzag(qos.transport_priority.into());
+        put(Policy::Durability, qos.durability != default.durability, &|out| out.push(qos.durability as u8));
+        put(Policy::Deadline, qos.deadline.is_some(), &|out| put_time(qos.deadline, out));
+        put(Policy::LatencyBudget, !qos.latency_budget.is_zero(), &|out| put_time(budget, out));
+        if let Ownership::Exclusive { strength } = qos.ownership {
+            put(Policy::Ownership, true, &|out| varint::put(out, varint::zigzag(strength.into())));
+        }
+        put(Policy::Liveliness, qos.liveliness != default.liveliness || qos.lease.is_some(), &|out| {
+            out.push(qos.liveliness as u8);
+            put_time(qos.lease, out);
+        });
+        put(Policy::Partition, !qos.partition.is_empty(), &|out| {
+            for name in &qos.partition {
+                varint::put(out, name.len() as u64);
+                out.extend_from_slice(name.as_bytes());
+            }
+        });
+        put(Policy::Reliability, qos.reliability != default.reliability, &|out| out.push(qos.reliability as u8));
+        let order = qos.destination_order;
+        put(Policy::DestinationOrder, order != default.destination_order, &|out| out.push(order as u8));
+        put(Policy::TransportPriority, priority != 0, &|out| varint::put(out, priority));
+        put(Policy::Lifespan, qos.lifespan.is_some(), &|out| put_time(qos.lifespan, out));
+        if let Some(writer) = &self.history_of {
+            all.push(HISTORY_OF, &writer.0);
+        }
+        all.as_extensions().bytes().to_vec()
+    }
+
+    /// Reads an offer. What does not travel is default.
+    pub fn parse(bytes: &[u8]) -> Result<Offer, OfferError> {
+        let mut offer = Offer::default();
+        for (id, value) in Extensions::parse(bytes).map_err(OfferError::Extension)?.iter() {
+            if id == HISTORY_OF {
+                let writer = value.try_into().map_err(|_| OfferError::Value { policy: "history" })?;
+                offer.history_of = Some(Id128(writer));
+                continue;
+            }
+            let policy = Policy::ALL.iter().find(|policy| travels(**policy) && policy.id() == id / 2);
+            match policy {
+                Some(policy) => {
+                    let wrong = OfferError::Value { policy: policy.name() };
+                    take(&mut offer.qos, *policy, value).ok_or(wrong)?;
+                }
+                None if id % 2 == 1 => return Err(OfferError::Unknown { id }),
+                None => {}
+            }
+        }
+        offer.qos.check().map_err(|_| OfferError::Invalid)?;
+        Ok(offer)
+    }
+}
+
+/// Whether a reader that ignores the policy would deliver what nobody asked for.
+fn must_be_understood(policy: Policy) -> bool {
+    matches!(policy, Policy::Ownership | Policy::Partition)
+}
+
+fn travels(policy: Policy) -> bool {
+    use Policy::*;
+    !matches!(policy, History | ResourceLimits | TimeBasedFilter | OwnershipStrength)
+}
+
+fn take(qos: &mut Qos, policy: Policy, value: &[u8]) -> Option<()> {
+    match policy {
+        Policy::Durability => qos.durability = kind(value, [Durability::Volatile, Durability::TransientLocal])?,
+        Policy::Deadline => qos.deadline = time(value)?,
+        Policy::LatencyBudget => qos.latency_budget = time(value)??,
+        Policy::Ownership => qos.ownership = Ownership::Exclusive { strength: number(value)? },
+        Policy::Liveliness => {
+            let (first, lease) = value.split_at_checked(1)?;
+            qos.liveliness = kind(first, [Liveliness::Automatic, Liveliness::ManualByTopic])?;
+            qos.lease = time(lease)?;
+        }
+        Policy::Partition => qos.partition = texts(value)?,
+        Policy::Reliability => {
+            let kinds = [Reliability::BestAvailable, Reliability::BestEffort, Reliability::Reliable];
+            qos.reliability = kind(value, kinds)?;
+        }
+        Policy::DestinationOrder => {
+            qos.destination_order = kind(value, [DestinationOrder::ByReception, DestinationOrder::BySource])?;
+        }
+        Policy::TransportPriority => qos.transport_priority = number(value)?,
+        Policy::Lifespan => qos.lifespan = time(value)?,
+        _ => return None,
+    }
+    Some(())
+}
+
+fn kind<T: Copy, const N: usize>(value: &[u8], kinds: [T; N]) -> Option<T> {
+    let [number] = value else { return None };
+    kinds.get(usize::from(*number)).copied()
+}
+
+/// Nanoseconds; nothing for infinite.
+fn put_time(time: Option<Duration>, out: &mut Vec<u8>) {
+    if let Some(nanos) = time.and_then(|time| u64::try_from(time.as_nanos()).ok()) {
+        varint::put(out, nanos);
+    }
+}
+
+fn time(value: &[u8]) -> Option<Option<Duration>> {
+    if value.is_empty() {
+        return Some(None);
+    }
+    let (nanos, rest) = varint::split(value)?;
+    rest.is_empty().then_some(Some(Duration::from_nanos(nanos)))
+}
+
+fn number(value: &[u8]) -> Option<i32> {
+    let (number, rest) = varint::split(value)?;
+    i32::try_from(varint::unzigzag(number)).ok().filter(|_| rest.is_empty())
+}
+
+fn texts(mut value: &[u8]) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    while !value.is_empty() {
+        let (len, rest) = varint::split(value)?;
+        let (name, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+        names.push(core::str::from_utf8(name).ok()?.into());
+        value = rest;
+    }
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::text::tests::policies, *};
+
+    proptest! {
+        #[test]
+        fn what_travels_arrives(qos in policies()) {
+            prop_assume!(qos.check().is_ok());
+            let offer = Offer { qos: qos.clone(), history_of: None };
+            let travels = Qos {
+                history: Default::default(),
+                resource_limits: Default::default(),
+                time_based_filter: Default::default(),
+                ..qos
+            };
+            let bytes = offer.to_bytes();
+            prop_assert_eq!(Offer::parse(&bytes), Ok(Offer { qos: travels, history_of: None }));
+            // An offer that is cut is refused or has fewer policies, and nothing panics.
+            for end in 0..bytes.len() {
+                let _ = Offer::parse(&bytes[..end]);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(offer) = Offer::parse(&bytes) {
+                prop_assert!(offer.qos.check().is_ok());
+            }
+        }
+    }
+}

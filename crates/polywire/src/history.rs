@@ -1,0 +1,577 @@
+//! The two ends of a publisher's history for late joiners: the samples that a publisher keeps and
+//! sends again, and the order in which a subscriber takes them and what is published meanwhile.
+//!
+//! A publisher that keeps a history announces a second channel for each of its formats, whose offer
+//! names the publisher. Only subscribers that have just come accept it; their answers are the
+//! request. `spec/qos.md` has the protocol. Runs on threads of its own, which end by themselves.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use polywire_core::{
+    envelope::{ChannelId, Envelope, ExtensionsBuf, Id128},
+    qos::{History, Qos, expires_ns},
+};
+
+use crate::node::{PortEntry, Replay};
+
+/// The extension of every message on a history channel, a [`Part`]. It must be understood.
+pub(crate) const REPLAYED: u32 = 1;
+
+/// Least time between two replays of one publisher.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a subscriber holds back what is published now while the history is missing.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Sequence numbers of replayed samples that a subscriber remembers, to drop their duplicates.
+const REMEMBERED: usize = 1 << 16;
+
+/// What a publisher keeps.
+pub(crate) struct Kept {
+    this: Weak<Kept>,
+    entry: Weak<PortEntry>,
+    depth: usize,
+    lifespan: Option<Duration>,
+    max_samples: usize,
+    max_instances: usize,
+    cache: Mutex<Cache>,
+    /// Held while a sample is sent and kept: whatever a replay does not have is sent behind its
+    /// beginning.
+    publishing: Mutex<()>,
+    work: Mutex<Work>,
+}
+
+#[derive(Default)]
+struct Cache {
+    /// By sequence number.
+    samples: BTreeMap<u64, KeptSample>,
+    instances: BTreeMap<Id128, VecDeque<u64>>,
+    /// The history channels, the present format's last. The others end with their last sample.
+    channels: Vec<ChannelId>,
+    /// Sequence number of the last message on the history channels.
+    replayed: u64,
+}
+
+#[derive(Default)]
+struct Work {
+    requested: bool,
+    running: bool,
+}
+
+/// A sample as it is sent again.
+#[derive(Clone)]
+pub(crate) struct KeptSample {
+    pub(crate) timestamp_ns: i64,
+    /// Its hash goes with the message.
+    pub(crate) key_hash: Option<Id128>,
+    pub(crate) instance: Id128,
+    /// The payload is a key frame of a stateful format.
+    pub(crate) is_key_frame: bool,
+    /// Refers to no other message.
+    pub(crate) payload: Arc<[u8]>,
+    pub(crate) channel: ChannelId,
+}
+
+impl Kept {
+    /// Keeps what the policies say, for the subscribers on this port.
+    pub(crate) fn new(entry: &Arc<PortEntry>, qos: &Qos) -> Arc<Kept> {
+        let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
+        Arc::new_cyclic(|this| Kept {
+            this: this.clone(),
+            entry: Arc::downgrade(entry),
+            depth: match qos.history {
+                History::KeepLast(depth) => depth as usize,
+                History::KeepAll => usize::MAX,
+            },
+            lifespan: qos.lifespan,
+            max_samples: limit(qos.resource_limits.max_samples),
+            max_instances: limit(qos.resource_limits.max_instances),
+            cache: Mutex::default(),
+            publishing: Mutex::default(),
+            work: Mutex::default(),
+        })
+    }
+
+    /// The channel for samples of the present format.
+    pub(crate) fn opened(&self, channel: ChannelId) {
+        self.cache().channels.push(channel);
+        self.retire_unused();
+    }
+
+    /// The channel for samples of the present format.
+    pub(crate) fn channel(&self) -> ChannelId {
+        self.cache().channels.last().copied().unwrap_or_default()
+    }
+
+    /// Whether there is room for one more sample of the instance. Names the limit otherwise.
+    pub(crate) fn has_room(&self, instance: Id128) -> Result<(), &'static str> {
+        let cache = self.cache();
+        let of_instance = cache.instances.get(&instance).map(VecDeque::len);
+        if of_instance.is_none() && cache.instances.len() >= self.max_instances {
+            return Err("max-instances");
+        }
+        let replaces = of_instance.is_some_and(|kept| kept >= self.depth);
+        if !replaces && cache.samples.len() >= self.max_samples {
+            return Err("max-samples");
+        }
+        Ok(())
+    }
+
+    /// To be held from before a sample is sent until it is kept.
+    pub(crate) fn publishing(&self) -> MutexGuard<'_, ()> {
+        self.publishing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a sample, and drops the oldest of its instance.
+    pub(crate) fn keep(&self, sequence: u64, sample: KeptSample) {
+        let mut cache = self.cache();
+        let of_instance = cache.instances.entry(sample.instance).or_default();
+        of_instance.push_back(sequence);
+        let oldest = if of_instance.len() > self.depth { of_instance.pop_front() } else { None };
+        cache.samples.insert(sequence, sample);
+        if let Some(oldest) = oldest {
+            cache.samples.remove(&oldest);
+        }
+        let several = cache.channels.len() > 1;
+        drop(cache);
+        if several {
+            self.retire_unused();
+        }
+    }
+
+    /// The instance has ended: late joiners need not know of it.
+    pub(crate) fn ended(&self, instance: Id128) {
+        let mut cache = self.cache();
+        for sequence in cache.instances.remove(&instance).unwrap_or_default() {
+            cache.samples.remove(&sequence);
+        }
+    }
+
+    /// Ends the history channels.
+    pub(crate) fn close(&self) {
+        let channels = std::mem::take(&mut self.cache().channels);
+        if let Some(entry) = self.entry.upgrade() {
+            channels.into_iter().for_each(|channel| entry.retire(channel));
+        }
+    }
+
+    fn retire_unused(&self) {
+        let unused: Vec<ChannelId> = {
+            let mut cache = self.cache();
+            let used: BTreeSet<ChannelId> = cache.samples.values().map(|sample| sample.channel).collect();
+            let last = cache.channels.last().copied();
+            let is_unused = |channel: &mut ChannelId| Some(*channel) != last && !used.contains(channel);
+            cache.channels.extract_if(.., is_unused).collect()
+        };
+        if let Some(entry) = self.entry.upgrade() {
+            unused.into_iter().for_each(|channel| entry.retire(channel));
+        }
+    }
+
+    /// Sends what is kept to all peers that accept the history channels now.
+    fn replay(&self) {
+        let Some(entry) = self.entry.upgrade() else { return };
+        // A channel that has ended meanwhile has no reader, and a closed port has none at all, so
+        // errors do not matter.
+        let mark = |part: Part| {
+            let Some((channel, sequence)) = self.next_mark() else { return };
+            let extensions = part.extension();
+            let envelope =
+                Envelope { extensions: extensions.as_extensions(), ..Envelope::data(channel, sequence, now_ns()) };
+            let _ = entry.send(&envelope, &[]);
+        };
+        mark(Part::Begin);
+        let (samples, mut sequence) = self.snapshot();
+        for (published, sample) in &samples {
+            sequence += 1;
+            let extensions = Part::Sample(*published).extension();
+            let envelope = Envelope {
+                key_hash: sample.key_hash,
+                anchor: sample.is_key_frame.then_some(sequence),
+                extensions: extensions.as_extensions(),
+                ..Envelope::data(sample.channel, sequence, sample.timestamp_ns)
+            };
+            let _ = entry.send(&envelope, &sample.payload);
+        }
+        mark(Part::End);
+        entry.settle();
+    }
+
+    /// Channel and sequence number of a message without a sample. `None` after the end.
+    fn next_mark(&self) -> Option<(ChannelId, u64)> {
+        let mut cache = self.cache();
+        let channel = *cache.channels.last()?;
+        cache.replayed += 1;
+        Some((channel, cache.replayed))
+    }
+
+    /// The samples that live, by sequence number, and the sequence number before the first message
+    /// with one of them.
+    fn snapshot(&self) -> (Vec<(u64, KeptSample)>, u64) {
+        let _publishing = self.publishing();
+        let mut cache = self.cache();
+        let now = now_ns();
+        let lives =
+            |sample: &KeptSample| expires_ns(sample.timestamp_ns, self.lifespan).is_none_or(|expires| expires > now);
+        let samples = cache.samples.iter().filter(|(_, sample)| lives(sample));
+        let samples: Vec<(u64, KeptSample)> = samples.map(|(number, sample)| (*number, sample.clone())).collect();
+        let before = cache.replayed;
+        cache.replayed += samples.len() as u64;
+        (samples, before)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Replay for Kept {
+    /// Replays on a thread of its own, as sending may block. Requests that come meanwhile are
+    /// served together, after a pause.
+    fn request(&self) {
+        {
+            let mut work = self.work();
+            work.requested = true;
+            if std::mem::replace(&mut work.running, true) {
+                return;
+            }
+        }
+        let this = self.this.clone();
+        let serve = move || {
+            while let Some(kept) = this.upgrade() {
+                {
+                    let mut work = kept.work();
+                    if !std::mem::take(&mut work.requested) {
+                        work.running = false;
+                        return;
+                    }
+                }
+                kept.replay();
+                drop(kept);
+                thread::sleep(PAUSE);
+            }
+        };
+        if thread::Builder::new().name("pw-history".into()).spawn(serve).is_err() {
+            // The next request tries again. Subscribers go on without history after a while.
+            self.work().running = false;
+        }
+    }
+}
+
+/// What a message on a history channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All that the publisher keeps follows.
+    Begin,
+    /// A sample, with its sequence number when it was published.
+    Sample(u64),
+    /// That was all.
+    End,
+}
+
+impl Part {
+    fn extension(self) -> ExtensionsBuf {
+        let mut extensions = ExtensionsBuf::default();
+        match self {
+            Part::Begin => extensions.push(REPLAYED, &[0]),
+            Part::Sample(published) => {
+                let mut value = [1; 9];
+                value[1..].copy_from_slice(&published.to_le_bytes());
+                extensions.push(REPLAYED, &value);
+            }
+            Part::End => extensions.push(REPLAYED, &[2]),
+        }
+        extensions
+    }
+
+    /// `None` if the extension is missing or malformed.
+    pub(crate) fn of(envelope: &Envelope<'_>) -> Option<Part> {
+        let (_, value) = envelope.extensions.iter().find(|(id, _)| *id == REPLAYED)?;
+        match value {
+            [0] => Some(Part::Begin),
+            [1, published @ ..] => Some(Part::Sample(u64::from_le_bytes(published.try_into().ok()?))),
+            [2] => Some(Part::End),
+            _ => None,
+        }
+    }
+}
+
+/// A writer in one incarnation.
+pub(crate) type Writer = (Id128, u64);
+
+/// Where a subscriber stands with the histories of its writers. While a history is missing, it
+/// holds back what the writer publishes, so that all arrives in order.
+pub(crate) struct Gates<T>(BTreeMap<Writer, Gate<T>>);
+
+/// Writers without an open channel that are remembered.
+const GONE: usize = 1024;
+
+struct Gate<T> {
+    /// Open channels of the writer, apart from history channels.
+    open: usize,
+    /// Since when it waits; `None` if the history is here.
+    waiting: Option<Duration>,
+    /// The history has begun. What comes of one that began for somebody else is not all.
+    begun: bool,
+    /// A message that was published after the beginning cannot be read: the history is needed once
+    /// more.
+    again: bool,
+    /// Sequence number, message and its bytes.
+    held: VecDeque<(u64, T, usize)>,
+    bytes: usize,
+    /// The newest sample handed on.
+    last: u64,
+    /// Replayed samples handed on, which may come once more as they were published.
+    replayed: BTreeSet<u64>,
+}
+
+impl<T> Default for Gates<T> {
+    fn default() -> Self {
+        Gates(BTreeMap::new())
+    }
+}
+
+impl<T> Default for Gate<T> {
+    fn default() -> Self {
+        Gate {
+            open: 0,
+            waiting: None,
+            begun: false,
+            again: false,
+            held: VecDeque::new(),
+            bytes: 0,
+            last: 0,
+            replayed: BTreeSet::new(),
+        }
+    }
+}
+
+impl<T> Gates<T> {
+    /// A channel of the writer opens. The history is wanted if this is its only one.
+    pub(crate) fn open(&mut self, writer: Writer, now: Duration) {
+        if self.0.len() > GONE {
+            let gone = self.0.iter().find(|(_, gate)| gate.open == 0).map(|(writer, _)| *writer);
+            gone.map(|writer| self.0.remove(&writer));
+        }
+        let gate = self.0.entry(writer).or_default();
+        gate.open += 1;
+        if gate.open == 1 {
+            gate.waiting = Some(now);
+        }
+    }
+
+    /// A channel of the writer has ended. Gives what was held if it was the last one.
+    pub(crate) fn close(&mut self, writer: Writer) -> Vec<T> {
+        let Some(gate) = self.0.get_mut(&writer) else { return Vec::new() };
+        gate.open = gate.open.saturating_sub(1);
+        if gate.open == 0 { gate.end() } else { Vec::new() }
+    }
+
+    /// Whether the history of the writer is missing.
+    pub(crate) fn is_waiting(&self, writer: Writer) -> bool {
+        self.0.get(&writer).is_some_and(|gate| gate.waiting.is_some())
+    }
+
+    /// Whether any history is missing.
+    pub(crate) fn is_any_waiting(&self) -> bool {
+        self.0.values().any(|gate| gate.waiting.is_some())
+    }
+
+    /// A message as it was published. Gives what is handed on now. The second value is true if the
+    /// wait was given up, because more than `room` messages or bytes are held.
+    pub(crate) fn published(
+        &mut self,
+        writer: Writer,
+        number: u64,
+        item: T,
+        bytes: usize,
+        room: (usize, usize),
+    ) -> (Vec<T>, bool) {
+        let Some(gate) = self.0.get_mut(&writer) else { return (vec![item], false) };
+        if gate.waiting.is_none() {
+            let is_new = !gate.replayed.remove(&number);
+            gate.last = gate.last.max(number);
+            return (is_new.then_some(item).into_iter().collect(), false);
+        }
+        gate.held.push_back((number, item, bytes));
+        gate.bytes = gate.bytes.saturating_add(bytes);
+        match gate.held.len() > room.0 || gate.bytes > room.1 {
+            true => (gate.end(), true),
+            false => (Vec::new(), false),
+        }
+    }
+
+    /// The history begins.
+    pub(crate) fn begin(&mut self, writer: Writer) {
+        if let Some(gate) = self.0.get_mut(&writer) {
+            (gate.begun, gate.again) = (gate.waiting.is_some(), false);
+        }
+    }
+
+    /// A sample of the history. Gives what is handed on now: first what was published before it.
+    pub(crate) fn replayed(&mut self, writer: Writer, number: u64, item: T) -> Vec<T> {
+        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.begun) else { return Vec::new() };
+        let mut out = Vec::new();
+        while let Some((before, held, bytes)) = gate.held.pop_front_if(|(held, ..)| *held <= number) {
+            gate.bytes = gate.bytes.saturating_sub(bytes);
+            if before < number && before > gate.last {
+                gate.last = before;
+                out.push(held);
+            }
+        }
+        if number > gate.last {
+            gate.last = number;
+            if gate.replayed.len() == REMEMBERED {
+                gate.replayed.pop_first();
+            }
+            gate.replayed.insert(number);
+            out.push(item);
+        }
+        out
+    }
+
+    /// The history has ended. Gives what was held, unless the history is needed once more.
+    pub(crate) fn complete(&mut self, writer: Writer) -> Vec<T> {
+        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.begun) else { return Vec::new() };
+        if std::mem::take(&mut gate.again) {
+            gate.begun = false;
+            return Vec::new();
+        }
+        gate.end()
+    }
+
+    /// A message cannot be read, because it refers to earlier ones. The history has it. True if the
+    /// history was complete before.
+    pub(crate) fn missed(&mut self, writer: Writer, now: Duration) -> bool {
+        let Some(gate) = self.0.get_mut(&writer) else { return false };
+        gate.again |= gate.begun;
+        let was_complete = gate.waiting.is_none();
+        if was_complete {
+            gate.waiting = Some(now);
+        }
+        was_complete
+    }
+
+    /// Gives up the histories that have been missing for longer than [`PATIENCE`], and gives what
+    /// was held for them.
+    pub(crate) fn give_up(&mut self, now: Duration) -> Vec<(Writer, Vec<T>)> {
+        let late = |gate: &Gate<T>| gate.waiting.is_some_and(|since| now.saturating_sub(since) >= PATIENCE);
+        let late = self.0.iter_mut().filter(|(_, gate)| late(gate));
+        late.map(|(writer, gate)| (*writer, gate.end())).collect()
+    }
+}
+
+impl<T> Gate<T> {
+    fn end(&mut self) -> Vec<T> {
+        (self.waiting, self.begun, self.again, self.bytes) = (None, false, false, 0);
+        let held = std::mem::take(&mut self.held);
+        let last = self.last;
+        self.last = held.back().map_or(last, |(number, ..)| last.max(*number));
+        held.into_iter().filter(|(number, ..)| *number > last).map(|(_, item, _)| item).collect()
+    }
+}
+
+/// The time by this node's clock, in nanoseconds since 1970.
+pub(crate) fn now_ns() -> i64 {
+    // A clock before 1970 or after 2262 is wrong either way.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const W: Writer = (Id128([1; 16]), 1);
+    const ROOM: (usize, usize) = (4, 100);
+
+    fn waiting() -> Gates<u64> {
+        let mut gates = Gates::default();
+        gates.open(W, Duration::ZERO);
+        gates
+    }
+
+    fn published(gates: &mut Gates<u64>, number: u64) -> Vec<u64> {
+        gates.published(W, number, number, 1, ROOM).0
+    }
+
+    #[test]
+    fn history_comes_first_and_nothing_twice() {
+        let mut gates = waiting();
+        assert_eq!((published(&mut gates, 5), published(&mut gates, 6)), (vec![], vec![]));
+        assert_eq!((gates.replayed(W, 4, 4), gates.complete(W)), (vec![], vec![]), "the end of one for somebody else");
+        gates.begin(W);
+        assert_eq!(gates.replayed(W, 2, 2), [2]);
+        assert_eq!(
+            gates.replayed(W, 6, 6),
+            [5, 6],
+            "5 was replaced in the history, and published after this reader came"
+        );
+        assert!(gates.is_waiting(W));
+        assert_eq!((published(&mut gates, 7), gates.complete(W)), (vec![], vec![7]));
+        assert_eq!((published(&mut gates, 6), published(&mut gates, 8)), (vec![], vec![8]));
+        assert_eq!(gates.replayed(W, 9, 9), [], "somebody else's");
+    }
+
+    #[test]
+    fn a_writer_that_comes_back_is_asked_again() {
+        let mut gates = waiting();
+        gates.begin(W);
+        assert_eq!((gates.replayed(W, 3, 3), gates.complete(W)), (vec![3], vec![]));
+        gates.open(W, Duration::ZERO);
+        assert!(!gates.is_waiting(W), "a second channel, in another format");
+        assert_eq!((gates.close(W), gates.close(W)), (vec![], vec![]));
+        gates.open(W, Duration::ZERO);
+        assert!(gates.is_waiting(W) && gates.is_any_waiting());
+        gates.begin(W);
+        assert_eq!((gates.replayed(W, 3, 3), gates.replayed(W, 4, 4)), (vec![], vec![4]));
+    }
+
+    #[test]
+    fn what_cannot_be_read_as_it_is_published_comes_with_the_history() {
+        let mut gates = waiting();
+        gates.begin(W);
+        assert_eq!((gates.replayed(W, 1, 1), gates.missed(W, Duration::ZERO)), (vec![1], false));
+        assert_eq!((published(&mut gates, 3), gates.complete(W)), (vec![], vec![]), "2 is missing");
+        gates.begin(W);
+        assert_eq!((gates.replayed(W, 1, 1), gates.replayed(W, 2, 2)), (vec![], vec![2]));
+        assert_eq!((gates.complete(W), gates.is_waiting(W)), (vec![3], false));
+        assert!(gates.missed(W, Duration::ZERO) && gates.is_waiting(W));
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let mut gates = waiting();
+        (1..=4).for_each(|number| assert_eq!(published(&mut gates, number), []));
+        assert_eq!(gates.published(W, 5, 5, 1, ROOM), (vec![1, 2, 3, 4, 5], true));
+        let mut gates = waiting();
+        assert_eq!(published(&mut gates, 1), []);
+        assert_eq!(gates.give_up(PATIENCE / 2), []);
+        assert_eq!(gates.give_up(PATIENCE), [(W, vec![1])]);
+        let mut gates = waiting();
+        assert_eq!((published(&mut gates, 1), gates.close(W)), (vec![], vec![1]));
+    }
+
+    #[test]
+    fn the_extension_says_what_was_put() {
+        let plain = Envelope::data(ChannelId(1), 1, 0);
+        for part in [Part::Begin, Part::Sample(1 << 40), Part::End] {
+            let extensions = part.extension();
+            assert_eq!(Part::of(&Envelope { extensions: extensions.as_extensions(), ..plain }), Some(part));
+        }
+        let mut wrong = ExtensionsBuf::default();
+        wrong.push(REPLAYED, &[1, 2, 3]);
+        assert_eq!(
+            (Part::of(&Envelope { extensions: wrong.as_extensions(), ..plain }), Part::of(&plain)),
+            (None, None)
+        );
+    }
+}

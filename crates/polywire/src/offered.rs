@@ -1,0 +1,155 @@
+//! What a publisher does for the quality of service that it offers, beside announcing it: it
+//! watches its deadline and keeps its history. A publisher with default policies has none of this.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use polywire_core::{
+    envelope::{Id128, Kind},
+    qos::{Deadlines, Durability, Qos},
+};
+
+use crate::{
+    clock,
+    events::NodeEvent,
+    history::Kept,
+    node::{Inner, PortEntry, Wake},
+};
+
+/// The parts that the policies ask for.
+pub(crate) struct Offered {
+    pub(crate) deadline: Option<Arc<Watch>>,
+    pub(crate) history: Option<Arc<Kept>>,
+    /// Bounds the instances of a publisher that keeps no history.
+    instances: Option<Instances>,
+}
+
+/// The instances that a publisher has begun and not ended.
+struct Instances {
+    most: usize,
+    known: std::collections::BTreeSet<Id128>,
+}
+
+impl Offered {
+    /// `None` if the policies ask for nothing.
+    pub(crate) fn new(node: &Arc<Inner>, entry: &Arc<PortEntry>, topic: &str, qos: &Qos) -> Option<Box<Offered>> {
+        let deadline = qos.deadline.map(|period| Watch::new(node, topic, period));
+        let history = (qos.durability == Durability::TransientLocal).then(|| Kept::new(entry, qos));
+        let most = qos.resource_limits.max_instances.filter(|_| history.is_none());
+        let instances = most.map(|most| Instances { most: most as usize, known: Default::default() });
+        let asks = deadline.is_some() || history.is_some() || instances.is_some();
+        asks.then(|| Box::new(Offered { deadline, history, instances }))
+    }
+
+    /// Whether a message may be published. Names the limit that it would exceed otherwise.
+    pub(crate) fn admit(&self, kind: Kind, instance: Id128) -> Result<(), &'static str> {
+        if kind != Kind::Data {
+            return Ok(());
+        }
+        let full = |all: &Instances| all.known.len() >= all.most && !all.known.contains(&instance);
+        match &self.instances {
+            Some(all) if full(all) => Err("max-instances"),
+            _ => self.history.as_ref().map_or(Ok(()), |history| history.has_room(instance)),
+        }
+    }
+
+    /// A message was published.
+    pub(crate) fn published(&mut self, kind: Kind, instance: Id128) {
+        let is_end = matches!(kind, Kind::Dispose | Kind::Unregister);
+        if let Some(all) = &mut self.instances {
+            if is_end {
+                all.known.remove(&instance)
+            } else {
+                all.known.insert(instance)
+            };
+        }
+        if let Some(history) = self.history.as_ref().filter(|_| is_end) {
+            history.ended(instance);
+        }
+        if let Some(deadline) = &self.deadline {
+            deadline.published(instance, is_end);
+        }
+    }
+}
+
+/// Watches the deadline that a publisher offers.
+pub(crate) struct Watch {
+    this: Weak<Watch>,
+    node: Weak<Inner>,
+    topic: String,
+    missed: AtomicU64,
+    state: Mutex<Watched>,
+}
+
+struct Watched {
+    deadlines: Deadlines,
+    /// When the timer wakes this.
+    wakes: Option<Duration>,
+}
+
+impl Watch {
+    fn new(node: &Arc<Inner>, topic: &str, period: Duration) -> Arc<Watch> {
+        Arc::new_cyclic(|this| Watch {
+            this: this.clone(),
+            node: Arc::downgrade(node),
+            topic: topic.into(),
+            missed: AtomicU64::new(0),
+            state: Mutex::new(Watched { deadlines: Deadlines::new(period), wakes: None }),
+        })
+    }
+
+    /// How often the deadline was missed, over all instances.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+
+    fn published(&self, instance: Id128, is_end: bool) {
+        let mut state = self.lock();
+        match is_end {
+            true => state.deadlines.ended(instance),
+            false => state.deadlines.came(instance, clock::now()),
+        }
+        self.arm(state);
+    }
+
+    fn arm(&self, mut state: MutexGuard<'_, Watched>) {
+        let Some(next) = state.deadlines.next() else { return };
+        if state.wakes.is_some_and(|wakes| wakes <= next) {
+            return;
+        }
+        state.wakes = Some(next);
+        drop(state);
+        if let Some(node) = self.node.upgrade() {
+            let this: Weak<Watch> = self.this.clone();
+            node.timer.at(next, this);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Watch {
+    fn wake(&self) {
+        let missed = {
+            let mut state = self.lock();
+            state.wakes = None;
+            state.deadlines.missed(clock::now())
+        };
+        for instance in missed {
+            let total = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
+            if total.is_power_of_two()
+                && let Some(node) = self.node.upgrade()
+            {
+                node.tell(&NodeEvent::DeadlineMissed { topic: self.topic.clone(), instance, offered: true, total });
+            }
+        }
+        self.arm(self.lock());
+    }
+}

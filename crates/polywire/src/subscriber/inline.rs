@@ -1,0 +1,90 @@
+//! A callback that runs on the threads that read links.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, ThreadId},
+};
+
+use super::Info;
+use crate::queue::Weighed;
+
+type Callback<V> = Box<dyn FnMut(&V, &Info) + Send>;
+
+/// A callback, and the value that it is called with, which is reused.
+pub(super) struct Inline<V> {
+    parts: Mutex<Option<(Callback<V>, Weighed<V>)>>,
+    /// Bytes of memory that the value may keep from one message to the next.
+    limit: usize,
+    running_on: Mutex<Option<ThreadId>>,
+    closed: AtomicBool,
+}
+
+impl<V> Inline<V> {
+    pub(super) fn new(callback: Callback<V>, value: V, limit: usize) -> Self {
+        Inline {
+            parts: Mutex::new(Some((callback, Weighed::new(value, 0)))),
+            limit,
+            running_on: Mutex::new(None),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Decodes into the used value and calls back. `decode` returns the bytes by which the value
+    /// grew. The next message gets a fresh value if this one has grown too large, or if not
+    /// `again`.
+    #[inline]
+    pub(super) fn call<E>(
+        &self,
+        info: &Info,
+        decode: impl FnOnce(&mut V) -> Result<usize, E>,
+        fresh: impl FnOnce() -> V,
+        again: bool,
+    ) -> Result<(), E> {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = |_: &&mut (Callback<V>, Weighed<V>)| !self.closed.load(Ordering::Acquire);
+        let Some((callback, value)) = parts.as_mut().filter(open) else { return Ok(()) };
+        let decoded = decode(&mut value.item).map(|grown| value.bytes = value.bytes.saturating_add(grown));
+        if decoded.is_ok() {
+            self.set_running(Some(thread::current().id()));
+            callback(&value.item, info);
+            self.set_running(None);
+        }
+        // How far decoding got before an error is unknown, and so is what the value has grown to.
+        if !again || decoded.is_err() || value.bytes > self.limit {
+            *value = Weighed::new(fresh(), 0);
+        }
+        decoded
+    }
+
+    /// Calls back with a value that was decoded before.
+    pub(super) fn give(&self, info: &Info, given: V, bytes: usize) {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = |_: &&mut (Callback<V>, Weighed<V>)| !self.closed.load(Ordering::Acquire);
+        let Some((callback, value)) = parts.as_mut().filter(open) else { return };
+        *value = Weighed::new(given, bytes);
+        self.set_running(Some(thread::current().id()));
+        callback(&value.item, info);
+        self.set_running(None);
+    }
+
+    /// Bytes of memory that the value may keep from one message to the next.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn set_running(&self, thread: Option<ThreadId>) {
+        *self.running_on.lock().unwrap_or_else(PoisonError::into_inner) = thread;
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let here = *self.running_on.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread::current().id());
+        if !here {
+            // Taking the lock waits for a call that runs on another thread.
+            drop(self.parts.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The quality of service of one subscriber: which samples it takes, in which order, and which
+//! deadlines its writers miss.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use polywire_core::{
+    codec::cdr::CDR,
+    envelope::{Envelope, Id128},
+    qos::{Admission, Arrival, DestinationOrder, History, InstanceState, Offer, Ownership, Qos, Verdict},
+};
+
+use crate::{
+    clock,
+    coding::{Coding, KeyHash},
+    history::{self, Gates},
+};
+
+use super::Info;
+
+/// What the writer's offer says of each of its samples.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) writer: Id128,
+    strength: i32,
+    lifespan: Option<Duration>,
+}
+
+impl Terms {
+    pub(super) fn of(writer: Id128, offer: &Offer) -> Terms {
+        let strength = match offer.qos.ownership {
+            Ownership::Exclusive { strength } => strength,
+            Ownership::Shared => 0,
+        };
+        Terms { writer, strength, lifespan: offer.qos.lifespan }
+    }
+
+    pub(super) fn lifespan(&self) -> Option<Duration> {
+        self.lifespan
+    }
+}
+
+/// A decoded message on its way to the application.
+pub(super) struct Pending<V> {
+    pub(super) value: V,
+    pub(super) info: Info,
+    /// Bytes of memory that it takes.
+    pub(super) bytes: usize,
+    pub(super) terms: Terms,
+}
+
+/// A message that may be held back, and its instance.
+pub(super) type Held<V> = (Pending<V>, Id128);
+
+/// A subscriber's rules and what they have seen.
+pub(super) struct Rules<V> {
+    /// Instances are told apart.
+    pub(super) by_instance: bool,
+    state: Mutex<State<V>>,
+    pub(super) gates: Mutex<Gates<Held<V>>>,
+}
+
+struct State<V> {
+    admission: Admission,
+    hasher: Hasher<V>,
+    /// Open channels by writer.
+    writers: BTreeMap<Id128, usize>,
+    /// When the timer wakes the subscriber.
+    wakes: Option<Duration>,
+}
+
+/// Hashes keys; compiled at first use.
+enum Hasher<V> {
+    Unknown,
+    /// The type has no key, or CDR cannot carry it.
+    None,
+    Known(KeyHash<V>),
+}
+
+impl<V> Rules<V> {
+    pub(super) fn new(qos: &Qos, instances: bool) -> Rules<V> {
+        let state =
+            State { admission: Admission::new(qos), hasher: Hasher::Unknown, writers: BTreeMap::new(), wakes: None };
+        Rules { by_instance: instances || rule_samples(qos), state: Mutex::new(state), gates: Mutex::default() }
+    }
+
+    /// The instance that a sample belongs to. [`Id128::ZERO`] if the type has no key, or it is not
+    /// known.
+    pub(super) fn instance<C: Coding<Value = V>>(
+        &self,
+        coding: &C,
+        envelope: &Envelope<'_>,
+        empty: bool,
+        value: &V,
+    ) -> Id128 {
+        if !self.by_instance {
+            return Id128::ZERO;
+        }
+        let mut state = self.lock();
+        if let Hasher::Unknown = state.hasher {
+            state.hasher = coding.key_hasher(&CDR).ok().flatten().map_or(Hasher::None, Hasher::Known);
+        }
+        let hashed = match &mut state.hasher {
+            Hasher::Known(hash) if !empty => hash(value).ok(),
+            _ => None,
+        };
+        hashed.or(envelope.key_hash).unwrap_or_default()
+    }
+
+    /// Decides on a sample, and says in which state it leaves its instance.
+    pub(super) fn admit(&self, pending: &Pending<V>, instance: Id128) -> (Verdict, InstanceState) {
+        let Pending { info, terms, .. } = pending;
+        let mut state = self.lock();
+        let verdict = state.admission.admit(&Arrival {
+            instance,
+            writer: terms.writer,
+            strength: terms.strength,
+            lifespan: terms.lifespan,
+            kind: info.kind,
+            published_ns: info.timestamp_ns,
+            now_ns: history::now_ns(),
+            now: clock::now(),
+        });
+        (verdict, state.admission.state(instance))
+    }
+
+    /// A channel of the writer opens.
+    pub(super) fn opened(&self, writer: Id128) {
+        *self.lock().writers.entry(writer).or_default() += 1;
+    }
+
+    /// A channel of the writer has ended. Gives the instances that have no writer any more.
+    pub(super) fn closed(&self, writer: Id128) -> Vec<Id128> {
+        let mut state = self.lock();
+        let open = state.writers.entry(writer).or_default();
+        *open = open.saturating_sub(1);
+        if *open > 0 {
+            return Vec::new();
+        }
+        state.writers.remove(&writer);
+        state.admission.writer_gone(writer)
+    }
+
+    /// The instances that have missed the deadline.
+    pub(super) fn missed(&self) -> Vec<Id128> {
+        let mut state = self.lock();
+        state.wakes = None;
+        state.admission.missed(clock::now())
+    }
+
+    /// When the timer is to wake the subscriber; `None` if it does so already, or need not.
+    pub(super) fn wake_at(&self) -> Option<Duration> {
+        let waiting = self.gates().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));
+        let mut state = self.lock();
+        let next = state.admission.next_deadline().into_iter().chain(waiting).min()?;
+        if state.wakes.is_some_and(|wakes| wakes <= next) {
+            return None;
+        }
+        state.wakes = Some(next);
+        Some(next)
+    }
+
+    pub(super) fn gates(&self) -> MutexGuard<'_, Gates<Held<V>>> {
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<V>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a policy concerns each sample.
+fn rule_samples(qos: &Qos) -> bool {
+    let limits = qos.resource_limits;
+    qos.deadline.is_some()
+        || !qos.time_based_filter.is_zero()
+        || qos.ownership != Ownership::Shared
+        || qos.destination_order == DestinationOrder::BySource
+        || matches!(qos.history, History::KeepLast(_))
+        || limits.max_instances.is_some()
+        || limits.max_samples_per_instance.is_some()
+}
