@@ -123,8 +123,9 @@ impl Family for Files {
 /// The user of the process at the other end of a Unix-domain socket.
 #[cfg(target_os = "linux")]
 pub(super) fn user_of(socket: &Socket) -> Principal {
-    let peer = rustix::net::sockopt::socket_peercred(socket);
-    peer.map_or(Principal::Anonymous, |peer| Principal::User(peer.uid.as_raw()))
+    // Not by rustix: its process ids are never 0, but that of a peer in another container is.
+    let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials);
+    peer.map_or(Principal::Anonymous, |peer| Principal::User(peer.uid()))
 }
 
 /// Other systems than Linux are not asked.

@@ -247,7 +247,7 @@ fn connection(socket: Socket, otherwise: impl FnOnce() -> String) -> io::Result<
 /// The process at the other end, for people. One of another container has no number here.
 #[cfg(target_os = "linux")]
 fn process_of(socket: &Socket) -> Option<String> {
-    // Not by rustix, whose process ids are never 0.
+    // Not by rustix: its process ids are never 0.
     let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials).ok()?;
     (peer.pid() != 0).then(|| format!("process {}", peer.pid()))
 }

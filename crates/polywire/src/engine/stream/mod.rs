@@ -99,6 +99,7 @@ mod link;
 mod mesh;
 mod outbox;
 mod pace;
+mod payload;
 mod port;
 mod pulse;
 mod queue;

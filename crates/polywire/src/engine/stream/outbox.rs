@@ -17,12 +17,13 @@ use polywire_core::{
 
 use super::{
     pace::Pace,
+    payload::{Payload, Round},
     pulse::{Change, Pulse, Watch},
     queue::Queue,
     transport::ByteStream,
 };
 use crate::engine::{
-    Disconnect, EngineOptions, Loan, Overflow,
+    Disconnect, EngineOptions, Overflow,
     delivery::{Delivery, Ended, Holdable, Missing, Notice, Outcome, start_of},
 };
 
@@ -55,15 +56,6 @@ pub(super) enum Report {
     Dropped(Notice),
     /// The peer has fallen silent, or is heard again.
     Liveliness(Change),
-}
-
-/// The parts of a publication's timing that the port measures for its links.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Round {
-    /// Time since the port had sent its last publication to all links.
-    pub(super) pause: Option<Duration>,
-    /// Number of links.
-    pub(super) links: u32,
 }
 
 struct Outgoing {
@@ -125,23 +117,6 @@ pub(super) struct Tally {
 
 /// A message in the queue: the link's id for the channel, and the channel's position after it.
 type Mark = (ChannelId, Start);
-
-/// A payload to send.
-pub(super) enum Payload<'a> {
-    /// In a loan, with room in front for the header.
-    Loan(&'a mut Loan),
-    /// Anywhere.
-    Bytes(&'a [u8]),
-}
-
-impl Payload<'_> {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Payload::Loan(loan) => loan.payload(),
-            Payload::Bytes(bytes) => bytes,
-        }
-    }
-}
 
 impl Outbox {
     pub(super) fn new(stream: Arc<dyn ByteStream>, options: &EngineOptions) -> Self {

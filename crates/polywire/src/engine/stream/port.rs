@@ -18,7 +18,7 @@ use super::{
     calls::Calls,
     channels::Channels,
     guests::Guests,
-    outbox::Payload,
+    payload::Payload,
     seats::Seats,
     shared::{Place, Shared, lock},
     threads::{Stop, Threads},

@@ -16,7 +16,7 @@ use super::{
     channels::Channels,
     guests::Guests,
     link::Link,
-    outbox::{Payload, Round},
+    payload::{Payload, Round},
     seats::Seats,
     threads::{Stop, Threads},
     transport::{Listener, Rendezvous, Role, Transport},
