@@ -448,8 +448,8 @@ impl Answers {
     }
 }
 
-/// Whether rules of access can be applied: one transmission reaches one peer, or all peers are nodes
-/// of this process, to which no rule applies.
+/// Whether rules of access can be applied: one transmission reaches one peer, or all peers are
+/// nodes of this process, to which no rule applies.
 fn tells_peers_apart(engine: &dyn Engine) -> bool {
     !engine.properties().multicast || engine.name() == Inproc.name()
 }
