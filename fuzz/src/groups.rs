@@ -34,7 +34,8 @@ pub fn group_packets(random: &mut Random) -> Vec<u8> {
         for member in [&mut one, &mut other] {
             while member.poll_event(now).is_some() {}
             let reliability = if random.one_in(2) { Reliability::Reliable } else { Reliability::BestEffort };
-            let record = vec![7; random.below(if random.one_in(5) { 5000 } else { 100 })];
+            let longest = if random.one_in(5) { 5000 } else { 100 };
+            let record = vec![7; random.below(longest)];
             member.send(None, reliability, &record, 1, now).expect("it is short enough");
         }
         now += Duration::from_millis(random.below(30) as u64);

@@ -37,11 +37,12 @@
 //! for a type that derives [`Message`], or for [`Record`]s of a type known at run time
 //! ([`coding::Dynamic`]). A [`Wire`] says how the topic travels, a [`Config`] has wires and queue
 //! policies for all topics ([`config`] shows the file), and [`Subscribe`] and [`Publish`] have the
-//! options of one subscriber or publisher, such as its quality of service ([`qos`]). [`NodeEvent`], [`PublisherStatus`] and [`SubscriberStatus`] report connections,
-//! losses and incompatible types. The errors are [`NodeError`] for opening, [`PublishError`] for
-//! publishing, and [`ConfigError`]. [`codec::Encoder`] and [`codec::Decoder`] encode and decode
-//! without a node; [`schema`] has types as data, and checks whether one version of a type can read
-//! another.
+//! options of one subscriber or publisher, such as its quality of service ([`qos`]).
+//! [`NodeEvent`], [`PublisherStatus`] and [`SubscriberStatus`] report connections, losses,
+//! incompatible types and quality of service that is not offered or not kept. The errors are
+//! [`NodeError`] for opening, [`PublishError`] for publishing, and [`ConfigError`].
+//! [`codec::Encoder`] and [`codec::Decoder`] encode and decode without a node; [`schema`] has types
+//! as data, and checks whether one version of a type can read another.
 //!
 //! **Authors of engines** need [`engine`], and [`engine::stream`] if the engine has byte streams.
 //!

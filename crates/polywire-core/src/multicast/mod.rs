@@ -13,8 +13,9 @@
 //!
 //! - *Reliable* records of a member reach every member that follows it, once and in order, or the
 //!   peering ends with [`Event::Down`]. Packets are numbered. Whoever lacks one asks for it (NAK),
-//!   after a pause in which it may come late or others may ask. One repair serves all. The sender keeps
-//!   packets until all followers have taken them, and sends no further than [`Config::window`].
+//!   after a pause in which it may come late or others may ask. One repair serves all. The sender
+//!   keeps packets until all followers have taken them, and sends no further than
+//!   [`Config::window`].
 //! - *Best-effort* records are sent once. They arrive in order, each once or never.
 //! - A follower that holds up others is cut off ([`Config::patience`]) and may come back.
 //!

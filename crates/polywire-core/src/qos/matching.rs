@@ -117,12 +117,12 @@ impl fmt::Display for Incompatible {
     }
 }
 
-/// Whether a publisher that offers `offered` satisfies a subscriber that requests `requested`. Fails
-/// with every policy that does not, by ascending number.
+/// Whether a publisher that offers `offered` satisfies a subscriber that requests `requested`.
+/// Fails with every policy that does not, by ascending number.
 ///
 /// The rules are those of DDS 1.4, table in section 2.2.3: an offer must be at least as good as the
 /// request, and ownership must be the same. [`Reliability::BestAvailable`] in an offer counts as
-/// best effort: the node replaces it by what the engine gives before it announces the offer.
+/// best effort: the node replaces it by what the engine gives before it compares.
 /// Partitions are no part of it: see [`partitions_match`].
 pub fn compatible(offered: &Qos, requested: &Qos) -> Result<(), Vec<Incompatible>> {
     let longer = |offered: Option<Duration>, requested: Option<Duration>| match (offered, requested) {

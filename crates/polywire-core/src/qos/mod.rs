@@ -285,6 +285,7 @@ impl Qos {
     /// assert_eq!(qos.to_string(), "lifespan=1s,liveliness=manual-by-topic,lease=1s,latency-budget=1s,\
     ///     transport-priority=3,time-based-filter=1s,ownership=exclusive:5,partition=line/1,partition=line/2,\
     ///     destination-order=by-source,max-samples=100");
+    /// assert_eq!(qos.ownership, Ownership::Exclusive { strength: 5 });
     /// assert_eq!(qos.to_string().parse(), Ok(qos));
     /// ```
     pub fn lifespan(self, lifespan: Duration) -> Qos {

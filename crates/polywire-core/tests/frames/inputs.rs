@@ -223,14 +223,15 @@ fn foreign_streams_are_refused_by_name() {
 
 #[test]
 fn what_a_version_does_not_know_is_refused_by_name() {
-    let cases: [(&[u8], FrameError); 17] = [
+    let cases: [(&[u8], FrameError); 18] = [
         (&[0], FrameError::Empty),
         (&[1, 0x2A], FrameError::UnknownFrame { head: 0x2A }),
         (&[3, 0x87, 1, 0], FrameError::UnknownKind { number: 7 }),
         (&[3, 0x80, 2, 0], FrameError::UnknownChannel(ChannelId(2))),
         (&[3, 0x03, 1, 9], FrameError::UnknownAnswer { number: 9 }),
         (&[2, 0x04, 9], FrameError::UnknownChannel(ChannelId(9))),
-        (&[1, 0x43], FrameError::UnknownFrame { head: 0x43 }),
+        (&[1, 0x45], FrameError::UnknownFrame { head: 0x45 }),
+        (&[3, 0x43, 1, 21], FrameError::Extension { offset: 2 }),
         (&[5, 0x03, 1, 0, 7, 0], FrameError::UnknownExtension { id: 7 }),
         (&[6, 0x03, 1, 0, 2, 1, 0], FrameError::Number { field: "count of subscribers", offset: 3 }),
         (&[7, 0x03, 1, 0, 2, 2, 0x80, 0], FrameError::Number { field: "count of subscribers", offset: 3 }),

@@ -86,8 +86,8 @@ impl Source {
         Offer::parse(&self.announcement.offer).is_ok_and(|offer| offer.history_of.is_some())
     }
 
-    /// The quality of service that the writer offers. Fails if it is malformed, or has a policy that
-    /// must be understood and is not known here.
+    /// The quality of service that the writer offers. Fails if it is malformed, or has a policy
+    /// that must be understood and is not known here.
     ///
     /// ```
     /// use polywire::{Node, qos::Qos};

@@ -59,9 +59,9 @@ const QUEUE_BYTES: usize = 64 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Members of the types [`SharedStr`](crate::SharedStr) and [`SharedBytes`](crate::SharedBytes) are not copied: they
-/// refer to the buffer in which the message came, and keep it. A message that is small compared to
-/// the buffer is copied as a whole.
+/// Members of the types [`SharedStr`](crate::SharedStr) and [`SharedBytes`](crate::SharedBytes)
+/// are not copied: they refer to the buffer in which the message came, and keep it. A message that
+/// is small compared to the buffer is copied as a whole.
 ///
 /// ```
 /// use polywire::{Node, SharedBytes, SharedStr};

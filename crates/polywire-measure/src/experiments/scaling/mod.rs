@@ -275,7 +275,8 @@ fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results
          at most three times as long as in an idle system; the table also says which resource is then used up. With more \
          subscribers, a message takes longer in an idle system too, because its copies leave one after the other. The \
          limit is then higher, so a rate can be higher with ten subscribers than with one. Multicast sends one datagram \
-         for all at the costs of a bare UDP socket. **No such engine exists yet**, and it would not be reliable.",
+         for all at the costs of a bare UDP socket. The engine `udp` does that; `udp-reliable` also repairs losses, at \
+         costs that are not counted here.",
     ));
     let system = |publishers: usize, subscribers: usize, bytes: f64, multicast: bool| {
         let system = costs.system(publishers, subscribers, bytes);
