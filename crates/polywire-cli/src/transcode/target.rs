@@ -172,6 +172,7 @@ impl Target {
             options: format.options.to_string(),
             compressor,
             configuration,
+            offer: Vec::new(),
         };
         let start = Start {
             sequence: message.envelope.sequence.saturating_sub(1),

@@ -222,7 +222,7 @@ impl Port for EmulatedPort {
         let channel = ChannelId(state.last);
         state.channels.insert(channel, (start, announcement.clone()));
         // Posted while the state is locked, so that a port that joins now gets it exactly once.
-        state.ends.iter().for_each(|end| end.post(Letter::Announce(channel, start, announcement.clone())));
+        state.ends.iter().for_each(|end| end.post(Letter::Announce(channel, start, Box::new(announcement.clone()))));
         Ok(channel)
     }
 
@@ -345,7 +345,7 @@ impl Member {
             return false;
         }
         for (channel, (start, announcement)) in &state.channels {
-            end.post(Letter::Announce(*channel, *start, announcement.clone()));
+            end.post(Letter::Announce(*channel, *start, Box::new(announcement.clone())));
         }
         state.ends.push(end);
         drop(state);

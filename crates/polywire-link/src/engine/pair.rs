@@ -57,7 +57,7 @@ struct Mail {
 /// A reliable notice. The number of waiting notices is not limited: both ports are in this process,
 /// and post only as many as their nodes have channels, subscribers and documents.
 pub enum Letter {
-    Announce(ChannelId, Start, Announcement),
+    Announce(ChannelId, Start, Box<Announcement>),
     Retire(ChannelId),
     Answer(ChannelId, Answer),
     Want(Id128),
