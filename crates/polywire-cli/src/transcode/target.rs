@@ -172,7 +172,7 @@ impl Target {
             options: format.options.to_string(),
             compressor,
             configuration,
-            offer: Vec::new(),
+            offer: message.announced.offer.clone(),
         };
         let start = Start {
             sequence: message.envelope.sequence.saturating_sub(1),
