@@ -152,7 +152,7 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
         // The first message of a stream refers to no other and is longer, so it does not count.
         let behind = &self.ours[1..];
         let bytes = Some(behind.iter().map(Vec::len).sum::<usize>() as f64 / behind.len() as f64);
-        let row = |operation, does: Does| {
+        let row = |operation: &str, does: Does| {
             let bar = if does.write && does.read { self.bar() } else { None };
             let ours = |name, way| match bar {
                 Some(bar) => does.candidate(name, way).with_bar(bar),
@@ -166,7 +166,7 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
                 does.candidate("our CDR", self.our_cdr()),
             ];
             let figures = compare(self.ours.len(), candidates, effort);
-            Row { workload: format!("{}{}", T::NAME, self.name), operation, bytes, figures }
+            Row::new(format!("{}{}", T::NAME, self.name), operation, bytes, figures)
         };
         [
             row("encode", Does { write: true, read: false }),
@@ -331,7 +331,7 @@ fn feed_row(effort: Effort) -> Row {
     };
     let peer = Candidate::new("fastlib", peer).with_bar(Bar::AtLeast(8.0));
     let figures = compare(streams.len(), vec![Candidate::new("ours", ours), peer], effort);
-    Row { workload: MarketData::NAME.into(), operation: "decode", bytes: crate::report::mean_length(&streams), figures }
+    Row::new(MarketData::NAME, "decode", crate::report::mean_length(&streams), figures)
 }
 
 /// Rewrites a template for `fastlib`, which supports neither a header in front of `<templates>` nor

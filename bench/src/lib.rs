@@ -40,11 +40,12 @@ pub enum Cores {
     All,
 }
 
-/// Runs one of the programs in `bin/`: the groups that its arguments name.
-pub fn run(program: &str, measurements: &[Measurement], cores: Cores) -> std::io::Result<()> {
+/// Runs one of the programs in `bin/`: the groups that its arguments name. `title` is the heading
+/// of its report.
+pub fn run(program: &str, title: &'static str, measurements: &[Measurement], cores: Cores) -> std::io::Result<()> {
     let arguments = Arguments::parse();
     // The report states the number of cores, which `pin` would reduce to one.
-    let mut report = Report::new(arguments.command(program));
+    let mut report = Report::new(title, arguments.command(program));
     if cores == Cores::One {
         measure::pin(0);
     }

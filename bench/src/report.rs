@@ -11,9 +11,15 @@ use crate::measure::{Bar, Figure};
 /// The other candidates of Polywire decode into one value and reuse it.
 pub const NEW_VALUE: &str = "derived, new value";
 
+/// Explains the figures below the heading of a Markdown report.
+const HOW_TO_READ: &str = "Times are medians. Ratios and differences are medians over pairs of turns that followed each other, so they may differ \
+     from the quotient or the difference of the median times.";
+
 /// The results of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// The heading.
+    pub title: &'static str,
     /// The command that repeats the run.
     pub command: String,
     /// Processor, operating system and number of cores.
@@ -32,6 +38,9 @@ pub struct Group {
     pub columns: Columns,
     /// Sentences above the table that explain its figures.
     pub note: String,
+    /// A table between these sentences and the measured rows, heading first; may be empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lengths: Vec<Vec<String>>,
     /// The measured rows.
     pub rows: Vec<Row>,
     /// Candidates that were left out, with the reasons.
@@ -45,6 +54,9 @@ pub enum Columns {
     /// One column per candidate.
     #[default]
     Candidates,
+    /// One column per candidate; each line begins with the message, the compressor, the bytes that
+    /// it leaves, and these bytes in percent of [`Row::uncompressed_bytes`].
+    Compressors,
     /// One line per format, with the columns of encoding and of decoding side by side: the first
     /// candidate's time, that time as a multiple of the second candidate's (hand-written code), and
     /// the time of the fastest other candidate as a multiple of the first candidate's. If there is
@@ -57,19 +69,22 @@ pub enum Columns {
 pub struct Row {
     /// The workload.
     pub workload: String,
-    /// The operation, such as `encode`.
-    pub operation: &'static str,
+    /// The operation, such as `encode`, or the compressor in [`Columns::Compressors`].
+    pub operation: String,
     /// Mean length of an encoded message in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
+    /// Mean length before compression, in [`Columns::Compressors`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncompressed_bytes: Option<f64>,
     /// One figure per candidate. The others are compared with the first.
     pub figures: Vec<Figure>,
 }
 
 impl Report {
     /// An empty report of the run that `command` repeats.
-    pub fn new(command: String) -> Report {
-        Report { command, machine: machine(), groups: Vec::new() }
+    pub fn new(title: &'static str, command: String) -> Report {
+        Report { title, command, machine: machine(), groups: Vec::new() }
     }
 
     /// Number of figures that miss their bars.
@@ -83,15 +98,11 @@ impl Report {
         let mut out = String::new();
         for group in &self.groups {
             let _ = writeln!(out, "\n{}: {}", group.title, group.note);
-            let cells = group.cells(|figure| if figure.holds() { "" } else { " !" });
-            let widths = widths(&cells);
-            for line in &cells {
-                for (cell, width) in line.iter().zip(&widths) {
-                    let _ = write!(out, "{cell:width$}  ");
-                }
-                out.truncate(out.trim_end().len());
+            if !group.lengths.is_empty() {
+                aligned(&mut out, &group.lengths);
                 out.push('\n');
             }
+            aligned(&mut out, &group.cells(|figure| if figure.holds() { "" } else { " !" }));
             group.left_out.iter().for_each(|text| _ = writeln!(out, "left out: {text}"));
         }
         out
@@ -99,7 +110,8 @@ impl Report {
 
     /// The report as Markdown, for the documentation.
     pub fn markdown(&self) -> String {
-        let mut out = format!("Measured on {} by\n\n    {}\n", self.machine, self.command);
+        let Report { title, machine, command, .. } = self;
+        let mut out = format!("# {title}\n\nMeasured on {machine} by\n\n    {command}\n\n{HOW_TO_READ}\n");
         let mut note = "";
         for group in &self.groups {
             let _ = writeln!(out, "\n## {}\n", group.title);
@@ -107,6 +119,10 @@ impl Report {
                 let _ = writeln!(out, "{}\n", group.note);
             }
             note = &group.note;
+            if !group.lengths.is_empty() {
+                out.push_str(&markdown(&group.lengths));
+                out.push('\n');
+            }
             out.push_str(&group.markdown());
             group.left_out.iter().for_each(|text| _ = writeln!(out, "\nLeft out: {text}."));
         }
@@ -131,21 +147,13 @@ pub fn mean_length(messages: &[Vec<u8>]) -> Option<f64> {
 
 impl Group {
     fn markdown(&self) -> String {
-        let mut out = String::new();
-        let cells = self.cells(|figure| if figure.holds() { "" } else { " (missed)" });
-        for (at, line) in cells.iter().enumerate() {
-            let _ = writeln!(out, "| {} |", line.join(" | "));
-            if at == 0 {
-                let _ = writeln!(out, "|{}", " --- |".repeat(line.len()));
-            }
-        }
-        out
+        markdown(&self.cells(|figure| if figure.holds() { "" } else { " (missed)" }))
     }
 
     /// The heading and the lines of the table. `mark` gives the text that follows a figure.
     fn cells(&self, mark: impl Fn(&Figure) -> &'static str) -> Vec<Vec<String>> {
         match self.columns {
-            Columns::Candidates => self.candidates(mark),
+            Columns::Candidates | Columns::Compressors => self.candidates(mark),
             Columns::Ratios => self.ratios(),
         }
     }
@@ -153,7 +161,7 @@ impl Group {
     fn ratios(&self) -> Vec<Vec<String>> {
         let mut heading = vec!["format".to_string(), "bytes".into()];
         for row in self.rows.iter().take(2) {
-            heading.extend([row.operation, "times hand-written", "best peer takes"].map(String::from));
+            heading.extend([row.operation.as_str(), "times hand-written", "best peer takes"].map(String::from));
             if row.figure(NEW_VALUE).is_some() {
                 heading.extend(["to a new value", "best peer takes"].map(String::from));
             }
@@ -174,12 +182,13 @@ impl Group {
                 names.push(figure.name);
             }
         }
-        let mut heading = vec![String::from("message"), String::from("operation")];
-        heading.extend(names.iter().map(|name| name.to_string()));
-        heading.push("bar".into());
+        let compressors = matches!(self.columns, Columns::Compressors);
+        let labels: &[&str] =
+            if compressors { &["message", "compressor", "bytes", "%"] } else { &["message", "operation"] };
+        let mut heading: Vec<String> = labels.iter().chain(&names).map(|label| label.to_string()).collect();
+        heading.push("limit".into());
         let line = |row: &Row| {
-            let bytes = row.bytes.map_or_else(String::new, |bytes| format!(" ({bytes:.0} B)"));
-            let mut line = vec![format!("{}{bytes}", row.workload), row.operation.into()];
+            let mut line = if compressors { row.of_compressor() } else { row.of_operation() };
             line.extend(names.iter().map(|name| row.cell(name, &mark)));
             line.push(row.figures.iter().find_map(|figure| figure.bar).map_or_else(String::new, text_of_bar));
             line
@@ -193,6 +202,33 @@ impl Group {
 }
 
 impl Row {
+    /// A row whose bytes, if any, are those of an encoded message.
+    pub fn new(
+        workload: impl Into<String>,
+        operation: impl Into<String>,
+        bytes: Option<f64>,
+        figures: Vec<Figure>,
+    ) -> Row {
+        Row { workload: workload.into(), operation: operation.into(), bytes, uncompressed_bytes: None, figures }
+    }
+
+    fn of_operation(&self) -> Vec<String> {
+        vec![self.message(self.bytes), self.operation.clone()]
+    }
+
+    fn of_compressor(&self) -> Vec<String> {
+        let (after, before) = (self.bytes.unwrap_or(f64::NAN), self.uncompressed_bytes.unwrap_or(f64::NAN));
+        let percent = 100.0 * after / before;
+        let message = self.message(self.uncompressed_bytes);
+        vec![message, self.operation.clone(), format!("{after:.0}"), format!("{percent:.1}")]
+    }
+
+    /// The workload, with the mean length of its messages.
+    fn message(&self, bytes: Option<f64>) -> String {
+        let bytes = bytes.map_or_else(String::new, |bytes| format!(" ({bytes:.0} B)"));
+        format!("{}{bytes}", self.workload)
+    }
+
     /// The cells of [`Columns::Ratios`] for this operation. The first figure is Polywire's, the
     /// second that of hand-written code, the others those of peers, except [`NEW_VALUE`].
     fn ratios(&self) -> Vec<String> {
@@ -239,9 +275,33 @@ fn time(ns: f64) -> String {
     }
 }
 
+/// Appends a table as text in columns.
+fn aligned(out: &mut String, cells: &[Vec<String>]) {
+    let widths = widths(cells);
+    for line in cells {
+        for (cell, width) in line.iter().zip(&widths) {
+            let _ = write!(out, "{cell:width$}  ");
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+}
+
 fn widths(cells: &[Vec<String>]) -> Vec<usize> {
     let columns = cells.first().map_or(0, Vec::len);
     (0..columns).map(|at| cells.iter().map(|line| line[at].chars().count()).max().unwrap_or(0)).collect()
+}
+
+/// A table as Markdown. The first line is the heading.
+fn markdown(cells: &[Vec<String>]) -> String {
+    let mut out = String::new();
+    for (at, line) in cells.iter().enumerate() {
+        let _ = writeln!(out, "| {} |", line.join(" | "));
+        if at == 0 {
+            let _ = writeln!(out, "|{}", " --- |".repeat(line.len()));
+        }
+    }
+    out
 }
 
 fn machine() -> String {
@@ -255,7 +315,7 @@ fn machine() -> String {
 mod tests {
     use super::*;
 
-    fn row(operation: &'static str, figures: &[(&'static str, f64)]) -> Row {
+    fn row(operation: &str, figures: &[(&'static str, f64)]) -> Row {
         let first = figures[0].1;
         let figure = |(name, ns): &(&'static str, f64)| Figure {
             name,
@@ -264,7 +324,7 @@ mod tests {
             more_ns: ns - first,
             bar: None,
         };
-        Row { workload: "T".into(), operation, bytes: Some(8.0), figures: figures.iter().map(figure).collect() }
+        Row::new("T", operation, Some(8.0), figures.iter().map(figure).collect())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use polywire_bench::{codecs, fast, measure::Effort, report::Report, transport};
 #[test]
 fn everything_is_measured() {
     transport::set_program(env!("CARGO_BIN_EXE_transport"));
-    let mut report = Report::new("a test".into());
+    let mut report = Report::new("A test", "a test".into());
     // All types run the same code. These two are the smallest and the one with every kind of
     // member.
     let formats = codecs::formats::MEASUREMENTS.iter();

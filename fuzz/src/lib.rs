@@ -4,6 +4,7 @@
 
 mod compressors;
 mod feeds;
+mod groups;
 mod layouts;
 mod messages;
 mod reused;
@@ -32,6 +33,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "layout", generate: layouts::record_bytes, run: layouts::use_record },
     Target { name: "stream", generate: messages::stream_bytes, run: messages::read_stream },
     Target { name: "datagram", generate: messages::datagram_bytes, run: messages::read_datagram },
+    Target { name: "group", generate: groups::group_packets, run: groups::read_group_packets },
     Target { name: "decode", generate: messages::message_bytes, run: messages::decode },
     Target { name: "evolved", generate: messages::message_bytes, run: messages::decode_evolved },
     Target { name: "reused", generate: messages::message_bytes, run: reused::decode_again },

@@ -152,7 +152,7 @@ fn comes_back(compiler: &Compiler, schema: &Schema) {
 pub fn wire_text(random: &mut Random) -> Vec<u8> {
     const WIRES: &[&str] = &[
         "cdr",
-        "json+zstd:3@tcp/127.0.0.1:7447",
+        "json+zstd:3@tcp/127.0.0.1:7460",
         "xcdr2:be,header@unix//run/robot.sock",
         "auto@inproc/a@b/c",
         "bson@tcp-listen/[::1]:0",
@@ -172,7 +172,7 @@ pub fn read_wire(input: &[u8]) {
 }
 
 pub fn config_text(random: &mut Random) -> Vec<u8> {
-    const CONFIG: &str = "[node]\nwire = 'cdr@tcp/127.0.0.1:7447'\n[engine]\nqueue_bytes = 4194304\noverflow = 'block'\n\
+    const CONFIG: &str = "[node]\nwire = 'cdr@tcp/127.0.0.1:7460'\n[engine]\nqueue_bytes = 4194304\noverflow = 'block'\n\
                           patience_ms = 5000\n[topics.'market/quotes']\nwire = 'json+zstd:3'\nqueue = 256\n";
     const WORDS: &[&str] =
         &["-1", "18446744073709551616", "nan", "''", "[", "{", "[[topics]]\n", "wrie = 1\n", "\u{1}"];

@@ -7,5 +7,5 @@
 use polywire_bench::{Cores, codecs::MEASUREMENTS, run};
 
 fn main() -> std::io::Result<()> {
-    run("codecs", MEASUREMENTS, Cores::One)
+    run("codecs", "Codecs compared with hand-written code and other libraries", MEASUREMENTS, Cores::One)
 }

@@ -8,5 +8,5 @@
 use polywire_bench::{Cores, fast::MEASUREMENTS, run};
 
 fn main() -> std::io::Result<()> {
-    run("fast", MEASUREMENTS, Cores::One)
+    run("fast", "FAST streams compared with hand-written code", MEASUREMENTS, Cores::One)
 }

@@ -7,5 +7,5 @@
 use polywire_bench::{Cores, codecs::formats::MEASUREMENTS, run};
 
 fn main() -> std::io::Result<()> {
-    run("formats", MEASUREMENTS, Cores::One)
+    run("formats", "Every format on every measured type", MEASUREMENTS, Cores::One)
 }

@@ -15,5 +15,5 @@ fn main() -> std::io::Result<()> {
         serve(&words[1..]);
         return Ok(());
     }
-    run("transport", MEASUREMENTS, Cores::All)
+    run("transport", "Latency and throughput between two processes", MEASUREMENTS, Cores::All)
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 pub fn group(effort: Effort) -> Group {
-    let (rows, sizes): (Vec<[Row; 2]>, Vec<String>) = [
+    let (rows, lengths): (Vec<[Row; 2]>, Vec<Lengths>) = [
         rows::<MarketData>(effort, peers::market_data()),
         rows::<CodecsTest10>(effort, peers::codecs_test()),
         rows::<CodecsTest500>(effort, peers::many_members()),
@@ -24,20 +24,45 @@ pub fn group(effort: Effort) -> Group {
     ]
     .into_iter()
     .unzip();
-    let note = format!(
-        "Times are multiples of Polywire's CDR with a derived type, which decodes into one value and reuses it; the others decode \
-         into new values. Dynamic objects are trees of values in the order of the members, built and taken apart for each message. Bytes of a message: {}.",
-        sizes.join("; ")
-    );
+    let note = "Times are multiples of Polywire's CDR with a derived type, which decodes into one value and reuses it; the others decode \
+         into new values. *Dynamic objects* are trees of values in the order of the members, built and taken apart for each message. \
+         First, the mean bytes of a message:"
+        .into();
     let left_out = match cfg!(feature = "peers") {
         true => Vec::new(),
         false => vec!["postcard, rkyv and dynamic objects (need the feature `peers`)".into()],
     };
-    Group { title: "Alternatives", note, rows: rows.into_iter().flatten().collect(), left_out, ..Group::default() }
+    let rows = rows.into_iter().flatten().collect();
+    Group { title: "Alternatives", note, lengths: table(&lengths), rows, left_out, ..Group::default() }
 }
 
-/// The rows of encoding and decoding, and a text with the mean length of each candidate's messages.
-fn rows<T: Measured>(effort: Effort, peers: Vec<Peer<T>>) -> ([Row; 2], String) {
+/// The mean length of each candidate's messages of a type, in bytes.
+struct Lengths {
+    workload: &'static str,
+    of: Vec<(&'static str, usize)>,
+}
+
+/// One line per type, one column per candidate.
+fn table(lengths: &[Lengths]) -> Vec<Vec<String>> {
+    let mut names: Vec<&'static str> = Vec::new();
+    for (name, _) in lengths.iter().flat_map(|lengths| &lengths.of) {
+        if !names.contains(name) {
+            names.push(*name);
+        }
+    }
+    let heading: Vec<String> = ["message"].iter().chain(&names).map(|name| name.to_string()).collect();
+    let line = |lengths: &Lengths| -> Vec<String> {
+        let cell = |name: &&'static str| {
+            let found = lengths.of.iter().find(|(of, _)| of == name);
+            found.map_or_else(|| String::from("-"), |(_, bytes)| bytes.to_string())
+        };
+        [lengths.workload.to_string()].into_iter().chain(names.iter().map(cell)).collect()
+    };
+    [heading].into_iter().chain(lengths.iter().map(line)).collect()
+}
+
+/// The rows of encoding and decoding, and the mean length of each candidate's messages.
+fn rows<T: Measured>(effort: Effort, peers: Vec<Peer<T>>) -> ([Row; 2], Lengths) {
     let subject = Subject::<T>::new();
     let ours = subject.encoded("cdr");
     let theirs: Vec<Vec<Vec<u8>>> = peers.iter().map(|peer| written(&subject, peer)).collect();
@@ -46,10 +71,9 @@ fn rows<T: Measured>(effort: Effort, peers: Vec<Peer<T>>) -> ([Row; 2], String) 
     let mut decoders = vec![Candidate::new("cdr", subject.decode("cdr", Backend::Jit, &ours))];
     decoders.extend(peers.iter().zip(&theirs).map(|(peer, encoded)| decode(peer, encoded).without_bar()));
     let mean = |encoded: &[Vec<u8>]| encoded.iter().map(Vec::len).sum::<usize>() / encoded.len().max(1);
-    let size = |(peer, encoded): (&Peer<T>, &Vec<Vec<u8>>)| format!("{} {}", peer.name, mean(encoded));
-    let sizes: Vec<String> = peers.iter().zip(&theirs).map(size).collect();
-    let sizes = format!("{} cdr {} {}", T::NAME, mean(&ours), sizes.join(" "));
-    (rows_of(&subject, &ours, encoders, decoders, effort), sizes.trim_end().into())
+    let length = |(peer, encoded): (&Peer<T>, &Vec<Vec<u8>>)| (peer.name, mean(encoded));
+    let of = [("cdr", mean(&ours))].into_iter().chain(peers.iter().zip(&theirs).map(length)).collect();
+    (rows_of(&subject, &ours, encoders, decoders, effort), Lengths { workload: T::NAME, of })
 }
 
 /// The peer's encoding of each message. Panics unless the peer decodes it to the same value.

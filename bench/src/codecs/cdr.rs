@@ -16,7 +16,7 @@ pub fn group(effort: Effort) -> Group {
     let rows = for_each_workload!(rows(effort, peer.as_ref().ok())).into_iter().flatten().collect();
     Group {
         title: "CDR",
-        note: "Times are multiples of those of hand-written code. Decoding includes all checks, and reuses the memory of strings and sequences.".into(),
+        note: "The columns after *hand* have the time as a multiple of that of hand-written code (for tiny messages, the difference to it) and in nanoseconds. Decoding includes all checks, and reuses the memory of strings and sequences.".into(),
         rows,
         left_out: peer.err().map(|why| format!("Fast CDR ({why})")).into_iter().collect(),
         ..Group::default()
@@ -88,12 +88,7 @@ fn row<T: Measured>(
     candidates: Vec<Candidate<'_>>,
     effort: Effort,
 ) -> Row {
-    Row {
-        workload: T::NAME.into(),
-        operation,
-        bytes: None,
-        figures: compare(subject.messages().len(), candidates, effort),
-    }
+    Row::new(T::NAME, operation, None, compare(subject.messages().len(), candidates, effort))
 }
 
 /// The limit for a workload. A ratio means little for tiny messages, so their limit is a difference

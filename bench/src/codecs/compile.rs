@@ -24,19 +24,17 @@ pub fn group(effort: Effort) -> Group {
 }
 
 fn rows<T: Measured>(effort: Effort) -> [Row; 2] {
-    let row = |operation, make: fn(&str, Backend)| Row {
-        workload: T::NAME.into(),
-        operation,
-        bytes: None,
-        figures: [
+    let row = |operation: &str, make: fn(&str, Backend)| {
+        let columns = [
             ("cdr", Backend::Jit),
             ("json", Backend::Jit),
             ("bson", Backend::Jit),
             ("cdr interpreted", Backend::Interpreter),
-        ]
-        .into_iter()
-        .map(|(name, backend)| figure(name, effort, || make(name.split(' ').next().unwrap_or(name), backend)))
-        .collect(),
+        ];
+        let measure = |(name, backend): (&'static str, _)| {
+            figure(name, effort, || make(name.split(' ').next().unwrap_or(name), backend))
+        };
+        Row::new(T::NAME, operation, None, columns.map(measure).into())
     };
     [
         row("encode", |codec, backend| drop(encoder::<T>(codec, backend))),

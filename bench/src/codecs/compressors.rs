@@ -8,7 +8,7 @@ use polywire_core::compress::{COMPRESSORS, Compressor, Limits, Packer, Settings,
 use super::{Measured, Subject, for_each_workload};
 use crate::{
     measure::{Candidate, Effort, Figure, compare},
-    report::{Group, Row, mean_length},
+    report::{Columns, Group, Row, mean_length},
 };
 
 /// Number of messages that are measured. Dictionaries are trained on the others.
@@ -22,9 +22,9 @@ const DICTIONARY: usize = 4096;
 
 /// All compressors, applied to messages of the codecs `cdr` and `json`.
 pub fn group(effort: Effort) -> Group {
-    let note = "One message at a time, with a compressor that is created once, at the usual level unless one is given. (dictionary): a dictionary of 4 KiB, trained on other messages.";
+    let note = "One message at a time, with a compressor that is created once, at the usual level unless one is given. *(dictionary)* means with a dictionary of 4 KiB that was trained on other messages.";
     let rows = for_each_workload!(rows(effort.at_most(9))).into_iter().flatten().collect();
-    Group { title: "Compressors", note: note.into(), rows, ..Group::default() }
+    Group { title: "Compressors", columns: Columns::Compressors, note: note.into(), rows, ..Group::default() }
 }
 
 /// A compressor with its label, settings and dictionary.
@@ -42,7 +42,7 @@ fn rows<T: Measured>(effort: Effort) -> Vec<Row> {
         let count = if effort.turns > Effort::QUICK.turns { MESSAGES } else { FEW_MESSAGES };
         let (messages, samples) = encoded.split_at(count.min(encoded.len() / 2));
         let plain = mean_length(messages).unwrap_or_default();
-        let what = format!("{} {codec} {plain:.0} B", T::NAME);
+        let what = format!("{} {codec}", T::NAME);
         let mut rows: Vec<Row> = ways(samples).iter().map(|way| row(&what, plain, messages, way, effort)).collect();
         rows.extend(lzokay(&what, plain, messages, effort));
         rows
@@ -117,11 +117,15 @@ fn lzokay(what: &str, plain: f64, messages: &[Vec<u8>], effort: Effort) -> Optio
 }
 
 fn line(what: &str, plain: f64, label: &str, packed: &[Vec<u8>], mut figures: Vec<Figure>) -> Row {
-    let bytes = mean_length(packed);
-    let percent = 100.0 * bytes.unwrap_or_default() / plain;
     // The time to decompress is no multiple of the time to compress.
     for figure in figures.iter_mut().skip(1) {
         (figure.ratio, figure.more_ns) = (f64::NAN, f64::NAN);
     }
-    Row { workload: format!("{what}, {label}: {percent:.1} %"), operation: "one message", bytes, figures }
+    Row {
+        workload: what.into(),
+        operation: label.into(),
+        bytes: mean_length(packed),
+        uncompressed_bytes: Some(plain),
+        figures,
+    }
 }

@@ -116,7 +116,7 @@ fn derived(effort: Effort) -> Row {
 fn row(workload: String, same: impl FnMut(), evolved: impl FnMut(), messages: usize, effort: Effort) -> Row {
     let candidates =
         vec![Candidate::new("same type", same), Candidate::new("evolved", evolved).with_bar(Bar::AtMost(1.15))];
-    Row { workload, operation: "decode", bytes: None, figures: compare(messages, candidates, effort) }
+    Row::new(workload, "decode", None, compare(messages, candidates, effort))
 }
 
 impl Change {

@@ -46,8 +46,8 @@ pub const MEASUREMENTS: &[crate::Measurement] = &[
 
 const FASTLIB: &str = "fastlib";
 
-const NOTE: &str = "Times are those of a derived type, with machine code. `times hand-written` compares with hand-written CDR of the same type. `best peer takes` is the time of the fastest other library for \
-                    the format as a multiple of Polywire's: above 1, Polywire is faster. `decode` reuses one value, as subscribers do. `to a new value` creates a value for each message, as all \
+const NOTE: &str = "Times are those of a derived type, with machine code. *times hand-written* is the time as a multiple of that of hand-written CDR for the same values. *best peer takes* is the time of the fastest other library for \
+                    the format as a multiple of Polywire's: above 1, Polywire is faster. *decode* reuses one value, as subscribers do. *to a new value* creates a value for each message, as all \
                     peers do except Fast CDR, fastlib and `prost clear and merge`. FAST messages are chained and use the derived template; fastlib only decodes, and passes the values to a visitor. \
                     `roxmltree alone` builds a tree and reads nothing from it.";
 
@@ -93,6 +93,7 @@ fn table<T: Mirrored>(effort: Effort) -> Group {
         columns: Columns::Ratios,
         rows: rows.into_iter().flatten().collect(),
         left_out,
+        ..Group::default()
     }
 }
 
@@ -167,11 +168,11 @@ impl<T: Mirrored> Table<T> {
         peers: (Vec<Candidate<'a>>, Vec<Candidate<'a>>),
     ) -> [Row; 2] {
         let (hand_encode, hand_decode) = self.by_hand();
-        let row = |operation, ours, hand, peers: Vec<Candidate<'a>>| {
+        let row = |operation: &str, ours, hand, peers: Vec<Candidate<'a>>| {
             let peers = peers.into_iter().map(Candidate::without_bar);
             let candidates = [ours, hand].into_iter().chain(peers).collect();
             let figures = compare(self.cdr.len(), candidates, self.effort);
-            Row { workload: T::NAME.into(), operation, bytes, figures }
+            Row::new(T::NAME, operation, bytes, figures)
         };
         [row("encode", ours.0, hand_encode, peers.0), row("decode", ours.1, hand_decode, peers.1)]
     }

@@ -16,8 +16,6 @@ mod text_peers;
 pub use fastcdr::FastCdr;
 pub use subject::{Measured, Subject, decoder, encoder};
 
-use crate::{measure::Effort, report::Group};
-
 /// The measurements of the program `codecs`, in the order of their tables in the report.
 pub const MEASUREMENTS: &[crate::Measurement] = &[
     ("cdr", cdr::group),

@@ -204,11 +204,9 @@ pub fn rows_of<T: Measured>(
     decoders: Vec<Candidate<'_>>,
     effort: Effort,
 ) -> [Row; 2] {
-    [("encode", encoders), ("decode", decoders)].map(|(operation, candidates)| Row {
-        workload: T::NAME.into(),
-        operation,
-        bytes: mean_length(ours),
-        figures: compare(subject.messages().len(), candidates, effort),
+    [("encode", encoders), ("decode", decoders)].map(|(operation, candidates)| {
+        let figures = compare(subject.messages().len(), candidates, effort);
+        Row::new(T::NAME, operation, mean_length(ours), figures)
     })
 }
 

@@ -43,11 +43,9 @@ fn rows(family: Family, effort: Effort) -> [Row; 2] {
         }
     }
     let workload = format!("MarketData over {}", family.name());
-    [("p50", 0.5, Some(Bar::AtMost(1.15))), ("p99", 0.99, None)].map(|(operation, quantile, bar)| Row {
-        workload: workload.clone(),
-        operation,
-        bytes: None,
-        figures: vec![figure("raw", &turns, 0, quantile, None), figure("typed", &turns, 1, quantile, bar)],
+    [("p50", 0.5, Some(Bar::AtMost(1.15))), ("p99", 0.99, None)].map(|(operation, quantile, bar)| {
+        let figures = vec![figure("raw", &turns, 0, quantile, None), figure("typed", &turns, 1, quantile, bar)];
+        Row::new(workload.clone(), operation, None, figures)
     })
 }
 

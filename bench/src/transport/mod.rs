@@ -12,8 +12,6 @@ mod throughput;
 #[cfg(feature = "peers")]
 mod zeromq;
 
-use crate::{measure::Effort, report::Group};
-
 pub use child::{CHILD, serve, set_program};
 
 /// All measurements, in the order of their tables in the report.

@@ -38,12 +38,7 @@ fn row(size: usize, effort: Effort) -> Row {
                 .with_bar(crate::measure::Bar::AtLeast(1.0))
         },
     ];
-    Row {
-        workload: format!("{size} bytes"),
-        operation: "flood",
-        bytes: None,
-        figures: compare_turns(candidates, effort.at_most(15)),
-    }
+    Row::new(format!("{size} bytes"), "flood", None, compare_turns(candidates, effort.at_most(15)))
 }
 
 /// Runs in the child: counts messages, by publish/subscribe and by libzmq.

@@ -1,4 +1,4 @@
-//! The verb `polywire bench`: measures scenarios, compares results, and writes the pages of the
+//! The command `polywire bench`: measures scenarios, compares results, and writes the pages of the
 //! experiments.
 
 use std::{

@@ -1,4 +1,4 @@
-//! The verb `polywire bw`: measures the bytes per second that arrive.
+//! The command `polywire bw`: measures the bytes per second that arrive.
 
 use clap::Args;
 use serde::Serialize;

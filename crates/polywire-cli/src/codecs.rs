@@ -1,4 +1,4 @@
-//! The verb `polywire codecs`: lists codecs, compressors and engines.
+//! The command `polywire codecs`: lists codecs, compressors and engines.
 
 use clap::Args;
 use polywire::codec::{CODECS, Codec, OptionSpec};

@@ -1,5 +1,5 @@
-//! The verb `polywire compat`: checks in each format whether readers and writers with two versions
-//! of a type are compatible.
+//! The command `polywire compat`: checks in each format whether readers and writers with two
+//! versions of a type are compatible.
 
 use std::{fmt, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! The verb `polywire completions`: prints completion scripts for shells.
+//! The command `polywire completions`: prints completion scripts for shells.
 
 use clap::Args;
 use clap_complete::Shell;

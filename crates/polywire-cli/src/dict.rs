@@ -1,4 +1,4 @@
-//! The verb `polywire dict`: trains dictionaries for compressors.
+//! The command `polywire dict`: trains dictionaries for compressors.
 
 use std::{fs, path::PathBuf};
 
@@ -32,7 +32,7 @@ const SAMPLE_BYTES: usize = 64 << 20;
 /// dictionary.
 const HELD_BACK: usize = 8;
 
-pub const VERB: Verb = Verb::group("dict", "Dictionaries for compressors", &[TRAIN]);
+pub const VERB: Verb = Verb::group("dict", "Learns dictionaries for compressors", &[TRAIN]);
 
 const TRAIN: Verb = Verb::new::<Train>(
     "train",

@@ -1,4 +1,4 @@
-//! The verb `polywire echo`: subscribes to a topic and prints its messages.
+//! The command `polywire echo`: subscribes to a topic and prints its messages.
 
 use std::{
     io, thread,

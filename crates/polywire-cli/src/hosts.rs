@@ -1,4 +1,4 @@
-//! The verb `polywire link hosts`: runs commands on two emulated hosts with a link between them.
+//! The command `polywire link hosts`: runs commands on two emulated hosts with a link between them.
 //! Linux only.
 
 use std::{

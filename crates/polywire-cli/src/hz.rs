@@ -1,4 +1,4 @@
-//! The verb `polywire hz`: measures the rate at which messages arrive.
+//! The command `polywire hz`: measures the rate at which messages arrive.
 
 use clap::Args;
 use serde::Serialize;

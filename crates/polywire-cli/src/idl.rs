@@ -1,4 +1,4 @@
-//! The verb `polywire idl`: checks files with types, and translates them.
+//! The command `polywire idl`: checks files with types, and translates them.
 
 use std::{
     fs,
@@ -23,8 +23,8 @@ use crate::{
     verb::{Action, Verb, one_of},
 };
 
-/// `polywire idl`. Each emitter of the front end is a verb below it, so that a new emitter needs no
-/// change here.
+/// `polywire idl`. Each emitter of the front end is a command below it, so that a new emitter needs
+/// no change here.
 pub const VERB: Verb = Verb::custom("idl", "Checks IDL, PDL and ROS 2 files, and translates them", targets, translate)
     .with(&[CHECK, EMIT]);
 
@@ -76,16 +76,16 @@ fn target() -> impl clap::builder::TypedValueParser<Value = &'static Emitter> {
         .try_map(|name| emitter(&name).ok_or_else(|| format!("there is no emitter '{name}'")))
 }
 
-/// Adds a verb for each emitter.
+/// Adds a command for each emitter.
 fn targets(command: Command) -> Command {
     let verb = |emitter: &Emitter| {
         let command = Translate::augment_args(Command::new(emitter.name));
-        command.about(emitter.description).long_about(None)
+        command.about(format!("Writes {}", emitter.description)).long_about(None)
     };
     one_of(command).subcommands(EMITTERS.iter().map(verb))
 }
 
-/// Runs the verb of an emitter.
+/// Runs the command of an emitter.
 fn translate(matches: &ArgMatches, terminal: &Terminal) -> outcome::Result {
     let target = matches.subcommand().and_then(|(name, matches)| Some((emitter(name)?, matches)));
     let (emitter, matches) = target.ok_or_else(|| Misuse("a target is missing: --help lists them".into()))?;

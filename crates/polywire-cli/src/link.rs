@@ -1,4 +1,4 @@
-//! The verb `polywire link`: emulates a network between two processes.
+//! The command `polywire link`: emulates a network between two processes.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! The verb `polywire list`: lists the topics that are published at an endpoint.
+//! The command `polywire list`: lists the topics that are published at an endpoint.
 
 use std::{
     thread,

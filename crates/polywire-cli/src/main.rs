@@ -15,6 +15,8 @@ mod fast;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
 mod hosts;
 mod hz;
+#[cfg(feature = "tls")]
+mod identity;
 mod idl;
 mod link;
 mod list;
@@ -61,6 +63,8 @@ static VERBS: &[Verb] = &[
     fast::VERB,
     #[cfg(feature = "zstd")]
     dict::VERB,
+    #[cfg(feature = "tls")]
+    identity::VERB,
     bench::VERB,
     relay::VERB,
     link::VERB,
@@ -76,14 +80,15 @@ static VERBS: &[Verb] = &[
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    nothing arrived in time, or a check was not met
-  2    failure: incompatible types, wrong files, broken links
+  1    nothing arrived in time, messages were lost, or a check was not met
+  2    failure: incompatible types, wrong files, an address that cannot be opened
   3    bad arguments
   130  ended by SIGINT (Ctrl-C)
   143  ended by SIGTERM
 
 After a signal, published messages have up to a second to leave.
-The default address of topics is tcp/127.0.0.1:7447. The first process there listens, and relays between the others.";
+Topics without a wire are at the endpoint 'local': all processes of the user on this machine find each other,
+in the domain that POLYWIRE_DOMAIN names, or 0.";
 
 /// Typed publish/subscribe in which the wire is a run-time choice
 #[derive(Parser)]
@@ -114,7 +119,7 @@ fn main() -> ExitCode {
     };
     terminal::log_from(cli.verbose);
     let terminal = Terminal::new(cli.json);
-    let unknown = || Err(Misuse("a verb is missing: --help lists them".into()).into());
+    let unknown = || Err(Misuse("a command is missing: --help lists them".into()).into());
     let result = verb::dispatch(VERBS, &matches, &terminal).unwrap_or_else(unknown);
     stop::give_way();
     let outcome = result.unwrap_or_else(|error| {

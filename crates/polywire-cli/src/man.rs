@@ -1,4 +1,4 @@
-//! `polywire man`: the manual pages, made from the same table of verbs as `--help`.
+//! The command `polywire man`: makes the manual pages from the same table of verbs as `--help`.
 
 use std::{fs, path::PathBuf};
 
@@ -15,12 +15,12 @@ use crate::{
 };
 
 pub const VERB: Verb = Verb::new::<Manual>("man", "Writes the manual pages")
-    .details("One page for polywire and one for each verb. Without --output it prints the page of polywire.")
+    .details("One page for polywire and one for each command. Without --output, prints the page of polywire.")
     .example("polywire man --output man1");
 
 #[derive(Args)]
 pub struct Manual {
-    /// Folder to write the pages to; it is created if need be
+    /// Folder to write the pages to; it is created if it does not exist
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }

@@ -120,7 +120,7 @@ pub fn show(at: Duration, (there, back): &(Stats, Stats), terminal: &Terminal) -
     let line = |way: &str, stats: &Stats| {
         let delay = if stats.delivered == 0 { 0.0 } else { stats.delay_ns as f64 / stats.delivered as f64 };
         format!(
-            "{:8.1} s  {way:5}  in {}  out {}  lost {}  dropped {}  down {}  twice {}  damaged {}  reordered {}  delay {}",
+            "{:8.1} s  {way:5}  in {}  out {}  lost {}  dropped {}  blackout {}  duplicated {}  damaged {}  reordered {}  delay {}",
             at.as_secs_f64(),
             stats.sent,
             stats.delivered,

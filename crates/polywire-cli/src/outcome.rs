@@ -1,10 +1,10 @@
-//! The exit codes of verbs, and the errors that stand for them.
+//! The exit codes of commands, and the errors that cause them.
 
 use std::{fmt, io, process::ExitCode};
 
 use polywire::{NodeError, engine::EngineError};
 
-/// The result of a verb.
+/// The result of a command.
 pub type Result = anyhow::Result<Outcome>;
 
 /// The exit codes.

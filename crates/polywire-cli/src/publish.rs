@@ -1,4 +1,4 @@
-//! The verb `polywire pub`: reads JSON lines and publishes them on a topic.
+//! The command `polywire pub`: reads JSON lines and publishes them on a topic.
 
 use std::{
     fs::File,

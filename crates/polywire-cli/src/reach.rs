@@ -78,7 +78,7 @@ impl Reach {
         self.last
     }
 
-    /// Messages published while a subscriber whose link had broken was away.
+    /// Messages published after a subscriber's link broke and before the subscriber was back.
     pub fn unheard(&self) -> u64 {
         self.unheard
     }

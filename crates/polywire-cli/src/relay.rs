@@ -1,4 +1,4 @@
-//! `polywire relay`: holds an address, so that no other process has to relay there.
+//! The command `polywire relay`: holds an address, so that no other process has to relay there.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Engines whose first process at an address relays between the others.
-const RELAYING: [&str; 2] = ["tcp", "unix"];
+const RELAYING: [&str; 3] = ["tcp", "tls", "unix"];
 
 /// How often the loop looks for a signal.
 const TICK: Duration = Duration::from_millis(100);
@@ -25,20 +25,20 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long relayed messages may take to leave when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(1);
 
-pub const VERB: Verb = Verb::new::<Relay>("relay", "Relays between the nodes at an address, as a process of its own")
+pub const VERB: Verb = Verb::new::<Relay>("relay", "Holds an address and relays between the nodes there")
     .details(
         "A second relay at the same address stands by and takes over when the first one ends. Messages that are on \
-         their way through a relay when it is killed are lost and counted; SIGTERM and SIGINT let them leave first, \
-         and end with exit code 0. Under systemd it reports readiness (Type=notify).",
+         their way through a relay when it is killed are lost, and counted by their subscribers. On SIGTERM or SIGINT, \
+         the relay lets them leave first and ends with exit code 0. Under systemd it reports readiness (Type=notify).",
     )
     .example("polywire relay tcp/127.0.0.1:7465 --for 1");
 
 #[derive(Args)]
 pub struct Relay {
-    /// ENGINE/ADDRESS, of the engines tcp and unix
+    /// ENGINE/ADDRESS, of the engines tcp, tls and unix
     #[arg(required = true, value_name = "ENDPOINT")]
     endpoints: Vec<String>,
-    /// TOML file with the settings of the ports: queues, limits
+    /// TOML file with the settings of the ports: queues, limits, identity, access
     #[arg(short, long, value_name = "FILE", env = "POLYWIRE_CONFIG", hide_env_values = true)]
     config: Option<std::path::PathBuf>,
     /// Ends after this time instead of running until it is told to end
@@ -77,13 +77,13 @@ impl Action for Relay {
     }
 }
 
-/// Refuses an endpoint at which nobody relays.
+/// Rejects an endpoint whose engine does not relay.
 fn check(endpoint: &str) -> Result<(), Misuse> {
     let engine = endpoint.split('/').next().unwrap_or_default();
     match RELAYING.contains(&engine) {
         true => Ok(()),
         false => Err(Misuse(format!(
-            "'{endpoint}': a relay is for tcp/ADDRESS or unix/PATH; nodes of other engines have no relay"
+            "'{endpoint}': a relay is for tcp/ADDRESS, tls/ADDRESS or unix/PATH; nodes of other engines have no relay"
         ))),
     }
 }

@@ -1,8 +1,9 @@
 //! Handles SIGINT and SIGTERM.
 //!
-//! Every verb ends in the same way: it cleans up, and then the process ends by the signal that it
-//! received. A shell reports 130 or 143, and systemd counts an end by SIGTERM as a success. Verbs
-//! with nothing to clean up leave both signals at their default action, which has the same effect.
+//! Every command but `relay` handles both alike: it cleans up, and then the process ends by the
+//! same signal. A shell reports 130 or 143, and systemd counts an end by SIGTERM as a success.
+//! Commands with nothing to clean up leave both signals at their default action, which has the same
+//! effect. `relay` cleans up and ends with exit code 0.
 //!
 //! One thread waits for the signals, which are blocked in all threads, so no code runs inside a
 //! signal handler. `std::process::Command` unblocks them in the processes that it starts.
@@ -40,15 +41,15 @@ pub fn after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     })
 }
 
-/// Blocks forever if the thread of [`after`] is ending the process. The verb may then have failed
-/// only because its node was closed, and such an error must not decide the exit code.
+/// Blocks forever if the thread of [`after`] is ending the process. The command may then have
+/// failed only because its node was closed, and such an error must not decide the exit code.
 pub fn give_way() {
     while ENDING.load(Ordering::SeqCst) {
         thread::park();
     }
 }
 
-/// Tells verbs that poll for signals whether one has arrived. [`hold`] must be called first.
+/// For commands that poll for signals: whether one has arrived. [`hold`] must be called first.
 #[derive(Clone)]
 pub struct Stop(Arc<AtomicI32>);
 
@@ -60,7 +61,7 @@ impl Stop {
         Ok(Stop(came))
     }
 
-    /// The outcome of the verb, if a signal has arrived.
+    /// The outcome of the command, if a signal has arrived.
     pub fn outcome(&self) -> Option<Outcome> {
         match self.0.load(Ordering::Acquire) {
             0 => None,

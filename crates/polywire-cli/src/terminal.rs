@@ -10,7 +10,7 @@ use std::{
 
 use serde::Serialize;
 
-/// Standard output and standard error, as verbs print to them.
+/// Standard output and standard error of a command.
 pub struct Terminal {
     /// `--json` was given.
     pub json: bool,

@@ -1,6 +1,6 @@
-//! The wire of the topic that a verb works on, from `--wire`, the environment and the configuration
-//! file. Also opens the verb's node, and keeps it so that it can be closed at the end of the
-//! process.
+//! The wire of the topic that a command works on, from `--wire`, the environment and the
+//! configuration file. Also opens the command's node, and keeps it so that it can be closed at the
+//! end of the process.
 
 use std::{
     env,
@@ -23,8 +23,8 @@ const VARIABLE: &str = "POLYWIRE_WIRE";
 /// How long published messages may take to leave after SIGINT or SIGTERM.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// The nodes that verbs have opened. A node stays open when its verb drops it, because the thread
-/// that waits for signals holds it as well; [`leave`] closes it.
+/// The nodes that commands have opened. A node stays open when its command drops it, because the
+/// thread that waits for signals holds it as well; [`leave`] closes it.
 static OPENED: Mutex<Vec<Node>> = Mutex::new(Vec::new());
 
 /// Closes all nodes, which says goodbye to their peers. Otherwise a peer would take the end of the
@@ -38,8 +38,7 @@ pub fn leave() {
 #[derive(Args, Clone, Debug)]
 pub struct WireArgs {
     /// CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]@ENGINE/ADDRESS, or a part of it. Missing parts come
-    /// from the environment variable POLYWIRE_WIRE, then from --config; the default is
-    /// cdr@tcp/127.0.0.1:7447
+    /// from the environment variable POLYWIRE_WIRE, then from --config; the default is cdr@local
     #[arg(short, long, value_name = "WIRE", value_parser = wire)]
     pub wire: Option<Wire>,
     /// TOML file with wires and policies per topic
@@ -134,8 +133,8 @@ mod tests {
     #[test]
     fn what_is_left_out_comes_from_what_counts_less() {
         let file = "[node]\nwire = 'bson@unix/a'";
-        assert_eq!(of(None, None, ""), "auto@tcp/127.0.0.1:7447");
-        assert_eq!(of(Some("json"), None, ""), "json@tcp/127.0.0.1:7447");
+        assert_eq!(of(None, None, ""), "auto@local");
+        assert_eq!(of(Some("json"), None, ""), "json@local");
         assert_eq!(of(Some("unix/x/y.sock"), None, ""), "auto@unix/x/y.sock");
         assert_eq!(of(None, None, file), "bson@unix/a");
         assert_eq!(of(Some("json"), None, file), "json@unix/a");

@@ -1,4 +1,4 @@
-//! The verb `polywire typeof`: prints the type of a topic, or of a file, as IDL.
+//! The command `polywire typeof`: prints the type of a topic, or of a file, as IDL.
 
 use std::{
     fs,
@@ -139,7 +139,7 @@ impl Coding for Ask {
     }
 
     fn decoder(&self, _: &dyn Codec, _: &Options, writer: &Schema) -> Result<(), BuildError> {
-        // Fails if the verb has its answer and no longer receives.
+        // Fails if the command has its answer and no longer receives.
         let _ = self.0.send(writer.clone());
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! The type of a verb, one command of `polywire`. `VERBS` in `main.rs` lists the verbs; help,
-//! completions, dispatch and the table in `docs/cli.md` come from that list.
+//! The type of a *verb*: a command of `polywire`, such as `pub` or `idl check`. `VERBS` in
+//! `main.rs` lists the verbs; help, completions, dispatch and the table in `docs/cli.md` come from
+//! that list.
 
 use clap::{ArgMatches, Args, Command};
 
@@ -104,7 +105,7 @@ pub fn one_of(command: Command) -> Command {
 }
 
 fn no_verb(_: &ArgMatches, _: &Terminal) -> outcome::Result {
-    Err(Misuse("a verb is missing: --help lists them".into()).into())
+    Err(Misuse("a command is missing: --help lists them".into()).into())
 }
 
 #[cfg(test)]
@@ -156,10 +157,10 @@ mod tests {
     fn the_documentation_lists_the_verbs() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
         let page = fs::read_to_string(&path).expect("docs/cli.md");
-        let head = "| verb | |\n|---|---|\n";
+        let head = "| command | |\n|---|---|\n";
         let row = |(name, summary): (String, String)| format!("| `{name}` | {summary} |\n");
         let rows: String = all(&command(), "").into_iter().map(row).collect();
-        let start = page.find(head).expect("docs/cli.md has a table of verbs") + head.len();
+        let start = page.find(head).expect("docs/cli.md has a table of commands") + head.len();
         let len = page[start..].find("\n\n").expect("text after the table") + 1;
         if env::var_os("POLYWIRE_BLESS").is_some() {
             let written = [&page[..start], &rows, &page[start + len..]].concat();

@@ -1,5 +1,5 @@
-//! Polls the events of a verb's node: counts those that affect the exit code, and prints those that
-//! the user must see.
+//! Polls the events of a command's node: counts those that affect the exit code, and prints those
+//! that the user must see.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,11 @@ impl Watch {
                     self.broken += u64::from(!matches!(reason, Disconnect::Bye | Disconnect::Closed));
                     continue;
                 }
-                NodeEvent::Engine { event: Event::Withheld { .. }, .. } => {}
+                NodeEvent::Denied { .. } => {}
+                NodeEvent::Engine {
+                    event: Event::Exposed { .. } | Event::Withheld { .. } | Event::Silent { .. },
+                    ..
+                } => {}
                 NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}
                 _ => continue,
             }

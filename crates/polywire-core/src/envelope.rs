@@ -65,6 +65,31 @@ pub struct Announcement {
     pub offer: Vec<u8>,
 }
 
+impl Announcement {
+    /// The name of a codec that no codec has. [`Announcement::options`] is the reason then.
+    const DENIED: &str = "denied";
+
+    /// What a peer is told instead of this announcement if it may not subscribe to the topic: the
+    /// topic, the writer, and why. It gets no messages of such a channel.
+    ///
+    /// ```
+    /// use polywire_core::envelope::Announcement;
+    /// let announcement = Announcement { topic: "pumps".into(), codec: "cdr".into(), ..Announcement::default() };
+    /// assert_eq!(announcement.denied("no rule allows it").denial(), Some("no rule allows it"));
+    /// assert_eq!(announcement.denial(), None);
+    /// ```
+    pub fn denied(&self, reason: &str) -> Announcement {
+        let (writer, incarnation) = (self.writer, self.incarnation);
+        let (topic, codec, options) = (self.topic.clone(), Announcement::DENIED.into(), reason.into());
+        Announcement { topic, writer, incarnation, codec, options, ..Announcement::default() }
+    }
+
+    /// Why the receiver may not subscribe to the topic, if that is so.
+    pub fn denial(&self) -> Option<&str> {
+        (self.codec == Announcement::DENIED).then_some(self.options.as_str())
+    }
+}
+
 /// The fields that accompany every message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {

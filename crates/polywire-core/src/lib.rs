@@ -42,6 +42,7 @@ pub mod envelope;
 pub mod frame;
 pub mod framing;
 pub mod layout;
+pub mod multicast;
 #[cfg(feature = "std")]
 pub mod netsim;
 pub mod program;

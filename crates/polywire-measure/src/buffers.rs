@@ -40,7 +40,7 @@ pub struct Buffers {
     pub receiver: Side,
 }
 
-/// Parses `default`, `TRM/SSB/RSB` for both ends, or one `TRM/SSB/RSB` for each end.
+/// Parses `default`, `PROCESS/SEND/RECEIVE` for both ends, or one such group for each end.
 impl FromStr for Buffers {
     type Err = String;
 
@@ -51,7 +51,7 @@ impl FromStr for Buffers {
         match text.split(' ').collect::<Vec<_>>().as_slice() {
             [both] => side(both).map(|side| Buffers { sender: side, receiver: side }),
             [sender, receiver] => Ok(Buffers { sender: side(sender)?, receiver: side(receiver)? }),
-            _ => Err(format!("buffers '{text}': default, TRM/SSB/RSB, or two of these is expected")),
+            _ => Err(format!("buffers '{text}': default, PROCESS/SEND/RECEIVE, or two of these is expected")),
         }
     }
 }
@@ -83,7 +83,7 @@ impl Side {
 fn side(text: &str) -> Result<Side, String> {
     match text.split('/').collect::<Vec<_>>().as_slice() {
         [transmit, send, receive] => Ok(Side { transmit: size(transmit)?, send: size(send)?, receive: size(receive)? }),
-        _ => Err(format!("buffers '{text}': TRM/SSB/RSB is expected, as 64K/8K/-")),
+        _ => Err(format!("buffers '{text}': PROCESS/SEND/RECEIVE is expected, as 64K/8K/-")),
     }
 }
 

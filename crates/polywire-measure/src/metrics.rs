@@ -147,9 +147,9 @@ pub const METRICS: &[Metric] = &[
         "efficiency",
         Higher,
         true,
-        "bytes of content divided by bytes on the wire (eta in the papers); 1 if only the values are transmitted",
+        "content bytes divided by bytes on the wire; 1 means no overhead (eta in the papers)",
     ),
-    metric("ratio", "ratio", Lower, true, "bytes after compression divided by bytes before"),
+    metric("ratio", "ratio", Lower, true, "compressed size divided by uncompressed size"),
     metric("serialise_ns", "serialise", Lower, false, "CPU time to encode a message"),
     metric("compress_ns", "compress", Lower, false, "CPU time to compress a message"),
     metric(

@@ -205,8 +205,8 @@ pub struct Axes {
     /// Number of topics, which take turns. Every subscriber receives every message of each topic.
     /// Only Polywire's own engines support this axis.
     pub topics: Vec<usize>,
-    /// `default`, or `TRM/SSB/RSB` for both ends or for each end, in bytes: the bytes that wait in
-    /// the process, the socket's send buffer, and its receive buffer.
+    /// `default`, or `PROCESS/SEND/RECEIVE` for both ends or for each end, in bytes: the bytes that
+    /// wait in the process, the socket's send buffer, and its receive buffer.
     pub buffers: Vec<String>,
 }
 

@@ -16,7 +16,7 @@ const TYPE: &str = "[[type]]\nname = 'Point'\ntext = 'struct Point { double x; d
 const QUICK: &str = "effort = { repeats = 6, messages = 20, warm_up = 3, peer = 'thread' }\n";
 
 /// Polywire's own engines.
-const OURS: [&str; 3] = ["inproc", "tcp", "unix"];
+const OURS: [&str; 4] = ["inproc", "tcp", "unix", "udp-reliable"];
 
 fn measured(mode: &str, effort: &str, axes: &str) -> Results {
     let text = format!("name = 'x'\nmode = '{mode}'\n{effort}{TYPE}[axes]\nrate_hz = [2000]\n{axes}");

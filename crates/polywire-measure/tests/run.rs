@@ -204,7 +204,7 @@ fn scenarios_that_are_wrong_say_what() {
         ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[axes]\ncodec = []", "axis"),
         ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[axes]\nrate_hz = [0]", "rate"),
         ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[axes]\ntopics = [2]", "topics"),
-        ("name = 'x'\nmode = 'open'\n[[type]]\ncodecs_test = [10]\n[axes]\nbuffers = ['8K']", "TRM/SSB/RSB"),
+        ("name = 'x'\nmode = 'open'\n[[type]]\ncodecs_test = [10]\n[axes]\nbuffers = ['8K']", "PROCESS/SEND/RECEIVE"),
         ("name = 'x'\nmode = 'closed'\n[[type]]\ncodecs_test = [10]\n[axes]\nnetwork = ['lan']", "link"),
         ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[[criteria]]\nmetric = 'speed'\nat_most = 1", "speed"),
         ("name = 'x'\n[[type]]\ncodecs_test = [10]\n[[criteria]]\nmetric = 'bytes'", "at_most"),

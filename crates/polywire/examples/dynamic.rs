@@ -14,7 +14,7 @@ module Plant {
 };";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let wire = env::args().nth(1).unwrap_or("cdr@tcp/127.0.0.1:7463".into());
+    let wire = env::args().nth(1).unwrap_or("cdr@local".into());
     run(&wire)
 }
 

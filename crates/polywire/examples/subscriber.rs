@@ -19,7 +19,7 @@ pub struct Pump {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let wire = env::args().nth(1).unwrap_or("cdr@tcp/127.0.0.1:7463".into());
+    let wire = env::args().nth(1).unwrap_or("cdr@local".into());
     run(&wire, 100)?;
     Ok(())
 }

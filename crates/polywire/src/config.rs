@@ -2,12 +2,19 @@
 //!
 //! ```toml
 //! [node]
-//! wire = "cdr@tcp/127.0.0.1:7447"   # for all topics; completes the wires of topics below
+//! wire = "cdr@tcp/127.0.0.1:7460"   # for all topics; completes the wires of topics below
 //!
 //! [engine]
 //! queue_bytes = 4194304             # each key is a field of `EngineOptions`
 //! overflow = "block"                # or "drop-oldest", "drop-newest"
 //! patience_ms = 5000
+//!
+//! [identity]                        # who the node is over TLS; each key is a field of `Identity`
+//! certificate = "/etc/polywire/certificate.pem"
+//! key = "/etc/polywire/key.pem"
+//! authority = "/etc/polywire/authority.pem"
+//!
+//! [access]                          # who may do what; see `access`
 //!
 //! [topics."market/quotes"]
 //! wire = "json+zstd:3"
@@ -20,12 +27,18 @@
 //! partition = ["line/1", "line/2"]
 //! ```
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::Deserialize;
 
 use crate::{
-    engine::{EngineOptions, Overflow},
+    access::{Access, Rule, Who},
+    engine::{EngineOptions, Identity, Overflow},
     qos::{Qos, QosError},
     suggest::{hint, unknown_name},
     topic::{self, TopicError},
@@ -40,6 +53,8 @@ pub struct Config {
     pub wire: Option<Wire>,
     /// Settings of all ports.
     pub engine: EngineOptions,
+    /// Who may do what. `None`, without a section `[access]`: everybody may do everything.
+    pub access: Option<Access>,
     /// Settings by topic.
     pub topics: BTreeMap<String, TopicConfig>,
 }
@@ -118,8 +133,8 @@ impl Config {
     /// ```
     /// use polywire::config::{Config, ConfigError};
     /// let path = std::env::temp_dir().join(format!("polywire-doc-{}.toml", std::process::id()));
-    /// std::fs::write(&path, "[node]\nwire = 'cdr@tcp/127.0.0.1:7447'")?;
-    /// assert_eq!(Config::read(&path)?.wire_of("any").unwrap().to_string(), "cdr@tcp/127.0.0.1:7447");
+    /// std::fs::write(&path, "[node]\nwire = 'cdr@tcp/127.0.0.1:7460'")?;
+    /// assert_eq!(Config::read(&path)?.wire_of("any").unwrap().to_string(), "cdr@tcp/127.0.0.1:7460");
     /// std::fs::remove_file(&path)?;
     /// assert!(matches!(Config::read(&path), Err(ConfigError::Read { .. })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -152,7 +167,10 @@ impl Config {
             let key = format!("topics.\"{name}\"");
             topics.insert(name, topic.check(&key)?);
         }
-        Ok(Config { wire: wire("node.wire", file.node.wire)?, engine: file.engine.check()?, topics })
+        let mut engine = file.engine.check()?;
+        engine.identity = file.identity.into();
+        let access = file.access.map(AccessTable::check).transpose()?;
+        Ok(Config { wire: wire("node.wire", file.node.wire)?, engine, access, topics })
     }
 
     /// The wire of a topic: its own, completed with the node's by [`Wire::or`]. `None` if neither
@@ -175,7 +193,7 @@ impl Config {
     /// assert_eq!(used("quotes", "tcp/127.0.0.1:7502"), "json@tcp/127.0.0.1:7502");
     /// assert_eq!(used("quotes", "cdr"), "cdr@unix/a");
     /// let none = Config::default();
-    /// assert_eq!(none.wire_for("quotes", Some("cdr".parse()?)).unwrap().to_string(), "cdr@tcp/127.0.0.1:7447");
+    /// assert_eq!(none.wire_for("quotes", Some("cdr".parse()?)).unwrap().to_string(), "cdr@local");
     /// assert_eq!(none.wire_for("quotes", None), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -195,6 +213,9 @@ struct File {
     node: NodeTable,
     #[serde(default)]
     engine: EngineTable,
+    #[serde(default)]
+    identity: IdentityTable,
+    access: Option<AccessTable>,
     #[serde(default)]
     topics: BTreeMap<String, TopicTable>,
 }
@@ -222,10 +243,19 @@ struct EngineTable {
     connect_timeout_ms: Option<u64>,
     hello_timeout_ms: Option<u64>,
     keepalive_s: Option<u64>,
+    lease_ms: Option<u64>,
     linger_ms: Option<u64>,
     peers: Option<usize>,
     unix_mode: Option<u32>,
     frame_bytes: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IdentityTable {
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    authority: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -272,12 +302,91 @@ impl EngineTable {
         set(&mut options.connect_timeout, millis(self.connect_timeout_ms));
         set(&mut options.hello_timeout, millis(self.hello_timeout_ms));
         set(&mut options.keepalive, self.keepalive_s.map(Duration::from_secs));
+        set(&mut options.lease, millis(self.lease_ms));
         set(&mut options.linger, millis(self.linger_ms));
         if options.reconnect_min > options.reconnect_max {
             let reason = "is larger than engine.reconnect_max_ms".into();
             return Err(ConfigError::Value { key: "engine.reconnect_min_ms".into(), reason });
         }
         Ok(options)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AccessTable {
+    #[serde(default)]
+    allow: Vec<RuleTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleTable {
+    #[serde(default)]
+    certificates: Vec<String>,
+    #[serde(default)]
+    users: Vec<UserTable>,
+    #[serde(default)]
+    anyone: bool,
+    #[serde(default)]
+    publish: Vec<String>,
+    #[serde(default)]
+    subscribe: Vec<String>,
+    bytes_per_second: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum UserTable {
+    Number(u32),
+    Name(String),
+}
+
+impl AccessTable {
+    fn check(self) -> Result<Access, ConfigError> {
+        let mut access = Access::default();
+        for (number, rule) in self.allow.into_iter().enumerate() {
+            access.allow.push(rule.check(&format!("access.allow[{number}]"))?);
+        }
+        Ok(access)
+    }
+}
+
+impl RuleTable {
+    fn check(self, key: &str) -> Result<Rule, ConfigError> {
+        let wrong = |key: String, reason: &str| Err(ConfigError::Value { key, reason: reason.into() });
+        let certificates = self.certificates.into_iter().map(|name| Who::Certificate(name.to_ascii_lowercase()));
+        let users = self.users.into_iter().map(|user| match user {
+            UserTable::Number(id) => Who::User(id),
+            UserTable::Name(name) => Who::UserName(name),
+        });
+        let rule = Rule {
+            who: certificates.chain(users).chain(self.anyone.then_some(Who::Anyone)).collect(),
+            publish: self.publish,
+            subscribe: self.subscribe,
+            bytes_per_second: self.bytes_per_second,
+        };
+        if rule.who.is_empty() {
+            return wrong(key.into(), "is for nobody: write certificates, users, or anyone = true");
+        }
+        if rule.bytes_per_second == Some(0) {
+            return wrong(format!("{key}.bytes_per_second"), "must be larger than 0");
+        }
+        let levels = || rule.publish.iter().chain(&rule.subscribe).flat_map(|pattern| pattern.split('/'));
+        if let Some(level) = levels().find(|level| level.contains('*') && !matches!(*level, "*" | "**")) {
+            let reason = format!("'{level}': '*' and '**' stand for whole levels of a topic, as in 'plant/*/pump'");
+            return wrong(key.into(), &reason);
+        }
+        Ok(rule)
+    }
+}
+
+impl From<IdentityTable> for Identity {
+    fn from(table: IdentityTable) -> Identity {
+        let IdentityTable { certificate, key, authority } = table;
+        let mut identity = Identity::default();
+        (identity.certificate, identity.key, identity.authority) = (certificate, key, authority);
+        identity
     }
 }
 
@@ -369,8 +478,9 @@ mod tests {
         let config = Config::parse(
             r#"
             [node]
-            wire = "cdr@tcp/127.0.0.1:7447"
+            wire = "cdr@tcp/127.0.0.1:7460"
             [engine]
+            lease_ms = 250
             queue_bytes = 1000
             overflow = "drop-oldest"
             gather_us = 10
@@ -390,9 +500,10 @@ mod tests {
         .expect("valid");
         assert_eq!(config.engine.overflow, Overflow::DropOldest);
         assert_eq!(config.engine.gather, Duration::from_micros(10));
+        assert_eq!(config.engine.lease, Duration::from_millis(250));
         assert_eq!((config.engine.write_bytes, config.engine.unix_mode), (512, 0o660));
-        assert_eq!(config.wire_of("a/b").expect("a wire").to_string(), "json@tcp/127.0.0.1:7447");
-        assert_eq!(config.wire_of("other").expect("a wire").to_string(), "cdr@tcp/127.0.0.1:7447");
+        assert_eq!(config.wire_of("a/b").expect("a wire").to_string(), "json@tcp/127.0.0.1:7460");
+        assert_eq!(config.wire_of("other").expect("a wire").to_string(), "cdr@tcp/127.0.0.1:7460");
         let qos = config.topics["a/b"].qos.as_ref().expect("it is there").to_string();
         let expected = "reliability=best-effort,history=keep-last:5,deadline=1500ms,transport-priority=3";
         assert_eq!(qos, format!("{expected},partition=line/1,partition=line/2"));
@@ -420,6 +531,10 @@ mod tests {
             ("[engine]\nqueue_bytes = -1", "invalid value"),
             ("[engine]\nqueue_bytes = 99999999999999999999", "line 2"),
             ("[engine]\nreconnect_min_ms = 9000", "larger than engine.reconnect_max_ms"),
+            ("[[access.allow]]\npublish = ['a']", "is for nobody"),
+            ("[[access.allow]]\nanyone = true\npublish = ['a*']", "whole levels"),
+            ("[[access.allow]]\nanyone = true\nbytes_per_second = 0", "larger than 0"),
+            ("[[access.alow]]", "did you mean 'allow'?"),
             ("[topics", "line 1"),
             ("a = [[[[", "line 1"),
         ];

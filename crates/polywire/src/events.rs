@@ -10,7 +10,7 @@ use std::{
 
 use polywire_core::envelope::Id128;
 
-use crate::engine;
+use crate::engine::{self, Action, Principal};
 
 /// The number of events that wait for a listener. The oldest are dropped to make room.
 const WAITING: usize = 1024;
@@ -46,6 +46,20 @@ pub enum NodeEvent {
         peer: String,
         /// Why the subscriber cannot read the messages.
         reason: String,
+    },
+    /// The rules of [`Access`](crate::access::Access) denied a peer something. Told for the 1st,
+    /// 2nd, 4th, 8th, ... time on each link.
+    Denied {
+        /// Who the peer is.
+        who: Principal,
+        /// The peer's address.
+        peer: String,
+        /// What it may not do.
+        action: Action,
+        /// With which topic.
+        topic: String,
+        /// How often the link was denied something so far.
+        total: u64,
     },
     /// Messages for a subscriber here were lost: a sender, a relay or the subscriber's queue
     /// dropped them, or a link broke. Reported when the total reaches or passes a power of two.
@@ -96,6 +110,9 @@ impl fmt::Display for NodeEvent {
             NodeEvent::Refused { topic, peer, reason } => {
                 write!(f, "topic '{topic}': the subscriber at {peer} cannot read it: {reason}")
             }
+            NodeEvent::Denied { who, peer, action, topic, total } => {
+                write!(f, "topic '{topic}': no rule allows '{who}' at {peer} to {action} it ({total} refused so far)")
+            }
             NodeEvent::Lost { topic, total } => write!(f, "topic '{topic}': {total} messages lost so far"),
             NodeEvent::DeadlineMissed { topic, instance, offered, total } => {
                 let side = if *offered { "offered" } else { "requested" };
@@ -118,6 +135,11 @@ impl fmt::Display for engine::Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             engine::Event::Listening { endpoint } => write!(f, "listening on {endpoint}"),
+            engine::Event::Exposed { endpoint } => write!(
+                f,
+                "{endpoint} IS OPEN TO OTHER MACHINES, without encryption and without proof of who calls: whoever \
+                 reaches it can read and publish. Use tls/, or an address of this machine such as 127.0.0.1"
+            ),
             engine::Event::Connected(link) => write!(f, "{} to {} is up", link.id, link.address),
             engine::Event::Disconnected { link, reason } => {
                 write!(f, "{} to {} is down: {reason}", link.id, link.address)
@@ -134,6 +156,16 @@ impl fmt::Display for engine::Event {
                     link.id, link.address
                 )
             }
+            engine::Event::Silent { link, lease } => {
+                write!(
+                    f,
+                    "{} to {}: nothing was heard of the peer for {} s",
+                    link.id,
+                    link.address,
+                    lease.as_secs_f64()
+                )
+            }
+            engine::Event::Heard(link) => write!(f, "{} to {}: the peer is heard again", link.id, link.address),
             engine::Event::Withheld { link, topic, reason, total } => {
                 write!(f, "topic '{topic}' is not passed on from or to {}: {reason} ({total} so far)", link.address)
             }
@@ -224,9 +256,10 @@ impl Hub {
 fn level(event: &NodeEvent) -> log::Level {
     use engine::Event as E;
     match event {
-        NodeEvent::Engine { event: E::Listening { .. } | E::Connected(_) | E::Disconnected { .. }, .. } => {
-            log::Level::Info
-        }
+        NodeEvent::Engine {
+            event: E::Listening { .. } | E::Connected(_) | E::Disconnected { .. } | E::Heard(_),
+            ..
+        } => log::Level::Info,
         NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } => log::Level::Error,
         _ => log::Level::Warn,
     }

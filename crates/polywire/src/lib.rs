@@ -54,6 +54,7 @@
 //! targets begin with `polywire`. The compiler of machine code, Cranelift, logs a line for each
 //! function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
 
+pub mod access;
 mod chosen;
 mod clock;
 pub mod coding;

@@ -10,11 +10,14 @@ use crate::suggest::hint;
 /// another.
 pub const AUTO: &str = "auto";
 
-/// The endpoint of topics whose wire names none.
-pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
+/// The endpoint of topics whose wire names none: all nodes of the user on this machine, in the
+/// domain that the environment variable `POLYWIRE_DOMAIN` names, or 0. It is the one endpoint that
+/// needs no address.
+pub const DEFAULT_ENDPOINT: &str = "local";
 
 /// A choice of codec, compressor and endpoint:
-/// `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone.
+/// `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone. The engine
+/// [`local`](crate::engine::local) needs no address.
 ///
 /// [`Wire::default`], [`AUTO`] at [`DEFAULT_ENDPOINT`], completes every wire that is given or
 /// configured. A topic without any wire cannot be opened
@@ -22,17 +25,17 @@ pub const DEFAULT_ENDPOINT: &str = "tcp/127.0.0.1:7447";
 ///
 /// ```
 /// use polywire::wire::Wire;
-/// let wire: Wire = "json+zstd:3@tcp/127.0.0.1:7447".parse()?;
+/// let wire: Wire = "json+zstd:3@tcp/127.0.0.1:7460".parse()?;
 /// assert_eq!(wire.codec.name, "json");
 /// assert_eq!(wire.compressor.as_ref().map(|c| c.options.as_str()), Some("3"));
-/// assert_eq!(wire.endpoint.as_ref().map(|e| e.address.as_str()), Some("127.0.0.1:7447"));
-/// assert_eq!(wire.to_string(), "json+zstd:3@tcp/127.0.0.1:7447");
+/// assert_eq!(wire.endpoint.as_ref().map(|e| e.address.as_str()), Some("127.0.0.1:7460"));
+/// assert_eq!(wire.to_string(), "json+zstd:3@tcp/127.0.0.1:7460");
 ///
 /// // Wires of lower precedence fill in what a wire leaves open.
 /// let there: Wire = "unix//run/robot.sock".parse()?;
 /// assert_eq!(there.clone().or(&wire).to_string(), "json+zstd:3@unix//run/robot.sock");
 /// assert_eq!("bson".parse::<Wire>()?.or(&there).to_string(), "bson@unix//run/robot.sock");
-/// assert_eq!(Wire::codec("bson").or(&Wire::default()).to_string(), "bson@tcp/127.0.0.1:7447");
+/// assert_eq!(Wire::codec("bson").or(&Wire::default()).to_string(), "bson@local");
 /// # Ok::<(), polywire::wire::WireError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -58,11 +61,11 @@ pub struct Choice {
 ///
 /// ```
 /// use polywire::wire::{Choice, Endpoint, Wire};
-/// let endpoint: Endpoint = "tcp/127.0.0.1:7447".parse()?;
-/// assert_eq!((endpoint.engine.as_str(), endpoint.address.as_str()), ("tcp", "127.0.0.1:7447"));
+/// let endpoint: Endpoint = "tcp/127.0.0.1:7460".parse()?;
+/// assert_eq!((endpoint.engine.as_str(), endpoint.address.as_str()), ("tcp", "127.0.0.1:7460"));
 /// let wire = Wire { endpoint: Some(endpoint), ..Wire::codec("cdr") };
 /// assert_eq!(wire.codec, Choice { name: "cdr".into(), options: "".into() });
-/// assert_eq!(wire.to_string(), "cdr@tcp/127.0.0.1:7447");
+/// assert_eq!(wire.to_string(), "cdr@tcp/127.0.0.1:7460");
 /// assert!(!wire.is_auto() && Wire::codec("auto").is_auto());
 /// # Ok::<(), polywire::wire::WireError>(())
 /// ```
@@ -70,7 +73,8 @@ pub struct Choice {
 pub struct Endpoint {
     /// Name of the engine, as in [`crate::engine::ENGINES`].
     pub engine: String,
-    /// The address, in the engine's notation.
+    /// The address, in the engine's notation. Empty if the engine has to
+    /// [complete](crate::engine::Engine::complete) it.
     pub address: String,
 }
 
@@ -171,8 +175,7 @@ fn known(what: &'static str, name: &str, all: &[&str]) -> Result<(), WireError> 
 
 impl Default for Wire {
     fn default() -> Wire {
-        let (engine, address) = split(DEFAULT_ENDPOINT, '/');
-        let endpoint = Endpoint { engine: engine.into(), address: address.unwrap_or_default().into() };
+        let endpoint = Endpoint { engine: DEFAULT_ENDPOINT.into(), address: String::new() };
         Wire { endpoint: Some(endpoint), ..Wire::codec(AUTO) }
     }
 }
@@ -207,9 +210,10 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
-/// Whether a wire is an endpoint alone: it has a slash right after a name, which codecs never have.
+/// Whether a wire is an endpoint alone: it is [`DEFAULT_ENDPOINT`], or has a slash right after a
+/// name, which codecs never have.
 fn is_endpoint(wire: &str) -> bool {
-    matches!(split(wire, '/'), (engine, Some(_)) if check_name(wire, 0, engine, "").is_ok())
+    wire == DEFAULT_ENDPOINT || matches!(split(wire, '/'), (engine, Some(_)) if check_name(wire, 0, engine, "").is_ok())
 }
 
 fn choice(wire: &str, offset: usize, text: &str) -> Result<Choice, WireError> {
@@ -229,7 +233,10 @@ fn choice(wire: &str, offset: usize, text: &str) -> Result<Choice, WireError> {
 
 fn endpoint_of(wire: &str, offset: usize, text: &str) -> Result<Endpoint, WireError> {
     let (engine, address) = split(text, '/');
-    check_name(wire, offset, engine, "an engine is expected, as in 'tcp/127.0.0.1:7447'")?;
+    check_name(wire, offset, engine, "an engine is expected, as in 'tcp/127.0.0.1:7460'")?;
+    if text == DEFAULT_ENDPOINT {
+        return Ok(Endpoint { engine: engine.into(), address: String::new() });
+    }
     let at = offset + engine.len();
     let address = address.ok_or_else(|| syntax(wire, at, "'/' and an address are expected after the engine"))?;
     if address.is_empty() {
@@ -272,7 +279,10 @@ impl fmt::Display for Choice {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.engine, self.address)
+        match self.address.as_str() {
+            "" => f.write_str(&self.engine),
+            address => write!(f, "{}/{address}", self.engine),
+        }
     }
 }
 
@@ -288,8 +298,10 @@ mod tests {
             "fast:template=/etc/feed.xml@tcp/127.0.0.1:7400",
             "auto",
             "xcdr2:le,header@unix//tmp/a+b@c.sock",
-            "json:numbers=string@tcp/[::1]:7447",
+            "json:numbers=string@tcp/[::1]:7460",
             "pl_cdr@inproc/main",
+            "cdr@local",
+            "json+lz4@local/3",
         ];
         for text in wires {
             assert_eq!(text.parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok(text));
@@ -309,6 +321,7 @@ mod tests {
             ("cdr@", 4),
             ("cdr@tcp", 7),
             ("cdr@tcp/", 8),
+            ("cdr@local/", 10),
             ("json:a b", 6),
             ("9p", 0),
             ("tcp/", 4),
@@ -340,6 +353,7 @@ mod tests {
             assert_eq!(parsed(wire).or(&parsed(other)).to_string(), expected, "{wire} over {other}");
         }
         assert_eq!(DEFAULT_ENDPOINT.parse(), Ok(Wire::default()));
+        assert_eq!("local".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@local"));
         assert_eq!("tcp/a:1".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@tcp/a:1"));
     }
 

@@ -209,7 +209,7 @@ impl Peer {
         });
     }
 
-    /// Reads one frame byte by byte. The result borrows nothing.
+    /// Reads one frame byte by byte, and skips signs of life. The result borrows nothing.
     fn next(&mut self) -> Frame<'static> {
         let mut bytes = Vec::new();
         loop {
@@ -217,12 +217,13 @@ impl Peer {
             self.stream.read_exact(&mut byte).expect("a byte");
             bytes.push(byte[0]);
             if let Step::Frame { frame, .. } = self.decoder.step(&bytes).expect("a frame") {
-                return match frame {
-                    Frame::Hello(hello) => Frame::Hello(hello),
-                    Frame::Want { document } => Frame::Want { document },
-                    Frame::Answer { channel, answer } => Frame::Answer { channel, answer },
+                match frame {
+                    Frame::Lease { .. } | Frame::Heartbeat => bytes.clear(),
+                    Frame::Hello(hello) => return Frame::Hello(hello),
+                    Frame::Want { document } => return Frame::Want { document },
+                    Frame::Answer { channel, answer } => return Frame::Answer { channel, answer },
                     other => panic!("{other:?}"),
-                };
+                }
             }
         }
     }

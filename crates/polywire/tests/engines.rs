@@ -29,6 +29,9 @@ struct Place {
     next: &'static dyn Engine,
 }
 
+/// The tests that hold for engines that are not reliable, too.
+const BEST_EFFORT: &[&str] = &["declined", "late", "documents", "back", "restart"];
+
 /// Every engine that can open first, with an address of its own for each test.
 fn places(test: &str) -> Vec<Place> {
     let built_in = |name: &str| *ENGINES.iter().find(|engine| engine.name() == name).expect("an engine");
@@ -37,11 +40,16 @@ fn places(test: &str) -> Vec<Place> {
         let name = engine.name();
         let (address, next) = match name {
             "inproc" => (format!("engines-{test}"), engine),
-            "tcp" => ("127.0.0.1:0".into(), engine),
+            "local" => (path("local"), engine),
+            "tcp" | "tls" => ("127.0.0.1:0".into(), engine),
             "unix" => (path("either"), engine),
             "tcp-listen" => ("127.0.0.1:0".into(), built_in("tcp-connect")),
+            "tls-listen" => ("127.0.0.1:0".into(), built_in("tls-connect")),
             "unix-listen" => (path("listen"), built_in("unix-connect")),
             "fifo" => (path("fifo"), engine),
+            "udp-reliable" => ("127.0.0.1:0".into(), engine),
+            "udp" if BEST_EFFORT.contains(&test) => ("127.0.0.1:0".into(), engine),
+            "udp" => return None,
             // Opens next, to those that listen.
             name if name.ends_with("-connect") => return None,
             name => panic!("no address to check engine '{name}' at: add one here"),
@@ -65,7 +73,7 @@ struct Pair {
 
 /// Queues of 4000 bytes.
 fn small(overflow: Overflow) -> EngineOptions {
-    let mut options = EngineOptions::default();
+    let mut options = common::options();
     (options.overflow, options.queue_bytes) = (overflow, 4000);
     (options.send_buffer, options.receive_buffer) = (Some(16 << 10), Some(16 << 10));
     options
@@ -74,7 +82,7 @@ fn small(overflow: Overflow) -> EngineOptions {
 /// Runs a check on each engine. `accepts`: the reader accepts every channel at once.
 fn each(test: &str, overflow: Overflow, accepts: bool, check: impl Fn(&Pair)) {
     let places = places(test);
-    assert!(places.len() >= 6, "the engines built in and one more");
+    assert!(places.len() >= 7, "the engines built in and one more");
     for Place { first, address, next } in places {
         let options = small(overflow);
         let (writer, events) = Tap::on(first, &address, options.clone(), true);

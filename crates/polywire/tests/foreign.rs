@@ -9,7 +9,10 @@ use std::{
 use polywire::{
     Kind, Node, NodeEvent,
     coding::Discovered,
-    engine::{Engine, EngineError, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Properties, Sent, Sink},
+    engine::{
+        Engine, EngineError, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Principal, Properties, Sent,
+        Sink,
+    },
 };
 use polywire_core::{
     codec::{Encoder, cdr},
@@ -72,7 +75,7 @@ impl Engine for &'static Foreign {
 
     fn open(&self, _: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
         let peer = Hello { node: Id128([7; 16]), ..local.hello };
-        let link = LinkInfo { id: LinkId(u64::MAX), peer, address: "there".into() };
+        let link = LinkInfo { id: LinkId(u64::MAX), peer, address: "there".into(), principal: Principal::Anonymous };
         *self.node.lock().expect("a lock") = Some(sink.link(&link));
         Ok(Arc::new(ForeignPort(self)))
     }

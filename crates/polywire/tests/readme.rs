@@ -16,8 +16,8 @@ mod shown {
 
     pub fn run() -> Result<(), Box<dyn std::error::Error>> {
         let node = Node::new();
-        let pumps = node.subscriber_on::<Pump>("pumps", "cdr@tcp/127.0.0.1:7463")?;
-        let publisher = node.publisher_on::<Pump>("pumps", "cdr@tcp/127.0.0.1:7463")?;
+        let pumps = node.subscriber_on::<Pump>("pumps", "cdr@local")?;
+        let publisher = node.publisher_on::<Pump>("pumps", "cdr@local")?;
         publisher.publish(&Pump { id: 7, pressure_bar: 2.5 })?;
         publisher.set_wire("json")?; // takes effect with the next message; subscribers need no change
         publisher.publish(&Pump { id: 8, pressure_bar: 3.5 })?;

@@ -33,7 +33,7 @@ struct Running {
 }
 
 impl Children {
-    /// Starts this program again, as one of its hidden verbs.
+    /// Starts this executable with a hidden command.
     pub fn start(&mut self, version: Version, arguments: &[String], heard: Sender<Heard>) -> anyhow::Result<u32> {
         let program = std::env::current_exe().context("this program cannot be found")?;
         let mut command = Command::new(program);

@@ -1,5 +1,5 @@
-//! The verb `polywire demo`: a demonstration with three processes, a publisher and two subscribers
-//! with other versions of its type. This process starts them and prints the report.
+//! The command `polywire demo`: a demonstration with three processes, a publisher and two
+//! subscribers with other versions of its type. This process starts them and prints the report.
 
 mod children;
 mod digest;
@@ -48,14 +48,13 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// How much longer than planned the demonstration may take before it fails.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-pub const VERB: Verb =
-    Verb::new::<Demo>("demo", "Shows Polywire at work on this machine's own figures, in ten seconds")
-        .details(
-            "One process samples processor, memory and network and publishes them, in one format after the other. Two \
+pub const VERB: Verb = Verb::new::<Demo>("demo", "Publishes this machine's load to two subscribers, for ten seconds")
+    .details(
+        "One process samples processor, memory and network and publishes them, in one format after the other. Two \
          more processes read them: one has an older version of the type, one a newer. Each member that they share is \
          compared with what was published. Exit code 1 if a subscriber missed or misread anything.",
-        )
-        .example("polywire demo --seconds 2");
+    )
+    .example("polywire demo --seconds 2");
 
 #[derive(Args)]
 pub struct Demo {

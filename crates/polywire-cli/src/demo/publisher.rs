@@ -1,4 +1,4 @@
-//! The hidden verb `demo-publisher`: the publisher of the demonstration, in its own process.
+//! The hidden command `demo-publisher`: the publisher of the demonstration, in its own process.
 //! Publishes in one format after the other, and reports figures and digests.
 
 use std::{

@@ -120,7 +120,10 @@ impl Report {
         }
         if self.ok {
             let formats = count(self.wires.len(), "format");
-            let _ = writeln!(out, "Both read all {messages} messages in {formats}, every shared member as published.");
+            let _ = writeln!(
+                out,
+                "Both read all {messages} messages in {formats}, and every shared member had the published value."
+            );
         }
         out
     }

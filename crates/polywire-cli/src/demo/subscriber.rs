@@ -1,5 +1,5 @@
-//! The hidden verb `demo-subscriber`: a subscriber of the demonstration, in its own process. Reads
-//! the topic until the parent's order to finish, and reports figures and digests.
+//! The hidden command `demo-subscriber`: a subscriber of the demonstration, in its own process.
+//! Reads the topic until the parent's order to finish, and reports figures and digests.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::RecvTimeoutError},

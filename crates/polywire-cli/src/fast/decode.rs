@@ -1,4 +1,4 @@
-//! The verb `polywire fast decode`: writes the recording of a FAST feed as JSON lines.
+//! The command `polywire fast decode`: writes the recording of a FAST feed as JSON lines.
 
 use std::{
     ops::ControlFlow::{self, Continue},

@@ -1,4 +1,4 @@
-//! The verb `polywire fast encode`: writes the recording of a FAST feed from JSON lines.
+//! The command `polywire fast encode`: writes the recording of a FAST feed from JSON lines.
 
 use std::{
     io::{BufRead, BufReader},

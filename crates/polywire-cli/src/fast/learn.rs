@@ -1,4 +1,4 @@
-//! The verb `polywire fast learn`: learns a FAST template for a type from messages.
+//! The command `polywire fast learn`: learns a FAST template for a type from messages.
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -172,7 +172,7 @@ impl Learn {
         let Summary { samples, held_back, refused, learned_bytes, derived_bytes } = summary;
         let percent = learned_bytes * 100 / (*derived_bytes).max(1);
         let mut text = format!(
-            "learned from {}; {held_back} others take {learned_bytes} bytes, {percent} % of the {derived_bytes} with the template of the type",
+            "learned from {}; the other {held_back} take {learned_bytes} bytes, {percent} % of the {derived_bytes} with the template derived from the type",
             count(*samples, "message"),
         );
         if *refused > 0 {

@@ -206,10 +206,16 @@ impl Cutter<'_> {
         };
         let hint = match (self.recorded.feed.reset, number) {
             (_, 1) => "are --template, --framing and --preamble those of the feed?",
-            (Reset::Never | Reset::Template, _) => {
+            (Reset::Never, _) => {
+                "is a message missing, or does the feed reset its dictionaries (--reset template, --reset packet, --reset message)?"
+            }
+            (Reset::Template, _) => {
                 "is a message missing, or does the feed reset its dictionaries more often (--reset packet, --reset message)?"
             }
-            _ => "does the feed reset its dictionaries less often (--reset template, --reset packet)?",
+            (Reset::Packet, _) => "does the feed reset its dictionaries less often (--reset template, --reset never)?",
+            (Reset::Message, _) => {
+                "does the feed reset its dictionaries less often (--reset packet, --reset template, --reset never)?"
+            }
         };
         let name = &self.parts.input.name;
         anyhow!("{name}: byte {}: message {number}, which begins at byte {offset}: {what}; {hint}", offset + at)

@@ -1,5 +1,5 @@
-//! The verb `polywire fast`: decodes, encodes and measures recordings of FAST feeds, and learns
-//! templates. This file has the options and the output that its verbs share.
+//! The command `polywire fast`: decodes, encodes and measures recordings of FAST feeds, and learns
+//! templates. This file has the options and the output that its commands share.
 
 mod codec;
 mod decode;

@@ -1,5 +1,5 @@
-//! The verb `polywire transcode`: converts a file of messages to another format. [`source`] reads
-//! the messages, `target` writes them.
+//! The command `polywire transcode`: converts a file of messages to another format. [`source`]
+//! reads the messages, `target` writes them.
 
 pub mod format;
 mod frames;

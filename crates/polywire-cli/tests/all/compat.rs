@@ -119,7 +119,7 @@ fn all_sources_of_types_do() {
     assert!(text.starts_with("geo::msg::Point\n  backward (new readers, old data): always in cdr,"), "{text}");
 }
 
-/// Definitions of ROS 2 are types for every verb, and are written as IDL.
+/// Definitions of ROS 2 are types for every command, and are written as IDL.
 #[test]
 fn definitions_of_ros_2_are_types() {
     let folder = Folder::new();

@@ -52,7 +52,7 @@ fn one_format_over_a_unix_socket_in_words() {
     for text in ["at unix/demo.sock; processes: publisher ", "\ncdr:be ", "The older version reads it: always."] {
         assert!(out.contains(text), "{out}");
     }
-    assert!(out.ends_with("messages in 1 format, every shared member as published.\n"), "{out}");
+    assert!(out.ends_with("messages in 1 format, and every shared member had the published value.\n"), "{out}");
     assert!(!out.contains('\u{1b}'), "no colour and no cursor movement into a pipe");
 }
 

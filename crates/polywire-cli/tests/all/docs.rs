@@ -1,4 +1,4 @@
-//! Runs every command in docs/cli.md and compares its output with the page.
+//! Runs every command in docs/cli.md and docs/security.md, and compares its output with the page.
 
 use std::{
     fs,
@@ -23,9 +23,9 @@ fn run(folder: &Folder, block: &Fenced) -> String {
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
     shell.env("PATH", path).env("NO_COLOR", "1").env_remove("POLYWIRE_CONFIG");
-    // Examples without a wire use a socket in this test's folder.
-    folder.write("polywire.toml", &format!("[node]\nwire = 'cdr@unix/line{}.sock'\n", block.line));
-    shell.env("POLYWIRE_CONFIG", "polywire.toml").env_remove("POLYWIRE_WIRE");
+    // Each block has a domain of its own, since processes of another one may still be ending.
+    shell.env("XDG_RUNTIME_DIR", folder.path()).env("POLYWIRE_DOMAIN", (block.line % 233).to_string());
+    shell.env_remove("POLYWIRE_WIRE");
     let mut child = shell.spawn().expect("a shell");
     let until = Instant::now() + SOON;
     while child.try_wait().expect("waited").is_none() {
@@ -38,11 +38,10 @@ fn run(folder: &Folder, block: &Fenced) -> String {
     folder.read("output.txt")
 }
 
-#[test]
-fn every_example_runs_and_prints_what_stands_there() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
-    let markdown = fs::read_to_string(file).expect("docs/cli.md");
-    let folder = Folder::new();
+/// Runs the blocks of a page, and returns the verbs in them.
+fn run_page(folder: &Folder, page: &str) -> Vec<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let markdown = fs::read_to_string(file).expect(page);
     let mut verbs = Vec::new();
     for block in blocks(&markdown) {
         let file = ["idl ", "xml ", "toml "].iter().find_map(|kind| block.info.strip_prefix(kind));
@@ -50,14 +49,26 @@ fn every_example_runs_and_prints_what_stands_there() {
             folder.write(name, &block.text);
         } else if block.info == "console" || (block.info == "console hosts" && crate::common::hosts_are_permitted()) {
             let expected: Vec<&str> = block.text.lines().filter(|line| !line.starts_with("$ ")).collect();
-            let output = run(&folder, &block);
+            let output = run(folder, &block);
             let lines: Vec<&str> = output.lines().collect();
-            assert!(fits(&expected, &lines), "docs/cli.md, line {}: the output is\n{output}", block.line);
+            assert!(fits(&expected, &lines), "docs/{page}, line {}: the output is\n{output}", block.line);
             verbs.extend(
                 block.text.split("polywire ").skip(1).filter_map(|rest| rest.split(' ').next().map(str::to_owned)),
             );
         }
     }
+    verbs
+}
+
+#[test]
+fn the_page_on_security_shows_what_happens() {
+    run_page(&Folder::new(), "security.md");
+}
+
+#[test]
+fn every_example_runs_and_prints_what_stands_there() {
+    let folder = Folder::new();
+    let verbs = run_page(&folder, "cli.md");
     let help = folder.run(&["--help"]).with(0).out;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| line.starts_with("  "));
     for verb in listed.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help") {

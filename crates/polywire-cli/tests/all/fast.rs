@@ -372,14 +372,14 @@ fn a_study_says_what_a_recording_is_worth() {
     // Only as many messages as the time allows.
     let brief = ["study", "day", "--framing", "none", "--quiet", "-o", "day.md", "--seconds", "0.2"];
     let table = fast(&folder, &brief).with(0).out;
-    assert!(table.starts_with("400 messages") && table.contains("encoded again, they are the same bytes"), "{table}");
+    assert!(table.starts_with("400 messages") && table.contains("encoding them again gives the same bytes"), "{table}");
     let page = folder.read("day.md");
     assert!(page.contains("| protobuf | ") && page.contains("100 messages on each of four topics"), "{page}");
     assert!(page.contains("### lossy-30") && page.contains("| fast:mode=anchored | 100 | "), "{page}");
     assert!(page.contains("](<day-1.svg>)") && folder.read("day-1.svg").contains(">Delivered of day<"), "{page}");
     write(&folder, "long", &[FIRST, SECOND_IN_FULL].concat());
     let longer = fast(&folder, &["study", "long", "--framing", "none", "--quiet"]).with(1).out;
-    assert!(longer.contains("encoded again, 1 of them differs"), "{longer}");
+    assert!(longer.contains("encoding them again changes the bytes of 1, because"), "{longer}");
     write(&folder, "cut", &FIRST[..9]);
     let cut = fast(&folder, &["study", "cut", "--framing", "none", "--quiet"]).with(2);
     assert!(cut.errors.contains("cut: byte 0: message 1, which begins at byte 0"), "{}", cut.errors);

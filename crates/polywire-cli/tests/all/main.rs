@@ -11,6 +11,8 @@ mod fast;
 mod hostile;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
 mod hosts;
+#[cfg(feature = "tls")]
+mod identity;
 mod instances;
 mod link;
 mod pub_echo;

@@ -34,10 +34,14 @@ fn connect_tcp(endpoint: &str) -> String {
 }
 
 #[test]
-fn every_codec_reaches_every_version_over_tcp_and_unix_sockets() {
+fn every_codec_reaches_every_version_over_tcp_unix_sockets_and_udp() {
     for codec in CODECS.iter().map(|codec| codec.name()) {
         let folder = Folder::new();
-        let engines = [("tcp-listen/127.0.0.1:0", connect_tcp as fn(&str) -> String), ("unix/echo.sock", same)];
+        let engines = [
+            ("tcp-listen/127.0.0.1:0", connect_tcp as fn(&str) -> String),
+            ("unix/echo.sock", same),
+            ("udp-reliable/127.0.0.1:0", same),
+        ];
         for (listen, connect) in engines {
             let as_written = echoed(&folder, codec, listen, connect, &[]);
             let expected: Vec<Value> = (0..3).map(|i| serde_json::from_str(&report(i)).expect("JSON")).collect();

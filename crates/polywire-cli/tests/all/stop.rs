@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT: every verb cleans up and ends by the signal, as shells and service managers
-//! expect.
+//! SIGTERM and SIGINT: every command but `relay` cleans up and ends by the signal, as shells and
+//! service managers expect.
 
 use std::process::Command;
 

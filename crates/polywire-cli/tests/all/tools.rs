@@ -1,4 +1,4 @@
-//! The verbs that inspect: `hz`, `bw`, `list`, `typeof`, `idl`, `codecs`, `completions`, `fast
+//! The commands that inspect: `hz`, `bw`, `list`, `typeof`, `idl`, `codecs`, `completions`, `fast
 //! learn`.
 
 use std::path::{Path, PathBuf};

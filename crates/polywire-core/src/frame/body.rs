@@ -16,6 +16,7 @@ const DOCUMENT: u8 = 0x07;
 const HEARTBEAT: u8 = 0x08;
 const BYE: u8 = 0x09;
 const TAKEN: u8 = 0x40;
+const LEASE: u8 = 0x48;
 /// An offer that a receiver may skip.
 const OFFER: u8 = 0x42;
 /// An offer that a receiver must understand.
@@ -69,6 +70,10 @@ pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
         Frame::Taken { messages } => {
             out.push(TAKEN);
             varint::put(out, *messages);
+        }
+        Frame::Lease { milliseconds } => {
+            out.push(LEASE);
+            varint::put(out, *milliseconds);
         }
         Frame::Unknown { .. } => unreachable!("unknown frames are never written"),
     }
@@ -126,6 +131,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Frame<'a>, F
         HEARTBEAT => Frame::Heartbeat,
         BYE => Frame::Bye,
         TAKEN => Frame::Taken { messages: cursor.number("count of messages")? },
+        LEASE => Frame::Lease { milliseconds: cursor.number("lease")? },
         head if head >= OPTIONAL && head % 2 == 0 => return Ok(Frame::Unknown { head }),
         head => return Err(FrameError::UnknownFrame { head }),
     };

@@ -144,6 +144,39 @@ impl<'a> Iterator for Datagram<'a> {
     }
 }
 
+/// Appends a frame as it stands in a datagram, without its length. For carriers that have lengths,
+/// senders and checksums of their own. A hello is not allowed.
+///
+/// ```
+/// use polywire_core::{envelope::{ChannelId, Envelope}, frame::{self, Frame, FrameError, Limits}};
+/// let (mut bytes, sent) = (Vec::new(), Frame::Data(Envelope::data(ChannelId(1), 7, 17), b"hello"));
+/// frame::put_datagram_frame(&sent, &mut bytes);
+/// assert_eq!(frame::parse_datagram_frame(&bytes, &Limits::default()), Ok(sent));
+/// assert_eq!(frame::parse_datagram_frame(&[], &Limits::default()), Err(FrameError::Empty));
+/// ```
+pub fn put_datagram_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
+    match frame {
+        Frame::Data(envelope, payload) => {
+            body::put_data(envelope, &body::Position { sequence: envelope.sequence, time: None }, out);
+            out.extend_from_slice(payload);
+        }
+        other => body::put(other, out),
+    }
+}
+
+/// Parses a frame as it stands in a datagram, without its length.
+pub fn parse_datagram_frame<'a>(frame: &'a [u8], limits: &Limits) -> Result<Frame<'a>, FrameError> {
+    match frame.first() {
+        None => Err(FrameError::Empty),
+        Some(head) if head & body::DATA != 0 => {
+            let in_full = |_, at: body::Position| Ok(Start { sequence: at.sequence, timestamp_ns: 0 });
+            body::parse_data(frame, limits, true, in_full).map(|(e, payload)| Frame::Data(e, payload))
+        }
+        Some(&body::HELLO) => Err(FrameError::NotInDatagram("hello")),
+        Some(_) => body::parse(frame, limits),
+    }
+}
+
 impl<'a> Datagram<'a> {
     fn frame(&mut self) -> Result<Frame<'a>, FrameError> {
         let offset = 0;
@@ -152,19 +185,11 @@ impl<'a> Datagram<'a> {
         let (frame, rest) =
             rest.split_at_checked(len).ok_or(FrameError::Truncated { field: "frame", offset: rest.len() })?;
         self.rest = rest;
-        match frame.first() {
-            None => Err(FrameError::Empty),
-            Some(head) if head & body::DATA != 0 => {
-                let in_full = |_, at: body::Position| Ok(Start { sequence: at.sequence, timestamp_ns: 0 });
-                body::parse_data(frame, &self.limits, true, in_full).map(|(e, payload)| Frame::Data(e, payload))
-            }
-            Some(&body::HELLO) => Err(FrameError::NotInDatagram("hello")),
-            Some(_) => {
-                let mut frame = body::parse(frame, &self.limits)?;
-                self.offered.join(&mut frame)?;
-                Ok(frame)
-            }
+        let mut frame = parse_datagram_frame(frame, &self.limits)?;
+        if !matches!(frame, Frame::Data(..)) {
+            self.offered.join(&mut frame)?;
         }
+        Ok(frame)
     }
 }
 

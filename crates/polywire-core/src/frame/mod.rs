@@ -17,7 +17,7 @@ pub(crate) mod varint;
 use alloc::{boxed::Box, string::String};
 
 pub use crc::crc32c;
-pub use datagram::{Datagram, DatagramDecoder, DatagramEncoder};
+pub use datagram::{Datagram, DatagramDecoder, DatagramEncoder, parse_datagram_frame, put_datagram_frame};
 pub use error::FrameError;
 pub use stream::{Step, StreamDecoder, StreamEncoder, payload_offset};
 
@@ -128,6 +128,11 @@ pub enum Frame<'a> {
         /// Number of data frames since the link began.
         messages: u64,
     },
+    /// Promises that some frame follows at least every `milliseconds`, until the link ends.
+    Lease {
+        /// The longest pause, in milliseconds.
+        milliseconds: u64,
+    },
     /// A frame of a later version that may be skipped.
     Unknown {
         /// The head byte: even, and at least 0x40.
@@ -138,7 +143,7 @@ pub enum Frame<'a> {
 }
 
 /// The identity of a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hello {
     /// The node.
     pub node: Id128,

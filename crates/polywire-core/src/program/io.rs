@@ -150,7 +150,7 @@ impl FaultKind {
             FaultKind::IntegerRange => "[D2] the integer is out of the field's range",
             FaultKind::NotEncodable => "[D3] the field's operators cannot say the value",
             FaultKind::PreviousType => "[D4] the previous value is of another type",
-            FaultKind::NoPrevious => "[D5] the value is not there, nor is a previous or an initial one",
+            FaultKind::NoPrevious => "[D5] the field has neither a value, nor a previous value, nor an initial one",
             FaultKind::EmptyPrevious => "[D6] the value is not there, and the previous one is absent",
             FaultKind::Subtraction => "[D7] more is taken from the previous value than there is",
             FaultKind::UnknownTemplate => "[D9] no template has the id",

@@ -442,11 +442,13 @@ pub(super) mod tests {
         let rest = (any::<i32>(), prop::collection::vec("[a-z/*\\[\\]?]{0,9}", 0..4), limit(), limit(), limit());
         (kinds, times, rest, prop::option::of(1..=u32::MAX)).prop_map(|(kinds, times, rest, depth)| {
             use super::super::ResourceLimits;
-            let mut qos = Qos::default();
-            qos.reliability = [Reliability::BestAvailable, Reliability::BestEffort, Reliability::Reliable][kinds.0];
-            qos.durability = [Durability::Volatile, Durability::TransientLocal][kinds.1];
-            qos.liveliness = [Liveliness::Automatic, Liveliness::ManualByTopic][kinds.2];
-            qos.destination_order = [DestinationOrder::ByReception, DestinationOrder::BySource][kinds.3];
+            let mut qos = Qos {
+                reliability: [Reliability::BestAvailable, Reliability::BestEffort, Reliability::Reliable][kinds.0],
+                durability: [Durability::Volatile, Durability::TransientLocal][kinds.1],
+                liveliness: [Liveliness::Automatic, Liveliness::ManualByTopic][kinds.2],
+                destination_order: [DestinationOrder::ByReception, DestinationOrder::BySource][kinds.3],
+                ..Qos::default()
+            };
             qos.ownership = kinds.4.map_or(Ownership::Shared, |strength| Ownership::Exclusive { strength });
             (qos.deadline, qos.lifespan, qos.lease) = (times.0, times.1, times.2);
             (qos.latency_budget, qos.time_based_filter) = (times.3, times.4);

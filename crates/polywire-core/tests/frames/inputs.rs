@@ -307,6 +307,7 @@ fn every_control_frame_reads_back() {
         Frame::Heartbeat,
         Frame::Bye,
         Frame::Taken { messages: u64::MAX },
+        Frame::Lease { milliseconds: u64::MAX },
     ];
     for frame in frames {
         let mut out = Vec::new();

@@ -43,7 +43,7 @@ mod xsd;
 pub struct Emitter {
     /// The name by which users select it.
     pub name: &'static str,
-    /// A description of one line, for `--help`.
+    /// The output, as a noun phrase of one line for `--help`.
     pub description: &'static str,
     /// Writes all definitions of a schema, and constants whose references are to that schema.
     pub emit: fn(&Schema, &[Constant]) -> Result<String, EmitError>,

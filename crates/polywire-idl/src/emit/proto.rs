@@ -22,7 +22,7 @@ use super::{EmitError, Emitter, is_identifier};
 use crate::document::Constant;
 
 pub(super) const EMITTER: Emitter =
-    Emitter { name: "proto", description: "proto3 messages for peers of the codec protobuf", emit };
+    Emitter { name: "proto", description: "proto3 messages for programs that read the format protobuf", emit };
 
 fn emit(schema: &Schema, _: &[Constant]) -> Result<String, EmitError> {
     let schema = &schema.with_flat_arrays();

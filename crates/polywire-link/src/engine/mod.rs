@@ -48,7 +48,7 @@ use std::{
 use polywire::{
     engine::{
         Aligned, Disconnect, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port,
-        Properties, Sent, Sink,
+        Principal, Properties, Sent, Sink,
     },
     extend::{
         envelope::{Announcement, ChannelId, Envelope, Id128},
@@ -424,7 +424,7 @@ impl End {
     fn new(here: &Member, there: &Member, pair: &Arc<Pair>, side: Side) -> End {
         let (hello, limits) = (here.local.hello, here.local.options.limits);
         let address = endpoint(&there.network.1);
-        let info = LinkInfo { id: LinkId::next(), peer: there.local.hello, address };
+        let info = LinkInfo { id: LinkId::next(), peer: there.local.hello, address, principal: Principal::Process };
         here.sink.event(Event::Connected(info.clone()));
         End {
             sink: here.sink.link(&info),
@@ -547,7 +547,8 @@ impl End {
 
     fn stats(&self) -> LinkStats {
         let EndState { sent, dropped, .. } = *lock(&self.state);
-        LinkStats { link: self.info.clone(), sent, dropped, queued_bytes: self.pair.under_way_bytes(self.side.other()) }
+        let queued_bytes = self.pair.under_way_bytes(self.side.other());
+        LinkStats { link: self.info.clone(), sent, dropped, queued_bytes, silences: 0 }
     }
 }
 

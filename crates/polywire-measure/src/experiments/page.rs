@@ -1,5 +1,5 @@
-//! What an [`Experiment`] consists of, and how it writes its files: a page in Markdown, plots as
-//! SVG, and results as JSON.
+//! An [`Experiment`] and the files that it writes: a page in Markdown, plots as SVG, and results as
+//! JSON.
 
 use std::{
     fmt::Write as _,
@@ -36,7 +36,7 @@ impl Experiment {
         fs::create_dir_all(folder.join(self.data))?;
         let mut page = Page { experiment: self, text: format!("# {}\n", self.title), plots: Vec::new() };
         let machine = results.first().map(table::measured_on).unwrap_or_default();
-        page.say(&format!("{machine}."));
+        page.say(&format!("Measured by `{}`: {machine}.", self.command));
         let raw: Vec<String> =
             self.scenarios.iter().map(|name| format!("[{name}.json]({}{name}.json)", self.data)).collect();
         page.say(&format!(
@@ -84,11 +84,10 @@ impl Page<'_> {
         items.iter().for_each(|item| self.text.push_str(&format!("- {item}\n")));
     }
 
-    /// Adds the command that measures the experiment, and a table.
+    /// Adds a table.
     pub(super) fn table(&mut self, head: &[String], rows: &[Vec<String>]) {
-        let _ = write!(self.text, "\n```\n{}\n```\n\n", self.experiment.command);
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        self.text.push_str(&line(head));
+        let _ = write!(self.text, "\n{}", line(head));
         let _ = writeln!(self.text, "|{}", " --- |".repeat(head.len()));
         rows.iter().for_each(|row| self.text.push_str(&line(row)));
     }

@@ -139,7 +139,7 @@ impl Subscriber {
         self.receiver.is_over()
     }
 
-    /// True while another case has its turn.
+    /// True while another case is being measured, so that this subscriber is idle.
     #[allow(dead_code, reason = "engines with callbacks do not call it")]
     pub fn rests(&self) -> bool {
         self.rests

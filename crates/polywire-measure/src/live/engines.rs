@@ -24,9 +24,9 @@ pub struct Engine {
 
 /// How messages are carried.
 pub(super) enum By {
-    /// By a sender and receivers of this crate.
+    /// A sender and receivers of this crate carry them.
     Ends(Connect, Receive),
-    /// By an installed program with messages of its own.
+    /// An installed program measures the engine, with its own messages.
     Program,
     /// The engine is missing: this program was built without the feature.
     #[allow(dead_code, reason = "with all features no engine is missing")]

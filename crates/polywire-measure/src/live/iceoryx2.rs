@@ -54,7 +54,7 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
     waiting::receive(setup, |setup| open(setup, "back", "there"))
 }
 
-fn told(error: impl std::fmt::Debug) -> String {
+fn error_text(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }
 
@@ -69,20 +69,20 @@ struct Ways {
 fn open(setup: &Setup, out: &str, into: &str) -> Result<Ways, String> {
     // Signals are left to this program.
     let node = NodeBuilder::new().signal_handling_mode(SignalHandlingMode::Disabled).create::<ipc::Service>();
-    let node = node.map_err(told)?;
+    let node = node.map_err(error_text)?;
     let service = |way: &str| {
         let name = format!("{}/{way}", setup.address);
-        let builder = node.service_builder(&name.as_str().try_into().map_err(told)?).publish_subscribe::<[u8]>();
+        let builder = node.service_builder(&name.as_str().try_into().map_err(error_text)?).publish_subscribe::<[u8]>();
         let builder = builder.enable_safe_overflow(false).subscriber_max_buffer_size(WAITING);
         let ends = setup.subscribers + 1;
-        builder.max_publishers(ends).max_subscribers(ends).max_nodes(ends).open_or_create().map_err(told)
+        builder.max_publishers(ends).max_subscribers(ends).max_nodes(ends).open_or_create().map_err(error_text)
     };
     let (out, into) = (service(out)?, service(into)?);
     let publisher = out.publisher_builder().initial_max_slice_len(FIRST);
     let publisher = publisher.allocation_strategy(AllocationStrategy::PowerOfTwo);
     let publisher =
-        publisher.backpressure_strategy(BackpressureStrategy::RetryUntilDelivered).create().map_err(told)?;
-    let subscriber = into.subscriber_builder().create().map_err(told)?;
+        publisher.backpressure_strategy(BackpressureStrategy::RetryUntilDelivered).create().map_err(error_text)?;
+    let subscriber = into.subscriber_builder().create().map_err(error_text)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     Ok(Ways { publisher, subscriber, crowded: setup.subscribers + 1 > cores, _node: node })
 }
@@ -91,14 +91,14 @@ impl Ends for Ways {
     const POLLS: bool = true;
 
     fn send(&mut self, frame: &[u8]) -> Result<(), String> {
-        let sample = self.publisher.loan_slice_uninit(frame.len()).map_err(told)?;
-        sample.write_from_slice(frame).send().map(drop).map_err(told)
+        let sample = self.publisher.loan_slice_uninit(frame.len()).map_err(error_text)?;
+        sample.write_from_slice(frame).send().map(drop).map_err(error_text)
     }
 
     fn receive(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> Result<bool, String> {
         let (mut looks, mut until) = (0, None);
         loop {
-            if let Some(sample) = self.subscriber.receive().map_err(told)? {
+            if let Some(sample) = self.subscriber.receive().map_err(error_text)? {
                 take(sample.payload());
                 return Ok(true);
             }

@@ -48,7 +48,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     setup.address = free_address(&setup.engine)?;
     let node = node(&setup, |buffers| buffers.sender)?;
     let wire = wire(&setup, "listen");
-    let publisher = |topic: String| node.publisher_of(&topic, Some(&wire), subject.coding.clone()).map_err(told);
+    let publisher = |topic: String| node.publisher_of(&topic, Some(&wire), subject.coding.clone()).map_err(error_text);
     let publishers: Arc<[DynPublisher]> = topics(&setup).map(publisher).collect::<Result<_, _>>()?;
     let load = Arc::new(Mutex::new(None));
     let (finished, done) = mpsc::channel();
@@ -66,7 +66,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
                 load: load.clone(),
                 finished,
             };
-            let subscribe = node.subscribe_of(BACK, Some(&wire), subject.coding.clone()).map_err(told)?;
+            let subscribe = node.subscribe_of(BACK, Some(&wire), subject.coding.clone()).map_err(error_text)?;
             Some(subscribe.on_message_inline(move |_, info| back.came(info)))
         }
     };
@@ -207,7 +207,7 @@ impl Ours {
             turn.start = Some(Instant::now());
             next
         };
-        self.publishers[at % self.publishers.len()].publish(&records[at]).map_err(told)?;
+        self.publishers[at % self.publishers.len()].publish(&records[at]).map_err(error_text)?;
         match self.done.recv_timeout(PATIENCE) {
             Ok(()) => Ok(()),
             Err(RecvTimeoutError::Timeout) => Err("an echo did not arrive".into()),
@@ -226,7 +226,7 @@ impl Ours {
                 let mut turn = self.turn.lock().expect("nobody panicked");
                 (turn.awaited, turn.left) = (self.subscribers, 1);
             }
-            self.publishers[0].publish(&record).map_err(told)?;
+            self.publishers[0].publish(&record).map_err(error_text)?;
             if self.done.recv_timeout(Duration::from_millis(300)).is_ok() {
                 // Late echoes of earlier attempts may still arrive.
                 std::thread::sleep(Duration::from_millis(50));
@@ -242,7 +242,7 @@ impl Carrier for Ours {
     fn send(&mut self, record: &Record) -> Result<(), String> {
         let publisher = &self.publishers[self.next];
         self.next = (self.next + 1) % self.publishers.len();
-        publisher.publish(record).map(drop).map_err(told)
+        publisher.publish(record).map(drop).map_err(error_text)
     }
 
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String> {
@@ -284,13 +284,13 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
     let (mut arrivals, mut held): (Vec<Arrivals>, Vec<Box<dyn Send>>) = (Vec::new(), Vec::new());
     for _ in 0..setup.subscribers {
         let node = node(setup, |buffers| buffers.receiver)?;
-        let coding = Dynamic::of(reader.schema()).map_err(told)?;
+        let coding = Dynamic::of(reader.schema()).map_err(error_text)?;
         let list = Arrivals::default();
         let back = setup.echo.then(|| node.publisher_of(BACK, Some(&wire), coding.clone())).transpose();
-        let back = back.map_err(told)?.map(Arc::new);
+        let back = back.map_err(error_text)?.map(Arc::new);
         let mut subscriptions = Vec::new();
         for (number, topic) in topics(setup).enumerate() {
-            let subscribe = node.subscribe_of(&topic, Some(&wire), coding.clone()).map_err(told)?;
+            let subscribe = node.subscribe_of(&topic, Some(&wire), coding.clone()).map_err(error_text)?;
             let (list, traffic, back) = (list.clone(), traffic.clone(), back.clone());
             let (number, topics) = (number as u64, setup.topics as u64);
             subscriptions.push(subscribe.on_message_inline(move |value, info| {
@@ -318,15 +318,17 @@ fn topics(setup: &Setup) -> impl Iterator<Item = String> {
     (0..setup.topics).map(|number| format!("{THERE}{number}"))
 }
 
-fn told(error: impl ToString) -> String {
+fn error_text(error: impl ToString) -> String {
     error.to_string()
 }
 
 fn wire(setup: &Setup, side: &str) -> String {
     let Setup { engine, codec, compressor, address, .. } = setup;
     let compressor = if compressor == "none" { String::new() } else { format!("+{compressor}") };
-    let side = if engine == "inproc" { String::new() } else { format!("-{side}") };
-    format!("{codec}{compressor}@{engine}{side}/{address}")
+    // Some engines have a name for each role.
+    let role = format!("{engine}-{side}");
+    let engine = polywire::engine::find(&role).map_or(engine.as_str(), |engine| engine.name());
+    format!("{codec}{compressor}@{engine}/{address}")
 }
 
 /// An address that no other case uses.

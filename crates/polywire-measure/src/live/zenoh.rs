@@ -33,10 +33,10 @@ const BACK: &str = "polywire/back";
 
 /// Listens here and starts the other end.
 pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(told)?;
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(error_text)?;
     setup.address = format!("tcp/{free}");
     let session = session(&setup, "listen/endpoints")?;
-    let into = session.declare_subscriber(BACK).wait().map_err(told)?;
+    let into = session.declare_subscriber(BACK).wait().map_err(error_text)?;
     let ends = Ways { out: publisher(&setup, &session, THERE)?, into, _session: session };
     bus::connect(setup, ends, subject, place, receive)
 }
@@ -55,13 +55,13 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
                 let _ = out.put(answer).wait();
             }
         };
-        let held = session.declare_subscriber(THERE).callback(take).wait().map_err(told)?;
+        let held = session.declare_subscriber(THERE).callback(take).wait().map_err(error_text)?;
         receivers._held.push(Box::new((held, session)));
     }
     Ok(receivers)
 }
 
-fn told(error: impl ToString) -> String {
+fn error_text(error: impl ToString) -> String {
     error.to_string()
 }
 
@@ -72,14 +72,14 @@ fn session(setup: &Setup, role: &str) -> Result<Session, String> {
     let only = [("listen/endpoints", "[]"), ("connect/endpoints", "[]"), (role, &*address)];
     let quiet = [("scouting/multicast/enabled", "false"), ("scouting/gossip/enabled", "false")];
     for (key, value) in [("mode", "\"peer\"")].into_iter().chain(quiet).chain(only) {
-        config.insert_json5(key, value).map_err(told)?;
+        config.insert_json5(key, value).map_err(error_text)?;
     }
-    zenoh::open(config).wait().map_err(told)
+    zenoh::open(config).wait().map_err(error_text)
 }
 
 fn publisher(setup: &Setup, session: &Session, topic: &'static str) -> Result<Publisher<'static>, String> {
     let publisher = session.declare_publisher(topic).congestion_control(CongestionControl::Block).express(setup.echo);
-    publisher.wait().map_err(told)
+    publisher.wait().map_err(error_text)
 }
 
 struct Ways {
@@ -90,11 +90,11 @@ struct Ways {
 
 impl Ends for Ways {
     fn send(&mut self, frame: &[u8]) -> Result<(), String> {
-        self.out.put(frame).wait().map_err(told)
+        self.out.put(frame).wait().map_err(error_text)
     }
 
     fn receive(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> Result<bool, String> {
-        let sample = self.into.recv_timeout(patience).map_err(told)?;
+        let sample = self.into.recv_timeout(patience).map_err(error_text)?;
         Ok(sample.map(|sample| take(&sample.payload().to_bytes())).is_some())
     }
 }

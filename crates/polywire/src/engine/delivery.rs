@@ -197,6 +197,11 @@ impl<M: Holdable> Delivery<M> {
         }
     }
 
+    /// Whether the peer has accepted the channel.
+    pub(super) fn is_accepted(&self, channel: ChannelId) -> bool {
+        self.lanes.get(&channel).is_some_and(|lane| matches!(lane.interest, Interest::Wanted(_)))
+    }
+
     /// Whether the peer may want messages of the channel.
     pub(super) fn wants(&self, channel: ChannelId) -> bool {
         self.lanes.get(&channel).is_some_and(|lane| lane.interest != Interest::Unwanted)

@@ -23,8 +23,8 @@ use polywire_core::{
 };
 
 use super::{
-    Disconnect, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Properties, Sent,
-    Sink,
+    Disconnect, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Principal,
+    Properties, Sent, Sink,
     pipe::{Item, Message, Pipe, lock},
 };
 
@@ -219,7 +219,8 @@ impl Member {
     }
 
     fn seen_as(&self) -> LinkInfo {
-        LinkInfo { id: LinkId::next(), peer: self.local.hello, address: format!("inproc/{}", self.name) }
+        let address = format!("inproc/{}", self.name);
+        LinkInfo { id: LinkId::next(), peer: self.local.hello, address, principal: Principal::Process }
     }
 }
 

@@ -92,13 +92,19 @@
 //! ```
 
 mod delivery;
+mod identity;
 pub mod inproc;
+pub mod local;
 pub(crate) mod loopback;
 mod options;
 mod pipe;
+mod principal;
 mod sockets;
 pub mod stream;
 pub mod tcp;
+#[cfg(feature = "tls")]
+pub mod tls;
+pub mod udp;
 pub mod unix;
 
 use std::{
@@ -107,7 +113,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use polywire_core::{
@@ -116,18 +122,29 @@ use polywire_core::{
     layout::SharedBytes,
 };
 
+pub use identity::{Identity, IdentityError};
 pub use options::{EngineOptions, Overflow};
+pub use principal::Principal;
 pub use stream::Aligned;
 
 /// The engines built in, in the order in which command-line tools list them.
 pub static ENGINES: &[&dyn Engine] = &[
     &inproc::Inproc,
+    &local::Domain,
     &tcp::Tcp,
     &tcp::TcpListen,
     &tcp::TcpConnect,
     &unix::Unix,
     &unix::UnixListen,
     &unix::UnixConnect,
+    #[cfg(feature = "tls")]
+    &tls::Tls,
+    #[cfg(feature = "tls")]
+    &tls::TlsListen,
+    #[cfg(feature = "tls")]
+    &tls::TlsConnect,
+    &udp::UdpReliable,
+    &udp::Udp,
 ];
 
 /// Finds an engine built in by its name.
@@ -142,7 +159,7 @@ pub fn find(name: &str) -> Option<&'static dyn Engine> {
 /// A way to move messages, such as TCP. It is a stateless value in a table: all state belongs to
 /// the [`Port`]s that it opens.
 pub trait Engine: Send + Sync {
-    /// The part of a wire in front of the slash, as `tcp` in `cdr@tcp/127.0.0.1:7447`: lower-case
+    /// The part of a wire in front of the slash, as `tcp` in `cdr@tcp/127.0.0.1:7460`: lower-case
     /// letters, digits and hyphens.
     fn name(&self) -> &'static str;
 
@@ -159,7 +176,14 @@ pub trait Engine: Send + Sync {
     /// ordered.
     fn properties(&self) -> Properties;
 
-    /// Opens an address. Called on a thread of the application, once per node and address.
+    /// The address with what it leaves out filled in. Two addresses that this makes equal are the
+    /// same place, which a node opens once.
+    fn complete(&self, address: &str) -> String {
+        address.into()
+    }
+
+    /// Opens an address, which [`Engine::complete`] has completed. Called on a thread of the
+    /// application, once per node and address.
     ///
     /// Returns as soon as the port can be used: a listening port is bound; a connecting port may
     /// still be connecting, and keeps trying until it is closed. Fails only if trying again cannot
@@ -350,12 +374,54 @@ pub trait LinkSink: Send + Sync {
     /// The peer answered a channel of this node, by the id that [`Port::announce`] returned.
     fn answered(&self, channel: ChannelId, answer: &Answer);
 
+    /// Whether the peer may do something with a topic; else why not, for the peer. The engine asks
+    /// before it announces a channel to the peer ([`Action::Subscribe`]): if the answer is no, it
+    /// sends [`Announcement::denied`] instead, and no messages. An engine that relays also asks
+    /// before it passes on what the peer announced ([`Action::Publish`]).
+    fn permits(&self, _: Action, _topic: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The peer asked for what it may not do, as by accepting a channel that it was denied.
+    fn denied(&self, _: Action, _topic: &str) {}
+
+    /// Whether the peer may send a message of so many bytes now. An engine that relays asks before
+    /// it passes the message on. False if the message is to be dropped. May block while the peer is
+    /// over its rate; [`LinkSink::message`] does not count such a message again.
+    fn admits(&self, _bytes: usize) -> bool {
+        true
+    }
+
     /// The engine must call this when it has passed on everything that has arrived. The node wakes
     /// receivers here instead of at each message.
     fn drained(&self);
 
     /// The link has ended. No further call follows.
     fn down(&self);
+}
+
+/// What a peer does with a topic.
+///
+/// ```
+/// use polywire::engine::Action;
+/// assert_eq!([Action::Publish, Action::Subscribe].map(|action| action.to_string()), ["publish", "subscribe to"]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// It publishes the topic here.
+    Publish,
+    /// It gets what is published here, or relayed.
+    Subscribe,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Action::Publish => "publish",
+            Action::Subscribe => "subscribe to",
+        })
+    }
 }
 
 /// A payload within a shared receive buffer, which receivers may keep.
@@ -425,6 +491,8 @@ pub struct LinkInfo {
     pub peer: Hello,
     /// Address of the peer, for people.
     pub address: String,
+    /// Who the peer has proven to be.
+    pub principal: Principal,
 }
 
 /// Counts of a link since it came up, for nodes and tools. Applications see dropped messages in
@@ -440,6 +508,8 @@ pub struct LinkStats {
     pub dropped: u64,
     /// Bytes that wait for the peer: queued and held.
     pub queued_bytes: usize,
+    /// How often the peer has been silent past its lease: see [`EngineOptions::lease`].
+    pub silences: u64,
 }
 
 /// What [`Port::commit`] did with a message.
@@ -464,6 +534,11 @@ pub struct Sent {
 pub enum Event {
     /// The port listens.
     Listening {
+        /// The value of [`Port::endpoint`].
+        endpoint: String,
+    },
+    /// The port listens, other machines can reach it, and callers do not prove who they are.
+    Exposed {
         /// The value of [`Port::endpoint`].
         endpoint: String,
     },
@@ -508,6 +583,17 @@ pub enum Event {
         /// Messages that were not confirmed.
         count: u64,
     },
+    /// Nothing has come from a peer for the lease that it promised: see [`EngineOptions::lease`].
+    /// It may be suspended, or cut off. Its link stays. Until it is heard again, publishers do not
+    /// wait for room in its queue.
+    Silent {
+        /// The link.
+        link: LinkInfo,
+        /// The peer's lease.
+        lease: Duration,
+    },
+    /// A silent peer is heard again.
+    Heard(LinkInfo),
     /// A channel could not be announced to a link, or is not relayed. Its messages do not reach
     /// that peer or, if it is not relayed, the other peers. Reported for the 1st, 2nd, 4th, 8th,
     /// ... such channel of the port.
@@ -560,6 +646,9 @@ pub enum Disconnect {
     /// The connection broke. Has the system's error message.
     #[error("connection lost: {0}")]
     Lost(String),
+    /// The peer could not prove who it is, or refuses this node's proof. Says what to do.
+    #[error("{0}")]
+    Untrusted(String),
     /// The peer did not introduce itself within [`EngineOptions::hello_timeout`].
     #[error("no hello within the time allowed")]
     Silent,
@@ -569,6 +658,9 @@ pub enum Disconnect {
     /// Both ends of the connection are the same socket.
     #[error("connected to itself")]
     Itself,
+    /// There is another connection between the same two nodes, which is their link.
+    #[error("replaced by another connection between the same nodes")]
+    Replaced,
     /// The port has [`EngineOptions::peers`] peers, and none makes room.
     #[error("more than {0} peers")]
     TooMany(usize),
@@ -613,6 +705,21 @@ pub enum EngineError {
         action: &'static str,
         /// The system's error.
         cause: io::Error,
+    },
+    /// The node cannot prove who it is.
+    #[error("{endpoint}: {cause}")]
+    Identity {
+        /// The endpoint that was to be opened.
+        endpoint: String,
+        /// What is wrong with the files.
+        cause: IdentityError,
+    },
+    /// The node has rules of access, which a medium with many receivers cannot keep: whoever is in
+    /// the group gets every message, and nobody has proof of who sent it.
+    #[error("{endpoint}: the rules of [access] cannot be kept in a group: use tls, unix or local")]
+    Access {
+        /// The endpoint that was to be opened.
+        endpoint: String,
     },
     /// The channel was not announced on this port, or has retired.
     #[error("channel {0} is not open on this port")]

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use polywire_core::frame::Limits;
 
+use super::identity::Identity;
+
 /// Settings of a port. The defaults are for both low latency and high throughput.
 ///
 /// ```
@@ -52,6 +54,13 @@ pub struct EngineOptions {
     pub hello_timeout: Duration,
     /// Idle time after which the system probes a silent peer (TCP keep-alive): 15 s by default.
     pub keepalive: Duration,
+    /// This node promises its peers that they get some frame from it at least this often, 5 s by
+    /// default, and sends heartbeats when it has nothing else to send. A peer that has heard
+    /// nothing for so long reports [`Event::Silent`](crate::engine::Event::Silent). Until it hears
+    /// this node again, it does not wait for room in its queue: with [`Overflow::Block`] a full
+    /// queue then drops at once. Zero promises nothing. Over `local`, between nodes of one machine,
+    /// at most 1 s is promised.
+    pub lease: Duration,
     /// Longest time that closing waits for peers to receive the queued messages: 1 s by default.
     pub linger: Duration,
     /// Peers that a port accepts at a time: 1024 by default. A full port closes one connection for
@@ -65,6 +74,8 @@ pub struct EngineOptions {
     /// everybody on the machine. Some systems other than Linux ignore them; there, restrict the
     /// folder.
     pub unix_mode: u32,
+    /// By which files the node proves who it is over TLS.
+    pub identity: Identity,
     /// Limits on what a peer may send.
     pub limits: Limits,
 }
@@ -108,9 +119,11 @@ impl Default for EngineOptions {
             connect_timeout: Duration::from_secs(5),
             hello_timeout: Duration::from_secs(5),
             keepalive: Duration::from_secs(15),
+            lease: Duration::from_secs(5),
             linger: Duration::from_secs(1),
             peers: 1024,
             unix_mode: 0o600,
+            identity: Identity::default(),
             limits: Limits::default(),
         }
     }

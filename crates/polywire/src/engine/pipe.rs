@@ -311,7 +311,7 @@ impl Pipe {
     pub(super) fn stats(&self) -> LinkStats {
         let state = lock(&self.state);
         let (sent, dropped) = state.delivery.counts();
-        LinkStats { link: self.info.clone(), sent, dropped, queued_bytes: state.waiting_bytes() }
+        LinkStats { link: self.info.clone(), sent, dropped, queued_bytes: state.waiting_bytes(), silences: 0 }
     }
 }
 

@@ -15,7 +15,7 @@ use rustix::{
 use socket2::{SockAddr, Socket};
 
 use super::{
-    EngineError, EngineOptions, Local, Port, Sink,
+    EngineError, EngineOptions, Local, Port, Principal, Sink,
     stream::{self, ByteStream, Connection, Listener, Role, Transport},
 };
 
@@ -35,6 +35,14 @@ pub(super) trait Family: Send + Sync {
     fn describe(&self, address: &SockAddr) -> String;
     /// Cleans up after a listener that has been shut down.
     fn unbound(&self, address: &SockAddr);
+    /// Who is at the other end of a connected socket, as the system says.
+    fn principal(&self, _: &Socket) -> Principal {
+        Principal::Anonymous
+    }
+    /// Whether other machines can reach a listener.
+    fn is_exposed(&self, _: &SockAddr) -> bool {
+        false
+    }
 }
 
 /// Opens a port of a socket engine, which has this name and example.
@@ -47,9 +55,18 @@ pub(super) fn open(
     sink: Arc<dyn Sink>,
 ) -> Result<Arc<dyn Port>, EngineError> {
     let bad = |reason| EngineError::Address { engine: name, address: address.into(), reason, example };
-    let addresses = family.resolve(address).map_err(bad)?;
-    let sockets = Sockets { family, endpoint: format!("{name}/{address}"), addresses, options: local.options.clone() };
-    stream::open(sockets, role, local, sink)
+    stream::open(transport(family, name, address, local).map_err(bad)?, role, local, sink)
+}
+
+/// The transport of an address, for the engine of this name.
+pub(super) fn transport(
+    family: &'static dyn Family,
+    name: &str,
+    address: &str,
+    local: &Local,
+) -> Result<impl Transport + use<>, String> {
+    let (addresses, options) = (family.resolve(address)?, local.options.clone());
+    Ok(Sockets { family, endpoint: format!("{name}/{address}"), addresses, options })
 }
 
 /// Implements [`Engine`](super::Engine) for a unit type.
@@ -126,7 +143,8 @@ impl Transport for Sockets {
     fn connect(&self) -> io::Result<Connection> {
         let (socket, to) = self.first(|to| Ok((self.family.connect(to, &self.options)?, to.clone())))?;
         self.family.tune(&socket, &self.options)?;
-        Ok(Connection { stream: Arc::new(SocketStream(socket)), address: self.family.describe(&to), host: host(&to) })
+        let (stream, address) = (stream_of(self.family, socket), self.family.describe(&to));
+        Ok(Connection { stream, address, host: host(&to) })
     }
 }
 
@@ -143,17 +161,10 @@ impl Listener for SocketListener {
     }
 
     fn accept(&self) -> io::Result<Option<Connection>> {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
-        let _ = poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
-        match self.socket.accept() {
-            Ok((socket, from)) => {
-                self.family.tune(&socket, &self.options)?;
-                let address = self.family.describe(&from);
-                Ok(Some(Connection { stream: Arc::new(SocketStream(socket)), address, host: host(&from) }))
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(e) => Err(e),
-        }
+        let Some((socket, from)) = accept(&self.socket)? else { return Ok(None) };
+        self.family.tune(&socket, &self.options)?;
+        let address = self.family.describe(&from);
+        Ok(Some(Connection { stream: stream_of(self.family, socket), address, host: host(&from) }))
     }
 
     fn wake(&self) {
@@ -164,9 +175,30 @@ impl Listener for SocketListener {
     fn close(&self) {
         self.family.unbound(&self.bound);
     }
+
+    fn is_exposed(&self) -> bool {
+        self.family.is_exposed(&self.bound)
+    }
 }
 
-struct SocketStream(Socket);
+/// Waits up to a second for a caller of a listening, non-blocking socket.
+pub(super) fn accept(listening: &Socket) -> io::Result<Option<(Socket, SockAddr)>> {
+    let mut fds = [PollFd::new(listening, PollFlags::IN)];
+    let _ = poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
+    match listening.accept() {
+        Ok(accepted) => Ok(Some(accepted)),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The stream of a connected, blocking socket.
+pub(super) struct SocketStream(pub(super) Socket, pub(super) Principal);
+
+fn stream_of(family: &dyn Family, socket: Socket) -> Arc<dyn ByteStream> {
+    let principal = family.principal(&socket);
+    Arc::new(SocketStream(socket, principal))
+}
 
 impl ByteStream for SocketStream {
     #[inline]
@@ -203,6 +235,10 @@ impl ByteStream for SocketStream {
         let ends = (self.0.local_addr().ok(), self.0.peer_addr().ok());
         let (Some(local), Some(peer)) = ends else { return false };
         local.as_socket().is_some() && local.as_socket() == peer.as_socket()
+    }
+
+    fn principal(&self) -> Principal {
+        self.1.clone()
     }
 }
 

@@ -35,13 +35,13 @@ pub struct TcpListen;
 /// `tcp-connect/ADDR`: connects, and keeps trying.
 pub struct TcpConnect;
 
-static FAMILY: Inet = Inet;
+pub(super) static FAMILY: Inet = Inet;
 
-engine!(Tcp, "tcp", Role::Either, "127.0.0.1:7447", "TCP: listens if the address is free here, else connects");
-engine!(TcpListen, "tcp-listen", Role::Listen, "0.0.0.0:7447", "TCP, listening");
-engine!(TcpConnect, "tcp-connect", Role::Connect, "192.0.2.1:7447", "TCP, connecting");
+engine!(Tcp, "tcp", Role::Either, "127.0.0.1:7460", "TCP: listens if the address is free here, else connects");
+engine!(TcpListen, "tcp-listen", Role::Listen, "0.0.0.0:7460", "TCP, listening");
+engine!(TcpConnect, "tcp-connect", Role::Connect, "192.0.2.1:7460", "TCP, connecting");
 
-struct Inet;
+pub(super) struct Inet;
 
 impl Family for Inet {
     fn name(&self) -> &'static str {
@@ -102,6 +102,10 @@ impl Family for Inet {
     }
 
     fn unbound(&self, _: &SockAddr) {}
+
+    fn is_exposed(&self, address: &SockAddr) -> bool {
+        address.as_socket().is_none_or(|address| !address.ip().to_canonical().is_loopback())
+    }
 }
 
 /// A receive buffer should hold at least this many segments.

@@ -29,7 +29,7 @@ use std::{
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{
-    Engine, EngineError, EngineOptions, Local, Port, Properties, Sink,
+    Engine, EngineError, EngineOptions, Local, Port, Principal, Properties, Sink,
     sockets::{self, Family, engine, set_buffers},
     stream::{PROPERTIES, Role},
 };
@@ -107,6 +107,10 @@ impl Family for Files {
         address.as_pathname().map_or_else(|| "a client".into(), |path| path.display().to_string())
     }
 
+    fn principal(&self, socket: &Socket) -> Principal {
+        user_of(socket)
+    }
+
     /// Removes the file, unless another node has taken the path since and listens there.
     fn unbound(&self, address: &SockAddr) {
         let _alone = alone_in_folder(address);
@@ -114,6 +118,20 @@ impl Family for Files {
             remove(address);
         }
     }
+}
+
+/// The user of the process at the other end of a Unix-domain socket.
+#[cfg(target_os = "linux")]
+pub(super) fn user_of(socket: &Socket) -> Principal {
+    // Not by rustix: its process ids are never 0, but that of a peer in another container is.
+    let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials);
+    peer.map_or(Principal::Anonymous, |peer| Principal::User(peer.uid()))
+}
+
+/// Other systems than Linux are not asked.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn user_of(_: &Socket) -> Principal {
+    Principal::Anonymous
 }
 
 /// Longest wait for nodes that are binding in the same folder. After that, or if the folder cannot

@@ -9,7 +9,10 @@
 use std::{
     collections::BTreeMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -29,8 +32,9 @@ use super::{
     timer::Wake,
 };
 use crate::{
+    access::Rights,
     clock,
-    engine::{Held, LinkInfo, LinkSink},
+    engine::{Action, Held, LinkInfo, LinkSink},
     events::NodeEvent,
     packing::Unpacking,
     status::Mismatch,
@@ -45,6 +49,8 @@ pub(super) trait Host: Send + Sync {
     fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>>;
     /// False while the engine still opens the port. Outputs wait until it is open.
     fn is_open(&self) -> bool;
+    /// The port closes.
+    fn is_closing(&self) -> bool;
     /// Whether the open port passes on between its peers what they announce.
     fn relays(&self) -> bool;
     /// Sends an output of the link's session.
@@ -68,6 +74,9 @@ pub(super) struct Incoming {
     this: Weak<Incoming>,
     host: Weak<dyn Host>,
     link: Arc<LinkInfo>,
+    /// What the peer may do.
+    rights: Rights,
+    denied: AtomicU64,
     /// Locked before `channels` where both are.
     driven: Mutex<Driven>,
     channels: Mutex<Channels>,
@@ -116,7 +125,7 @@ struct Channel {
 }
 
 impl Incoming {
-    pub(super) fn new(host: Weak<dyn Host>, link: &LinkInfo, settings: &SessionSettings) -> Arc<Self> {
+    pub(super) fn new(host: Weak<dyn Host>, link: &LinkInfo, settings: &SessionSettings, rights: Rights) -> Arc<Self> {
         // Every port delivers everything but messages reliably: the contract of `Port` requires it.
         let mut session = Session::new(settings.limits, Carrier::Reliable, settings.budget.clone());
         session.handle_peer(link.peer, clock::now());
@@ -124,6 +133,8 @@ impl Incoming {
             this: this.clone(),
             host,
             link: Arc::new(link.clone()),
+            rights,
+            denied: AtomicU64::new(0),
             driven: Mutex::new(Driven { session, sending: false, deciding: false, wakes: None }),
             channels: Mutex::default(),
         })
@@ -365,6 +376,9 @@ impl Incoming {
 
     #[inline]
     fn pass(&self, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
+        if !self.rights.take(payload.len(), || self.is_served()) {
+            return;
+        }
         let (slots, unpacking, stream, key_requested, gated) = {
             let mut channels = self.channels();
             let Channels { open, touched } = &mut *channels;
@@ -404,6 +418,11 @@ impl Incoming {
             driven.session.reconsider(|other| other.topic == announced.topic && is_history(other));
         }
         self.drive();
+    }
+
+    /// Whether the port still serves its links.
+    fn is_served(&self) -> bool {
+        self.host.upgrade().is_some_and(|host| !host.is_closing())
     }
 
     /// Requests a key frame, unless that was done just now; or notes that none is missing any more.
@@ -473,6 +492,11 @@ impl LinkSink for Incoming {
         if self.host.upgrade().and_then(|host| host.node()).is_none() {
             return;
         }
+        if let Err(reason) = self.rights.permit(Action::Publish, &announcement.topic) {
+            self.lock().session.refuse(channel, &reason);
+            self.denied(Action::Publish, &announcement.topic);
+            return self.drive();
+        }
         let refused = {
             let mut driven = self.lock();
             let admitted = driven.session.handle_announce(channel, start, announcement, clock::now());
@@ -485,6 +509,24 @@ impl LinkSink for Incoming {
         if !refused {
             self.fetch_for_others(announcement);
         }
+    }
+
+    fn permits(&self, action: Action, topic: &str) -> Result<(), String> {
+        self.rights.permit(action, topic)
+    }
+
+    fn denied(&self, action: Action, topic: &str) {
+        let total = self.denied.fetch_add(1, Ordering::Relaxed) + 1;
+        let Some(node) = self.host.upgrade().and_then(|host| host.node()) else { return };
+        node.gate.count_denied();
+        if total.is_power_of_two() {
+            let (who, peer) = (self.link.principal.clone(), self.link.address.clone());
+            node.tell(&NodeEvent::Denied { who, peer, action, topic: topic.into(), total });
+        }
+    }
+
+    fn admits(&self, bytes: usize) -> bool {
+        self.rights.admit(bytes, || self.is_served())
     }
 
     #[inline]
@@ -576,6 +618,9 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn slot(&self, route: &dyn Route) -> Result<Arc<dyn Slot>, String> {
+        if let Some(reason) = self.source.announcement.denial() {
+            return Err(reason.into());
+        }
         let offer = self.offer.as_ref().map_err(ToString::to_string)?;
         match self.unfetched {
             Some(reason) if route.needs_schema() && (self.schema.is_none() || !self.is_configured()) => {

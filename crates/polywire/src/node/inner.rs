@@ -13,6 +13,7 @@ use polywire_core::{
 
 use super::{decoders::Decoders, documents::Documents, limits::NodeLimits, timer::Timer};
 use crate::{
+    access::Gate,
     chosen::Chosen,
     config::Config,
     engine::Engine,
@@ -35,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) events: Hub,
     pub(crate) timer: Timer,
     pub(super) session: SessionSettings,
+    /// Who may do what.
+    pub(super) gate: Gate,
 }
 
 /// The settings that the sessions with all peers have in common.

@@ -41,6 +41,7 @@ pub use self::{
 };
 pub use crate::error::NodeError;
 use crate::{
+    access::Gate,
     config::Config,
     engine::{ENGINES, Engine, Local},
     events::{Events, Hub},
@@ -177,6 +178,7 @@ impl NodeBuilder {
         let hello = Hello { node: self.id.unwrap_or_else(random_id), incarnation: now.as_nanos() as u64 };
         let mut limits = session::Limits::default();
         limits.fetch_timeout = self.fetch_timeout.unwrap_or(limits.fetch_timeout);
+        let gate = Gate::new(self.config.access.clone());
         let inner = Inner {
             hello,
             config: self.config,
@@ -188,6 +190,7 @@ impl NodeBuilder {
             events: Hub::default(),
             timer: Timer::default(),
             session: SessionSettings::new(limits, &self.limits),
+            gate,
         };
         Node(Arc::new(Opened { inner: Arc::new(inner), ports: Ports::default() }))
     }
@@ -247,6 +250,27 @@ impl Node {
         self.ports().iter().map(|port| port.port().links().len()).sum()
     }
 
+    /// How often the rules of [`Access`](crate::access::Access) denied a peer something.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// // What no rule allows is refused, and here no rule allows anything.
+    /// let node = Node::builder().config(Config::parse("[access]")?).build();
+    /// let endpoint = node.open("tcp-listen/127.0.0.1:0")?;
+    /// let wire = format!("cdr@{}", endpoint.replace("tcp/", "tcp-connect/"));
+    /// let publisher = Node::new().publisher_on::<Pump>("pumps", &wire)?;
+    /// while publisher.status().refusing == 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(node.denied(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn denied(&self) -> u64 {
+        self.0.inner.gate.denied()
+    }
+
     /// The announcements of publishers on other nodes, on the ports opened here, sorted by topic.
     /// Announcements arrive soon after a link is up.
     pub fn discovered(&self) -> Vec<Source> {
@@ -291,17 +315,18 @@ impl Node {
 
     fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
         let (inner, mut ports) = (&self.0.inner, self.0.ports.lock());
-        let name = endpoint.to_string();
-        if let Some(entry) = ports.get(&name) {
-            return Ok(entry.clone());
-        }
         let engines = || inner.engines.iter().map(|engine| engine.name());
         let engine = inner.engines.iter().find(|engine| engine.name() == endpoint.engine).ok_or_else(|| {
             let hint = hint(&endpoint.engine, engines());
             NodeError::Wire(WireError::Unknown { what: "engine", name: endpoint.engine.clone(), hint })
         })?;
+        let address = engine.complete(&endpoint.address);
+        let name = Endpoint { engine: endpoint.engine.clone(), address: address.clone() }.to_string();
+        if let Some(entry) = ports.get(&name) {
+            return Ok(entry.clone());
+        }
         let local = Local { hello: inner.hello, options: inner.config.engine.clone() };
-        let entry = PortEntry::open(inner, *engine, &endpoint.address, &local)?;
+        let entry = PortEntry::open(inner, *engine, &address, &local)?;
         ports.insert(name, entry.clone());
         // Also under its real address, so that a port that the system chose can be named.
         ports.entry(entry.port().endpoint()).or_insert_with(|| entry.clone());

@@ -23,9 +23,11 @@ use super::{
     route::{Replay, Route, Source},
 };
 use crate::{
+    access::Rights,
     delta::Requests,
     engine::{
-        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Sent, Sink, loopback,
+        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Principal, Sent, Sink,
+        loopback,
     },
     events::NodeEvent,
     status::{PublisherStatus, Recent, Refusal, Refusing},
@@ -38,6 +40,7 @@ pub(crate) struct PortEntry {
     /// The node's documents. Peers may ask for them as long as the port is there.
     documents: Arc<Documents>,
     session: SessionSettings,
+    engine: &'static dyn Engine,
     endpoint: String,
     /// Publishing is over.
     closed: AtomicBool,
@@ -117,12 +120,17 @@ impl PortEntry {
         address: &str,
         local: &Local,
     ) -> Result<Arc<PortEntry>, EngineError> {
-        let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: "this node".into() };
+        if engine.properties().multicast && node.gate.has_rules() {
+            return Err(EngineError::Access { endpoint: format!("{}/{address}", engine.name()) });
+        }
+        let here = "this node".into();
+        let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: here, principal: Principal::Process };
         let entry = Arc::new(PortEntry {
             node: Arc::downgrade(node),
             documents: node.documents.clone(),
             session: node.session.clone(),
             closed: AtomicBool::new(false),
+            engine,
             endpoint: format!("{}/{address}", engine.name()),
             keeps_all: keeps_all(engine, local),
             is_ordered: engine.properties().ordered,
@@ -149,7 +157,7 @@ impl PortEntry {
 
     /// Whether this is the port of an endpoint, as it was opened or as it is bound.
     pub(crate) fn is_at(&self, endpoint: &Endpoint) -> bool {
-        let name = endpoint.to_string();
+        let name = format!("{}/{}", endpoint.engine, self.engine.complete(&endpoint.address));
         name == self.endpoint || name == self.port().endpoint()
     }
 
@@ -165,7 +173,8 @@ impl PortEntry {
 
     fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
         let this: Arc<dyn Host> = self.clone();
-        let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session);
+        let rights = self.node().map(|node| node.gate.rights(&info.principal)).unwrap_or_default();
+        let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session, rights);
         let answers = lock(&self.answers);
         for (channel, known) in &answers.by_channel {
             if let Some((start, announcement)) = &known.offered {
@@ -358,6 +367,10 @@ impl Host for PortEntry {
         self.port.get().is_some()
     }
 
+    fn is_closing(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     fn relays(&self) -> bool {
         self.port.get().is_some_and(|port| port.relays())
     }
@@ -448,7 +461,7 @@ impl Sink for PortSink {
         match self.0.upgrade() {
             Some(entry) => entry.incoming(link),
             // The port is closing, so no subscriber uses the link any more.
-            None => Incoming::new(self.0.clone(), link, &SessionSettings::default()),
+            None => Incoming::new(self.0.clone(), link, &SessionSettings::default(), Rights::default()),
         }
     }
 

@@ -20,6 +20,8 @@ use polywire_core::{
 
 #[path = "../../examples/fifo/engine.rs"]
 pub mod fifo;
+#[cfg(feature = "tls")]
+pub mod fleet;
 
 /// Longer than anything takes that a test waits for.
 pub const SOON: Duration = Duration::from_secs(20);
@@ -42,6 +44,23 @@ pub fn find<T>(events: &mpsc::Receiver<Event>, wanted: impl Fn(Event) -> Option<
             return found;
         }
     }
+}
+
+/// Options with which every engine opens: those over TLS need an identity.
+pub fn options() -> EngineOptions {
+    #[allow(unused_mut, reason = "without TLS")]
+    let mut options = EngineOptions::default();
+    #[cfg(feature = "tls")]
+    {
+        static MEMBER: OnceLock<(fleet::Fleet, fleet::Member)> = OnceLock::new();
+        let (_, member) = MEMBER.get_or_init(|| {
+            let fleet = fleet::Fleet::new();
+            let member = fleet.member(&["member", "127.0.0.1"]);
+            (fleet, member)
+        });
+        options.identity = engine::Identity::new(&member.certificate, &member.key, &member.authority);
+    }
+    options
 }
 
 /// The document that every [`Tap`] supplies.
@@ -99,9 +118,24 @@ impl Tap {
         options: EngineOptions,
         accepts: bool,
     ) -> (Arc<Tap>, mpsc::Receiver<Event>) {
+        // Peers of a mesh tell nodes apart by their ids.
+        static NODES: AtomicU64 = AtomicU64::new(1);
+        let mut node = [7; 16];
+        node[..8].copy_from_slice(&NODES.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        Tap::as_node(engine, address, Hello { node: Id128(node), incarnation: 1 }, options, accepts)
+    }
+
+    /// A node that introduces itself so.
+    pub fn as_node(
+        engine: &dyn Engine,
+        address: &str,
+        hello: Hello,
+        options: EngineOptions,
+        accepts: bool,
+    ) -> (Arc<Tap>, mpsc::Receiver<Event>) {
         let (sender, events) = mpsc::channel();
         let tap = Arc::new(Tap { accepts, events: Mutex::new(Some(sender)), ..Tap::default() });
-        let local = Local { hello: Hello { node: Id128([7; 16]), incarnation: 1 }, options };
+        let local = Local { hello, options };
         let port = engine.open(address, &local, Arc::new(TapSink(Arc::downgrade(&tap)))).expect("a port");
         // An engine may announce channels before `open` returns: those are answered here.
         let early = {

@@ -56,7 +56,9 @@ impl Findings {
         let sent = self.links.first().map_or(0, |link| link.sent);
         let sent = count(sent, "message");
         text += &format!(
-            "\nOver lossy links: {sent} on each of four topics, in turn, from one node to another, {} per second.\n",
+            "\nOver lossy links: {sent} on each of four topics, in turn, from one node to another, {} per second. Messages \
+             without fields, which only reset dictionaries, are not sent. *undecodable* counts every copy of a duplicated \
+             message.\n",
             self.rate_hz
         );
         for (link, figures) in self.by_link() {
@@ -91,9 +93,11 @@ impl Findings {
     fn summary(&self) -> String {
         let templates: Vec<String> = self.templates.iter().map(|(name, many)| format!("{many} of {name}")).collect();
         let back = match self.longer_than_needed {
-            0 => "encoded again, they are the same bytes".to_string(),
-            1 => "encoded again, 1 of them differs, because it is not the shortest encoding".to_string(),
-            many => format!("encoded again, {many} of them differ, because they are not the shortest encodings"),
+            0 => "encoding them again gives the same bytes".to_string(),
+            1 => "encoding them again changes the bytes of 1, because it is not the shortest encoding".to_string(),
+            many => {
+                format!("encoding them again changes the bytes of {many}, because they are not the shortest encodings")
+            }
         };
         format!("{}, {} bytes ({}); {back}.", count(self.messages, "message"), self.bytes, templates.join(", "))
     }
@@ -109,7 +113,7 @@ impl Findings {
                 format!("{:.0} ns", format.decode_ns),
             ]
         };
-        let headings = ["format", "bytes per message", "of the recording", "encode", "decode"];
+        let headings = ["format", "bytes per message", "size / recorded size", "encode", "decode"];
         table(&headings, self.formats.iter().map(line))
     }
 

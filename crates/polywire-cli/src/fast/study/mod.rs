@@ -1,4 +1,4 @@
-//! The verb `polywire fast study`: measures recordings of a FAST feed in every format and over
+//! The command `polywire fast study`: measures recordings of a FAST feed in every format and over
 //! lossy links.
 
 mod findings;

@@ -99,7 +99,7 @@ fn efficiency(page: &mut Page, large: &Results) {
 fn compressors(page: &mut Page, large: &Results) {
     page.heading("Compressors");
     page.say(
-        "Averages over the tree formats: compression ratio (chi: bytes after compression divided by bytes before), and \
+        "Averages over the tree formats: compression ratio (chi: compressed size divided by uncompressed size), and \
          CPU time of a message.",
     );
     let row = |compressor: &String| {

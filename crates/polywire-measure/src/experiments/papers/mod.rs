@@ -37,7 +37,7 @@ pub static PAPERS: &[Experiment] = &[
         name: "article",
         command: "polywire bench papers article",
         data: "",
-        title: "Raw buffers and typed messages beside bare sockets (article of 2011)",
+        title: "Raw buffers and typed messages compared with bare sockets (article of 2011)",
         scenarios: &["article"],
         page: article::page,
     },

@@ -48,9 +48,9 @@ pub fn page(page: &mut Page, results: &[Results]) {
         "The probe `CodecsTest` with 10 to 500 fields of ten kinds, over an emulated line of 8 Mbit/s. `fast@chained` \
          is FAST as in the thesis: each message refers to the one before. Its operators are those of the thesis's own \
          template (`workloads/codecs_test.fast.xml`, with its ten fields repeated for every ten), learned from 500 \
-         other messages, or derived from the type alone. `fast` stands for messages that refer to no other. Strings are \
+         other messages, or derived from the type alone. `fast` is FAST with messages that refer to no other. Strings are \
          `Hello_World!`, which is a constant in the thesis's template. Other values are *walking* (each field changes a \
-         little) or *random* (each is drawn anew from the whole range of its type).",
+         little) or *random* (each is drawn from the whole range of its type).",
     );
     for (metric, title, note) in [
         ("bytes", "Size of a message", "Bytes on the wire."),

@@ -19,31 +19,47 @@ const RATES: [f64; 3] = [10.0, 100.0, 1000.0];
 /// Engines that lose no messages.
 const RELIABLE: [&str; 3] = ["tcp", "unix", "inproc"];
 
-/// For each size of message: the sender's cost per subscriber on this machine with few and with
-/// many subscribers, and the knee.
-pub fn crowding(measured: &[Point]) -> Vec<String> {
+/// The sender's cost per subscriber on this machine with few and with many subscribers, for each
+/// size of message, and the sizes that have a knee.
+pub fn crowding(measured: &[Point]) -> Option<String> {
     let mut types: Vec<&str> =
         measured.iter().filter(|point| point.case.fields == 0).map(|p| p.case.ty.as_str()).collect();
     types.dedup();
-    types.iter().filter_map(|ty| crowding_of(measured, ty)).collect()
-}
-
-fn crowding_of(measured: &[Point], ty: &str) -> Option<String> {
-    let own = measured.iter().filter(|point| point.case.ty == ty);
-    let curve: Vec<(usize, f64)> =
-        own.map(|point| (point.case.subscribers, point.send_ns / point.load.subscribers)).collect();
-    let ((_, first), (most, last)) = (*curve.first()?, *curve.last()?);
-    let knee = match knee(&curve) {
-        Some((before, past)) => format!("**the knee is between {before} and {past}**"),
-        None => format!("**there is no knee up to {most}**"),
+    let curves: Vec<Curve> = types.iter().filter_map(|ty| curve_of(measured, ty)).collect();
+    let ((least, _), (most, _)) = (*curves.first()?.costs.first()?, *curves.first()?.costs.last()?);
+    let ends = |curve: &Curve| {
+        let ((_, first), (_, last)) = (*curve.costs.first()?, *curve.costs.last()?);
+        Some(format!("{} and {} for {:.0} bytes", figure("_ns", first), figure("_ns", last), curve.bytes))
+    };
+    let costs: Vec<String> = curves.iter().filter_map(ends).collect();
+    let rise = |curve: &Curve| {
+        let (before, past) = knee(&curve.costs)?;
+        Some(format!("between {before} and {past} subscribers for {:.0} bytes", curve.bytes))
+    };
+    let rises: Vec<String> = curves.iter().filter_map(rise).collect();
+    let told = match rises.is_empty() {
+        true => format!("**For no size does it rise to more than {PAST} times its lowest value and stay there.**"),
+        false => {
+            format!("**It rises to more than {PAST} times its lowest value and stays there: {}.**", rises.join(", "))
+        }
     };
     Some(format!(
-        "On this machine, whose cores the subscribers share with the publisher, a subscriber of messages of {ty} costs \
-         the sender {} if it is the only one, and {} if there are {most}. A cost of more than {PAST} times the least is \
-         past the knee: {knee}.",
-        figure("_ns", first),
-        figure("_ns", last)
+        "On this machine, where the subscribers share the cores with the publisher, the sender's cost per subscriber \
+         with {least} and with {most} of them is {}. {told}",
+        costs.join(", ")
     ))
+}
+
+/// The sender's cost per subscriber, in nanoseconds, by the number of subscribers.
+struct Curve {
+    bytes: f64,
+    costs: Vec<(usize, f64)>,
+}
+
+fn curve_of(measured: &[Point], ty: &str) -> Option<Curve> {
+    let own: Vec<&Point> = measured.iter().filter(|point| point.case.ty == ty).collect();
+    let cost = |point: &&Point| (point.case.subscribers, point.send_ns / point.load.subscribers);
+    Some(Curve { bytes: own.first()?.load.bytes, costs: own.iter().map(cost).collect() })
 }
 
 /// The numbers of subscribers between which the knee lies: from the second one on, all costs are

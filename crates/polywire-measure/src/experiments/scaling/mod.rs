@@ -131,7 +131,7 @@ fn model(page: &mut Page, costs: &Costs, seen: &[&Point], held_out: &[&Point]) {
             rows.push(vec![end.into(), name.into(), points.len().to_string(), percent(middle), percent(most)]);
         }
     }
-    page.say("Errors of the model. `held out` are measured cases that it was not fitted to (those with * below):");
+    page.say("Errors of the model; *held out*: cases (marked * below) that were measured but not used for the fit.");
     page.table(&texts(["", "cases", "", "error, median", "at most"]), &rows);
 }
 
@@ -243,11 +243,14 @@ fn engine_costs(page: &mut Page, results: &Results, costs: &Costs, datagrams: Op
         let each = costs.send(2.0, bytes) - costs.send(1.0, bytes);
         let first = costs.send(1.0, bytes) - each;
         items.push(format!(
-            "A message of {bytes:.0} bytes over TCP costs its sender {}, and {} more for each subscriber. Most of the \
-             cost is that of the subscribers **if there are {:.0} or more**.",
+            "A message of {bytes:.0} bytes over TCP costs its sender {}, and {} more for each subscriber. The subscribers \
+             cost more than the fixed part **from {} on**.",
             figure("_ns", first),
             figure("_ns", each),
-            (first / each).max(1.0).ceil()
+            match (first / each).max(1.0).ceil() {
+                1.0 => "the first subscriber".to_owned(),
+                count => format!("{count:.0} subscribers"),
+            }
         ));
         if let Some((datagram, _)) = datagrams.and_then(|datagrams| datagrams.cost(bytes)) {
             let from = ((datagram - first) / each).max(0.0).floor() + 1.0;
@@ -267,11 +270,13 @@ fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results
     page.heading("Thousands of publishers and subscribers");
     page.say(&format!(
         "This part is computed. Every publisher and every subscriber has a host of its own, with one processor, which \
-         handles one message at a time at the costs above, and a line `{NETWORK}`. Every subscriber gets every message \
-         of every publisher. The highest rate of a publisher is that at which 99 of 100 messages take at most three \
-         times as long as in an idle system; the table also says which resource is then used up. Multicast sends one \
-         datagram for all at the costs of a bare UDP socket. **No such engine exists yet**, and it would not be \
-         reliable.",
+         handles one message at a time at the costs above, and a network link (*line*) `{NETWORK}`. Every subscriber \
+         gets every message of every publisher. The highest rate of a publisher is that at which 99 of 100 messages take \
+         at most three times as long as in an idle system; the table also says which resource is then used up. With more \
+         subscribers, a message takes longer in an idle system too, because its copies leave one after the other. The \
+         limit is then higher, so a rate can be higher with ten subscribers than with one. Multicast sends one datagram \
+         for all at the costs of a bare UDP socket. The engine `udp` does that; `udp-reliable` also repairs losses, at \
+         costs that are not counted here.",
     ));
     let system = |publishers: usize, subscribers: usize, bytes: f64, multicast: bool| {
         let system = costs.system(publishers, subscribers, bytes);
@@ -311,20 +316,19 @@ fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results
         }
     }
     plot(page, &curves);
-    page.heading("Where the knee is");
+    page.heading("Conclusions");
     page.list(
         &[
-            knee::crowding(measured),
+            Vec::from_iter(knee::crowding(measured)),
             knee::cheapest(engines),
             knee::modelled(&network, |count, bytes, multicast| system(1, count, bytes, multicast)),
         ]
         .concat(),
     );
     page.say(
-        "Between machines, the first limit is a publisher that sends each message once for every subscriber. Beyond the \
-         numbers above, relays on the subscribers' machines (`tcp`, whose listener relays) can send a part of the \
-         copies. Multicast would help if subscribers may lose messages. With many publishers, the subscribers are the \
-         first limit. No engine helps then, only filters or smaller messages.",
+        "Between machines, the first limit is a publisher that sends each message once for every subscriber. Multicast \
+         would help if subscribers may lose messages. With many publishers, the subscribers are the first limit. No \
+         engine helps then, only filters or smaller messages.",
     );
 }
 

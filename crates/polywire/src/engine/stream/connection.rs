@@ -2,6 +2,7 @@
 //! connection ends.
 
 use std::{
+    cmp::Ordering,
     io,
     net::Shutdown,
     sync::Arc,
@@ -11,7 +12,7 @@ use std::{
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope},
-    frame::{Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
+    frame::{Answer, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
 };
 
 use super::{
@@ -19,11 +20,14 @@ use super::{
     guests::{GuestId, Standing},
     inbox::{Aligned, Inbox},
     link::Link,
-    outbox::{Outbox, Payload},
-    shared::Shared,
+    outbox::{Outbox, Report},
+    payload::Payload,
+    pulse::Change,
+    seats::Seat,
+    shared::{Place, Shared},
     transport::{ByteStream, Connection},
 };
-use crate::engine::{Disconnect, EngineError, Event, LinkSink};
+use crate::engine::{Action, Disconnect, EngineError, Event, LinkSink};
 
 /// Size of the receive buffer while frames are small.
 const READ_BYTES: usize = 128 << 10;
@@ -35,11 +39,19 @@ const LOOK_EVERY: u32 = 8;
 /// How long a peer may go on asking for answers and documents without reading those sent.
 const REPLIES_PATIENCE: Duration = Duration::from_secs(10);
 
+/// What became of a connection that has ended.
+pub(super) struct Served {
+    /// How the peer introduced itself, if it did.
+    pub(super) peer: Option<Hello>,
+    /// The connection was a link.
+    pub(super) was_link: bool,
+}
+
 impl Shared {
-    /// Serves a connection until it ends. True if the peer introduced itself. A caller that closes
-    /// without having sent a byte causes no event: nodes probe a path that way before they take it
-    /// over, and so do tools that watch services.
-    pub(super) fn serve(self: &Arc<Self>, connection: Connection, guest: Option<GuestId>) -> bool {
+    /// Serves a connection until it ends. A caller that closes without having sent a byte causes no
+    /// event: nodes probe a path that way before they take it over, and so do tools that watch
+    /// services. Nor does a second connection between two nodes of a mesh.
+    pub(super) fn serve(self: &Arc<Self>, connection: Connection, guest: Option<GuestId>) -> Served {
         let Connection { stream, address, .. } = connection;
         let (calling, guest) = (guest.is_none(), guest.unwrap_or_default());
         let cut = stream.clone();
@@ -50,26 +62,32 @@ impl Shared {
             inbox: Inbox::new(READ_BYTES),
             heard: false,
         };
-        let peer = self.greet(&mut reader, calling);
-        let served = match peer {
-            Ok(peer) if self.stop.established(number) => {
+        let met = self.greet(&mut reader, calling);
+        let peer = met.as_ref().ok().copied();
+        let met = met.and_then(|peer| Ok((peer, self.seat(&mut reader, &peer)?)));
+        let mut was_link = false;
+        match met {
+            Ok((peer, _seat)) if self.stop.established(number) => {
                 self.guests.rise(guest, Standing::Idle);
                 self.live(reader, peer, address, guest);
-                true
+                was_link = true;
             }
-            Ok(_) => false,
+            Ok(_) => {}
             Err(reason) => {
                 let only_looked = !calling && !reader.heard && matches!(reason, Disconnect::Lost(_));
                 let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
-                if !self.stop.is_set() && !only_looked {
+                if !self.stop.is_set() && !only_looked && reason != Disconnect::Replaced {
                     self.sink.event(Event::Rejected { address, reason });
                 }
-                false
             }
-        };
+        }
         self.stop.forget(number);
         self.guests.leave(guest);
-        served
+        if let Place::Mesh(rendezvous) = &self.place {
+            // The peer may have to be called.
+            rendezvous.wake();
+        }
+        Served { peer, was_link }
     }
 
     /// Exchanges introductions.
@@ -86,41 +104,58 @@ impl Shared {
         if written < hello.len() {
             return Err(Disconnect::Lost("the hello could not be sent at once".into()));
         }
-        let deadline = Instant::now() + self.local.options.hello_timeout;
-        loop {
-            let step = match reader.decoder.step(reader.inbox.bytes())? {
-                Step::Need(need) => Err(need),
-                Step::Frame { frame: Frame::Hello(peer), used } => Ok((peer, used)),
-                Step::Frame { .. } => return Err(Disconnect::Silent),
-            };
-            match step {
-                Ok((peer, used)) => {
-                    reader.inbox.consume(used);
-                    stream.set_read_timeout(None).map_err(lost)?;
-                    return Ok(peer);
-                }
-                Err(need) => reader.inbox.prepare(need, READ_BYTES),
+        reader.first(Instant::now() + self.local.options.hello_timeout, |frame| match frame {
+            Frame::Hello(peer) => Ok(peer),
+            _ => Err(Disconnect::Silent),
+        })
+    }
+
+    /// In a mesh, agrees with the peer whether this connection becomes the one link between the two
+    /// nodes.
+    fn seat(&self, reader: &mut Reader, peer: &Hello) -> Result<Option<Seat<'_>>, Disconnect> {
+        let Place::Mesh(_) = &self.place else { return Ok(None) };
+        let rank = |hello: &Hello| (hello.node, hello.incarnation);
+        let until = Instant::now() + self.local.options.hello_timeout;
+        let seat = match rank(&self.local.hello).cmp(&rank(peer)) {
+            Ordering::Equal => return Err(Disconnect::Itself),
+            Ordering::Less => {
+                let seat = self.seats.take(peer, &reader.stream, || self.is_silent(peer), until);
+                let mut decision = Vec::new();
+                let frame = if seat.is_some() { Frame::Heartbeat } else { Frame::Bye };
+                StreamEncoder::default().control(&frame, &mut decision);
+                // Only the hello is before these two bytes, so there is room. A peer that was not
+                // answered in time, because this process was suspended, has gone by now.
+                reader.stream.write(&decision).map_err(|e| Disconnect::Lost(e.to_string()))?;
+                seat
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(Disconnect::Silent);
+            Ordering::Greater => {
+                reader.first(until, |frame| match frame {
+                    Frame::Heartbeat => Ok(()),
+                    Frame::Bye => Err(Disconnect::Replaced),
+                    _ => Err(Disconnect::Silent),
+                })?;
+                self.seats.take(peer, &reader.stream, || true, until)
             }
-            stream.set_read_timeout(Some(left)).map_err(lost)?;
-            if !reader.read()? {
-                return Err(Disconnect::Silent);
-            }
-        }
+        };
+        seat.map(Some).ok_or(Disconnect::Replaced)
+    }
+
+    fn is_silent(&self, peer: &Hello) -> bool {
+        self.links().iter().any(|link| link.info.peer == *peer && link.outbox.pulse.is_silent())
     }
 
     fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String, guest: GuestId) {
-        let info = self.link_info(peer, address);
+        let info = self.link_info(peer, address, reader.stream.principal());
         let outbox = Outbox::new(reader.stream.clone(), &self.local.options);
-        let link = Arc::new(Link { info: info.clone(), outbox, stream: reader.stream.clone() });
+        let sink = self.sink.link(&info);
+        let link = Link { info: info.clone(), outbox, stream: reader.stream.clone(), sink: sink.clone() };
+        let link = Arc::new(link);
         let Some(flusher) = self.start_flusher(&link) else {
+            sink.down();
             let reason = Disconnect::Lost("cannot start the thread that writes".into());
             return self.sink.event(Event::Disconnected { link: info, reason });
         };
-        let sink = self.sink.link(&info);
+        link.outbox.promise();
         self.join_links(&link);
         self.sink.event(Event::Connected(info.clone()));
         let mut receiver = Receiver {
@@ -151,8 +186,13 @@ impl Shared {
     fn start_flusher(&self, link: &Arc<Link>) -> Option<thread::JoinHandle<()>> {
         let (link, sink) = (link.clone(), self.sink.clone());
         let run = move || {
-            link.outbox.run_flusher(|(topic, count)| {
-                sink.event(Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count });
+            let info = || link.info.clone();
+            link.outbox.run_flusher(|report| {
+                sink.event(match report {
+                    Report::Dropped((topic, count)) => Event::Dropped { link: info(), topic: (*topic).into(), count },
+                    Report::Liveliness(Change::Silent(lease)) => Event::Silent { link: info(), lease },
+                    Report::Liveliness(Change::Heard) => Event::Heard(info()),
+                });
             });
         };
         thread::Builder::new().name(self.thread_name("write")).spawn(run).ok()
@@ -168,6 +208,36 @@ struct Reader {
 }
 
 impl Reader {
+    /// What `wanted` makes of the next frame, one of the first of a connection. Fails if it does
+    /// not come before `deadline`.
+    fn first<T>(
+        &mut self,
+        deadline: Instant,
+        wanted: impl Fn(Frame<'_>) -> Result<T, Disconnect>,
+    ) -> Result<T, Disconnect> {
+        let lost = |e: io::Error| Disconnect::Lost(e.to_string());
+        loop {
+            let need = match self.decoder.step(self.inbox.bytes())? {
+                Step::Need(need) => need,
+                Step::Frame { frame, used } => {
+                    let wanted = wanted(frame)?;
+                    self.inbox.consume(used);
+                    self.stream.set_read_timeout(None).map_err(lost)?;
+                    return Ok(wanted);
+                }
+            };
+            self.inbox.prepare(need, READ_BYTES);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Disconnect::Silent);
+            }
+            self.stream.set_read_timeout(Some(left)).map_err(lost)?;
+            if !self.read()? {
+                return Err(Disconnect::Silent);
+            }
+        }
+    }
+
     /// False if nothing came within the stream's time-out.
     fn read(&mut self) -> Result<bool, Disconnect> {
         loop {
@@ -182,6 +252,9 @@ impl Reader {
                 // Not `TimedOut`, by which the system says that the peer does not answer its probes
                 // any more.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(Disconnect::Untrusted(e.to_string()));
+                }
                 Err(e) => return Err(Disconnect::Lost(e.to_string())),
             }
         }
@@ -260,6 +333,7 @@ impl Taken {
 impl Receiver<'_> {
     fn run(&mut self, reader: &mut Reader) -> Disconnect {
         let mut aligned = Aligned::default();
+        self.link.outbox.pulse.received();
         loop {
             match self.take_frames(reader, &mut aligned) {
                 Ok(need) => reader.inbox.prepare(need, READ_BYTES),
@@ -278,9 +352,11 @@ impl Receiver<'_> {
     #[inline]
     fn read(&mut self, reader: &mut Reader) -> Result<(), Disconnect> {
         self.taken.confirm(self.link);
+        self.link.outbox.pulse.reads();
         while !reader.read()? {
             self.taken.idle(self.link);
         }
+        self.link.outbox.pulse.received();
         Ok(())
     }
 
@@ -292,8 +368,7 @@ impl Receiver<'_> {
                 Step::Need(need) => return Ok(need),
                 Step::Frame { frame: Frame::Data(envelope, payload), used } => {
                     let header = used - payload.len();
-                    if !self.shared.stop.is_set() {
-                        self.relay(&envelope, payload);
+                    if !self.shared.stop.is_set() && self.relay(&envelope, payload) {
                         let place = aligned.place(payload);
                         match reader.inbox.held(header, payload.len()) {
                             Some(held) => self.sink.message_held(&envelope, place, held),
@@ -317,13 +392,18 @@ impl Receiver<'_> {
         }
     }
 
+    /// Passes a message on to the other links. False if the peer has no right to it.
     #[inline]
-    fn relay(&self, envelope: &Envelope<'_>, payload: &[u8]) {
+    fn relay(&self, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
         if let Some(channel) = self.relayed.get(envelope.channel) {
+            if !self.sink.admits(payload.len()) {
+                return false;
+            }
             let envelope = Envelope { channel, ..*envelope };
             // Fails only for messages that are too large, and the other links have the same limits.
             let _ = self.shared.distribute(&envelope, &mut Payload::Bytes(payload), Some(self.link.info.id));
         }
+        true
     }
 
     fn handle(&mut self, frame: Frame<'_>) -> Result<(), Disconnect> {
@@ -335,6 +415,11 @@ impl Receiver<'_> {
                 self.sink.announced(channel, start, &announcement);
             }
             Frame::Answer { channel, answer } => {
+                if answer != Answer::Decline
+                    && let Some(topic) = self.link.outbox.denied_topic(channel)
+                {
+                    self.sink.denied(Action::Subscribe, &topic);
+                }
                 if answer.accepts() {
                     self.is_useful();
                 }
@@ -362,6 +447,7 @@ impl Receiver<'_> {
                 self.sink.supplied(document, bytes);
             }
             Frame::Taken { messages } => self.link.outbox.confirmed(messages),
+            Frame::Lease { milliseconds } => self.link.outbox.promised(milliseconds),
             Frame::Bye => return Err(Disconnect::Bye),
             _ => {}
         }
@@ -376,7 +462,7 @@ impl Receiver<'_> {
     }
 
     fn announced(&mut self, channel: ChannelId, start: Start, announcement: &Announcement) {
-        if !self.shared.relays() {
+        if !self.shared.relays() || self.sink.permits(Action::Publish, &announcement.topic).is_err() {
             return;
         }
         match self.shared.open_channel(Some((self.link.info.id, channel)), announcement, start) {

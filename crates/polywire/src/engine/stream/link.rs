@@ -2,19 +2,39 @@
 
 use std::{net::Shutdown, sync::Arc, time::Instant};
 
-use polywire_core::frame::Frame;
+use polywire_core::{
+    envelope::{Announcement, ChannelId},
+    frame::{Frame, FrameError, Start},
+};
 
 use super::{outbox::Outbox, transport::ByteStream};
-use crate::engine::{LinkInfo, LinkStats};
+use crate::engine::{Action, LinkInfo, LinkSink, LinkStats};
 
 /// A link: its sending side, and the stream that [`connection`](super::connection) reads.
 pub(super) struct Link {
     pub(super) info: LinkInfo,
     pub(super) outbox: Outbox,
     pub(super) stream: Arc<dyn ByteStream>,
+    pub(super) sink: Arc<dyn LinkSink>,
 }
 
 impl Link {
+    /// Announces one of the port's channels. False if the peer may not subscribe to it: then the
+    /// announcement says so, and the peer gets no messages, whatever it answers.
+    pub(super) fn announce(
+        &self,
+        channel: ChannelId,
+        start: Start,
+        announcement: &Announcement,
+    ) -> Result<bool, FrameError> {
+        let permitted = self.sink.permits(Action::Subscribe, &announcement.topic);
+        match &permitted {
+            Ok(()) => self.outbox.announce(channel, start, announcement)?,
+            Err(reason) => self.outbox.deny(channel, start, &announcement.denied(reason))?,
+        }
+        Ok(permitted.is_ok())
+    }
+
     /// Sends everything queued and a goodbye, until `deadline`, and closes the sending direction.
     pub(super) fn say_goodbye(&self, deadline: Instant) {
         self.outbox.flush(deadline);
@@ -30,6 +50,7 @@ impl Link {
             sent: tally.sent,
             dropped: tally.dropped,
             queued_bytes: tally.queued_bytes,
+            silences: self.outbox.pulse.silences(),
         }
     }
 }

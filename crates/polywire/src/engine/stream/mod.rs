@@ -1,19 +1,23 @@
 //! Engines over byte streams: the parts that TCP, Unix-domain sockets and engines of third parties
 //! share.
 //!
-//! An engine calls [`open`] with a [`Transport`] that finds peers and yields [`ByteStream`]s. The
-//! port that [`open`] makes does the rest: it writes and reads frames, introduces the ends to each
-//! other, announces channels, holds messages until they are wanted, queues and drops by the
+//! An engine calls [`open`] with a [`Transport`] that finds peers at one address and yields
+//! [`ByteStream`]s, or [`open_mesh`] with a [`Rendezvous`] at which many nodes find each other. The
+//! resulting port does the rest: it writes and reads frames, introduces the ends to each other,
+//! announces channels, holds messages until they are wanted, queues and drops by the
 //! [`Overflow`](super::Overflow) policy, confirms, reconnects, relays, and closes.
 //!
-//! Threads. A port has one thread that accepts or connects. Each link has two: one reads and calls
-//! the [`LinkSink`](super::LinkSink), one writes what publishers left in the queue. While the link
-//! keeps up, publishers write to the stream directly.
+//! Threads. A port has one thread that accepts or connects; a mesh has one for each. Each link has
+//! two: one reads and calls the [`LinkSink`](super::LinkSink), one writes what publishers left in
+//! the queue, sends heartbeats and checks whether the peer is alive. While the link keeps up,
+//! publishers write to the stream directly.
 //!
-//! Layers, each of which uses only those after it: `port` (open, accept, reconnect, close),
-//! `connection` (hello, frames received), `relay` (announcements, answers, documents), `shared`
-//! (the port's state, sending to all links), `link`, `outbox` (one link's sending side), `queue`,
-//! and `engine/delivery`.
+//! Layers, each of which uses only those after it: `port` (open, accept, reconnect, close), `mesh`
+//! (calling the peers), `connection` (hello, frames received), `relay` (announcements, answers,
+//! documents), `shared` (the port's state, sending to all links), `link`, `outbox` (one link's
+//! sending side), `queue`, `pulse` (whether the peer lives), and `engine/delivery`. Tables without
+//! threads are `calls` (peers of a mesh to call), `seats` (the one link to each), `guests`
+//! (connections accepted), `channels` and `fetches`.
 //!
 //! A transport over pipes within the process:
 //!
@@ -84,6 +88,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod calls;
 mod channels;
 mod connection;
 mod descriptors;
@@ -91,11 +96,15 @@ mod fetches;
 mod guests;
 mod inbox;
 mod link;
+mod mesh;
 mod outbox;
 mod pace;
+mod payload;
 mod port;
+mod pulse;
 mod queue;
 mod relay;
+mod seats;
 mod shared;
 mod threads;
 mod transport;
@@ -105,8 +114,8 @@ use super::Properties;
 pub use self::{
     descriptors::Descriptors,
     inbox::Aligned,
-    port::open,
-    transport::{ByteStream, Connection, Listener, Role, Transport},
+    port::{open, open_mesh},
+    transport::{ByteStream, Connection, Listener, Peer, Rendezvous, Role, Transport},
 };
 
 /// The properties of every engine over byte streams.

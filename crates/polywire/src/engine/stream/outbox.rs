@@ -15,9 +15,15 @@ use polywire_core::{
     frame::{Answer, Frame, FrameError, Start, StreamEncoder},
 };
 
-use super::{pace::Pace, queue::Queue, transport::ByteStream};
+use super::{
+    pace::Pace,
+    payload::{Payload, Round},
+    pulse::{Change, Pulse, Watch},
+    queue::Queue,
+    transport::ByteStream,
+};
 use crate::engine::{
-    Disconnect, EngineOptions, Loan, Overflow,
+    Disconnect, EngineOptions, Overflow,
     delivery::{Delivery, Ended, Holdable, Missing, Notice, Outcome, start_of},
 };
 
@@ -36,19 +42,20 @@ pub(super) struct Outbox {
     stream: Arc<dyn ByteStream>,
     options: EngineOptions,
     state: Mutex<Outgoing>,
+    pub(super) pulse: Pulse,
     /// Wakes the flusher.
     work: Condvar,
     /// Wakes publishers that wait for room, and callers of `flush`.
     room: Condvar,
 }
 
-/// The parts of a publication's timing that the port measures for its links.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Round {
-    /// Time since the port had sent its last publication to all links.
-    pub(super) pause: Option<Duration>,
-    /// Number of links.
-    pub(super) links: u32,
+/// What the flusher reports.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// Messages were dropped.
+    Dropped(Notice),
+    /// The peer has fallen silent, or is heard again.
+    Liveliness(Change),
 }
 
 struct Outgoing {
@@ -57,6 +64,9 @@ struct Outgoing {
     delivery: Delivery<Held>,
     /// The port's channel by the link's id for it.
     ids: BTreeMap<ChannelId, ChannelId>,
+    /// Channels that the peer may not subscribe to: the link's id and the topic, by the port's
+    /// channel.
+    denied: BTreeMap<ChannelId, (ChannelId, Arc<str>)>,
     queue: Queue,
     scratch: Vec<u8>,
     pace: Pace,
@@ -108,29 +118,13 @@ pub(super) struct Tally {
 /// A message in the queue: the link's id for the channel, and the channel's position after it.
 type Mark = (ChannelId, Start);
 
-/// A payload to send.
-pub(super) enum Payload<'a> {
-    /// In a loan, with room in front for the header.
-    Loan(&'a mut Loan),
-    /// Anywhere.
-    Bytes(&'a [u8]),
-}
-
-impl Payload<'_> {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Payload::Loan(loan) => loan.payload(),
-            Payload::Bytes(bytes) => bytes,
-        }
-    }
-}
-
 impl Outbox {
     pub(super) fn new(stream: Arc<dyn ByteStream>, options: &EngineOptions) -> Self {
         let state = Outgoing {
             encoder: StreamEncoder::new(options.limits),
             delivery: Delivery::default(),
             ids: BTreeMap::new(),
+            denied: BTreeMap::new(),
             queue: Queue::new(options.overflow == Overflow::DropOldest),
             scratch: Vec::new(),
             pace: Pace::new(),
@@ -144,7 +138,7 @@ impl Outbox {
             reason: None,
         };
         let (work, room) = (Condvar::new(), Condvar::new());
-        Outbox { stream, options: options.clone(), state: Mutex::new(state), work, room }
+        Outbox { stream, options: options.clone(), state: Mutex::new(state), pulse: Pulse::default(), work, room }
     }
 
     /// Announces one of the port's channels.
@@ -158,9 +152,33 @@ impl Outbox {
         Ok(())
     }
 
+    /// Tells the peer of a channel that it gets no messages of.
+    pub(super) fn deny(&self, channel: ChannelId, start: Start, a: &Announcement) -> Result<(), FrameError> {
+        let mut state = self.lock();
+        let mut out = Vec::new();
+        let id = state.encoder.announce(a, start, &mut out)?;
+        state.denied.insert(channel, (id, a.topic.as_str().into()));
+        self.push_control(&mut state, &out, false);
+        Ok(())
+    }
+
+    /// The topic of the denied channel that the peer knows as `id`.
+    pub(super) fn denied_topic(&self, id: ChannelId) -> Option<Arc<str>> {
+        let state = self.lock();
+        state.denied.values().find(|(denied, _)| *denied == id).map(|(_, topic)| topic.clone())
+    }
+
     /// Ends one of the port's channels, after what is held for it.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
+        if let Some((id, _)) = state.denied.remove(&channel) {
+            let mut out = Vec::new();
+            // Fails only for a channel that has ended.
+            if state.encoder.retire(id, &mut out).is_ok() {
+                self.push_control(&mut state, &out, false);
+            }
+            return;
+        }
         state.delivery.retire(channel);
         self.finish_retiring(&mut state);
     }
@@ -219,6 +237,22 @@ impl Outbox {
     /// the peer.
     pub(super) fn lose(&self, channel: ChannelId, start: Start, lost: u64) {
         self.lock().delivery.lose(channel, Missing { start, lost });
+        self.work.notify_one();
+    }
+
+    /// Promises the peer a lease, if the options have one.
+    pub(super) fn promise(&self) {
+        if !self.options.lease.is_zero() {
+            let milliseconds = u64::try_from(self.options.lease.as_millis()).unwrap_or(u64::MAX).max(1);
+            self.control(&Frame::Lease { milliseconds });
+        }
+    }
+
+    /// The peer has promised a lease.
+    pub(super) fn promised(&self, milliseconds: u64) {
+        self.pulse.promised(milliseconds);
+        // The flusher may sleep without looking after the peer.
+        let _state = self.lock();
         self.work.notify_one();
     }
 
@@ -290,23 +324,41 @@ impl Outbox {
         self.room.notify_all();
     }
 
-    /// Runs the flusher until the link ends: writes what publishers left in the queue.
-    pub(super) fn run_flusher(&self, tell: impl Fn(Notice)) {
+    /// Runs the flusher until the link ends: writes what publishers left in the queue, sends
+    /// heartbeats, and looks whether the peer lives.
+    pub(super) fn run_flusher(&self, tell: impl Fn(Report)) {
+        let mut watch = Watch::new(self.options.lease, Instant::now());
         let mut state = self.lock();
         while !state.broken {
             let caught_up = state.waiting_bytes() <= self.options.queue_bytes / 2;
             let notice = if caught_up { state.delivery.end_of_episode() } else { None };
-            if let Some(notice) = notice {
+            let report = notice.map(Report::Dropped).or_else(|| self.beat(&mut state, &mut watch));
+            if let Some(report) = report {
                 drop(state);
-                tell(notice);
+                tell(report);
                 state = self.lock();
                 continue;
             }
-            state = self.flusher_step(state);
+            state = self.flusher_step(state, &watch);
         }
     }
 
-    fn flusher_step<'a>(&'a self, mut state: MutexGuard<'a, Outgoing>) -> MutexGuard<'a, Outgoing> {
+    /// Sends a heartbeat if one is due, and looks whether the peer lives.
+    fn beat(&self, state: &mut Outgoing, watch: &mut Watch) -> Option<Report> {
+        let now = Instant::now();
+        // What waits in the queue is as good as a heartbeat once it leaves.
+        if state.queue.is_empty() && !state.full && watch.is_due(now, state.pace.last_written) {
+            let mut out = Vec::new();
+            state.encoder.control(&Frame::Heartbeat, &mut out);
+            self.push_control(state, &out, false);
+        }
+        let change = watch.look(&self.pulse, now)?;
+        // Publishers that wait for room do not wait for a silent peer.
+        self.room.notify_all();
+        Some(Report::Liveliness(change))
+    }
+
+    fn flusher_step<'a>(&'a self, mut state: MutexGuard<'a, Outgoing>, watch: &Watch) -> MutexGuard<'a, Outgoing> {
         if state.queue.is_empty() && !state.full {
             self.tell_lost(&mut state);
         }
@@ -338,7 +390,10 @@ impl Outbox {
         } else {
             // The queue keeps memory for its usual content, and frees what one huge message took.
             state.queue.shrink(self.options.queue_bytes.saturating_mul(2));
-            return self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            return match watch.rest(&self.pulse, Instant::now(), state.pace.last_written) {
+                Some(rest) => wait_timeout(&self.work, state, rest),
+                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
         }
         state
     }
@@ -363,7 +418,8 @@ impl Outbox {
         }
     }
 
-    /// Waits until everything has left, or `deadline`. True if it has.
+    /// Waits until everything has left, or `deadline`. True if it has. Does not wait for a silent
+    /// peer.
     pub(super) fn flush(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
         loop {
@@ -378,7 +434,7 @@ impl Outbox {
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.pulse.is_silent() {
                 return false;
             }
             state = wait_timeout(&self.room, state, left.min(Duration::from_millis(20)));
@@ -546,7 +602,7 @@ impl Outbox {
         patience: Duration,
     ) -> MutexGuard<'a, Outgoing> {
         let (mut deadline, mut written) = (Instant::now() + patience, state.written);
-        while !state.has_room(size, &self.options) && !state.broken && !state.stalled {
+        while !state.has_room(size, &self.options) && !state.broken && !state.stalled && !self.pulse.is_silent() {
             if state.written != written {
                 (deadline, written) = (Instant::now() + patience, state.written);
             }

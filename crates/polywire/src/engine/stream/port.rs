@@ -15,12 +15,14 @@ use polywire_core::{
 };
 
 use super::{
+    calls::Calls,
     channels::Channels,
     guests::Guests,
-    outbox::Payload,
-    shared::{Shared, lock},
+    payload::Payload,
+    seats::Seats,
+    shared::{Place, Shared, lock},
     threads::{Stop, Threads},
-    transport::{Connection, Listener, Role, Transport},
+    transport::{Connection, Listener, Rendezvous, Role, Transport},
 };
 use crate::engine::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink};
 
@@ -43,34 +45,133 @@ pub fn open(
     local: &Local,
     sink: Arc<dyn Sink>,
 ) -> Result<Arc<dyn Port>, EngineError> {
-    let endpoint = transport.endpoint();
-    let shared = Arc::new(Shared {
-        transport: Box::new(transport),
-        role,
-        listens: AtomicBool::new(false),
-        endpoint: Mutex::new(endpoint.clone()),
-        local: local.clone(),
-        sink,
-        links: RwLock::default(),
-        channels: Mutex::<Channels>::default(),
-        guests: Guests::default(),
-        stop: Stop::default(),
-        threads: Threads::default(),
-        pool: Mutex::default(),
-        distributed: Mutex::new(Instant::now()),
-    });
-    let system = |action| move |cause| EngineError::System { endpoint, action, cause };
+    let shared = Arc::new(Shared::new(Place::One(Box::new(transport), role), local, sink));
     let listener = match role {
         Role::Connect => None,
-        Role::Listen => Some(shared.listen().map_err(system.clone()("listen"))?),
+        Role::Listen => Some(shared.listen().map_err(|cause| shared.failed("listen", cause))?),
         Role::Either => shared.listen().ok(),
     };
-    let (thread, name) = (shared.clone(), shared.thread_name("port"));
-    shared.threads.start(name, move || thread.run(listener)).map_err(system("start a thread"))?;
-    Ok(Arc::new(StreamPort(shared)))
+    let thread = shared.clone();
+    let port = StreamPort(shared);
+    port.start("port", move || match listener {
+        Some(listener) => thread.accept(&listener),
+        None => thread.stay_connected(),
+    })?;
+    Ok(Arc::new(port))
+}
+
+/// Opens a port that listens and keeps a link to every peer that `rendezvous` names.
+///
+/// Two nodes have one link, also if both connect at the same time. Nothing is relayed. Fails if the
+/// port cannot listen, or cannot start its threads.
+///
+/// Nodes of one process that meet at a table:
+///
+/// ```
+/// use std::{collections::BTreeMap, io, sync::{Arc, Condvar, Mutex}, thread, time::Duration};
+/// use polywire::{Node, engine::{Engine, EngineError, Local, Port, Properties, Sink}};
+/// use polywire::engine::stream::{self, Connection, Descriptors, Listener, Peer, Rendezvous};
+///
+/// /// `table/ANY`: where they all sit, each with the callers that it has not accepted yet.
+/// struct Table;
+/// static TABLE: Mutex<BTreeMap<String, Vec<Descriptors>>> = Mutex::new(BTreeMap::new());
+/// static CHANGED: Condvar = Condvar::new();
+///
+/// /// One node at the table, under the id that it introduces itself with.
+/// #[derive(Clone)]
+/// struct Place(String);
+///
+/// fn connection(stream: Descriptors) -> Connection {
+///     Connection { stream: Arc::new(stream), address: "this process".into(), host: None }
+/// }
+///
+/// impl Rendezvous for Place {
+///     fn name(&self) -> &'static str { "table" }
+///     fn endpoint(&self) -> String { "table/all".into() }
+///
+///     fn listen(&self) -> io::Result<Arc<dyn Listener>> {
+///         TABLE.lock().unwrap().insert(self.0.clone(), Vec::new());
+///         CHANGED.notify_all();
+///         Ok(Arc::new(self.clone()))
+///     }
+///
+///     fn peers(&self) -> io::Result<Vec<Peer>> {
+///         let others: Vec<String> = TABLE.lock().unwrap().keys().filter(|name| **name != self.0).cloned().collect();
+///         Ok(others.into_iter().map(|address| Peer { address, hello: None }).collect())
+///     }
+///
+///     fn connect(&self, address: &str) -> io::Result<Connection> {
+///         let ((our_end, their_writer), (their_end, our_writer)) = (io::pipe()?, io::pipe()?);
+///         let mut table = TABLE.lock().unwrap();
+///         let callers = table.get_mut(address).ok_or(io::ErrorKind::NotFound)?;
+///         callers.push(Descriptors::new(their_end, their_writer)?);
+///         CHANGED.notify_all();
+///         Ok(connection(Descriptors::new(our_end, our_writer)?))
+///     }
+///
+///     fn wait(&self, timeout: Duration) {
+///         drop(CHANGED.wait_timeout(TABLE.lock().unwrap(), timeout.min(Duration::from_millis(50))));
+///     }
+///
+///     fn wake(&self) { CHANGED.notify_all(); }
+/// }
+///
+/// impl Listener for Place {
+///     fn endpoint(&self) -> String { "table/all".into() }
+///
+///     fn accept(&self) -> io::Result<Option<Connection>> {
+///         let mine = |table: &mut BTreeMap<String, Vec<Descriptors>>| table.get_mut(&self.0).and_then(Vec::pop);
+///         let mut table = TABLE.lock().unwrap();
+///         let caller = mine(&mut table).or_else(|| {
+///             mine(&mut CHANGED.wait_timeout(table, Duration::from_millis(50)).unwrap().0)
+///         });
+///         Ok(caller.map(connection))
+///     }
+///
+///     fn wake(&self) { CHANGED.notify_all(); }
+///     fn close(&self) { TABLE.lock().unwrap().remove(&self.0); }
+/// }
+///
+/// impl Engine for Table {
+///     fn name(&self) -> &'static str { "table" }
+///     fn summary(&self) -> &'static str { "Nodes of one process" }
+///     fn example(&self) -> &'static str { "all" }
+///     fn properties(&self) -> Properties { stream::PROPERTIES }
+///
+///     fn open(&self, _: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+///         stream::open_mesh(Place(local.hello.node.to_string()), local, sink)
+///     }
+/// }
+///
+/// let nodes: Vec<Node> = (0..4).map(|_| Node::builder().engine(&Table).build()).collect();
+/// nodes.iter().try_for_each(|node| node.open("table/all").map(drop))?;
+/// while nodes.iter().any(|node| node.links() < 3) {
+///     thread::sleep(Duration::from_millis(1));
+/// }
+/// # Ok::<(), polywire::NodeError>(())
+/// ```
+pub fn open_mesh(
+    rendezvous: impl Rendezvous,
+    local: &Local,
+    sink: Arc<dyn Sink>,
+) -> Result<Arc<dyn Port>, EngineError> {
+    let shared = Arc::new(Shared::new(Place::Mesh(Box::new(rendezvous)), local, sink));
+    let listener = shared.listen().map_err(|cause| shared.failed("listen", cause))?;
+    let (accepting, calling) = (shared.clone(), shared.clone());
+    let port = StreamPort(shared);
+    port.start("port", move || accepting.accept(&listener))?;
+    port.start("mesh", move || calling.call_peers())?;
+    Ok(Arc::new(port))
 }
 
 struct StreamPort(Arc<Shared>);
+
+impl StreamPort {
+    fn start(&self, what: &str, work: impl FnOnce() + Send + 'static) -> Result<(), EngineError> {
+        let started = self.0.threads.start(self.0.thread_name(what), work);
+        started.map_err(|cause| self.0.failed("start a thread", cause))
+    }
+}
 
 impl Port for StreamPort {
     fn endpoint(&self) -> String {
@@ -144,32 +245,56 @@ impl Drop for StreamPort {
 }
 
 impl Shared {
+    fn new(place: Place, local: &Local, sink: Arc<dyn Sink>) -> Shared {
+        Shared {
+            listens: AtomicBool::new(false),
+            endpoint: Mutex::new(place.endpoint()),
+            place,
+            local: local.clone(),
+            sink,
+            links: RwLock::default(),
+            channels: Mutex::<Channels>::default(),
+            guests: Guests::default(),
+            seats: Seats::default(),
+            calls: Mutex::<Calls>::default(),
+            stop: Stop::default(),
+            threads: Threads::default(),
+            pool: Mutex::default(),
+            distributed: Mutex::new(Instant::now()),
+        }
+    }
+
+    fn failed(&self, action: &'static str, cause: io::Error) -> EngineError {
+        EngineError::System { endpoint: self.place.endpoint(), action, cause }
+    }
+
     fn listen(&self) -> io::Result<Arc<dyn Listener>> {
-        let listener = self.transport.listen()?;
+        let listener = self.place.listen()?;
         let endpoint = listener.endpoint();
         *lock(&self.endpoint) = endpoint.clone();
-        self.sink.event(Event::Listening { endpoint });
+        self.sink.event(Event::Listening { endpoint: endpoint.clone() });
+        if listener.is_exposed() {
+            self.sink.event(Event::Exposed { endpoint });
+        }
         Ok(listener)
     }
 
-    /// The port's own thread: accepts, or keeps one connection up.
-    fn run(self: &Arc<Self>, listener: Option<Arc<dyn Listener>>) {
-        if let Some(listener) = listener {
-            return self.accept(&listener);
-        }
+    /// Keeps one connection up. With [`Role::Either`], listens as soon as nobody else does.
+    fn stay_connected(self: &Arc<Self>) {
+        let Place::One(transport, role) = &self.place else { return };
         let options = &self.local.options;
         let mut pause = options.reconnect_min;
         let mut told = String::new();
         while !self.stop.is_set() {
-            match self.transport.connect() {
+            match transport.connect() {
                 Ok(connection) => {
                     let served = self.serve(connection, None);
-                    pause = if served { options.reconnect_min } else { pause };
+                    pause = if served.was_link { options.reconnect_min } else { pause };
                     told.clear();
                 }
                 Err(e) => self.tell_unreachable(&e, &mut told),
             }
-            if self.role == Role::Either
+            if *role == Role::Either
                 && !self.stop.is_set()
                 && let Ok(listener) = self.listen()
             {

@@ -15,7 +15,7 @@ use super::{
     channels::{Channels, NOT_RELAYED, Open, sources, together, unrelayed},
     fetches::Answered,
     link::Link,
-    shared::{Shared, lock},
+    shared::{Place, Shared, lock},
     transport::Role,
 };
 use crate::engine::{EngineError, Event, LinkId, LinkInfo};
@@ -23,7 +23,7 @@ use crate::engine::{EngineError, Event, LinkId, LinkInfo};
 impl Shared {
     /// Whether this port relays: it listens, and with [`Role::Either`].
     pub(super) fn relays(&self) -> bool {
-        self.role == Role::Either && self.listens.load(Ordering::Acquire)
+        matches!(self.place, Place::One(_, Role::Either)) && self.listens.load(Ordering::Acquire)
     }
 
     /// Opens a channel and announces it to every link but its origin. A port has as many channels
@@ -50,18 +50,16 @@ impl Shared {
         if let Some((gone, _)) = &displaced {
             self.links().iter().for_each(|link| link.outbox.retire(*gone));
         }
-        let links = self.links();
-        let others = links.iter().filter(|link| origin.is_none_or(|(from, _)| from != link.info.id));
-        let without = others.filter_map(|link| Some((link, link.outbox.announce(channel, start, announcement).err()?)));
-        let without: Vec<_> = without.map(|(link, error)| (link.info.clone(), error.to_string())).collect();
-        let open = Open {
-            announcement: announcement.clone(),
-            start,
-            origin,
-            here: None,
-            answers: BTreeMap::new(),
-            told: None,
-        };
+        let (mut without, mut answers) = (Vec::new(), BTreeMap::new());
+        for link in self.links().iter().filter(|link| origin.is_none_or(|(from, _)| from != link.info.id)) {
+            match link.announce(channel, start, announcement) {
+                Ok(true) => {}
+                // Nobody waits for its answer.
+                Ok(false) => _ = answers.insert(link.info.id, Answer::Decline),
+                Err(error) => without.push((link.info.clone(), error.to_string())),
+            }
+        }
+        let open = Open { announcement: announcement.clone(), start, origin, here: None, answers, told: None };
         channels.open.insert(channel, open);
         drop(channels);
         if let Some((_, open)) = displaced {
@@ -106,11 +104,13 @@ impl Shared {
 
     /// Announces every channel to a new link, which gets messages from then on.
     pub(super) fn join_links(&self, link: &Arc<Link>) {
-        let channels = lock(&self.channels);
+        let mut channels = lock(&self.channels);
         let mut without = Vec::new();
-        for (channel, open) in &channels.open {
-            if let Err(error) = link.outbox.announce(*channel, open.start, &open.announcement) {
-                without.push((open.announcement.topic.clone(), error.to_string()));
+        for (channel, open) in &mut channels.open {
+            match link.announce(*channel, open.start, &open.announcement) {
+                Ok(true) => {}
+                Ok(false) => _ = open.answers.insert(link.info.id, Answer::Decline),
+                Err(error) => without.push((open.announcement.topic.clone(), error.to_string())),
             }
         }
         self.replace_links(|links| links.push(link.clone()));

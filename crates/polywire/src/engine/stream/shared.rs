@@ -1,6 +1,7 @@
 //! State that the threads of a port share, and how a message reaches all links.
 
 use std::{
+    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicBool},
     time::Instant,
 };
@@ -11,19 +12,28 @@ use polywire_core::{
 };
 
 use super::{
+    calls::Calls,
     channels::Channels,
     guests::Guests,
     link::Link,
-    outbox::{Payload, Round},
+    payload::{Payload, Round},
+    seats::Seats,
     threads::{Stop, Threads},
-    transport::{Role, Transport},
+    transport::{Listener, Rendezvous, Role, Transport},
 };
-use crate::engine::{EngineError, Event, LinkId, LinkInfo, Local, Sent, Sink};
+use crate::engine::{EngineError, Event, LinkId, LinkInfo, Local, Principal, Sent, Sink};
+
+/// Where a port finds its peers.
+pub(super) enum Place {
+    /// At one address.
+    One(Box<dyn Transport>, Role),
+    /// In a mesh.
+    Mesh(Box<dyn Rendezvous>),
+}
 
 /// A port's state. Each of its threads holds it.
 pub(super) struct Shared {
-    pub(super) transport: Box<dyn Transport>,
-    pub(super) role: Role,
+    pub(super) place: Place,
     /// This port listens.
     pub(super) listens: AtomicBool,
     pub(super) endpoint: Mutex<String>,
@@ -34,11 +44,38 @@ pub(super) struct Shared {
     pub(super) links: RwLock<Arc<Vec<Arc<Link>>>>,
     pub(super) channels: Mutex<Channels>,
     pub(super) guests: Guests,
+    /// Of a mesh.
+    pub(super) seats: Seats,
+    /// Of a mesh.
+    pub(super) calls: Mutex<Calls>,
     pub(super) stop: Stop,
     pub(super) threads: Threads,
     pub(super) pool: Mutex<Vec<Vec<u8>>>,
     /// When the last message had been sent to all links, if there were several.
     pub(super) distributed: Mutex<Instant>,
+}
+
+impl Place {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Place::One(transport, _) => transport.name(),
+            Place::Mesh(rendezvous) => rendezvous.name(),
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> String {
+        match self {
+            Place::One(transport, _) => transport.endpoint(),
+            Place::Mesh(rendezvous) => rendezvous.endpoint(),
+        }
+    }
+
+    pub(super) fn listen(&self) -> io::Result<Arc<dyn Listener>> {
+        match self {
+            Place::One(transport, _) => transport.listen(),
+            Place::Mesh(rendezvous) => rendezvous.listen(),
+        }
+    }
 }
 
 impl Shared {
@@ -82,11 +119,11 @@ impl Shared {
     }
 
     pub(super) fn thread_name(&self, what: &str) -> String {
-        format!("pw-{}-{what}", self.transport.name())
+        format!("pw-{}-{what}", self.place.name())
     }
 
-    pub(super) fn link_info(&self, peer: Hello, address: String) -> LinkInfo {
-        LinkInfo { id: LinkId::next(), peer, address }
+    pub(super) fn link_info(&self, peer: Hello, address: String, principal: Principal) -> LinkInfo {
+        LinkInfo { id: LinkId::next(), peer, address, principal }
     }
 }
 

@@ -1,15 +1,19 @@
-//! The traits that an engine over byte streams implements: [`Transport`], [`Listener`] and
-//! [`ByteStream`].
+//! The traits that an engine over byte streams implements: [`Transport`] or [`Rendezvous`],
+//! [`Listener`] and [`ByteStream`].
 
 use std::{
-    io,
+    fmt, io,
     net::{IpAddr, Shutdown},
     sync::Arc,
     time::Duration,
 };
 
-/// One address of an engine: how its port finds peers. [`open`](super::open) takes it and makes the
-/// port.
+use polywire_core::frame::Hello;
+
+use crate::engine::Principal;
+
+/// One address of an engine: how its port finds the peer that listens there, or those that connect.
+/// [`open`](super::open) takes it and makes the port.
 pub trait Transport: Send + Sync + 'static {
     /// Name of the engine, as in a wire. Threads have it in their names.
     fn name(&self) -> &'static str;
@@ -29,6 +33,50 @@ pub trait Transport: Send + Sync + 'static {
     fn connect(&self) -> io::Result<Connection>;
 }
 
+/// A place where many nodes meet: how the port of a mesh finds its peers.
+/// [`open_mesh`](super::open_mesh) takes it and makes the port, which listens and keeps a link to
+/// every peer that is named here.
+///
+/// Which of two nodes connects does not matter, and both may: their ports keep one connection. It
+/// is enough if one of the two finds the other.
+pub trait Rendezvous: Send + Sync + 'static {
+    /// Name of the engine, as in a wire. Threads have it in their names.
+    fn name(&self) -> &'static str;
+
+    /// The place as `engine/address`.
+    fn endpoint(&self) -> String;
+
+    /// Starts to listen and lets others find this node. Called once, by
+    /// [`open_mesh`](super::open_mesh). [`Listener::close`] ends both.
+    fn listen(&self) -> io::Result<Arc<dyn Listener>>;
+
+    /// The peers that are there now. This node may be among them. Must not block for long. An error
+    /// is told, and the links that exist stay.
+    fn peers(&self) -> io::Result<Vec<Peer>>;
+
+    /// Connects to a peer. The port calls again after a pause if this fails. `NotFound` and
+    /// `ConnectionRefused` mean that the peer has just gone, and are not told. May block for
+    /// [`EngineOptions::connect_timeout`](crate::engine::EngineOptions::connect_timeout).
+    fn connect(&self, address: &str) -> io::Result<Connection>;
+
+    /// Waits until [`Rendezvous::peers`] may have changed, or [`Rendezvous::wake`], or `timeout`.
+    /// May return early.
+    fn wait(&self, timeout: Duration);
+
+    /// Makes a running or else the next `wait` return.
+    fn wake(&self);
+}
+
+/// A node that a [`Rendezvous`] names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// What [`Rendezvous::connect`] takes; unique among the peers.
+    pub address: String,
+    /// How the node will introduce itself, if that is known. A node that has a link already is then
+    /// not called.
+    pub hello: Option<Hello>,
+}
+
 /// A place where callers arrive. The port's thread calls [`Listener::accept`] until the port
 /// closes, then [`Listener::close`].
 pub trait Listener: Send + Sync {
@@ -43,6 +91,11 @@ pub trait Listener: Send + Sync {
 
     /// Stops listening and removes what others could take for a listener, such as a file.
     fn close(&self);
+
+    /// Whether other machines can reach the listener, and callers do not prove who they are.
+    fn is_exposed(&self) -> bool {
+        false
+    }
 }
 
 /// A new connection, and the address of its other end.
@@ -56,6 +109,12 @@ pub struct Connection {
     /// ([`EngineOptions::peers`](crate::engine::EngineOptions::peers)). Connections without a host
     /// count as one host.
     pub host: Option<IpAddr>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 /// Both directions of a connection. One thread calls `read`. Several threads call `write`, one at a
@@ -86,6 +145,11 @@ pub trait ByteStream: Send + Sync {
     /// for the caller. Such a connection is closed.
     fn is_own_end(&self) -> bool {
         false
+    }
+
+    /// Who the peer has proven to be. Called after the peer's first bytes were read.
+    fn principal(&self) -> Principal {
+        Principal::Anonymous
     }
 }
 

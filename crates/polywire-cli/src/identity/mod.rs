@@ -1,0 +1,263 @@
+//! `polywire identity`: a small authority for a fleet of nodes, and the certificates that it signs.
+//! `files` writes and reads the files.
+
+mod files;
+
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use serde_json::json;
+
+use self::files::Known;
+use crate::{
+    outcome::{self, Missed, Misuse, Outcome},
+    terminal::Terminal,
+    verb::{Action, Verb},
+};
+
+pub const VERB: Verb =
+    Verb::group("identity", "Certificates, by which nodes prove who they are over TLS", &[NEW, SIGN, SHOW]);
+
+const NEW: Verb = Verb::new::<New>("new", "Makes an authority, which signs the certificates of a fleet")
+    .details(
+        "Writes FOLDER/authority.pem, which every node gets, and FOLDER/authority.key, which signs for nodes: whoever \
+         has it can admit anybody. Keep it on one machine, and no node needs it.",
+    )
+    .example("polywire identity new fleet");
+
+const SIGN: Verb = Verb::new::<Sign>("sign", "Makes a key and a certificate for a node")
+    .details(
+        "Writes certificate.pem, key.pem and authority.pem to a folder that has the node's name, unless --to names \
+         another. Rules of access know the node by its name. Other nodes connect to it by the names and addresses \
+         given with --host, or by its name.",
+    )
+    .example("polywire identity sign pump-3 --authority fleet --host 127.0.0.1");
+
+const SHOW: Verb = Verb::new::<Show>("show", "Shows what certificates say, and whether they are valid")
+    .details("The exit code is 1 if one of them is not valid today, or its key does not belong to it.")
+    .example("polywire identity show pump-3/certificate.pem");
+
+/// Certificates are valid from so long ago, for nodes whose clocks are behind.
+const BEFORE: Duration = Duration::from_secs(3600);
+const DAY: u64 = 86_400;
+
+#[derive(Args)]
+struct New {
+    /// Folder for the files; created if it is not there
+    folder: PathBuf,
+    /// Name of the authority [default: the folder's]
+    #[arg(long)]
+    name: Option<String>,
+    /// Days until it can sign no more
+    #[arg(long, default_value = "3650", value_parser = days())]
+    days: u64,
+}
+
+#[derive(Args)]
+struct Sign {
+    /// Name of the node, such as pump-3 or pump-3.example.org
+    #[arg(value_parser = name)]
+    name: String,
+    /// Folder of the authority, as made by `polywire identity new`
+    #[arg(long, value_name = "FOLDER")]
+    authority: PathBuf,
+    /// Name or IP address that other nodes connect to; may be given several times
+    #[arg(long = "host", value_name = "HOST", value_parser = host)]
+    hosts: Vec<String>,
+    /// Days until the certificate expires
+    #[arg(long, default_value = "365", value_parser = days())]
+    days: u64,
+    /// Folder for the files [default: the node's name]
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<PathBuf>,
+    /// Replaces a certificate made before: same key, and same hosts unless --host is given. Nodes
+    /// that run use it from their next connection on
+    #[arg(long)]
+    renew: bool,
+}
+
+#[derive(Args)]
+struct Show {
+    /// Certificates, in PEM
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
+impl Action for New {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let own = || self.folder.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = self.name.clone().or_else(own).unwrap_or_else(|| "polywire".into());
+        let mut params = CertificateParams::default();
+        // One level: it signs for nodes, and for no other authority.
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, DnValue::Utf8String(name));
+        set_validity(&mut params, self.days);
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?;
+        let [secret, public] = ["authority.key", "authority.pem"].map(|file| self.folder.join(file));
+        files::folder(&self.folder)?;
+        files::create_all(&[(&secret, &key.serialize_pem(), 0o600), (&public, &certificate.pem(), 0o644)])?;
+        if terminal.json {
+            terminal.value(&json!({ "certificate": public, "key": secret }))?;
+            return Ok(Outcome::Fine);
+        }
+        terminal.line(&format!("{}: give it to every node", public.display()))?;
+        terminal.line(&format!("{}: signs for nodes, and is to stay here", secret.display()))?;
+        Ok(Outcome::Fine)
+    }
+}
+
+impl Action for Sign {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let folder = self.to.clone().unwrap_or_else(|| PathBuf::from(&self.name));
+        let [certificate, key, authority] =
+            ["certificate.pem", "key.pem", "authority.pem"].map(|file| folder.join(file));
+        let issued_by = self.authority.join("authority.pem");
+        let root = files::text(&issued_by)?;
+        let signing = files::key(&self.authority.join("authority.key"))?;
+        files::check_pair(&issued_by, &signing)?;
+        let issuer = Issuer::from_ca_cert_pem(&root, signing).with_context(|| issued_by.display().to_string())?;
+        let own = match self.renew {
+            true => files::key(&key)?,
+            false => KeyPair::generate()?,
+        };
+        let signed = self.params(&certificate)?.signed_by(&own, &issuer)?.pem();
+        if self.renew {
+            files::replace(&authority, &root)?;
+            files::replace(&certificate, &signed)?;
+        } else {
+            files::folder(&folder)?;
+            let secret = own.serialize_pem();
+            files::create_all(&[(&key, &secret, 0o600), (&certificate, &signed, 0o644), (&authority, &root, 0o644)])?;
+        }
+        if terminal.json {
+            terminal.value(&json!({ "certificate": certificate, "key": key, "authority": authority }))?;
+            return Ok(Outcome::Fine);
+        }
+        terminal.line("[identity]")?;
+        for (what, file) in [("certificate", &certificate), ("key", &key), ("authority", &authority)] {
+            terminal.line(&format!("{what} = {}", json!(file)))?;
+        }
+        Ok(Outcome::Fine)
+    }
+}
+
+impl Sign {
+    fn params(&self, before: &Path) -> anyhow::Result<CertificateParams> {
+        let mut hosts = self.hosts.clone();
+        if self.renew {
+            let known = Known::read(before)?;
+            if known.name() != self.name {
+                let reason = format!("{} is of '{}', not '{}'", before.display(), known.name(), self.name);
+                return Err(Misuse(reason).into());
+            }
+            if hosts.is_empty() {
+                hosts = known.hosts;
+            }
+        }
+        // The first name is who the node is.
+        hosts.retain(|host| *host != self.name);
+        hosts.insert(0, self.name.clone());
+        let mut params = CertificateParams::new(hosts)?;
+        params.distinguished_name.push(DnType::CommonName, DnValue::Utf8String(self.name.clone()));
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        set_validity(&mut params, self.days);
+        Ok(params)
+    }
+}
+
+impl Action for Show {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let mut wrong = Vec::new();
+        for file in &self.files {
+            let known = Known::read(file)?;
+            let fault = known.fault(now(), file);
+            if terminal.json {
+                terminal.value(&json!({
+                    "file": file, "name": known.name(), "hosts": known.hosts, "authority": known.is_authority,
+                    "issuer": known.issuer, "from": known.from, "until": known.until, "fault": fault,
+                }))?;
+            } else {
+                let kind = if known.is_authority { "authority" } else { "node" };
+                terminal.line(&format!("{}: {kind} {}", file.display(), known.name()))?;
+                let others: Vec<&str> = known.hosts.iter().skip(1).map(String::as_str).collect();
+                if !others.is_empty() {
+                    terminal.line(&format!("  hosts   {}", others.join(", ")))?;
+                }
+                terminal.line(&format!("  issuer  {}", known.issuer))?;
+                terminal.line(&format!("  valid   {} to {}", known.from, known.until))?;
+                fault.iter().try_for_each(|fault| terminal.line(&format!("  {fault}")))?;
+            }
+            wrong.extend(fault.map(|fault| format!("{}: {fault}", file.display())));
+        }
+        match wrong.first() {
+            None => Ok(Outcome::Fine),
+            Some(first) => Err(Missed(first.clone()).into()),
+        }
+    }
+}
+
+fn set_validity(params: &mut CertificateParams, days: u64) {
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    params.not_before = epoch + (now().saturating_sub(BEFORE));
+    params.not_after = epoch + (now() + Duration::from_secs(days * DAY));
+}
+
+/// The time since 1970.
+fn now() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Duration::from_secs(since.as_secs())
+}
+
+fn days() -> clap::builder::RangedU64ValueParser {
+    // A hundred years: dates beyond 9999 cannot be written.
+    clap::value_parser!(u64).range(1..=36_500)
+}
+
+/// The name of a node: a DNS name in lower case, and no IP address.
+fn name(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        let known = label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
+        known && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    match text.len() <= 253 && text.split('.').all(is_label) && text.parse::<IpAddr>().is_err() {
+        true => Ok(text.to_owned()),
+        false => Err("lower-case letters, digits, hyphens and dots are expected, as in pump-3".into()),
+    }
+}
+
+/// An IP address or a name.
+fn host(text: &str) -> Result<String, String> {
+    let text = text.to_ascii_lowercase();
+    text.parse::<IpAddr>().map(|ip| ip.to_string()).or_else(|_| name(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_dns_names() {
+        for good in ["pump-3", "a", "a.b_c.example", "x9"] {
+            assert_eq!(name(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "Pump", "-a", "a-", "a..b", "a b", "10.0.0.1", "*.a", "ä", &"a".repeat(64), "a/b", ".."] {
+            assert!(name(bad).is_err(), "{bad}");
+        }
+        assert_eq!(host("10.0.0.1").as_deref(), Ok("10.0.0.1"));
+        assert_eq!(host("0:0::1").as_deref(), Ok("::1"));
+        assert_eq!(host("Pump.Example").as_deref(), Ok("pump.example"));
+    }
+}

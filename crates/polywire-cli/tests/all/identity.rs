@@ -1,0 +1,56 @@
+//! `polywire identity`: file modes, what is not overwritten, and what is said about wrong files.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+};
+
+use crate::common::Folder;
+
+#[test]
+fn keys_are_their_owners_and_nothing_is_overwritten() {
+    let folder = Folder::new();
+    let mode = |file: &str| folder.path().join(file).metadata().expect("a file").permissions().mode() & 0o777;
+    folder.run(&["identity", "new", "fleet"]).with(0);
+    folder.run(&["identity", "sign", "pump", "--authority", "fleet"]).with(0);
+    assert_eq!([mode("fleet/authority.key"), mode("pump/key.pem")], [0o600; 2]);
+    let files = ["fleet/authority.key", "fleet/authority.pem", "pump/key.pem", "pump/certificate.pem"];
+    let before = files.map(|file| folder.read(file));
+    for again in [&["identity", "new", "fleet"][..], &["identity", "sign", "pump", "--authority", "fleet"]] {
+        let refused = folder.run(again).with(2);
+        assert!(refused.errors.contains("is not overwritten"), "{}", refused.errors);
+    }
+    assert_eq!(files.map(|file| folder.read(file)), before);
+
+    folder.run(&["identity", "sign", "pump", "--authority", "fleet", "--renew", "--host", "10.0.0.1"]).with(0);
+    assert_eq!(folder.read("pump/key.pem"), before[2], "the key stays");
+    assert_ne!(folder.read("pump/certificate.pem"), before[3]);
+    let shown = folder.run(&["identity", "show", "pump/certificate.pem", "--json"]).with(0).json();
+    assert_eq!(shown["hosts"], serde_json::json!(["pump", "10.0.0.1"]));
+    let other = folder.run(&["identity", "sign", "hall", "--to", "pump", "--authority", "fleet", "--renew"]).with(3);
+    assert!(other.errors.contains("is of 'pump', not 'hall'"), "{}", other.errors);
+}
+
+#[test]
+fn wrong_files_are_told() {
+    let folder = Folder::new();
+    folder.run(&["identity", "new", "fleet"]).with(0);
+    folder.run(&["identity", "new", "other"]).with(0);
+    folder.run(&["identity", "sign", "pump", "--authority", "fleet"]).with(0);
+    let show = || folder.run(&["identity", "show", "pump/certificate.pem"]).with(1).out;
+    let key = folder.path().join("pump/key.pem");
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).expect("permitted");
+    assert!(show().contains("chmod 600 pump/key.pem"));
+    fs::copy(folder.path().join("other/authority.key"), &key).expect("copied");
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("permitted");
+    assert!(show().contains("pump/key.pem is not its key"));
+
+    fs::copy(folder.path().join("other/authority.key"), folder.path().join("fleet/authority.key")).expect("copied");
+    let mixed = folder.run(&["identity", "sign", "hall", "--authority", "fleet"]).with(2);
+    assert!(mixed.errors.contains("is not its key"), "{}", mixed.errors);
+    assert!(!folder.path().join("hall").exists(), "nothing is left behind");
+    folder.run(&["identity", "sign", "../hall", "--authority", "fleet"]).with(3);
+    folder.write("garbage.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    let garbage = folder.run(&["identity", "show", "garbage.pem"]).with(2);
+    assert!(garbage.errors.contains("garbage.pem: is no X.509 certificate"), "{}", garbage.errors);
+}

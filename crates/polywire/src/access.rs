@@ -1,0 +1,428 @@
+//! Who may publish and subscribe to what: the rules of the configuration's section `[access]`, and
+//! a node's decisions by them. The node asks [`Rights`] about each channel and each message of a
+//! peer, whatever engine it comes over. The room reads no files, and knows no ports and links.
+//!
+//! ```toml
+//! [access]                            # once it is there, what no rule allows is refused
+//!
+//! [[access.allow]]
+//! certificates = ["pump-*"]           # names of certificates; `*` stands for any characters
+//! publish = ["plant/*/pump"]          # topics; `*` stands for one level, `**` for any number
+//! bytes_per_second = 1_000_000        # of payloads that each of them may send
+//!
+//! [[access.allow]]
+//! users = ["ann", 1000]               # Unix users, by name or number
+//! subscribe = ["**"]
+//!
+//! [[access.allow]]
+//! anyone = true                       # also peers that cannot prove who they are
+//! subscribe = ["public/**"]
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::unistd::User;
+
+use crate::engine::{Action, Principal};
+
+/// Longest sleep before a slowed peer's thread looks whether its node closes.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The rules of a node. A peer may do what at least one of them allows; nodes of the same process
+/// may do everything.
+///
+/// ```
+/// use polywire::{Config, access::{Access, Rule, Who}};
+/// let config = Config::parse(
+///     "[[access.allow]]\ncertificates = ['pump-*']\npublish = ['plant/**']\nbytes_per_second = 1000",
+/// )?;
+/// let access: &Access = config.access.as_ref().unwrap();
+/// let rule: &Rule = &access.allow[0];
+/// assert_eq!(rule.who, [Who::Certificate("pump-*".into())]);
+/// assert_eq!((rule.publish.as_slice(), rule.bytes_per_second), (&["plant/**".to_owned()][..], Some(1000)));
+/// # Ok::<(), polywire::config::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Access {
+    /// What peers may do.
+    pub allow: Vec<Rule>,
+}
+
+/// What some peers may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rule {
+    /// To whom the rule applies.
+    pub who: Vec<Who>,
+    /// Patterns of the topics that they may publish.
+    pub publish: Vec<String>,
+    /// Patterns of the topics that they may subscribe to.
+    pub subscribe: Vec<String>,
+    /// Bytes of payloads that each of them may send in a second. If several rules apply to a peer,
+    /// the lowest limit counts.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// To whom a rule applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Who {
+    /// Everybody.
+    Anyone,
+    /// Holders of certificates whose name fits the pattern.
+    Certificate(String),
+    /// Processes of a Unix user.
+    User(u32),
+    /// Processes of the Unix user of this name, if the machine has one.
+    UserName(String),
+}
+
+/// The rules as a node applies them.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    access: Option<Access>,
+    /// Of the peers present. Several links of one principal share a meter.
+    meters: Mutex<BTreeMap<Principal, Weak<Meter>>>,
+    denied: AtomicU64,
+}
+
+impl Gate {
+    pub(crate) fn new(access: Option<Access>) -> Gate {
+        Gate { access, ..Gate::default() }
+    }
+
+    /// Whether there are rules, so that not everybody may do everything.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.access.is_some()
+    }
+
+    /// What a peer may do.
+    pub(crate) fn rights(&self, who: &Principal) -> Rights {
+        let Some(access) = self.access.as_ref().filter(|_| *who != Principal::Process) else {
+            return Rights::default();
+        };
+        let rules: Vec<Rule> = access.allow.iter().filter(|rule| rule.is_for(who)).cloned().collect();
+        let limit = rules.iter().filter_map(|rule| rule.bytes_per_second).min();
+        let meter = limit.map(|limit| self.meter(who, limit));
+        Rights { who: who.clone(), rules: Some(rules), meter, is_prepaid: AtomicBool::new(false) }
+    }
+
+    /// Counts a refusal.
+    pub(crate) fn count_denied(&self) {
+        self.denied.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Refusals so far.
+    pub(crate) fn denied(&self) -> u64 {
+        self.denied.load(Ordering::Relaxed)
+    }
+
+    fn meter(&self, who: &Principal, bytes_per_second: u64) -> Arc<Meter> {
+        let mut meters = lock(&self.meters);
+        meters.retain(|_, meter| meter.strong_count() > 0);
+        if let Some(meter) = meters.get(who).and_then(Weak::upgrade) {
+            return meter;
+        }
+        let meter = Arc::new(Meter::new(bytes_per_second, Instant::now()));
+        meters.insert(who.clone(), Arc::downgrade(&meter));
+        meter
+    }
+}
+
+impl Rule {
+    fn is_for(&self, who: &Principal) -> bool {
+        self.who.iter().any(|allowed| match (allowed, who) {
+            (Who::Anyone, _) => true,
+            (Who::Certificate(pattern), Principal::Certificate(name)) => name_fits(pattern, name),
+            (Who::User(id), Principal::User(user)) => id == user,
+            (Who::UserName(name), Principal::User(user)) => user_id(name) == Some(*user),
+            _ => false,
+        })
+    }
+
+    fn topics(&self, action: Action) -> &[String] {
+        match action {
+            Action::Publish => &self.publish,
+            Action::Subscribe => &self.subscribe,
+        }
+    }
+}
+
+/// What one peer may do. The default may do everything.
+#[derive(Debug, Default)]
+pub(crate) struct Rights {
+    who: Principal,
+    /// Those that apply to the peer; `None` if the node has no rules.
+    rules: Option<Vec<Rule>>,
+    meter: Option<Arc<Meter>>,
+    /// The message under way was metered already.
+    is_prepaid: AtomicBool,
+}
+
+impl Rights {
+    /// Whether the peer may do this with a topic; else why not, for the peer.
+    pub(crate) fn permit(&self, action: Action, topic: &str) -> Result<(), String> {
+        let Some(rules) = &self.rules else { return Ok(()) };
+        let allowed = rules.iter().flat_map(|rule| rule.topics(action)).any(|pattern| topic_fits(pattern, topic));
+        match allowed {
+            true => Ok(()),
+            false => Err(format!("access denied: no rule allows '{}' to {action} it", self.who)),
+        }
+    }
+
+    /// Meters a message before it is passed on to anybody. Waits until the peer has a right to it;
+    /// false if it is larger than all that the peer may send in a second, or the node closes.
+    pub(crate) fn admit(&self, bytes: usize, is_open: impl Fn() -> bool) -> bool {
+        let Some(meter) = &self.meter else { return true };
+        let admitted = meter.wait(bytes as u64, is_open);
+        self.is_prepaid.store(admitted, Ordering::Relaxed);
+        admitted
+    }
+
+    /// Meters a message that comes in, unless [`Rights::admit`] did so just before.
+    #[inline]
+    pub(crate) fn take(&self, bytes: usize, is_open: impl Fn() -> bool) -> bool {
+        match &self.meter {
+            None => true,
+            Some(_) if self.is_prepaid.swap(false, Ordering::Relaxed) => true,
+            Some(meter) => meter.wait(bytes as u64, is_open),
+        }
+    }
+}
+
+/// A token bucket that holds what may be sent in a second.
+#[derive(Debug)]
+struct Meter {
+    bytes_per_second: u64,
+    state: Mutex<Bucket>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Meter {
+    fn new(bytes_per_second: u64, now: Instant) -> Meter {
+        let tokens = bytes_per_second as f64;
+        Meter { bytes_per_second, state: Mutex::new(Bucket { tokens, filled: now }) }
+    }
+
+    fn wait(&self, bytes: u64, is_open: impl Fn() -> bool) -> bool {
+        if bytes > self.bytes_per_second {
+            return false;
+        }
+        loop {
+            let Some(pause) = self.take(bytes, Instant::now()) else { return true };
+            if !is_open() {
+                return false;
+            }
+            thread::sleep(pause.min(LOOK_EVERY));
+        }
+    }
+
+    /// Takes what a message costs; else how long until that is there.
+    fn take(&self, bytes: u64, now: Instant) -> Option<Duration> {
+        let mut bucket = lock(&self.state);
+        let rate = self.bytes_per_second as f64;
+        let since = now.saturating_duration_since(bucket.filled).as_secs_f64();
+        bucket.tokens = (bucket.tokens + since * rate).min(rate);
+        bucket.filled = bucket.filled.max(now);
+        let missing = bytes as f64 - bucket.tokens;
+        if missing > 0.0 {
+            return Some(Duration::from_secs_f64(missing / rate).max(Duration::from_millis(1)));
+        }
+        bucket.tokens -= bytes as f64;
+        None
+    }
+}
+
+/// Whether a name fits a pattern in which `*` stands for any characters, also none.
+fn name_fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// Whether a topic fits a pattern of levels: `*` stands for one level, `**` for any number of them.
+fn topic_fits(pattern: &str, topic: &str) -> bool {
+    let (patterns, levels): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), topic.split('/').collect());
+    // Where to go on if what follows the last `**` does not fit: at most one retry a level.
+    let (mut p, mut l, mut retry) = (0, 0, None);
+    while l < levels.len() {
+        match patterns.get(p) {
+            Some(&"**") => {
+                retry = Some((p + 1, l));
+                p += 1;
+            }
+            Some(own) if *own == "*" || *own == levels[l] => (p, l) = (p + 1, l + 1),
+            _ => match retry {
+                Some((after, from)) => {
+                    retry = Some((after, from + 1));
+                    (p, l) = (after, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    patterns[p..].iter().all(|rest| *rest == "**")
+}
+
+/// The number of a user of this machine.
+fn user_id(name: &str) -> Option<u32> {
+    Some(User::from_name(name).ok()??.uid.as_raw())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(who: Who, publish: &str, subscribe: &str) -> Rule {
+        let list = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        Rule { who: vec![who], publish: list(publish), subscribe: list(subscribe), bytes_per_second: None }
+    }
+
+    fn certificate(name: &str) -> Principal {
+        Principal::Certificate(name.into())
+    }
+
+    #[test]
+    fn names_fit_patterns() {
+        for (pattern, name) in [("a", "a"), ("*", "a"), ("*", ""), ("pump-*", "pump-3"), ("*-3", "pump-3")] {
+            assert!(name_fits(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("p*m*3", "pump-3"), ("**", "a"), ("a*a", "aa"), ("*.*", "a.b")] {
+            assert!(name_fits(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("a", "b"), ("a", "ab"), ("", "a"), ("pump-*", "hall-3"), ("a*a", "a"), ("*x*", "abc")]
+        {
+            assert!(!name_fits(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn topics_fit_patterns_level_by_level() {
+        let fits = [
+            ("a/b", "a/b"),
+            ("a/*", "a/b"),
+            ("*/b", "a/b"),
+            ("**", "a"),
+            ("**", "a/b/c"),
+            ("a/**", "a"),
+            ("a/**", "a/b/c"),
+            ("**/c", "a/b/c"),
+            ("a/**/d", "a/d"),
+            ("a/**/d", "a/b/c/d"),
+            ("a/**/c/*/e", "a/c/x/c/d/e"),
+            ("**/**", "a"),
+        ];
+        for (pattern, topic) in fits {
+            assert!(topic_fits(pattern, topic), "{pattern} {topic}");
+        }
+        let others = [
+            ("a", "b"),
+            ("a", "a/b"),
+            ("a/*", "a"),
+            ("a/*", "a/b/c"),
+            ("a*", "ab"),
+            ("**/c", "a/b"),
+            ("a/**/d", "a/b"),
+            ("a/**", "ab"),
+            ("", "a"),
+        ];
+        for (pattern, topic) in others {
+            assert!(!topic_fits(pattern, topic), "{pattern} {topic}");
+        }
+        // Not exponential.
+        assert!(!topic_fits(&format!("{}b", "**/a/".repeat(50)), &"a/".repeat(2000)));
+    }
+
+    #[test]
+    fn what_no_rule_allows_is_denied_once_there_are_rules() {
+        let free = Gate::new(None).rights(&Principal::Anonymous);
+        assert_eq!(free.permit(Action::Publish, "t"), Ok(()));
+        let access = Access {
+            allow: vec![
+                rule(Who::Certificate("pump-*".into()), "plant/*/pump", ""),
+                rule(Who::Certificate("*".into()), "", "plant/**"),
+                rule(Who::User(7), "user", "user"),
+                rule(Who::Anyone, "", "public"),
+            ],
+        };
+        let gate = Gate::new(Some(access));
+        let may = |who: &Principal, action, topic| gate.rights(who).permit(action, topic).is_ok();
+        use Action::{Publish, Subscribe};
+        let (pump, hall) = (certificate("pump-3"), certificate("hall"));
+        assert!(may(&pump, Publish, "plant/1/pump") && may(&pump, Subscribe, "plant/1/pump"));
+        assert!(!may(&hall, Publish, "plant/1/pump") && may(&hall, Subscribe, "plant/x"));
+        assert!(!may(&pump, Publish, "public") && may(&pump, Subscribe, "public"));
+        assert!(may(&Principal::User(7), Publish, "user") && !may(&Principal::User(8), Publish, "user"));
+        assert!(may(&Principal::Anonymous, Subscribe, "public") && !may(&Principal::Anonymous, Subscribe, "plant/x"));
+        assert!(may(&Principal::Process, Publish, "anything"));
+        let reason = gate.rights(&hall).permit(Publish, "t").expect_err("denied");
+        assert_eq!(reason, "access denied: no rule allows 'hall' to publish it");
+        let none = Gate::new(Some(Access::default()));
+        assert!(none.rights(&pump).permit(Subscribe, "public").is_err(), "an empty section allows nothing");
+    }
+
+    #[test]
+    fn users_are_known_by_name() {
+        assert_eq!((user_id("root"), user_id("no-such-user")), (Some(0), None));
+        assert!(rule(Who::UserName("root".into()), "", "").is_for(&Principal::User(0)));
+        assert!(!rule(Who::UserName("no-such-user".into()), "", "").is_for(&Principal::User(0)));
+    }
+
+    #[test]
+    fn a_meter_gives_what_the_rate_allows() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let meter = Meter::new(1000, start);
+        assert_eq!(meter.take(1000, at(0)), None, "a second's worth at once");
+        assert_eq!(meter.take(500, at(0)), Some(Duration::from_millis(500)));
+        assert_eq!(meter.take(500, at(500)), None);
+        assert_eq!(meter.take(1, at(400)), Some(Duration::from_millis(1)), "time does not go back");
+        assert_eq!(meter.take(1000, at(60_000)), None);
+        assert_eq!(meter.take(1000, at(60_500)), Some(Duration::from_millis(500)), "no more than a second is saved up");
+        assert!(!meter.wait(1001, || true), "it would wait for ever");
+        assert!(
+            !Meter { bytes_per_second: 1000, state: Mutex::new(Bucket { tokens: 0.0, filled: at(1_000_000_000) }) }
+                .wait(1000, || false)
+        );
+    }
+
+    #[test]
+    fn links_of_one_principal_share_a_meter_and_the_lowest_limit_counts() {
+        let limited = |limit| Rule { bytes_per_second: limit, ..rule(Who::Anyone, "**", "") };
+        let gate = Gate::new(Some(Access { allow: vec![limited(Some(2000)), limited(Some(1000)), limited(None)] }));
+        let (one, two) = (gate.rights(&certificate("a")), gate.rights(&certificate("a")));
+        let other = gate.rights(&certificate("b"));
+        assert!(one.admit(1000, || true) && one.take(1000, || false), "metered once");
+        assert!(!two.take(1000, || false), "nothing is left");
+        assert!(other.take(1000, || false));
+        assert_eq!(lock(&gate.meters).len(), 2);
+        drop((one, two, other));
+        let _third = gate.rights(&certificate("c"));
+        assert_eq!(lock(&gate.meters).len(), 1, "nobody's meter is kept");
+    }
+}

@@ -1,0 +1,113 @@
+//! The files by which a node proves who it is, and what can be wrong with them. `engine/tls` reads
+//! them; the configuration and the environment name them.
+
+use std::{env, io, path::PathBuf};
+
+/// The files by which a node proves who it is over TLS, and knows who its peers are. All three are
+/// PEM. `polywire identity` makes them.
+///
+/// A file that is not named here is taken from the environment variable `POLYWIRE_CERTIFICATE`,
+/// `POLYWIRE_KEY` or `POLYWIRE_AUTHORITY`. The files are read when a port opens, and again before
+/// a handshake if one of them has changed.
+///
+/// ```
+/// use polywire::{Config, engine::Identity};
+/// let config = Config::parse("[identity]\ncertificate = 'a/certificate.pem'\nkey = 'a/key.pem'")?;
+/// let identity: &Identity = &config.engine.identity;
+/// assert_eq!(identity.key.as_deref(), Some("a/key.pem".as_ref()));
+/// assert_eq!(identity.authority, None);
+/// # Ok::<(), polywire::config::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Identity {
+    /// The node's certificate, followed by those between it and the authority, if there are any.
+    pub certificate: Option<PathBuf>,
+    /// The private key of the certificate. Only its owner may have access to the file.
+    pub key: Option<PathBuf>,
+    /// The certificates of the authorities that sign for peers.
+    pub authority: Option<PathBuf>,
+}
+
+impl Identity {
+    /// An identity of three files.
+    pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>, authority: impl Into<PathBuf>) -> Self {
+        let (certificate, key, authority) = (certificate.into(), key.into(), authority.into());
+        Identity { certificate: Some(certificate), key: Some(key), authority: Some(authority) }
+    }
+
+    /// The three files: as named here, else by the environment.
+    pub(super) fn files(&self) -> Result<Files, IdentityError> {
+        let file = |named: &Option<PathBuf>, what, key, variable| {
+            let named =
+                named.clone().or_else(|| env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from));
+            named.ok_or(IdentityError::Unnamed { what, key, variable })
+        };
+        Ok(Files {
+            certificate: file(&self.certificate, "certificate", "certificate", "POLYWIRE_CERTIFICATE")?,
+            key: file(&self.key, "private key", "key", "POLYWIRE_KEY")?,
+            authority: file(&self.authority, "authority's certificate", "authority", "POLYWIRE_AUTHORITY")?,
+        })
+    }
+}
+
+/// The files of a complete [`Identity`].
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+    pub(super) authority: PathBuf,
+}
+
+/// Why a node cannot prove who it is. The messages say what to do.
+///
+/// ```
+/// use polywire::{engine::{EngineError, Identity, IdentityError}, Config, Node, NodeError};
+/// let mut config = Config::default();
+/// config.engine.identity = Identity::new("no/certificate.pem", "no/key.pem", "no/authority.pem");
+/// # if polywire::engine::find("tls").is_none() { return; }
+/// let error = Node::builder().config(config).build().open("tls-listen/127.0.0.1:0").unwrap_err();
+/// let NodeError::Engine(EngineError::Identity { cause, .. }) = error else { panic!("{error}") };
+/// assert!(matches!(cause, IdentityError::Read { .. }), "{cause}");
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// Nothing names a file.
+    #[error(
+        "no file for the {what} is named: set '{key}' in the section [identity] of the configuration, or the \
+         environment variable {variable} ('polywire identity' makes the files)"
+    )]
+    Unnamed {
+        /// What the file has.
+        what: &'static str,
+        /// Its key in the configuration.
+        key: &'static str,
+        /// Its environment variable.
+        variable: &'static str,
+    },
+    /// A file cannot be read.
+    #[error("{}: {cause}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// A file does not have what it should.
+    #[error("{}: {reason}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Others than the owner have access to the private key.
+    #[error("{0} is open to other users (mode {mode:04o}): chmod 600 {0}", path.display())]
+    Mode {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+}

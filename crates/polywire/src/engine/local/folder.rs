@@ -1,0 +1,177 @@
+//! The folder of a domain: where it is, and that nobody else can write to it.
+
+use std::{
+    env, fmt,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use rustix::process::geteuid;
+
+/// The largest domain, as in DDS.
+const LAST_DOMAIN: u8 = 232;
+
+/// Where nodes meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A domain of the user.
+    Domain(u8),
+    /// A folder by its absolute path.
+    Folder(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(address: &str) -> Result<Place, String> {
+        if address.starts_with('/') {
+            return Ok(Place::Folder(address.into()));
+        }
+        let domain = address.parse().ok().filter(|domain| *domain <= LAST_DOMAIN && !address.starts_with('+'));
+        let wrong = || {
+            format!(
+                "a domain is a number from 0 to {LAST_DOMAIN}, in the address or in POLYWIRE_DOMAIN; \
+                 or give the path of a folder"
+            )
+        };
+        domain.map(Place::Domain).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Domain(domain) => domain.fmt(f),
+            Place::Folder(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Place {
+    /// Makes the folder if it is not there. Fails if it is not safe to use.
+    pub(super) fn folder(&self) -> io::Result<PathBuf> {
+        match self {
+            Place::Folder(path) => own(path.clone()),
+            Place::Domain(domain) => {
+                let uid = geteuid().as_raw();
+                let given = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+                let system = PathBuf::from(format!("/run/user/{uid}"));
+                let home = home([given, Some(system)], uid, format!("/tmp/polywire-{uid}").into());
+                own(own(home)?.join(domain.to_string()))
+            }
+        }
+    }
+}
+
+/// The folder with all domains: in the first runtime folder that belongs to the user, else
+/// `fallback`.
+fn home(runtime: [Option<PathBuf>; 2], uid: u32, fallback: PathBuf) -> PathBuf {
+    let is_own = |path: &PathBuf| path.is_absolute() && path.metadata().is_ok_and(|m| m.is_dir() && m.uid() == uid);
+    runtime.into_iter().flatten().find(is_own).map_or(fallback, |runtime| runtime.join("polywire"))
+}
+
+/// Makes a folder for this user alone, unless it is there. Fails if it belongs to somebody else, or
+/// if others can use it: they could take a node's place.
+fn own(path: PathBuf) -> io::Result<PathBuf> {
+    match DirBuilder::new().mode(0o700).create(&path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(about(&path, &error)),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&path).map_err(|error| about(&path, &error))?;
+    let refused = |reason: String| {
+        let reason = format!("{}: {reason}", path.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+    };
+    if found.is_symlink() {
+        return refused("it is a symbolic link, and must be a folder".into());
+    }
+    if !found.is_dir() {
+        return refused("it is a file, and must be a folder".into());
+    }
+    if found.uid() != geteuid().as_raw() {
+        return refused(format!("it belongs to the user {}, and must belong to this one", found.uid()));
+    }
+    if found.mode() & 0o077 != 0 {
+        let mode = found.mode() & 0o777;
+        return refused(format!("other users can use it (mode {mode:o}): make it private with chmod 700"));
+    }
+    Ok(path)
+}
+
+/// An error with the path that it is about.
+pub(super) fn about(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    fn temporary(name: &str) -> PathBuf {
+        let path = env::temp_dir().join(format!("polywire-local-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    #[test]
+    fn places_are_numbers_or_paths() {
+        assert_eq!("007".parse(), Ok(Place::Domain(7)));
+        assert_eq!("232".parse::<Place>().map(|place| place.to_string()).as_deref(), Ok("232"));
+        assert_eq!("/run/plant".parse(), Ok(Place::Folder("/run/plant".into())));
+        for wrong in ["233", "-1", "+1", "a", "", "1.0", "0x1", "99999999999", "a/b"] {
+            assert!(wrong.parse::<Place>().is_err_and(|reason| reason.contains("0 to 232")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_runtime_folder_is_used_if_it_is_the_users() {
+        let (uid, fallback) = (geteuid().as_raw(), PathBuf::from("/tmp/polywire-x"));
+        let there = temporary("runtime");
+        fs::create_dir(&there).expect("a folder");
+        let chosen = |first: Option<&str>| home([first.map(PathBuf::from), None], uid, fallback.clone());
+        assert_eq!(chosen(there.to_str()), there.join("polywire"));
+        for unusable in [None, Some(""), Some("relative"), Some("/nowhere/at/all"), Some("/dev/null")] {
+            assert_eq!(chosen(unusable), fallback, "{unusable:?}");
+        }
+        // Another user's, as after `su`.
+        assert_eq!(home([Some(there.clone()), None], uid + 1, fallback.clone()), fallback);
+        assert_eq!(home([None, Some(there.clone())], uid, fallback), there.join("polywire"));
+        fs::remove_dir(&there).expect("removed");
+    }
+
+    #[test]
+    fn a_folder_that_others_can_use_is_refused() {
+        let path = temporary("own");
+        let made = own(path.clone()).expect("it is made");
+        assert_eq!(made.metadata().expect("there").mode() & 0o777, 0o700);
+        assert!(own(path.clone()).is_ok(), "and used again");
+        let refused = |path: &Path| own(path.into()).expect_err("refused").to_string();
+        for mode in [0o710, 0o701, 0o777] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("changed");
+            assert!(refused(&path).contains("chmod 700"));
+        }
+        fs::set_permissions(&path, Permissions::from_mode(0o700)).expect("changed");
+        let link = path.join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        assert!(refused(&link).contains("symbolic link"));
+        let file = path.join("file");
+        fs::write(&file, "").expect("a file");
+        assert!(refused(&file).contains("it is a file"));
+        assert!(refused(&path.join("missing/below")).contains("missing/below: "));
+        // Somebody else's, whoever runs the test.
+        if geteuid().as_raw() != 0 {
+            assert!(refused(Path::new("/")).contains("belongs to the user 0"));
+        } else if let Ok(()) = std::os::unix::fs::chown(&file, Some(1), None) {
+            let theirs = path.join("theirs");
+            own(theirs.clone()).expect("made");
+            std::os::unix::fs::chown(&theirs, Some(1), None).expect("given away");
+            assert!(refused(&theirs).contains("belongs to the user 1"));
+        }
+        fs::remove_dir_all(&path).expect("removed");
+    }
+}

@@ -1,0 +1,121 @@
+//! Nodes of one user on one machine, which find each other without an address: `local`, the default
+//! endpoint.
+//!
+//! Each node has a socket in a folder that belongs to the user, and one link to every other node
+//! there. No node depends on another one: whichever ends, is killed or suspended, the others go on.
+//! `folder` says where the folder is and that it is safe, `member` has the node's files in it, and
+//! `watch` notices who comes.
+//!
+//! ```
+//! use polywire::{engine::{local::Domain, Engine}, Node};
+//! assert_eq!(Domain.name(), "local");
+//!
+//! let folder = std::env::temp_dir().join(format!("polywire-doc-{}", std::process::id()));
+//! let endpoint = format!("local/{}", folder.display());
+//! let (here, there) = (Node::new(), Node::new());
+//! here.open(&endpoint)?;
+//! there.open(&endpoint)?;
+//! while here.links() == 0 || there.links() == 0 {
+//!     std::thread::sleep(std::time::Duration::from_millis(1));
+//! }
+//! // A domain is a number; without one, it is that of POLYWIRE_DOMAIN, or 0.
+//! let error = here.open("local/233").unwrap_err();
+//! assert!(error.to_string().contains("from 0 to 232"), "{error}");
+//! # (here.close(), there.close());
+//! # std::fs::remove_dir(&folder).unwrap();
+//! # Ok::<(), polywire::NodeError>(())
+//! ```
+
+mod folder;
+mod member;
+mod watch;
+
+use std::{env, io, sync::Arc, time::Duration};
+
+use self::{folder::Place, member::Member};
+use super::{
+    Engine, EngineError, Local, Port, Properties, Sink,
+    stream::{self, Connection, Listener, PROPERTIES, Peer, Rendezvous},
+};
+
+/// The variable with the domain of addresses that name none.
+const VARIABLE: &str = "POLYWIRE_DOMAIN";
+/// The longest lease: between nodes of one machine, a longer silence means that the peer does not
+/// run.
+const LEASE: Duration = Duration::from_secs(1);
+
+/// `local`, `local/DOMAIN` or `local//FOLDER`: finds and links all nodes of the user in a domain.
+pub struct Domain;
+
+impl Engine for Domain {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn summary(&self) -> &'static str {
+        "All nodes of the user on this machine; DOMAIN is 0 to 232"
+    }
+
+    fn example(&self) -> &'static str {
+        "0"
+    }
+
+    fn properties(&self) -> Properties {
+        PROPERTIES
+    }
+
+    fn complete(&self, address: &str) -> String {
+        let given = match address {
+            "" => env::var(VARIABLE).ok().filter(|domain| !domain.is_empty()).unwrap_or_else(|| "0".into()),
+            address => address.into(),
+        };
+        // A wrong one stays as it is, for the error of `open`.
+        given.parse::<Place>().map_or(given, |place| place.to_string())
+    }
+
+    fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+        let address = self.complete(address);
+        let bad = |reason| EngineError::Address { engine: "local", address: address.clone(), reason, example: "0" };
+        let place: Place = address.parse().map_err(bad)?;
+        let endpoint = format!("local/{place}");
+        let mut local = local.clone();
+        local.options.lease = local.options.lease.min(LEASE);
+        let system = |cause| EngineError::System { endpoint: endpoint.clone(), action: "use its folder", cause };
+        let member = Member::new(&endpoint, place, &local).map_err(system)?;
+        stream::open_mesh(Neighbours(Arc::new(member)), &local, sink)
+    }
+}
+
+/// The nodes of a domain.
+struct Neighbours(Arc<Member>);
+
+impl Rendezvous for Neighbours {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn endpoint(&self) -> String {
+        self.0.endpoint().into()
+    }
+
+    fn listen(&self) -> io::Result<Arc<dyn Listener>> {
+        self.0.appear()?;
+        Ok(self.0.clone())
+    }
+
+    fn peers(&self) -> io::Result<Vec<Peer>> {
+        self.0.peers()
+    }
+
+    fn connect(&self, address: &str) -> io::Result<Connection> {
+        self.0.connect(address)
+    }
+
+    fn wait(&self, timeout: Duration) {
+        self.0.watch().wait(timeout);
+    }
+
+    fn wake(&self) {
+        self.0.watch().wake();
+    }
+}

@@ -1,0 +1,98 @@
+//! Keeps the port of a mesh connected: calls every peer that the rendezvous names and that this
+//! node has no link to.
+
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    calls::CallEnd,
+    shared::{Place, Shared, lock},
+};
+use crate::engine::Event;
+
+/// Longest time between two looks at the rendezvous, in case it has missed a change.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Pause after the rendezvous could not say who is there.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Calls peers until the port closes.
+    pub(super) fn call_peers(self: &Arc<Self>) {
+        let Place::Mesh(rendezvous) = &self.place else { return };
+        let waking = self.clone();
+        let number = self.stop.watch(move || {
+            if let Place::Mesh(rendezvous) = &waking.place {
+                rendezvous.wake();
+            }
+        });
+        let mut told = String::new();
+        while !self.stop.is_set() {
+            match rendezvous.peers() {
+                Ok(peers) => {
+                    told.clear();
+                    lock(&self.calls).name(peers, Instant::now(), &self.local.options);
+                }
+                Err(error) => self.tell_place(&error, &mut told),
+            }
+            let is_linked = |hello: &_| *hello == self.local.hello || self.seats.has(hello);
+            let due = lock(&self.calls).due(Instant::now(), is_linked);
+            due.into_iter().for_each(|address| self.start_call(address));
+            let rest = lock(&self.calls).rest(Instant::now(), is_linked);
+            let most = if told.is_empty() { LOOK_AGAIN } else { AFTER_ERROR };
+            rendezvous.wait(rest.unwrap_or(most).min(most));
+        }
+        self.stop.forget(number);
+    }
+
+    fn start_call(self: &Arc<Self>, address: String) {
+        let (thread, to) = (self.clone(), address.clone());
+        let started = self.threads.start(self.thread_name("read"), move || thread.call(&to));
+        if started.is_err() {
+            self.end_call(&address, CallEnd::Failed);
+        }
+    }
+
+    /// Calls one peer, and serves the link for as long as it lasts.
+    fn call(self: &Arc<Self>, address: &str) {
+        let Place::Mesh(rendezvous) = &self.place else { return };
+        let end = match rendezvous.connect(address) {
+            Ok(connection) => {
+                let served = self.serve(connection, None);
+                match served.peer {
+                    Some(_) if served.was_link => CallEnd::Linked,
+                    Some(peer) => CallEnd::Elsewhere(peer),
+                    None => CallEnd::Failed,
+                }
+            }
+            Err(error) => {
+                self.tell_call(address, &error);
+                CallEnd::Failed
+            }
+        };
+        self.end_call(address, end);
+        rendezvous.wake();
+    }
+
+    fn end_call(&self, address: &str, end: CallEnd) {
+        lock(&self.calls).ended(address, end, Instant::now(), &self.local.options);
+    }
+
+    fn tell_call(&self, address: &str, error: &io::Error) {
+        let has_gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+        let reason = format!("{address}: {error}");
+        if !has_gone && lock(&self.calls).is_news(address, &reason) {
+            self.sink.event(Event::Unreachable { endpoint: self.place.endpoint(), reason });
+        }
+    }
+
+    fn tell_place(&self, error: &io::Error, told: &mut String) {
+        let reason = error.to_string();
+        if *told != reason {
+            self.sink.event(Event::Unreachable { endpoint: self.place.endpoint(), reason: reason.clone() });
+            *told = reason;
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Whether the peer of a link is alive, by the lease that it promised. `spec/frame.md`, section 13,
+//! has the rules.
+//!
+//! The reading thread only counts its turns, which costs no look at the clock. The link's writing
+//! thread looks at the count from time to time, and sends this end's heartbeats.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// A shorter lease of a peer counts as this one, so that a peer cannot keep this end busy.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// Heartbeats in a lease, and looks at whether the peer was heard.
+const BEATS: u32 = 4;
+
+/// The liveliness of one link, as its threads and publishers share it.
+#[derive(Default)]
+pub(super) struct Pulse {
+    /// Odd while the reading thread handles what came, even while it reads.
+    turns: AtomicU64,
+    /// The peer's lease in milliseconds; 0 if it promised none.
+    lease_ms: AtomicU64,
+    silent: AtomicBool,
+    silences: AtomicU64,
+}
+
+/// A change that the node is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Nothing came for the lease.
+    Silent(Duration),
+    /// The peer is heard again.
+    Heard,
+}
+
+impl Pulse {
+    /// The reading thread has received something, and will handle it.
+    #[inline]
+    pub(super) fn received(&self) {
+        self.turns.store(self.turns.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
+    }
+
+    /// The reading thread has handled what it received, and will read.
+    #[inline]
+    pub(super) fn reads(&self) {
+        let turns = self.turns.load(Ordering::Relaxed);
+        self.turns.store(turns + (turns & 1), Ordering::Relaxed);
+    }
+
+    /// The peer has promised a lease; 0 revokes it.
+    pub(super) fn promised(&self, milliseconds: u64) {
+        self.lease_ms.store(milliseconds, Ordering::Relaxed);
+    }
+
+    /// Whether the peer is past its lease.
+    #[inline]
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// How often the peer has been silent.
+    pub(super) fn silences(&self) -> u64 {
+        self.silences.load(Ordering::Relaxed)
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        match self.lease_ms.load(Ordering::Relaxed) {
+            0 => None,
+            milliseconds => Some(Duration::from_millis(milliseconds).max(SHORTEST)),
+        }
+    }
+}
+
+/// What the writing thread remembers between two looks at a [`Pulse`].
+pub(super) struct Watch {
+    /// This end's heartbeat follows the last frame after this time; `None` without a lease.
+    beat: Option<Duration>,
+    turns: u64,
+    looked: Instant,
+    /// Time without a sign of the peer.
+    quiet: Duration,
+}
+
+impl Watch {
+    /// For an end that promised `lease`; zero promises nothing.
+    pub(super) fn new(lease: Duration, now: Instant) -> Watch {
+        let beat = (!lease.is_zero()).then(|| lease / BEATS);
+        Watch { beat, turns: 0, looked: now, quiet: Duration::ZERO }
+    }
+
+    /// Whether a heartbeat is due, since the last frame left at `written`.
+    pub(super) fn is_due(&self, now: Instant, written: Instant) -> bool {
+        self.beat.is_some_and(|beat| now.saturating_duration_since(written) >= beat)
+    }
+
+    /// How long the writing thread may sleep until the next heartbeat or look; `None` for any time.
+    pub(super) fn rest(&self, pulse: &Pulse, now: Instant, written: Instant) -> Option<Duration> {
+        let beat = self.beat.map(|beat| beat.saturating_sub(now.saturating_duration_since(written)));
+        let look = pulse.lease().map(|lease| self.next_look(lease).saturating_sub(self.since_look(now)));
+        let rest = beat.into_iter().chain(look).min()?;
+        Some(rest.max(Duration::from_millis(1)))
+    }
+
+    /// Looks whether the peer was heard, if the last look is long enough ago.
+    pub(super) fn look(&mut self, pulse: &Pulse, now: Instant) -> Option<Change> {
+        let lease = pulse.lease();
+        let step = self.next_look(lease.unwrap_or(SHORTEST));
+        let passed = self.since_look(now);
+        if passed < step {
+            return None;
+        }
+        self.looked = now;
+        let turns = pulse.turns.load(Ordering::Relaxed);
+        let is_reading = turns.is_multiple_of(2);
+        let was_heard = std::mem::replace(&mut self.turns, turns) != turns || !is_reading;
+        if was_heard || lease.is_none() {
+            self.quiet = Duration::ZERO;
+            return pulse.silent.swap(false, Ordering::Relaxed).then_some(Change::Heard);
+        }
+        // If this process did not run itself, the time says nothing about the peer.
+        self.quiet += passed.min(step * 2);
+        let lease = lease.filter(|lease| self.quiet >= *lease && !pulse.is_silent())?;
+        pulse.silent.store(true, Ordering::Relaxed);
+        pulse.silences.fetch_add(1, Ordering::Relaxed);
+        Some(Change::Silent(lease))
+    }
+
+    fn next_look(&self, lease: Duration) -> Duration {
+        lease / BEATS
+    }
+
+    fn since_look(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.looked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_millis(1000);
+
+    fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// The changes at looks every quarter of the lease, of a peer that is heard before the looks of
+    /// these numbers.
+    fn changes(pulse: &Pulse, looks: u64, heard: impl Fn(u64) -> bool) -> Vec<(u64, Change)> {
+        let start = Instant::now();
+        let mut watch = Watch::new(LEASE, start);
+        let look = |number| {
+            if heard(number) {
+                pulse.received();
+                pulse.reads();
+            }
+            Some((number, watch.look(pulse, start + ms(250 * number))?))
+        };
+        (1..=looks).filter_map(look).collect()
+    }
+
+    #[test]
+    fn a_peer_is_silent_after_its_lease_and_heard_again_at_once() {
+        let pulse = Pulse::default();
+        pulse.promised(1000);
+        let expected = [(6, Change::Silent(LEASE)), (9, Change::Heard)];
+        assert_eq!(changes(&pulse, 12, |number| !(3..=8).contains(&number)), expected);
+        assert!(!pulse.is_silent());
+        assert_eq!(pulse.silences(), 1);
+    }
+
+    #[test]
+    fn a_peer_without_a_lease_is_never_silent() {
+        let pulse = Pulse::default();
+        assert_eq!(changes(&pulse, 100, |_| false), []);
+        // Nor is one that revokes it.
+        pulse.promised(1000);
+        assert_eq!(changes(&pulse, 4, |_| false), [(4, Change::Silent(LEASE))]);
+        pulse.promised(0);
+        assert_eq!(changes(&pulse, 4, |_| false), [(1, Change::Heard)]);
+    }
+
+    #[test]
+    fn time_in_which_this_end_did_not_read_or_run_does_not_count() {
+        let (pulse, start) = (Pulse::default(), Instant::now());
+        pulse.promised(1000);
+        let mut watch = Watch::new(LEASE, start);
+        // The reading thread hands a message to a subscriber that is slow.
+        pulse.received();
+        (1..20).for_each(|number| assert_eq!(watch.look(&pulse, start + ms(250 * number)), None));
+        pulse.reads();
+        assert_eq!(watch.look(&pulse, start + ms(5000)), None);
+        // The process was suspended for an hour.
+        assert_eq!(watch.look(&pulse, start + ms(3_600_000)), None);
+        assert_eq!(watch.look(&pulse, start + ms(3_600_250)), None);
+        assert_eq!(watch.look(&pulse, start + ms(3_600_500)), Some(Change::Silent(LEASE)));
+    }
+
+    #[test]
+    fn heartbeats_are_due_when_nothing_else_was_sent() {
+        let (pulse, start) = (Pulse::default(), Instant::now());
+        let watch = Watch::new(LEASE, start);
+        assert!(!watch.is_due(start + ms(249), start) && watch.is_due(start + ms(250), start));
+        assert!(!watch.is_due(start + ms(400), start + ms(200)));
+        assert_eq!(watch.rest(&pulse, start + ms(300), start + ms(200)), Some(ms(150)));
+        let none = Watch::new(Duration::ZERO, start);
+        assert!(!none.is_due(start + LEASE * 100, start));
+        assert_eq!(none.rest(&pulse, start, start), None);
+        // The peer's lease alone makes the thread look, and a tiny one does not keep it busy.
+        pulse.promised(1);
+        assert_eq!(none.rest(&pulse, start, start), Some(SHORTEST / BEATS));
+    }
+}

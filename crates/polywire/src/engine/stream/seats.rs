@@ -1,0 +1,178 @@
+//! In a mesh, the one link that this node has to each other node. `spec/frame.md`, section 14, has
+//! the rules. A table with a lock; it sends nothing.
+
+use std::{
+    collections::BTreeMap,
+    net::Shutdown,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use polywire_core::{envelope::Id128, frame::Hello};
+
+use super::transport::ByteStream;
+
+/// The connections that are, or are about to be, the link to a node.
+#[derive(Default)]
+pub(super) struct Seats {
+    state: Mutex<Occupied>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct Occupied {
+    by_node: BTreeMap<Id128, Occupant>,
+    last: u64,
+}
+
+struct Occupant {
+    number: u64,
+    incarnation: u64,
+    stream: Arc<dyn ByteStream>,
+}
+
+/// The place of a connection, until it is dropped.
+pub(super) struct Seat<'a> {
+    seats: &'a Seats,
+    node: Id128,
+    number: u64,
+}
+
+impl Seats {
+    /// Makes a connection the link to `peer`. A link to an earlier incarnation is ended first, and
+    /// one to the same incarnation if `yields` says so; this waits for its end. `None` if there is
+    /// a link that stays, or one that does not end before `deadline`.
+    pub(super) fn take(
+        &self,
+        peer: &Hello,
+        stream: &Arc<dyn ByteStream>,
+        yields: impl Fn() -> bool,
+        deadline: Instant,
+    ) -> Option<Seat<'_>> {
+        let mut state = self.lock();
+        while let Some(occupant) = state.by_node.get(&peer.node) {
+            let ends = match occupant.incarnation.cmp(&peer.incarnation) {
+                std::cmp::Ordering::Less => true,
+                std::cmp::Ordering::Equal => yields(),
+                std::cmp::Ordering::Greater => false,
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !ends || left.is_zero() {
+                return None;
+            }
+            occupant.stream.shutdown(Shutdown::Both);
+            state = self.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.last += 1;
+        let (number, incarnation) = (state.last, peer.incarnation);
+        state.by_node.insert(peer.node, Occupant { number, incarnation, stream: stream.clone() });
+        Some(Seat { seats: self, node: peer.node, number })
+    }
+
+    /// Whether this node has a link to that very node, or to a later incarnation of it.
+    pub(super) fn has(&self, peer: &Hello) -> bool {
+        self.lock().by_node.get(&peer.node).is_some_and(|occupant| occupant.incarnation >= peer.incarnation)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Occupied> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut state = self.seats.lock();
+        if state.by_node.get(&self.node).is_some_and(|occupant| occupant.number == self.number) {
+            state.by_node.remove(&self.node);
+        }
+        self.seats.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+        time::Duration,
+    };
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// Notes that it was shut down.
+    #[derive(Default)]
+    struct Stream(AtomicBool);
+
+    impl ByteStream for Stream {
+        fn read(&self, _: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn set_read_timeout(&self, _: Option<Duration>) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn wait_writable(&self, _: Duration) {}
+
+        fn shutdown(&self, _: Shutdown) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn peer(incarnation: u64) -> Hello {
+        Hello { node: Id128([7; 16]), incarnation }
+    }
+
+    fn take(seats: &Seats, incarnation: u64, yields: bool) -> (Arc<Stream>, Option<Seat<'_>>) {
+        let stream = Arc::new(Stream::default());
+        let held: Arc<dyn ByteStream> = stream.clone();
+        (stream, seats.take(&peer(incarnation), &held, || yields, Instant::now() + SOON))
+    }
+
+    #[test]
+    fn a_second_connection_to_the_same_node_is_refused_until_the_first_has_ended() {
+        let seats = Seats::default();
+        let (stream, seat) = take(&seats, 5, false);
+        assert!(seat.is_some() && seats.has(&peer(5)) && seats.has(&peer(4)) && !seats.has(&peer(6)));
+        assert!(take(&seats, 5, false).1.is_none() && take(&seats, 4, true).1.is_none());
+        assert!(!stream.0.load(Ordering::SeqCst), "the link is left alone");
+        drop(seat);
+        assert!(!seats.has(&peer(5)) && take(&seats, 5, false).1.is_some());
+    }
+
+    #[test]
+    fn a_restarted_node_takes_the_place_of_its_earlier_self_once_that_has_ended() {
+        for (incarnation, yields) in [(6, false), (5, true)] {
+            let seats = Seats::default();
+            let (stream, before) = take(&seats, 5, false);
+            thread::scope(|scope| {
+                let later = scope.spawn(|| take(&seats, incarnation, yields).1.is_some());
+                let until = Instant::now() + SOON;
+                while !stream.0.load(Ordering::SeqCst) {
+                    assert!(Instant::now() < until, "the link is not ended");
+                    thread::sleep(Duration::from_millis(1));
+                }
+                assert!(!later.is_finished(), "it waits for the end");
+                drop(before);
+                assert!(later.join().expect("no panic"));
+            });
+        }
+    }
+
+    #[test]
+    fn a_link_that_does_not_end_in_time_keeps_its_place() {
+        let seats = Seats::default();
+        let (_, before) = take(&seats, 5, false);
+        let stream: Arc<dyn ByteStream> = Arc::new(Stream::default());
+        let none = seats.take(&peer(6), &stream, || true, Instant::now() + Duration::from_millis(20));
+        assert!(none.is_none() && seats.has(&peer(5)));
+        drop(before);
+    }
+}

@@ -1,0 +1,170 @@
+//! TLS 1.3 over TCP. Both sides prove who they are by certificates.
+//!
+//! The library `rustls` does the protocol. Here are the transport, in front of that of TCP; a byte
+//! stream within TLS (`stream`); the files that prove who a node is (`credentials`); and what to
+//! say when they do not (`explain`). The room uses `engine/tcp` and `engine/sockets`.
+//!
+//! ```
+//! use polywire::{engine::{tls::{Tls, TlsConnect, TlsListen}, Engine}, Node};
+//! assert_eq!([Tls.name(), TlsListen.name(), TlsConnect.name()], ["tls", "tls-listen", "tls-connect"]);
+//!
+//! // Without certificates there is no TLS.
+//! let error = Node::new().open("tls-listen/127.0.0.1:0").unwrap_err().to_string();
+//! assert!(error.contains("POLYWIRE_CERTIFICATE"), "{error}");
+//! ```
+
+mod credentials;
+mod explain;
+mod stream;
+
+#[cfg(test)]
+#[path = "../../../tests/common/fleet.rs"]
+mod fleet;
+
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
+
+use rustls::{ClientConnection, Connection as Session, ServerConnection, pki_types::ServerName};
+
+use self::{credentials::Credentials, stream::TlsStream};
+use super::{
+    Engine, EngineError, Local, Port, Properties, Sink, sockets,
+    stream::{self as streams, Connection, Listener, PROPERTIES, Role, Transport},
+    tcp,
+};
+
+/// `tls/ADDR`: listens if the address is local and free, and connects otherwise.
+pub struct Tls;
+/// `tls-listen/ADDR`: listens; opening fails if it cannot.
+pub struct TlsListen;
+/// `tls-connect/ADDR`: connects, and keeps trying.
+pub struct TlsConnect;
+
+/// Implements [`Engine`] for a unit type.
+macro_rules! engine {
+    ($type:ty, $name:literal, $role:expr, $example:literal, $summary:literal) => {
+        impl Engine for $type {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn summary(&self) -> &'static str {
+                $summary
+            }
+
+            fn example(&self) -> &'static str {
+                $example
+            }
+
+            fn properties(&self) -> Properties {
+                PROPERTIES
+            }
+
+            fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+                open($role, ($name, $example), address, local, sink)
+            }
+        }
+    };
+}
+
+engine!(Tls, "tls", Role::Either, "127.0.0.1:7448", "TLS over TCP: listens if the address is free here, else connects");
+engine!(TlsListen, "tls-listen", Role::Listen, "0.0.0.0:7448", "TLS over TCP, listening");
+engine!(TlsConnect, "tls-connect", Role::Connect, "robot.example:7448", "TLS over TCP, connecting");
+
+fn open(
+    role: Role,
+    (name, example): (&'static str, &'static str),
+    address: &str,
+    local: &Local,
+    sink: Arc<dyn Sink>,
+) -> Result<Arc<dyn Port>, EngineError> {
+    let bad = |reason| EngineError::Address { engine: name, address: address.into(), reason, example };
+    let below = sockets::transport(&tcp::FAMILY, name, address, local).map_err(bad)?;
+    let host = match role {
+        Role::Listen => None,
+        Role::Either | Role::Connect => Some(host(address).map_err(bad)?),
+    };
+    let endpoint = format!("{name}/{address}");
+    let credentials = Credentials::read(&local.options.identity)
+        .map_err(|cause| EngineError::Identity { endpoint: endpoint.clone(), cause })?;
+    let patience = local.options.connect_timeout;
+    let transport =
+        TlsTransport { below: Box::new(below), host, endpoint, credentials: Arc::new(credentials), patience };
+    streams::open(transport, role, local, sink)
+}
+
+/// The name or IP address that the certificate of the listening side must be for.
+fn host(address: &str) -> Result<ServerName<'static>, String> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if bare.is_empty() || bare == "*" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified()) {
+        return Err("whoever connects has to name the host that listens, to check its certificate; \
+                    'tls-listen/' takes every address"
+            .into());
+    }
+    ServerName::try_from(bare.to_owned()).map_err(|_| format!("'{bare}' is no name that a certificate can be for"))
+}
+
+/// One address of the engine.
+struct TlsTransport {
+    below: Box<dyn Transport>,
+    /// `None` if the port never connects.
+    host: Option<ServerName<'static>>,
+    endpoint: String,
+    credentials: Arc<Credentials>,
+    /// Longest time of a handshake, for the side that connects.
+    patience: Duration,
+}
+
+impl Transport for TlsTransport {
+    fn name(&self) -> &'static str {
+        "tls"
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.clone()
+    }
+
+    fn listen(&self) -> io::Result<Arc<dyn Listener>> {
+        Ok(Arc::new(TlsListener { below: self.below.listen()?, credentials: self.credentials.clone() }))
+    }
+
+    fn connect(&self) -> io::Result<Connection> {
+        let host = self.host.clone().ok_or(io::ErrorKind::Unsupported)?;
+        let session = ClientConnection::new(self.credentials.current().client, host).map_err(io::Error::other)?;
+        let (connection, stream) = within(self.below.connect()?, session.into());
+        stream.handshake(self.patience)?;
+        Ok(connection)
+    }
+}
+
+struct TlsListener {
+    below: Arc<dyn Listener>,
+    credentials: Arc<Credentials>,
+}
+
+impl Listener for TlsListener {
+    fn endpoint(&self) -> String {
+        self.below.endpoint().replacen("tcp/", "tls/", 1)
+    }
+
+    /// The connection's reading thread carries out the handshake, within
+    /// [`EngineOptions::hello_timeout`](super::EngineOptions::hello_timeout).
+    fn accept(&self) -> io::Result<Option<Connection>> {
+        let Some(connection) = self.below.accept()? else { return Ok(None) };
+        let session = ServerConnection::new(self.credentials.current().server).map_err(io::Error::other)?;
+        Ok(Some(within(connection, session.into()).0))
+    }
+
+    fn wake(&self) {
+        self.below.wake();
+    }
+
+    fn close(&self) {
+        self.below.close();
+    }
+}
+
+fn within(connection: Connection, session: Session) -> (Connection, Arc<TlsStream>) {
+    let stream = Arc::new(TlsStream::new(connection.stream, session));
+    (Connection { stream: stream.clone(), ..connection }, stream)
+}

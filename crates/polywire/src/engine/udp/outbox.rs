@@ -1,0 +1,148 @@
+//! What waits to be sent to one group, in order. Messages count against a bound, and a message that
+//! makes room leaves a note of the loss in its place.
+
+use std::collections::VecDeque;
+
+use polywire_core::{
+    envelope::ChannelId,
+    frame::{Frame, Start, put_datagram_frame},
+    multicast::MemberId,
+};
+
+use super::super::delivery::Missing;
+
+/// Something to send: to one member, or to all.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// A frame that is not a message. It is never dropped.
+    Control(Option<MemberId>, Vec<u8>),
+    /// A message, which may be dropped.
+    Message { to: Option<MemberId>, channel: ChannelId, start: Start, frame: Vec<u8> },
+    /// Messages of a channel were dropped here.
+    Lost(ChannelId, Missing),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    queue: VecDeque<Item>,
+    /// Bytes of the messages.
+    bytes: usize,
+    /// Nobody took anything for a while: new messages are dropped at once until half of the queue
+    /// is free.
+    pub(super) is_stalled: bool,
+}
+
+impl Outbox {
+    pub(super) fn push(&mut self, item: Item) {
+        if let Item::Message { frame, .. } = &item {
+            self.bytes += frame.len();
+        }
+        self.queue.push_back(item);
+    }
+
+    /// Adds a control frame. An offer goes in front of its announcement.
+    pub(super) fn control(&mut self, to: Option<MemberId>, frame: &Frame<'_>) {
+        if let Frame::Announce { channel, announcement, .. } = frame
+            && !announcement.offer.is_empty()
+        {
+            let offer = Frame::Offer { channel: *channel, offer: &announcement.offer };
+            self.push(Item::Control(to, encoded(&offer)));
+        }
+        self.push(Item::Control(to, encoded(frame)));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Item> {
+        let item = self.queue.pop_front()?;
+        if let Item::Message { frame, .. } = &item {
+            self.bytes -= frame.len();
+        }
+        Some(item)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether another message of so many bytes would exceed the bound. One always has room.
+    pub(super) fn is_full(&self, more: usize, limit: usize) -> bool {
+        self.bytes > 0 && self.bytes + more > limit
+    }
+
+    /// A new message is dropped.
+    pub(super) fn drop_newest(&mut self, channel: ChannelId, start: Start) {
+        self.note_lost(self.queue.len(), channel, start);
+    }
+
+    /// Drops the oldest message that is for all. Gives its channel.
+    pub(super) fn drop_oldest(&mut self) -> Option<ChannelId> {
+        let for_all = |item: &Item| matches!(item, Item::Message { to: None, .. });
+        let at = self.queue.iter().position(for_all)?;
+        let Some(Item::Message { channel, start, frame, .. }) = self.queue.remove(at) else { return None };
+        self.bytes -= frame.len();
+        self.note_lost(at, channel, start);
+        Some(channel)
+    }
+
+    /// Notes a loss in front of the item at an index. Notes in a row are one for each channel.
+    fn note_lost(&mut self, at: usize, channel: ChannelId, start: Start) {
+        for item in self.queue.range_mut(..at).rev() {
+            match item {
+                Item::Lost(other, missing) if *other == channel => {
+                    *missing = Missing { start, lost: missing.lost + 1 };
+                    return;
+                }
+                Item::Lost(..) => {}
+                _ => break,
+            }
+        }
+        self.queue.insert(at, Item::Lost(channel, Missing { start, lost: 1 }));
+    }
+}
+
+/// The bytes of a frame.
+pub(super) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_datagram_frame(frame, &mut bytes);
+    bytes
+}
+
+/// The frame that tells of a gap.
+pub(super) fn position(channel: ChannelId, missing: Missing) -> Frame<'static> {
+    Frame::Position { channel, start: missing.start, lost: missing.lost }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(channel: u32, sequence: u64) -> Item {
+        let start = Start { sequence, timestamp_ns: 0 };
+        Item::Message { to: None, channel: ChannelId(channel), start, frame: vec![0; 100] }
+    }
+
+    #[test]
+    fn losses_are_noted_where_they_happened() {
+        let mut outbox = Outbox::default();
+        outbox.push(message(1, 1));
+        outbox.push(message(2, 1));
+        outbox.push(message(1, 2));
+        outbox.push(Item::Control(None, vec![9]));
+        outbox.push(message(1, 3));
+        assert!(outbox.is_full(1, 400) && !outbox.is_full(0, 400));
+        let dropped: Vec<_> = std::iter::from_fn(|| outbox.drop_oldest()).map(|channel| channel.0).collect();
+        assert_eq!((dropped, outbox.bytes()), (vec![1, 2, 1, 1], 0));
+        outbox.drop_newest(ChannelId(1), Start { sequence: 4, timestamp_ns: 0 });
+        let left: Vec<_> = std::iter::from_fn(|| outbox.pop())
+            .map(|item| match item {
+                Item::Lost(channel, missing) => (channel.0, missing.start.sequence, missing.lost),
+                Item::Control(..) => (0, 0, 0),
+                Item::Message { .. } => panic!("all are dropped"),
+            })
+            .collect();
+        assert_eq!(left, [(1, 2, 2), (2, 1, 1), (0, 0, 0), (1, 4, 2)]);
+    }
+}

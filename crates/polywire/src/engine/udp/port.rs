@@ -1,0 +1,610 @@
+//! The port: what the node calls, and the two threads that serve the sockets.
+//!
+//! One thread receives, and hands what came to the node. The other keeps the times. If the node
+//! holds up the first, the second receives too, so that confirmations and requests go on; what came
+//! then waits within the members' windows.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle, ThreadId},
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::{Answer, Frame, FrameError, Start},
+    multicast::{Admission, Config, Gate, MemberId, Reliability, sender_of},
+};
+
+use super::{
+    super::{
+        Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
+        delivery::{Outcome, start_of},
+    },
+    outbox::{Item, encoded},
+    socket::{Place, Sockets},
+    state::{Group, Held, ONLY, State, member, random},
+};
+use crate::clock;
+
+/// A thread that hands over what came for so long counts as held up.
+const HELD_UP: Duration = Duration::from_millis(5);
+/// How often the timer thread looks for datagrams meanwhile.
+const LOOK: Duration = Duration::from_millis(2);
+/// Bytes that a frame has besides its payload, at most, apart from extensions.
+const FRAME_HEADER: usize = 64;
+
+pub(super) struct UdpPort(Arc<Shared>);
+
+pub(super) struct Shared {
+    /// Name of the engine and the address with its options.
+    pub(super) endpoint: String,
+    pub(super) local: Local,
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) config: Config,
+    /// How messages are sent. Everything else is reliable.
+    messages: Reliability,
+    sockets: Sockets,
+    gate: Gate,
+    state: Mutex<State>,
+    /// Something has left.
+    room: Condvar,
+    /// The timer thread has to look again.
+    timer: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl UdpPort {
+    pub(super) fn open(
+        endpoint: String,
+        local: &Local,
+        sink: Arc<dyn Sink>,
+        (config, messages): (Config, Reliability),
+        sockets: Sockets,
+    ) -> Result<UdpPort, EngineError> {
+        let mut state = State::new();
+        match sockets.place {
+            Place::Group(to) | Place::Caller(to) => {
+                let group = Group::new(member(&config, local.hello), to, clock::now());
+                state.groups.insert(ONLY, group);
+            }
+            Place::Host(_) => {}
+        }
+        let mut secret = [0; 32];
+        secret.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random().to_le_bytes()));
+        let shared = Arc::new(Shared {
+            endpoint,
+            local: local.clone(),
+            sink,
+            config,
+            messages,
+            gate: Gate::new(secret),
+            state: Mutex::new(state),
+            room: Condvar::new(),
+            timer: Condvar::new(),
+            threads: Mutex::default(),
+            sockets,
+        });
+        let port = UdpPort(shared.clone());
+        if let Place::Host(_) = shared.sockets.place {
+            shared.sink.event(Event::Listening { endpoint: shared.endpoint.clone() });
+        }
+        shared.start("pw-udp-in", Shared::receive)?;
+        shared.start("pw-udp-timer", Shared::keep_time)?;
+        Ok(port)
+    }
+}
+
+impl Port for UdpPort {
+    fn endpoint(&self) -> String {
+        self.0.endpoint.clone()
+    }
+
+    fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
+        let limits = &self.0.local.options.limits;
+        let mut state = self.0.lock();
+        if state.is_closed {
+            return Err(EngineError::Closed);
+        }
+        if state.channels.len() >= limits.channels {
+            return Err(FrameError::TooManyChannels { limit: limits.channels }.into());
+        }
+        let channel = ChannelId(state.last_channel + 1);
+        let frame = Frame::Announce { channel, start, announcement: Box::new(announcement.clone()) };
+        let (got, limit) = (encoded(&frame).len(), limits.announcement_bytes);
+        if got > limit {
+            return Err(FrameError::TooLong { what: "announcement", got: got as u64, limit }.into());
+        }
+        let (got, limit) = (announcement.offer.len(), limits.extension_bytes);
+        if got > limit {
+            return Err(FrameError::TooLong { what: "offer", got: got as u64, limit }.into());
+        }
+        state.last_channel = channel.0;
+        state.announce(channel, start, &Arc::new(announcement.clone()));
+        self.0.pump_all(&mut state);
+        Ok(channel)
+    }
+
+    fn reserve(&self, size: usize) -> Loan {
+        Loan::new(Vec::with_capacity(size), 0)
+    }
+
+    fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
+        self.send(envelope, loan.payload())
+    }
+
+    fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<Sent, EngineError> {
+        self.0.check(envelope, payload)?;
+        let mut state = self.0.lock();
+        if state.is_closed {
+            return Err(EngineError::Closed);
+        }
+        let mut sent = Sent::default();
+        if state.links.is_empty() || !state.channels.contains_key(&envelope.channel) {
+            return Ok(sent);
+        }
+        let frame = encoded(&Frame::Data(*envelope, payload));
+        let groups: Vec<MemberId> = state.groups.keys().copied().collect();
+        for group in groups {
+            state = self.0.send_to(state, group, envelope, &frame, &mut sent);
+        }
+        Ok(sent)
+    }
+
+    fn retire(&self, channel: ChannelId) {
+        let mut state = self.0.lock();
+        state.retire(channel);
+        self.0.pump_all(&mut state);
+    }
+
+    fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
+        let mut state = self.0.lock();
+        if let Some(remote) = state.links.get_mut(&link).and_then(|link| link.remote.get_mut(&channel)) {
+            // An acceptance is followed by the peer's word from where on messages are for us.
+            remote.is_open &= answer.accepts();
+        }
+        self.0.control(&mut state, link, &Frame::Answer { channel, answer });
+    }
+
+    fn want(&self, link: LinkId, document: Id128) {
+        self.0.control(&mut self.0.lock(), link, &Frame::Want { document });
+    }
+
+    fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
+        self.0.control(&mut self.0.lock(), link, &Frame::Document { document, bytes });
+    }
+
+    fn flush(&self, deadline: Instant) -> bool {
+        self.0.wait_until(deadline, State::is_sent)
+    }
+
+    fn links(&self) -> Vec<LinkStats> {
+        self.0.lock().stats()
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+}
+
+impl Drop for UdpPort {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn check(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<(), EngineError> {
+        let limits = &self.local.options.limits;
+        let (extensions, limit) = (envelope.extensions.bytes().len(), limits.extension_bytes);
+        if extensions > limit {
+            return Err(FrameError::TooLong { what: "extensions", got: extensions as u64, limit }.into());
+        }
+        let (got, limit) = (payload.len().saturating_add(extensions + FRAME_HEADER), limits.frame_bytes);
+        if got > limit {
+            return Err(FrameError::TooLong { what: "frame", got: got as u64, limit }.into());
+        }
+        Ok(())
+    }
+
+    /// Sends a message to the members of a group that want it.
+    fn send_to<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        key: MemberId,
+        envelope: &Envelope<'_>,
+        frame: &[u8],
+        sent: &mut Sent,
+    ) -> MutexGuard<'a, State> {
+        let channel = envelope.channel;
+        let wants = |state: &State| {
+            let links = state.groups.get(&key).map(|group| group.links.values());
+            links.is_some_and(|mut links| {
+                links.any(|link| state.links.get(link).is_some_and(|link| link.delivery.is_accepted(channel)))
+            })
+        };
+        let mut has_room = true;
+        if wants(&state) {
+            (state, has_room) = self.make_room(state, key, frame.len());
+        }
+        state = self.make_room_to_hold(state, key, envelope, frame.len());
+        let State { groups, links, .. } = &mut *state;
+        let Some(group) = groups.get_mut(&key) else { return state };
+        let mut for_all = false;
+        for id in group.links.values() {
+            let Some(link) = links.get_mut(id) else { continue };
+            let outcome = match link.delivery.wanted(envelope) {
+                None => Outcome::Unwanted,
+                Some(subscribers) if link.delivery.must_hold(channel, subscribers) => {
+                    match (self.messages, link.is_stalled) {
+                        // What is sent once is not for those who come later.
+                        (Reliability::BestEffort, _) => Outcome::Unwanted,
+                        (_, true) => {
+                            link.delivery.drop_newest(envelope);
+                            Outcome::Dropped
+                        }
+                        (_, false) => {
+                            link.delivery.hold(Held::new(envelope, frame));
+                            link.delivery.count_sent();
+                            Outcome::Sent(subscribers)
+                        }
+                    }
+                }
+                Some(subscribers) => {
+                    for_all = true;
+                    match has_room {
+                        true => {
+                            if let Some((_, Some(missing))) = link.delivery.next(channel) {
+                                group.outbox.control(Some(link.member), &super::outbox::position(channel, missing));
+                            }
+                            link.delivery.count_sent();
+                            Outcome::Sent(subscribers)
+                        }
+                        false => {
+                            link.delivery.count_drop(channel);
+                            Outcome::Dropped
+                        }
+                    }
+                }
+            };
+            outcome.count(sent);
+            if let Some((topic, count)) = link.notice() {
+                self.sink.event(Event::Dropped { link: link.info.clone(), topic: topic.to_string(), count });
+            }
+        }
+        match (for_all, has_room) {
+            (true, true) => {
+                let start = start_of(envelope);
+                group.outbox.push(Item::Message { to: None, channel, start, frame: frame.to_vec() });
+            }
+            (true, false) => group.outbox.drop_newest(channel, start_of(envelope)),
+            (false, _) => {}
+        }
+        self.pump(&mut state, key);
+        state
+    }
+
+    /// Makes room for a message of so many bytes. False if it is to be dropped.
+    fn make_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        key: MemberId,
+        more: usize,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let limit = self.local.options.queue_bytes;
+        let is_full = |state: &State| state.groups.get(&key).is_some_and(|group| group.outbox.is_full(more, limit));
+        if !is_full(&state) {
+            return (state, true);
+        }
+        self.pump(&mut state, key);
+        match self.local.options.overflow {
+            Overflow::DropNewest => {}
+            Overflow::DropOldest => while is_full(&state) && self.drop_oldest(&mut state, key) {},
+            Overflow::Block { patience } => {
+                let is_stalled = |state: &State| state.groups.get(&key).is_none_or(|group| group.outbox.is_stalled);
+                while is_full(&state) && !is_stalled(&state) && !state.is_closed {
+                    let before = state.groups.get(&key).map_or(0, |group| group.outbox.bytes());
+                    let moved = |state: &mut State| {
+                        state.groups.get(&key).is_some_and(|group| group.outbox.bytes() >= before) && !state.is_closed
+                    };
+                    let waited = self.room.wait_timeout_while(state, patience, moved);
+                    let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    state = guard;
+                    if timeout.timed_out()
+                        && let Some(group) = state.groups.get_mut(&key)
+                    {
+                        group.outbox.is_stalled = true;
+                    }
+                }
+            }
+        }
+        let has_room = !is_full(&state);
+        (state, has_room)
+    }
+
+    fn drop_oldest(&self, state: &mut State, key: MemberId) -> bool {
+        let State { groups, links, .. } = state;
+        let Some(group) = groups.get_mut(&key) else { return false };
+        let Some(channel) = group.outbox.drop_oldest() else { return false };
+        for id in group.links.values() {
+            let Some(link) = links.get_mut(id).filter(|link| link.delivery.is_accepted(channel)) else { continue };
+            link.delivery.count_drop(channel);
+            if let Some((topic, count)) = link.notice() {
+                self.sink.event(Event::Dropped { link: link.info.clone(), topic: topic.to_string(), count });
+            }
+        }
+        true
+    }
+
+    /// Makes room in what is held for the members that have not answered.
+    fn make_room_to_hold<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        key: MemberId,
+        envelope: &Envelope<'_>,
+        more: usize,
+    ) -> MutexGuard<'a, State> {
+        let (limit, channel) = (self.local.options.queue_bytes, envelope.channel);
+        let links: Vec<LinkId> =
+            state.groups.get(&key).map(|g| g.links.values().copied().collect()).unwrap_or_default();
+        for id in links {
+            let is_full = |state: &State| {
+                state.links.get(&id).is_some_and(|link| {
+                    let held = link.delivery.held_bytes();
+                    held > 0 && held + more > limit && !link.is_stalled && link.delivery.wants(channel)
+                })
+            };
+            match self.local.options.overflow {
+                Overflow::DropOldest => {
+                    while is_full(&state) && state.links.get_mut(&id).is_some_and(|l| l.delivery.drop_oldest_held()) {}
+                }
+                Overflow::DropNewest if is_full(&state) => {
+                    if let Some(link) = state.links.get_mut(&id) {
+                        link.is_stalled = true;
+                    }
+                }
+                Overflow::Block { patience } if is_full(&state) => {
+                    let still = |state: &mut State| is_full(state) && !state.is_closed;
+                    let waited = self.room.wait_timeout_while(state, patience, still);
+                    let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    state = guard;
+                    if let Some(link) = state.links.get_mut(&id).filter(|_| timeout.timed_out()) {
+                        link.is_stalled = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        state
+    }
+
+    fn control(&self, state: &mut State, link: LinkId, frame: &Frame<'_>) {
+        if let Some(group) = state.control(link, frame) {
+            self.pump(state, group);
+        }
+    }
+
+    // Driving the members.
+
+    /// Sends what can leave, and sees to it that the timer thread wakes in time.
+    pub(super) fn pump(&self, state: &mut State, key: MemberId) {
+        let (now, limit) = (clock::now(), self.local.options.queue_bytes);
+        let State { groups, links, planned, unreachable, .. } = state;
+        let Some(group) = groups.get_mut(&key) else { return };
+        // What cannot be sent now is lost, and repaired.
+        group.pump(self.messages, now, |packet, to| self.send_packet(packet, to, unreachable));
+        if group.outbox.bytes() <= limit / 2 {
+            group.outbox.is_stalled = false;
+        }
+        if group.outbox.is_empty() {
+            for id in group.links.values() {
+                let Some(link) = links.get_mut(id).filter(|link| !link.delivery.is_holding()) else { continue };
+                if let Some((topic, count)) = link.delivery.end_of_episode() {
+                    self.sink.event(Event::Dropped { link: link.info.clone(), topic: topic.to_string(), count });
+                }
+            }
+        }
+        self.room.notify_all();
+        if group.member.next_timeout().is_some_and(|next| next < *planned) {
+            *planned = Duration::ZERO;
+            self.timer.notify_one();
+        }
+    }
+
+    fn send_packet(&self, packet: &[u8], to: SocketAddr, last: &mut Option<i32>) {
+        if let Err(error) = self.sockets.send(packet, to) {
+            self.report(&error, last);
+        }
+    }
+
+    /// Reports that packets do not leave, or do not arrive: once for each reason in a row.
+    fn report(&self, error: &io::Error, last: &mut Option<i32>) {
+        let code = error.raw_os_error().or(Some(0));
+        if std::mem::replace(last, code) != code {
+            let endpoint = self.endpoint.clone();
+            self.sink.event(Event::Unreachable { endpoint, reason: error.to_string() });
+        }
+    }
+
+    fn pump_all(&self, state: &mut State) {
+        let groups: Vec<MemberId> = state.groups.keys().copied().collect();
+        groups.into_iter().for_each(|group| self.pump(state, group));
+    }
+
+    fn start(self: &Arc<Self>, name: &str, run: fn(&Shared)) -> Result<(), EngineError> {
+        let shared = self.clone();
+        let started = thread::Builder::new().name(name.into()).spawn(move || run(&shared));
+        let failed = |cause| EngineError::System { endpoint: self.endpoint.clone(), action: "start a thread", cause };
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(started.map_err(failed)?);
+        Ok(())
+    }
+
+    /// The receiving thread.
+    fn receive(&self) {
+        let mut buffer = vec![0; 1 << 16];
+        while !self.lock().is_closed {
+            let group = match self.sockets.receive(&mut buffer) {
+                Ok((len, from)) => self.arrived(buffer.get(..len).unwrap_or_default(), from),
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::ConnectionRefused {
+                        self.report(&error, &mut self.lock().unreachable);
+                    }
+                    None
+                }
+            };
+            self.deliver();
+            if let Some(group) = group {
+                self.pump(&mut self.lock(), group);
+            }
+        }
+    }
+
+    /// A datagram came. Gives the group that it belongs to.
+    fn arrived(&self, datagram: &[u8], from: SocketAddr) -> Option<MemberId> {
+        let (now, mut state) = (clock::now(), self.lock());
+        if state.is_closed {
+            return None;
+        }
+        let key = match self.sockets.place {
+            Place::Group(_) | Place::Caller(_) => ONLY,
+            Place::Host(_) => self.caller(&mut state, datagram, from, now)?,
+        };
+        let group = state.groups.get_mut(&key)?;
+        // What is damaged or foreign is dropped. A peer repeats what had to come.
+        if group.member.handle_datagram(datagram, now).is_ok() {
+            group.heard = now;
+            state.unreachable = None;
+        }
+        self.pump(&mut state, key);
+        Some(key)
+    }
+
+    /// The group of a caller. Whoever calls from a new address is asked to prove it.
+    fn caller(&self, state: &mut State, datagram: &[u8], from: SocketAddr, now: Duration) -> Option<MemberId> {
+        let id = sender_of(datagram)?;
+        if state.groups.get(&id).is_some_and(|group| group.to == from) {
+            return Some(id);
+        }
+        match self.gate.admit(from.to_string().as_bytes(), datagram, now) {
+            Admission::Admitted(id) => {
+                if let Some(group) = state.groups.get_mut(&id) {
+                    group.to = from;
+                } else if state.groups.len() < self.config.peers {
+                    let mut member = member(&self.config, self.local.hello);
+                    member.admit(id);
+                    state.groups.insert(id, Group::new(member, from, now));
+                } else {
+                    let reason = Disconnect::TooMany(self.config.peers);
+                    self.sink.event(Event::Rejected { address: from.to_string(), reason });
+                    return None;
+                }
+                Some(id)
+            }
+            Admission::Challenge(challenge) => {
+                let _ = self.sockets.send(&challenge, from);
+                None
+            }
+            Admission::Ignored => None,
+        }
+    }
+
+    /// The timer thread.
+    fn keep_time(&self) {
+        let mut buffer = vec![0; 1 << 16];
+        let mut state = self.lock();
+        while !state.is_closed {
+            self.pump_all(&mut state);
+            self.forget_callers(&mut state);
+            let next = state.groups.values().filter_map(|group| group.member.next_timeout()).min();
+            let mut wait = next.map_or(Duration::from_secs(1), |next| next.saturating_sub(clock::now()));
+            if state.delivering.is_some_and(|since| since.elapsed() > HELD_UP) {
+                drop(state);
+                while self.sockets.has_datagram()
+                    && let Ok((len, from)) = self.sockets.receive(&mut buffer)
+                {
+                    self.arrived(buffer.get(..len).unwrap_or_default(), from);
+                }
+                state = self.lock();
+                wait = wait.min(LOOK);
+            }
+            if wait.is_zero() {
+                continue;
+            }
+            state.planned = clock::now().saturating_add(wait);
+            let waited =
+                self.timer.wait_timeout_while(state, wait, |state| state.planned != Duration::ZERO && !state.is_closed);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Forgets callers that are silent and have no link.
+    fn forget_callers(&self, state: &mut State) {
+        if let Place::Host(_) = self.sockets.place {
+            let (now, lease) = (clock::now(), self.config.lease);
+            state.groups.retain(|_, group| !group.links.is_empty() || group.heard.saturating_add(lease) > now);
+        }
+    }
+
+    fn wait_until(&self, deadline: Instant, done: impl Fn(&State) -> bool) -> bool {
+        let mut state = self.lock();
+        loop {
+            if done(&state) || state.is_closed {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.room.wait_timeout(state, left.min(LOOK));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn close(&self) {
+        if self.lock().is_closed {
+            return;
+        }
+        self.wait_until(Instant::now() + self.local.options.linger, State::is_taken);
+        self.say_goodbye();
+        let links: Vec<_> = {
+            let mut state = self.lock();
+            if std::mem::replace(&mut state.is_closed, true) {
+                return;
+            }
+            state.groups.clear();
+            std::mem::take(&mut state.links).into_values().collect()
+        };
+        self.timer.notify_all();
+        self.room.notify_all();
+        self.sockets.wake();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let me: ThreadId = thread::current().id();
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
+            let _ = thread.join();
+        }
+        for link in links {
+            link.sink.down();
+            self.sink.event(Event::Disconnected { link: link.info, reason: Disconnect::Closed });
+        }
+    }
+
+    fn say_goodbye(&self) {
+        loop {
+            let mut state = self.lock();
+            let now = clock::now();
+            state.groups.values_mut().for_each(|group| group.member.close(now));
+            self.pump_all(&mut state);
+            if state.is_closed || state.groups.values().all(|group| group.member.is_closed()) {
+                return;
+            }
+            drop(state);
+            thread::sleep(LOOK);
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,212 @@
+//! The sockets of a port: one that receives, and one that sends.
+//!
+//! Several members on one host share the port number of a group, so their sockets for receiving are
+//! bound to the same address. In a pair, one socket does both.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, UdpSocket},
+    time::Duration,
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
+
+use super::{
+    super::EngineOptions,
+    address::{Address, Cast, Interface},
+};
+
+/// How long receiving waits before it looks at what else is to be done.
+const WAIT: Duration = Duration::from_millis(250);
+/// Asked for unless the options say otherwise: packets arrive in bursts.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// An opened address.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    receiving: UdpSocket,
+    sending: UdpSocket,
+    pub(super) place: Place,
+}
+
+/// Whom the sockets reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Everybody at this address.
+    Group(SocketAddr),
+    /// Whoever calls here.
+    Host(SocketAddr),
+    /// The host at this address.
+    Caller(SocketAddr),
+}
+
+impl Sockets {
+    pub(super) fn open(address: &Address, options: &EngineOptions) -> io::Result<Sockets> {
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for to in &address.to {
+            let opened = match address.cast {
+                Cast::Unicast => unicast(*to, address, options),
+                Cast::Broadcast | Cast::Multicast => group(*to, address, options),
+            };
+            match opened {
+                Ok(sockets) => return Ok(sockets),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    pub(super) fn send(&self, packet: &[u8], to: SocketAddr) -> io::Result<()> {
+        self.sending.send_to(packet, to).map(|_| ())
+    }
+
+    /// Waits for a datagram, but not for long. In a pair, an error may be what became of a packet.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.receiving.recv_from(buffer)
+    }
+
+    /// Ends a wait for a datagram. Where the system does not, the end of the wait does.
+    pub(super) fn wake(&self) {
+        let _ = SockRef::from(&self.receiving).shutdown(Shutdown::Read);
+    }
+
+    /// Whether a datagram is there.
+    pub(super) fn has_datagram(&self) -> bool {
+        let mut sockets = [PollFd::new(&self.receiving, PollFlags::IN)];
+        matches!(poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+    }
+}
+
+/// Listens if the address is one of this machine and free, and calls it otherwise.
+fn unicast(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Result<Sockets> {
+    let socket = new(to, options)?;
+    let place = match socket.bind(&to.into()) {
+        Ok(()) => Place::Host(local(&socket)?),
+        Err(_) if to.port() == 0 => return Err(io::ErrorKind::AddrNotAvailable.into()),
+        Err(_) => {
+            // Connected: nobody else's packets come.
+            socket.connect(&to.into())?;
+            Place::Caller(to)
+        }
+    };
+    if let Some(ttl) = address.ttl {
+        match to {
+            SocketAddr::V4(_) => socket.set_ttl_v4(ttl)?,
+            SocketAddr::V6(_) => socket.set_unicast_hops_v6(ttl)?,
+        }
+    }
+    let receiving = UdpSocket::from(socket);
+    receiving.set_read_timeout(Some(WAIT))?;
+    Ok(Sockets { sending: receiving.try_clone()?, receiving, place })
+}
+
+fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Result<Sockets> {
+    let (receiving, sending) = (new(to, options)?, new(to, options)?);
+    receiving.set_reuse_address(true)?;
+    // Elsewhere than on Linux the other option shares a port among members.
+    #[cfg(all(unix, not(target_os = "linux")))]
+    receiving.set_reuse_port(true)?;
+    if let Some(Interface::Name(name)) = &address.interface {
+        bind_device(&receiving, name)?;
+        bind_device(&sending, name)?;
+    }
+    match (address.cast, to) {
+        (Cast::Multicast, SocketAddr::V4(group)) => {
+            receiving.bind(&to.into())?;
+            receiving.join_multicast_v4_n(group.ip(), &interface_v4(address)?)?;
+            if let Some(Interface::Address(interface)) = &address.interface {
+                sending.set_multicast_if_v4(interface)?;
+            }
+            sending.set_multicast_loop_v4(address.is_looped)?;
+            sending.set_multicast_ttl_v4(address.ttl.unwrap_or(1))?;
+        }
+        (Cast::Multicast, SocketAddr::V6(mut group)) => {
+            let interface = interface_v6(address, group.scope_id())?;
+            // Groups of the link exist on each interface.
+            group.set_scope_id(interface);
+            receiving.bind(&SocketAddr::from(group).into())?;
+            receiving.join_multicast_v6(group.ip(), interface)?;
+            sending.set_multicast_if_v6(interface)?;
+            sending.set_multicast_loop_v6(address.is_looped)?;
+            sending.set_multicast_hops_v6(address.ttl.unwrap_or(1))?;
+        }
+        _ => {
+            receiving.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, to.port())).into())?;
+            sending.set_broadcast(true)?;
+        }
+    }
+    let any = match to {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    sending.bind(&any.into())?;
+    let receiving = UdpSocket::from(receiving);
+    receiving.set_read_timeout(Some(WAIT))?;
+    Ok(Sockets { receiving, sending: sending.into(), place: Place::Group(to) })
+}
+
+fn new(to: SocketAddr, options: &EngineOptions) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
+    if to.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // The system may give less, which costs repairs.
+    let _ = socket.set_recv_buffer_size(options.receive_buffer.unwrap_or(RECEIVE_BUFFER));
+    options.send_buffer.map_or(Ok(()), |bytes| socket.set_send_buffer_size(bytes))?;
+    Ok(socket)
+}
+
+fn local(socket: &Socket) -> io::Result<SocketAddr> {
+    socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+}
+
+fn interface_v4(address: &Address) -> io::Result<InterfaceIndexOrAddress> {
+    Ok(match &address.interface {
+        None => InterfaceIndexOrAddress::Address(Ipv4Addr::UNSPECIFIED),
+        Some(Interface::Address(interface)) => InterfaceIndexOrAddress::Address(*interface),
+        Some(Interface::Name(name)) => InterfaceIndexOrAddress::Index(index(name)?),
+    })
+}
+
+/// 0 leaves the choice to the system.
+fn interface_v6(address: &Address, scope: u32) -> io::Result<u32> {
+    match &address.interface {
+        None if scope == 0 && address.to.iter().any(is_of_the_link) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "this group needs an interface, as in '?interface=eth0'"))
+        }
+        None => Ok(scope),
+        Some(Interface::Name(name)) => index(name),
+        Some(Interface::Address(_)) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "an interface of IPv6 is given by its name"))
+        }
+    }
+}
+
+/// Whether a group of IPv6 has the scope of one link or less, so that it needs an interface.
+fn is_of_the_link(to: &SocketAddr) -> bool {
+    matches!(to.ip(), IpAddr::V6(ip) if ip.is_multicast() && ip.octets()[1] & 15 <= 2)
+}
+
+#[cfg(target_os = "linux")]
+fn index(name: &str) -> io::Result<u32> {
+    let any = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let unknown = |_| io::Error::new(io::ErrorKind::NotFound, format!("there is no interface '{name}'"));
+    rustix::net::netdevice::name_to_index(&any, name).map_err(unknown)
+}
+
+#[cfg(target_os = "linux")]
+fn bind_device(socket: &Socket, name: &str) -> io::Result<()> {
+    index(name)?;
+    socket.bind_device(Some(name.as_bytes()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn index(_: &str) -> io::Result<u32> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "interfaces are known by name on Linux only; give an address"))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bind_device(_: &Socket, name: &str) -> io::Result<()> {
+    index(name).map(|_| ())
+}

@@ -1,0 +1,277 @@
+//! What a port knows: its groups with their members, its links, its channels. Everything here is
+//! done under the port's lock, and nothing calls the node.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope},
+    frame::{Answer, Frame, Start},
+    multicast::{Config, Member, MemberId, Reliability},
+};
+
+use super::{
+    super::{
+        LinkId, LinkInfo, LinkSink, LinkStats,
+        delivery::{Delivery, Holdable, Notice},
+    },
+    outbox::{Item, Outbox, encoded, position},
+};
+
+/// The key of the only group of a port that does not host callers.
+pub(super) const ONLY: MemberId = MemberId(0);
+
+pub(super) struct State {
+    /// The group at the port's address, or one for each caller, by the caller's id.
+    pub(super) groups: BTreeMap<MemberId, Group>,
+    pub(super) links: BTreeMap<LinkId, Link>,
+    pub(super) channels: BTreeMap<ChannelId, (Start, Arc<Announcement>)>,
+    pub(super) last_channel: u32,
+    pub(super) is_closed: bool,
+    /// Since when a thread hands over what came.
+    pub(super) delivering: Option<Instant>,
+    /// When the timer thread wakes.
+    pub(super) planned: Duration,
+    /// Why the last packet could not be sent, as the system's number of the error.
+    pub(super) unreachable: Option<i32>,
+}
+
+/// A member and what waits to be sent through it.
+pub(super) struct Group {
+    pub(super) member: Member,
+    pub(super) to: SocketAddr,
+    pub(super) outbox: Outbox,
+    pub(super) links: BTreeMap<MemberId, LinkId>,
+    pub(super) heard: Duration,
+}
+
+/// A link to one peer.
+pub(super) struct Link {
+    pub(super) info: LinkInfo,
+    pub(super) sink: Arc<dyn LinkSink>,
+    pub(super) group: MemberId,
+    pub(super) member: MemberId,
+    pub(super) delivery: Delivery<Held>,
+    /// The peer's channels.
+    pub(super) remote: BTreeMap<ChannelId, Remote>,
+    /// An offer of the peer, until its announcement comes.
+    pub(super) offered: Option<(ChannelId, Vec<u8>)>,
+    /// The wait for its answer was in vain: new messages are dropped until it answers.
+    pub(super) is_stalled: bool,
+    /// A malformed frame of the peer was reported.
+    pub(super) is_reported: bool,
+}
+
+/// A channel of a peer.
+pub(super) struct Remote {
+    pub(super) announcement: Arc<Announcement>,
+    /// The peer has said that its messages are for this node from here on.
+    pub(super) is_open: bool,
+}
+
+/// A message for a peer that has not answered yet.
+#[derive(Debug)]
+pub(super) struct Held {
+    channel: ChannelId,
+    start: Start,
+    frame: Arc<[u8]>,
+}
+
+impl Held {
+    pub(super) fn new(envelope: &Envelope<'_>, frame: &[u8]) -> Held {
+        let start = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
+        Held { channel: envelope.channel, start, frame: frame.into() }
+    }
+}
+
+impl Holdable for Held {
+    fn at(&self) -> (ChannelId, Start) {
+        (self.channel, self.start)
+    }
+
+    fn size(&self) -> usize {
+        self.frame.len()
+    }
+}
+
+impl State {
+    pub(super) fn new() -> State {
+        State {
+            groups: BTreeMap::new(),
+            links: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            last_channel: 0,
+            is_closed: false,
+            delivering: None,
+            planned: Duration::MAX,
+            unreachable: None,
+        }
+    }
+
+    /// A new link: every channel is announced to it.
+    pub(super) fn add(&mut self, mut link: Link) {
+        let Some(group) = self.groups.get_mut(&link.group) else { return };
+        for (channel, (start, announcement)) in &self.channels {
+            link.delivery.announce(*channel, *channel, announcement);
+            group.outbox.control(Some(link.member), &announce(*channel, *start, announcement));
+        }
+        group.links.insert(link.member, link.info.id);
+        self.links.insert(link.info.id, link);
+    }
+
+    pub(super) fn remove(&mut self, group: MemberId, member: MemberId) -> Option<Link> {
+        let link = self.groups.get_mut(&group)?.links.remove(&member)?;
+        self.links.remove(&link)
+    }
+
+    /// Announces a new channel to all links.
+    pub(super) fn announce(&mut self, channel: ChannelId, start: Start, announcement: &Arc<Announcement>) {
+        self.channels.insert(channel, (start, announcement.clone()));
+        let frame = encoded(&announce(channel, start, announcement));
+        for group in self.groups.values_mut().filter(|group| !group.links.is_empty()) {
+            group.outbox.push(Item::Control(None, frame.clone()));
+        }
+        for link in self.links.values_mut() {
+            link.delivery.announce(channel, channel, announcement);
+        }
+    }
+
+    pub(super) fn retire(&mut self, channel: ChannelId) {
+        self.channels.remove(&channel);
+        let State { links, groups, .. } = self;
+        for link in links.values_mut() {
+            link.delivery.retire(channel);
+            if let Some(group) = groups.get_mut(&link.group) {
+                end_channels(link, group);
+            }
+        }
+    }
+
+    /// A peer answered a channel: what was held for it may leave.
+    pub(super) fn answered(&mut self, link: LinkId, channel: ChannelId, answer: &Answer) {
+        let Some(link) = self.links.get_mut(&link) else { return };
+        let Some(group) = self.groups.get_mut(&link.group) else { return };
+        let was_accepted = link.delivery.is_accepted(channel);
+        link.is_stalled = false;
+        link.delivery.answered(channel, answer);
+        let to = Some(link.member);
+        if answer.accepts() && !was_accepted {
+            group.outbox.control(to, &Frame::Position { channel, start: Start::default(), lost: 0 });
+        }
+        for (held, _, missing) in link.delivery.release() {
+            if let Some(missing) = missing {
+                group.outbox.control(to, &position(held.channel, missing));
+            }
+            let Held { channel, start, frame } = held;
+            group.outbox.push(Item::Message { to, channel, start, frame: frame.to_vec() });
+        }
+        for (channel, missing) in link.delivery.take_untold() {
+            group.outbox.control(to, &position(channel, missing));
+        }
+        end_channels(link, group);
+    }
+
+    /// Queues a frame for a link.
+    pub(super) fn control(&mut self, link: LinkId, frame: &Frame<'_>) -> Option<MemberId> {
+        let link = self.links.get(&link)?;
+        self.groups.get_mut(&link.group)?.outbox.control(Some(link.member), frame);
+        Some(link.group)
+    }
+
+    pub(super) fn stats(&self) -> Vec<LinkStats> {
+        let stats = |link: &Link| {
+            let (sent, dropped) = link.delivery.counts();
+            let queued = self.groups.get(&link.group).map_or(0, |group| group.outbox.bytes());
+            LinkStats {
+                link: link.info.clone(),
+                sent,
+                dropped,
+                queued_bytes: queued + link.delivery.held_bytes(),
+                silences: 0,
+            }
+        };
+        self.links.values().map(stats).collect()
+    }
+
+    /// Whether everything has left.
+    pub(super) fn is_sent(&self) -> bool {
+        self.groups.values().all(|group| group.outbox.is_empty() && group.member.is_sent())
+    }
+
+    /// Whether everything has left and the peers have taken it.
+    pub(super) fn is_taken(&self) -> bool {
+        self.groups.values().all(|group| group.outbox.is_empty() && group.member.is_taken())
+    }
+}
+
+impl Group {
+    pub(super) fn new(member: Member, to: SocketAddr, now: Duration) -> Group {
+        Group { member, to, outbox: Outbox::default(), links: BTreeMap::new(), heard: now }
+    }
+
+    /// Hands what waits to the member while that has room, and its packets to `send`.
+    pub(super) fn pump(&mut self, messages: Reliability, now: Duration, mut send: impl FnMut(&[u8], SocketAddr)) {
+        let mut packet = Vec::new();
+        loop {
+            while self.member.has_room()
+                && let Some(item) = self.outbox.pop()
+            {
+                self.hand_over(&item, messages, now);
+            }
+            while self.member.poll_transmit(now, &mut packet) {
+                send(&packet, self.to);
+            }
+            if self.outbox.is_empty() || !self.member.has_room() {
+                return;
+            }
+        }
+    }
+
+    fn hand_over(&mut self, item: &Item, messages: Reliability, now: Duration) {
+        let sent = match item {
+            Item::Control(to, frame) => self.member.send(*to, Reliability::Reliable, frame, 0, now),
+            Item::Message { to, frame, .. } => self.member.send(*to, messages, frame, 1, now),
+            Item::Lost(channel, missing) => {
+                let frame = encoded(&position(*channel, *missing));
+                self.member.send(None, Reliability::Reliable, &frame, 0, now)
+            }
+        };
+        debug_assert!(sent.is_ok(), "frames are checked before they are queued");
+    }
+}
+
+impl Link {
+    /// The event that is due for drops, if there is one.
+    pub(super) fn notice(&mut self) -> Option<Notice> {
+        self.delivery.notice(Instant::now())
+    }
+}
+
+/// Tells the peer of channels that have ended.
+fn end_channels(link: &mut Link, group: &mut Group) {
+    for (channel, missing) in link.delivery.ended() {
+        if let Some(missing) = missing {
+            group.outbox.control(Some(link.member), &position(channel, missing));
+        }
+        group.outbox.control(Some(link.member), &Frame::Retire { channel });
+    }
+}
+
+fn announce(channel: ChannelId, start: Start, announcement: &Announcement) -> Frame<'static> {
+    Frame::Announce { channel, start, announcement: Box::new(announcement.clone()) }
+}
+
+/// A member for a port.
+pub(super) fn member(config: &Config, hello: polywire_core::frame::Hello) -> Member {
+    Member::new(config.clone(), hello, random())
+}
+
+/// A random number, from the keys that the standard library draws for hashing.
+pub(super) fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(Instant::now().elapsed().as_nanos())
+}

@@ -1,0 +1,183 @@
+//! UDP as nodes use it: typed messages over multicast, broadcast and unicast, in every format, and
+//! what strangers send to the port. On the loopback interface only.
+
+mod common;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    sync::atomic::{AtomicU16, Ordering},
+    time::Duration,
+};
+
+use common::{SOON, until};
+use polywire::{Node, NodeEvent, Publisher, Subscriber, engine::Event};
+use polywire_derive::Message;
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Plant::Reading")]
+struct Reading {
+    count: u32,
+    text: String,
+}
+
+fn reading(count: u32) -> Reading {
+    // Some take several packets.
+    let len = if count.is_multiple_of(50) { 20_000 } else { (count % 300) as usize };
+    Reading { count, text: "x".repeat(len) }
+}
+
+/// A port number of its own for each test of each process.
+fn port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    20_000 + (std::process::id() % 4000) as u16 * 8 + NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The interface for IPv6, on which few systems carry multicast without help.
+fn interface() -> String {
+    std::env::var("POLYWIRE_TEST_INTERFACE").unwrap_or_else(|_| "lo".into())
+}
+
+/// Whether the system sends to a group at all, from this interface.
+fn is_possible(group: SocketAddr, interface: u32) -> bool {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(group), socket2::Type::DGRAM, None);
+    let socket = socket.expect("a socket");
+    let chosen = match group {
+        SocketAddr::V4(_) => socket.set_multicast_if_v4(&Ipv4Addr::LOCALHOST),
+        SocketAddr::V6(_) => socket.set_multicast_if_v6(interface),
+    };
+    let sent = chosen.and_then(|()| socket.send_to(b"x", &group.into()));
+    if let Err(error) = &sent {
+        println!("SKIPPED: {group}: {error}");
+    }
+    sent.is_ok()
+}
+
+fn publish(publisher: &Publisher<Reading>, count: u32) {
+    publisher.publish(&reading(count)).expect("published");
+}
+
+fn receive(readings: &Subscriber<Reading>, counts: std::ops::RangeInclusive<u32>) {
+    for count in counts {
+        let sample = readings.recv_timeout(SOON).unwrap_or_else(|| panic!("no reading {count}"));
+        assert_eq!(sample.value, reading(count));
+    }
+}
+
+/// Two subscribers and a late one get everything in order.
+fn deliver(endpoint: &str) {
+    let wire = format!("cdr@{endpoint}");
+    let nodes = [(); 3].map(|()| Node::new());
+    let publisher: Publisher<Reading> = nodes[0].publisher_on("readings", &wire).expect("a publisher");
+    let subscribers: Vec<Subscriber<Reading>> =
+        nodes[1..].iter().map(|node| node.subscriber_on("readings", &wire).expect("a subscriber")).collect();
+    assert_eq!(publisher.wait_for_subscribers(2, SOON), 2, "{endpoint}");
+    (1..=200).for_each(|count| publish(&publisher, count));
+    subscribers.iter().for_each(|readings| receive(readings, 1..=200));
+    let late_node = Node::new();
+    let late: Subscriber<Reading> = late_node.subscriber_on("readings", &wire).expect("a subscriber");
+    assert_eq!(publisher.wait_for_subscribers(3, SOON), 3, "{endpoint}");
+    (201..=300).for_each(|count| publish(&publisher, count));
+    receive(&late, 201..=300);
+    subscribers.iter().for_each(|readings| receive(readings, 201..=300));
+    assert!(subscribers.iter().chain([&late]).all(|readings| readings.lost() == 0), "{endpoint}");
+}
+
+#[test]
+fn a_multicast_group_shares_a_port_and_loses_nothing() {
+    let group = SocketAddr::from(([239, 255, 77, 1], port()));
+    if is_possible(group, 0) {
+        deliver(&format!("udp-reliable/{group}?interface=127.0.0.1"));
+    }
+}
+
+#[test]
+fn a_multicast_group_of_ipv6_loses_nothing() {
+    let (interface, port) = (interface(), port());
+    let any = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let number = rustix::net::netdevice::name_to_index(&any, &interface).unwrap_or(0);
+    let group = format!("[ff02::77:1]:{port}");
+    if is_possible(group.parse().expect("a group"), number) {
+        deliver(&format!("udp-reliable/{group}?interface={interface}"));
+    }
+}
+
+#[test]
+fn a_host_that_is_gone_is_reported() {
+    let other = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let node = Node::new();
+    let events = node.events();
+    // The address is taken, so the node calls it.
+    let endpoint = format!("udp/{}", other.local_addr().expect("an address"));
+    assert_eq!(node.open(&endpoint).expect("a port"), endpoint);
+    drop(other);
+    let wanted = |event| matches!(event, NodeEvent::Engine { event: Event::Unreachable { .. }, .. });
+    until("refusal", || events.recv_timeout(Duration::from_millis(10)).is_some_and(wanted));
+}
+
+#[test]
+fn broadcast_loses_nothing() {
+    deliver(&format!("udp-reliable/127.255.255.255:{}?broadcast", port()));
+}
+
+#[test]
+fn a_host_serves_several_callers() {
+    deliver(&format!("udp-reliable/127.0.0.1:{}", port()));
+}
+
+/// Deltas survive losses: each message refers to a key frame, and a late subscriber asks for one.
+#[test]
+fn best_effort_carries_deltas_and_counts_what_is_missing() {
+    let wire = format!("fast@udp/127.255.255.255:{}?broadcast", port());
+    let (here, there) = (Node::new(), Node::new());
+    let publisher: Publisher<Reading> = here.publisher_on("readings", &wire).expect("a publisher");
+    let readings: Subscriber<Reading> = there.subscriber_on("readings", &wire).expect("a subscriber");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    let (mut sent, mut last, mut came) = (0u32, 0, 0u32);
+    until("fifty readings", || {
+        sent += 1;
+        publisher.publish(&Reading { count: sent, text: "x".into() }).expect("published");
+        while let Some(sample) = readings.try_recv() {
+            assert!(sample.value.count > last, "in order, once");
+            (last, came) = (sample.value.count, came + 1);
+        }
+        came >= 50
+    });
+    assert!(u64::from(came) + readings.lost() + readings.undecodable() <= u64::from(sent));
+}
+
+#[test]
+fn what_is_no_packet_is_dropped_and_told_to_nobody() {
+    let node = Node::new();
+    let endpoint = node.open("udp-reliable/127.0.0.1:0").expect("a port");
+    let address = endpoint.split_once('/').expect("an address").1;
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    stranger.set_read_timeout(Some(Duration::from_millis(100))).expect("a time-out");
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x55; 1400], &[0x55, 1, 1], &[]] {
+        stranger.send_to(garbage, address).expect("sent");
+        let mut answer = [0; 100];
+        assert!(stranger.recv(&mut answer).is_err(), "nothing is sent to an address that is not proved");
+    }
+    // The port still works.
+    let wire = format!("cdr@{endpoint}");
+    let readings: Subscriber<Reading> = node.subscriber_on("readings", &wire).expect("a subscriber");
+    let other = Node::new();
+    let publisher: Publisher<Reading> = other.publisher_on("readings", &wire).expect("a publisher");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    publisher.publish(&reading(7)).expect("published");
+    receive(&readings, 7..=7);
+}
+
+#[test]
+fn a_node_that_leaves_says_goodbye() {
+    let wire = format!("cdr@udp/127.255.255.255:{}?broadcast", port());
+    let (here, there) = (Node::new(), Node::new());
+    let events = here.events();
+    let publisher: Publisher<Reading> = here.publisher_on("readings", &wire).expect("a publisher");
+    let readings: Subscriber<Reading> = there.subscriber_on("readings", &wire).expect("a subscriber");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    drop(readings);
+    there.close();
+    let gone = |event| matches!(event, NodeEvent::Engine { event: Event::Disconnected { .. }, .. });
+    until("goodbye", || events.recv_timeout(Duration::from_millis(10)).is_some_and(gone));
+    assert_eq!(here.links(), 0);
+}
