@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Engines whose first process at an address relays between the others.
-const RELAYING: [&str; 2] = ["tcp", "unix"];
+const RELAYING: [&str; 3] = ["tcp", "tls", "unix"];
 
 /// How often the loop looks for a signal.
 const TICK: Duration = Duration::from_millis(100);
@@ -35,10 +35,10 @@ pub const VERB: Verb = Verb::new::<Relay>("relay", "Holds an address and relays 
 
 #[derive(Args)]
 pub struct Relay {
-    /// ENGINE/ADDRESS, of the engines tcp and unix
+    /// ENGINE/ADDRESS, of the engines tcp, tls and unix
     #[arg(required = true, value_name = "ENDPOINT")]
     endpoints: Vec<String>,
-    /// TOML file with the settings of the ports: queues, limits
+    /// TOML file with the settings of the ports: queues, limits, identity, access
     #[arg(short, long, value_name = "FILE", env = "POLYWIRE_CONFIG", hide_env_values = true)]
     config: Option<std::path::PathBuf>,
     /// Ends after this time instead of running until it is told to end
@@ -83,7 +83,7 @@ fn check(endpoint: &str) -> Result<(), Misuse> {
     match RELAYING.contains(&engine) {
         true => Ok(()),
         false => Err(Misuse(format!(
-            "'{endpoint}': a relay is for tcp/ADDRESS or unix/PATH; nodes of other engines have no relay"
+            "'{endpoint}': a relay is for tcp/ADDRESS, tls/ADDRESS or unix/PATH; nodes of other engines have no relay"
         ))),
     }
 }

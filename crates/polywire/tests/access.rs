@@ -206,3 +206,16 @@ fn an_engine_that_cannot_keep_rules_is_refused() {
         assert!(error.contains("the rules of [access] cannot be kept"), "{error}");
     }
 }
+
+#[test]
+fn within_the_process_no_rule_applies_and_where_peers_are_not_told_apart_nothing_opens() {
+    let here = node("[access]");
+    let wire = format!("cdr@inproc/access-{}", std::process::id());
+    let pumps = Node::new().subscriber_on::<Pump>("pumps", &wire).expect("subscribes");
+    let publisher = here.publisher_on::<Pump>("pumps", &wire).expect("opens");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    publisher.publish(&pump(7)).expect("published");
+    assert_eq!(pumps.recv_timeout(SOON).expect("a message").value, pump(7));
+    assert!(here.open("udp/127.0.0.1:0").is_err());
+    assert_eq!(here.denied(), 0);
+}

@@ -239,7 +239,7 @@ fn an_endpoint_without_a_domain_is_the_same_port_as_with_it() {
 fn a_node_that_leaves_is_no_longer_called() {
     let folder = Folder::new("leaves");
     let ((a, events), (b, _b_events)) = (join(&folder), join(&folder));
-    until("a link", || a.port().links().len() == 1);
+    until("a link", || a.port().links().len() == 1 && b.port().links().len() == 1);
     b.port().close();
     let reason = find(&events, |event| match event {
         Event::Disconnected { reason, .. } => Some(reason),

@@ -27,7 +27,7 @@ use crate::{
     delta::Requests,
     engine::{
         Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Principal, Sent, Sink,
-        loopback,
+        inproc::Inproc, loopback,
     },
     events::NodeEvent,
     status::{PublisherStatus, Recent, Refusal, Refusing},
@@ -120,7 +120,7 @@ impl PortEntry {
         address: &str,
         local: &Local,
     ) -> Result<Arc<PortEntry>, EngineError> {
-        if engine.properties().multicast && node.gate.has_rules() {
+        if node.gate.has_rules() && !tells_peers_apart(engine) {
             return Err(EngineError::Access { endpoint: format!("{}/{address}", engine.name()) });
         }
         let here = "this node".into();
@@ -446,6 +446,12 @@ impl Answers {
     fn count_refusing(&self) {
         self.refusing.set(self.by_link.values().filter(|answer| answer.reason().is_some()).count());
     }
+}
+
+/// Whether rules of access can be applied: one transmission reaches one peer, or all peers are
+/// nodes of this process, to which no rule applies.
+fn tells_peers_apart(engine: &dyn Engine) -> bool {
+    !engine.properties().multicast || engine.name() == Inproc.name()
 }
 
 fn keeps_all(engine: &dyn Engine, local: &Local) -> bool {
