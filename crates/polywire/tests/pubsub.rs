@@ -525,7 +525,7 @@ fn mistaken_wires_are_named() {
     let error = |wire: &str| node.publisher_on::<Reading>("r", wire).err().expect(wire).to_string();
     assert!(error("crd@inproc/x").contains("did you mean 'cdr'?"));
     assert!(error("cdr@tpc/x").contains("did you mean 'tcp'?"));
-    assert!(error("cdr@tcp/localhost").contains("no port"));
+    assert!(error("cdr@tcp/localhost").contains("the port is missing"));
     assert!(error("cdr@tcp-listen/192.0.2.1:9").contains("cannot listen"));
     assert!(error("cdr+zlob@inproc/x").contains("unknown compressor 'zlob', did you mean 'zlib'?"));
     assert!(error("cdr+zlib:12@inproc/x").contains("levels go from 1 to 9"));

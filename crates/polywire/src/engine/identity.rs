@@ -1,7 +1,9 @@
 //! The files by which a node proves who it is, and what can be wrong with them. `engine/tls` reads
 //! them; the configuration and the environment name them.
 
-use std::{env, io, path::PathBuf};
+#[cfg(feature = "tls")]
+use std::env;
+use std::{io, path::PathBuf};
 
 /// The files by which a node proves who it is over TLS, and knows who its peers are. All three are
 /// PEM. `polywire identity` makes them.
@@ -37,6 +39,7 @@ impl Identity {
     }
 
     /// The three files: as named here, else by the environment.
+    #[cfg(feature = "tls")]
     pub(super) fn files(&self) -> Result<Files, IdentityError> {
         let file = |named: &Option<PathBuf>, what, key, variable| {
             let named =
@@ -53,6 +56,7 @@ impl Identity {
 
 /// The files of a complete [`Identity`].
 #[derive(Clone, Debug)]
+#[cfg(feature = "tls")]
 pub(super) struct Files {
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
