@@ -288,7 +288,7 @@ impl<C: Coding> Publish<C> {
     ///
     /// Subscribers that request more refuse the publisher: [`PublisherOf::status`] says why.
     pub fn qos(mut self, qos: Qos) -> Result<Self, NodeError> {
-        qos::check_publisher(&qos, self.entry.is_reliable(), self.entry.carries_offers())?;
+        qos::check_publisher(&qos, self.entry.is_reliable())?;
         self.qos = qos;
         Ok(self)
     }

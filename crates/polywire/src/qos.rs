@@ -43,15 +43,8 @@ fn check(qos: &Qos, reliable_engine: bool) -> Result<(), NodeError> {
 }
 
 /// Checks the policies of a publisher.
-pub(crate) fn check_publisher(qos: &Qos, reliable_engine: bool, carries_offers: bool) -> Result<(), NodeError> {
+pub(crate) fn check_publisher(qos: &Qos, reliable_engine: bool) -> Result<(), NodeError> {
     check(qos, reliable_engine)?;
-    let offer = Offer { qos: qos.clone(), history_of: None };
-    if !carries_offers && !offer.to_bytes().is_empty() {
-        return unsupported(
-            &qos.to_string(),
-            "the engine does not carry offers to subscribers yet; use tcp, unix or local",
-        );
-    }
     if !qos.time_based_filter.is_zero() {
         return unsupported("time-based-filter", "it is a policy of subscribers");
     }

@@ -309,11 +309,6 @@ impl PortEntry {
         self.is_ordered
     }
 
-    /// Whether announcements keep their offers on the way. Those of `udp` do not yet.
-    pub(crate) fn carries_offers(&self) -> bool {
-        !self.endpoint.starts_with("udp")
-    }
-
     /// Whether the engine is reliable.
     pub(crate) fn is_reliable(&self) -> bool {
         self.is_reliable
