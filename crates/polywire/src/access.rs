@@ -1,5 +1,5 @@
 //! Who may publish and subscribe to what: the rules of the configuration's section `[access]`, and
-//! a node's decisions by them. The node asks [`Rights`] about each channel and each message of a
+//! a node's decisions by them. The node asks `Rights` about each channel and each message of a
 //! peer, whatever engine it comes over. The room reads no files, and knows no ports and links.
 //!
 //! ```toml

@@ -54,6 +54,7 @@ fn places(test: &str) -> Vec<Place> {
         between(format!("inproc/qos-{test}")),
         between("tcp/127.0.0.1:0".into()),
         between(format!("unix/{}", path.display())),
+        between("udp-reliable/127.0.0.1:0".into()),
     ]
 }
 
