@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{RecvFlags, recvfrom},
+};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 
 use super::{
@@ -63,7 +66,10 @@ impl Sockets {
 
     /// Waits for a datagram, but not for long. In a pair, an error may be what became of a packet.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.receiving.recv_from(buffer)
+        // Not the standard library's `recv_from`: it panics if the socket was shut down.
+        let (len, _, from) = recvfrom(&self.receiving, buffer, RecvFlags::empty())?;
+        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+        Ok((len, from.ok_or(io::ErrorKind::NotConnected)?))
     }
 
     /// Ends a wait for a datagram. Where the system does not, the end of the wait does.

@@ -134,9 +134,9 @@ impl State {
     /// Announces a new channel to all links.
     pub(super) fn announce(&mut self, channel: ChannelId, start: Start, announcement: &Arc<Announcement>) {
         self.channels.insert(channel, (start, announcement.clone()));
-        let frame = encoded(&announce(channel, start, announcement));
+        let frame = announce(channel, start, announcement);
         for group in self.groups.values_mut().filter(|group| !group.links.is_empty()) {
-            group.outbox.push(Item::Control(None, frame.clone()));
+            group.outbox.control(None, &frame);
         }
         for link in self.links.values_mut() {
             link.delivery.announce(channel, channel, announcement);
