@@ -10,9 +10,10 @@ use std::{
     collections::BTreeMap,
     mem,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    thread::{self, ThreadId},
     time::Duration,
 };
 
@@ -39,6 +40,9 @@ use crate::{
     packing::Unpacking,
     status::Mismatch,
 };
+
+/// Longest wait for a thread that decides for others. It may be in a callback of the application.
+const LONGEST_DECISION: Duration = Duration::from_secs(1);
 
 /// The calls that a link makes to its port.
 pub(super) trait Host: Send + Sync {
@@ -79,17 +83,19 @@ pub(super) struct Incoming {
     denied: AtomicU64,
     /// Locked before `channels` where both are.
     driven: Mutex<Driven>,
+    /// Wakes threads that left their events to another one.
+    settled: Condvar,
     channels: Mutex<Channels>,
 }
 
 /// The session, and what its driver is doing.
 struct Driven {
     session: Session,
-    /// A thread sends outputs. Others leave theirs to it, so that outputs keep their order.
-    sending: bool,
-    /// A thread handles events. Others leave theirs to it: decisions take long, and may lead back
-    /// here.
-    deciding: bool,
+    /// The thread that sends outputs. Others leave theirs to it, so that outputs keep their order.
+    sending: Option<ThreadId>,
+    /// The thread that handles events. Others leave theirs to it: decisions take long, and may lead
+    /// back here.
+    deciding: Option<ThreadId>,
     /// When the timer wakes this link next.
     wakes: Option<Duration>,
 }
@@ -135,7 +141,8 @@ impl Incoming {
             link: Arc::new(link.clone()),
             rights,
             denied: AtomicU64::new(0),
-            driven: Mutex::new(Driven { session, sending: false, deciding: false, wakes: None }),
+            driven: Mutex::new(Driven { session, sending: None, deciding: None, wakes: None }),
+            settled: Condvar::new(),
             channels: Mutex::default(),
         })
     }
@@ -163,10 +170,15 @@ impl Incoming {
         driven.session.channels().map(|(_, announcement)| self.source(announcement)).collect()
     }
 
-    /// Subscribers of the topic came or went.
+    /// Subscribers of the topic came or went. The port has the answers to the peer when this
+    /// returns, so that they leave before anything that the application publishes next.
     pub(super) fn reconsider(&self, topic: &str) {
         self.lock().session.reconsider(|announcement| announcement.topic == topic);
         self.drive();
+        let here = thread::current().id();
+        let elsewhere = |thread: Option<ThreadId>| thread.is_some_and(|thread| thread != here);
+        let is_busy = |driven: &mut Driven| elsewhere(driven.deciding) || elsewhere(driven.sending);
+        drop(self.settled.wait_timeout_while(self.lock(), LONGEST_DECISION, is_busy));
     }
 
     /// The port is open now: outputs may leave.
@@ -198,14 +210,16 @@ impl Incoming {
     fn drive(&self) {
         self.send();
         let mut driven = self.lock();
-        if !mem::replace(&mut driven.deciding, true) {
+        if driven.deciding.is_none() {
+            driven.deciding = Some(thread::current().id());
             while let Some(event) = driven.session.poll_event() {
                 drop(driven);
                 self.handle(event);
                 self.send();
                 driven = self.lock();
             }
-            driven.deciding = false;
+            driven.deciding = None;
+            self.settled.notify_all();
         }
         self.set_timer(driven);
     }
@@ -213,15 +227,17 @@ impl Incoming {
     fn send(&self) {
         let Some(host) = self.host.upgrade().filter(|host| host.is_open()) else { return };
         let mut driven = self.lock();
-        if mem::replace(&mut driven.sending, true) {
+        if driven.sending.is_some() {
             return;
         }
+        driven.sending = Some(thread::current().id());
         while let Some(output) = driven.session.poll_output() {
             drop(driven);
             host.send(&self.link, output);
             driven = self.lock();
         }
-        driven.sending = false;
+        driven.sending = None;
+        self.settled.notify_all();
     }
 
     fn set_timer(&self, mut driven: MutexGuard<'_, Driven>) {
