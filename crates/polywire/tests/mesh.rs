@@ -247,7 +247,7 @@ fn a_node_that_leaves_is_no_longer_called() {
     });
     assert_eq!(reason, Disconnect::Bye);
     thread::sleep(Duration::from_millis(200));
-    // Both may have called at once. The call that is not needed may break when the other end closes.
+    // Both may have called at once. The spare call may break when the other end closes.
     let is_spare_call = |event: &Event| matches!(event, Event::Rejected { reason: Disconnect::Lost(_), .. });
     let mut told = events.try_iter().filter(|event| !is_spare_call(event));
     let told = told.find(|event| matches!(event, Event::Unreachable { .. } | Event::Rejected { .. }));
