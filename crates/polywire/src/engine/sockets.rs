@@ -69,9 +69,15 @@ pub(super) fn transport(
     Ok(Sockets { family, endpoint: format!("{name}/{address}"), addresses, options })
 }
 
-/// Implements [`Engine`](super::Engine) for a unit type.
+/// Implements [`Engine`](super::Engine) for a unit type. `open` opens a port; by default it is
+/// [`open`] with the module's `FAMILY`.
 macro_rules! engine {
     ($type:ty, $name:literal, $role:expr, $example:literal, $summary:literal) => {
+        engine!($type, $name, $role, $example, $summary, |role, named, address, local, sink| {
+            sockets::open(&FAMILY, role, named, address, local, sink)
+        });
+    };
+    ($type:ty, $name:literal, $role:expr, $example:literal, $summary:literal, $open:expr) => {
         impl Engine for $type {
             fn name(&self) -> &'static str {
                 $name
@@ -90,7 +96,7 @@ macro_rules! engine {
             }
 
             fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
-                sockets::open(&FAMILY, $role, ($name, $example), address, local, sink)
+                ($open)($role, ($name, $example), address, local, sink)
             }
         }
     };

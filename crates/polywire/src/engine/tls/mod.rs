@@ -27,7 +27,8 @@ use rustls::{ClientConnection, Connection as Session, ServerConnection, pki_type
 
 use self::{credentials::Credentials, stream::TlsStream};
 use super::{
-    Engine, EngineError, Local, Port, Properties, Sink, sockets,
+    Engine, EngineError, Local, Port, Properties, Sink,
+    sockets::{self, engine},
     stream::{self as streams, Connection, Listener, PROPERTIES, Role, Transport},
     tcp,
 };
@@ -39,36 +40,16 @@ pub struct TlsListen;
 /// `tls-connect/ADDR`: connects, and keeps trying.
 pub struct TlsConnect;
 
-/// Implements [`Engine`] for a unit type.
-macro_rules! engine {
-    ($type:ty, $name:literal, $role:expr, $example:literal, $summary:literal) => {
-        impl Engine for $type {
-            fn name(&self) -> &'static str {
-                $name
-            }
-
-            fn summary(&self) -> &'static str {
-                $summary
-            }
-
-            fn example(&self) -> &'static str {
-                $example
-            }
-
-            fn properties(&self) -> Properties {
-                PROPERTIES
-            }
-
-            fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
-                open($role, ($name, $example), address, local, sink)
-            }
-        }
-    };
-}
-
-engine!(Tls, "tls", Role::Either, "127.0.0.1:7448", "TLS over TCP: listens if the address is free here, else connects");
-engine!(TlsListen, "tls-listen", Role::Listen, "0.0.0.0:7448", "TLS over TCP, listening");
-engine!(TlsConnect, "tls-connect", Role::Connect, "robot.example:7448", "TLS over TCP, connecting");
+engine!(
+    Tls,
+    "tls",
+    Role::Either,
+    "127.0.0.1:7448",
+    "TLS over TCP: listens if the address is free here, else connects",
+    open
+);
+engine!(TlsListen, "tls-listen", Role::Listen, "0.0.0.0:7448", "TLS over TCP, listening", open);
+engine!(TlsConnect, "tls-connect", Role::Connect, "robot.example:7448", "TLS over TCP, connecting", open);
 
 fn open(
     role: Role,
