@@ -47,5 +47,6 @@ pub mod multicast;
 pub mod netsim;
 pub mod program;
 pub mod qos;
+pub mod rpc;
 pub mod schema;
 pub mod session;

@@ -332,6 +332,10 @@ struct RuleTable {
     publish: Vec<String>,
     #[serde(default)]
     subscribe: Vec<String>,
+    #[serde(default)]
+    request: Vec<String>,
+    #[serde(default)]
+    serve: Vec<String>,
     bytes_per_second: Option<u64>,
 }
 
@@ -364,6 +368,8 @@ impl RuleTable {
             who: certificates.chain(users).chain(self.anyone.then_some(Who::Anyone)).collect(),
             publish: self.publish,
             subscribe: self.subscribe,
+            request: self.request,
+            serve: self.serve,
             bytes_per_second: self.bytes_per_second,
         };
         if rule.who.is_empty() {
@@ -372,7 +378,8 @@ impl RuleTable {
         if rule.bytes_per_second == Some(0) {
             return wrong(format!("{key}.bytes_per_second"), "must be larger than 0");
         }
-        let levels = || rule.publish.iter().chain(&rule.subscribe).flat_map(|pattern| pattern.split('/'));
+        let patterns = || [&rule.publish, &rule.subscribe, &rule.request, &rule.serve].into_iter().flatten();
+        let levels = || patterns().flat_map(|pattern| pattern.split('/'));
         if let Some(level) = levels().find(|level| level.contains('*') && !matches!(*level, "*" | "**")) {
             let reason = format!("'{level}': '*' and '**' stand for whole levels of a topic, as in 'plant/*/pump'");
             return wrong(key.into(), &reason);

@@ -73,6 +73,7 @@ mod packing;
 mod publisher;
 pub mod qos;
 mod queue;
+pub mod service;
 mod status;
 mod subscriber;
 pub mod suggest;

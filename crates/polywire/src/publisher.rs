@@ -11,7 +11,7 @@ use polywire_core::{
         cdr::{CDR, Cdr, XCDR2},
         stateful::Mode,
     },
-    envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
+    envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind},
     frame::Start,
     layout::Message,
     program::CodecError,
@@ -76,6 +76,7 @@ pub struct PublisherOf<C: Coding> {
     incarnation: u64,
     coding: C,
     qos: Qos,
+    alone: bool,
     state: Mutex<Sending<C::Encoder, C::Value>>,
 }
 
@@ -124,6 +125,8 @@ enum Deltas {
     Keys,
     /// Messages refer to earlier ones.
     Stream(Box<Outgoing>),
+    /// They could, but each message here is a key frame: not every reader reads all.
+    Alone(Box<Outgoing>),
 }
 
 impl<E> Writing<E> {
@@ -136,12 +139,18 @@ impl<E> Writing<E> {
         out: &mut Vec<u8>,
     ) -> Result<Option<u64>, CodecError> {
         let Writing { encoder, packing, deltas } = self;
+        let alone = matches!(deltas, Deltas::Alone(_));
         match deltas {
             Deltas::None => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| None),
             Deltas::Keys => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| Some(sequence)),
-            Deltas::Stream(stream) => stream.write(sequence, |state, keep| {
-                pack(packing, out, |out| C::encode_with(encoder, state, keep, value, out))
-            }),
+            Deltas::Stream(stream) | Deltas::Alone(stream) => {
+                if alone {
+                    stream.failed();
+                }
+                stream.write(sequence, |state, keep| {
+                    pack(packing, out, |out| C::encode_with(encoder, state, keep, value, out))
+                })
+            }
         }
     }
 
@@ -158,7 +167,7 @@ impl<E> Writing<E> {
     /// Forgets the last message, which could not be sent.
     #[cold]
     fn failed(&mut self) {
-        if let Deltas::Stream(stream) = &mut self.deltas {
+        if let Deltas::Stream(stream) | Deltas::Alone(stream) = &mut self.deltas {
             stream.failed();
         }
     }
@@ -249,7 +258,7 @@ impl Node {
         let (node, topic) = (self.clone(), String::from(topic));
         // Configuration is for both sides; this policy is one of subscribers.
         let configured = self.qos_of(&topic).time_based_filter(Duration::ZERO);
-        Publish { node, entry, topic, wire, coding, qos: Qos::default() }.qos(configured)
+        Publish { node, entry, topic, wire, coding, qos: Qos::default(), alone: false }.qos(configured)
     }
 }
 
@@ -280,6 +289,8 @@ pub struct Publish<C: Coding> {
     wire: Wire,
     coding: C,
     qos: Qos,
+    /// No message refers to another one.
+    alone: bool,
 }
 
 impl<C: Coding> Publish<C> {
@@ -308,6 +319,11 @@ impl<C: Coding> Publish<C> {
         &self.qos
     }
 
+    /// Each message can be read without any other one, whatever the format.
+    pub(crate) fn alone(self) -> Self {
+        Publish { alone: true, ..self }
+    }
+
     /// Makes the publisher.
     pub fn open(self) -> Result<PublisherOf<C>, NodeError> {
         PublisherOf::open(self)
@@ -316,12 +332,12 @@ impl<C: Coding> Publish<C> {
 
 impl<C: Coding> PublisherOf<C> {
     fn open(publish: Publish<C>) -> Result<Self, NodeError> {
-        let Publish { node, entry, topic, wire, coding, qos } = publish;
+        let Publish { node, entry, topic, wire, coding, qos, alone } = publish;
         let (writer, incarnation) = (random_id(), node.hello().incarnation);
         let start = Start { sequence: 0, timestamp_ns: now_ns() };
         let inner = node.inner();
         let announce =
-            Announce { node: inner, entry: &entry, topic: &topic, writer, incarnation, coding: &coding, qos: &qos };
+            Announce { node: inner, entry: &entry, topic: &topic, writer, incarnation, coding: &coding, qos: &qos, alone };
         let (channel, writing) = announce.channel(&wire, start)?;
         let offered = Offered::new(inner, &entry, &topic, &qos);
         let key_frames = announce.history(&wire, offered.as_deref())?;
@@ -339,7 +355,7 @@ impl<C: Coding> PublisherOf<C> {
             key_frames,
             hasher: Hasher::Unknown,
         });
-        Ok(PublisherOf { node, entry, topic, writer, incarnation, coding, qos, state })
+        Ok(PublisherOf { node, entry, topic, writer, incarnation, coding, qos, alone, state })
     }
 
     /// Sends a value to every subscriber of the topic. [`Sent`] says how many peers it goes to and
@@ -352,7 +368,7 @@ impl<C: Coding> PublisherOf<C> {
     /// the callback's message came.
     #[inline]
     pub fn publish(&self, value: &C::Value) -> Result<Sent, PublishError> {
-        self.send(value, Kind::Data)
+        self.send(value, Kind::Data, Extensions::default(), |_| {})
     }
 
     /// Announces that the instance with the key of `value` no longer exists. The other members of
@@ -379,13 +395,13 @@ impl<C: Coding> PublisherOf<C> {
     /// assert_eq!((end.info.kind, end.value.number), (Kind::Dispose, 7));
     /// ```
     pub fn dispose(&self, value: &C::Value) -> Result<Sent, PublishError> {
-        self.send(value, Kind::Dispose)
+        self.send(value, Kind::Dispose, Extensions::default(), |_| {})
     }
 
     /// Announces that this publisher will not write the instance with the key of `value` again.
     /// Other publishers may. Subscribers get [`Kind::Unregister`].
     pub fn unregister(&self, value: &C::Value) -> Result<Sent, PublishError> {
-        self.send(value, Kind::Unregister)
+        self.send(value, Kind::Unregister, Extensions::default(), |_| {})
     }
 
     /// Sets whether data messages carry the hash of their key, as [`dispose`](Self::dispose) and
@@ -397,8 +413,16 @@ impl<C: Coding> PublisherOf<C> {
         (state.hash_data, state.plain) = (with_data, !with_data && state.offered.is_none());
     }
 
+    /// Sends a value with extensions. `before` gets the sequence number before anybody can receive
+    /// the message; it must not call the publisher.
     #[inline]
-    fn send(&self, value: &C::Value, kind: Kind) -> Result<Sent, PublishError> {
+    pub(crate) fn send(
+        &self,
+        value: &C::Value,
+        kind: Kind,
+        extensions: Extensions<'_>,
+        before: impl FnOnce(u64),
+    ) -> Result<Sent, PublishError> {
         let sent = {
             let mut state = self.lock();
             let (key_hash, instance) = match kind == Kind::Data && state.plain {
@@ -412,7 +436,8 @@ impl<C: Coding> PublisherOf<C> {
             state.size = loan.payload().len();
             let last = Start { sequence, timestamp_ns: now_ns() };
             let plain = Envelope::data(state.channel, last.sequence, last.timestamp_ns);
-            let envelope = Envelope { kind, key_hash, anchor, ..plain };
+            let envelope = Envelope { kind, key_hash, anchor, extensions, ..plain };
+            before(sequence);
             let sent = match &state.offered {
                 None => self.entry.commit(&envelope, loan).map_err(PublishError::Engine),
                 Some(_) => self.commit_offered(&mut state, &envelope, instance, value, loan),
@@ -423,6 +448,36 @@ impl<C: Coding> PublisherOf<C> {
         };
         self.entry.settle();
         Ok(sent)
+    }
+
+    /// Sends a message that has no value: extensions alone. Only where no message refers to
+    /// another one.
+    pub(crate) fn send_header(&self, kind: Kind, extensions: Extensions<'_>) -> Result<Sent, PublishError> {
+        let sent = {
+            let mut state = self.lock();
+            let last = Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
+            let plain = Envelope::data(state.channel, last.sequence, last.timestamp_ns);
+            let sent = self.entry.send(&Envelope { kind, extensions, ..plain }, &[])?;
+            state.last = last;
+            sent
+        };
+        self.entry.settle();
+        Ok(sent)
+    }
+
+    /// The channel of the present format.
+    pub(crate) fn channel(&self) -> ChannelId {
+        self.lock().channel
+    }
+
+    /// The port.
+    pub(crate) fn entry(&self) -> &Arc<PortEntry> {
+        &self.entry
+    }
+
+    /// The node.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
     }
 
     /// The key hash that goes with a message, and its instance. Fails if the publisher's quality of
@@ -597,6 +652,7 @@ impl<C: Coding> PublisherOf<C> {
             incarnation: self.incarnation,
             coding: &self.coding,
             qos: &self.qos,
+            alone: self.alone,
         }
     }
 }
@@ -620,6 +676,7 @@ struct Announce<'a, C> {
     incarnation: u64,
     coding: &'a C,
     qos: &'a Qos,
+    alone: bool,
 }
 
 impl<C: Coding> Announce<'_, C> {
@@ -673,7 +730,8 @@ impl<C: Coding> Announce<'_, C> {
                 let keeps_all = if self.entry.keeps_all() { Mode::Chained } else { Mode::Anchored };
                 let requests = self.entry.key_requests(channel);
                 let mode = chosen.mode.unwrap_or(keeps_all);
-                Deltas::Stream(Box::new(Outgoing::new(state, mode, chosen.key_interval, requests)))
+                let outgoing = Box::new(Outgoing::new(state, mode, chosen.key_interval, requests));
+                if self.alone { Deltas::Alone(outgoing) } else { Deltas::Stream(outgoing) }
             }
         };
         Ok((channel, Writing { encoder, packing, deltas }))

@@ -31,7 +31,7 @@ pub(crate) use self::{
     inner::Inner,
     limits::members,
     port::PortEntry,
-    route::{Replay, Route, Slot},
+    route::{Replay, Route, Slot, Watcher},
     timer::Wake,
 };
 use self::{inner::SessionSettings, timer::Timer};

@@ -71,6 +71,12 @@ pub(crate) trait Replay: Send + Sync {
     fn request(&self);
 }
 
+/// Hears of the answers to a channel of this node.
+pub(crate) trait Watcher: Send + Sync {
+    /// A peer has answered, or has answered otherwise than before. Does not block.
+    fn answered(&self);
+}
+
 /// Where messages come from.
 #[derive(Clone, Debug)]
 pub struct Source {

@@ -4,6 +4,7 @@ mod inline;
 mod route;
 mod rules;
 mod slot;
+pub(crate) mod take;
 
 use std::{
     collections::VecDeque,
@@ -27,6 +28,7 @@ use polywire_core::{
 use self::{
     inline::Inline,
     route::{Assumed, Counts, Delivery, RouteOf},
+    take::Take,
 };
 use crate::{
     coding::{Coding, Typed},
@@ -378,6 +380,14 @@ impl<C: Coding> Subscribe<C> {
         let route = RouteOf::new(&self, Delivery::Queued(queue.clone()));
         let closing = queue.clone();
         Subscriber { queue, guard: Guard::new(self.node, self.entry, route, Box::new(move || closing.close())) }
+    }
+
+    /// Hands messages to another part of this crate.
+    pub(crate) fn hand_to(self, taker: Arc<dyn Take<C::Value>>) -> Subscription {
+        let closing = taker.clone();
+        let route = RouteOf::new(&self, Delivery::Handed(taker));
+        let close = Box::new(move || closing.node_closed());
+        Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: None }
     }
 
     /// Calls back on a thread of its own, one message at a time. The value is reused after the

@@ -19,6 +19,7 @@ use super::{
     inline::Inline,
     rules::{Pending, Rules, Terms},
     slot::SlotOf,
+    take::Take,
 };
 use crate::{
     coding::Coding,
@@ -49,6 +50,8 @@ pub(super) struct Assumed {
 pub(super) enum Delivery<V> {
     Queued(Arc<Queue<Sample<V>, V>>),
     Inline(Arc<Inline<V>>),
+    /// To another part of this crate, by value.
+    Handed(Arc<dyn Take<V>>),
 }
 
 #[derive(Debug, Default)]
@@ -107,7 +110,7 @@ impl<C: Coding> RouteOf<C> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let drops = match &delivery {
             Delivery::Queued(queue) => queue.drops(),
-            Delivery::Inline(_) => Arc::default(),
+            Delivery::Inline(_) | Delivery::Handed(_) => Arc::default(),
         };
         Arc::new_cyclic(|this| RouteOf {
             this: this.clone(),
@@ -163,6 +166,7 @@ impl<C: Coding> RouteOf<C> {
         match &self.delivery {
             Delivery::Queued(queue) => (queue.limits().messages, queue.limits().bytes),
             Delivery::Inline(inline) => (super::QUEUE, inline.limit()),
+            Delivery::Handed(_) => (super::QUEUE, super::QUEUE_BYTES),
         }
     }
 
@@ -187,6 +191,7 @@ impl<C: Coding> RouteOf<C> {
         let Pending { value, info, bytes, terms } = pending;
         match &self.delivery {
             Delivery::Inline(inline) => inline.give(&info, value, bytes),
+            Delivery::Handed(_) => {}
             Delivery::Queued(queue) => {
                 let expires_ns = expires_ns(info.timestamp_ns, terms.lifespan());
                 let tag = Some(Box::new(Tag { instance, expires_ns }));
@@ -330,12 +335,18 @@ impl<C: Coding> Route for RouteOf<C> {
     }
 
     fn refused(&self, mismatch: Mismatch) {
+        let reason = mismatch.reason.clone();
         self.counts.mismatches().push(mismatch);
+        if let Delivery::Handed(taker) = &self.delivery {
+            taker.refused(&reason);
+        }
     }
 
     fn node_closed(&self) {
-        if let Delivery::Queued(queue) = &self.delivery {
-            queue.close();
+        match &self.delivery {
+            Delivery::Queued(queue) => queue.close(),
+            Delivery::Inline(_) => {}
+            Delivery::Handed(taker) => taker.node_closed(),
         }
     }
 }

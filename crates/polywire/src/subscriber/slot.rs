@@ -10,12 +10,14 @@ use polywire_core::{
     layout::SharedBytes,
     program::Payload,
     qos::Offer,
+    rpc,
 };
 
 use super::{
     Info, Sample,
     route::{Delivery, RouteOf},
     rules::{Pending, Terms},
+    take::{Take, Wanted},
 };
 use crate::{
     clock,
@@ -80,6 +82,9 @@ impl<C: Coding> SlotOf<C> {
                 route.arm();
             }
         }
+        if let Delivery::Handed(taker) = &route.delivery {
+            taker.opened(&source);
+        }
         Arc::new(SlotOf {
             route,
             decoder,
@@ -90,6 +95,30 @@ impl<C: Coding> SlotOf<C> {
             ruled,
             history_changed: AtomicBool::new(false),
         })
+    }
+
+    /// Gives a message to the part of this crate that takes them.
+    #[cold]
+    fn hand(
+        &self,
+        taker: &dyn Take<C::Value>,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        info: Info,
+        held: Option<Held<'_>>,
+    ) {
+        let value = match taker.wants(envelope) {
+            Wanted::Nothing => return,
+            Wanted::Envelope => None,
+            Wanted::Value => {
+                let mut value = self.route.coding.default_value();
+                Some(self.decode(envelope, payload, held, &mut value).map(|_| value))
+            }
+        };
+        if let Some(Err(reason)) = &value {
+            self.route.tell_undecodable(reason);
+        }
+        taker.take(envelope, info, value);
     }
 
     /// Delivers a message by the rules of quality of service.
@@ -124,7 +153,7 @@ impl<C: Coding> SlotOf<C> {
         }
         let (mut value, has) = match &self.route.delivery {
             Delivery::Queued(queue) => queue.spare().map(|spare| (spare.item, spare.bytes)),
-            Delivery::Inline(_) => None,
+            Delivery::Inline(_) | Delivery::Handed(_) => None,
         }
         .unwrap_or_else(|| (self.route.coding.default_value(), self.default_bytes));
         let grown = match self.decode(envelope, payload, held, &mut value) {
@@ -172,7 +201,11 @@ impl<C: Coding> SlotOf<C> {
     /// The extensions of messages that are understood here.
     #[inline]
     fn known_extensions(&self) -> &'static [u32] {
-        if self.ruled.is_some_and(|ruled| ruled.is_history) { &[REPLAYED] } else { &[] }
+        match &self.route.delivery {
+            Delivery::Handed(_) => rpc::EXTENSIONS,
+            _ if self.ruled.is_some_and(|ruled| ruled.is_history) => &[REPLAYED],
+            _ => &[],
+        }
     }
 
     /// Decodes a message and returns the bytes by which the value grew.
@@ -228,6 +261,7 @@ impl<C: Coding> Slot for SlotOf<C> {
             source: self.source.clone(),
         };
         let result = match (&self.ruled, &self.route.delivery) {
+            (_, Delivery::Handed(taker)) => return self.hand(&**taker, envelope, payload, info, held),
             (Some(ruled), _) => self.deliver_ruled(ruled, envelope, payload, info, held),
             (None, Delivery::Inline(inline)) => inline.call(
                 &info,
@@ -307,6 +341,9 @@ impl<C: Coding> Drop for SlotOf<C> {
         let missing = self.follow.as_ref().map_or(0, Follow::end);
         if missing > 0 {
             self.route.tell_lost(missing);
+        }
+        if let Delivery::Handed(taker) = &self.route.delivery {
+            taker.closed(&self.source);
         }
         if let Some(ruled) = self.ruled.filter(|ruled| !ruled.is_history) {
             self.route.writer_closed(&self.source, ruled.terms, ruled.writer);
