@@ -66,6 +66,7 @@ mod error;
 mod events;
 pub mod extend;
 mod history;
+mod liveliness;
 mod missing;
 pub mod node;
 mod offered;

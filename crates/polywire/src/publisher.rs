@@ -24,6 +24,7 @@ use crate::{
     engine::{EngineError, Loan, Sent},
     error::NodeError,
     history::{Kept, KeptSample},
+    liveliness::Pulse,
     node::{Inner, Node, PortEntry, Replay, random_id},
     offered::Offered,
     packing::Packing,
@@ -77,6 +78,8 @@ pub struct PublisherOf<C: Coding> {
     coding: C,
     qos: Qos,
     alone: bool,
+    /// Shows that the publisher is alive, if it offers a lease.
+    pulse: Option<Arc<Pulse>>,
     state: Mutex<Sending<C::Encoder, C::Value>>,
 }
 
@@ -341,6 +344,7 @@ impl<C: Coding> PublisherOf<C> {
         let (channel, writing) = announce.channel(&wire, start)?;
         let offered = Offered::new(inner, &entry, &topic, &qos);
         let key_frames = announce.history(&wire, offered.as_deref())?;
+        let pulse = announce.pulse()?;
         let state = Mutex::new(Sending {
             channel,
             wire: wire.clone(),
@@ -355,7 +359,7 @@ impl<C: Coding> PublisherOf<C> {
             key_frames,
             hasher: Hasher::Unknown,
         });
-        Ok(PublisherOf { node, entry, topic, writer, incarnation, coding, qos, alone, state })
+        Ok(PublisherOf { node, entry, topic, writer, incarnation, coding, qos, alone, pulse, state })
     }
 
     /// Sends a value to every subscriber of the topic. [`Sent`] says how many peers it goes to and
@@ -404,6 +408,38 @@ impl<C: Coding> PublisherOf<C> {
         self.send(value, Kind::Unregister, Extensions::default(), |_| {})
     }
 
+    /// Says that the publisher is alive, without publishing. With [`Liveliness::ManualByTopic`], the
+    /// application calls this or publishes at least once in each lease. Without a lease there is
+    /// nothing to say. Fails if the port is closed. Blocks as [`PublisherOf::publish`] does.
+    ///
+    /// [`Liveliness::ManualByTopic`]: crate::qos::Liveliness::ManualByTopic
+    ///
+    /// ```
+    /// use polywire::{Node, NodeEvent};
+    /// # use std::time::Duration;
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::new();
+    /// let publish = node.publish::<Pump>("pumps", Some("cdr@inproc/assert-doc"))?;
+    /// let publisher = publish.qos("liveliness=manual-by-topic,lease=10ms".parse()?)?.open()?;
+    /// let events = node.events();
+    /// let pumps = node.subscriber_on::<Pump>("pumps", "cdr@inproc/assert-doc")?;
+    /// let mut changes = std::iter::from_fn(|| loop {
+    ///     match events.recv_timeout(Duration::from_secs(60))? {
+    ///         NodeEvent::LivelinessChanged { alive, .. } => return Some(alive),
+    ///         _ => continue,
+    ///     }
+    /// });
+    /// assert_eq!(changes.next(), Some(false), "its lease lapses");
+    /// publisher.assert_liveliness()?;
+    /// assert_eq!(changes.next(), Some(true));
+    /// assert!(publisher.status().liveliness_lost >= 1 && pumps.status().writers == 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn assert_liveliness(&self) -> Result<(), PublishError> {
+        self.pulse.as_ref().map_or(Ok(()), |pulse| pulse.assert()).map_err(PublishError::Engine)
+    }
+
     /// Sets whether data messages carry the hash of their key, as [`dispose`](Self::dispose) and
     /// [`unregister`](Self::unregister) always send it. Receivers can then tell instances apart
     /// without decoding. Costs 16 bytes per message and the time to hash. Initially false; no
@@ -447,6 +483,9 @@ impl<C: Coding> PublisherOf<C> {
             Sent { refused: state.refusing.peers(), ..sent }
         };
         self.entry.settle();
+        if let Some(pulse) = &self.pulse {
+            pulse.published();
+        }
         Ok(sent)
     }
 
@@ -613,7 +652,8 @@ impl<C: Coding> PublisherOf<C> {
             let deadline = state.offered.as_ref().and_then(|offered| offered.deadline.as_ref());
             (state.channel, deadline.map_or(0, |deadline| deadline.missed()))
         };
-        PublisherStatus { deadlines_missed: missed, ..self.entry.status(channel) }
+        let liveliness_lost = self.pulse.as_ref().map_or(0, |pulse| pulse.lost());
+        PublisherStatus { deadlines_missed: missed, liveliness_lost, ..self.entry.status(channel) }
     }
 
     /// Waits until at least `least` subscribers accept the messages, or `timeout`, and returns how
@@ -661,6 +701,9 @@ impl<C: Coding> Drop for PublisherOf<C> {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.entry.retire(state.channel);
+        if let Some(pulse) = &self.pulse {
+            pulse.close();
+        }
         if let Some(history) = state.offered.as_ref().and_then(|offered| offered.history.as_ref()) {
             history.close();
         }
@@ -670,7 +713,7 @@ impl<C: Coding> Drop for PublisherOf<C> {
 /// The parts that all channels of a publisher have in common.
 struct Announce<'a, C> {
     node: &'a Arc<Inner>,
-    entry: &'a PortEntry,
+    entry: &'a Arc<PortEntry>,
     topic: &'a str,
     writer: Id128,
     incarnation: u64,
@@ -694,6 +737,22 @@ impl<C: Coding> Announce<'_, C> {
         let replay: Weak<dyn Replay> = Arc::downgrade(&(history.clone() as Arc<dyn Replay>));
         self.entry.serve_history(channel, replay);
         Ok(Some(writing).filter(|writing| !matches!(writing.deltas, Deltas::None)))
+    }
+
+    /// What shows that the publisher is alive, if the policies have a lease: a channel of its own.
+    fn pulse(&self) -> Result<Option<Arc<Pulse>>, NodeError> {
+        let Some(lease) = self.qos.lease else { return Ok(None) };
+        let offer = Offer { qos: self.qos.clone(), liveliness_of: Some(self.writer), ..Offer::default() };
+        let announcement = Announcement {
+            topic: self.topic.into(),
+            writer: random_id(),
+            incarnation: self.incarnation,
+            offer: offer.to_bytes(),
+            ..Announcement::default()
+        };
+        let channel = self.entry.announce(&announcement, Start::default())?;
+        let pulse = Pulse::new(self.node, self.entry, self.topic, self.qos, channel, lease);
+        pulse.map(Some).map_err(NodeError::Thread)
     }
 
     fn channel_of(
@@ -720,7 +779,7 @@ impl<C: Coding> Announce<'_, C> {
             options: chosen.options.to_string(),
             compressor: packing.as_ref().map_or_else(String::new, |packing| packing.announced.clone()),
             configuration: codec.configuration().map(|document| self.node.documents.publish_bytes(document)),
-            offer: Offer { qos: self.qos.clone(), history_of }.to_bytes(),
+            offer: Offer { qos: self.qos.clone(), history_of, ..Offer::default() }.to_bytes(),
         };
         let channel = self.entry.announce(&announcement, start)?;
         let deltas = match C::writer_state(&encoder) {

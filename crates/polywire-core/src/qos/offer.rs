@@ -19,6 +19,8 @@ use crate::{
 const OWN: u32 = 256;
 /// The channel brings the history of the writer with this id. Must be understood.
 const HISTORY_OF: u32 = OWN + 1;
+/// The channel brings signs of life of the writer with this id. Must be understood.
+const LIVELINESS_OF: u32 = OWN + 3;
 
 /// What a publisher offers on a channel.
 ///
@@ -26,7 +28,7 @@ const HISTORY_OF: u32 = OWN + 1;
 /// use polywire_core::{envelope::Id128, qos::{Offer, Qos, Reliability}};
 /// # use core::time::Duration;
 /// let qos = Qos::default().reliability(Reliability::Reliable).lifespan(Duration::from_secs(1)).keep_last(9);
-/// let offer = Offer { qos: qos.clone(), history_of: None };
+/// let offer = Offer { qos: qos.clone(), ..Offer::default() };
 /// assert_eq!(offer.to_bytes(), [22, 1, 2, 42, 5, 0x80, 0x94, 0xeb, 0xdc, 3]);
 /// assert_eq!(Offer::parse(&offer.to_bytes())?.qos, qos.history(Default::default()));
 /// assert!(Offer::default().to_bytes().is_empty());
@@ -41,6 +43,8 @@ pub struct Offer {
     /// The channel does not carry messages as they are published, but those that the writer with
     /// this id has kept for late joiners.
     pub history_of: Option<Id128>,
+    /// The channel's messages are empty: each says that the writer with this id is alive.
+    pub liveliness_of: Option<Id128>,
 }
 
 /// Why bytes are no offer, or none that this node understands.
@@ -75,6 +79,18 @@ pub enum OfferError {
 }
 
 impl Offer {
+    /// Whether the channel is no writer of its own, but goes with another one.
+    ///
+    /// ```
+    /// use polywire_core::{envelope::Id128, qos::Offer};
+    /// let pulse = Offer { liveliness_of: Some(Id128([7; 16])), ..Offer::default() };
+    /// assert_eq!(Offer::parse(&pulse.to_bytes()).map(|offer| offer.is_auxiliary()), Ok(true));
+    /// assert!(!Offer::default().is_auxiliary());
+    /// ```
+    pub fn is_auxiliary(&self) -> bool {
+        self.history_of.is_some() || self.liveliness_of.is_some()
+    }
+
     /// The bytes that travel. Empty if everything that travels is default.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (qos, default, mut all) = (&self.qos, &Qos::DEFAULT, ExtensionsBuf::default());
@@ -111,6 +127,9 @@ impl Offer {
         if let Some(writer) = &self.history_of {
             all.push(HISTORY_OF, &writer.0);
         }
+        if let Some(writer) = &self.liveliness_of {
+            all.push(LIVELINESS_OF, &writer.0);
+        }
         all.as_extensions().bytes().to_vec()
     }
 
@@ -121,6 +140,11 @@ impl Offer {
             if id == HISTORY_OF {
                 let writer = value.try_into().map_err(|_| OfferError::Value { policy: "history" })?;
                 offer.history_of = Some(Id128(writer));
+                continue;
+            }
+            if id == LIVELINESS_OF {
+                let writer = value.try_into().map_err(|_| OfferError::Value { policy: "liveliness" })?;
+                offer.liveliness_of = Some(Id128(writer));
                 continue;
             }
             let policy = Policy::ALL.iter().find(|policy| travels(**policy) && policy.id() == id / 2);
@@ -220,7 +244,7 @@ mod tests {
         #[test]
         fn what_travels_arrives(qos in policies()) {
             prop_assume!(qos.check().is_ok());
-            let offer = Offer { qos: qos.clone(), history_of: None };
+            let offer = Offer { qos: qos.clone(), ..Offer::default() };
             let travels = Qos {
                 history: Default::default(),
                 resource_limits: Default::default(),
@@ -228,7 +252,7 @@ mod tests {
                 ..qos
             };
             let bytes = offer.to_bytes();
-            prop_assert_eq!(Offer::parse(&bytes), Ok(Offer { qos: travels, history_of: None }));
+            prop_assert_eq!(Offer::parse(&bytes), Ok(Offer { qos: travels, ..Offer::default() }));
             // An offer that is cut is refused or has fewer policies, and nothing panics.
             for end in 0..bytes.len() {
                 let _ = Offer::parse(&bytes[..end]);

@@ -122,8 +122,8 @@ struct Channel {
     stream: bool,
     /// Whether a key frame was requested and is still missing.
     key_requested: bool,
-    /// Whether it brings the history of another channel's writer.
-    history: bool,
+    /// Whether it goes with another channel.
+    auxiliary: bool,
     /// Whether messages wait for a history.
     gated: bool,
     /// Subscribers that cannot read the channel, and why.
@@ -193,7 +193,7 @@ impl Incoming {
         let refuses = |channel: &&Channel| is_among(&channel.refused, route).is_some();
         let channels = self.channels();
         (
-            channels.open.values().filter(|channel| !channel.history).filter(reads).count(),
+            channels.open.values().filter(|channel| !channel.auxiliary).filter(reads).count(),
             channels.open.values().filter(refuses).count(),
         )
     }
@@ -378,7 +378,7 @@ impl Incoming {
             let mut channels = self.channels();
             let Some(known) = channels.open.get_mut(&channel) else { return };
             known.stream = slots.iter().any(|(_, slot)| slot.is_stream());
-            known.history = slots.iter().any(|(_, slot)| slot.is_history());
+            known.auxiliary = slots.iter().any(|(_, slot)| slot.is_auxiliary());
             known.gated = slots.iter().any(|(_, slot)| slot.is_gated());
             known.key_requested = decision.needs_key_frame;
             known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
@@ -484,7 +484,7 @@ impl Channel {
             touched: false,
             stream: false,
             key_requested: false,
-            history: false,
+            auxiliary: false,
             gated: false,
             refused: Refused::default(),
         }

@@ -275,7 +275,7 @@ impl Node {
     /// Announcements arrive soon after a link is up.
     pub fn discovered(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();
-        sources.retain(|source| !source.is_history());
+        sources.retain(|source| !source.is_auxiliary());
         sources.sort_by(|a, b| {
             let key = |source: &Source| (source.announcement.topic.clone(), source.announcement.writer);
             key(a).cmp(&key(b))

@@ -266,6 +266,7 @@ impl PortEntry {
             refused_total: known.refusals.total(),
             refusals: known.refusals.list(),
             deadlines_missed: 0,
+            liveliness_lost: 0,
         }
     }
 

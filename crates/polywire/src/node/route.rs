@@ -34,6 +34,8 @@ pub(crate) trait Route: Send + Sync {
     ) -> Result<Arc<dyn Slot>, String>;
     /// The subscriber cannot read a channel.
     fn refused(&self, mismatch: Mismatch);
+    /// The number of writers whose leases have lapsed.
+    fn not_alive(&self) -> usize;
     /// The node has closed: nothing more is delivered.
     fn node_closed(&self);
 }
@@ -50,8 +52,8 @@ pub(crate) trait Slot: Send + Sync {
     /// Whether the next messages cannot be read without a key frame, or the channel brings a
     /// history that has not come yet.
     fn needs_key_frame(&self) -> bool;
-    /// Whether the channel brings the history of another one.
-    fn is_history(&self) -> bool;
+    /// Whether the channel goes with another one: it brings its history, or signs of life.
+    fn is_auxiliary(&self) -> bool;
     /// Whether the history of this channel's writer is missing and wanted.
     fn wants_history(&self) -> bool;
     /// Whether messages wait for a history, on this channel or by it.
@@ -87,9 +89,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// Whether the channel brings the history of another one, and so is no publisher of its own.
-    pub(super) fn is_history(&self) -> bool {
-        Offer::parse(&self.announcement.offer).is_ok_and(|offer| offer.history_of.is_some())
+    /// Whether the channel goes with another one, and so is no publisher of its own.
+    pub(super) fn is_auxiliary(&self) -> bool {
+        Offer::parse(&self.announcement.offer).is_ok_and(|offer| offer.is_auxiliary())
     }
 
     /// The quality of service that the writer offers. Fails if it is malformed, or has a policy

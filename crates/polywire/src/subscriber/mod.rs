@@ -1,5 +1,6 @@
 //! Subscribers: receive by blocking calls, as an iterator, as a `futures` stream, or by callback.
 
+mod alive;
 mod inline;
 mod route;
 mod rules;
@@ -605,6 +606,7 @@ impl Guard {
             mismatches: mismatches.list(),
             lost: self.counts.lost.load(Ordering::Relaxed),
             undecodable: self.counts.undecodable.load(Ordering::Relaxed),
+            not_alive: self.route.not_alive(),
             deadlines_missed: self.counts.deadlines_missed.load(Ordering::Relaxed),
             replaced: self.counts.drops.replaced.load(Ordering::Relaxed),
             expired: self.counts.of(Verdict::Expired) + self.counts.drops.expired.load(Ordering::Relaxed),

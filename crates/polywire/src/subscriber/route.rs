@@ -16,12 +16,14 @@ use polywire_core::{
 
 use super::{
     Info, Sample, Subscribe,
+    alive::{Alive, PulseSlot},
     inline::Inline,
     rules::{Pending, Rules, Terms},
     slot::SlotOf,
     take::Take,
 };
 use crate::{
+    clock,
     coding::Coding,
     delta::Arriving,
     events::NodeEvent,
@@ -101,6 +103,7 @@ pub(super) struct RouteOf<C: Coding> {
     /// The engine is reliable.
     reliable_engine: bool,
     pub(super) rules: Rules<C::Value>,
+    alive: Mutex<Alive>,
     /// [`Info::instance`] and samples about instances without writers are wanted.
     instances: bool,
 }
@@ -126,6 +129,7 @@ impl<C: Coding> RouteOf<C> {
             qos: subscribe.qos.clone(),
             reliable_engine: subscribe.entry.is_reliable(),
             rules: Rules::new(&subscribe.qos, subscribe.instances),
+            alive: Mutex::default(),
             instances: subscribe.instances,
         })
     }
@@ -207,11 +211,12 @@ impl<C: Coding> RouteOf<C> {
     pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: Terms, writer: Writer) {
         let held = self.rules.gates().close(writer);
         self.hand_on(held);
-        let orphans = self.rules.closed(terms.writer);
-        if !self.instances {
-            return;
-        }
-        for instance in orphans {
+        self.tell_orphans(source, self.rules.closed(terms.writer));
+    }
+
+    /// The instances have no writer any more.
+    fn tell_orphans(&self, source: &Arc<Source>, orphans: Vec<Id128>) {
+        for instance in orphans.into_iter().filter(|_| self.instances) {
             let info = Info {
                 sequence: 0,
                 timestamp_ns: history::now_ns(),
@@ -222,14 +227,46 @@ impl<C: Coding> RouteOf<C> {
                 instance: Some(InstanceState::NoWriters),
                 source: source.clone(),
             };
-            let terms = Terms::of(terms.writer, &Offer::default());
+            let terms = Terms::of(source.announcement.writer, &Offer::default());
             self.give(Pending { value: self.coding.default_value(), info, bytes: 0, terms }, instance);
         }
     }
 
-    /// Has the timer wake this subscriber when a deadline or a wait for a history ends.
+    /// The writers with leases. Taken before other locks.
+    pub(super) fn alive(&self) -> MutexGuard<'_, Alive> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A sign of life of a writer.
+    pub(super) fn heard(&self, writer: Id128) {
+        if self.alive().heard(writer, clock::now()) {
+            self.tell_liveliness(writer, true);
+            self.arm();
+        }
+    }
+
+    #[cold]
+    fn tell_liveliness(&self, writer: Id128, alive: bool) {
+        if let Some(node) = self.node.upgrade() {
+            let (topic, not_alive) = (self.topic.clone(), self.alive().leases.not_alive());
+            node.tell(&NodeEvent::LivelinessChanged { topic, writer, alive, not_alive });
+        }
+    }
+
+    /// Leases have lapsed: the writers count as gone until they are heard again.
+    fn lapse(&self) {
+        let lapsed = self.alive().lapsed(clock::now());
+        for source in lapsed {
+            let writer = source.announcement.writer;
+            self.tell_liveliness(writer, false);
+            self.tell_orphans(&source, self.rules.not_alive(writer));
+        }
+    }
+
+    /// Has the timer wake this subscriber when a deadline, a lease or a wait for a history ends.
     pub(super) fn arm(&self) {
-        if let Some(at) = self.rules.wake_at()
+        let lease = self.alive().leases.next();
+        if let Some(at) = self.rules.wake_at(lease)
             && let Some(node) = self.node.upgrade()
         {
             let this: Weak<RouteOf<C>> = self.this.clone();
@@ -259,7 +296,8 @@ impl<C: Coding> RouteOf<C> {
 impl<C: Coding> Wake for RouteOf<C> {
     fn wake(&self) {
         self.rules.missed().into_iter().for_each(|instance| self.tell_missed(instance));
-        let late = self.rules.gates().give_up(crate::clock::now());
+        self.lapse();
+        let late = self.rules.gates().give_up(clock::now());
         for (writer, held) in late {
             self.tell_history_missed(writer.0);
             self.hand_on(held);
@@ -278,7 +316,10 @@ impl<C: Coding> Route for RouteOf<C> {
 
     fn concerns(&self, announced: &Announcement, offer: &Offer) -> bool {
         let waits = |writer| self.rules.gates().is_waiting((writer, announced.incarnation));
-        partitions_match(&offer.qos, &self.qos) && offer.history_of.is_none_or(waits)
+        let reads = || qos::matched(&offer.qos, &self.qos, self.reliable_engine).is_ok();
+        partitions_match(&offer.qos, &self.qos)
+            && offer.history_of.is_none_or(waits)
+            && (offer.liveliness_of.is_none() || reads())
     }
 
     fn needs_schema(&self) -> bool {
@@ -293,6 +334,9 @@ impl<C: Coding> Route for RouteOf<C> {
         schema: Option<&Schema>,
     ) -> Result<Arc<dyn Slot>, String> {
         let route = self.this.upgrade().ok_or("the subscriber is going")?;
+        if let Some(writer) = offer.liveliness_of {
+            return Ok(Arc::new(PulseSlot { route, writer }));
+        }
         qos::matched(&offer.qos, &self.qos, self.reliable_engine)?;
         let source = Arc::new(source.clone());
         let announced = &source.announcement;
@@ -340,6 +384,10 @@ impl<C: Coding> Route for RouteOf<C> {
         if let Delivery::Handed(taker) = &self.delivery {
             taker.refused(&reason);
         }
+    }
+
+    fn not_alive(&self) -> usize {
+        self.alive().leases.not_alive()
     }
 
     fn node_closed(&self) {

@@ -144,6 +144,11 @@ impl<V> Rules<V> {
         state.admission.writer_gone(writer)
     }
 
+    /// The writer's lease has lapsed. Gives the instances that have no writer any more.
+    pub(super) fn not_alive(&self, writer: Id128) -> Vec<Id128> {
+        self.lock().admission.writer_gone(writer)
+    }
+
     /// The instances that have missed the deadline.
     pub(super) fn missed(&self) -> Vec<Id128> {
         let mut state = self.lock();
@@ -151,11 +156,11 @@ impl<V> Rules<V> {
         state.admission.missed(clock::now())
     }
 
-    /// When the timer is to wake the subscriber; `None` if it does so already, or need not.
-    pub(super) fn wake_at(&self) -> Option<Duration> {
+    /// When the timer is to wake the subscriber, at the latest when a lease lapses; `None` if it does so already, or need not.
+    pub(super) fn wake_at(&self, lease: Option<Duration>) -> Option<Duration> {
         let waiting = self.gates().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));
         let mut state = self.lock();
-        let next = state.admission.next_deadline().into_iter().chain(waiting).min()?;
+        let next = state.admission.next_deadline().into_iter().chain(waiting).chain(lease).min()?;
         if state.wakes.is_some_and(|wakes| wakes <= next) {
             return None;
         }

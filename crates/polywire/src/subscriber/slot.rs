@@ -42,6 +42,8 @@ pub(super) struct SlotOf<C: Coding> {
     follow: Option<Follow>,
     /// `None` if no policy concerns the channel's messages.
     ruled: Option<Ruled>,
+    /// Whether messages are signs of life that the writer owes.
+    leased: bool,
     /// A history is wanted, or wanted no more.
     history_changed: AtomicBool,
 }
@@ -82,6 +84,11 @@ impl<C: Coding> SlotOf<C> {
                 route.arm();
             }
         }
+        let leased = offer.qos.lease.filter(|_| !is_history);
+        if let Some(lease) = leased {
+            route.alive().opened(&source, lease, clock::now());
+            route.arm();
+        }
         if let Delivery::Handed(taker) = &route.delivery {
             taker.opened(&source);
         }
@@ -93,6 +100,7 @@ impl<C: Coding> SlotOf<C> {
             source,
             follow,
             ruled,
+            leased: leased.is_some(),
             history_changed: AtomicBool::new(false),
         })
     }
@@ -247,6 +255,9 @@ impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
         self.came(envelope.sequence);
+        if self.leased {
+            self.route.heard(self.source.announcement.writer);
+        }
         if let Some(id) = envelope.extensions.not_understood(self.known_extensions()) {
             return self.route.tell_undecodable(&format!("extension {id} is required but not supported"));
         }
@@ -290,10 +301,10 @@ impl<C: Coding> Slot for SlotOf<C> {
     }
 
     fn is_stream(&self) -> bool {
-        self.stream.is_some() && !self.is_history()
+        self.stream.is_some() && !self.is_auxiliary()
     }
 
-    fn is_history(&self) -> bool {
+    fn is_auxiliary(&self) -> bool {
         self.ruled.is_some_and(|ruled| ruled.is_history)
     }
 
@@ -341,6 +352,9 @@ impl<C: Coding> Drop for SlotOf<C> {
         let missing = self.follow.as_ref().map_or(0, Follow::end);
         if missing > 0 {
             self.route.tell_lost(missing);
+        }
+        if self.leased {
+            self.route.alive().closed(self.source.announcement.writer);
         }
         if let Delivery::Handed(taker) = &self.route.delivery {
             taker.closed(&self.source);
