@@ -3,6 +3,7 @@
 
 mod bench;
 mod bw;
+mod call;
 mod codecs;
 mod compat;
 mod completions;
@@ -28,6 +29,7 @@ mod rate;
 mod reach;
 mod relay;
 mod seconds;
+mod serve;
 mod stop;
 mod terminal;
 mod text;
@@ -54,6 +56,8 @@ static VERBS: &[Verb] = &[
     echo::VERB,
     hz::VERB,
     bw::VERB,
+    call::VERB,
+    serve::VERB,
     list::VERB,
     type_of::VERB,
     idl::VERB,

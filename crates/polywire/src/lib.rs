@@ -55,6 +55,7 @@
 //! function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
 
 pub mod access;
+mod async_publisher;
 mod chosen;
 mod clock;
 pub mod coding;
@@ -81,6 +82,7 @@ pub mod suggest;
 mod topic;
 pub mod wire;
 
+pub use async_publisher::{AsyncPublisher, AsyncPublisherOf, Publishing};
 pub use config::{Config, ConfigError};
 pub use engine::Overflow;
 pub use error::NodeError;

@@ -35,7 +35,6 @@ struct Add {
 struct AddAndScale {
     b: i64,
     a: i64,
-    #[polywire(optional)]
     scale: Option<i64>,
 }
 
@@ -452,7 +451,8 @@ fn clients_and_servers_are_futures_and_streams() {
         });
         let service = server.join().expect("it ends");
         // A call that is dropped while it waits is cancelled.
-        let mut call = Box::pin(client.call_async(&add(1, 2), SOON));
+        let dropped = add(1, 2);
+        let mut call = Box::pin(client.call_async(&dropped, SOON));
         assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let request = service.recv_timeout(SOON).expect("the request");
         drop(call);

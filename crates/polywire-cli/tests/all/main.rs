@@ -18,6 +18,7 @@ mod link;
 mod pub_echo;
 mod readme;
 mod relay;
+mod services;
 mod stop;
 mod tools;
 mod transcode;
