@@ -461,7 +461,7 @@ impl<C: Coding> PublisherOf<C> {
     ) -> Result<Sent, PublishError> {
         let sent = {
             let mut state = self.lock();
-            let (key_hash, instance) = match kind == Kind::Data && state.plain {
+            let (key_hash, instance) = match state.plain && !is_end(kind) {
                 true => (None, Id128::ZERO),
                 false => self.keys(&mut state, value, kind)?,
             };
@@ -533,7 +533,7 @@ impl<C: Coding> PublisherOf<C> {
         if let Some(offered) = &state.offered {
             offered.admit(kind, instance).map_err(PublishError::Limit)?;
         }
-        Ok((key_hash.filter(|_| kind != Kind::Data || state.hash_data), instance))
+        Ok((key_hash.filter(|_| is_end(kind) || state.hash_data), instance))
     }
 
     /// Sends a message, and does what the quality of service asks for beside.
@@ -604,7 +604,7 @@ impl<C: Coding> PublisherOf<C> {
         }
         match &mut state.hasher {
             Hasher::Known(hash) => hash(value).map(Some).map_err(PublishError::Encode),
-            _ if kind == Kind::Data => Ok(None),
+            _ if !is_end(kind) => Ok(None),
             _ => Err(PublishError::NoKey(self.topic.clone())),
         }
     }
@@ -808,6 +808,11 @@ impl<C: Coding> Announce<'_, C> {
         }
         Ok(Some(packing))
     }
+}
+
+/// Whether a message ends an instance.
+fn is_end(kind: Kind) -> bool {
+    matches!(kind, Kind::Dispose | Kind::Unregister)
 }
 
 /// The version of CDR that keys are hashed in: XCDR2 on topics in XCDR2, and `cdr` on all others.
