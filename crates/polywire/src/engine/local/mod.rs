@@ -30,16 +30,14 @@ mod folder;
 mod member;
 mod watch;
 
-use std::{env, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use self::{folder::Place, member::Member};
 use super::{
-    Engine, EngineError, Local, Port, Properties, Sink,
+    Engine, EngineError, Local, Port, Properties, Sink, domain,
     stream::{self, Connection, Listener, PROPERTIES, Peer, Rendezvous},
 };
 
-/// The variable with the domain of addresses that name none.
-const VARIABLE: &str = "POLYWIRE_DOMAIN";
 /// The longest lease: between nodes of one machine, a longer silence means that the peer does not
 /// run.
 const LEASE: Duration = Duration::from_secs(1);
@@ -66,7 +64,7 @@ impl Engine for Domain {
 
     fn complete(&self, address: &str) -> String {
         let given = match address {
-            "" => env::var(VARIABLE).ok().filter(|domain| !domain.is_empty()).unwrap_or_else(|| "0".into()),
+            "" => domain::default(),
             address => address.into(),
         };
         // A wrong one stays as it is, for the error of `open`.
