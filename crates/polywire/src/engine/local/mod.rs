@@ -30,7 +30,7 @@ mod folder;
 mod member;
 mod watch;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use self::{folder::Place, member::Member};
 use super::{
@@ -82,6 +82,21 @@ impl Engine for Domain {
         let member = Member::new(&endpoint, place, &local).map_err(system)?;
         stream::open_mesh(Neighbours(Arc::new(member)), &local, sink)
     }
+}
+
+/// The folder in which the nodes of an address meet: a domain, the absolute path of a folder, or
+/// nothing, which is the domain of `POLYWIRE_DOMAIN`, or 0. Makes the folder if it is missing. Fails
+/// if it cannot be used: other users could use it, it is somebody else's, or the address is wrong.
+///
+/// ```
+/// let folder = std::env::temp_dir().join(format!("polywire-doc-folder-{}", std::process::id()));
+/// assert_eq!(polywire::engine::local::folder(folder.to_str().unwrap())?, folder);
+/// assert!(polywire::engine::local::folder("233").is_err());
+/// # std::fs::remove_dir(&folder)
+/// ```
+pub fn folder(address: &str) -> io::Result<PathBuf> {
+    let place: Result<Place, _> = Domain.complete(address).parse();
+    place.map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?.folder()
 }
 
 /// The nodes of a domain.
