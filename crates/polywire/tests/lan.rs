@@ -160,6 +160,43 @@ impl Drop for Member {
     }
 }
 
+/// Not a test by itself: a host that says when a node withdraws its record, as with a goodbye.
+#[test]
+#[ignore = "run by another test"]
+fn listener() {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 5353)).expect("a port");
+    let own = std::env::var("POLYWIRE_TEST_ADDRESS").expect("it is set").parse().expect("an address");
+    socket.join_multicast_v4(&Ipv4Addr::new(224, 0, 0, 251), &own).expect("joined");
+    println!("listens");
+    let mut packet = [0; 9000];
+    loop {
+        let length = socket.recv(&mut packet).expect("a packet");
+        // PTR, of the class IN, with a time to live of 0.
+        let is_withdrawn = |window: &[u8]| window == [0, 12, 0, 1, 0, 0, 0, 0];
+        let packet = &packet[..length];
+        if packet.windows(9).any(|window| window == b"_polywire") && packet.windows(8).any(is_withdrawn) {
+            println!("withdrawn");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_leaves_withdraws_its_record() {
+    let Some(network) = Network::of("a_node_that_leaves_withdraws_its_record", 3) else { return };
+    let mut command = network.command(3, std::env::current_exe().expect("this program"));
+    command.args(["listener", "--exact", "--ignored", "--nocapture"]).stdout(Stdio::piped());
+    let mut listener = command.env("POLYWIRE_TEST_ADDRESS", network.address(3)).spawn().expect("started");
+    let mut lines = BufReader::new(listener.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("listens")));
+    let (a, b) = (Member::start(&network, 1, "a", "lan"), Member::start(&network, 2, "b", "lan"));
+    a.hears(&[&b]);
+    b.leave();
+    // Blocks for as long as nothing comes; the runner of tests ends that.
+    assert!(lines.any(|line| line.contains("withdrawn")));
+    listener.kill().expect("it is there");
+    listener.wait().expect("ended");
+}
+
 #[test]
 fn nodes_on_three_hosts_find_each_other_and_notice_who_leaves() {
     let Some(network) = Network::of("nodes_on_three_hosts_find_each_other_and_notice_who_leaves", 3) else { return };

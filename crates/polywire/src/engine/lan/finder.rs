@@ -112,8 +112,8 @@ impl Finder {
     /// there, and forgotten if nothing comes.
     pub(super) fn called(&self, name: &str, answered: bool) {
         let mut state = self.lock();
-        state.table.called(name, answered);
-        if let (Some(daemon), false) = (&state.daemon, answered) {
+        let was_alive = state.table.called(name, answered);
+        if let Some(daemon) = state.daemon.as_ref().filter(|_| was_alive && !answered) {
             // If its queue is full, the record expires by its time to live.
             let _ = daemon.verify(format!("{name}.{SERVICE}"), VERIFY);
         }
@@ -159,8 +159,12 @@ impl Finder {
     fn run(&self) {
         while !self.lock().is_closed {
             let looked = self.look();
-            end(self.lock().daemon.take());
-            self.lock().table.clear();
+            let daemon = {
+                let mut state = self.lock();
+                state.table.clear();
+                state.daemon.take()
+            };
+            end(daemon);
             if let Err(error) = looked {
                 self.tell_error(&error.to_string());
                 let state = self.lock();

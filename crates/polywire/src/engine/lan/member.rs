@@ -216,12 +216,10 @@ impl Rendezvous for Arc<Member> {
 }
 
 impl Listener for Member {
-    /// The endpoint that was opened. If nobody can find the node there, its port is added.
+    /// The endpoint that was opened. If others have to name the node, with its port.
     fn endpoint(&self) -> String {
-        let port = self.listening.get().map_or(0, |listening| listening.port);
-        match (self.address.is_multicast, self.address.port) {
-            (false, None) => format!("{},port={port}", self.endpoint),
-            (false, Some(0)) => self.endpoint.replace("port=0", &format!("port={port}")),
+        match self.listening.get() {
+            Some(listening) if !self.address.is_multicast => with_port(&self.endpoint, listening.port),
             _ => self.endpoint.clone(),
         }
     }
@@ -248,9 +246,35 @@ impl Listener for Member {
     }
 }
 
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.finder.close();
+    }
+}
+
+/// An endpoint with options, and with this port as the last of them.
+fn with_port(endpoint: &str, port: u16) -> String {
+    let (place, settings) = endpoint.split_once('?').unwrap_or((endpoint, ""));
+    let others = settings.split(',').filter(|setting| !setting.is_empty() && !setting.starts_with("port="));
+    let settings: Vec<String> = others.map(String::from).chain([format!("port={port}")]).collect();
+    format!("{place}?{}", settings.join(","))
+}
+
 /// The name of this machine, without its domain.
 fn machine() -> String {
     let name = rustix::system::uname();
     let name = name.nodename().to_string_lossy();
     name.split('.').next().filter(|name| !name.is_empty()).unwrap_or("host").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_that_was_chosen_replaces_the_one_that_was_given() {
+        assert_eq!(with_port("lan/0?port=0,multicast=off", 7), "lan/0?multicast=off,port=7");
+        assert_eq!(with_port("lan/0?multicast=off", 7), "lan/0?multicast=off,port=7");
+        assert_eq!(with_port("lan/0", 7), "lan/0?port=7");
+    }
 }

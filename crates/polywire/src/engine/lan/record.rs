@@ -6,6 +6,8 @@ use polywire_core::{
     frame::{Hello, VERSION},
 };
 
+use crate::engine::domain;
+
 /// The service type of nodes.
 pub(super) const SERVICE: &str = "_polywire._tcp.local.";
 
@@ -61,8 +63,8 @@ impl Record {
         let software = value("ver").map(String::from_utf8_lossy).unwrap_or_default();
         Ok(Record {
             hello: Hello { node: Id128(node.to_be_bytes()), incarnation: incarnation.ok_or_else(|| wrong("inc"))? },
-            domain: text("domain")?.parse().map_err(|_| wrong("domain"))?,
-            frames: text("frames")?.parse().map_err(|_| wrong("frames"))?,
+            domain: domain::parse(text("domain")?).map_err(|_| wrong("domain"))?,
+            frames: decimal(text("frames")?).ok_or_else(|| wrong("frames"))?,
             is_tls: match text("tls")? {
                 "0" => false,
                 "1" => true,
@@ -71,6 +73,10 @@ impl Record {
             software: software.chars().filter(|c| !c.is_control()).take(SOFTWARE).collect(),
         })
     }
+}
+
+fn decimal(text: &str) -> Option<u8> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// A number of at most so many hexadecimal digits, and no other character.
@@ -138,7 +144,8 @@ mod tests {
             (2, b"+1", "'node'"),
             (2, b"000000000000000000000000000000000", "'node'"),
             (3, b"10000000000000000", "'inc'"),
-            (4, b"-1", "'domain'"),
+            (1, b"+1", "'frames'"),
+            (4, b"233", "'domain'"),
             (5, b"yes", "'tls'"),
             (5, b"\xff", "no text"),
         ] {

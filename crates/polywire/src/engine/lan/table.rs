@@ -64,9 +64,9 @@ impl Table {
         self.known.clear();
     }
 
-    /// Notes whether a node has answered.
-    pub(super) fn called(&mut self, name: &str, answered: bool) {
-        self.known.get_mut(name).into_iter().for_each(|known| known.is_dead = !answered);
+    /// Notes whether a node has answered. Returns whether it did before, or was never called.
+    pub(super) fn called(&mut self, name: &str, answered: bool) -> bool {
+        self.known.get_mut(name).is_some_and(|known| !std::mem::replace(&mut known.is_dead, !answered))
     }
 
     /// Counts what is ignored. The count, if it is time to tell it.
@@ -158,7 +158,10 @@ mod tests {
             table.found(&number.to_string(), record(number, 0), at("10.0.0.1:1")).expect("taken");
         }
         assert!(table.found("4", record(4, 0), at("10.0.0.1:1")).is_err_and(|reason| reason.contains("3 nodes")));
-        [("1", true), ("2", false), ("3", false)].into_iter().for_each(|(name, answers)| table.called(name, answers));
+        for (name, answers) in [("1", true), ("2", false), ("3", false)] {
+            assert!(table.called(name, answers));
+        }
+        assert!(!table.called("2", false) && !table.called("nobody", false));
         table.found("4", record(4, 0), at("10.0.0.1:1")).expect("taken");
         let names: Vec<&str> = table.all().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["1", "3", "4"]);
