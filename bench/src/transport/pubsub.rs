@@ -218,15 +218,18 @@ fn node(identity: &Identity) -> Node {
     Node::builder().config(config).build()
 }
 
-/// A port that was free a moment ago, or a path in the folder of temporary files.
+/// A port that was free a moment ago, or a path in the folder of temporary files. Only children have
+/// an address for [`Family::Local`].
 pub(super) fn free_address(family: Family) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let local = match family {
         Family::Tcp | Family::Tls => TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()),
         Family::Udp | Family::UdpReliable => UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()),
-        Family::Unix | Family::Local => {
+        // In the folder that the parent removes.
+        Family::Local => return Identity::given().authority.with_file_name("local").display().to_string(),
+        Family::Unix => {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("polywire-bench-{}-{number}-{}", process::id(), family.name());
+            let name = format!("polywire-bench-{}-{number}.sock", process::id());
             return env::temp_dir().join(name).display().to_string();
         }
     };
