@@ -145,14 +145,10 @@ impl<E> Writing<E> {
         }
     }
 
-    /// Appends a payload that refers to no other message. True if it is a key frame.
-    fn encode_alone<C: Coding<Encoder = E>>(
-        &mut self,
-        value: &C::Value,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, CodecError> {
+    /// Appends a key frame, which refers to no other message.
+    fn encode_alone<C: Coding<Encoder = E>>(&mut self, value: &C::Value, out: &mut Vec<u8>) -> Result<(), CodecError> {
         self.failed();
-        self.encode::<C>(1, value, out).map(|anchor| anchor.is_some())
+        self.encode::<C>(1, value, out).map(drop)
     }
 
     /// Forgets the last message, which could not be sent.
@@ -478,13 +474,14 @@ impl<C: Coding> PublisherOf<C> {
         let Sending { offered, key_frames, .. } = state;
         let history = offered.as_ref().and_then(|offered| offered.history.as_ref());
         let Some(history) = history.filter(|_| envelope.kind == Kind::Data) else { return Ok(None) };
-        let (mut alone, mut is_key_frame) = (Vec::new(), false);
+        let (mut alone, is_key_frame) = (Vec::new(), key_frames.is_some());
         let payload = match key_frames {
-            None => loan.payload(),
-            Some(writing) => {
-                is_key_frame = writing.encode_alone::<C>(value, &mut alone).map_err(PublishError::Encode)?;
+            // One that was sent as a key frame refers to no other message either.
+            Some(writing) if envelope.anchor != Some(envelope.sequence) => {
+                writing.encode_alone::<C>(value, &mut alone).map_err(PublishError::Encode)?;
                 &alone
             }
+            _ => loan.payload(),
         };
         let sample = KeptSample {
             timestamp_ns: envelope.timestamp_ns,
