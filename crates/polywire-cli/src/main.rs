@@ -1,6 +1,7 @@
 //! The command-line program `polywire`. Each verb has a file or a folder of its own; [`VERBS`]
 //! lists them.
 
+mod agent;
 mod bench;
 mod bw;
 mod codecs;
@@ -23,6 +24,7 @@ mod list;
 mod man;
 mod network;
 mod outcome;
+mod probe;
 mod publish;
 mod rate;
 mod reach;
@@ -66,6 +68,8 @@ static VERBS: &[Verb] = &[
     #[cfg(feature = "tls")]
     identity::VERB,
     bench::VERB,
+    agent::VERB,
+    probe::VERB,
     relay::VERB,
     link::VERB,
     completions::VERB,
