@@ -11,6 +11,7 @@ mod cut;
 mod demo;
 #[cfg(feature = "zstd")]
 mod dict;
+mod doctor;
 mod echo;
 mod fast;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
@@ -67,6 +68,7 @@ static VERBS: &[Verb] = &[
     dict::VERB,
     #[cfg(feature = "tls")]
     identity::VERB,
+    doctor::VERB,
     bench::VERB,
     agent::VERB,
     probe::VERB,
