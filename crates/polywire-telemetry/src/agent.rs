@@ -19,6 +19,19 @@ pub const MOST_PROBES: usize = 4096;
 const MOST_REQUESTS: usize = 64;
 
 /// Why a probe cannot run.
+///
+/// ```
+/// use polywire::Node;
+/// use polywire_telemetry::{Agent, AgentError, Identity, Moment, Plan, system::{self, Host}};
+///
+/// let (wire, now) = ("cdr@inproc/agent-error-doc", Moment::default());
+/// let mut agent = Agent::new(Node::new(), Identity::new("house")?, Host::at("/nowhere"), wire, now)?;
+/// assert!(matches!(agent.add(Plan::of(system::find("load")?)), Err(AgentError::Measure(_))));
+/// agent.add(Plan::of(system::find("clock")?))?;
+/// assert!(matches!(agent.add(Plan::of(system::find("clock")?)), Err(AgentError::Plan(_))));
+/// assert_eq!((agent.description().probes.len(), agent.wait(now).is_zero()), (1, true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {

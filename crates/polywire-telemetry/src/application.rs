@@ -124,7 +124,37 @@ pub fn pdl(name: &str, uuid: Uuid, version: &str, lines: &[Line]) -> String {
     format!("{}{open}{head}{members}}};\n{close}", definitions.concat())
 }
 
-/// A cell of a probe: threads update it, and a sample reads it.
+/// A cell of a probe: threads update it, and a sample reads it. Cells of other kinds than those here
+/// implement it.
+///
+/// ```
+/// use polywire_telemetry::{Bits, Cell, Distribution, Gauge, Histogram};
+/// use std::sync::atomic::{AtomicI64, Ordering};
+///
+/// /// The highest value so far.
+/// #[derive(Default)]
+/// struct Peak(AtomicI64);
+///
+/// impl Cell for Peak {
+///     type Value = i64;
+///     const PDL: &'static str = <i64 as Bits>::PDL;
+///
+///     fn read(&self, value: &mut i64) {
+///         *value = self.0.load(Ordering::Relaxed);
+///     }
+/// }
+///
+/// let (peak, latency) = (Peak::default(), Histogram::default());
+/// peak.0.fetch_max(7, Ordering::Relaxed);
+/// (1..=10).for_each(|number| latency.observe(number));
+/// let (mut highest, mut distribution) = (0, Distribution::default());
+/// peak.read(&mut highest);
+/// latency.read(&mut distribution);
+/// assert_eq!((highest, distribution.p50, distribution.most), (7, 5, 10));
+/// // The values of gauges fit into 64 bits.
+/// assert_eq!(f64::from_bits(Bits::to_bits(0.5)), 0.5);
+/// assert_eq!(Gauge::<u32>::default().get(), 0);
+/// ```
 pub trait Cell: Default + Send + Sync {
     /// Its member in a sample.
     type Value: MessageField;

@@ -1,5 +1,42 @@
 //! What nodes say about themselves and their probes, and how they are asked to change. The topics
 //! and types are those of `spec/telemetry.md`.
+//!
+//! ```
+//! use polywire::{Node, Subscriber};
+//! use polywire_telemetry::{
+//!     Agent, Answer, Identity, Moment, NodeDescription, Plan, ProbeDescription, Request, Runner, Setting, Uuid,
+//!     description::{ANSWERS, NODES, REQUESTS, events_qos, nodes_qos},
+//!     host_name, system::{self, Host},
+//! };
+//! use std::time::Duration;
+//!
+//! let (wire, soon) = (Some("cdr@inproc/description-doc"), Duration::from_secs(60));
+//! let identity = Identity::new("house")?;
+//! let mut agent = Agent::new(Node::new(), identity, Host::this(), wire.unwrap(), Moment::default())?;
+//! agent.add(Plan::of(system::find("clock")?))?;
+//! let runner = Runner::start(agent)?;
+//!
+//! // Another process finds the node and its probes.
+//! let node = Node::new();
+//! let nodes: Subscriber<NodeDescription> = node.subscribe(NODES, wire)?.qos(nodes_qos())?.open();
+//! let found: NodeDescription = nodes.recv_timeout(soon).unwrap().value;
+//! let clock: &ProbeDescription = &found.probes[0];
+//! assert_eq!((found.host, clock.topic.as_str(), clock.every_s), (host_name(), "probes/house/clock", 10.0));
+//!
+//! // It asks the node to change a probe.
+//! let answers: Subscriber<Answer> = node.subscribe(ANSWERS, wire)?.qos(events_qos())?.open();
+//! let requests = node.publish::<Request>(REQUESTS, wire)?.qos(events_qos())?.open()?;
+//! requests.wait_for_subscribers(1, soon);
+//! while answers.status().writers == 0 {
+//!     std::thread::yield_now();
+//! }
+//! let settings = vec![Setting { name: "every".into(), value: "0.5".into() }];
+//! let id = Uuid::random().to_string();
+//! requests.publish(&Request { id: id.clone(), node: found.uuid, instance: clock.instance.clone(), settings })?;
+//! let answer = answers.recv_timeout(soon).unwrap().value;
+//! assert_eq!((answer.id, answer.problem.as_str()), (id, ""));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use polywire::{
     Message,

@@ -24,12 +24,30 @@ pub struct Moment {
 
 impl Moment {
     /// Seconds since an earlier moment, on the steady clock.
+    ///
+    /// ```
+    /// use polywire_telemetry::Moment;
+    /// use std::time::Duration;
+    ///
+    /// let (a, b) = (Moment::default(), Moment { steady: Duration::from_millis(1500), wall_ns: 0 });
+    /// assert_eq!((b.seconds_since(a), a.seconds_since(b)), (1.5, 0.0));
+    /// ```
     pub fn seconds_since(self, earlier: Moment) -> f64 {
         self.steady.saturating_sub(earlier.steady).as_secs_f64()
     }
 }
 
 /// A type of probe: what is known before anything is measured.
+///
+/// ```
+/// use polywire_telemetry::{Parameter, Pdl, ProbeType, Settings, system};
+///
+/// let probe: &ProbeType = system::find("processes")?;
+/// assert!(matches!(probe.pdl, Pdl::File(text) if text.contains(&probe.uuid.to_string())));
+/// let most: &Parameter = &probe.parameters[1];
+/// assert_eq!((most.name, Settings::default().number(most, 100)?), ("most", 20));
+/// # Ok::<(), polywire_telemetry::MeasureError>(())
+/// ```
 pub struct ProbeType {
     /// A word for command lines and topics, such as `processor`.
     pub name: &'static str,
@@ -163,7 +181,24 @@ pub trait Probe: Send {
     fn withdraw(&mut self);
 }
 
-/// Fills in samples.
+/// Fills in samples. A function with these arguments is one, too.
+///
+/// ```
+/// use polywire_telemetry::{Measure, MeasureError, Moment};
+///
+/// struct Ramp(f64);
+///
+/// impl Measure<f64> for Ramp {
+///     fn measure(&mut self, now: Moment, sample: &mut f64) -> Result<(), MeasureError> {
+///         Ok(*sample = self.0 * now.steady.as_secs_f64())
+///     }
+/// }
+///
+/// let (mut level, mut ramp) = (1.0, Ramp(2.0));
+/// ramp.measure(Moment::default(), &mut level)?;
+/// assert_eq!(level, 0.0);
+/// # Ok::<(), MeasureError>(())
+/// ```
 pub trait Measure<V>: Send + 'static {
     /// Writes a new sample over an older one.
     fn measure(&mut self, now: Moment, sample: &mut V) -> Result<(), MeasureError>;
@@ -175,7 +210,18 @@ impl<V, F: FnMut(Moment, &mut V) -> Result<(), MeasureError> + Send + 'static> M
     }
 }
 
-/// Values that are topics' messages and can be looked at.
+/// Codings whose values can be looked at: those of Rust types and of records.
+///
+/// ```
+/// use polywire::coding::{Coding, Typed};
+/// use polywire_telemetry::{Samples, system::Load};
+///
+/// let coding = Typed::<Load>::default();
+/// assert_eq!(coding.shape_of().schema().name(), "system::Load");
+/// let load = Load { running: 2, ..coding.default_value() };
+/// assert_eq!(Typed::view(&load).get("running")?.as_u64(), Some(2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Samples: Coding {
     /// The type.
     fn shape_of(&self) -> &Shape;

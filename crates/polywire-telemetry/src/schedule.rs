@@ -20,6 +20,8 @@ pub const LONGEST: Duration = Duration::from_secs(86_400);
 /// assert_eq!((schedule.next(), schedule.due(ms(99))), (Some(ms(100)), vec![]));
 /// // After a pause, a probe is due once, and stays in its rhythm.
 /// assert_eq!((schedule.due(ms(450)), schedule.next()), (vec![7], Some(ms(500))));
+/// schedule.remove(7);
+/// assert_eq!(schedule.next(), None);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {

@@ -2,6 +2,48 @@
 //!
 //! They read `/proc` and `/sys` directly, below a root folder that tests replace. A file stays open
 //! and is read again from its start, so a sample costs one call of the system for each file.
+//!
+//! Their samples are types like any others, so a program can subscribe to them by these types:
+//!
+//! ```
+//! use polywire::{Message, Node};
+//! use polywire_telemetry::{Agent, Identity, Moment, Plan, Runner, system::{self, Host, Memory, PROBES}};
+//! use polywire_telemetry::system::{Cgroup, Clock, Disks, Load, Network, Pressure, Processes, Processor};
+//! use polywire_telemetry::system::{Core, Disk, Filesystem, Interface, Process, Rated, Sensor, Stall};
+//! use polywire_telemetry::system::{Temperatures, Uptime};
+//! use std::time::Duration;
+//!
+//! let types = [
+//!     Processor::shape(), Memory::shape(), Disks::shape(), Network::shape(), Load::shape(), Temperatures::shape(),
+//!     Processes::shape(), Cgroup::shape(), Pressure::shape(), Uptime::shape(), Clock::shape(),
+//! ];
+//! assert!(PROBES.iter().map(|probe| (probe.shape)().schema().name()).eq(types.map(|shape| shape.schema().name())));
+//!
+//! // What a handler of such samples may look at.
+//! let sample = Processor {
+//!     rated: Rated { interval_s: 1.0 },
+//!     busy_percent: 12.5,
+//!     cores: vec![Core { number: 0, busy_percent: 25.0 }, Core::default()],
+//!     ..Processor::default()
+//! };
+//! assert!(sample.cores.iter().all(|core| core.busy_percent < 90.0));
+//! let (disks, network) = (vec![Disk::default()], vec![Interface::default()]);
+//! assert!(disks[0].read_rate == 0.0 && network[0].receive_rate == 0.0);
+//! let fresh = (Filesystem::default().available_bytes, Process::default().threads, Stall::default().total_us);
+//! assert_eq!((fresh, Sensor::default().celsius), ((0, 0, 0), 0.0));
+//!
+//! // A subscriber of this machine's memory.
+//! # #[cfg(target_os = "linux")] {
+//! let wire = "cdr@inproc/system-doc";
+//! let mut agent = Agent::new(Node::new(), Identity::new("house")?, Host::this(), wire, Moment::default())?;
+//! agent.add(Plan::of(system::find("memory")?))?;
+//! let runner = Runner::start(agent)?;
+//! let samples = Node::new().subscriber_on::<Memory>("probes/house/memory", wire)?;
+//! let memory = samples.recv_timeout(Duration::from_secs(60)).unwrap().value;
+//! assert!(memory.free_bytes <= memory.total_bytes);
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod cgroup;
 mod clock;
