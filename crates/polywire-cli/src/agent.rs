@@ -1,11 +1,16 @@
 //! The command `polywire agent`: runs probes of this machine and publishes their samples.
 
-use std::{env, fs, path::PathBuf, thread, time::Duration};
+use std::{
+    env, fs,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use clap::Args;
 use polywire_telemetry::{
-    Agent as Node, AgentConfig, Clocks, Identity, Plan,
+    Agent as Node, AgentConfig, Clocks, Identity, Moment, Plan, Runner,
     system::{self, Host, PROBES},
 };
 use sd_notify::NotifyState;
@@ -20,7 +25,7 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// The longest time between two turns, so that requests and signals are noticed.
+/// How often the loop looks for a signal.
 const TICK: Duration = Duration::from_millis(50);
 
 /// How long published samples may take to leave when the process is told to end.
@@ -68,8 +73,8 @@ impl Action for Agent {
         stop::hold()?;
         let stop = Stop::new()?;
         let (node, wire) = self.wire.node_at("", identity.uuid.into())?;
-        let clock = Clocks::new();
-        let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), clock.now())?;
+        let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
+        let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;
         let mut running = Vec::new();
         for plan in plans {
             let instance = plan.instance.clone();
@@ -80,14 +85,15 @@ impl Action for Agent {
             }
         }
         say(terminal, &identity, &wire.to_string(), &running)?;
+        let runner = Runner::start(agent).context("cannot start a thread")?;
         // Without systemd this does nothing.
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the agent is ready")?;
-        let until = self.duration.map(|Seconds(duration)| clock.now().steady + duration);
-        while stop.outcome().is_none() && until.is_none_or(|until| clock.now().steady < until) {
-            agent.turn(clock.now());
-            thread::sleep(agent.wait(clock.now()).min(TICK));
+        let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
+        while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
+            thread::sleep(TICK);
         }
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        drop(runner);
         node.flush(DRAIN);
         node.close();
         Ok(Outcome::Fine)

@@ -41,7 +41,8 @@ pub enum AgentError {
     /// Its topic cannot be published.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// The node has a probe of this name, or as many as it can have.
+    /// The node has a probe of this name, or as many as it can have; or the endpoint of a topic
+    /// would change.
     #[error("{0}")]
     Plan(String),
 }
@@ -86,7 +87,8 @@ pub struct Agent {
     answers: Publisher<Answer>,
     /// What does not change of the description.
     itself: NodeDescription,
-    published: Option<NodeDescription>,
+    /// The description has changed since it was published.
+    is_news: bool,
 }
 
 struct Running {
@@ -125,7 +127,7 @@ impl Agent {
             requests,
             answers,
             itself,
-            published: None,
+            is_news: true,
         })
     }
 
@@ -153,6 +155,7 @@ impl Agent {
         if plan.enabled {
             self.schedule.set(self.added, plan.every, self.latest.steady);
         }
+        self.is_news = true;
         let thinner = Thinner::new(plan.thin.clone());
         self.running.insert(self.added, Running { plan, probe, thinner, subscribers: 0, problem: String::new() });
         Ok(())
@@ -168,7 +171,9 @@ impl Agent {
         }
         for number in self.schedule.due(now.steady) {
             if let Some(running) = self.running.get_mut(&number) {
+                let problem = running.problem.clone();
                 running.turn(now, false);
+                self.is_news |= running.problem != problem;
             }
         }
         self.describe();
@@ -202,11 +207,15 @@ impl Agent {
         };
         let (number, mut plan) = (*number, running.plan.clone());
         settings.iter().try_for_each(|setting| plan.set(&setting.name, &setting.value))?;
+        let (topic, wire, before) = (self.topic(&plan), self.wire_of(&plan)?, self.wire_of(&running.plan)?);
+        // Whoever may change probes may not make the node connect to other places.
+        if wire.split_once('@').map(|(_, place)| place) != before.split_once('@').map(|(_, place)| place) {
+            return Err(AgentError::Plan(format!("a topic keeps its endpoint: '{before}' cannot become '{wire}'")));
+        }
         let fresh = match plan.settings == running.plan.settings {
             true => None,
             false => Some((plan.probe.open)(&self.host, &plan.settings)?),
         };
-        let (topic, wire) = (self.topic(&plan), self.wire_of(&plan)?);
         let Some(running) = self.running.get_mut(&number) else { return Ok(()) };
         let rewired = plan.wire != running.plan.wire;
         if let Some(mut probe) = fresh {
@@ -221,6 +230,7 @@ impl Agent {
         }
         running.thinner = Thinner::new(plan.thin.clone());
         running.plan = plan;
+        self.is_news = true;
         Ok(())
     }
 
@@ -240,12 +250,11 @@ impl Agent {
 
     /// Publishes the description if it has changed.
     fn describe(&mut self) {
-        let description = self.description();
-        if self.published.as_ref() == Some(&description) {
+        if !self.is_news {
             return;
         }
-        match self.described.publish(&description) {
-            Ok(_) => self.published = Some(description),
+        match self.described.publish(&self.description()) {
+            Ok(_) => self.is_news = false,
             Err(error) => log::warn!("the node cannot describe itself: {error}"),
         }
     }

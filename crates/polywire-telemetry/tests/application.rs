@@ -125,6 +125,11 @@ fn only_samples_that_differ_enough_are_sent() {
     agent.turn(at(ms));
     assert!(samples.recv_timeout(SOON).is_some());
     assert_eq!(agent.description().probes[0].thin, "off");
+    // The format can change, the endpoint cannot.
+    let mut set = |wire: &str| agent.set("pump-1", &[Setting { name: "wire".into(), value: wire.into() }]);
+    set("json").expect("set");
+    let error = set("json@tcp-connect/192.0.2.1:7").expect_err("another endpoint").to_string();
+    assert!(error.starts_with("a topic keeps its endpoint"), "{error}");
 }
 
 #[test]
