@@ -1,7 +1,7 @@
 //! The state that everything on a node shares: its identity, configuration, tables, limits,
 //! documents, decoders, events and timer. It knows no port, publisher or subscriber.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use polywire_core::{
     codec::{Codec, LowerError, Options},
@@ -11,12 +11,12 @@ use polywire_core::{
     session,
 };
 
-use super::{decoders::Decoders, documents::Documents, limits::NodeLimits, timer::Timer};
+use super::{answered::Answered, decoders::Decoders, documents::Documents, limits::NodeLimits, timer::Timer};
 use crate::{
     access::Gate,
     chosen::Chosen,
     config::Config,
-    engine::Engine,
+    engine::{Engine, EngineOptions},
     error::NodeError,
     events::{Hub, NodeEvent},
     packing::{self, Unpacking},
@@ -27,7 +27,10 @@ use crate::{
 /// The shared part of a node. Ports hold it weakly, so it goes with the node's last clone.
 pub(crate) struct Inner {
     pub(crate) hello: Hello,
-    pub(crate) config: Config,
+    /// Replaced as a whole when it is reloaded.
+    pub(super) config: RwLock<Arc<Config>>,
+    /// The settings of ports, which a reload does not change.
+    pub(super) engine: EngineOptions,
     pub(super) codecs: Vec<&'static dyn Codec>,
     pub(super) compressors: Vec<&'static dyn Compressor>,
     pub(super) engines: Vec<&'static dyn Engine>,
@@ -35,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) decoders: Decoders,
     pub(crate) events: Hub,
     pub(crate) timer: Timer,
+    pub(crate) answered: Arc<Answered>,
     pub(super) session: SessionSettings,
     /// Who may do what.
     pub(super) gate: Gate,
@@ -62,6 +66,16 @@ impl SessionSettings {
 }
 
 impl Inner {
+    /// The present configuration.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who may do what.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
     /// The codec that a wire asks for.
     pub(crate) fn codec(&self, name: &str, options: &str) -> Result<Chosen, NodeError> {
         let (codec, options) = self.listed_codec(name, options)?;
@@ -113,7 +127,7 @@ impl Inner {
         let Some(name) = packing::compressor_name(announced) else { return Ok(None) };
         let compressor = self.compressor(name).map_err(|error| error.to_string())?;
         let document = |id| self.documents.bytes(id);
-        Unpacking::of(compressor, announced, document, self.config.engine.limits.frame_bytes).map(Some)
+        Unpacking::of(compressor, announced, document, self.engine.limits.frame_bytes).map(Some)
     }
 
     /// Hands an event to those who listen, and to the log.

@@ -21,6 +21,9 @@ use crate::{
 
 use super::Info;
 
+/// How often messages that wait for others are looked after.
+const HOLDING: Duration = Duration::from_millis(20);
+
 /// What the writer's offer says of each of its samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -152,10 +155,12 @@ impl<V> Rules<V> {
     }
 
     /// When the timer is to wake the subscriber; `None` if it does so already, or need not.
-    pub(super) fn wake_at(&self) -> Option<Duration> {
+    /// Messages that wait for other channels are looked after at short intervals.
+    pub(super) fn wake_at(&self, is_holding: bool) -> Option<Duration> {
+        let holding = is_holding.then(|| clock::now().saturating_add(HOLDING));
         let waiting = self.gates().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));
         let mut state = self.lock();
-        let next = state.admission.next_deadline().into_iter().chain(waiting).min()?;
+        let next = state.admission.next_deadline().into_iter().chain(waiting).chain(holding).min()?;
         if state.wakes.is_some_and(|wakes| wakes <= next) {
             return None;
         }
