@@ -55,6 +55,7 @@
 //! function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
 
 pub mod access;
+pub mod bridge;
 mod chosen;
 mod clock;
 pub mod coding;
@@ -78,6 +79,7 @@ pub mod suggest;
 pub mod wire;
 mod writers;
 
+pub use bridge::{Bridge, BridgeStatus};
 pub use config::{Config, ConfigError};
 pub use engine::Overflow;
 pub use error::NodeError;

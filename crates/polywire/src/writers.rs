@@ -26,6 +26,9 @@ const REMEMBERED: usize = 1024;
 /// How long a message waits for what another channel may bring before it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How often messages that wait are looked after.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// A writer in one incarnation.
 type Writer = (Id128, u64);
 
@@ -208,7 +211,7 @@ impl<T> Follow<T> {
         if !self.progress.is_ordered && state.channels.len() == 1 {
             return lost.min(sequence);
         }
-        if state.last.is_none() && (lost == 0 || !first) && state.channels.len() == 1 {
+        if state.last.is_none() && (lost == 0 || !first) {
             return 0;
         }
         state.pass_lost(sequence, lost.min(sequence))

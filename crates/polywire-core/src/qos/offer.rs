@@ -22,8 +22,16 @@ const HISTORY_OF: u32 = OWN + 1;
 /// The channel carries nothing: its writer has moved to these endpoints. A receiver that does not
 /// know this waits on the channel in vain.
 const MOVED_TO: u32 = OWN + 2;
+/// The bridges that the channel has passed, the last one at the end.
+const VIA: u32 = OWN + 4;
 /// Most endpoints that are read of one offer.
 const MOST_ENDPOINTS: usize = 16;
+/// Most bridges that a channel passes.
+///
+/// ```
+/// assert_eq!(polywire_core::qos::MOST_BRIDGES, 16);
+/// ```
+pub const MOST_BRIDGES: usize = 16;
 
 /// What a publisher offers on a channel.
 ///
@@ -37,7 +45,7 @@ const MOST_ENDPOINTS: usize = 16;
 /// assert!(Offer::default().to_bytes().is_empty());
 /// let history = Offer { history_of: Some(Id128([7; 16])), ..offer };
 /// assert_eq!(Offer::parse(&history.to_bytes())?.history_of, Some(Id128([7; 16])));
-/// let moved = Offer { moved_to: vec!["udp/239.1.2.3:7400".into()], ..Offer::default() };
+/// let moved = Offer { moved_to: vec!["udp/239.1.2.3:7400".into()], via: vec![Id128([7; 16])], ..Offer::default() };
 /// assert_eq!(Offer::parse(&moved.to_bytes())?, moved);
 /// # Ok::<(), polywire_core::qos::OfferError>(())
 /// ```
@@ -51,6 +59,9 @@ pub struct Offer {
     /// The channel carries no messages. Its writer has moved to these endpoints, in the notation of
     /// wires; at most 16. Empty on all other channels.
     pub moved_to: Vec<String>,
+    /// The nodes that have passed the channel on as bridges, the last one at the end; at most
+    /// [`MOST_BRIDGES`]. Empty if it comes from its writer.
+    pub via: Vec<Id128>,
 }
 
 /// Why bytes are no offer, or none that this node understands.
@@ -123,6 +134,9 @@ impl Offer {
             put_texts(&self.moved_to, &mut value);
             all.push(MOVED_TO, &value);
         }
+        if !self.via.is_empty() {
+            all.push(VIA, &self.via.iter().flat_map(|bridge| bridge.0).collect::<Vec<u8>>());
+        }
         all.as_extensions().bytes().to_vec()
     }
 
@@ -140,6 +154,10 @@ impl Offer {
                 offer.moved_to = endpoints.ok_or(OfferError::Value { policy: "endpoint" })?;
                 continue;
             }
+            if id == VIA {
+                offer.via = ids(value).ok_or(OfferError::Value { policy: "bridge" })?;
+                continue;
+            }
             let policy = Policy::ALL.iter().find(|policy| travels(**policy) && policy.id() == id / 2);
             match policy {
                 Some(policy) => {
@@ -153,6 +171,12 @@ impl Offer {
         offer.qos.check().map_err(|_| OfferError::Invalid)?;
         Ok(offer)
     }
+}
+
+fn ids(value: &[u8]) -> Option<Vec<Id128>> {
+    let (ids, rest) = value.as_chunks::<16>();
+    let fits = rest.is_empty() && (1..=MOST_BRIDGES).contains(&ids.len());
+    fits.then(|| ids.iter().map(|id| Id128(*id)).collect())
 }
 
 fn put_texts(texts: &[String], out: &mut Vec<u8>) {
@@ -244,7 +268,7 @@ mod tests {
         #[test]
         fn what_travels_arrives(qos in policies()) {
             prop_assume!(qos.check().is_ok());
-            let offer = Offer { qos: qos.clone(), history_of: None };
+            let offer = Offer { qos: qos.clone(), ..Offer::default() };
             let travels = Qos {
                 history: Default::default(),
                 resource_limits: Default::default(),

@@ -173,10 +173,10 @@ impl Incoming {
         driven.session.channels().map(|(_, announcement)| self.source(announcement)).collect()
     }
 
-    /// A subscriber came or went. The port has the answers to the peer when this
+    /// Subscribers of some topics came or went. The port has the answers to the peer when this
     /// returns, so that they leave before anything that the application publishes next.
-    pub(super) fn reconsider(&self, route: &dyn Route) {
-        self.lock().session.reconsider(|announcement| route.wants(&announcement.topic));
+    pub(super) fn reconsider(&self, concerns: &dyn Fn(&str) -> bool) {
+        self.lock().session.reconsider(|announcement| concerns(&announcement.topic));
         self.drive();
         let here = thread::current().id();
         let elsewhere = |thread: Option<ThreadId>| thread.is_some_and(|thread| thread != here);
@@ -421,10 +421,16 @@ impl Incoming {
         };
         match unpacking {
             None => deliver(payload, held),
-            Some(unpacking) => unpacking.unpack(payload, |unpacked| match unpacked {
-                Ok(unpacked) => deliver(unpacked, None),
-                Err(error) => slots.iter().for_each(|(_, slot)| slot.undecodable(envelope.sequence, &error)),
-            }),
+            Some(unpacking) => {
+                let (as_is, others): (Vec<_>, Vec<_>) = slots.iter().partition(|(_, slot)| slot.takes_packed());
+                as_is.iter().for_each(|(_, slot)| slot.deliver(envelope, payload, payload.len(), held));
+                unpacking.unpack(payload, |unpacked| {
+                    others.iter().for_each(|(_, slot)| match &unpacked {
+                        Ok(unpacked) => slot.deliver(envelope, unpacked, payload.len(), None),
+                        Err(error) => slot.undecodable(envelope.sequence, error),
+                    });
+                });
+            }
         }
         if stream {
             let wanted = slots.iter().any(|(_, slot)| slot.needs_key_frame());

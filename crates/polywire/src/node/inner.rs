@@ -1,7 +1,7 @@
 //! The state that everything on a node shares: its identity, configuration, tables, limits,
 //! documents, decoders, events and timer. It knows no port, publisher or subscriber.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use polywire_core::{
     codec::{Codec, LowerError, Options},
@@ -11,7 +11,7 @@ use polywire_core::{
     session,
 };
 
-use super::{answered::Answered, decoders::Decoders, documents::Documents, limits::NodeLimits, timer::Timer};
+use super::{answered::Answered, decoders::Decoders, documents::Documents, limits::NodeLimits, route::Reload, timer::Timer};
 use crate::{
     access::Gate,
     chosen::Chosen,
@@ -39,6 +39,8 @@ pub(crate) struct Inner {
     pub(crate) events: Hub,
     pub(crate) timer: Timer,
     pub(crate) answered: Arc<Answered>,
+    /// Publishers and subscribers.
+    pub(super) users: Mutex<Vec<Weak<dyn Reload>>>,
     pub(super) session: SessionSettings,
     /// Who may do what.
     pub(super) gate: Gate,
@@ -69,6 +71,19 @@ impl Inner {
     /// The present configuration.
     pub(crate) fn config(&self) -> Arc<Config> {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A publisher or subscriber wants to know of another configuration.
+    pub(crate) fn add_user(&self, user: Weak<dyn Reload>) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if users.len().is_power_of_two() {
+            users.retain(|user| user.strong_count() > 0);
+        }
+        users.push(user);
+    }
+
+    pub(super) fn users(&self) -> Vec<Arc<dyn Reload>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Who may do what.

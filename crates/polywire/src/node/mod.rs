@@ -32,7 +32,7 @@ pub(crate) use self::{
     inner::Inner,
     limits::members,
     port::{Matches, PortEntry},
-    route::{Replay, Route, Slot},
+    route::{Reload, Replay, Route, Slot},
     timer::Wake,
 };
 use self::{inner::SessionSettings, timer::Timer};
@@ -199,6 +199,7 @@ impl NodeBuilder {
             events: Hub::default(),
             timer: Timer::default(),
             answered: Arc::default(),
+            users: Mutex::default(),
             session: SessionSettings::new(limits, &self.limits),
             gate,
         };
@@ -297,6 +298,37 @@ impl Node {
         sources
     }
 
+    /// Replaces the configuration while the node runs. Publishers and subscribers whose wire comes
+    /// from it go to the endpoints that it has now: publishers move as by
+    /// [`PublisherOf::set_wires`](crate::PublisherOf::set_wires), and subscribers also stay where
+    /// they were until they are closed. Queues and quality of service hold for those that are
+    /// opened from now on. The settings of ports and links (`[engine]`, `[identity]`, `[access]`,
+    /// `follow`) do not change.
+    ///
+    /// A publisher or subscriber that cannot move stays where it is; the first error is returned
+    /// after all have tried.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::builder().config(Config::parse("[node]\nwire = 'cdr@inproc/reload-doc-a'")?).build();
+    /// let publisher = node.publisher::<Pump>("pumps")?;
+    /// node.reload(Config::parse("[node]\nwire = 'json@inproc/reload-doc-b'")?)?;
+    /// let pumps = Node::new().subscriber_on::<Pump>("pumps", "inproc/reload-doc-b")?;
+    /// publisher.publish(&Pump { id: 7 })?;
+    /// assert_eq!(pumps.recv().unwrap().info.source.announcement.codec, "json");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reload(&self, config: Config) -> Result<(), NodeError> {
+        let inner = &self.0.inner;
+        *inner.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        let results = inner.users().into_iter().map(|user| user.reload(self));
+        // All of them, even after one has failed.
+        let results: Vec<Result<(), NodeError>> = results.collect();
+        results.into_iter().collect()
+    }
+
     /// Closes all ports. Publishing is an error after that, and subscribers end after what they
     /// have received.
     pub fn close(&self) {
@@ -316,11 +348,10 @@ impl Node {
         each_once(&self.0.ports.lock())
     }
 
-    /// The wires of a topic, and the ports of their endpoints, which are opened if need be. At least
-    /// one.
-    pub(crate) fn places(&self, topic: &str, wire: Option<&str>) -> Result<Vec<Place>, NodeError> {
-        let given: Option<Wire> = wire.map(str::parse).transpose()?;
-        let wires = self.config().wires_for(topic, given.as_slice());
+    /// The wires of a topic that code gives `given` for, and the ports of their endpoints, which are
+    /// opened if need be. At least one.
+    pub(crate) fn places_for(&self, topic: &str, given: &[Wire]) -> Result<Vec<Place>, NodeError> {
+        let wires = self.config().wires_for(topic, given);
         if wires.is_empty() {
             return Err(NodeError::NoWire(topic.into()));
         }

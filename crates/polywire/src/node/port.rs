@@ -342,9 +342,15 @@ impl PortEntry {
         links.iter().for_each(|link| link.add_matches(route, matches));
     }
 
+    /// Has the subscribers decide anew on the channels of a topic.
+    pub(crate) fn reconsider_topic(&self, topic: &str) {
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        links.iter().for_each(|link| link.reconsider(&|other| other == topic));
+    }
+
     fn reconsider(&self, route: &dyn Route) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().for_each(|link| link.reconsider(route));
+        links.iter().for_each(|link| link.reconsider(&|topic| route.wants(topic)));
     }
 
     // Called by links.

@@ -9,9 +9,10 @@ use polywire_core::{
     schema::Schema,
 };
 
-use super::inner::Inner;
+use super::{Node, inner::Inner};
 use crate::{
     engine::{Held, LinkInfo, Properties},
+    error::NodeError,
     status::Mismatch,
 };
 
@@ -52,6 +53,10 @@ pub(crate) trait Slot: Send + Sync {
     /// Delivers a message. `wire_bytes` is the payload's size before it was unpacked. `held` is
     /// `Some` if the payload may be held instead of copied.
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
+    /// Whether it takes payloads as they came, still packed.
+    fn takes_packed(&self) -> bool {
+        false
+    }
     /// A message came that cannot be unpacked.
     fn undecodable(&self, sequence: u64, reason: &dyn ToString);
     /// Whether messages may refer to earlier ones.
@@ -72,6 +77,12 @@ pub(crate) trait Slot: Send + Sync {
     fn lost(&self, sequence: u64, count: u64);
     /// Everything that has come so far was delivered.
     fn drained(&self);
+}
+
+/// A publisher or subscriber, as the node sees it when its configuration is replaced.
+pub(crate) trait Reload: Send + Sync {
+    /// Goes to the endpoints that are configured now.
+    fn reload(&self, node: &Node) -> Result<(), NodeError>;
 }
 
 /// A publisher's history, as links see it.

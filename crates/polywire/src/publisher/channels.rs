@@ -6,7 +6,7 @@ use polywire_core::{
     codec::stateful::Mode,
     envelope::{Announcement, ChannelId, Id128},
     frame::Start,
-    qos::{Durability, Offer, Qos},
+    qos::{Durability, Offer},
 };
 
 use super::writing::{Deltas, Writing};
@@ -52,7 +52,7 @@ pub(super) struct Announce<'a, C> {
     pub(super) writer: Id128,
     pub(super) incarnation: u64,
     pub(super) coding: &'a C,
-    pub(super) qos: &'a Qos,
+    pub(super) offer: &'a Offer,
 }
 
 impl<C: Coding> Announce<'_, C> {
@@ -74,7 +74,7 @@ impl<C: Coding> Announce<'_, C> {
             return Ok(());
         }
         let (announcement, mut writing, chosen) = self.format(&place.wire)?;
-        let keeps_history = self.qos.durability == Durability::TransientLocal;
+        let keeps_history = self.offer.qos.durability == Durability::TransientLocal;
         let out = self.out(place, &announcement, start, like)?;
         let mut key_frames = None;
         if let Some(state) = C::writer_state(&writing.encoder) {
@@ -105,7 +105,7 @@ impl<C: Coding> Announce<'_, C> {
     ) -> Result<Out, NodeError> {
         let Place { wire, entry } = place;
         let channel = entry.announce(announcement, start)?;
-        let keeps_history = self.qos.durability == Durability::TransientLocal;
+        let keeps_history = self.offer.qos.durability == Durability::TransientLocal;
         let history = match keeps_history.then(|| self.history(&entry, announcement, like)).transpose() {
             Ok(history) => history,
             Err(error) => {
@@ -128,7 +128,7 @@ impl<C: Coding> Announce<'_, C> {
         let before = like.and_then(|out| Some((out, out.history.as_ref()?)));
         let history = match before {
             Some((out, history)) if Arc::ptr_eq(&out.entry, entry) => history.clone(),
-            _ => Kept::new(entry, self.qos),
+            _ => Kept::new(entry, &self.offer.qos),
         };
         if let Some((out, old)) = before.filter(|(_, old)| !Arc::ptr_eq(old, &history)) {
             history.take_over(old, |channel| {
@@ -138,7 +138,7 @@ impl<C: Coding> Announce<'_, C> {
                 self.serve(entry, &history, &announced).ok()
             });
         }
-        let offer = Offer { qos: self.qos.clone(), history_of: Some(self.writer), ..Offer::default() };
+        let offer = Offer { history_of: Some(self.writer), ..self.offer.clone() };
         // A writer of its own: its messages wait for the answer to this channel alone.
         let announced = Announcement { writer: random_id(), offer: offer.to_bytes(), ..announcement.clone() };
         let channel = self.serve(entry, &history, &announced)?;
@@ -167,7 +167,7 @@ impl<C: Coding> Announce<'_, C> {
             writer: self.writer,
             incarnation: self.incarnation,
             type_name: schema.map_or_else(String::new, |schema| schema.name().into()),
-            offer: Offer { moved_to, qos: self.qos.clone(), history_of: None }.to_bytes(),
+            offer: Offer { moved_to, ..self.offer.clone() }.to_bytes(),
             ..Announcement::default()
         };
         Ok(entry.announce(&announcement, Start::default())?)
@@ -192,7 +192,7 @@ impl<C: Coding> Announce<'_, C> {
             options: chosen.options.to_string(),
             compressor: packing.as_ref().map_or_else(String::new, |packing| packing.announced.clone()),
             configuration: codec.configuration().map(|document| self.node.documents.publish_bytes(document)),
-            offer: Offer { qos: self.qos.clone(), ..Offer::default() }.to_bytes(),
+            offer: self.offer.to_bytes(),
         };
         let deltas = if codec.properties().stateful { Deltas::Keys } else { Deltas::None };
         Ok((announcement, Writing { encoder, packing, deltas }, chosen))

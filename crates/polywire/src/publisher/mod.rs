@@ -5,7 +5,7 @@ mod sending;
 mod writing;
 
 use std::{
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -14,11 +14,11 @@ use polywire_core::{
     envelope::{Id128, Kind},
     layout::Message,
     program::CodecError,
-    qos::Qos,
+    qos::{Offer, Qos},
     topic,
 };
 
-use self::sending::Core;
+pub(crate) use self::sending::{Core, Given};
 use crate::{
     coding::{Bytes, Coding, Dynamic, Typed},
     engine::{EngineError, Sent},
@@ -140,11 +140,12 @@ impl Node {
     /// Publishes values of any [`Coding`] with options.
     pub fn publish_of<C: Coding>(&self, topic: &str, wire: Option<&str>, coding: C) -> Result<Publish<C>, NodeError> {
         topic::check(topic)?;
-        let places = self.places(topic, wire)?;
+        let given: Vec<Wire> = wire.map(str::parse).transpose()?.into_iter().collect();
+        let places = self.places_for(topic, &given)?;
         let (node, topic) = (self.clone(), String::from(topic));
         // Configuration is for both sides; this policy is one of subscribers.
         let configured = self.qos_of(&topic).time_based_filter(Duration::ZERO);
-        Publish { node, places, topic, coding, qos: Qos::default() }.qos(configured)
+        Publish { node, places, given, topic, coding, qos: Qos::default() }.qos(configured)
     }
 }
 
@@ -171,6 +172,8 @@ impl Node {
 pub struct Publish<C: Coding> {
     node: Node,
     places: Vec<Place>,
+    /// The wires that code gave, as far as it did. A reloaded configuration completes them anew.
+    given: Vec<Wire>,
     topic: String,
     coding: C,
     qos: Qos,
@@ -200,6 +203,7 @@ impl<C: Coding> Publish<C> {
     /// ```
     pub fn also(mut self, wire: &str) -> Result<Self, NodeError> {
         self.places = self.node.and_place(self.places, wire)?;
+        self.given = self.places.iter().map(|place| place.wire.clone()).collect();
         Ok(self)
     }
 
@@ -237,9 +241,11 @@ impl<C: Coding> Publish<C> {
 
 impl<C: Coding> PublisherOf<C> {
     fn open(publish: Publish<C>) -> Result<Self, NodeError> {
-        let Publish { node, places, topic, coding, qos } = publish;
+        let Publish { node, places, given, topic, coding, qos } = publish;
         let ids = (random_id(), node.hello().incarnation);
-        let core = Core::open(node.inner(), topic, ids, coding, qos, places)?;
+        let core = Core::open(node.inner(), topic, ids, coding, Offer { qos, ..Offer::default() }, (places, given))?;
+        let user: Weak<Core<C>> = Arc::downgrade(&core);
+        node.inner().add_user(user);
         Ok(PublisherOf { node, core })
     }
 
@@ -348,7 +354,7 @@ impl<C: Coding> PublisherOf<C> {
     pub fn set_wires(&self, wires: &[&str]) -> Result<(), NodeError> {
         let given = wires.iter().map(|wire| wire.parse()).collect::<Result<Vec<Wire>, _>>()?;
         let wires = wire::complete(&given, &self.core.wires());
-        self.core.move_to(self.node.places_of(&wires)?)
+        self.core.move_to(self.node.places_of(&wires)?, Some(wires))
     }
 
     /// How many peers accept the messages, and which refuse them and why. A peer that reads at

@@ -13,7 +13,7 @@ use polywire_core::{
     },
     envelope::{ChannelId, Envelope, Id128, Kind},
     frame::Start,
-    qos::Qos,
+    qos::Offer,
 };
 
 use super::{
@@ -27,7 +27,7 @@ use crate::{
     error::NodeError,
     events::NodeEvent,
     history::KeptSample,
-    node::{Inner, Place, PortEntry, Wake},
+    node::{Inner, Node, Place, PortEntry, Reload, Wake},
     offered::Offered,
     status::PublisherStatus,
     wire::Wire,
@@ -40,18 +40,19 @@ const MOVE_TIME: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A publisher's state, and what identifies it.
-pub(super) struct Core<C: Coding> {
+pub(crate) struct Core<C: Coding> {
     this: Weak<Core<C>>,
     pub(super) inner: Arc<Inner>,
     pub(super) topic: String,
     pub(super) writer: Id128,
     incarnation: u64,
     pub(super) coding: C,
-    qos: Qos,
+    /// What all channels offer, apart from the history.
+    offer: Offer,
     state: Mutex<Sending<C>>,
 }
 
-pub(super) struct Sending<C: Coding> {
+pub(crate) struct Sending<C: Coding> {
     /// Never empty, from the beginning to the end.
     groups: Vec<Group<C::Encoder>>,
     /// The ports that deliver in [`PortEntry::settle`], after the lock is released.
@@ -70,7 +71,16 @@ pub(super) struct Sending<C: Coding> {
     moving: Option<Instant>,
     /// Channels that say at former endpoints where the publisher is.
     forwards: Vec<(Arc<PortEntry>, ChannelId)>,
+    /// The wires that code gave; the configuration completes them.
+    given: Vec<Wire>,
     closed: bool,
+}
+
+/// What is given of a message that another writer has sent before.
+#[derive(Clone, Copy)]
+pub(crate) struct Given {
+    pub(crate) at: Start,
+    pub(crate) key_hash: Option<Id128>,
 }
 
 /// The key hasher, compiled at first use.
@@ -82,16 +92,16 @@ enum Hasher<V> {
 }
 
 impl<C: Coding> Core<C> {
-    pub(super) fn open(
+    pub(crate) fn open(
         inner: &Arc<Inner>,
         topic: String,
         ids: (Id128, u64),
         coding: C,
-        qos: Qos,
-        places: Vec<Place>,
+        offer: Offer,
+        (places, given): (Vec<Place>, Vec<Wire>),
     ) -> Result<Arc<Core<C>>, NodeError> {
         let (writer, incarnation) = ids;
-        let offered = Offered::new(inner, &topic, &qos);
+        let offered = Offered::new(inner, &topic, &offer.qos);
         let cdr = places.first().map_or(&CDR, |place| cdr_of(&place.wire));
         let state = Sending {
             groups: Vec::new(),
@@ -104,6 +114,7 @@ impl<C: Coding> Core<C> {
             hasher: Hasher::Unknown,
             moving: None,
             forwards: Vec::new(),
+            given: Vec::new(),
             closed: false,
         };
         let core = Arc::new_cyclic(|this| Core {
@@ -113,23 +124,32 @@ impl<C: Coding> Core<C> {
             writer,
             incarnation,
             coding,
-            qos,
+            offer,
             state: Mutex::new(state),
         });
-        core.move_to(places).inspect_err(|_| core.close())?;
+        core.move_to(places, Some(given)).inspect_err(|_| core.close())?;
         Ok(core)
     }
 
     #[inline]
     pub(super) fn send(&self, value: &C::Value, kind: Kind) -> Result<Sent, PublishError> {
+        self.send_as(value, kind, None)
+    }
+
+    /// Sends a message as another writer has sent it, or with the next number and the present time.
+    #[inline]
+    pub(crate) fn send_as(&self, value: &C::Value, kind: Kind, given: Option<Given>) -> Result<Sent, PublishError> {
         let (sent, entries) = {
             let mut guard = self.lock();
             let state = &mut *guard;
-            let (key_hash, instance) = match kind == Kind::Data && state.plain {
-                true => (None, Id128::ZERO),
-                false => self.keys(state, value, kind)?,
+            let (key_hash, instance) = match given {
+                Some(given) => (given.key_hash, Id128::ZERO),
+                None if kind == Kind::Data && state.plain => (None, Id128::ZERO),
+                None => self.keys(state, value, kind)?,
             };
-            let sequence = state.last.sequence + 1;
+            let next = || Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
+            let last = given.map_or_else(next, |given| given.at);
+            let sequence = last.sequence;
             let sent = match (state.groups.as_mut_slice(), &state.offered) {
                 ([only], None) if only.outs.len() == 1 => {
                     let out = &only.outs[0];
@@ -137,14 +157,13 @@ impl<C: Coding> Core<C> {
                     let anchor = only.writing.encode::<C>(sequence, value, loan.buffer());
                     let anchor = anchor.map_err(PublishError::Encode)?;
                     only.size = loan.payload().len();
-                    let last = Start { sequence, timestamp_ns: now_ns() };
                     let plain = Envelope::data(out.channel, sequence, last.timestamp_ns);
                     let envelope = Envelope { kind, key_hash, anchor, ..plain };
                     let sent = out.entry.commit(&envelope, loan).inspect_err(|_| only.writing.failed())?;
                     state.last = last;
                     Sent { refused: out.refusing.peers(), ..sent }
                 }
-                _ => state.send_all(value, kind, key_hash, instance)?,
+                _ => state.send_all(value, kind, key_hash, instance, last)?,
             };
             (sent, state.entries.clone())
         };
@@ -195,7 +214,8 @@ impl<C: Coding> Core<C> {
 
     /// Publishes at these places from now on. Stays at those that it has as well until all peers
     /// there have followed.
-    pub(super) fn move_to(&self, places: Vec<Place>) -> Result<(), NodeError> {
+    /// `given` is what code says about them.
+    pub(super) fn move_to(&self, places: Vec<Place>, given: Option<Vec<Wire>>) -> Result<(), NodeError> {
         let mut guard = self.lock();
         let state = &mut *guard;
         let endpoints: Vec<String> = places.iter().map(|place| place.entry.port().endpoint()).collect();
@@ -219,6 +239,7 @@ impl<C: Coding> Core<C> {
             opened.extend(groups);
         }
         state.adopt(opened);
+        state.given = given.unwrap_or_else(|| std::mem::take(&mut state.given));
         self.leave_others(state, &entries, &endpoints);
         state.changed();
         Ok(())
@@ -287,7 +308,7 @@ impl<C: Coding> Core<C> {
         entries.iter().filter(|entry| !entry.flush(deadline)).count() == 0
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
         state.outs().for_each(Out::close);
@@ -301,12 +322,19 @@ impl<C: Coding> Core<C> {
             writer: self.writer,
             incarnation: self.incarnation,
             coding: &self.coding,
-            qos: &self.qos,
+            offer: &self.offer,
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Sending<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Coding> Reload for Core<C> {
+    fn reload(&self, node: &Node) -> Result<(), NodeError> {
+        let given = self.lock().given.clone();
+        self.move_to(node.places_for(&self.topic, &given)?, None)
     }
 }
 
@@ -403,8 +431,8 @@ impl<C: Coding> Sending<C> {
         kind: Kind,
         key_hash: Option<Id128>,
         instance: Id128,
+        last: Start,
     ) -> Result<Sent, PublishError> {
-        let last = Start { sequence: self.last.sequence + 1, timestamp_ns: now_ns() };
         let envelope = Envelope { kind, key_hash, ..Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns) };
         let encoded = self.encode_all(value, &envelope, instance)?;
         let (mut sum, mut failed, mut any) = (Sent::default(), None, false);

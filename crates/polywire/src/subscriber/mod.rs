@@ -10,7 +10,7 @@ use std::{
     collections::VecDeque,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
@@ -23,7 +23,7 @@ use polywire_core::{
     layout::{Message, Record},
     qos::{History, InstanceState, Qos, Reliability, Verdict},
     schema::Schema,
-    topic::Pattern,
+    topic::{Pattern, TopicError},
 };
 
 use self::{
@@ -35,7 +35,7 @@ use crate::{
     coding::{Coding, Typed},
     engine::Overflow,
     error::NodeError,
-    node::{Node, Place, Source},
+    node::{Node, Place, Route, Source},
     qos,
     queue::{Depth, Queue, QueueLimits, Weighed},
     status::SubscriberStatus,
@@ -145,6 +145,8 @@ impl Info {
 pub struct Subscribe<C: Coding> {
     node: Node,
     places: Vec<Place>,
+    /// The wires that code gave, as far as it did. A reloaded configuration completes them anew.
+    given: Vec<Wire>,
     topic: Pattern,
     coding: C,
     queue: QueueLimits,
@@ -207,16 +209,17 @@ impl Node {
         coding: C,
     ) -> Result<Subscribe<C>, NodeError> {
         let pattern: Pattern = topic.parse()?;
-        let places = self.places(topic, wire)?;
+        let given: Vec<Wire> = wire.map(str::parse).transpose()?.into_iter().collect();
+        let places = self.places_for(topic, &given)?;
         // Configuration is for both sides; this policy is one of publishers.
         let mut configured = self.qos_of(topic);
         configured.lifespan = None;
-        Subscribe::new(self, places, pattern, coding).qos(configured)
+        Subscribe::new(self, (places, given), pattern, coding).qos(configured)
     }
 }
 
 impl<C: Coding> Subscribe<C> {
-    fn new(node: &Node, places: Vec<Place>, topic: Pattern, coding: C) -> Self {
+    fn new(node: &Node, (places, given): (Vec<Place>, Vec<Wire>), topic: Pattern, coding: C) -> Self {
         let configured = node.config().topic(topic.as_str());
         let queue = QueueLimits {
             messages: configured.queue.unwrap_or(QUEUE),
@@ -230,6 +233,7 @@ impl<C: Coding> Subscribe<C> {
         Subscribe {
             node: node.clone(),
             places,
+            given,
             topic,
             coding,
             queue,
@@ -260,6 +264,7 @@ impl<C: Coding> Subscribe<C> {
     /// ```
     pub fn also(mut self, wire: &str) -> Result<Self, NodeError> {
         self.places = self.node.and_place(self.places, wire)?;
+        self.given = self.places.iter().map(|place| place.wire.clone()).collect();
         Ok(self)
     }
 
@@ -486,6 +491,18 @@ impl<C: Coding> Subscribe<C> {
     }
 }
 
+/// A subscriber's route that a bridge opens channels of one writer with. It is at no port.
+pub(crate) fn decoding_route<C: Coding>(
+    node: &Node,
+    topic: &str,
+    coding: C,
+    callback: impl FnMut(&C::Value, &Info) + Send + 'static,
+) -> Result<Arc<dyn Route>, TopicError> {
+    let inline = Arc::new(Inline::new(Box::new(callback), coding.default_value(), QUEUE_BYTES));
+    let subscribe = Subscribe::new(node, (Vec::new(), Vec::new()), topic.parse()?, coding);
+    Ok(RouteOf::new(&subscribe, Delivery::Inline(inline), Weak::new()))
+}
+
 /// Receives records of a type known at run time.
 pub type DynSubscriber = Subscriber<Record>;
 
@@ -622,7 +639,7 @@ impl Guard {
         delivery: Delivery<C::Value>,
         close: Box<dyn Fn() + Send + Sync>,
     ) -> Guard {
-        let places = Places::new(subscribe.node.clone());
+        let places = Places::new(subscribe.node.clone(), subscribe.topic.clone(), subscribe.given.clone());
         let route = RouteOf::new(&subscribe, delivery, Arc::downgrade(&places));
         let counts = route.counts.clone();
         places.open(route, subscribe.places.into_iter().map(|place| place.entry).collect());

@@ -9,9 +9,10 @@ use std::{
 use polywire_core::topic::Pattern;
 
 use crate::{
+    error::NodeError,
     events::NodeEvent,
-    node::{Matches, Node, PortEntry, Route, Source},
-    wire::Endpoint,
+    node::{Matches, Node, PortEntry, Reload, Route, Source},
+    wire::{Endpoint, Wire},
 };
 
 /// Most ports that a subscriber follows its topics to, beside those that it was opened at.
@@ -21,6 +22,9 @@ pub(super) struct Places {
     this: Weak<Places>,
     /// Keeps the node alive, and with it the ports.
     node: Node,
+    topic: Pattern,
+    /// The wires that code gave; the configuration completes them.
+    given: Vec<Wire>,
     route: OnceLock<Arc<dyn Route>>,
     state: Mutex<State>,
 }
@@ -32,13 +36,18 @@ struct State {
 }
 
 impl Places {
-    pub(super) fn new(node: Node) -> Arc<Places> {
-        Arc::new_cyclic(|this| Places {
+    pub(super) fn new(node: Node, topic: Pattern, given: Vec<Wire>) -> Arc<Places> {
+        let places = Arc::new_cyclic(|this| Places {
             this: this.clone(),
             node,
+            topic,
+            given,
             route: OnceLock::new(),
             state: Mutex::new(State { entries: Vec::new(), followed: 0, closed: false }),
-        })
+        });
+        let user: Weak<Places> = Arc::downgrade(&places);
+        places.node.inner().add_user(user);
+        places
     }
 
     /// Begins to receive at these ports. Called once.
@@ -135,5 +144,14 @@ impl Places {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reload for Places {
+    /// Also stays where it was: publishers take their time to move.
+    fn reload(&self, node: &Node) -> Result<(), NodeError> {
+        let places = node.places_for(self.topic.as_str(), &self.given)?;
+        places.into_iter().for_each(|place| self.add(place.entry));
+        Ok(())
     }
 }

@@ -17,12 +17,10 @@ use crate::{
     clock,
     coding::{Coding, KeyHash},
     history::{self, Gates},
+    writers,
 };
 
 use super::Info;
-
-/// How often messages that wait for others are looked after.
-const HOLDING: Duration = Duration::from_millis(20);
 
 /// What the writer's offer says of each of its samples.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +155,7 @@ impl<V> Rules<V> {
     /// When the timer is to wake the subscriber; `None` if it does so already, or need not.
     /// Messages that wait for other channels are looked after at short intervals.
     pub(super) fn wake_at(&self, is_holding: bool) -> Option<Duration> {
-        let holding = is_holding.then(|| clock::now().saturating_add(HOLDING));
+        let holding = is_holding.then(|| clock::now().saturating_add(writers::LOOK_EVERY));
         let waiting = self.gates().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));
         let mut state = self.lock();
         let next = state.admission.next_deadline().into_iter().chain(waiting).chain(holding).min()?;
