@@ -1,6 +1,6 @@
 //! Benchmark of typed publish/subscribe between two processes, beside bare sockets and libzmq. The
-//! program `transport` runs it. It opens sockets of this machine, and for TLS it writes certificates
-//! to a folder that it removes.
+//! program `transport` runs it. It opens sockets of this machine, and writes certificates for TLS to
+//! a folder that it removes.
 //!
 //! The *other end* is a child process: the same program, started with [`CHILD`] as its first
 //! argument.
@@ -41,8 +41,7 @@ enum Family {
 }
 
 impl Family {
-    const ALL: [Family; 6] =
-        [Family::Tcp, Family::Unix, Family::Local, Family::Tls, Family::Udp, Family::UdpReliable];
+    const ALL: [Family; 6] = [Family::Tcp, Family::Unix, Family::Local, Family::Tls, Family::Udp, Family::UdpReliable];
 
     /// The engine's name.
     fn name(self) -> &'static str {
@@ -61,8 +60,8 @@ impl Family {
         found.unwrap_or_else(|| panic!("'{name}' is no engine of this benchmark"))
     }
 
-    /// The wire of an end, in CDR. The engines over TCP and Unix-domain sockets have a name for each
-    /// role.
+    /// The wire of an end, in CDR. The engines over TCP and Unix-domain sockets have a name for
+    /// each role.
     fn wire(self, role: &str, address: &str) -> String {
         match self {
             Family::Tcp | Family::Unix | Family::Tls => format!("cdr@{}-{role}/{address}", self.name()),

@@ -218,8 +218,8 @@ fn node(identity: &Identity) -> Node {
     Node::builder().config(config).build()
 }
 
-/// A port that was free a moment ago, or a path in the folder of temporary files. Only children have
-/// an address for [`Family::Local`].
+/// A port that was free a moment ago, or a path in the folder of temporary files. Only children
+/// have an address for [`Family::Local`].
 pub(super) fn free_address(family: Family) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let local = match family {

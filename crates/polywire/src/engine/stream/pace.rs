@@ -7,8 +7,8 @@ const CALM: Duration = Duration::from_micros(2);
 /// Bound of a write's time in the average: in a longer write, the system did something else.
 const LONG_WRITE: Duration = Duration::from_millis(1);
 
-/// Recognises bursts of messages on one link. While messages are gathered, publishers do not look at
-/// the clock: the flusher does, which then looks after the link from time to time.
+/// Recognises bursts of messages on one link. While messages are gathered, publishers do not look
+/// at the clock: the flusher looks after the link from time to time.
 pub(super) struct Pace {
     streak: u32,
     pub(super) gathering: bool,
