@@ -1,6 +1,7 @@
 //! The command-line program `polywire`. Each verb has a file or a folder of its own; [`VERBS`]
 //! lists them.
 
+mod agent;
 mod bench;
 mod bw;
 mod call;
@@ -11,6 +12,7 @@ mod cut;
 mod demo;
 #[cfg(feature = "zstd")]
 mod dict;
+mod doctor;
 mod echo;
 mod fast;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
@@ -24,6 +26,7 @@ mod list;
 mod man;
 mod network;
 mod outcome;
+mod probe;
 mod publish;
 mod rate;
 mod reach;
@@ -69,7 +72,10 @@ static VERBS: &[Verb] = &[
     dict::VERB,
     #[cfg(feature = "tls")]
     identity::VERB,
+    doctor::VERB,
     bench::VERB,
+    agent::VERB,
+    probe::VERB,
     relay::VERB,
     link::VERB,
     completions::VERB,

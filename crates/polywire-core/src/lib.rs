@@ -50,3 +50,4 @@ pub mod qos;
 pub mod rpc;
 pub mod schema;
 pub mod session;
+pub mod topic;

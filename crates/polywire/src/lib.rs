@@ -56,6 +56,7 @@
 
 pub mod access;
 mod async_publisher;
+pub mod bridge;
 mod chosen;
 mod clock;
 pub mod coding;
@@ -68,7 +69,6 @@ mod events;
 pub mod extend;
 mod history;
 mod liveliness;
-mod missing;
 pub mod node;
 mod offered;
 mod packing;
@@ -79,10 +79,11 @@ pub mod service;
 mod status;
 mod subscriber;
 pub mod suggest;
-mod topic;
 pub mod wire;
+mod writers;
 
 pub use async_publisher::{AsyncPublisher, AsyncPublisherOf, Publishing};
+pub use bridge::{Bridge, BridgeStatus};
 pub use config::{Config, ConfigError};
 pub use engine::Overflow;
 pub use error::NodeError;
@@ -93,12 +94,12 @@ pub use polywire_core::{
     envelope::Kind,
     layout::{Char8, Char16, Float128, Message, Record, Shape, SharedBytes, SharedStr},
     schema::{self, Schema},
+    topic::{Pattern, TopicError},
 };
 pub use polywire_derive::Message;
 pub use publisher::{BytesPublisher, DynPublisher, Publish, PublishError, Publisher, PublisherOf};
 pub use status::{Mismatch, PublisherStatus, Refusal, SubscriberStatus};
 pub use subscriber::{DynSubscriber, Info, Sample, Subscribe, Subscriber, Subscription};
-pub use topic::TopicError;
 pub use wire::{Wire, WireError};
 
 /// For the code that `#[derive(Message)]` generates.

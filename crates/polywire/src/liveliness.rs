@@ -13,7 +13,7 @@ use std::{
 
 use polywire_core::{
     envelope::{ChannelId, Envelope},
-    qos::{Liveliness, Qos},
+    qos::Liveliness,
 };
 
 use crate::{
@@ -30,9 +30,7 @@ const PER_LEASE: u32 = 4;
 /// Shows that one publisher is alive. Its thread ends soon after [`Pulse::close`].
 pub(crate) struct Pulse {
     node: Weak<Inner>,
-    entry: Weak<PortEntry>,
     topic: String,
-    channel: ChannelId,
     kind: Liveliness,
     lease: Duration,
     lost: AtomicU64,
@@ -41,6 +39,8 @@ pub(crate) struct Pulse {
 }
 
 struct State {
+    /// The channels of assertions, one at each endpoint.
+    channels: Vec<(Weak<PortEntry>, ChannelId)>,
     /// The last sign of life.
     asserted: Duration,
     /// Whether the lease has not lapsed.
@@ -50,29 +50,30 @@ struct State {
 }
 
 impl Pulse {
-    /// Begins with a sign of life. `None` if the policies have no lease.
-    pub(crate) fn new(
-        node: &Arc<Inner>,
-        entry: &Arc<PortEntry>,
-        topic: &str,
-        qos: &Qos,
-        channel: ChannelId,
-        lease: Duration,
-    ) -> std::io::Result<Arc<Pulse>> {
-        let pulse = Arc::new(Pulse {
+    /// For a publisher that offers this kind with this lease.
+    pub(crate) fn new(node: &Arc<Inner>, topic: &str, kind: Liveliness, lease: Duration) -> Arc<Pulse> {
+        let state =
+            State { channels: Vec::new(), asserted: clock::now(), alive: true, sequence: 0, closed: false };
+        Arc::new(Pulse {
             node: Arc::downgrade(node),
-            entry: Arc::downgrade(entry),
             topic: topic.into(),
-            channel,
-            kind: qos.liveliness,
+            kind,
             lease,
             lost: AtomicU64::new(0),
-            state: Mutex::new(State { asserted: clock::now(), alive: true, sequence: 0, closed: false }),
+            state: Mutex::new(state),
             changed: Condvar::new(),
-        });
-        let beating = pulse.clone();
-        thread::Builder::new().name("pw-alive".into()).spawn(move || beating.run())?;
-        Ok(pulse)
+        })
+    }
+
+    /// Begins to watch the lease and, if the node does it, to send assertions.
+    pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let beating = self.clone();
+        thread::Builder::new().name("pw-alive".into()).spawn(move || beating.run()).map(drop)
+    }
+
+    /// Assertions travel on these channels from now on.
+    pub(crate) fn set_channels(&self, channels: Vec<(Weak<PortEntry>, ChannelId)>) {
+        self.lock().channels = channels;
     }
 
     /// A message was published, which shows as much as an assertion.
@@ -97,9 +98,6 @@ impl Pulse {
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
-        if let Some(entry) = self.entry.upgrade() {
-            entry.retire(self.channel);
-        }
     }
 
     /// Notes a sign of life.
@@ -112,16 +110,21 @@ impl Pulse {
         }
     }
 
+    /// Sends an assertion at each endpoint, also after one has failed.
     fn send(&self) -> Result<(), EngineError> {
-        let sequence = {
+        let (sequence, channels) = {
             let mut state = self.lock();
             state.sequence += 1;
-            state.sequence
+            (state.sequence, state.channels.clone())
         };
-        let Some(entry) = self.entry.upgrade() else { return Err(EngineError::Closed) };
-        entry.send(&Envelope::data(self.channel, sequence, now_ns()), &[])?;
-        entry.settle();
-        Ok(())
+        let mut result = Ok(());
+        for (entry, channel) in channels {
+            let Some(entry) = entry.upgrade() else { continue };
+            let sent = entry.send(&Envelope::data(channel, sequence, now_ns()), &[]);
+            entry.settle();
+            result = result.and(sent.map(drop));
+        }
+        result
     }
 
     /// Sends assertions, if the node does it, and watches the lease.

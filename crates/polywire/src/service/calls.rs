@@ -8,7 +8,7 @@ use std::{
 };
 
 use polywire_core::{
-    envelope::{ChannelId, Envelope, Id128, Kind},
+    envelope::{Envelope, Id128, Kind},
     rpc::{ReplyHeader, RequestHeader, SampleIdentity},
 };
 
@@ -17,7 +17,7 @@ use crate::{
     clock,
     coding::Coding,
     engine::LinkId,
-    node::{Inner, PortEntry, Source, Wake, Watcher},
+    node::{Inner, Source, Wake, Watcher},
     publisher::PublisherOf,
     subscriber::{
         Info, Sample,
@@ -25,27 +25,40 @@ use crate::{
     },
 };
 
-/// Tells servers that nobody waits for a reply any more.
-pub(super) trait Cancel: Send + Sync {
+/// The publisher of the requests, whatever their type.
+pub(super) trait Requests: Send + Sync {
+    /// Tells servers that nobody waits for a reply any more.
     fn cancel(&self, header: &RequestHeader);
+    /// Why the peer on a link does not take requests. `None` if it may.
+    fn refusal_on(&self, link: LinkId) -> Option<String>;
+    /// Why somebody does not take requests now. `None` if nobody refuses them.
+    fn refused(&self) -> Option<String>;
 }
 
-impl<C: Coding> Cancel for PublisherOf<C> {
+impl<C: Coding> Requests for PublisherOf<C> {
     fn cancel(&self, header: &RequestHeader) {
         // If the port has closed, the servers know.
-        let _ = self.send_header(Kind::Request, header.to_extensions().as_extensions());
+        let _ = self.send_call(None, Kind::Request, header.to_extensions().as_extensions(), |_| {});
+    }
+
+    fn refusal_on(&self, link: LinkId) -> Option<String> {
+        self.refusal(link)
+    }
+
+    fn refused(&self) -> Option<String> {
+        let status = self.status();
+        status.refusals.last().map(|refusal| refusal.reason.clone()).filter(|_| status.refusing > 0)
     }
 }
 
 /// The calls of one client.
 pub(super) struct Calls<V> {
     this: Weak<Calls<V>>,
-    /// The writer of the requests, and its channel.
+    /// The writer of the requests.
     writer: Id128,
-    channel: ChannelId,
     node: Weak<Inner>,
-    entry: Weak<PortEntry>,
-    requests: Arc<dyn Cancel>,
+    /// Ends with the client.
+    requests: Weak<dyn Requests>,
     limit: usize,
     state: Mutex<State<V>>,
 }
@@ -78,6 +91,8 @@ struct Server {
 struct Call<V> {
     /// The servers that have not answered.
     open: BTreeSet<Id128>,
+    /// It has failed as a whole: nothing more is waited for.
+    failed: bool,
     results: VecDeque<Result<Sample<V>, CallError>>,
     deadline: Duration,
     waiting: Wakers,
@@ -85,19 +100,16 @@ struct Call<V> {
 
 impl<V: Send + 'static> Calls<V> {
     pub(super) fn new<Q: Coding>(requests: &Arc<PublisherOf<Q>>, limit: usize) -> Arc<Calls<V>> {
-        let (channel, entry) = (requests.channel(), requests.entry());
         let calls = Arc::new_cyclic(|this| Calls {
             this: this.clone(),
             writer: requests.writer(),
-            channel,
             node: Arc::downgrade(requests.node().inner()),
-            entry: Arc::downgrade(entry),
-            requests: requests.clone(),
+            requests: Arc::downgrade(&(requests.clone() as Arc<dyn Requests>)),
             limit,
             state: Mutex::default(),
         });
         let watcher: Weak<dyn Watcher> = Arc::downgrade(&(calls.clone() as Arc<dyn Watcher>));
-        entry.watch_answers(channel, watcher);
+        requests.watch_answers(&watcher);
         calls
     }
 
@@ -133,16 +145,14 @@ impl<V: Send + 'static> Calls<V> {
     }
 
     fn usable(&self, state: &State<V>) -> Vec<Id128> {
-        let Some(entry) = self.entry.upgrade() else { return Vec::new() };
-        let takes = |server: &Server| entry.refusal(self.channel, server.link).is_none();
+        let Some(requests) = self.requests.upgrade() else { return Vec::new() };
+        let takes = |server: &Server| requests.refusal_on(server.link).is_none();
         state.servers.iter().filter(|(_, server)| takes(server)).map(|(writer, _)| *writer).collect()
     }
 
     /// Why the servers that are there do not match.
     fn refusal(&self, state: &State<V>) -> Option<String> {
-        let status = self.entry.upgrade()?.status(self.channel);
-        let told = status.refusals.last().map(|refusal| refusal.reason.clone());
-        told.filter(|_| status.refusing > 0).or_else(|| state.refused.clone())
+        self.requests.upgrade()?.refused().or_else(|| state.refused.clone())
     }
 
     /// The servers for a new call: all, or the one with the fewest calls. Fails if there is none.
@@ -173,6 +183,7 @@ impl<V: Send + 'static> Calls<V> {
         let mut state = self.lock();
         let call = Call {
             open: servers.iter().copied().collect(),
+            failed: false,
             results: VecDeque::new(),
             deadline,
             waiting: Wakers::default(),
@@ -199,7 +210,7 @@ impl<V: Send + 'static> Calls<V> {
         if let Some(result) = call.results.pop_front() {
             return Poll::Ready(Some(result));
         }
-        if call.open.is_empty() {
+        if call.open.is_empty() || call.failed {
             return Poll::Ready(None);
         }
         call.waiting.add(context.waker());
@@ -217,8 +228,8 @@ impl<V: Send + 'static> Calls<V> {
             }
             (!call.open.is_empty() && !state.closed, call.open.first().copied().filter(|_| call.open.len() == 1))
         };
-        if open {
-            self.requests.cancel(&RequestHeader { to: one, cancels: Some(sequence) });
+        if let Some(requests) = self.requests.upgrade().filter(|_| open) {
+            requests.cancel(&RequestHeader { to: one, cancels: Some(sequence) });
         }
     }
 
@@ -263,7 +274,9 @@ impl<V> State<V> {
         let call = self.calls.get_mut(&sequence).filter(|call| call.open.contains(&server));
         let Some(call) = call else { return Wakers::default() };
         call.open.remove(&server);
-        call.results.push_back(result);
+        if !call.failed {
+            call.results.push_back(result);
+        }
         let waiting = call.waiting.take();
         self.release(server);
         waiting
@@ -271,14 +284,11 @@ impl<V> State<V> {
 
     /// The call has failed for all servers that have not answered.
     fn fail(&mut self, sequence: u64, error: CallError) -> Wakers {
-        let Some(call) = self.calls.get_mut(&sequence).filter(|call| !call.open.is_empty()) else {
-            return Wakers::default();
-        };
-        let open = std::mem::take(&mut call.open);
+        let call = self.calls.get_mut(&sequence).filter(|call| !call.open.is_empty() && !call.failed);
+        let Some(call) = call else { return Wakers::default() };
+        call.failed = true;
         call.results.push_back(Err(error));
-        let waiting = call.waiting.take();
-        open.into_iter().for_each(|server| self.release(server));
-        waiting
+        call.waiting.take()
     }
 
     fn release(&mut self, server: Id128) {
@@ -375,10 +385,10 @@ impl<V: Send + 'static> Take<V> for Calls<V> {
 impl<V: Send + 'static> Watcher for Calls<V> {
     /// A server may have refused the requests that are under way.
     fn answered(&self) {
-        let Some(entry) = self.entry.upgrade() else { return };
+        let Some(requests) = self.requests.upgrade() else { return };
         let waiting: Vec<Wakers> = {
             let mut state = self.lock();
-            let reason = |server: &Server| entry.refusal(self.channel, server.link);
+            let reason = |server: &Server| requests.refusal_on(server.link);
             let refused: Vec<(Id128, String)> =
                 state.servers.iter().filter_map(|(writer, server)| Some((*writer, reason(server)?))).collect();
             let mut waiting = vec![state.waiting.take()];

@@ -147,7 +147,7 @@ impl<Q: Coding, R: Coding> ClientOf<Q, R> {
         let header = RequestHeader { to: servers.first().copied().filter(|_| !all), cancels: None };
         let extensions = header.to_extensions();
         let mut call = None;
-        let sent = self.requests.send(request, Kind::Request, extensions.as_extensions(), |sequence| {
+        let sent = self.requests.send_call(Some(request), Kind::Request, extensions.as_extensions(), |sequence| {
             self.calls.begin(sequence, servers, deadline);
             call = Some(Call { calls: self.calls.clone(), sequence });
         });

@@ -47,7 +47,7 @@ mod error;
 mod server;
 mod waiting;
 
-use polywire_core::{layout::Message, qos::{History, Qos}};
+use polywire_core::{layout::Message, topic, qos::{History, Qos}};
 
 pub use self::{
     client::{Client, ClientBuilder, ClientOf, Replies, Reply},
@@ -58,6 +58,7 @@ use crate::{
     coding::{Coding, Typed},
     error::NodeError,
     node::Node,
+    wire::Wire,
 };
 
 /// A service, and where it is.
@@ -143,8 +144,11 @@ impl Node {
         requests: Q,
         replies: R,
     ) -> Result<Place<Q, R>, NodeError> {
-        let (wire, _) = self.route(service, wire)?;
-        Ok(Place { node: self.clone(), service: service.into(), wire: wire.to_string(), requests, replies })
+        topic::check(service)?;
+        let given: Vec<Wire> = wire.map(str::parse).transpose()?.into_iter().collect();
+        let wires = self.config().wires_for(service, &given);
+        let wire = wires.first().ok_or_else(|| NodeError::NoWire(service.into()))?.to_string();
+        Ok(Place { node: self.clone(), service: service.into(), wire, requests, replies })
     }
 }
 

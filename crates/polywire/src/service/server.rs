@@ -330,7 +330,7 @@ impl<V, R: Coding> Serving<V, R> {
         }
         let header = ReplyHeader { request: ticket.identity(), error: None };
         let extensions = header.to_extensions();
-        let sent = self.replies.wait().send(value, Kind::Reply, extensions.as_extensions(), |_| {});
+        let sent = self.replies.wait().send_call(Some(value), Kind::Reply, extensions.as_extensions(), |_| {});
         if let Err(error) = &sent {
             self.fail(ticket, RemoteCode::Failed, &error.to_string());
         }
@@ -347,7 +347,7 @@ impl<V, R: Coding> Serving<V, R> {
         let header = ReplyHeader { request, error: Some(error) };
         if let Some(replies) = self.replies.get() {
             // If the port has closed, the client knows.
-            let _ = replies.send_header(Kind::Reply, header.to_extensions().as_extensions());
+            let _ = replies.send_call(None, Kind::Reply, header.to_extensions().as_extensions(), |_| {});
         }
     }
 

@@ -29,22 +29,25 @@ struct Leased {
 }
 
 impl Alive {
-    /// A channel of a writer opens, which is a sign of life.
-    pub(super) fn opened(&mut self, source: &Arc<Source>, lease: Duration, now: Duration) {
+    /// A channel of a writer opens, which is a sign of life. True if the writer was not alive.
+    pub(super) fn opened(&mut self, source: &Arc<Source>, lease: Duration, now: Duration) -> bool {
         let writer = source.announcement.writer;
         let known = self.writers.entry(writer).or_insert(Leased { lease, channels: 0, source: source.clone() });
         (known.lease, known.channels) = (lease, known.channels + 1);
-        self.leases.heard(writer, lease, now);
+        let (first, began) = (known.channels == 1, self.leases.heard(writer, lease, now));
+        began && !first
     }
 
-    /// A channel has ended. A writer without channels is neither alive nor not alive.
-    pub(super) fn closed(&mut self, writer: Id128) {
-        let Some(known) = self.writers.get_mut(&writer) else { return };
+    /// A channel has ended. A writer without channels is neither alive nor not alive: true if it was
+    /// not alive.
+    pub(super) fn closed(&mut self, writer: Id128) -> bool {
+        let Some(known) = self.writers.get_mut(&writer) else { return false };
         known.channels -= 1;
-        if known.channels == 0 {
+        let gone = known.channels == 0;
+        if gone {
             self.writers.remove(&writer);
-            self.leases.left(writer);
         }
+        gone && !self.leases.left(writer)
     }
 
     /// A sign of life. True if the writer was not alive.

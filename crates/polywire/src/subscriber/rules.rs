@@ -17,6 +17,7 @@ use crate::{
     clock,
     coding::{Coding, KeyHash},
     history::{self, Gates},
+    writers,
 };
 
 use super::Info;
@@ -156,11 +157,14 @@ impl<V> Rules<V> {
         state.admission.missed(clock::now())
     }
 
-    /// When the timer is to wake the subscriber, at the latest when a lease lapses; `None` if it does so already, or need not.
-    pub(super) fn wake_at(&self, lease: Option<Duration>) -> Option<Duration> {
+    /// When the timer is to wake the subscriber; `None` if it does so already, or need not.
+    /// Messages that wait for other channels are looked after at short intervals. `lease` is when the
+    /// next one lapses.
+    pub(super) fn wake_at(&self, is_holding: bool, lease: Option<Duration>) -> Option<Duration> {
+        let holding = is_holding.then(|| clock::now().saturating_add(writers::LOOK_EVERY));
         let waiting = self.gates().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));
         let mut state = self.lock();
-        let next = state.admission.next_deadline().into_iter().chain(waiting).chain(lease).min()?;
+        let next = state.admission.next_deadline().into_iter().chain(waiting).chain(holding).chain(lease).min()?;
         if state.wakes.is_some_and(|wakes| wakes <= next) {
             return None;
         }
