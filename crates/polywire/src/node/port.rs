@@ -255,7 +255,7 @@ impl PortEntry {
     /// Why the peer on a link does not take a channel of this node at all. `None` if it may.
     pub(crate) fn refusal(&self, channel: ChannelId, link: LinkId) -> Option<String> {
         let answers = lock(&self.answers);
-        let answer = answers.by_channel.get(&channel)?.by_link.get(&link)?;
+        let (_, answer) = answers.by_channel.get(&channel)?.by_link.get(&link)?;
         answer.reason().filter(|_| !answer.accepts()).map(String::from)
     }
 

@@ -63,12 +63,7 @@ pub(crate) struct Sending<C: Coding> {
     /// The ports that deliver in [`PortEntry::settle`], after the lock is released.
     entries: Arc<[Arc<PortEntry>]>,
     last: Start,
-    /// Whether a message ends an instance.
-fn is_end(kind: Kind) -> bool {
-    matches!(kind, Kind::Dispose | Kind::Unregister)
-}
-
-/// The version of CDR that keys are hashed in.
+    /// The version of CDR that keys are hashed in.
     cdr: &'static Cdr,
     /// Data messages are not hashed: neither `hash_data` nor `offered` needs it.
     plain: bool,
@@ -656,6 +651,11 @@ fn add(sum: &mut Sent, sent: &Sent) {
     sum.subscribers += sent.subscribers;
     sum.dropped += sent.dropped;
     sum.refused += sent.refused;
+}
+
+/// Whether a message ends an instance.
+fn is_end(kind: Kind) -> bool {
+    matches!(kind, Kind::Dispose | Kind::Unregister)
 }
 
 /// The version of CDR that keys are hashed in: XCDR2 on topics in XCDR2, and `cdr` on all others.

@@ -199,6 +199,7 @@ impl<C: Coding> RouteOf<C> {
             writers: Arc::default(),
             qos: self.qos.clone(),
             rules: Rules::new(&self.qos, self.instances),
+            alive: Mutex::default(),
             instances: self.instances,
         });
         parts.insert(topic.into(), Arc::downgrade(&part));
@@ -365,7 +366,7 @@ impl<C: Coding> RouteOf<C> {
     #[cold]
     fn tell_liveliness(&self, writer: Id128, alive: bool) {
         if let Some(node) = self.node.upgrade() {
-            let (topic, not_alive) = (self.topic.clone(), self.counts.not_alive.load(Ordering::Relaxed));
+            let (topic, not_alive) = (self.topic.to_string(), self.counts.not_alive.load(Ordering::Relaxed));
             node.tell(&NodeEvent::LivelinessChanged { topic, writer, alive, not_alive });
         }
     }
@@ -452,10 +453,7 @@ impl<C: Coding> Route for RouteOf<C> {
 
     fn concerns(&self, announced: &Announcement, offer: &Offer) -> bool {
         let waits = |writer| self.rules.gates().is_waiting((writer, announced.incarnation));
-        let reads = || qos::matched(&offer.qos, &self.qos, self.reliable_engine).is_ok();
-        partitions_match(&offer.qos, &self.qos)
-            && offer.history_of.is_none_or(waits)
-            && (offer.liveliness_of.is_none() || reads())
+        partitions_match(&offer.qos, &self.qos) && offer.history_of.is_none_or(waits)
     }
 
     fn needs_schema(&self) -> bool {
