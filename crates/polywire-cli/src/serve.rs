@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 pub const VERB: Verb = Verb::new::<Serve>("serve", "Answers the requests to a service, and prints them")
     .details(
-        "The reply has the type that --idl and --type name: VALUE, or what the command of --exec prints, which gets the \
+        "The reply has the type that --idl and --type name: VALUE, or what the command of --exec prints. It gets the \
          request as JSON on its standard input. If the command fails, the client gets what it printed on standard \
          error as an error. Requests are answered one after the other, whatever their type.",
     )

@@ -406,7 +406,10 @@ mod tests {
         assert_eq!(all(1), [false; 4]);
         assert_eq!((all(2), all(3)), ([true, true, false, false], [false, false, true, true]));
         let reason = gate.rights(&Principal::User(3)).permit(Publish, &requests);
-        assert_eq!(reason.expect_err("denied"), "access denied: no rule allows 'user 3' to request service 'plant/add'");
+        assert_eq!(
+            reason.expect_err("denied"),
+            "access denied: no rule allows 'user 3' to request service 'plant/add'"
+        );
     }
 
     #[test]
@@ -450,7 +453,10 @@ mod tests {
     #[test]
     fn links_of_one_principal_share_a_meter_and_the_lowest_limit_counts() {
         let limited = |limit| Rule { bytes_per_second: limit, ..rule(Who::Anyone, "**", "") };
-        let gate = Gate::new(Some(Access { allow: vec![limited(Some(2000)), limited(Some(1000)), limited(None)] }), Vec::new());
+        let gate = Gate::new(
+            Some(Access { allow: vec![limited(Some(2000)), limited(Some(1000)), limited(None)] }),
+            Vec::new(),
+        );
         let (one, two) = (gate.rights(&certificate("a")), gate.rights(&certificate("a")));
         let other = gate.rights(&certificate("b"));
         assert!(one.admit(1000, || true) && one.take(1000, || false), "metered once");

@@ -52,8 +52,7 @@ struct State {
 impl Pulse {
     /// For a publisher that offers this kind with this lease.
     pub(crate) fn new(node: &Arc<Inner>, topic: &str, kind: Liveliness, lease: Duration) -> Arc<Pulse> {
-        let state =
-            State { channels: Vec::new(), asserted: clock::now(), alive: true, sequence: 0, closed: false };
+        let state = State { channels: Vec::new(), asserted: clock::now(), alive: true, sequence: 0, closed: false };
         Arc::new(Pulse {
             node: Arc::downgrade(node),
             topic: topic.into(),

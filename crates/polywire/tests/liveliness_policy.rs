@@ -98,7 +98,8 @@ fn a_publisher_that_does_not_assert_is_not_alive() {
         assert_eq!((end.info.kind, end.info.instance), (Kind::Unregister, Some(InstanceState::NoWriters)));
         assert_eq!(end.info.key_hash, sample.info.key_hash, "{write_at}");
         until("the publisher knows", || publisher.status().liveliness_lost >= 1);
-        let lost = std::iter::from_fn(|| told.recv_timeout(SOON)).find(|e| matches!(e, NodeEvent::LivelinessLost { .. }));
+        let lost =
+            std::iter::from_fn(|| told.recv_timeout(SOON)).find(|e| matches!(e, NodeEvent::LivelinessLost { .. }));
         assert!(lost.is_some(), "{write_at}");
         until("it is counted", || (pumps.status().writers, pumps.status().not_alive) == (1, 1));
         publisher.assert_liveliness().expect("asserted");
@@ -129,9 +130,7 @@ fn a_node_asserts_for_its_publishers() {
         assert_eq!((pumps.status().writers, pumps.status().not_alive), (2, 0), "{write_at}");
         assert_eq!(reader.discovered().len(), 2, "{write_at}: assertions are no topics of their own");
         drop((publisher, short));
-        until("a publisher that ends is not counted", || {
-            (pumps.status().writers, pumps.status().not_alive) == (0, 0)
-        });
+        until("a publisher that ends is not counted", || (pumps.status().writers, pumps.status().not_alive) == (0, 0));
     }
 }
 
@@ -152,7 +151,8 @@ fn kinds_and_leases_are_offered_and_requested() {
     assert_eq!(refused, [1; 3]);
     let mismatches = pumps.status().mismatches;
     assert_eq!(mismatches.len(), 3, "assertions are not refused as well");
-    let reason = "liveliness (policy 8): offered automatic with a lease of 500ms, requested manual-by-topic with a lease of 1s";
+    let reason =
+        "liveliness (policy 8): offered automatic with a lease of 500ms, requested manual-by-topic with a lease of 1s";
     assert!(mismatches[0].reason.contains(reason), "{}", mismatches[0].reason);
 }
 

@@ -137,7 +137,8 @@ fn calls_are_answered_on_every_engine() {
 #[test]
 fn every_format_carries_calls_also_stateful_and_compressed() {
     let place = near("formats");
-    for format in ["cdr", "xcdr2", "json", "protobuf", "msgpack", "fast", "fast:mode=chained", "json+zlib", "fast+zlib"] {
+    for format in ["cdr", "xcdr2", "json", "protobuf", "msgpack", "fast", "fast:mode=chained", "json+zlib", "fast+zlib"]
+    {
         let _server = place.adder(format, format);
         // Each of them reads some of the replies only.
         let clients = [place.client(format, format), place.client(format, format)];
@@ -364,8 +365,7 @@ fn rules_say_who_may_call_and_serve() {
     };
     for (rule, allowed) in [("request = ['plant/*']", true), ("serve = ['plant/*']", false)] {
         let endpoint = format!("unix/{}-{allowed}", path("access"));
-        let place =
-            Place { server: node(rule), client: Node::new(), serve_at: endpoint.clone(), call_at: endpoint };
+        let place = Place { server: node(rule), client: Node::new(), serve_at: endpoint.clone(), call_at: endpoint };
         let _server = place.adder("plant/add", "cdr");
         let client = place.client("plant/add", "cdr");
         match client.call(&add(1, 2), SOON) {

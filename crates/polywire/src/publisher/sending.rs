@@ -304,7 +304,8 @@ impl<C: Coding> Core<C> {
     fn leave_others(&self, state: &mut Sending<C>, present: &[Arc<PortEntry>], endpoints: &[String]) {
         let is_present = |entry: &Arc<PortEntry>| present.iter().any(|other| Arc::ptr_eq(entry, other));
         // What is said of the publisher at its present endpoints holds no more.
-        let (past, forwards) = std::mem::take(&mut state.forwards).into_iter().partition(|(entry, _)| is_present(entry));
+        let (past, forwards) =
+            std::mem::take(&mut state.forwards).into_iter().partition(|(entry, _)| is_present(entry));
         let past: Vec<(Arc<PortEntry>, ChannelId)> = past;
         state.forwards = forwards;
         past.iter().for_each(|(entry, channel)| entry.retire(*channel));
@@ -444,9 +445,8 @@ impl<C: Coding> Sending<C> {
     /// Ends the channels that a later one at the same endpoint replaces.
     fn retire_replaced(&mut self) {
         let ports: Vec<(Arc<PortEntry>, ChannelId)> = self.channels();
-        let is_replaced = |out: &Out| {
-            ports.iter().any(|(entry, channel)| Arc::ptr_eq(entry, &out.entry) && *channel > out.channel)
-        };
+        let is_replaced =
+            |out: &Out| ports.iter().any(|(entry, channel)| Arc::ptr_eq(entry, &out.entry) && *channel > out.channel);
         for group in &mut self.groups {
             group.outs.extract_if(.., |out| is_replaced(out)).for_each(|out| out.retire());
         }
@@ -496,14 +496,16 @@ impl<C: Coding> Sending<C> {
         instance: Id128,
         last: Start,
     ) -> Result<Sent, PublishError> {
-        let envelope = Envelope { kind, key_hash, ..Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns) };
+        let envelope =
+            Envelope { kind, key_hash, ..Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns) };
         let encoded = self.encode_all(value, &envelope, instance)?;
         let sum = self.send_encoded(&envelope, encoded, last);
         if self.last == last {
             if let Some(offered) = &mut self.offered {
                 offered.published(kind, instance);
                 if is_end(kind) {
-                    let histories = self.groups.iter().flat_map(|group| &group.outs).filter_map(|out| out.history.as_ref());
+                    let histories =
+                        self.groups.iter().flat_map(|group| &group.outs).filter_map(|out| out.history.as_ref());
                     histories.for_each(|history| history.ended(instance));
                 }
             }

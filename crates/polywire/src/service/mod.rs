@@ -47,7 +47,11 @@ mod error;
 mod server;
 mod waiting;
 
-use polywire_core::{layout::Message, topic, qos::{History, Qos}};
+use polywire_core::{
+    layout::Message,
+    qos::{History, Qos},
+    topic,
+};
 
 pub use self::{
     client::{Client, ClientBuilder, ClientOf, Replies, Reply},

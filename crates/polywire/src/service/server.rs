@@ -101,7 +101,9 @@ impl<Q: Coding, R: Coding> ServiceBuilder<Q, R> {
                     request.answer(&*callback);
                 }
             };
-            server.threads.push(thread::Builder::new().name("pw-service".into()).spawn(work).map_err(NodeError::Thread)?);
+            server
+                .threads
+                .push(thread::Builder::new().name("pw-service".into()).spawn(work).map_err(NodeError::Thread)?);
         }
         Ok(server)
     }

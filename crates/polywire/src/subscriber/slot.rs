@@ -86,7 +86,8 @@ impl<C: Coding> SlotOf<C> {
             source = Arc::new(Source { announcement: Arc::new(announcement), link: source.link.clone() });
         }
         let is_handed = matches!(route.delivery, Delivery::Handed(_));
-        let follow = (!is_history && !is_handed).then(|| Follow::new(&route.writers, &source.announcement, medium.ordered));
+        let follow =
+            (!is_history && !is_handed).then(|| Follow::new(&route.writers, &source.announcement, medium.ordered));
         let ruled = Ruled::of(&route, &source, offer);
         if let Some(ruled) = ruled.as_ref().filter(|ruled| !ruled.is_history) {
             route.rules.opened(ruled.terms.writer);
@@ -192,7 +193,8 @@ impl<C: Coding> SlotOf<C> {
             Some(_) => self.route.rules.instance(&self.route.coding, envelope, payload.is_empty(), &value),
             None => Id128::ZERO,
         };
-        let terms = self.ruled.map_or_else(|| Terms::of(self.source.announcement.writer, &Offer::default()), |r| r.terms);
+        let terms =
+            self.ruled.map_or_else(|| Terms::of(self.source.announcement.writer, &Offer::default()), |r| r.terms);
         Ok(Some((Pending { value, info, bytes: has.saturating_add(grown), terms }, instance)))
     }
 
