@@ -21,8 +21,9 @@ use super::{
 };
 use crate::engine::{Event, stream::Peer};
 
-/// Records that the library may hold. Beyond that somebody floods the network, and it starts anew.
-const MOST_RECORDS: i64 = 1 << 14;
+/// Records and timers that the library may hold. Beyond that somebody floods the network, and it
+/// starts anew. 1024 nodes need about a quarter.
+const MOST_RECORDS: i64 = 1 << 16;
 /// Time between two looks at how many there are.
 const LOOK: Duration = Duration::from_secs(1);
 /// Pause after DNS-SD could not be started.
@@ -241,7 +242,8 @@ impl Finder {
     /// Whether the library holds more records than it should.
     fn is_flooded(&self, daemon: &ServiceDaemon) -> bool {
         let counts = daemon.get_metrics().ok().and_then(|counts| counts.recv_timeout(LOOK).ok()).unwrap_or_default();
-        let held: i64 = counts.iter().filter(|(name, _)| name.starts_with("cached-")).map(|(_, count)| count).sum();
+        let is_held = |name: &str| name.starts_with("cached-") || name == "timer";
+        let held: i64 = counts.iter().filter(|(name, _)| is_held(name)).map(|(_, count)| count).sum();
         let is_flooded = held > MOST_RECORDS;
         if is_flooded {
             let total = self.lock().table.ignore();
