@@ -166,11 +166,14 @@ impl Finder {
                 state.daemon.take()
             };
             end(daemon);
-            if let Err(error) = looked {
-                self.tell_error(&error.to_string());
-                let state = self.lock();
-                drop(self.changed.wait_timeout_while(state, AFTER_ERROR, |state| !state.is_closed));
-            }
+            let pause = match looked {
+                Ok(()) => LOOK,
+                Err(error) => {
+                    self.tell_error(&error.to_string());
+                    AFTER_ERROR
+                }
+            };
+            drop(self.changed.wait_timeout_while(self.lock(), pause, |state| !state.is_closed));
         }
     }
 
@@ -193,16 +196,17 @@ impl Finder {
             match found.recv_timeout(LOOK) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => break self.tell_flood("more records come than can be read"),
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 self.tell_problems(&problems);
-                if self.is_flooded(&daemon) {
-                    return Ok(());
+                if is_flooded(&daemon) {
+                    break self.tell_flood("more records are held than 1024 nodes need");
                 }
             }
         }
+        Ok(())
     }
 
     /// Tells others of this node. False if the port has closed meanwhile.
@@ -239,17 +243,14 @@ impl Finder {
         }
     }
 
-    /// Whether the library holds more records than it should.
-    fn is_flooded(&self, daemon: &ServiceDaemon) -> bool {
-        let counts = daemon.get_metrics().ok().and_then(|counts| counts.recv_timeout(LOOK).ok()).unwrap_or_default();
-        let is_held = |name: &str| name.starts_with("cached-") || name == "timer";
-        let held: i64 = counts.iter().filter(|(name, _)| is_held(name)).map(|(_, count)| count).sum();
-        let is_flooded = held > MOST_RECORDS;
-        if is_flooded {
-            let total = self.lock().table.ignore();
-            self.tell_ignored(SERVICE, format!("there are more than {MOST_RECORDS} records; all are forgotten"), total);
+    /// Tells that the library starts anew, unless the port has closed.
+    fn tell_flood(&self, why: &str) {
+        let mut state = self.lock();
+        if !state.is_closed {
+            let total = state.table.ignore();
+            drop(state);
+            self.tell_ignored(SERVICE, format!("{why}: all are forgotten"), total);
         }
-        is_flooded
     }
 
     fn tell_ignored(&self, name: &str, reason: String, total: Option<u64>) {
@@ -299,6 +300,14 @@ impl Own {
 fn end(daemon: Option<ServiceDaemon>) {
     let ended = daemon.and_then(|daemon| daemon.shutdown().ok());
     let _ = ended.map(|ended| ended.recv_timeout(GOODBYE));
+}
+
+/// Whether the library holds more records than it should.
+fn is_flooded(daemon: &ServiceDaemon) -> bool {
+    let counts = daemon.get_metrics().ok().and_then(|counts| counts.recv_timeout(LOOK).ok()).unwrap_or_default();
+    let is_held = |name: &str| name.starts_with("cached-") || name == "timer";
+    let held: i64 = counts.iter().filter(|(name, _)| is_held(name)).map(|(_, count)| count).sum();
+    held > MOST_RECORDS
 }
 
 fn instance_of(full: &str) -> &str {
