@@ -1,6 +1,7 @@
 //! The command-line program `polywire`. Each verb has a file or a folder of its own; [`VERBS`]
 //! lists them.
 
+mod agent;
 mod bench;
 mod bw;
 mod codecs;
@@ -24,6 +25,7 @@ mod list;
 mod man;
 mod network;
 mod outcome;
+mod probe;
 mod publish;
 mod rate;
 mod reach;
@@ -68,6 +70,8 @@ static VERBS: &[Verb] = &[
     identity::VERB,
     doctor::VERB,
     bench::VERB,
+    agent::VERB,
+    probe::VERB,
     relay::VERB,
     link::VERB,
     completions::VERB,
