@@ -65,6 +65,8 @@ struct State {
     is_closed: bool,
     own: Option<Own>,
     daemon: Option<ServiceDaemon>,
+    /// How often the library had to start anew.
+    floods: u64,
     /// The last error that was told.
     told: String,
     goodbye: Option<Receiver<UnregisterStatus>>,
@@ -79,6 +81,7 @@ impl Finder {
             is_closed: false,
             own: None,
             daemon: None,
+            floods: 0,
             told: String::new(),
             goodbye: None,
         };
@@ -247,7 +250,8 @@ impl Finder {
     fn tell_flood(&self, why: &str) {
         let mut state = self.lock();
         if !state.is_closed {
-            let total = state.table.ignore();
+            state.floods += 1;
+            let total = Some(state.floods).filter(|total| total.is_power_of_two());
             drop(state);
             self.tell_ignored(SERVICE, format!("{why}: all are forgotten"), total);
         }
