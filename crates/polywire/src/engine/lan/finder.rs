@@ -274,7 +274,7 @@ impl Finder {
     fn tell_error(&self, error: &str) {
         let reason = format!("DNS-SD: {error}");
         let mut state = self.lock();
-        if state.told != reason {
+        if !state.is_closed && state.told != reason {
             state.told.clone_from(&reason);
             drop(state);
             (self.tell)(Event::Unreachable { endpoint: self.endpoint.clone(), reason });
@@ -291,7 +291,7 @@ impl Own {
         let pairs = self.record.pairs();
         let service = ServiceInfo::new(SERVICE, &self.name, &self.host, (), self.port, &pairs[..])?;
         let mut service = service.enable_addr_auto();
-        // Its names have the node's id, so nobody else has them, and asking first would take 0.75 s.
+        // Its names have the node's id, so nobody else has them. Asking first would take 0.75 s.
         service.set_requires_probe(false);
         if let Some(kinds) = selection.kinds() {
             service.set_interfaces(kinds);
