@@ -268,8 +268,11 @@ impl Way {
 
     /// Whether payloads are passed on as they came.
     fn keeps_format(&self, announced: &Announcement) -> bool {
-        !self.converts || (self.to.wire.codec.name == announced.codec && self.to.wire.compressor.is_none()
-            && announced.compressor.is_empty() && self.to.wire.codec.options.is_empty())
+        !self.converts
+            || (self.to.wire.codec.name == announced.codec
+                && self.to.wire.compressor.is_none()
+                && announced.compressor.is_empty()
+                && self.to.wire.codec.options.is_empty())
     }
 
     /// Opens a channel at the other end that has what the writer announced.
@@ -484,8 +487,7 @@ impl Waiting {
         let plain = Envelope::data(self.channel, self.start.sequence, self.start.timestamp_ns);
         // They were parsed when the message came.
         let extensions = Extensions::parse(&self.extensions).unwrap_or_default();
-        let envelope =
-            Envelope { kind: self.kind, key_hash: self.key_hash, anchor: self.anchor, extensions, ..plain };
+        let envelope = Envelope { kind: self.kind, key_hash: self.key_hash, anchor: self.anchor, extensions, ..plain };
         way.sent(self.payload.len(), way.to.entry.send(&envelope, &self.payload).is_ok());
         way.to.entry.settle();
     }
