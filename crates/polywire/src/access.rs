@@ -382,7 +382,10 @@ mod tests {
     #[test]
     fn links_of_one_principal_share_a_meter_and_the_lowest_limit_counts() {
         let limited = |limit| Rule { bytes_per_second: limit, ..rule(Who::Anyone, "**", "") };
-        let gate = Gate::new(Some(Access { allow: vec![limited(Some(2000)), limited(Some(1000)), limited(None)] }), Vec::new());
+        let gate = Gate::new(
+            Some(Access { allow: vec![limited(Some(2000)), limited(Some(1000)), limited(None)] }),
+            Vec::new(),
+        );
         let (one, two) = (gate.rights(&certificate("a")), gate.rights(&certificate("a")));
         let other = gate.rights(&certificate("b"));
         assert!(one.admit(1000, || true) && one.take(1000, || false), "metered once");

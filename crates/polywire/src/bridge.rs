@@ -16,7 +16,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind},
     frame::Start,
-    qos::{Durability, MOST_BRIDGES, Offer, Qos},
+    qos::{Durability, MOST_BRIDGES, Offer},
     schema::Schema,
     topic::{Pattern, TopicError},
 };
@@ -268,8 +268,11 @@ impl Way {
 
     /// Whether payloads are passed on as they came.
     fn keeps_format(&self, announced: &Announcement) -> bool {
-        !self.converts || (self.to.wire.codec.name == announced.codec && self.to.wire.compressor.is_none()
-            && announced.compressor.is_empty() && self.to.wire.codec.options.is_empty())
+        !self.converts
+            || (self.to.wire.codec.name == announced.codec
+                && self.to.wire.compressor.is_none()
+                && announced.compressor.is_empty()
+                && self.to.wire.codec.options.is_empty())
     }
 
     /// Opens a channel at the other end that has what the writer announced.
@@ -369,7 +372,8 @@ impl Route for Way {
         let heard = this.hear(source, offer.via.len());
         let via = offer.via.iter().copied().chain([self.node.hello().node]).collect();
         // The writer's history stays where the writer is.
-        let qos = Qos { durability: Durability::Volatile, ..offer.qos.clone() };
+        let mut qos = offer.qos.clone();
+        qos.durability = Durability::Volatile;
         let offer = Offer { qos, via, ..Offer::default() };
         match (self.keeps_format(&source.announcement), schema) {
             (true, _) => this.pass(node, source, medium, &offer, heard),
@@ -483,8 +487,7 @@ impl Waiting {
         let plain = Envelope::data(self.channel, self.start.sequence, self.start.timestamp_ns);
         // They were parsed when the message came.
         let extensions = Extensions::parse(&self.extensions).unwrap_or_default();
-        let envelope =
-            Envelope { kind: self.kind, key_hash: self.key_hash, anchor: self.anchor, extensions, ..plain };
+        let envelope = Envelope { kind: self.kind, key_hash: self.key_hash, anchor: self.anchor, extensions, ..plain };
         way.sent(self.payload.len(), way.to.entry.send(&envelope, &self.payload).is_ok());
         way.to.entry.settle();
     }

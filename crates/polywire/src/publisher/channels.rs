@@ -220,7 +220,8 @@ impl Out {
 
     /// Ends the channel, and its history if none of these goes on with it.
     pub(super) fn close_without<'a>(&self, mut others: impl Iterator<Item = &'a Out>) {
-        let goes_on = |history: &Arc<Kept>| others.any(|other| other.history.as_ref().is_some_and(|h| Arc::ptr_eq(h, history)));
+        let goes_on =
+            |history: &Arc<Kept>| others.any(|other| other.history.as_ref().is_some_and(|h| Arc::ptr_eq(h, history)));
         match self.history.as_ref().is_some_and(goes_on) {
             true => self.retire(),
             false => self.close(),

@@ -249,7 +249,8 @@ impl<C: Coding> Core<C> {
     fn leave_others(&self, state: &mut Sending<C>, present: &[Arc<PortEntry>], endpoints: &[String]) {
         let is_present = |entry: &Arc<PortEntry>| present.iter().any(|other| Arc::ptr_eq(entry, other));
         // What is said of the publisher at its present endpoints holds no more.
-        let (past, forwards) = std::mem::take(&mut state.forwards).into_iter().partition(|(entry, _)| is_present(entry));
+        let (past, forwards) =
+            std::mem::take(&mut state.forwards).into_iter().partition(|(entry, _)| is_present(entry));
         let past: Vec<(Arc<PortEntry>, ChannelId)> = past;
         state.forwards = forwards;
         past.iter().for_each(|(entry, channel)| entry.retire(*channel));
@@ -281,8 +282,10 @@ impl<C: Coding> Core<C> {
     pub(super) fn status(&self) -> PublisherStatus {
         let state = self.lock();
         let deadline = state.offered.as_ref().and_then(|offered| offered.deadline.as_ref());
-        let mut status =
-            PublisherStatus { deadlines_missed: deadline.map_or(0, |deadline| deadline.missed()), ..Default::default() };
+        let mut status = PublisherStatus {
+            deadlines_missed: deadline.map_or(0, |deadline| deadline.missed()),
+            ..Default::default()
+        };
         for out in state.outs() {
             let here = out.entry.status(out.channel);
             status.refusing += here.refusing;
@@ -384,9 +387,8 @@ impl<C: Coding> Sending<C> {
     /// Ends the channels that a later one at the same endpoint replaces.
     fn retire_replaced(&mut self) {
         let ports: Vec<(Arc<PortEntry>, ChannelId)> = self.channels();
-        let is_replaced = |out: &Out| {
-            ports.iter().any(|(entry, channel)| Arc::ptr_eq(entry, &out.entry) && *channel > out.channel)
-        };
+        let is_replaced =
+            |out: &Out| ports.iter().any(|(entry, channel)| Arc::ptr_eq(entry, &out.entry) && *channel > out.channel);
         for group in &mut self.groups {
             group.outs.extract_if(.., |out| is_replaced(out)).for_each(|out| out.retire());
         }
@@ -433,7 +435,8 @@ impl<C: Coding> Sending<C> {
         instance: Id128,
         last: Start,
     ) -> Result<Sent, PublishError> {
-        let envelope = Envelope { kind, key_hash, ..Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns) };
+        let envelope =
+            Envelope { kind, key_hash, ..Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns) };
         let encoded = self.encode_all(value, &envelope, instance)?;
         let (mut sum, mut failed, mut any) = (Sent::default(), None, false);
         for (group, (loan, anchor, kept)) in self.groups.iter_mut().zip(encoded) {
@@ -457,7 +460,8 @@ impl<C: Coding> Sending<C> {
             if let Some(offered) = &mut self.offered {
                 offered.published(kind, instance);
                 if matches!(kind, Kind::Dispose | Kind::Unregister) {
-                    let histories = self.groups.iter().flat_map(|group| &group.outs).filter_map(|out| out.history.as_ref());
+                    let histories =
+                        self.groups.iter().flat_map(|group| &group.outs).filter_map(|out| out.history.as_ref());
                     histories.for_each(|history| history.ended(instance));
                 }
             }

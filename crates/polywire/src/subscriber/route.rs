@@ -26,9 +26,9 @@ use super::{
 use crate::{
     coding::Coding,
     delta::Arriving,
+    engine::Properties,
     events::NodeEvent,
     history::{self, Writer},
-    engine::Properties,
     node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members, random_id},
     qos,
     queue::{Drops, Queue, Tag, Weighed},

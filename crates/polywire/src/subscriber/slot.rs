@@ -155,7 +155,8 @@ impl<C: Coding> SlotOf<C> {
             Some(_) => self.route.rules.instance(&self.route.coding, envelope, payload.is_empty(), &value),
             None => Id128::ZERO,
         };
-        let terms = self.ruled.map_or_else(|| Terms::of(self.source.announcement.writer, &Offer::default()), |r| r.terms);
+        let terms =
+            self.ruled.map_or_else(|| Terms::of(self.source.announcement.writer, &Offer::default()), |r| r.terms);
         Ok(Some((Pending { value, info, bytes: has.saturating_add(grown), terms }, instance)))
     }
 
