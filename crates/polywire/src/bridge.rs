@@ -16,7 +16,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind},
     frame::Start,
-    qos::{Durability, MOST_BRIDGES, Offer, Qos},
+    qos::{Durability, MOST_BRIDGES, Offer},
     schema::Schema,
     topic::{Pattern, TopicError},
 };
@@ -369,7 +369,7 @@ impl Route for Way {
         let heard = this.hear(source, offer.via.len());
         let via = offer.via.iter().copied().chain([self.node.hello().node]).collect();
         // The writer's history stays where the writer is.
-        let qos = Qos { durability: Durability::Volatile, ..offer.qos.clone() };
+        let qos = offer.qos.clone().durability(Durability::Volatile);
         let offer = Offer { qos, via, ..Offer::default() };
         match (self.keeps_format(&source.announcement), schema) {
             (true, _) => this.pass(node, source, medium, &offer, heard),
