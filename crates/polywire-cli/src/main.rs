@@ -2,6 +2,7 @@
 //! lists them.
 
 mod bench;
+mod bridge;
 mod bw;
 mod codecs;
 mod compat;
@@ -67,6 +68,7 @@ static VERBS: &[Verb] = &[
     identity::VERB,
     bench::VERB,
     relay::VERB,
+    bridge::VERB,
     link::VERB,
     completions::VERB,
     man::VERB,
