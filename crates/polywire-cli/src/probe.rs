@@ -247,7 +247,7 @@ impl Asking {
         }
         if nodes.is_empty() {
             let why = if node.links() == 0 { "nobody is there" } else { "no agent is there" };
-            return Err(Missed(format!("no node at {} within {} s: {why}", place(&wire), self.timeout)).into());
+            return Err(Missed(format!("no node at {} within {} s: {why}", place(&wires), self.timeout)).into());
         }
         Ok((Asked { node, wire: text }, nodes))
     }
