@@ -74,7 +74,7 @@ pub struct Refusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubscriberStatus {
-    /// Writers that it reads now. A writer that has just changed its format may count twice.
+    /// Writers that it reads now.
     pub writers: usize,
     /// Present writers that it cannot read.
     pub unreadable: usize,
