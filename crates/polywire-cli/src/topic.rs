@@ -14,9 +14,10 @@ use clap::Args;
 use polywire::codec::{self, CODECS, Options};
 use polywire::compress::{self, COMPRESSORS, Settings};
 use polywire::{
-    Config, Node, NodeError, Publish, Subscribe, Wire,
+    Config, Node, NodeBuilder, NodeError, Publish, Subscribe, Wire,
     coding::Coding,
     engine::ENGINES,
+    extend::envelope::Id128,
     qos::Qos,
     wire::{Names, complete},
 };
@@ -57,17 +58,27 @@ impl WireArgs {
     /// Opens a node with the given configuration, and returns it with the wires of the topic. After
     /// SIGINT or SIGTERM, published messages leave before the process ends.
     pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wires)> {
-        let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
-        let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
-        let wires = self.wires_of(variable.as_deref(), &config, topic)?;
         stop::hold()?;
-        let node = Node::builder().config(config).build();
-        OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(node.clone());
+        let (node, wires) = self.build(topic, Node::builder())?;
         let ending = node.clone();
         stop::after(move || {
             ending.flush(DRAIN);
             ending.close();
         })?;
+        Ok((node, wires))
+    }
+
+    /// Opens a node with this identity, for a command that handles signals itself.
+    pub fn node_at(&self, topic: &str, id: Id128) -> anyhow::Result<(Node, Wires)> {
+        self.build(topic, Node::builder().id(id))
+    }
+
+    fn build(&self, topic: &str, builder: NodeBuilder) -> anyhow::Result<(Node, Wires)> {
+        let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
+        let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
+        let wires = self.wires_of(variable.as_deref(), &config, topic)?;
+        let node = builder.config(config).build();
+        OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(node.clone());
         Ok((node, wires))
     }
 
@@ -102,6 +113,14 @@ impl Wires {
         let mut texts = self.0.iter().map(ToString::to_string);
         let publish = node.publish_of(topic, texts.next().as_deref(), coding)?;
         texts.try_fold(publish, |publish, wire| publish.also(&wire))
+    }
+
+    /// The wire of a command that works at one endpoint.
+    pub fn only(&self) -> Result<&Wire, Misuse> {
+        match self.0.as_slice() {
+            [only] => Ok(only),
+            several => Err(Misuse(format!("this command works at one endpoint, and there are {}", several.len()))),
+        }
     }
 
     /// The endpoints.

@@ -16,7 +16,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind},
     frame::Start,
-    qos::{Durability, MOST_BRIDGES, Offer},
+    qos::{Durability, Liveliness, MOST_BRIDGES, Offer},
     schema::Schema,
     topic::{Pattern, TopicError},
 };
@@ -268,8 +268,11 @@ impl Way {
 
     /// Whether payloads are passed on as they came.
     fn keeps_format(&self, announced: &Announcement) -> bool {
-        !self.converts || (self.to.wire.codec.name == announced.codec && self.to.wire.compressor.is_none()
-            && announced.compressor.is_empty() && self.to.wire.codec.options.is_empty())
+        !self.converts
+            || (self.to.wire.codec.name == announced.codec
+                && self.to.wire.compressor.is_none()
+                && announced.compressor.is_empty()
+                && self.to.wire.codec.options.is_empty())
     }
 
     /// Opens a channel at the other end that has what the writer announced.
@@ -310,7 +313,7 @@ impl Way {
         let coding = Dynamic::of(schema).map_err(|error| error.to_string())?;
         let ids = (announced.writer, announced.incarnation);
         let places = (vec![self.to.clone()], Vec::new());
-        let core = Core::open(node, announced.topic.clone(), ids, coding.clone(), offer, places);
+        let core = Core::open(node, announced.topic.clone(), ids, coding.clone(), offer, false, places);
         let writer = Converted { core: core.map_err(|error| error.to_string())?, heard };
         let way = self.clone();
         let convert = move |value: &_, info: &crate::Info| {
@@ -350,7 +353,7 @@ impl Route for Way {
         let own = self.node.hello().node;
         let is_nearer = |twin: Arc<Way>| twin.nearest(writer).is_some_and(|hops| hops <= offer.via.len());
         let comes_from_there = || self.twin.get().and_then(Weak::upgrade).is_some_and(is_nearer);
-        let is_beside = offer.history_of.is_some() || !offer.moved_to.is_empty();
+        let is_beside = offer.is_auxiliary() || !offer.moved_to.is_empty();
         !is_beside && offer.via.len() < MOST_BRIDGES && !offer.via.contains(&own) && !comes_from_there()
     }
 
@@ -368,8 +371,9 @@ impl Route for Way {
         let this = self.this.upgrade().ok_or("the bridge is going")?;
         let heard = this.hear(source, offer.via.len());
         let via = offer.via.iter().copied().chain([self.node.hello().node]).collect();
-        // The writer's history stays where the writer is.
-        let qos = offer.qos.clone().durability(Durability::Volatile);
+        // The writer's history and assertions stay where the writer is.
+        let mut qos = offer.qos.clone().durability(Durability::Volatile);
+        (qos.liveliness, qos.lease) = (Liveliness::Automatic, None);
         let offer = Offer { qos, via, ..Offer::default() };
         match (self.keeps_format(&source.announcement), schema) {
             (true, _) => this.pass(node, source, medium, &offer, heard),
@@ -483,8 +487,7 @@ impl Waiting {
         let plain = Envelope::data(self.channel, self.start.sequence, self.start.timestamp_ns);
         // They were parsed when the message came.
         let extensions = Extensions::parse(&self.extensions).unwrap_or_default();
-        let envelope =
-            Envelope { kind: self.kind, key_hash: self.key_hash, anchor: self.anchor, extensions, ..plain };
+        let envelope = Envelope { kind: self.kind, key_hash: self.key_hash, anchor: self.anchor, extensions, ..plain };
         way.sent(self.payload.len(), way.to.entry.send(&envelope, &self.payload).is_ok());
         way.to.entry.settle();
     }
@@ -551,7 +554,7 @@ impl Slot for Passing {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    fn is_history(&self) -> bool {
+    fn is_auxiliary(&self) -> bool {
         false
     }
 

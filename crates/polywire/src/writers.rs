@@ -260,9 +260,8 @@ impl<T> State<T> {
     /// Whether a message is being delivered. This thread leaves the next one to whoever does so,
     /// also if that is itself, further up.
     fn is_busy(&self) -> bool {
-        let is_within = |channel: &Arc<Progress>| {
-            channel.begun.load(Ordering::Relaxed) != channel.done.load(Ordering::Acquire)
-        };
+        let is_within =
+            |channel: &Arc<Progress>| channel.begun.load(Ordering::Relaxed) != channel.done.load(Ordering::Acquire);
         self.busy.is_some() || self.channels.iter().any(is_within)
     }
 
@@ -273,7 +272,9 @@ impl<T> State<T> {
         }
         let may = |channel: &Arc<Progress>| {
             let last = channel.last.load(Ordering::Relaxed);
-            channel.is_ordered && (last == NONE || last.saturating_add(1) < sequence) && !channel.is_late.load(Ordering::Relaxed)
+            channel.is_ordered
+                && (last == NONE || last.saturating_add(1) < sequence)
+                && !channel.is_late.load(Ordering::Relaxed)
         };
         self.channels.iter().any(may)
     }
@@ -357,8 +358,14 @@ impl<T> Writers<T> {
             return line;
         }
         let last = ledger.take_left(writer);
-        let state =
-            State { channels: vec![progress.clone()], last, held: BTreeMap::new(), held_bytes: 0, since: None, busy: None };
+        let state = State {
+            channels: vec![progress.clone()],
+            last,
+            held: BTreeMap::new(),
+            held_bytes: 0,
+            since: None,
+            busy: None,
+        };
         let line = Arc::new(Line { state: Mutex::new(state), freed: Condvar::new() });
         ledger.live.insert(writer, Arc::downgrade(&line));
         line

@@ -68,7 +68,8 @@ fn what_comes_at_several_endpoints_comes_once_and_in_order() {
     let one = reader.subscriber_on::<Pump>("pumps", &tcp).expect("it opens");
     let publish_at = writer.publish::<Pump>("pumps", Some("cdr@inproc/endpoints-several")).expect("it opens");
     // The same endpoint twice counts once.
-    let publish_at = publish_at.also(&tcp).and_then(|all| all.also(&tcp)).and_then(|all| all.also(&format!("json@{udp}")));
+    let publish_at =
+        publish_at.also(&tcp).and_then(|all| all.also(&tcp)).and_then(|all| all.also(&format!("json@{udp}")));
     let publisher = publish_at.expect("it opens").open().expect("it opens");
     while publisher.status().accepting < 1 || reader.discovered().len() < 3 || both.status().writers < 1 {
         thread::yield_now();
@@ -95,9 +96,8 @@ fn endpoints_come_from_the_configuration() {
     let config = |text: &str| Config::parse(text).expect("a configuration");
     let text = "[topics.'plant/**']\nwire = ['cdr@inproc/endpoints-config-a', 'json@inproc/endpoints-config-b']";
     let (writer, reader) = (Node::builder().config(config(text)).build(), Node::new());
-    let [a, b] = ["a", "b"].map(|at| {
-        reader.subscriber_on::<Pump>("plant/1", &format!("inproc/endpoints-config-{at}")).expect("it opens")
-    });
+    let [a, b] = ["a", "b"]
+        .map(|at| reader.subscriber_on::<Pump>("plant/1", &format!("inproc/endpoints-config-{at}")).expect("it opens"));
     let publisher = writer.publisher::<Pump>("plant/1").expect("it opens");
     publish(&publisher, 1..=3);
     assert_eq!([numbers(&a, 3), numbers(&b, 3)], [[1, 2, 3], [1, 2, 3]]);

@@ -11,7 +11,9 @@ use polywire_core::{
     session,
 };
 
-use super::{answered::Answered, decoders::Decoders, documents::Documents, limits::NodeLimits, route::Reload, timer::Timer};
+use super::{
+    answered::Answered, decoders::Decoders, documents::Documents, limits::NodeLimits, route::Reload, timer::Timer,
+};
 use crate::{
     access::Gate,
     chosen::Chosen,
