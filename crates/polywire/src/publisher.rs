@@ -20,6 +20,7 @@ use polywire_core::{
 
 use crate::{
     coding::{Bytes, Coding, Dynamic, KeyHash, Typed},
+    compile,
     delta::Outgoing,
     engine::{EngineError, Loan, Sent},
     error::NodeError,
@@ -28,7 +29,9 @@ use crate::{
     offered::Offered,
     packing::Packing,
     qos,
+    stats::SenderCounts,
     status::{PublisherStatus, Refusing},
+    topic,
     wire::Wire,
 };
 
@@ -84,6 +87,7 @@ struct Sending<E, V> {
     /// The wire, completed by configuration and defaults.
     wire: Wire,
     refusing: Refusing,
+    counts: Arc<SenderCounts>,
     writing: Writing<E>,
     last: Start,
     /// Bytes of the last payload, as a guess for the next one.
@@ -245,6 +249,7 @@ impl Node {
 
     /// Publishes values of any [`Coding`] with options.
     pub fn publish_of<C: Coding>(&self, topic: &str, wire: Option<&str>, coding: C) -> Result<Publish<C>, NodeError> {
+        topic::check_publisher(topic)?;
         let (wire, entry) = self.route(topic, wire)?;
         let (node, topic) = (self.clone(), String::from(topic));
         // Configuration is for both sides; this policy is one of subscribers.
@@ -325,10 +330,13 @@ impl<C: Coding> PublisherOf<C> {
         let (channel, writing) = announce.channel(&wire, start)?;
         let offered = Offered::new(inner, &entry, &topic, &qos);
         let key_frames = announce.history(&wire, offered.as_deref())?;
+        let counts = Arc::<SenderCounts>::default();
+        entry.count_for(channel, &counts);
         let state = Mutex::new(Sending {
             channel,
             wire: wire.clone(),
             refusing: entry.refusing(channel),
+            counts,
             writing,
             last: start,
             size: 0,
@@ -419,6 +427,7 @@ impl<C: Coding> PublisherOf<C> {
             };
             let sent = sent.inspect_err(|_| state.writing.failed())?;
             state.last = last;
+            state.counts.count(state.size, sent.dropped);
             Sent { refused: state.refusing.peers(), ..sent }
         };
         self.entry.settle();
@@ -541,6 +550,7 @@ impl<C: Coding> PublisherOf<C> {
         let (channel, writing) = self.announce().channel(&wire, state.last)?;
         let key_frames = self.announce().history(&wire, state.offered.as_deref());
         let key_frames = key_frames.inspect_err(|_| self.entry.retire(channel))?;
+        self.entry.count_for(channel, &state.counts);
         let old = std::mem::replace(&mut state.channel, channel);
         state.key_frames = key_frames;
         (state.writing, state.refusing) = (writing, self.entry.refusing(channel));
@@ -605,6 +615,7 @@ impl<C: Coding> Drop for PublisherOf<C> {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.entry.retire(state.channel);
+        self.entry.ended(&state.counts.read(&self.topic));
         if let Some(history) = state.offered.as_ref().and_then(|offered| offered.history.as_ref()) {
             history.close();
         }
@@ -650,7 +661,7 @@ impl<C: Coding> Announce<'_, C> {
         let chosen = self.node.codec(&wire.codec.name, &wire.codec.options)?;
         let codec = &*chosen.codec;
         let failed = |cause| NodeError::Codec { codec: codec.name().into(), cause };
-        let encoder = self.coding.encoder(codec, &chosen.options).map_err(failed)?;
+        let encoder = compile::timed(|| self.coding.encoder(codec, &chosen.options)).map_err(failed)?;
         let schema = self.coding.schema();
         let announcement = Announcement {
             topic: self.topic.into(),

@@ -1,5 +1,18 @@
 //! The rules for topic names.
 
+/// The built-in topics begin with this. Applications may subscribe to them and not publish them.
+pub(crate) const BUILTIN: &str = "polywire/";
+
+/// Nodes describe themselves here.
+pub(crate) const NODE: &str = "polywire/node";
+
+/// Nodes tell here what they count.
+pub(crate) const STATS: &str = "polywire/stats";
+
+/// Has no messages. A node announces it to ask its peers for the other built-in topics, which they
+/// do not announce before somebody asks.
+pub(crate) const INTEREST: &str = "polywire/interest";
+
 /// Characters that other systems use as wildcards for topics. Names must not have them, so that
 /// they can become wildcards here.
 const WILDCARDS: [char; 3] = ['*', '?', '#'];
@@ -31,6 +44,33 @@ pub enum TopicError {
         /// The character.
         character: char,
     },
+    /// The name is that of a built-in topic, or could become one.
+    ///
+    /// ```
+    /// use polywire::{Node, NodeError, TopicError};
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let error = Node::new().publisher_on::<Pump>("polywire/pumps", "cdr@inproc/reserved-doc").err().unwrap();
+    /// assert!(matches!(error, NodeError::Topic(TopicError::Reserved { .. })));
+    /// ```
+    #[error("topic {topic:?}: names that begin with 'polywire/' are for built-in topics; choose another one")]
+    Reserved {
+        /// The name as given.
+        topic: String,
+    },
+}
+
+/// Whether a topic is built in, or could become so.
+pub(crate) fn is_builtin(topic: &str) -> bool {
+    topic.starts_with(BUILTIN)
+}
+
+/// Checks the name of a topic that an application publishes.
+pub(crate) fn check_publisher(topic: &str) -> Result<(), TopicError> {
+    match is_builtin(topic) {
+        true => Err(TopicError::Reserved { topic: topic.into() }),
+        false => check(topic),
+    }
 }
 
 /// Checks the name of a topic.

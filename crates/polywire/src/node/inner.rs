@@ -1,7 +1,7 @@
 //! The state that everything on a node shares: its identity, configuration, tables, limits,
 //! documents, decoders, events and timer. It knows no port, publisher or subscriber.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use polywire_core::{
     codec::{Codec, LowerError, Options},
@@ -11,7 +11,7 @@ use polywire_core::{
     session,
 };
 
-use super::{decoders::Decoders, documents::Documents, limits::NodeLimits, timer::Timer};
+use super::{decoders::Decoders, documents::Documents, limits::NodeLimits, signal::Signal, timer::Timer};
 use crate::{
     access::Gate,
     chosen::Chosen,
@@ -20,6 +20,7 @@ use crate::{
     error::NodeError,
     events::{Hub, NodeEvent},
     packing::{self, Unpacking},
+    stats::Ended,
     suggest::hint,
     wire::WireError,
 };
@@ -38,6 +39,13 @@ pub(crate) struct Inner {
     pub(super) session: SessionSettings,
     /// Who may do what.
     pub(super) gate: Gate,
+    /// What tools call the node.
+    pub(super) name: String,
+    pub(super) started: Instant,
+    /// Wakes the thread that publishes the built-in topics.
+    pub(super) signal: Arc<Signal>,
+    /// The counts of what has gone.
+    pub(super) ended: Ended,
 }
 
 /// The settings that the sessions with all peers have in common.

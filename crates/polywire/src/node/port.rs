@@ -20,6 +20,7 @@ use super::{
     documents::Documents,
     incoming::{Host, Incoming, Matched},
     inner::{Inner, SessionSettings},
+    random_id,
     route::{Replay, Route, Source},
 };
 use crate::{
@@ -30,7 +31,9 @@ use crate::{
         inproc::Inproc, loopback,
     },
     events::NodeEvent,
+    stats::{SenderCounts, TopicStats},
     status::{PublisherStatus, Recent, Refusal, Refusing},
+    topic,
     wire::Endpoint,
 };
 
@@ -54,16 +57,20 @@ pub(crate) struct PortEntry {
     port: OnceLock<Arc<dyn Port>>,
     /// The link from publishers here to subscribers here.
     own: LinkId,
-    routes: Mutex<Vec<Arc<dyn Route>>>,
-    links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
-    answers: Mutex<AllAnswers>,
+    pub(super) routes: Mutex<Vec<Arc<dyn Route>>>,
+    pub(super) links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
+    pub(super) answers: Mutex<AllAnswers>,
     answered: Condvar,
+    /// Somebody here or elsewhere has asked for the built-in topics.
+    asked: AtomicBool,
+    /// This node has asked its peers for them.
+    asks: AtomicBool,
 }
 
 /// The answers of all peers to the channels of this node.
 #[derive(Default)]
-struct AllAnswers {
-    by_channel: BTreeMap<ChannelId, Answers>,
+pub(super) struct AllAnswers {
+    pub(super) by_channel: BTreeMap<ChannelId, Answers>,
     /// The newest channel.
     last: ChannelId,
     /// Announcements under way. Answers may come before [`PortEntry::announce`] knows the id.
@@ -97,17 +104,19 @@ impl AllAnswers {
 }
 
 #[derive(Default)]
-struct Answers {
+pub(super) struct Answers {
     topic: String,
     /// The announcement for sessions with later peers. `None` before [`PortEntry::announce`] knows
     /// the id.
-    offered: Option<(Start, Arc<Announcement>)>,
-    by_link: BTreeMap<LinkId, Answer>,
+    pub(super) offered: Option<(Start, Arc<Announcement>)>,
+    pub(super) by_link: BTreeMap<LinkId, Answer>,
+    /// What the publisher counts. `None` if it is no publisher of its own.
+    pub(super) sent: Option<Arc<SenderCounts>>,
     /// The requests for key frames.
     requests: Requests,
     /// The history that the channel brings; a request for a key frame is one for it.
     history: Option<Weak<dyn Replay>>,
-    refusing: Refusing,
+    pub(super) refusing: Refusing,
     refusals: Recent<Refusal>,
     /// Refusals that came before the topic was known: peer and reason.
     early: Vec<(String, String)>,
@@ -141,6 +150,8 @@ impl PortEntry {
             links: Mutex::default(),
             answers: Mutex::default(),
             answered: Condvar::new(),
+            asked: AtomicBool::new(false),
+            asks: AtomicBool::new(false),
         });
         let sink = Arc::new(PortSink(Arc::downgrade(&entry)));
         let port = loopback::open(engine, address, local, sink, &own)?;
@@ -183,6 +194,8 @@ impl PortEntry {
         }
         // Under the same lock: `announce` announces to the links in the list.
         lock(&self.links).insert(info.id, incoming.clone());
+        drop(answers);
+        self.changed();
         incoming
     }
 
@@ -213,7 +226,22 @@ impl PortEntry {
         for (peer, reason) in early {
             self.tell_refused(announcement.topic.clone(), peer, reason);
         }
+        self.changed();
         Ok(channel)
+    }
+
+    /// The publisher of a channel counts here.
+    pub(crate) fn count_for(&self, channel: ChannelId, counts: &Arc<SenderCounts>) {
+        if let Some(known) = lock(&self.answers).by_channel.get_mut(&channel) {
+            known.sent = Some(counts.clone());
+        }
+    }
+
+    /// A publisher has gone. Its counts stay in the sums of the node.
+    pub(crate) fn ended(&self, stats: &TopicStats) {
+        if let Some(node) = self.node() {
+            node.ended.add(stats);
+        }
     }
 
     /// Forgets answers to channels that nobody has announced, unless another announcement may still
@@ -264,6 +292,8 @@ impl PortEntry {
         let mut answers = lock(&self.answers);
         answers.by_channel.remove(&channel);
         lock(&self.links).values().for_each(|link| link.retire(channel));
+        drop(answers);
+        self.changed();
     }
 
     #[inline]
@@ -317,11 +347,40 @@ impl PortEntry {
     pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
         lock(&self.routes).push(route.clone());
         self.reconsider(route.topic());
+        match topic::is_builtin(route.topic()) {
+            true => self.ask(),
+            false => self.changed(),
+        }
+    }
+
+    /// Asks the peers, present and future, for the built-in topics.
+    fn ask(&self) {
+        if !self.asks.swap(true, Ordering::AcqRel) {
+            let incarnation = self.node().map_or(0, |node| node.hello.incarnation);
+            let announcement =
+                Announcement { topic: topic::INTEREST.into(), writer: random_id(), incarnation, ..Announcement::default() };
+            // On a closed port there is nobody to ask.
+            let _ = self.announce(&announcement, Start::default());
+        }
+    }
+
+    /// Whether somebody has asked for the built-in topics.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
     }
 
     pub(crate) fn remove_route(&self, route: &Arc<dyn Route>) {
-        lock(&self.routes).retain(|other| !Arc::ptr_eq(other, route));
+        let was_there = {
+            let mut routes = lock(&self.routes);
+            let before = routes.len();
+            routes.retain(|other| !Arc::ptr_eq(other, route));
+            routes.len() < before
+        };
         self.reconsider(route.topic());
+        if was_there {
+            self.ended(&route.stats());
+            self.changed();
+        }
     }
 
     /// The announcements of the peers.
@@ -339,6 +398,13 @@ impl PortEntry {
     fn reconsider(&self, topic: &str) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
         links.iter().for_each(|link| link.reconsider(topic));
+    }
+
+    /// Tools may want to know.
+    fn changed(&self) {
+        if let Some(node) = self.node() {
+            node.signal.changed();
+        }
     }
 
     // Called by links.
@@ -390,7 +456,7 @@ impl Host for PortEntry {
 
     fn matched(&self, link: &LinkInfo, matched: Matched) -> bool {
         let Matched { channel, answer, key_requested, incompatible } = matched;
-        let (refused, history) = {
+        let (refused, history, is_builtin) = {
             let mut answers = lock(&self.answers);
             if !lock(&self.links).contains_key(&link.id) {
                 return true;
@@ -415,9 +481,12 @@ impl Host for PortEntry {
                 }
                 reason => reason.map(|reason| (known.topic.clone(), reason)),
             };
-            (refused, history)
+            (refused, history, topic::is_builtin(&known.topic))
         };
         self.answered.notify_all();
+        if let Some(node) = self.node() {
+            if is_builtin { node.signal.ask() } else { node.signal.changed() }
+        }
         if let Some(history) = history.and_then(|history| history.upgrade()) {
             history.request();
         }
@@ -432,6 +501,17 @@ impl Host for PortEntry {
         links.iter().for_each(|link| link.document_arrived(document));
     }
 
+    fn asked(&self) {
+        self.asked.store(true, Ordering::Release);
+        if let Some(node) = self.node() {
+            node.signal.ask();
+        }
+    }
+
+    fn matches_changed(&self) {
+        self.changed();
+    }
+
     fn link_down(&self, link: &LinkInfo) {
         lock(&self.links).remove(&link.id);
         for answers in lock(&self.answers).by_channel.values_mut() {
@@ -439,6 +519,7 @@ impl Host for PortEntry {
             answers.count_refusing();
         }
         self.answered.notify_all();
+        self.changed();
     }
 }
 
@@ -480,6 +561,6 @@ impl Sink for PortSink {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use polywire_core::{
+    directory::SubscriberData,
     envelope::{Announcement, Envelope},
     qos::{Offer, OfferError, Qos},
     schema::Schema,
@@ -12,6 +13,7 @@ use polywire_core::{
 use super::inner::Inner;
 use crate::{
     engine::{Held, LinkInfo},
+    stats::TopicStats,
     status::Mismatch,
 };
 
@@ -36,6 +38,10 @@ pub(crate) trait Route: Send + Sync {
     fn refused(&self, mismatch: Mismatch);
     /// The node has closed: nothing more is delivered.
     fn node_closed(&self);
+    /// The subscriber, without its endpoint and without what it reads.
+    fn describe(&self) -> SubscriberData;
+    /// What it counts.
+    fn stats(&self) -> TopicStats;
 }
 
 /// A subscriber's end of one channel.

@@ -20,7 +20,7 @@ use std::{
 use polywire_core::{
     envelope::{Id128, Kind},
     layout::{Message, Record},
-    qos::{History, InstanceState, Qos, Reliability, Verdict},
+    qos::{History, InstanceState, Qos, Reliability},
     schema::Schema,
 };
 
@@ -182,6 +182,14 @@ impl Node {
         let mut configured = self.qos_of(topic);
         configured.lifespan = None;
         Subscribe::new(self, entry, topic, wire, coding).qos(configured)
+    }
+}
+
+/// Subscribers of the built-in topics.
+impl Node {
+    /// Subscribes at a port that is open.
+    pub(crate) fn subscribe_at<C: Coding>(&self, entry: &Arc<PortEntry>, topic: &str, coding: C) -> Subscribe<C> {
+        Subscribe::new(self, entry.clone(), topic, Wire::default(), coding)
     }
 }
 
@@ -587,21 +595,21 @@ impl Guard {
 
     fn status(&self) -> SubscriberStatus {
         let (writers, unreadable) = self.entry.matches(&self.route);
-        let mismatches = self.counts.mismatches();
+        let (mismatches, counted) = (self.counts.mismatches(), self.counts.read());
         SubscriberStatus {
             writers,
             unreadable,
             mismatches_total: mismatches.total(),
             mismatches: mismatches.list(),
-            lost: self.counts.lost.load(Ordering::Relaxed),
-            undecodable: self.counts.undecodable.load(Ordering::Relaxed),
+            lost: counted.lost,
+            undecodable: counted.undecodable,
             deadlines_missed: self.counts.deadlines_missed.load(Ordering::Relaxed),
-            replaced: self.counts.drops.replaced.load(Ordering::Relaxed),
-            expired: self.counts.of(Verdict::Expired) + self.counts.drops.expired.load(Ordering::Relaxed),
-            filtered: self.counts.of(Verdict::Filtered),
-            not_owner: self.counts.of(Verdict::NotOwner),
-            superseded: self.counts.of(Verdict::Superseded),
-            rejected: self.counts.of(Verdict::Rejected) + self.counts.drops.rejected.load(Ordering::Relaxed),
+            replaced: counted.replaced,
+            expired: counted.expired,
+            filtered: counted.filtered,
+            not_owner: counted.not_owner,
+            superseded: counted.superseded,
+            rejected: counted.rejected,
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::{
     any::TypeId,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use polywire_core::{
+    directory::SubscriberData,
     envelope::{Announcement, Id128, Kind},
     qos::{Durability, InstanceState, Offer, Qos, Verdict, expires_ns, partitions_match},
     schema::Schema,
@@ -26,9 +27,10 @@ use crate::{
     events::NodeEvent,
     history::{self, Writer},
     missing::Writers,
-    node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members},
+    node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members, random_id},
     qos,
     queue::{Drops, Queue, Tag, Weighed},
+    stats::{Histogram, TopicStats},
     status::{Mismatch, Recent},
     wire::Choice,
 };
@@ -61,11 +63,36 @@ pub(super) struct Counts {
     /// What the queue drops.
     pub(super) drops: Arc<Drops>,
     mismatches: Mutex<Recent<Mismatch>>,
+    /// Made when the first message comes.
+    latency: OnceLock<Box<Histogram>>,
 }
 
 impl Counts {
+    /// What was counted so far.
+    pub(super) fn read(&self) -> TopicStats {
+        let drops = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        TopicStats {
+            lost: self.lost.load(Ordering::Relaxed),
+            undecodable: self.undecodable.load(Ordering::Relaxed),
+            replaced: drops(&self.drops.replaced),
+            expired: self.of(Verdict::Expired) + drops(&self.drops.expired),
+            filtered: self.of(Verdict::Filtered),
+            not_owner: self.of(Verdict::NotOwner),
+            superseded: self.of(Verdict::Superseded),
+            rejected: self.of(Verdict::Rejected) + drops(&self.drops.rejected),
+            latency: self.latency.get().map(|histogram| histogram.read()).unwrap_or_default(),
+            ..TopicStats::default()
+        }
+    }
+
+    /// Adds the time that a message took to come here.
+    #[cold]
+    pub(super) fn measure(&self, published_ns: i64) {
+        self.latency.get_or_init(Box::default).add(published_ns, history::now_ns());
+    }
+
     /// The number of samples with this verdict.
-    pub(super) fn of(&self, verdict: Verdict) -> u64 {
+    fn of(&self, verdict: Verdict) -> u64 {
         self.verdicts.get(verdict as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
@@ -82,6 +109,8 @@ pub(super) struct RouteOf<C: Coding> {
     this: Weak<RouteOf<C>>,
     /// Unique among the subscribers of the process.
     number: u64,
+    /// Unique among all subscribers.
+    id: Id128,
     topic: String,
     pub(super) coding: C,
     pub(super) delivery: Delivery<C::Value>,
@@ -112,6 +141,7 @@ impl<C: Coding> RouteOf<C> {
         Arc::new_cyclic(|this| RouteOf {
             this: this.clone(),
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            id: random_id(),
             topic: subscribe.topic.clone(),
             coding: subscribe.coding.clone(),
             delivery,
@@ -331,6 +361,26 @@ impl<C: Coding> Route for RouteOf<C> {
 
     fn refused(&self, mismatch: Mismatch) {
         self.counts.mismatches().push(mismatch);
+    }
+
+    fn describe(&self) -> SubscriberData {
+        let schema = self.coding.schema();
+        SubscriberData {
+            id: self.id,
+            topic: self.topic.clone(),
+            type_name: schema.map_or_else(String::new, |schema| schema.name().into()),
+            type_hash: schema.map_or(Id128::ZERO, |schema| Id128(schema.type_hash().to_bytes())),
+            qos: self.qos.clone(),
+            ..SubscriberData::default()
+        }
+    }
+
+    fn stats(&self) -> TopicStats {
+        let queued = match &self.delivery {
+            Delivery::Queued(queue) => queue.len() as u64,
+            Delivery::Inline(_) => 0,
+        };
+        TopicStats { topic: self.topic.clone(), subscribers: 1, queued, ..self.counts.read() }
     }
 
     fn node_closed(&self) {

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use polywire_core::{
@@ -28,6 +28,12 @@ use crate::{
     queue::Weighed,
 };
 
+/// Messages of a channel whose latency is measured, from the first one on.
+const MEASURED_FIRST: u32 = 64;
+
+/// Of the messages after these, each one of so many is measured.
+const MEASURED_EACH: u32 = 8;
+
 /// One channel, as one subscriber receives it.
 pub(super) struct SlotOf<C: Coding> {
     route: Arc<RouteOf<C>>,
@@ -42,6 +48,8 @@ pub(super) struct SlotOf<C: Coding> {
     ruled: Option<Ruled>,
     /// A history is wanted, or wanted no more.
     history_changed: AtomicBool,
+    /// Messages so far.
+    seen: AtomicU32,
 }
 
 /// What quality of service needs of a channel.
@@ -89,6 +97,7 @@ impl<C: Coding> SlotOf<C> {
             follow,
             ruled,
             history_changed: AtomicBool::new(false),
+            seen: AtomicU32::new(0),
         })
     }
 
@@ -158,6 +167,18 @@ impl<C: Coding> SlotOf<C> {
         Ok(())
     }
 
+    /// Measures the latency of the first messages, and then of some: reading the clock costs more
+    /// than all other counting.
+    #[inline]
+    fn measure(&self, envelope: &Envelope<'_>) {
+        let number = self.seen.load(Ordering::Relaxed);
+        // Only the link's thread writes. Were there two, some messages would be measured too often.
+        self.seen.store(number.wrapping_add(1), Ordering::Relaxed);
+        if (number < MEASURED_FIRST || number.is_multiple_of(MEASURED_EACH)) && !self.is_history() {
+            self.route.counts.measure(envelope.timestamp_ns);
+        }
+    }
+
     /// Notes a message's sequence number, and counts a gap before it.
     #[inline]
     fn came(&self, sequence: u64) {
@@ -214,6 +235,7 @@ impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
         self.came(envelope.sequence);
+        self.measure(envelope);
         if let Some(id) = envelope.extensions.not_understood(self.known_extensions()) {
             return self.route.tell_undecodable(&format!("extension {id} is required but not supported"));
         }
