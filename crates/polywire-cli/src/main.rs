@@ -22,6 +22,7 @@ mod link;
 mod list;
 mod man;
 mod network;
+mod node;
 mod outcome;
 mod publish;
 mod rate;
@@ -31,12 +32,14 @@ mod seconds;
 mod stop;
 mod terminal;
 mod text;
+mod top;
 mod topic;
 mod transcode;
 mod type_of;
 mod types;
 mod unknown;
 mod verb;
+mod view;
 mod watch;
 
 use std::process::ExitCode;
@@ -55,6 +58,8 @@ static VERBS: &[Verb] = &[
     hz::VERB,
     bw::VERB,
     list::VERB,
+    node::VERB,
+    top::VERB,
     type_of::VERB,
     idl::VERB,
     compat::VERB,
