@@ -13,8 +13,7 @@ use crate::{
 
 pub const VERB: Verb = Verb::group("node", "Shows the nodes that are there", &[LIST, INFO]);
 
-const LIST: Verb =
-    Verb::new::<List>("list", "Lists the nodes").example("polywire node list --timeout 60");
+const LIST: Verb = Verb::new::<List>("list", "Lists the nodes").example("polywire node list --timeout 60");
 
 const INFO: Verb = Verb::new::<InfoOf>("info", "Shows a node: what it publishes, subscribes to and counts")
     .example("polywire node info hall --timeout 60");

@@ -284,7 +284,9 @@ fn screen(picture: &Picture, sort: Sort, filter: &str, is_typing: bool, rows: us
     let head = format!("polywire top  sorted by {sort:?}{filter}  (t r b l x u sort, / filter, q quit)\n\n");
     // `columns` has escaped what strangers wrote; what is typed here comes from the user.
     let text = head + &picture.text();
-    let line = |line: &str| format!("{}\u{1b}[K\r\n", line.chars().filter(|c| !c.is_control()).take(width).collect::<String>());
+    let line = |line: &str| {
+        format!("{}\u{1b}[K\r\n", line.chars().filter(|c| !c.is_control()).take(width).collect::<String>())
+    };
     let lines: String = text.lines().take(rows.saturating_sub(1)).map(line).collect();
     format!("\u{1b}[H{lines}\u{1b}[J")
 }

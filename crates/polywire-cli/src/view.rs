@@ -15,7 +15,7 @@ use polywire::{
 };
 
 use crate::{
-    outcome::{Misuse, Missed},
+    outcome::{Missed, Misuse},
     seconds::Seconds,
     topic::{WireArgs, place},
 };
@@ -118,13 +118,13 @@ impl View {
     pub fn poll(&mut self) {
         while self.directory.try_recv().is_some() {}
         for sample in self.subscribers.iter().flat_map(|all| std::iter::from_fn(|| all.try_recv())) {
-            let stats = sample.value;
+            let (stats, has_room) = (sample.value, self.stats.len() < NODES);
             match self.stats.get_mut(&stats.node) {
                 Some(seen) if stats.time_ns > seen.last.time_ns => {
                     seen.before = std::mem::replace(&mut seen.last, stats);
                 }
                 Some(_) => {}
-                None if self.stats.len() < NODES => {
+                None if has_room => {
                     let seen = Seen { first: stats.clone(), before: stats.clone(), last: stats };
                     self.stats.insert(seen.last.node, seen);
                 }

@@ -122,10 +122,8 @@ impl From<&PublisherData> for Publisher {
 
 impl From<&SubscriberData> for Subscriber {
     fn from(data: &SubscriberData) -> Subscriber {
-        let refusal = |one: &RefusalData| Refusal {
-            writer: one.writer.0,
-            reason: one.reason.chars().take(REASON).collect(),
-        };
+        let refusal =
+            |one: &RefusalData| Refusal { writer: one.writer.0, reason: one.reason.chars().take(REASON).collect() };
         Subscriber {
             id: data.id.0,
             topic: data.topic.clone(),

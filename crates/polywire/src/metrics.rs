@@ -66,7 +66,9 @@ impl Drop for Metrics {
         self.stop.store(true, Ordering::Release);
         // Wakes the thread.
         let woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
-        if let Some(thread) = self.thread.take().filter(|thread| woken && thread.thread().id() != thread::current().id()) {
+        if let Some(thread) =
+            self.thread.take().filter(|thread| woken && thread.thread().id() != thread::current().id())
+        {
             let _ = thread.join();
         }
     }
@@ -146,7 +148,10 @@ mod tests {
         let metrics = Metrics::serve(any, || Some("a 1\n".into())).expect("listens");
         let address = metrics.address();
         let reply = ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert!(reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.ends_with("Content-Length: 4\r\nConnection: close\r\n\r\na 1\n"));
+        assert!(
+            reply.starts_with("HTTP/1.1 200 OK\r\n")
+                && reply.ends_with("Content-Length: 4\r\nConnection: close\r\n\r\na 1\n")
+        );
         for (request, status) in [
             (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
             (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),

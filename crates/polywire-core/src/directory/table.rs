@@ -279,12 +279,7 @@ mod tests {
         let told = events(&mut directory);
         assert!(matches!(
             told[..],
-            [
-                Event::PublisherLost { .. },
-                Event::Unmatched { .. },
-                Event::SubscriberLost { .. },
-                Event::NodeLost(_)
-            ]
+            [Event::PublisherLost { .. }, Event::Unmatched { .. }, Event::SubscriberLost { .. }, Event::NodeLost(_)]
         ));
         directory.handle_end(id(9));
         assert_eq!(events(&mut directory), []);

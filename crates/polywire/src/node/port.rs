@@ -357,8 +357,12 @@ impl PortEntry {
     fn ask(&self) {
         if !self.asks.swap(true, Ordering::AcqRel) {
             let incarnation = self.node().map_or(0, |node| node.hello.incarnation);
-            let announcement =
-                Announcement { topic: topic::INTEREST.into(), writer: random_id(), incarnation, ..Announcement::default() };
+            let announcement = Announcement {
+                topic: topic::INTEREST.into(),
+                writer: random_id(),
+                incarnation,
+                ..Announcement::default()
+            };
             // On a closed port there is nobody to ask.
             let _ = self.announce(&announcement, Start::default());
         }

@@ -90,7 +90,8 @@ impl Ended {
         let mut all = self.lock();
         let has_room = all.len() < TOPICS || all.contains_key(&stats.topic);
         let name = if has_room { &stats.topic } else { OTHERS };
-        let sum = all.entry(name.to_owned()).or_insert_with(|| TopicStats { topic: name.into(), ..TopicStats::default() });
+        let sum =
+            all.entry(name.to_owned()).or_insert_with(|| TopicStats { topic: name.into(), ..TopicStats::default() });
         // What has gone is no longer there, and has nothing in its queue.
         sum.add(&TopicStats { publishers: 0, subscribers: 0, queued: 0, ..stats.clone() });
     }

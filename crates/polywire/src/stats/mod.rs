@@ -41,12 +41,12 @@ mod system;
 
 use polywire_derive::Message;
 
+pub use self::latency::Latencies;
 pub(crate) use self::{
     counts::{Ended, ReceiverCounts, SenderCounts},
     latency::Histogram,
     system::{Usage, host, program, user},
 };
-pub use self::latency::Latencies;
 
 /// The counts of a node at one moment.
 ///
