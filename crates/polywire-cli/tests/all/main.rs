@@ -21,3 +21,4 @@ mod relay;
 mod stop;
 mod tools;
 mod transcode;
+mod view;
