@@ -10,6 +10,7 @@ mod cut;
 mod demo;
 #[cfg(feature = "zstd")]
 mod dict;
+mod doctor;
 mod echo;
 mod fast;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
@@ -70,6 +71,7 @@ static VERBS: &[Verb] = &[
     dict::VERB,
     #[cfg(feature = "tls")]
     identity::VERB,
+    doctor::VERB,
     bench::VERB,
     relay::VERB,
     link::VERB,

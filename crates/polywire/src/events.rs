@@ -138,7 +138,8 @@ impl fmt::Display for engine::Event {
             engine::Event::Exposed { endpoint } => write!(
                 f,
                 "{endpoint} IS OPEN TO OTHER MACHINES, without encryption and without proof of who calls: whoever \
-                 reaches it can read and publish. Use tls/, or an address of this machine such as 127.0.0.1"
+                 reaches it can read and publish. Use tls/, \
+                 an identity with lan/, or an address of this machine such as 127.0.0.1"
             ),
             engine::Event::Connected(link) => write!(f, "{} to {} is up", link.id, link.address),
             engine::Event::Disconnected { link, reason } => {
@@ -166,6 +167,7 @@ impl fmt::Display for engine::Event {
                 )
             }
             engine::Event::Heard(link) => write!(f, "{} to {}: the peer is heard again", link.id, link.address),
+            engine::Event::Ignored { name, reason, total } => write!(f, "ignored '{name}': {reason} ({total} so far)"),
             engine::Event::Withheld { link, topic, reason, total } => {
                 write!(f, "topic '{topic}' is not passed on from or to {}: {reason} ({total} so far)", link.address)
             }

@@ -7,6 +7,7 @@ mod bench;
 mod compat;
 mod demo;
 mod docs;
+mod doctor;
 mod fast;
 mod hostile;
 #[cfg(all(feature = "hosts", target_os = "linux"))]

@@ -92,8 +92,11 @@
 //! ```
 
 mod delivery;
+mod domain;
 mod identity;
 pub mod inproc;
+#[cfg(feature = "lan")]
+pub mod lan;
 pub mod local;
 pub(crate) mod loopback;
 mod options;
@@ -131,6 +134,8 @@ pub use stream::Aligned;
 pub static ENGINES: &[&dyn Engine] = &[
     &inproc::Inproc,
     &local::Domain,
+    #[cfg(feature = "lan")]
+    &lan::Lan,
     &tcp::Tcp,
     &tcp::TcpListen,
     &tcp::TcpConnect,
@@ -600,6 +605,16 @@ pub enum Event {
     },
     /// A silent peer is heard again.
     Heard(LinkInfo),
+    /// What a discovery service says of a peer was ignored: it is malformed, or there is too much of
+    /// it. Reported for the 1st, 2nd, 4th, 8th, ... time.
+    Ignored {
+        /// The name of the peer, as the service has it.
+        name: String,
+        /// Why.
+        reason: String,
+        /// The number of times on this port so far.
+        total: u64,
+    },
     /// A channel could not be announced to a link, or is not relayed. Its messages do not reach
     /// that peer or, if it is not relayed, the other peers. Reported for the 1st, 2nd, 4th, 8th,
     /// ... such channel of the port.

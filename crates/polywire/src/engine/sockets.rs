@@ -8,6 +8,10 @@ use std::{
     time::Duration,
 };
 
+use nix::{
+    ifaddrs::{InterfaceAddress, getifaddrs},
+    net::if_::InterfaceFlags,
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{SendFlags, send},
@@ -148,9 +152,7 @@ impl Transport for Sockets {
 
     fn connect(&self) -> io::Result<Connection> {
         let (socket, to) = self.first(|to| Ok((self.family.connect(to, &self.options)?, to.clone())))?;
-        self.family.tune(&socket, &self.options)?;
-        let (stream, address) = (stream_of(self.family, socket), self.family.describe(&to));
-        Ok(Connection { stream, address, host: host(&to) })
+        connection(self.family, socket, &to, &self.options)
     }
 }
 
@@ -168,9 +170,7 @@ impl Listener for SocketListener {
 
     fn accept(&self) -> io::Result<Option<Connection>> {
         let Some((socket, from)) = accept(&self.socket)? else { return Ok(None) };
-        self.family.tune(&socket, &self.options)?;
-        let address = self.family.describe(&from);
-        Ok(Some(Connection { stream: stream_of(self.family, socket), address, host: host(&from) }))
+        connection(self.family, socket, &from, &self.options).map(Some)
     }
 
     fn wake(&self) {
@@ -187,6 +187,14 @@ impl Listener for SocketListener {
     }
 }
 
+/// Whether an interface reaches nobody but this machine.
+pub(super) fn is_loopback(interface: &str) -> bool {
+    let is_it = |found: InterfaceAddress| {
+        found.interface_name == interface && found.flags.contains(InterfaceFlags::IFF_LOOPBACK)
+    };
+    getifaddrs().into_iter().flatten().any(is_it)
+}
+
 /// Waits up to a second for a caller of a listening, non-blocking socket.
 pub(super) fn accept(listening: &Socket) -> io::Result<Option<(Socket, SockAddr)>> {
     let mut fds = [PollFd::new(listening, PollFlags::IN)];
@@ -198,13 +206,21 @@ pub(super) fn accept(listening: &Socket) -> io::Result<Option<(Socket, SockAddr)
     }
 }
 
+/// The connection of a socket to a peer.
+pub(super) fn connection(
+    family: &dyn Family,
+    socket: Socket,
+    peer: &SockAddr,
+    options: &EngineOptions,
+) -> io::Result<Connection> {
+    family.tune(&socket, options)?;
+    let principal = family.principal(&socket);
+    let host = peer.as_socket().map(|address| address.ip());
+    Ok(Connection { stream: Arc::new(SocketStream(socket, principal)), address: family.describe(peer), host })
+}
+
 /// The stream of a connected, blocking socket.
 pub(super) struct SocketStream(pub(super) Socket, pub(super) Principal);
-
-fn stream_of(family: &dyn Family, socket: Socket) -> Arc<dyn ByteStream> {
-    let principal = family.principal(&socket);
-    Arc::new(SocketStream(socket, principal))
-}
 
 impl ByteStream for SocketStream {
     #[inline]
@@ -246,8 +262,4 @@ impl ByteStream for SocketStream {
     fn principal(&self) -> Principal {
         self.1.clone()
     }
-}
-
-fn host(address: &SockAddr) -> Option<std::net::IpAddr> {
-    address.as_socket().map(|address| address.ip())
 }

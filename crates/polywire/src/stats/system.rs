@@ -2,7 +2,7 @@
 
 use nix::{
     sys::resource::{UsageWho, getrusage},
-    unistd::{Uid, User, gethostname},
+    unistd::{Uid, User},
 };
 
 /// What the process uses.
@@ -40,7 +40,7 @@ fn memory_bytes() -> Option<u64> {
 
 /// Name of the host.
 pub(crate) fn host() -> String {
-    gethostname().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned())
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Name of the user that the process runs as, or the user's number.

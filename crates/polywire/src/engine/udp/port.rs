@@ -91,6 +91,9 @@ impl UdpPort {
         if let Place::Host(_) = shared.sockets.place {
             shared.sink.event(Event::Listening { endpoint: shared.endpoint.clone() });
         }
+        if shared.sockets.is_exposed {
+            shared.sink.event(Event::Exposed { endpoint: shared.endpoint.clone() });
+        }
         shared.start("pw-udp-in", Shared::receive)?;
         shared.start("pw-udp-timer", Shared::keep_time)?;
         Ok(port)
