@@ -95,6 +95,13 @@ fn nodes_publishers_subscribers_and_matches_are_seen_over_each_engine() {
         assert!(reason.contains("the writer has uint32, the reader string"), "{reason}");
         assert!(directory.snapshot().node("tool").is_some(), "the looking node is there, too");
 
+        // Who looks later sees the same.
+        let second = named("second");
+        second.open(&endpoint).expect("opens");
+        let later = second.directory();
+        wait_for(&later, "plant", |node| node.publishers.len() == 1);
+        wait_for(&later, "hall", |node| node.subscribers.len() == 2);
+
         drop(bad);
         find(&directory, |event| matches!(event, Event::SubscriberLost { .. }).then_some(()));
         drop(good);

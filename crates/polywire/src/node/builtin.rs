@@ -37,7 +37,12 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Starts the thread.
 pub(super) fn start(signal: Arc<Signal>, node: Weak<Inner>, ports: Weak<Ports>) -> Option<JoinHandle<()>> {
     let mut teller = Teller { node, ports, told: None, revision: 0, open: Vec::new(), next_stats: None };
-    let run = move || while !signal.wait(teller.next_stats, GATHER).stop && teller.tell().is_some() {};
+    let run = move || loop {
+        let news = signal.wait(teller.next_stats, GATHER);
+        if news.stop || teller.tell(news.asked).is_none() {
+            return;
+        }
+    };
     thread::Builder::new().name("pw-directory".into()).spawn(run).ok()
 }
 
@@ -64,18 +69,16 @@ struct Channel<T: Message> {
     encoder: Encoder<T>,
     id: ChannelId,
     sequence: u64,
-    /// Subscribers that the last message went to. More than that need the message again.
-    subscribers: usize,
 }
 
 impl Teller {
-    /// Sends what is due. `None` if the node has gone.
-    fn tell(&mut self) -> Option<()> {
+    /// Sends what is due, or all if somebody has `asked` or subscribed. `None` if the node has gone.
+    fn tell(&mut self, asked: bool) -> Option<()> {
         let (node, ports) = (self.node.upgrade()?, self.ports.upgrade()?);
         let entries = each_once(&ports.lock());
         self.open_asked(&node, &entries);
-        self.tell_node(&node, &entries);
-        self.tell_stats(&node, &entries);
+        self.tell_node(&node, &entries, asked);
+        self.tell_stats(&node, &entries, asked);
         Some(())
     }
 
@@ -97,22 +100,23 @@ impl Teller {
     }
 
     /// Describes the node to those who do not know what it is now.
-    fn tell_node(&mut self, node: &Inner, entries: &[Arc<PortEntry>]) {
+    fn tell_node(&mut self, node: &Inner, entries: &[Arc<PortEntry>], asked: bool) {
         let wanted = |asked: &Asked| asked.node.is_wanted(&asked.entry);
         if !self.open.iter().any(wanted) {
             return;
         }
         let now = describe(node, entries);
         let is_new = self.told.as_ref() != Some(&now);
+        if !is_new && !asked {
+            return;
+        }
         self.revision += u64::from(is_new);
         let description = Description { revision: self.revision, ..Description::from(&now) };
-        for asked in &mut self.open {
-            asked.node.send(&asked.entry, &description, is_new);
-        }
+        self.open.iter_mut().for_each(|asked| asked.node.send(&asked.entry, &description));
         self.told = Some(now);
     }
 
-    fn tell_stats(&mut self, node: &Inner, entries: &[Arc<PortEntry>]) {
+    fn tell_stats(&mut self, node: &Inner, entries: &[Arc<PortEntry>], asked: bool) {
         let wanted = |asked: &Asked| asked.stats.is_wanted(&asked.entry);
         if !self.open.iter().any(wanted) {
             self.next_stats = None;
@@ -120,10 +124,11 @@ impl Teller {
         }
         let now = Instant::now();
         let is_due = self.next_stats.is_none_or(|due| due <= now);
-        let stats = count(node, entries).bounded();
-        for asked in &mut self.open {
-            asked.stats.send(&asked.entry, &stats, is_due);
+        if !is_due && !asked {
+            return;
         }
+        let stats = count(node, entries).bounded();
+        self.open.iter_mut().for_each(|asked| asked.stats.send(&asked.entry, &stats));
         if is_due {
             self.next_stats = Some(now + EVERY);
         }
@@ -146,21 +151,16 @@ impl<T: Message> Channel<T> {
             ..Announcement::default()
         };
         let id = entry.announce(&announcement, Start::default()).ok()?;
-        Some(Channel { encoder, id, sequence: 0, subscribers: 0 })
+        Some(Channel { encoder, id, sequence: 0 })
     }
 
     fn is_wanted(&self, entry: &Weak<PortEntry>) -> bool {
         entry.upgrade().is_some_and(|entry| entry.subscribers(self.id) > 0)
     }
 
-    /// Sends a message if it is due, or if there are new subscribers.
-    fn send(&mut self, entry: &Weak<PortEntry>, message: &T, is_due: bool) {
-        let Some(entry) = entry.upgrade() else { return };
-        let subscribers = entry.subscribers(self.id);
-        let before = std::mem::replace(&mut self.subscribers, subscribers);
-        if subscribers == 0 || (!is_due && subscribers <= before) {
-            return;
-        }
+    /// Sends a message, if somebody subscribes.
+    fn send(&mut self, entry: &Weak<PortEntry>, message: &T) {
+        let Some(entry) = entry.upgrade().filter(|entry| entry.subscribers(self.id) > 0) else { return };
         let mut payload = Vec::new();
         if self.encoder.encode(message, &mut payload).is_ok() {
             self.sequence += 1;
