@@ -151,6 +151,15 @@ pub struct NodeKey {
 
 impl NodeData {
     /// What tells the node from others.
+    ///
+    /// ```
+    /// use polywire_core::{directory::{EndpointData, NodeData, NodeKey}, envelope::Id128};
+    /// let endpoints = vec![EndpointData { endpoint: "local/0".into(), links: 2 }];
+    /// let node = NodeData { id: Id128([7; 16]), incarnation: 3, endpoints, ..NodeData::default() };
+    /// assert_eq!(node.key(), NodeKey { id: node.id, incarnation: 3 });
+    /// assert_eq!(node.key().to_string(), node.id.to_string());
+    /// assert!(node.size() > NodeData::default().size() + "local/0".len());
+    /// ```
     pub fn key(&self) -> NodeKey {
         NodeKey { id: self.id, incarnation: self.incarnation }
     }
@@ -171,6 +180,12 @@ impl PublisherData {
     }
 
     /// The part of the wire behind the `@`: where it publishes.
+    ///
+    /// ```
+    /// use polywire_core::directory::PublisherData;
+    /// let publisher = PublisherData { wire: "json+zstd@local/0".into(), ..PublisherData::default() };
+    /// assert_eq!(publisher.endpoint(), "local/0");
+    /// ```
     pub fn endpoint(&self) -> &str {
         self.wire.split_once('@').map_or("", |(_, endpoint)| endpoint)
     }

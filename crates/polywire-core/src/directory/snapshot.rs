@@ -7,10 +7,7 @@ use alloc::{
 };
 
 use super::{NodeData, NodeKey, PublisherData, RefusalData, SubscriberData};
-use crate::{
-    envelope::Id128,
-    qos::{compatible, partitions_match},
-};
+use crate::{envelope::Id128, qos::partitions_match};
 
 /// All nodes at one moment. A clone is cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,6 +58,11 @@ impl Snapshot {
     }
 
     /// The publisher with this id, and its node.
+    ///
+    /// ```
+    /// use polywire_core::{directory::Snapshot, envelope::Id128};
+    /// assert_eq!(Snapshot::default().publisher(Id128([7; 16])), None);
+    /// ```
     pub fn publisher(&self, id: Id128) -> Option<(&NodeData, &PublisherData)> {
         let mut all = self.nodes().flat_map(|node| node.publishers.iter().map(move |one| (&**node, one)));
         all.find(|(_, publisher)| publisher.id == id)
@@ -86,6 +88,14 @@ impl Snapshot {
 
 impl Matching {
     /// What is known about a publisher and a subscriber of the same topic.
+    ///
+    /// ```
+    /// use polywire_core::{directory::{Matching, PublisherData, RefusalData, SubscriberData}, envelope::Id128};
+    /// let publisher = PublisherData { id: Id128([7; 16]), ..PublisherData::default() };
+    /// let refuses = vec![RefusalData { writer: publisher.id, reason: "access denied".into() }];
+    /// let subscriber = SubscriberData { refuses, ..SubscriberData::default() };
+    /// assert_eq!(Matching::of(&publisher, &subscriber), Matching::Incompatible("access denied".into()));
+    /// ```
     pub fn of(publisher: &PublisherData, subscriber: &SubscriberData) -> Matching {
         if subscriber.reads.contains(&publisher.id) {
             return Matching::Matched;
@@ -98,20 +108,6 @@ impl Matching {
             false => Matching::Partition,
             true => Matching::Unconnected,
         }
-    }
-
-    /// What quality of service would be against a match, even if the two had a connection. `None`
-    /// if nothing would be.
-    ///
-    /// ```
-    /// use polywire_core::{directory::{Matching, PublisherData, SubscriberData}, qos::Qos};
-    /// let publisher = PublisherData { qos: "durability=volatile".parse().unwrap(), ..PublisherData::default() };
-    /// let subscriber = SubscriberData { qos: Qos::default().transient_local(), ..SubscriberData::default() };
-    /// assert!(Matching::policies(&publisher, &subscriber).unwrap().starts_with("durability (policy 2)"));
-    /// ```
-    pub fn policies(publisher: &PublisherData, subscriber: &SubscriberData) -> Option<String> {
-        let problems = compatible(&publisher.qos, &subscriber.qos).err()?;
-        Some(problems.iter().map(ToString::to_string).collect::<alloc::vec::Vec<_>>().join("; "))
     }
 }
 

@@ -69,6 +69,14 @@ impl Latencies {
     }
 
     /// What came between an earlier distribution and this one.
+    ///
+    /// ```
+    /// use polywire::stats::Latencies;
+    /// let mut sum = Latencies::default();
+    /// sum.add(&Latencies::default());
+    /// assert_eq!(sum.since(&Latencies::default()), sum);
+    /// assert_eq!(sum.quantile(0.99), None);
+    /// ```
     pub fn since(&self, earlier: &Latencies) -> Latencies {
         let before = |i: usize| earlier.buckets.get(i).copied().unwrap_or(0);
         Latencies {
