@@ -1,6 +1,7 @@
 //! The command-line program `polywire`. Each verb has a file or a folder of its own; [`VERBS`]
 //! lists them.
 
+mod agent;
 mod bench;
 mod bw;
 mod codecs;
@@ -25,6 +26,7 @@ mod man;
 mod network;
 mod node;
 mod outcome;
+mod probe;
 mod publish;
 mod rate;
 mod reach;
@@ -73,6 +75,8 @@ static VERBS: &[Verb] = &[
     identity::VERB,
     doctor::VERB,
     bench::VERB,
+    agent::VERB,
+    probe::VERB,
     relay::VERB,
     link::VERB,
     completions::VERB,

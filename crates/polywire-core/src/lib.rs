@@ -50,3 +50,4 @@ pub mod program;
 pub mod qos;
 pub mod schema;
 pub mod session;
+pub mod topic;

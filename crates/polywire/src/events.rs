@@ -89,6 +89,28 @@ pub enum NodeEvent {
         /// The writer.
         writer: Id128,
     },
+    /// A publisher here has moved to other endpoints ([`PublisherOf::set_wires`]) and has left the
+    /// one before.
+    ///
+    /// [`PublisherOf::set_wires`]: crate::PublisherOf::set_wires
+    Moved {
+        /// The topic.
+        topic: String,
+        /// The endpoint that it left.
+        from: String,
+        /// Peers that read it there and have not followed within the time allowed. They get
+        /// nothing more.
+        left_behind: usize,
+    },
+    /// A writer says that its topic has moved. A subscriber here goes to the new endpoint, or not.
+    Redirected {
+        /// The topic, or the subscriber's pattern.
+        topic: String,
+        /// The new endpoint.
+        endpoint: String,
+        /// Why the subscriber does not go there. `None` if it does.
+        refused: Option<String>,
+    },
     /// Messages could not be decoded. Reported when the total is a power of two.
     Undecodable {
         /// The topic.
@@ -123,6 +145,16 @@ impl fmt::Display for NodeEvent {
             }
             NodeEvent::HistoryMissed { topic, writer } => {
                 write!(f, "topic '{topic}': the history of writer {writer} did not come in time")
+            }
+            NodeEvent::Moved { topic, from, left_behind: 0 } => write!(f, "topic '{topic}': has left {from}"),
+            NodeEvent::Moved { topic, from, left_behind } => {
+                write!(f, "topic '{topic}': has left {from}, and {left_behind} peers that did not follow in time")
+            }
+            NodeEvent::Redirected { topic, endpoint, refused: None } => {
+                write!(f, "topic '{topic}': follows it to {endpoint}")
+            }
+            NodeEvent::Redirected { topic, endpoint, refused: Some(reason) } => {
+                write!(f, "topic '{topic}': does not follow it to {endpoint}: {reason}")
             }
             NodeEvent::Undecodable { topic, total, reason } => {
                 write!(f, "topic '{topic}': {total} messages not decoded so far: {reason}")

@@ -136,6 +136,11 @@ impl Wire {
         self
     }
 
+    /// Whether both ask for the same codec and compressor, with the same options.
+    pub(crate) fn has_format_of(&self, other: &Wire) -> bool {
+        self.codec == other.codec && self.compressor == other.compressor
+    }
+
     /// Whether the codec is left open.
     pub fn is_auto(&self) -> bool {
         self.codec.name == AUTO
@@ -159,6 +164,40 @@ impl Wire {
         }
         self.endpoint.as_ref().map_or(Ok(()), |endpoint| known("engine", &endpoint.engine, names.engines))
     }
+}
+
+/// Completes a list of wires by one that counts less: the wires of a topic that is at several
+/// endpoints at once.
+///
+/// A wire that names an endpoint is completed by the first of `lower`. One that names none stands
+/// for as many wires as `lower` has, one at each of its endpoints. If either list is empty, the
+/// result is the other one.
+///
+/// ```
+/// use polywire::wire::{Wire, complete};
+/// let wires = |texts: &[&str]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<Wire>, _>>();
+/// let lower = wires(&["cdr@local", "fast@udp/239.1.2.3:7400"])?;
+/// assert_eq!(complete(&wires(&["json"])?, &lower), wires(&["json@local", "json@udp/239.1.2.3:7400"])?);
+/// assert_eq!(complete(&wires(&["tcp/127.0.0.1:7460"])?, &lower), wires(&["cdr@tcp/127.0.0.1:7460"])?);
+/// assert_eq!(complete(&[], &lower), lower);
+/// # Ok::<(), polywire::WireError>(())
+/// ```
+pub fn complete(given: &[Wire], lower: &[Wire]) -> Vec<Wire> {
+    let Some(first) = lower.first() else { return given.to_vec() };
+    if given.is_empty() {
+        return lower.to_vec();
+    }
+    let completed = given.iter().flat_map(|wire| match &wire.endpoint {
+        Some(_) => vec![wire.clone().or(first)],
+        None => lower.iter().map(|lower| wire.clone().or(lower)).collect(),
+    });
+    let mut once: Vec<Wire> = Vec::new();
+    for wire in completed {
+        if !once.contains(&wire) {
+            once.push(wire);
+        }
+    }
+    once
 }
 
 fn known(what: &'static str, name: &str, all: &[&str]) -> Result<(), WireError> {

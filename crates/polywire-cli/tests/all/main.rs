@@ -16,6 +16,7 @@ mod hosts;
 mod identity;
 mod instances;
 mod link;
+mod probes;
 mod pub_echo;
 mod readme;
 mod relay;

@@ -59,12 +59,11 @@ use std::{
 use polywire_core::{directory, envelope::Id128, qos::InstanceState};
 
 use crate::{
-    Node,
+    Node, builtin,
     coding::Typed,
     description::Description,
     node::{PortEntry, PortWatcher},
     subscriber::{Info, Subscription},
-    topic,
 };
 
 pub use polywire_core::directory::{
@@ -73,10 +72,10 @@ pub use polywire_core::directory::{
 };
 
 /// The topic on which nodes describe themselves.
-pub const NODE_TOPIC: &str = topic::NODE;
+pub const NODE_TOPIC: &str = builtin::NODE;
 
 /// The topic on which nodes tell what they count: [`NodeStats`](crate::stats::NodeStats).
-pub const STATS_TOPIC: &str = topic::STATS;
+pub const STATS_TOPIC: &str = builtin::STATS;
 
 /// The nodes at all ports of a node, itself included. It keeps the node's ports open. Events wait
 /// in it, 16384 at most; a stream of them is what it is for `async` code.
@@ -173,7 +172,8 @@ impl PortWatcher for Watcher {
             return;
         }
         let known = self.known.clone();
-        let subscribe = node.subscribe_at(entry, NODE_TOPIC, Typed::<Description>::default()).instances();
+        let Ok(topic) = NODE_TOPIC.parse() else { return };
+        let subscribe = node.subscribe_at(entry, topic, Typed::<Description>::default()).instances();
         let subscription = subscribe.on_message_inline(move |description, info| known.came(description, info));
         ports.subscriptions.push(subscription);
     }

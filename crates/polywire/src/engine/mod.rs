@@ -181,6 +181,18 @@ pub trait Engine: Send + Sync {
     /// ordered.
     fn properties(&self) -> Properties;
 
+    /// Whether one transmission reaches one peer, or all peers are nodes of this process, so that
+    /// rules of access can be applied. By default, if the engine does not multicast.
+    fn tells_peers_apart(&self) -> bool {
+        !self.properties().multicast
+    }
+
+    /// Whether the first process at an address relays between the others, so that `polywire relay`
+    /// can hold the address. By default not.
+    fn relays(&self) -> bool {
+        false
+    }
+
     /// The address with what it leaves out filled in. Two addresses that this makes equal are the
     /// same place, which a node opens once.
     fn complete(&self, address: &str) -> String {

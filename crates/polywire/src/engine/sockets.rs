@@ -99,6 +99,10 @@ macro_rules! engine {
                 PROPERTIES
             }
 
+            fn relays(&self) -> bool {
+                matches!($role, Role::Either)
+            }
+
             fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
                 ($open)($role, ($name, $example), address, local, sink)
             }

@@ -6,7 +6,7 @@
 //! both only while somebody subscribes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     sync::{Arc, Weak},
     thread::{self, JoinHandle},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -14,18 +14,18 @@ use std::{
 
 use polywire_core::{
     codec::{Codec as _, Encoder, Options, cdr::CDR},
-    directory::NodeData,
-    envelope::{Announcement, ChannelId, Envelope},
+    directory::{NodeData, PublisherData, SubscriberData},
+    envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::Start,
     layout::Message,
 };
 
 use super::{Ports, each_once, inner::Inner, port::PortEntry, random_id, signal::Signal};
 use crate::{
+    builtin::{NODE, STATS, is_builtin},
     compile,
     description::Description,
-    stats::{NodeStats, TopicStats, Usage, host, user},
-    topic,
+    stats::{NodeStats, TopicStats, Usage, add_to, host, user},
 };
 
 /// Changes that come within this time are told together.
@@ -90,8 +90,7 @@ impl Teller {
             if self.open.iter().any(|asked| asked.entry.ptr_eq(&weak)) {
                 continue;
             }
-            let (Some(told), Some(stats)) =
-                (Channel::open(topic::NODE, node, entry), Channel::open(topic::STATS, node, entry))
+            let (Some(told), Some(stats)) = (Channel::open(NODE, node, entry), Channel::open(STATS, node, entry))
             else {
                 continue;
             };
@@ -145,7 +144,7 @@ impl<T: Message> Channel<T> {
             writer: random_id(),
             incarnation: node.hello.incarnation,
             type_name: schema.name().into(),
-            type_hash: polywire_core::envelope::Id128(schema.type_hash().to_bytes()),
+            type_hash: Id128(schema.type_hash().to_bytes()),
             schema: node.documents.publish(schema),
             codec: CDR.name().into(),
             ..Announcement::default()
@@ -183,22 +182,57 @@ pub(super) fn describe(node: &Inner, entries: &[Arc<PortEntry>]) -> NodeData {
         user: user(),
         version: env!("CARGO_PKG_VERSION").into(),
         endpoints: entries.iter().map(|entry| entry.describe()).collect(),
-        publishers: entries.iter().flat_map(|entry| entry.publishers()).collect(),
-        subscribers: entries.iter().flat_map(|entry| entry.subscribers_described()).collect(),
+        publishers: publishers(entries),
+        subscribers: subscribers(entries),
         omitted: 0,
     }
+}
+
+/// The publishers of all ports. One at several ports has several wires.
+fn publishers(entries: &[Arc<PortEntry>]) -> Vec<PublisherData> {
+    let mut by_id: BTreeMap<Id128, PublisherData> = BTreeMap::new();
+    for here in entries.iter().flat_map(|entry| entry.publishers()) {
+        match by_id.entry(here.id) {
+            Entry::Vacant(vacant) => _ = vacant.insert(here),
+            Entry::Occupied(mut all) => {
+                let all = all.get_mut();
+                all.wire = format!("{} {}", all.wire, here.wire);
+                all.accepting = all.accepting.saturating_add(here.accepting);
+                all.refusing = all.refusing.saturating_add(here.refusing);
+            }
+        }
+    }
+    by_id.into_values().collect()
+}
+
+/// The subscribers of all ports. One at several ports has several endpoints.
+fn subscribers(entries: &[Arc<PortEntry>]) -> Vec<SubscriberData> {
+    let mut by_id: BTreeMap<Id128, SubscriberData> = BTreeMap::new();
+    for here in entries.iter().flat_map(|entry| entry.subscribers_described()) {
+        match by_id.entry(here.id) {
+            Entry::Vacant(vacant) => _ = vacant.insert(here),
+            Entry::Occupied(mut all) => {
+                let all = all.get_mut();
+                all.endpoint = format!("{} {}", all.endpoint, here.endpoint);
+                all.refuses.extend(here.refuses);
+                all.reads.extend(here.reads);
+                all.reads.sort_unstable();
+                all.reads.dedup();
+            }
+        }
+    }
+    by_id.into_values().collect()
 }
 
 /// What a node counts.
 pub(super) fn count(node: &Inner, entries: &[Arc<PortEntry>]) -> NodeStats {
     let (usage, (compiled, compile_ns)) = (Usage::now(), compile::counts());
-    let mut topics: BTreeMap<String, TopicStats> = node.ended.read();
-    for stats in entries.iter().flat_map(|entry| entry.topic_stats()) {
-        let sum = topics.entry(stats.topic.clone()).or_default();
-        sum.topic.clone_from(&stats.topic);
-        sum.add(&stats);
-    }
-    topics.retain(|name, _| !topic::is_builtin(name));
+    let mut topics: BTreeMap<String, TopicStats> = node.totals.read();
+    entries.iter().flat_map(|entry| entry.received()).for_each(|stats| add_to(&mut topics, &stats));
+    let routes: BTreeMap<*const (), _> =
+        entries.iter().flat_map(|entry| entry.routes_here()).map(|route| (Arc::as_ptr(&route).cast(), route)).collect();
+    routes.values().filter_map(|route| route.stats()).for_each(|stats| add_to(&mut topics, &stats));
+    topics.retain(|name, _| !is_builtin(name));
     let total = |of: fn(&PortEntry) -> usize| entries.iter().map(|entry| of(entry)).sum::<usize>();
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     NodeStats {
@@ -210,7 +244,7 @@ pub(super) fn count(node: &Inner, entries: &[Arc<PortEntry>]) -> NodeStats {
         memory_bytes: usage.memory_bytes,
         compiled,
         compile_ns,
-        announced: number(total(PortEntry::announced)),
+        announced: number(total(PortEntry::channels)),
         discovered: number(total(|entry| entry.sources().len())),
         retransmitted: entries.iter().map(|entry| entry.port().retransmitted()).sum(),
         denied: node.gate.denied(),

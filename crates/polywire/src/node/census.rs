@@ -8,10 +8,13 @@ use polywire_core::{
     qos::Offer,
 };
 
-use super::port::{Answers, PortEntry, lock};
+use super::{
+    port::{Answers, PortEntry, lock},
+    route::Route,
+};
 use crate::{
+    builtin::is_builtin,
     stats::{LinkCounts, TopicStats},
-    topic,
 };
 
 impl PortEntry {
@@ -24,11 +27,11 @@ impl PortEntry {
     pub(super) fn subscribers(&self, channel: ChannelId) -> usize {
         let answers = lock(&self.answers);
         let by_link = answers.by_channel.get(&channel).map(|known| known.by_link.values());
-        by_link.map_or(0, |all| all.map(|answer| answer.subscribers() as usize).sum())
+        by_link.map_or(0, |all| all.map(|(_, answer)| answer.subscribers() as usize).sum())
     }
 
     /// Channels that the node announces here.
-    pub(super) fn announced(&self) -> usize {
+    pub(super) fn channels(&self) -> usize {
         lock(&self.answers).by_channel.len()
     }
 
@@ -37,11 +40,11 @@ impl PortEntry {
         let (endpoint, answers) = (self.port().endpoint(), lock(&self.answers));
         let mut by_writer: BTreeMap<Id128, PublisherData> = BTreeMap::new();
         for known in answers.by_channel.values() {
-            let Some(announcement) = known.announcement().filter(|other| !topic::is_builtin(&other.topic)) else {
+            let Some(announcement) = known.announcement().filter(|other| !is_builtin(&other.topic)) else {
                 continue;
             };
             match Offer::parse(&announcement.offer) {
-                Ok(Offer { qos, history_of: None }) => {
+                Ok(Offer { qos, history_of: None, moved_to, .. }) if moved_to.is_empty() => {
                     let data = PublisherData {
                         id: announcement.writer,
                         topic: announcement.topic.clone(),
@@ -49,7 +52,7 @@ impl PortEntry {
                         type_hash: announcement.type_hash,
                         wire: format!("{}@{endpoint}", format_of(announcement)),
                         qos,
-                        accepting: known.by_link.values().filter(|answer| answer.accepts()).count() as u32,
+                        accepting: known.by_link.values().filter(|(_, answer)| answer.accepts()).count() as u32,
                         refusing: known.refusing.peers() as u32,
                     };
                     by_writer.insert(announcement.writer, data);
@@ -64,32 +67,25 @@ impl PortEntry {
     pub(super) fn subscribers_described(&self) -> Vec<SubscriberData> {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
         let routes = lock(&self.routes).clone();
-        let describe = |route: &Arc<dyn super::Route>| {
-            let mut data = SubscriberData { endpoint: self.port().endpoint(), ..route.describe() };
+        let describe = |route: &Arc<dyn Route>| {
+            let mut data = SubscriberData { endpoint: self.port().endpoint(), ..route.describe()? };
             links.iter().for_each(|link| link.describe_matches(route, &mut data));
             data.reads.sort_unstable();
             data.reads.dedup();
-            data
+            Some(data)
         };
-        routes.iter().filter(|route| !topic::is_builtin(route.topic())).map(describe).collect()
+        routes.iter().filter(|route| !is_builtin(route.topic())).filter_map(describe).collect()
     }
 
-    /// The counts of what is here now: publishers, subscribers and open channels of peers.
-    pub(super) fn topic_stats(&self) -> Vec<TopicStats> {
-        let mut all: Vec<TopicStats> = Vec::new();
-        let mut by_writer: BTreeMap<Id128, TopicStats> = BTreeMap::new();
-        for known in lock(&self.answers).by_channel.values() {
-            if let (Some(announcement), Some(sent)) = (known.announcement(), &known.sent) {
-                let stats = TopicStats { publishers: 1, ..sent.read(&announcement.topic) };
-                by_writer.insert(announcement.writer, stats);
-            }
-        }
-        all.extend(by_writer.into_values());
+    /// What came on the open channels of peers.
+    pub(super) fn received(&self) -> Vec<TopicStats> {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        all.extend(links.iter().flat_map(|link| link.topic_stats()));
-        let routes = lock(&self.routes).clone();
-        all.extend(routes.iter().map(|route| route.stats()));
-        all
+        links.iter().flat_map(|link| link.topic_stats()).collect()
+    }
+
+    /// The subscribers here. One may be at several ports.
+    pub(super) fn routes_here(&self) -> Vec<Arc<dyn Route>> {
+        lock(&self.routes).clone()
     }
 
     pub(super) fn link_counts(&self) -> Vec<LinkCounts> {

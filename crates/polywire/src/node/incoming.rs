@@ -30,18 +30,19 @@ use super::{
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
+    port::{Matches, WriterKey},
     route::{Route, Slot, Source},
     timer::Wake,
 };
 use crate::{
     access::Rights,
+    builtin::INTEREST,
     clock,
-    engine::{Action, Held, LinkInfo, LinkSink},
+    engine::{Action, Held, LinkInfo, LinkSink, Properties},
     events::NodeEvent,
     packing::Unpacking,
     stats::{ReceiverCounts, TopicStats},
     status::Mismatch,
-    topic,
 };
 
 /// Longest wait for a thread that decides for others. It may be in a callback of the application.
@@ -54,6 +55,8 @@ pub(super) trait Host: Send + Sync {
     fn documents(&self) -> &Documents;
     /// The subscribers of a topic on this port.
     fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>>;
+    /// What the engine guarantees.
+    fn properties(&self) -> Properties;
     /// False while the engine still opens the port. Outputs wait until it is open.
     fn is_open(&self) -> bool;
     /// The port closes.
@@ -117,7 +120,7 @@ struct Channels {
     received: ReceiverCounts,
 }
 
-type Refused = Vec<(Weak<dyn Route>, String)>;
+type Refused = Vec<(Arc<dyn Route>, String)>;
 type Slots = Arc<Vec<(Arc<dyn Route>, Arc<dyn Slot>)>>;
 
 /// A channel that the application has begun to decide on.
@@ -180,10 +183,10 @@ impl Incoming {
         driven.session.channels().map(|(_, announcement)| self.source(announcement)).collect()
     }
 
-    /// Subscribers of the topic came or went. The port has the answers to the peer when this
+    /// Subscribers of some topics came or went. The port has the answers to the peer when this
     /// returns, so that they leave before anything that the application publishes next.
-    pub(super) fn reconsider(&self, topic: &str) {
-        self.lock().session.reconsider(|announcement| announcement.topic == topic);
+    pub(super) fn reconsider(&self, concerns: &dyn Fn(&str) -> bool) {
+        self.lock().session.reconsider(|announcement| concerns(&announcement.topic));
         self.drive();
         let here = thread::current().id();
         let elsewhere = |thread: Option<ThreadId>| thread.is_some_and(|thread| thread != here);
@@ -197,15 +200,20 @@ impl Incoming {
         self.sources().iter().for_each(|source| self.fetch_for_others(&source.announcement));
     }
 
-    /// The number of channels that the subscriber reads, and of those that it cannot read.
-    pub(super) fn matches(&self, route: &Arc<dyn Route>) -> (usize, usize) {
-        let reads = |channel: &&Channel| channel.slots.iter().any(|(other, _)| Arc::ptr_eq(other, route));
-        let refuses = |channel: &&Channel| is_among(&channel.refused, route).is_some();
+    /// Adds the writers that the subscriber reads, and those that it cannot read.
+    pub(super) fn add_matches(&self, route: &Arc<dyn Route>, matches: &mut Matches) {
         let channels = self.channels();
-        (
-            channels.open.values().filter(|channel| !channel.history).filter(reads).count(),
-            channels.open.values().filter(refuses).count(),
-        )
+        for (id, channel) in channels.open.iter().filter(|(_, channel)| !channel.history) {
+            let writer = channel.source.announcement.writer;
+            let (link, channel_id) = if writer.is_zero() { (self.link.id.0, *id) } else { Default::default() };
+            let key: WriterKey = (writer, link, channel_id);
+            if channel.slots.iter().any(|(other, _)| other.is_of(route)) {
+                matches.reads.insert(key);
+            }
+            if channel.refused.iter().any(|(other, _)| other.is_of(route)) {
+                matches.refuses.insert(key);
+            }
+        }
     }
 
     /// Adds the channels that a subscriber reads, and those that it cannot read.
@@ -213,9 +221,9 @@ impl Incoming {
         let channels = self.channels();
         for channel in channels.open.values().filter(|channel| !channel.history) {
             let writer = channel.source.announcement.writer;
-            if channel.slots.iter().any(|(other, _)| Arc::ptr_eq(other, route)) {
+            if channel.slots.iter().any(|(other, _)| other.is_of(route)) {
                 data.reads.push(writer);
-            } else if let Some(reason) = is_among(&channel.refused, route) {
+            } else if let Some((_, reason)) = channel.refused.iter().find(|(other, _)| other.is_of(route)) {
                 data.refuses.push(RefusalData { writer, reason: reason.clone() });
             }
         }
@@ -314,7 +322,7 @@ impl Incoming {
         self.channels().received.add(channel.received);
         let node = self.host.upgrade().and_then(|host| host.node());
         if let Some(node) = node.filter(|_| channel.received.messages > 0) {
-            node.ended.add(&channel.received.read(&channel.source.announcement.topic));
+            node.totals.end(&channel.received.read(&channel.source.announcement.topic));
         }
     }
 
@@ -340,6 +348,9 @@ impl Incoming {
         let offer = Offer::parse(&source.announcement.offer);
         if let Ok(offer) = &offer {
             routes.retain(|route| route.concerns(&source.announcement, offer));
+            if !offer.moved_to.is_empty() {
+                routes.drain(..).for_each(|route| route.follow(&source, &offer.moved_to));
+            }
         }
         let unfetched = match missing(&node, &source.announcement, &routes) {
             None => None,
@@ -351,7 +362,8 @@ impl Incoming {
         let needs_schema = routes.iter().any(|route| route.needs_schema());
         let schema = needs_schema.then(|| node.documents.schema(source.announcement.schema)).flatten();
         let (schema, unfetched) = (schema.as_ref(), unfetched.as_ref());
-        let opening = Opening { node: &node, source: &source, offer: &offer, schema, unfetched };
+        let medium = host.properties();
+        let opening = Opening { node: &node, source: &source, medium, offer: &offer, schema, unfetched };
         let unpacking = match routes.is_empty() {
             true => Ok(()),
             false => self.unpacking(channel, &opening),
@@ -428,7 +440,7 @@ impl Incoming {
             known.history = slots.iter().any(|(_, slot)| slot.is_history());
             known.gated = slots.iter().any(|(_, slot)| slot.is_gated());
             known.key_requested = decision.needs_key_frame;
-            known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
+            known.refused = refusals.to_vec();
             mem::replace(&mut known.slots, Arc::new(slots))
         };
         if let Some(host) = self.host.upgrade() {
@@ -460,10 +472,16 @@ impl Incoming {
         };
         match unpacking {
             None => deliver(payload, held),
-            Some(unpacking) => unpacking.unpack(payload, |unpacked| match unpacked {
-                Ok(unpacked) => deliver(unpacked, None),
-                Err(error) => slots.iter().for_each(|(_, slot)| slot.undecodable(envelope.sequence, &error)),
-            }),
+            Some(unpacking) => {
+                let (as_is, others): (Vec<_>, Vec<_>) = slots.iter().partition(|(_, slot)| slot.takes_packed());
+                as_is.iter().for_each(|(_, slot)| slot.deliver(envelope, payload, payload.len(), held));
+                unpacking.unpack(payload, |unpacked| {
+                    others.iter().for_each(|(_, slot)| match &unpacked {
+                        Ok(unpacked) => slot.deliver(envelope, unpacked, payload.len(), None),
+                        Err(error) => slot.undecodable(envelope.sequence, error),
+                    });
+                });
+            }
         }
         if stream {
             let wanted = slots.iter().any(|(_, slot)| slot.needs_key_frame());
@@ -577,7 +595,7 @@ impl LinkSink for Incoming {
         if !refused {
             self.fetch_for_others(announcement);
         }
-        if announcement.topic == topic::INTEREST
+        if announcement.topic == INTEREST
             && let Some(host) = self.host.upgrade()
         {
             host.asked();
@@ -683,6 +701,7 @@ impl LinkSink for Incoming {
 struct Opening<'a> {
     node: &'a Arc<Inner>,
     source: &'a Source,
+    medium: Properties,
     offer: &'a Result<Offer, OfferError>,
     /// The writer's. `None` if no subscriber needs it, or it is not here.
     schema: Option<&'a Result<Schema, String>>,
@@ -700,10 +719,10 @@ impl Opening<'_> {
             Some(reason) if route.needs_schema() && (self.schema.is_none() || !self.is_configured()) => {
                 Err(reason.clone())
             }
-            _ if !route.needs_schema() => route.open(self.node, self.source, offer, None),
+            _ if !route.needs_schema() => route.open(self.node, self.source, self.medium, offer, None),
             _ => {
                 let schema = self.schema.map(Result::as_ref).transpose()?;
-                route.open(self.node, self.source, offer, schema)
+                route.open(self.node, self.source, self.medium, offer, schema)
             }
         }
     }
@@ -731,8 +750,7 @@ fn missing(node: &Inner, announced: &Announcement, routes: &[Arc<dyn Route>]) ->
 
 /// Why the subscriber cannot read the channel. `None` if it has not refused it.
 fn is_among<'a>(refused: &'a Refused, route: &Arc<dyn Route>) -> Option<&'a String> {
-    let same = |other: &&(Weak<dyn Route>, String)| other.0.upgrade().is_some_and(|o| Arc::ptr_eq(&o, route));
-    refused.iter().find(same).map(|(_, reason)| reason)
+    refused.iter().find(|(other, _)| Arc::ptr_eq(other, route)).map(|(_, reason)| reason)
 }
 
 fn tell_mismatch(node: &Inner, source: &Source, route: &dyn Route, reason: &str) {

@@ -2,6 +2,7 @@
 //! drive the protocol of [`polywire_core::session`] with threads and engines, and `inner` has the
 //! state that all of them share.
 
+mod answered;
 mod builtin;
 mod census;
 mod decoders;
@@ -18,7 +19,7 @@ use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -34,8 +35,8 @@ pub(crate) use self::{
     decoders::{DecoderKey, Decoders, Order, ReaderKey},
     inner::Inner,
     limits::members,
-    port::PortEntry,
-    route::{Replay, Route, Slot},
+    port::{Matches, PortEntry},
+    route::{Reload, Replay, Route, Slot},
     timer::Wake,
 };
 use self::{inner::SessionSettings, timer::Timer};
@@ -46,15 +47,15 @@ pub use self::{
 pub use crate::error::NodeError;
 use crate::{
     access::Gate,
+    builtin::is_builtin,
     config::{Config, NODE_NAME},
     engine::{ENGINES, Engine, Local},
     events::{Events, Hub},
     metrics::Metrics,
     qos::Qos,
-    stats::{Ended, NodeStats, program},
+    stats::{NodeStats, Totals, program},
     suggest::hint,
-    topic,
-    wire::{Endpoint, Wire, WireError},
+    wire::{self, Endpoint, Wire, WireError},
 };
 
 /// A participant: it owns ports, publishers and subscribers. A process usually has one. A clone is
@@ -107,6 +108,14 @@ struct Opened {
 pub(crate) trait PortWatcher: Send + Sync {
     /// A port was opened.
     fn opened(&self, node: &Node, entry: &Arc<PortEntry>);
+}
+
+/// A wire, and the port of its endpoint.
+#[derive(Clone)]
+pub(crate) struct Place {
+    /// Completed by configuration and defaults.
+    pub(crate) wire: Wire,
+    pub(crate) entry: Arc<PortEntry>,
 }
 
 /// Open ports by endpoint.
@@ -210,11 +219,12 @@ impl NodeBuilder {
         let hello = Hello { node: self.id.unwrap_or_else(random_id), incarnation: now.as_nanos() as u64 };
         let mut limits = session::Limits::default();
         limits.fetch_timeout = self.fetch_timeout.unwrap_or(limits.fetch_timeout);
-        let gate = Gate::new(self.config.access.clone());
+        let gate = Gate::new(self.config.access.clone(), self.config.follow.clone());
         let name = self.name.or_else(|| self.config.name.clone()).unwrap_or_else(default_name);
         let inner = Inner {
             hello,
-            config: self.config,
+            engine: self.config.engine.clone(),
+            config: RwLock::new(Arc::new(self.config)),
             codecs: self.codecs.into_iter().chain(codec::CODECS.iter().copied()).collect(),
             compressors: self.compressors.into_iter().chain(compress::COMPRESSORS.iter().copied()).collect(),
             engines: self.engines.into_iter().chain(ENGINES.iter().copied()).collect(),
@@ -222,12 +232,14 @@ impl NodeBuilder {
             decoders: Decoders::new(self.limits),
             events: Hub::default(),
             timer: Timer::default(),
+            answered: Arc::default(),
+            users: Mutex::default(),
             session: SessionSettings::new(limits, &self.limits),
             gate,
             name: shown(&name),
             started: Instant::now(),
             signal: Arc::default(),
-            ended: Ended::default(),
+            totals: Totals::default(),
         };
         let (inner, ports) = (Arc::new(inner), Arc::<Ports>::default());
         let (node, open, signal) = (Arc::downgrade(&inner), Arc::downgrade(&ports), inner.signal.clone());
@@ -282,8 +294,12 @@ impl Node {
     /// assert_eq!((node.qos_of("pumps"), node.qos_of("valves")), (Qos::sensor_data(), Qos::default()));
     /// ```
     pub fn qos_of(&self, topic: &str) -> Qos {
-        let configured = self.0.inner.config.topics.get(topic);
-        configured.and_then(|topic| topic.qos.clone()).unwrap_or_default()
+        self.config().topic(topic).qos.unwrap_or_default()
+    }
+
+    /// The present configuration.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.0.inner.config()
     }
 
     /// The number of links to other nodes, over all ports.
@@ -316,12 +332,43 @@ impl Node {
     /// Announcements arrive soon after a link is up.
     pub fn discovered(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();
-        sources.retain(|source| !source.is_history() && !topic::is_builtin(&source.announcement.topic));
+        sources.retain(|source| source.is_publisher() && !is_builtin(&source.announcement.topic));
         sources.sort_by(|a, b| {
             let key = |source: &Source| (source.announcement.topic.clone(), source.announcement.writer);
             key(a).cmp(&key(b))
         });
         sources
+    }
+
+    /// Replaces the configuration while the node runs. Publishers and subscribers whose wire comes
+    /// from it go to the endpoints that it has now: publishers move as by
+    /// [`PublisherOf::set_wires`](crate::PublisherOf::set_wires), and subscribers also stay where
+    /// they were until they are closed. Queues and quality of service hold for those that are
+    /// opened from now on. The settings of ports and links (`[engine]`, `[identity]`, `[access]`,
+    /// `follow`) do not change.
+    ///
+    /// A publisher or subscriber that cannot move stays where it is; the first error is returned
+    /// after all have tried.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::builder().config(Config::parse("[node]\nwire = 'cdr@inproc/reload-doc-a'")?).build();
+    /// let publisher = node.publisher::<Pump>("pumps")?;
+    /// node.reload(Config::parse("[node]\nwire = 'json@inproc/reload-doc-b'")?)?;
+    /// let pumps = Node::new().subscriber_on::<Pump>("pumps", "inproc/reload-doc-b")?;
+    /// publisher.publish(&Pump { id: 7 })?;
+    /// assert_eq!(pumps.recv().unwrap().info.source.announcement.codec, "json");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reload(&self, config: Config) -> Result<(), NodeError> {
+        let inner = &self.0.inner;
+        *inner.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        let results = inner.users().into_iter().map(|user| user.reload(self));
+        // All of them, even after one has failed.
+        let results: Vec<Result<(), NodeError>> = results.collect();
+        results.into_iter().collect()
     }
 
     /// Closes all ports. Publishing is an error after that, and subscribers end after what they
@@ -394,19 +441,45 @@ impl Node {
         each_once(&self.0.ports.lock())
     }
 
-    /// The wire of a topic, and the port of its endpoint, which is opened if need be.
-    pub(crate) fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
-        topic::check(topic)?;
-        let given = wire.map(str::parse).transpose()?;
-        let wire = self.0.inner.config.wire_for(topic, given).ok_or_else(|| NodeError::NoWire(topic.into()))?;
-        let endpoint = wire.endpoint.clone().or(Wire::default().endpoint);
-        let endpoint = endpoint.ok_or_else(|| NodeError::NoWire(topic.into()))?;
-        let entry = self.port(&endpoint)?;
-        Ok((wire, entry))
+    /// The wires of a topic that code gives `given` for, and the ports of their endpoints, which are
+    /// opened if need be. At least one.
+    pub(crate) fn places_for(&self, topic: &str, given: &[Wire]) -> Result<Vec<Place>, NodeError> {
+        let wires = self.config().wires_for(topic, given);
+        if wires.is_empty() {
+            return Err(NodeError::NoWire(topic.into()));
+        }
+        self.places_of(&wires)
+    }
+
+    /// Adds the place of one more wire, which is completed by the first.
+    pub(crate) fn and_place(&self, places: Vec<Place>, wire: &str) -> Result<Vec<Place>, NodeError> {
+        let present: Vec<Wire> = places.iter().map(|place| place.wire.clone()).collect();
+        let mut more = wire::complete(&[wire.parse()?], present.get(..1).unwrap_or_default());
+        more.splice(0..0, present);
+        self.places_of(&more)
+    }
+
+    /// The ports of these wires. Two wires at the same endpoint must be alike, and count once.
+    pub(crate) fn places_of(&self, wires: &[Wire]) -> Result<Vec<Place>, NodeError> {
+        let mut places: Vec<Place> = Vec::new();
+        for wire in wires {
+            let wire = wire.clone().or(&Wire::default());
+            let Some(endpoint) = &wire.endpoint else { continue };
+            let entry = self.port(endpoint)?;
+            match places.iter().find(|place| Arc::ptr_eq(&place.entry, &entry)) {
+                None => places.push(Place { wire, entry }),
+                Some(place) if place.wire.has_format_of(&wire) => {}
+                Some(place) => {
+                    let (first, second) = (place.wire.to_string(), wire.to_string());
+                    return Err(NodeError::SameEndpoint { first, second });
+                }
+            }
+        }
+        Ok(places)
     }
 
     /// The port of an endpoint, which is opened if need be.
-    fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
+    pub(crate) fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
         let (entry, is_new) = self.port_or_open(endpoint)?;
         if is_new {
             let mut watchers = lock(&self.0.watchers);
@@ -430,11 +503,11 @@ impl Node {
             return Ok((entry.clone(), false));
         }
         let mut metrics = lock(&self.0.metrics);
-        if let (Some(address), None) = (inner.config.metrics, &*metrics) {
+        if let (Some(address), None) = (self.config().metrics, &*metrics) {
             self.serve(address, &mut metrics)?;
         }
         drop(metrics);
-        let local = Local { hello: inner.hello, options: inner.config.engine.clone() };
+        let local = Local { hello: inner.hello, options: inner.engine.clone() };
         let entry = PortEntry::open(inner, *engine, &address, &local)?;
         ports.insert(name, entry.clone());
         // Also under its real address, so that a port that the system chose can be named.

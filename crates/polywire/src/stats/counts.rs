@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -22,6 +22,7 @@ const OTHERS: &str = "";
 /// store does; anybody reads.
 #[derive(Debug, Default)]
 pub(crate) struct SenderCounts {
+    topic: String,
     sent: AtomicU64,
     bytes: AtomicU64,
     dropped: AtomicU64,
@@ -38,10 +39,10 @@ impl SenderCounts {
         }
     }
 
-    /// The counts so far.
-    pub(crate) fn read(&self, topic: &str) -> TopicStats {
+    fn read(&self) -> TopicStats {
         TopicStats {
-            topic: topic.into(),
+            topic: self.topic.clone(),
+            publishers: 1,
             sent: self.sent.load(Ordering::Relaxed),
             sent_bytes: self.bytes.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
@@ -80,29 +81,65 @@ impl ReceiverCounts {
     }
 }
 
-/// The counts of publishers, subscribers and channels that have gone, by topic.
+/// The counts of publishers, and those of subscribers and channels that have gone.
 #[derive(Debug, Default)]
-pub(crate) struct Ended(Mutex<BTreeMap<String, TopicStats>>);
+pub(crate) struct Totals(Mutex<Counted>);
 
-impl Ended {
-    /// Keeps the counts of something that has gone.
-    pub(crate) fn add(&self, stats: &TopicStats) {
-        let mut all = self.lock();
-        let has_room = all.len() < TOPICS || all.contains_key(&stats.topic);
-        let name = if has_room { &stats.topic } else { OTHERS };
-        let sum =
-            all.entry(name.to_owned()).or_insert_with(|| TopicStats { topic: name.into(), ..TopicStats::default() });
-        // What has gone is no longer there, and has nothing in its queue.
-        sum.add(&TopicStats { publishers: 0, subscribers: 0, queued: 0, ..stats.clone() });
+#[derive(Debug, Default)]
+struct Counted {
+    senders: Vec<Arc<SenderCounts>>,
+    /// Of what has gone, by topic.
+    ended: BTreeMap<String, TopicStats>,
+}
+
+impl Totals {
+    /// The counts of a new publisher.
+    pub(crate) fn sender(&self, topic: &str) -> Arc<SenderCounts> {
+        let counts = Arc::new(SenderCounts { topic: topic.into(), ..SenderCounts::default() });
+        self.lock().senders.push(counts.clone());
+        counts
     }
 
-    /// All counts.
+    /// A publisher has gone: its counts stay.
+    pub(crate) fn end_sender(&self, counts: &Arc<SenderCounts>) {
+        let mut counted = self.lock();
+        if let Some(at) = counted.senders.iter().position(|other| Arc::ptr_eq(other, counts)) {
+            counted.senders.swap_remove(at);
+            counted.add(&counts.read());
+        }
+    }
+
+    /// Keeps the counts of something else that has gone.
+    pub(crate) fn end(&self, stats: &TopicStats) {
+        self.lock().add(stats);
+    }
+
+    /// All counts, by topic.
     pub(crate) fn read(&self) -> BTreeMap<String, TopicStats> {
-        self.lock().clone()
+        let counted = self.lock();
+        let mut all = counted.ended.clone();
+        counted.senders.iter().for_each(|sender| add_to(&mut all, &sender.read()));
+        all
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, TopicStats>> {
+    fn lock(&self) -> MutexGuard<'_, Counted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds to the sum of a topic.
+pub(crate) fn add_to(all: &mut BTreeMap<String, TopicStats>, stats: &TopicStats) {
+    let fresh = || TopicStats { topic: stats.topic.clone(), ..TopicStats::default() };
+    all.entry(stats.topic.clone()).or_insert_with(fresh).add(stats);
+}
+
+impl Counted {
+    fn add(&mut self, stats: &TopicStats) {
+        let all = &mut self.ended;
+        let has_room = all.len() < TOPICS || all.contains_key(&stats.topic);
+        let topic = if has_room { stats.topic.clone() } else { OTHERS.into() };
+        // What has gone is no longer there, and has nothing in its queue.
+        add_to(all, &TopicStats { topic, publishers: 0, subscribers: 0, queued: 0, ..stats.clone() });
     }
 }
 
@@ -112,23 +149,27 @@ mod tests {
 
     #[test]
     fn what_has_gone_stays_in_the_sums_of_its_topic() {
-        let (ended, counts) = (Ended::default(), SenderCounts::default());
-        counts.count(10, 0);
-        counts.count(5, 2);
-        let stats = TopicStats { publishers: 1, queued: 3, ..counts.read("t") };
-        ended.add(&stats);
-        ended.add(&stats);
-        let sum = &ended.read()["t"];
-        assert_eq!((sum.sent, sum.sent_bytes, sum.dropped, sum.publishers, sum.queued), (4, 30, 4, 0, 0));
+        let totals = Totals::default();
+        let counts = [totals.sender("t"), totals.sender("t")];
+        counts[0].count(10, 0);
+        counts[1].count(5, 2);
+        let of = |stats: &TopicStats| (stats.sent, stats.sent_bytes, stats.dropped, stats.publishers);
+        assert_eq!(of(&totals.read()["t"]), (2, 15, 2, 2));
+        totals.end_sender(&counts[0]);
+        totals.end_sender(&counts[0]);
+        assert_eq!(of(&totals.read()["t"]), (2, 15, 2, 1));
+        totals.end(&TopicStats { topic: "t".into(), subscribers: 1, queued: 3, lost: 4, ..TopicStats::default() });
+        let all = totals.read();
+        assert_eq!((all["t"].lost, all["t"].subscribers, all["t"].queued), (4, 0, 0));
     }
 
     #[test]
     fn any_number_of_topics_takes_bounded_memory() {
-        let ended = Ended::default();
+        let totals = Totals::default();
         for number in 0..TOPICS + 10 {
-            ended.add(&TopicStats { topic: number.to_string(), sent: 1, ..TopicStats::default() });
+            totals.end(&TopicStats { topic: number.to_string(), sent: 1, ..TopicStats::default() });
         }
-        let all = ended.read();
+        let all = totals.read();
         assert_eq!((all.len(), all[OTHERS].sent), (TOPICS + 1, 10));
     }
 }

@@ -43,7 +43,7 @@ use polywire_derive::Message;
 
 pub use self::latency::Latencies;
 pub(crate) use self::{
-    counts::{Ended, ReceiverCounts, SenderCounts},
+    counts::{ReceiverCounts, SenderCounts, Totals, add_to},
     latency::Histogram,
     system::{Usage, host, program, user},
 };
