@@ -4,6 +4,7 @@
 mod agent;
 mod bench;
 mod bw;
+mod call;
 mod codecs;
 mod compat;
 mod completions;
@@ -32,6 +33,7 @@ mod rate;
 mod reach;
 mod relay;
 mod seconds;
+mod serve;
 mod stop;
 mod terminal;
 mod text;
@@ -60,6 +62,8 @@ static VERBS: &[Verb] = &[
     echo::VERB,
     hz::VERB,
     bw::VERB,
+    call::VERB,
+    serve::VERB,
     list::VERB,
     node::VERB,
     top::VERB,

@@ -124,8 +124,8 @@ pub fn pdl(name: &str, uuid: Uuid, version: &str, lines: &[Line]) -> String {
     format!("{}{open}{head}{members}}};\n{close}", definitions.concat())
 }
 
-/// A cell of a probe: threads update it, and a sample reads it. Cells of other kinds than those here
-/// implement it.
+/// A cell of a probe: threads update it, and a sample reads it. An application may have cells of
+/// its own kind.
 ///
 /// ```
 /// use polywire_telemetry::{Bits, Cell, Distribution, Gauge, Histogram};

@@ -116,7 +116,7 @@ fn only_samples_that_differ_enough_are_sent() {
         agent.turn(at(ms));
     }
     assert!(agent.flush("pump-1", at(ms)) && !agent.flush("pump-2", at(ms)));
-    let mut received = || samples.recv_timeout(SOON).map(|sample| (sample.value.pressure, sample.value.strokes));
+    let received = || samples.recv_timeout(SOON).map(|sample| (sample.value.pressure, sample.value.strokes));
     assert_eq!([received(), received(), received()], [Some((0.6, 0)), Some((0.2, 1)), Some((0.2, 1))]);
     assert!(samples.try_recv().is_none());
     // Everything is sent again.

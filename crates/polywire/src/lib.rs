@@ -55,6 +55,7 @@
 //! function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
 
 pub mod access;
+mod async_publisher;
 pub mod bridge;
 mod builtin;
 mod chosen;
@@ -70,6 +71,7 @@ mod error;
 mod events;
 pub mod extend;
 mod history;
+mod liveliness;
 mod metrics;
 pub mod node;
 mod offered;
@@ -77,6 +79,7 @@ mod packing;
 mod publisher;
 pub mod qos;
 mod queue;
+pub mod service;
 pub mod stats;
 mod status;
 mod subscriber;
@@ -84,6 +87,7 @@ pub mod suggest;
 pub mod wire;
 mod writers;
 
+pub use async_publisher::{AsyncPublisher, AsyncPublisherOf, Publishing};
 pub use bridge::{Bridge, BridgeStatus};
 pub use config::{Config, ConfigError};
 pub use engine::Overflow;

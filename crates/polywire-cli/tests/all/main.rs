@@ -20,6 +20,7 @@ mod probes;
 mod pub_echo;
 mod readme;
 mod relay;
+mod services;
 mod stop;
 mod tools;
 mod transcode;

@@ -220,11 +220,30 @@ pub(super) fn connection(
     family.tune(&socket, options)?;
     let principal = family.principal(&socket);
     let host = peer.as_socket().map(|address| address.ip());
-    Ok(Connection { stream: Arc::new(SocketStream(socket, principal)), address: family.describe(peer), host })
+    Ok(Connection { stream: Arc::new(SocketStream::new(socket, principal)), address: family.describe(peer), host })
 }
 
 /// The stream of a connected, blocking socket.
-pub(super) struct SocketStream(pub(super) Socket, pub(super) Principal);
+pub(super) struct SocketStream(Socket, Principal);
+
+/// A write neither blocks nor raises SIGPIPE. Apple's systems have no such flag: there it is an
+/// option of the socket.
+const SENDING: SendFlags = {
+    #[cfg(not(target_vendor = "apple"))]
+    let flags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+    #[cfg(target_vendor = "apple")]
+    let flags = SendFlags::DONTWAIT;
+    flags
+};
+
+impl SocketStream {
+    pub(super) fn new(socket: Socket, principal: Principal) -> SocketStream {
+        // Rust programs ignore SIGPIPE, others may not. Fails only on a socket that is gone.
+        #[cfg(target_vendor = "apple")]
+        let _ = socket.set_nosigpipe(true);
+        SocketStream(socket, principal)
+    }
+}
 
 impl ByteStream for SocketStream {
     #[inline]
@@ -239,7 +258,7 @@ impl ByteStream for SocketStream {
     #[inline]
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
-            match send(&self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(&self.0, bytes, SENDING) {
                 Err(rustix::io::Errno::INTR) => {}
                 sent => return Ok(sent?),
             }

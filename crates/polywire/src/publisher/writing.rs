@@ -19,6 +19,8 @@ pub(super) enum Deltas {
     Keys,
     /// Messages refer to earlier ones.
     Stream(Box<Outgoing>),
+    /// They could, but each message here is a key frame: not every reader reads all.
+    Alone(Box<Outgoing>),
 }
 
 impl<E> Writing<E> {
@@ -31,29 +33,35 @@ impl<E> Writing<E> {
         out: &mut Vec<u8>,
     ) -> Result<Option<u64>, CodecError> {
         let Writing { encoder, packing, deltas } = self;
+        let alone = matches!(deltas, Deltas::Alone(_));
         match deltas {
             Deltas::None => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| None),
             Deltas::Keys => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| Some(sequence)),
-            Deltas::Stream(stream) => stream.write(sequence, |state, keep| {
-                pack(packing, out, |out| C::encode_with(encoder, state, keep, value, out))
-            }),
+            Deltas::Stream(stream) | Deltas::Alone(stream) => {
+                if alone {
+                    stream.failed();
+                }
+                stream.write(sequence, |state, keep| {
+                    pack(packing, out, |out| C::encode_with(encoder, state, keep, value, out))
+                })
+            }
         }
     }
 
-    /// Appends a payload that refers to no other message. True if it is a key frame.
+    /// Appends a key frame, which refers to no other message.
     pub(super) fn encode_alone<C: Coding<Encoder = E>>(
         &mut self,
         value: &C::Value,
         out: &mut Vec<u8>,
-    ) -> Result<bool, CodecError> {
+    ) -> Result<(), CodecError> {
         self.failed();
-        self.encode::<C>(1, value, out).map(|anchor| anchor.is_some())
+        self.encode::<C>(1, value, out).map(drop)
     }
 
     /// Forgets the last message, which could not be sent.
     #[cold]
     pub(super) fn failed(&mut self) {
-        if let Deltas::Stream(stream) = &mut self.deltas {
+        if let Deltas::Stream(stream) | Deltas::Alone(stream) = &mut self.deltas {
             stream.failed();
         }
     }

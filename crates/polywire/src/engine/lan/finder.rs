@@ -21,8 +21,9 @@ use super::{
 };
 use crate::engine::{Event, stream::Peer};
 
-/// Records that the library may hold. Beyond that somebody floods the network, and it starts anew.
-const MOST_RECORDS: i64 = 1 << 14;
+/// Records and timers that the library may hold. Beyond that somebody floods the network, and it
+/// starts anew. 1024 nodes need about a quarter.
+const MOST_RECORDS: i64 = 1 << 16;
 /// Time between two looks at how many there are.
 const LOOK: Duration = Duration::from_secs(1);
 /// Pause after DNS-SD could not be started.
@@ -64,6 +65,8 @@ struct State {
     is_closed: bool,
     own: Option<Own>,
     daemon: Option<ServiceDaemon>,
+    /// How often the library had to start anew.
+    floods: u64,
     /// The last error that was told.
     told: String,
     goodbye: Option<Receiver<UnregisterStatus>>,
@@ -78,6 +81,7 @@ impl Finder {
             is_closed: false,
             own: None,
             daemon: None,
+            floods: 0,
             told: String::new(),
             goodbye: None,
         };
@@ -165,11 +169,14 @@ impl Finder {
                 state.daemon.take()
             };
             end(daemon);
-            if let Err(error) = looked {
-                self.tell_error(&error.to_string());
-                let state = self.lock();
-                drop(self.changed.wait_timeout_while(state, AFTER_ERROR, |state| !state.is_closed));
-            }
+            let pause = match looked {
+                Ok(()) => LOOK,
+                Err(error) => {
+                    self.tell_error(&error.to_string());
+                    AFTER_ERROR
+                }
+            };
+            drop(self.changed.wait_timeout_while(self.lock(), pause, |state| !state.is_closed));
         }
     }
 
@@ -192,16 +199,17 @@ impl Finder {
             match found.recv_timeout(LOOK) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => break self.tell_flood("more records come than can be read"),
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 self.tell_problems(&problems);
-                if self.is_flooded(&daemon) {
-                    return Ok(());
+                if is_flooded(&daemon) {
+                    break self.tell_flood("more records are held than 1024 nodes need");
                 }
             }
         }
+        Ok(())
     }
 
     /// Tells others of this node. False if the port has closed meanwhile.
@@ -238,16 +246,15 @@ impl Finder {
         }
     }
 
-    /// Whether the library holds more records than it should.
-    fn is_flooded(&self, daemon: &ServiceDaemon) -> bool {
-        let counts = daemon.get_metrics().ok().and_then(|counts| counts.recv_timeout(LOOK).ok()).unwrap_or_default();
-        let held: i64 = counts.iter().filter(|(name, _)| name.starts_with("cached-")).map(|(_, count)| count).sum();
-        let is_flooded = held > MOST_RECORDS;
-        if is_flooded {
-            let total = self.lock().table.ignore();
-            self.tell_ignored(SERVICE, format!("there are more than {MOST_RECORDS} records; all are forgotten"), total);
+    /// Tells that the library starts anew, unless the port has closed.
+    fn tell_flood(&self, why: &str) {
+        let mut state = self.lock();
+        if !state.is_closed {
+            state.floods += 1;
+            let total = Some(state.floods).filter(|total| total.is_power_of_two());
+            drop(state);
+            self.tell_ignored(SERVICE, format!("{why}: all are forgotten"), total);
         }
-        is_flooded
     }
 
     fn tell_ignored(&self, name: &str, reason: String, total: Option<u64>) {
@@ -267,7 +274,7 @@ impl Finder {
     fn tell_error(&self, error: &str) {
         let reason = format!("DNS-SD: {error}");
         let mut state = self.lock();
-        if state.told != reason {
+        if !state.is_closed && state.told != reason {
             state.told.clone_from(&reason);
             drop(state);
             (self.tell)(Event::Unreachable { endpoint: self.endpoint.clone(), reason });
@@ -284,7 +291,7 @@ impl Own {
         let pairs = self.record.pairs();
         let service = ServiceInfo::new(SERVICE, &self.name, &self.host, (), self.port, &pairs[..])?;
         let mut service = service.enable_addr_auto();
-        // Its names have the node's id, so nobody else has them, and asking first would take 0.75 s.
+        // Its names have the node's id, so nobody else has them. Asking first would take 0.75 s.
         service.set_requires_probe(false);
         if let Some(kinds) = selection.kinds() {
             service.set_interfaces(kinds);
@@ -297,6 +304,14 @@ impl Own {
 fn end(daemon: Option<ServiceDaemon>) {
     let ended = daemon.and_then(|daemon| daemon.shutdown().ok());
     let _ = ended.map(|ended| ended.recv_timeout(GOODBYE));
+}
+
+/// Whether the library holds more records than it should.
+fn is_flooded(daemon: &ServiceDaemon) -> bool {
+    let counts = daemon.get_metrics().ok().and_then(|counts| counts.recv_timeout(LOOK).ok()).unwrap_or_default();
+    let is_held = |name: &str| name.starts_with("cached-") || name == "timer";
+    let held: i64 = counts.iter().filter(|(name, _)| is_held(name)).map(|(_, count)| count).sum();
+    held > MOST_RECORDS
 }
 
 fn instance_of(full: &str) -> &str {
