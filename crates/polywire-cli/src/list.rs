@@ -156,14 +156,15 @@ fn print(rows: &[Row], terminal: &Terminal) -> anyhow::Result<usize> {
 impl Row {
     fn publisher(view: &View, node: &NodeData, publisher: &PublisherData) -> Row {
         let sent = view.stats(node).and_then(|seen| seen.sent(&publisher.topic, false));
-        let codec = publisher.wire.split('@').next().unwrap_or_default();
+        let (mut codecs, endpoints): (Vec<&str>, Vec<&str>) = publisher.wires().unzip();
+        codecs.dedup();
         Row {
             topic: publisher.topic.clone(),
             kind: PUBLISHER,
             type_name: publisher.type_name.clone(),
             type_hash: publisher.type_hash.to_string(),
-            codec: Some(codec.into()),
-            endpoint: publisher.endpoint().into(),
+            codec: Some(codecs.join(" ")),
+            endpoint: endpoints.join(" "),
             qos: publisher.qos.to_string(),
             id: publisher.id.to_string(),
             node: node.name.clone(),

@@ -99,7 +99,7 @@ pub struct PublisherData {
     pub type_name: String,
     /// Hash of the type. Zero for payloads without a type.
     pub type_hash: Id128,
-    /// The wire: format, compression and endpoint.
+    /// The wire: format, compression and endpoint. Several have a space between them.
     pub wire: String,
     /// The quality of service that is offered.
     pub qos: Qos,
@@ -120,7 +120,7 @@ pub struct SubscriberData {
     pub type_name: String,
     /// Hash of the type. Zero if it takes every type.
     pub type_hash: Id128,
-    /// The endpoint that it receives from.
+    /// The endpoint that it receives from. Several have a space between them.
     pub endpoint: String,
     /// The quality of service that is requested.
     pub qos: Qos,
@@ -179,15 +179,16 @@ impl PublisherData {
         size_of::<PublisherData>() + self.topic.len() + self.type_name.len() + self.wire.len() + size_of_qos(&self.qos)
     }
 
-    /// The part of the wire behind the `@`: where it publishes.
+    /// The formats and the endpoints of the wires.
     ///
     /// ```
     /// use polywire_core::directory::PublisherData;
-    /// let publisher = PublisherData { wire: "json+zstd@local/0".into(), ..PublisherData::default() };
-    /// assert_eq!(publisher.endpoint(), "local/0");
+    /// let publisher = PublisherData { wire: "json@local/0 cdr@tcp/[::1]:7460".into(), ..PublisherData::default() };
+    /// let wires: Vec<_> = publisher.wires().collect();
+    /// assert_eq!(wires, [("json", "local/0"), ("cdr", "tcp/[::1]:7460")]);
     /// ```
-    pub fn endpoint(&self) -> &str {
-        self.wire.split_once('@').map_or("", |(_, endpoint)| endpoint)
+    pub fn wires(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.wire.split(' ').filter_map(|wire| wire.split_once('@'))
     }
 }
 
