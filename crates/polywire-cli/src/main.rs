@@ -3,6 +3,7 @@
 
 mod agent;
 mod bench;
+mod bridge;
 mod bw;
 mod call;
 mod codecs;
@@ -82,6 +83,7 @@ static VERBS: &[Verb] = &[
     agent::VERB,
     probe::VERB,
     relay::VERB,
+    bridge::VERB,
     link::VERB,
     completions::VERB,
     man::VERB,

@@ -17,7 +17,7 @@ use polywire::{
 use crate::{
     outcome::{Missed, Misuse},
     seconds::Seconds,
-    topic::{WireArgs, place},
+    topic::WireArgs,
 };
 
 /// Descriptions arrive together. If none arrives for this long, the picture is complete.
@@ -72,9 +72,9 @@ pub struct Rate {
 impl ViewArgs {
     /// Begins to look.
     pub fn open(&self) -> anyhow::Result<View> {
-        let (node, wire) = self.wire.open("")?;
+        let (node, wires) = self.wire.open("")?;
         let places = match self.endpoints.is_empty() {
-            true => vec![place(&wire)],
+            true => wires.endpoints().collect(),
             false => self.endpoints.clone(),
         };
         let directory = node.directory();
