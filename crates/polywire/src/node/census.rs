@@ -43,22 +43,21 @@ impl PortEntry {
             let Some(announcement) = known.announcement().filter(|other| !is_builtin(&other.topic)) else {
                 continue;
             };
-            match Offer::parse(&announcement.offer) {
-                Ok(Offer { qos, history_of: None, moved_to, .. }) if moved_to.is_empty() => {
-                    let data = PublisherData {
-                        id: announcement.writer,
-                        topic: announcement.topic.clone(),
-                        type_name: announcement.type_name.clone(),
-                        type_hash: announcement.type_hash,
-                        wire: format!("{}@{endpoint}", format_of(announcement)),
-                        qos,
-                        accepting: known.by_link.values().filter(|(_, answer)| answer.accepts()).count() as u32,
-                        refusing: known.refusing.peers() as u32,
-                    };
-                    by_writer.insert(announcement.writer, data);
-                }
-                _ => continue,
+            let Ok(offer) = Offer::parse(&announcement.offer) else { continue };
+            if offer.is_auxiliary() || !offer.moved_to.is_empty() {
+                continue;
             }
+            let data = PublisherData {
+                id: announcement.writer,
+                topic: announcement.topic.clone(),
+                type_name: announcement.type_name.clone(),
+                type_hash: announcement.type_hash,
+                wire: format!("{}@{endpoint}", format_of(announcement)),
+                qos: offer.qos,
+                accepting: known.by_link.values().filter(|(_, answer)| answer.accepts()).count() as u32,
+                refusing: known.refusing.peers() as u32,
+            };
+            by_writer.insert(announcement.writer, data);
         }
         by_writer.into_values().collect()
     }

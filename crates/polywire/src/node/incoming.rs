@@ -219,7 +219,7 @@ impl Incoming {
     /// Adds the channels that a subscriber reads, and those that it cannot read.
     pub(super) fn describe_matches(&self, route: &Arc<dyn Route>, data: &mut SubscriberData) {
         let channels = self.channels();
-        for channel in channels.open.values().filter(|channel| !channel.history) {
+        for channel in channels.open.values().filter(|channel| !channel.auxiliary) {
             let writer = channel.source.announcement.writer;
             if channel.slots.iter().any(|(other, _)| other.is_of(route)) {
                 data.reads.push(writer);

@@ -214,7 +214,8 @@ impl<C: Coding> SlotOf<C> {
         let number = self.seen.load(Ordering::Relaxed);
         // Only the link's thread writes. Were there two, some messages would be measured too often.
         self.seen.store(number.wrapping_add(1), Ordering::Relaxed);
-        if (number < MEASURED_FIRST || number.is_multiple_of(MEASURED_EACH)) && !self.is_history() {
+        let is_due = number < MEASURED_FIRST || number.is_multiple_of(MEASURED_EACH);
+        if is_due && self.ruled.is_none_or(|ruled| !ruled.is_history) {
             self.route.counts.measure(envelope.timestamp_ns);
         }
     }
