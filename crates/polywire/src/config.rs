@@ -66,7 +66,8 @@ pub struct Config {
     pub follow: Vec<String>,
     /// What tools call the node: [`NodeBuilder::name`](crate::NodeBuilder::name).
     pub name: Option<String>,
-    /// Where the node serves its counts over HTTP: [`Node::serve_metrics`](crate::Node::serve_metrics).
+    /// Where the node serves its counts over HTTP: see
+    /// [`Node::serve_metrics`](crate::Node::serve_metrics).
     pub metrics: Option<SocketAddr>,
     /// Settings of all ports.
     pub engine: EngineOptions,

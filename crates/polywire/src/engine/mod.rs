@@ -338,8 +338,8 @@ pub trait Port: Send + Sync {
     /// The links to the peers present, with their counts.
     fn links(&self) -> Vec<LinkStats>;
 
-    /// Packets that this port has sent again because a peer lacked them. 0 if the engine leaves that
-    /// to the system below, as TCP does.
+    /// Packets that this port has sent again because a peer lacked them. 0 if the engine leaves
+    /// that to the system below, as TCP does.
     fn retransmitted(&self) -> u64 {
         0
     }

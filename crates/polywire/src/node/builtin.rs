@@ -72,7 +72,8 @@ struct Channel<T: Message> {
 }
 
 impl Teller {
-    /// Sends what is due, or all if somebody has `asked` or subscribed. `None` if the node has gone.
+    /// Sends what is due, or all if somebody has `asked` or subscribed. `None` if the node is
+    /// gone.
     fn tell(&mut self, asked: bool) -> Option<()> {
         let (node, ports) = (self.node.upgrade()?, self.ports.upgrade()?);
         let entries = each_once(&ports.lock());
