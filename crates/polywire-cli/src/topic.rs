@@ -13,7 +13,6 @@ use anyhow::Context as _;
 use clap::Args;
 use polywire::codec::{self, CODECS, Options};
 use polywire::compress::{self, COMPRESSORS, Settings};
-use polywire::extend::envelope::Id128;
 use polywire::{
     Config, Node, NodeBuilder, NodeError, Publish, Subscribe, Wire,
     coding::Coding,

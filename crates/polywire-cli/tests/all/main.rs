@@ -24,3 +24,4 @@ mod services;
 mod stop;
 mod tools;
 mod transcode;
+mod view;

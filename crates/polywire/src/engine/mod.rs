@@ -338,6 +338,12 @@ pub trait Port: Send + Sync {
     /// The links to the peers present, with their counts.
     fn links(&self) -> Vec<LinkStats>;
 
+    /// Packets that this port has sent again because a peer lacked them. 0 if the engine leaves
+    /// that to the system below, as TCP does.
+    fn retransmitted(&self) -> u64 {
+        0
+    }
+
     /// Sends the queued messages, within [`EngineOptions::linger`], says goodbye to the peers, and
     /// ends all threads. Later calls do nothing.
     fn close(&self);

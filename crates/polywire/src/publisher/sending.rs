@@ -30,6 +30,7 @@ use crate::{
     liveliness::Pulse,
     node::{Inner, Node, Place, PortEntry, Reload, Wake, Watcher},
     offered::Offered,
+    stats::SenderCounts,
     status::PublisherStatus,
     wire::Wire,
 };
@@ -50,6 +51,7 @@ pub(crate) struct Core<C: Coding> {
     pub(super) coding: C,
     /// What all channels offer, apart from the history.
     offer: Offer,
+    counts: Arc<SenderCounts>,
     /// No message refers to another one.
     alone: bool,
     /// Shows that the publisher is alive, if it offers a lease.
@@ -126,6 +128,7 @@ impl<C: Coding> Core<C> {
             pulse: pulse.clone(),
             closed: false,
         };
+        let counts = inner.totals.sender(&topic);
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             inner: inner.clone(),
@@ -134,6 +137,7 @@ impl<C: Coding> Core<C> {
             incarnation,
             coding,
             offer,
+            counts,
             alone,
             pulse,
             state: Mutex::new(state),
@@ -177,6 +181,7 @@ impl<C: Coding> Core<C> {
                 }
                 _ => state.send_all(value, kind, key_hash, instance, last)?,
             };
+            self.counts.count(state.groups.iter().map(|group| group.size).sum(), sent.dropped);
             (sent, state.entries.clone())
         };
         entries.iter().for_each(|entry| entry.settle());
@@ -381,6 +386,7 @@ impl<C: Coding> Core<C> {
         };
         self.pulse.iter().for_each(|pulse| pulse.close());
         groups.iter().flat_map(|group| &group.outs).for_each(Out::close);
+        self.inner.totals.end_sender(&self.counts);
         forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
     }
 
