@@ -1,8 +1,11 @@
 //! The command-line program `polywire`. Each verb has a file or a folder of its own; [`VERBS`]
 //! lists them.
 
+mod agent;
 mod bench;
+mod bridge;
 mod bw;
+mod call;
 mod codecs;
 mod compat;
 mod completions;
@@ -10,6 +13,7 @@ mod cut;
 mod demo;
 #[cfg(feature = "zstd")]
 mod dict;
+mod doctor;
 mod echo;
 mod fast;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
@@ -23,11 +27,13 @@ mod list;
 mod man;
 mod network;
 mod outcome;
+mod probe;
 mod publish;
 mod rate;
 mod reach;
 mod relay;
 mod seconds;
+mod serve;
 mod stop;
 mod terminal;
 mod text;
@@ -54,6 +60,8 @@ static VERBS: &[Verb] = &[
     echo::VERB,
     hz::VERB,
     bw::VERB,
+    call::VERB,
+    serve::VERB,
     list::VERB,
     type_of::VERB,
     idl::VERB,
@@ -65,8 +73,12 @@ static VERBS: &[Verb] = &[
     dict::VERB,
     #[cfg(feature = "tls")]
     identity::VERB,
+    doctor::VERB,
     bench::VERB,
+    agent::VERB,
+    probe::VERB,
     relay::VERB,
+    bridge::VERB,
     link::VERB,
     completions::VERB,
     man::VERB,

@@ -2,8 +2,9 @@
 //! topic; each subscriber is a node of its own. `engines` calls [`connect`] and [`receive`].
 
 use std::{
-    env,
-    net::TcpListener,
+    env, fs,
+    net::{TcpListener, UdpSocket},
+    path::PathBuf,
     process,
     sync::{
         Arc, Mutex,
@@ -46,6 +47,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         );
     }
     setup.address = free_address(&setup.engine)?;
+    let folder = (setup.engine == "local").then(|| Folder(setup.address.clone().into()));
     let node = node(&setup, |buffers| buffers.sender)?;
     let wire = wire(&setup, "listen");
     let publisher = |topic: String| node.publisher_of(&topic, Some(&wire), subject.coding.clone()).map_err(error_text);
@@ -85,12 +87,22 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         load,
         done,
         is_chain: setup.engine != "inproc",
-        _held: (node, subscription),
+        _held: (node, subscription, folder),
     };
     if setup.echo {
         carrier.wait_for_the_way_back(subject)?;
     }
     Ok((Box::new(carrier), peer))
+}
+
+/// The folder in which nodes find each other. It is removed in the end.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The other end may still have files there; it runs for a moment longer.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 struct Ours {
@@ -103,7 +115,7 @@ struct Ours {
     done: Receiver<()>,
     /// The last echo of a round starts the next round.
     is_chain: bool,
-    _held: (Node, Option<Subscription>),
+    _held: (Node, Option<Subscription>, Option<Folder>),
 }
 
 /// The rounds of the mode `closed`. A round is one message and its echoes.
@@ -337,10 +349,14 @@ fn free_address(engine: &str) -> Result<String, String> {
     let name = format!("polywire-measure-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     match engine {
         "unix" => Ok(env::temp_dir().join(name + ".sock").display().to_string()),
+        "local" => Ok(env::temp_dir().join(name).display().to_string()),
         "inproc" => Ok(name),
-        _ => TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .map(|address| address.to_string())
-            .map_err(|error| error.to_string()),
+        _ => {
+            let bound = match engine.starts_with("udp") {
+                true => UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()),
+                false => TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()),
+            };
+            bound.map(|address| address.to_string()).map_err(error_text)
+        }
     }
 }

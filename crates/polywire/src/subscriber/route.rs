@@ -2,36 +2,56 @@
 
 use std::{
     any::TypeId,
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use polywire_core::{
     envelope::{Announcement, Id128, Kind},
     qos::{Durability, InstanceState, Offer, Qos, Verdict, expires_ns, partitions_match},
     schema::Schema,
+    topic::Pattern,
 };
 
 use super::{
     Info, Sample, Subscribe,
+    alive::{Alive, PulseSlot},
     inline::Inline,
+    places::Places,
     rules::{Pending, Rules, Terms},
-    slot::SlotOf,
+    slot::{Arrival, SlotOf},
+    take::Take,
 };
 use crate::{
+    clock,
     coding::Coding,
     delta::Arriving,
+    engine::Properties,
     events::NodeEvent,
     history::{self, Writer},
-    missing::Writers,
-    node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members},
+    node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members, random_id},
     qos,
     queue::{Drops, Queue, Tag, Weighed},
     status::{Mismatch, Recent},
     wire::Choice,
+    writers::Writers,
 };
+
+/// A number for a subscriber.
+fn number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The instance as the queue of several topics knows it.
+fn scoped(mut instance: Id128, scope: Id128) -> Id128 {
+    instance.0.iter_mut().zip(scope.0).for_each(|(byte, of_scope)| *byte ^= of_scope);
+    instance
+}
 
 /// The codec option that accepts older, shorter versions of an appendable type. Used for writers
 /// whose schema is assumed.
@@ -49,6 +69,18 @@ pub(super) struct Assumed {
 pub(super) enum Delivery<V> {
     Queued(Arc<Queue<Sample<V>, V>>),
     Inline(Arc<Inline<V>>),
+    /// To another part of this crate, by value.
+    Handed(Arc<dyn Take<V>>),
+}
+
+impl<V> Clone for Delivery<V> {
+    fn clone(&self) -> Self {
+        match self {
+            Delivery::Queued(queue) => Delivery::Queued(queue.clone()),
+            Delivery::Inline(inline) => Delivery::Inline(inline.clone()),
+            Delivery::Handed(taker) => Delivery::Handed(taker.clone()),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +92,8 @@ pub(super) struct Counts {
     verdicts: [AtomicU64; 6],
     /// What the queue drops.
     pub(super) drops: Arc<Drops>,
+    /// Writers whose leases have lapsed.
+    pub(super) not_alive: AtomicUsize,
     mismatches: Mutex<Recent<Mismatch>>,
 }
 
@@ -82,7 +116,15 @@ pub(super) struct RouteOf<C: Coding> {
     this: Weak<RouteOf<C>>,
     /// Unique among the subscribers of the process.
     number: u64,
-    topic: String,
+    /// The topic, or a pattern.
+    topic: Pattern,
+    /// The parts of a pattern, by topic.
+    parts: Mutex<BTreeMap<String, Weak<RouteOf<C>>>>,
+    /// Of the whole subscriber, if this is a part for one topic.
+    whole: Option<Weak<RouteOf<C>>>,
+    /// Told apart from the instances of other topics in the same queue: zero unless it is a part.
+    scope: Id128,
+    places: Weak<Places>,
     pub(super) coding: C,
     pub(super) delivery: Delivery<C::Value>,
     pub(super) counts: Arc<Counts>,
@@ -90,41 +132,104 @@ pub(super) struct RouteOf<C: Coding> {
     assumed: Assumed,
     /// Values may refer to the received buffer.
     pub(super) shares: bool,
-    /// The writers' sequence numbers; `None` if the engine does not keep order, so that gaps prove
-    /// nothing.
-    pub(super) writers: Option<Arc<Writers>>,
+    /// The writers' sequence numbers, and messages that wait for others.
+    pub(super) writers: Arc<Writers<Arrival<C::Value>>>,
     /// What is requested.
     qos: Qos,
-    /// The engine is reliable.
-    reliable_engine: bool,
     pub(super) rules: Rules<C::Value>,
+    alive: Mutex<Alive>,
     /// [`Info::instance`] and samples about instances without writers are wanted.
     instances: bool,
 }
 
 impl<C: Coding> RouteOf<C> {
-    pub(super) fn new(subscribe: &Subscribe<C>, delivery: Delivery<C::Value>) -> Arc<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
+    pub(super) fn new(subscribe: &Subscribe<C>, delivery: Delivery<C::Value>, places: Weak<Places>) -> Arc<Self> {
         let drops = match &delivery {
             Delivery::Queued(queue) => queue.drops(),
-            Delivery::Inline(_) => Arc::default(),
+            Delivery::Inline(_) | Delivery::Handed(_) => Arc::default(),
         };
         Arc::new_cyclic(|this| RouteOf {
             this: this.clone(),
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            number: number(),
             topic: subscribe.topic.clone(),
+            parts: Mutex::default(),
+            whole: None,
+            scope: Id128::ZERO,
+            places,
             coding: subscribe.coding.clone(),
             delivery,
             counts: Arc::new(Counts { drops, ..Counts::default() }),
             node: Arc::downgrade(subscribe.node.inner()),
             assumed: subscribe.assumed.clone(),
             shares: subscribe.coding.shares(),
-            writers: subscribe.entry.is_ordered().then(Arc::default),
+            writers: Arc::default(),
             qos: subscribe.qos.clone(),
-            reliable_engine: subscribe.entry.is_reliable(),
             rules: Rules::new(&subscribe.qos, subscribe.instances),
+            alive: Mutex::default(),
             instances: subscribe.instances,
         })
+    }
+
+    /// The part of a pattern for one topic: its writers, deadlines and instances are its own; queue
+    /// and counts are those of the whole.
+    fn part(&self, topic: &str) -> Option<Arc<Self>> {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(part) = parts.get(topic).and_then(Weak::upgrade) {
+            return Some(part);
+        }
+        // Without the parts whose last channel has ended.
+        if parts.len().is_power_of_two() {
+            parts.retain(|_, part| part.strong_count() > 0);
+        }
+        let pattern = topic.parse().ok()?;
+        let part = Arc::new_cyclic(|this| RouteOf {
+            this: this.clone(),
+            number: number(),
+            topic: pattern,
+            parts: Mutex::default(),
+            whole: Some(self.this.clone()),
+            scope: random_id(),
+            places: self.places.clone(),
+            coding: self.coding.clone(),
+            delivery: self.delivery.clone(),
+            counts: self.counts.clone(),
+            node: self.node.clone(),
+            assumed: self.assumed.clone(),
+            shares: self.shares,
+            writers: Arc::default(),
+            qos: self.qos.clone(),
+            rules: Rules::new(&self.qos, self.instances),
+            alive: Mutex::default(),
+            instances: self.instances,
+        });
+        parts.insert(topic.into(), Arc::downgrade(&part));
+        Some(part)
+    }
+
+    /// Hands a decoded message on, in its turn.
+    pub(super) fn take(&self, arrival: Arrival<C::Value>) {
+        let (decoded, ruled) = arrival.into_parts();
+        let item = match decoded {
+            Ok(Some(item)) => item,
+            Ok(None) => return,
+            Err(reason) => return self.tell_undecodable(&reason),
+        };
+        let Some(ruled) = ruled else { return self.give(item.0, Id128::ZERO) };
+        let Some(writer) = ruled.gate() else { return self.hand_on([item]) };
+        let (number, bytes) = (item.0.info.sequence, item.0.bytes);
+        let (ready, gave_up) = self.rules.gates().published(writer, number, item, bytes, self.room());
+        if gave_up {
+            self.tell_history_missed(writer.0);
+        }
+        self.hand_on(ready);
+    }
+
+    /// Counts messages that did not come.
+    #[inline]
+    pub(super) fn tell_missing(&self, count: u64) {
+        if count > 0 {
+            self.tell_lost(count);
+        }
     }
 
     #[cold]
@@ -136,7 +241,7 @@ impl<C: Coding> RouteOf<C> {
         if before.checked_ilog2() != total.checked_ilog2()
             && let Some(node) = self.node.upgrade()
         {
-            node.tell(&NodeEvent::Lost { topic: self.topic.clone(), total });
+            node.tell(&NodeEvent::Lost { topic: self.topic.to_string(), total });
         }
     }
 
@@ -146,7 +251,7 @@ impl<C: Coding> RouteOf<C> {
         if total.is_power_of_two()
             && let Some(node) = self.node.upgrade()
         {
-            node.tell(&NodeEvent::Undecodable { topic: self.topic.clone(), total, reason: reason.to_string() });
+            node.tell(&NodeEvent::Undecodable { topic: self.topic.to_string(), total, reason: reason.to_string() });
         }
     }
 }
@@ -163,6 +268,7 @@ impl<C: Coding> RouteOf<C> {
         match &self.delivery {
             Delivery::Queued(queue) => (queue.limits().messages, queue.limits().bytes),
             Delivery::Inline(inline) => (super::QUEUE, inline.limit()),
+            Delivery::Handed(_) => (super::QUEUE, super::QUEUE_BYTES),
         }
     }
 
@@ -187,9 +293,13 @@ impl<C: Coding> RouteOf<C> {
         let Pending { value, info, bytes, terms } = pending;
         match &self.delivery {
             Delivery::Inline(inline) => inline.give(&info, value, bytes),
+            Delivery::Handed(_) => {}
             Delivery::Queued(queue) => {
                 let expires_ns = expires_ns(info.timestamp_ns, terms.lifespan());
-                let tag = Some(Box::new(Tag { instance, expires_ns }));
+                let tag = match (expires_ns, instance.is_zero() && !self.rules.by_instance) {
+                    (None, true) => None,
+                    _ => Some(Box::new(Tag { instance: scoped(instance, self.scope), expires_ns })),
+                };
                 let dropped = queue.push(Weighed { item: Sample { value, info }, bytes, tag });
                 if !dropped.is_empty() {
                     self.tell_lost(dropped.len() as u64);
@@ -202,11 +312,12 @@ impl<C: Coding> RouteOf<C> {
     pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: Terms, writer: Writer) {
         let held = self.rules.gates().close(writer);
         self.hand_on(held);
-        let orphans = self.rules.closed(terms.writer);
-        if !self.instances {
-            return;
-        }
-        for instance in orphans {
+        self.tell_orphans(source, self.rules.closed(terms.writer));
+    }
+
+    /// The instances have no writer any more.
+    fn tell_orphans(&self, source: &Arc<Source>, orphans: Vec<Id128>) {
+        for instance in orphans.into_iter().filter(|_| self.instances) {
             let info = Info {
                 sequence: 0,
                 timestamp_ns: history::now_ns(),
@@ -217,14 +328,64 @@ impl<C: Coding> RouteOf<C> {
                 instance: Some(InstanceState::NoWriters),
                 source: source.clone(),
             };
-            let terms = Terms::of(terms.writer, &Offer::default());
+            let terms = Terms::of(source.announcement.writer, &Offer::default());
             self.give(Pending { value: self.coding.default_value(), info, bytes: 0, terms }, instance);
         }
     }
 
-    /// Has the timer wake this subscriber when a deadline or a wait for a history ends.
+    /// The writers with leases. Taken before other locks.
+    fn alive(&self) -> MutexGuard<'_, Alive> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A channel of a writer with a lease opens, which is a sign of life.
+    pub(super) fn lease_opened(&self, source: &Arc<Source>, lease: Duration) {
+        if self.alive().opened(source, lease, clock::now()) {
+            self.counts.not_alive.fetch_sub(1, Ordering::Relaxed);
+            self.tell_liveliness(source.announcement.writer, true);
+        }
+        self.arm();
+    }
+
+    /// A channel of a writer with a lease has ended.
+    pub(super) fn lease_closed(&self, writer: Id128) {
+        if self.alive().closed(writer) {
+            self.counts.not_alive.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A sign of life of a writer.
+    pub(super) fn heard(&self, writer: Id128) {
+        if self.alive().heard(writer, clock::now()) {
+            self.counts.not_alive.fetch_sub(1, Ordering::Relaxed);
+            self.tell_liveliness(writer, true);
+            self.arm();
+        }
+    }
+
+    #[cold]
+    fn tell_liveliness(&self, writer: Id128, alive: bool) {
+        if let Some(node) = self.node.upgrade() {
+            let (topic, not_alive) = (self.topic.to_string(), self.counts.not_alive.load(Ordering::Relaxed));
+            node.tell(&NodeEvent::LivelinessChanged { topic, writer, alive, not_alive });
+        }
+    }
+
+    /// Leases have lapsed: the writers count as gone until they are heard again.
+    fn lapse(&self) {
+        let lapsed = self.alive().lapsed(clock::now());
+        self.counts.not_alive.fetch_add(lapsed.len(), Ordering::Relaxed);
+        for source in lapsed {
+            let writer = source.announcement.writer;
+            self.tell_liveliness(writer, false);
+            self.tell_orphans(&source, self.rules.not_alive(writer));
+        }
+    }
+
+    /// Has the timer wake this subscriber when a deadline, a lease or a wait for a history ends.
     pub(super) fn arm(&self) {
-        if let Some(at) = self.rules.wake_at()
+        let lease = self.alive().leases.next();
+        if let Some(at) = self.rules.wake_at(self.writers.is_any_holding(), lease)
             && let Some(node) = self.node.upgrade()
         {
             let this: Weak<RouteOf<C>> = self.this.clone();
@@ -238,7 +399,7 @@ impl<C: Coding> RouteOf<C> {
         if total.is_power_of_two()
             && let Some(node) = self.node.upgrade()
         {
-            let topic = self.topic.clone();
+            let topic = self.topic.to_string();
             node.tell(&NodeEvent::DeadlineMissed { topic, instance, offered: false, total });
         }
     }
@@ -246,7 +407,7 @@ impl<C: Coding> RouteOf<C> {
     #[cold]
     pub(super) fn tell_history_missed(&self, writer: Id128) {
         if let Some(node) = self.node.upgrade() {
-            node.tell(&NodeEvent::HistoryMissed { topic: self.topic.clone(), writer });
+            node.tell(&NodeEvent::HistoryMissed { topic: self.topic.to_string(), writer });
         }
     }
 }
@@ -254,7 +415,12 @@ impl<C: Coding> RouteOf<C> {
 impl<C: Coding> Wake for RouteOf<C> {
     fn wake(&self) {
         self.rules.missed().into_iter().for_each(|instance| self.tell_missed(instance));
-        let late = self.rules.gates().give_up(crate::clock::now());
+        self.lapse();
+        self.writers.give_up(clock::now(), |missing, arrival| {
+            self.tell_missing(missing);
+            self.take(arrival);
+        });
+        let late = self.rules.gates().give_up(clock::now());
         for (writer, held) in late {
             self.tell_history_missed(writer.0);
             self.hand_on(held);
@@ -267,8 +433,22 @@ impl<C: Coding> Wake for RouteOf<C> {
 }
 
 impl<C: Coding> Route for RouteOf<C> {
-    fn topic(&self) -> &str {
-        &self.topic
+    fn of_topic(&self, topic: &str) -> Option<Arc<dyn Route>> {
+        let this: Arc<dyn Route> = match self.topic.is_name() {
+            true => self.this.upgrade().filter(|_| self.topic.as_str() == topic)?,
+            false if self.topic.fits(topic) => self.part(topic)?,
+            false => return None,
+        };
+        Some(this)
+    }
+
+    fn wants(&self, topic: &str) -> bool {
+        self.topic.fits(topic)
+    }
+
+    fn is_of(&self, whole: &Arc<dyn Route>) -> bool {
+        let is = |own: &Weak<RouteOf<C>>| std::ptr::addr_eq(own.as_ptr(), Arc::as_ptr(whole));
+        is(&self.this) || self.whole.as_ref().is_some_and(is)
     }
 
     fn concerns(&self, announced: &Announcement, offer: &Offer) -> bool {
@@ -280,19 +460,29 @@ impl<C: Coding> Route for RouteOf<C> {
         self.coding.any_decoder().is_none()
     }
 
+    fn follow(&self, source: &Source, endpoints: &[String]) {
+        if let Some(places) = self.places.upgrade() {
+            places.follow(&self.topic, source, endpoints);
+        }
+    }
+
     fn open(
         &self,
         node: &Arc<Inner>,
         source: &Source,
+        medium: Properties,
         offer: &Offer,
         schema: Option<&Schema>,
     ) -> Result<Arc<dyn Slot>, String> {
         let route = self.this.upgrade().ok_or("the subscriber is going")?;
-        qos::matched(&offer.qos, &self.qos, self.reliable_engine)?;
+        if let Some(writer) = offer.liveliness_of {
+            return Ok(Arc::new(PulseSlot { route, writer }));
+        }
+        qos::matched(&offer.qos, &self.qos, medium.reliable)?;
         let source = Arc::new(source.clone());
         let announced = &source.announcement;
         if let Some(decoder) = self.coding.any_decoder() {
-            return Ok(SlotOf::open(route, Arc::new(decoder), None, source, offer));
+            return Ok(SlotOf::open(route, Arc::new(decoder), None, source, medium, offer));
         }
         let foreign = announced.codec.is_empty();
         let named = if foreign { &self.assumed.codec.name } else { &announced.codec };
@@ -326,16 +516,22 @@ impl<C: Coding> Route for RouteOf<C> {
         })?;
         // A writer that announces nothing sends no anchors, so each message counts as a key frame.
         let stream = C::reader_state(&decoder).filter(|_| !foreign).map(Arriving::new);
-        Ok(SlotOf::open(route, decoder, stream, source, offer))
+        Ok(SlotOf::open(route, decoder, stream, source, medium, offer))
     }
 
     fn refused(&self, mismatch: Mismatch) {
+        let reason = mismatch.reason.clone();
         self.counts.mismatches().push(mismatch);
+        if let Delivery::Handed(taker) = &self.delivery {
+            taker.refused(&reason);
+        }
     }
 
     fn node_closed(&self) {
-        if let Delivery::Queued(queue) = &self.delivery {
-            queue.close();
+        match &self.delivery {
+            Delivery::Queued(queue) => queue.close(),
+            Delivery::Inline(_) => {}
+            Delivery::Handed(taker) => taker.node_closed(),
         }
     }
 }

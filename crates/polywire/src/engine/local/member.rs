@@ -241,7 +241,7 @@ fn connection(socket: Socket, otherwise: impl FnOnce() -> String) -> io::Result<
     socket.set_nonblocking(false)?;
     let address = process_of(&socket).unwrap_or_else(otherwise);
     let principal = user_of(&socket);
-    Ok(Connection { stream: Arc::new(SocketStream(socket, principal)), address, host: None })
+    Ok(Connection { stream: Arc::new(SocketStream::new(socket, principal)), address, host: None })
 }
 
 /// The process at the other end, for people. One of another container has no number here.

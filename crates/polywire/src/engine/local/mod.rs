@@ -30,16 +30,14 @@ mod folder;
 mod member;
 mod watch;
 
-use std::{env, io, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use self::{folder::Place, member::Member};
 use super::{
-    Engine, EngineError, Local, Port, Properties, Sink,
+    Engine, EngineError, Local, Port, Properties, Sink, domain,
     stream::{self, Connection, Listener, PROPERTIES, Peer, Rendezvous},
 };
 
-/// The variable with the domain of addresses that name none.
-const VARIABLE: &str = "POLYWIRE_DOMAIN";
 /// The longest lease: between nodes of one machine, a longer silence means that the peer does not
 /// run.
 const LEASE: Duration = Duration::from_secs(1);
@@ -66,7 +64,7 @@ impl Engine for Domain {
 
     fn complete(&self, address: &str) -> String {
         let given = match address {
-            "" => env::var(VARIABLE).ok().filter(|domain| !domain.is_empty()).unwrap_or_else(|| "0".into()),
+            "" => domain::default(),
             address => address.into(),
         };
         // A wrong one stays as it is, for the error of `open`.
@@ -84,6 +82,21 @@ impl Engine for Domain {
         let member = Member::new(&endpoint, place, &local).map_err(system)?;
         stream::open_mesh(Neighbours(Arc::new(member)), &local, sink)
     }
+}
+
+/// The folder in which the nodes of an address meet: a domain, the absolute path of a folder, or
+/// nothing, which is the domain of `POLYWIRE_DOMAIN`, or 0. Makes the folder if it is missing. Fails
+/// if it cannot be used: other users could use it, it is somebody else's, or the address is wrong.
+///
+/// ```
+/// let folder = std::env::temp_dir().join(format!("polywire-doc-folder-{}", std::process::id()));
+/// assert_eq!(polywire::engine::local::folder(folder.to_str().unwrap())?, folder);
+/// assert!(polywire::engine::local::folder("233").is_err());
+/// # std::fs::remove_dir(&folder)
+/// ```
+pub fn folder(address: &str) -> io::Result<PathBuf> {
+    let place: Result<Place, _> = Domain.complete(address).parse();
+    place.map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?.folder()
 }
 
 /// The nodes of a domain.
