@@ -617,8 +617,8 @@ pub enum Event {
     },
     /// A silent peer is heard again.
     Heard(LinkInfo),
-    /// What a discovery service says of a peer was ignored: it is malformed, or there is too much of
-    /// it. Reported for the 1st, 2nd, 4th, 8th, ... time.
+    /// What a discovery service says of a peer was ignored: it is malformed, or there is too much
+    /// of it. Reported for the 1st, 2nd, 4th, 8th, ... time.
     Ignored {
         /// The name of the peer, as the service has it.
         name: String,
