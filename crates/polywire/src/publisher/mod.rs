@@ -352,6 +352,11 @@ impl<C: Coding> PublisherOf<C> {
         self.core.refusal(link)
     }
 
+    /// Why somebody does not take the messages now. `None` if nobody refuses them.
+    pub(crate) fn refused(&self) -> Option<String> {
+        self.core.refused()
+    }
+
     /// Tells of later answers to the present channels.
     pub(crate) fn watch_answers(&self, watcher: &Weak<dyn Watcher>) {
         self.core.watch_answers(watcher);

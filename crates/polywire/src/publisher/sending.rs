@@ -56,8 +56,13 @@ pub(crate) struct Core<C: Coding> {
     alone: bool,
     /// Shows that the publisher is alive, if it offers a lease.
     pulse: Option<Arc<Pulse>>,
+    channels: Channels,
     state: Mutex<Sending<C>>,
 }
+
+/// The present channels of a publisher, apart from its state, whose lock a blocked publication
+/// holds.
+type Channels = Arc<Mutex<Vec<(Arc<PortEntry>, ChannelId)>>>;
 
 pub(crate) struct Sending<C: Coding> {
     /// Never empty until the publisher is closed.
@@ -81,6 +86,7 @@ pub(crate) struct Sending<C: Coding> {
     /// The wires that code gave; the configuration completes them.
     given: Vec<Wire>,
     pulse: Option<Arc<Pulse>>,
+    published: Channels,
     closed: bool,
 }
 
@@ -112,6 +118,7 @@ impl<C: Coding> Core<C> {
         let (writer, incarnation) = ids;
         let offered = Offered::new(inner, &topic, &offer.qos);
         let pulse = offer.qos.lease.map(|lease| Pulse::new(inner, &topic, offer.qos.liveliness, lease));
+        let channels = Channels::default();
         let cdr = places.first().map_or(&CDR, |place| cdr_of(&place.wire));
         let state = Sending {
             groups: Vec::new(),
@@ -126,6 +133,7 @@ impl<C: Coding> Core<C> {
             forwards: Vec::new(),
             given: Vec::new(),
             pulse: pulse.clone(),
+            published: channels.clone(),
             closed: false,
         };
         let counts = inner.totals.sender(&topic);
@@ -140,6 +148,7 @@ impl<C: Coding> Core<C> {
             counts,
             alone,
             pulse,
+            channels,
             state: Mutex::new(state),
         });
         core.move_to(places, Some(given)).inspect_err(|_| core.close())?;
@@ -219,12 +228,24 @@ impl<C: Coding> Core<C> {
 
     /// Why the peer on a link does not take the messages at all. `None` if it may.
     pub(super) fn refusal(&self, link: LinkId) -> Option<String> {
-        self.lock().outs().find_map(|out| out.entry.refusal(out.channel, link))
+        self.present().iter().find_map(|(entry, channel)| entry.refusal(*channel, link))
+    }
+
+    /// Why somebody does not take the messages now. `None` if nobody refuses them.
+    pub(super) fn refused(&self) -> Option<String> {
+        let channels = self.present();
+        let statuses = channels.iter().map(|(entry, channel)| entry.status(*channel));
+        statuses.filter(|status| status.refusing > 0).find_map(|status| Some(status.refusals.last()?.reason.clone()))
+    }
+
+    /// The present channels. Does not wait for a publication.
+    fn present(&self) -> Vec<(Arc<PortEntry>, ChannelId)> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells of later answers to the present channels.
     pub(super) fn watch_answers(&self, watcher: &Weak<dyn Watcher>) {
-        self.lock().outs().for_each(|out| out.entry.watch_answers(out.channel, watcher.clone()));
+        self.present().iter().for_each(|(entry, channel)| entry.watch_answers(*channel, watcher.clone()));
     }
 
     pub(super) fn assert_liveliness(&self) -> Result<(), PublishError> {
@@ -493,6 +514,7 @@ impl<C: Coding> Sending<C> {
     fn changed(&mut self) {
         self.groups.retain(|group| !group.outs.is_empty());
         self.entries = self.outs().map(|out| out.entry.clone()).collect();
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.channels();
         if let Some(pulse) = &self.pulse {
             let channels = self.outs().filter_map(|out| Some((Arc::downgrade(&out.entry), out.pulse?)));
             pulse.set_channels(channels.collect());
