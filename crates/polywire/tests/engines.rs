@@ -40,7 +40,7 @@ fn places(test: &str) -> Vec<Place> {
         let name = engine.name();
         let (address, next) = match name {
             "inproc" => (format!("engines-{test}"), engine),
-            "local" => (path("local"), engine),
+            "local" | "shm" => (path(name), engine),
             "tcp" | "tls" => ("127.0.0.1:0".into(), engine),
             "unix" => (path("either"), engine),
             "tcp-listen" => ("127.0.0.1:0".into(), built_in("tcp-connect")),

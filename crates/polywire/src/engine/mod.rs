@@ -99,6 +99,8 @@ pub(crate) mod loopback;
 mod options;
 mod pipe;
 mod principal;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub mod shm;
 mod sockets;
 pub mod stream;
 pub mod tcp;
@@ -131,6 +133,8 @@ pub use stream::Aligned;
 pub static ENGINES: &[&dyn Engine] = &[
     &inproc::Inproc,
     &local::Domain,
+    #[cfg(all(feature = "shm", target_os = "linux"))]
+    &shm::Shm,
     &tcp::Tcp,
     &tcp::TcpListen,
     &tcp::TcpConnect,
