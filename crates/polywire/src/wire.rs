@@ -11,13 +11,12 @@ use crate::suggest::hint;
 pub const AUTO: &str = "auto";
 
 /// The endpoint of topics whose wire names none: all nodes of the user on this machine, in the
-/// domain that the environment variable `POLYWIRE_DOMAIN` names, or 0. It is the one endpoint that
-/// needs no address.
+/// domain that the environment variable `POLYWIRE_DOMAIN` names, or 0.
 pub const DEFAULT_ENDPOINT: &str = "local";
 
 /// A choice of codec, compressor and endpoint:
-/// `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone. The engine
-/// [`local`](crate::engine::local) needs no address.
+/// `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone. The engines
+/// `local` and `shm` need no address.
 ///
 /// [`Wire::default`], [`AUTO`] at [`DEFAULT_ENDPOINT`], completes every wire that is given or
 /// configured. A topic without any wire cannot be opened
@@ -210,10 +209,14 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
-/// Whether a wire is an endpoint alone: it is [`DEFAULT_ENDPOINT`], or has a slash right after a
-/// name, which codecs never have.
+/// Engines that need no address, and that a wire may therefore name without a slash.
+const WITHOUT_ADDRESS: [&str; 2] = [DEFAULT_ENDPOINT, "shm"];
+
+/// Whether a wire is an endpoint alone: it is the name of an engine that needs no address, or has a
+/// slash right after a name, which codecs never have.
 fn is_endpoint(wire: &str) -> bool {
-    wire == DEFAULT_ENDPOINT || matches!(split(wire, '/'), (engine, Some(_)) if check_name(wire, 0, engine, "").is_ok())
+    WITHOUT_ADDRESS.contains(&wire)
+        || matches!(split(wire, '/'), (engine, Some(_)) if check_name(wire, 0, engine, "").is_ok())
 }
 
 fn choice(wire: &str, offset: usize, text: &str) -> Result<Choice, WireError> {
@@ -234,7 +237,7 @@ fn choice(wire: &str, offset: usize, text: &str) -> Result<Choice, WireError> {
 fn endpoint_of(wire: &str, offset: usize, text: &str) -> Result<Endpoint, WireError> {
     let (engine, address) = split(text, '/');
     check_name(wire, offset, engine, "an engine is expected, as in 'tcp/127.0.0.1:7460'")?;
-    if text == DEFAULT_ENDPOINT {
+    if WITHOUT_ADDRESS.contains(&text) {
         return Ok(Endpoint { engine: engine.into(), address: String::new() });
     }
     let at = offset + engine.len();
@@ -354,6 +357,7 @@ mod tests {
         }
         assert_eq!(DEFAULT_ENDPOINT.parse(), Ok(Wire::default()));
         assert_eq!("local".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@local"));
+        assert_eq!("shm".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@shm"));
         assert_eq!("tcp/a:1".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@tcp/a:1"));
     }
 

@@ -18,6 +18,8 @@ mod link;
 mod pub_echo;
 mod readme;
 mod relay;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+mod shm;
 mod stop;
 mod tools;
 mod transcode;

@@ -2,8 +2,9 @@
 //! topic; each subscriber is a node of its own. `engines` calls [`connect`] and [`receive`].
 
 use std::{
-    env,
+    env, fs,
     net::TcpListener,
+    path::PathBuf,
     process,
     sync::{
         Arc, Mutex,
@@ -32,6 +33,9 @@ use crate::{
 /// Prefix of topic names; a number follows.
 const THERE: &str = "there";
 
+/// The engine `shm` with readers that do not sleep.
+pub const SPINNING: &str = "shm-spin";
+
 /// The topic of the echoes.
 const BACK: &str = "back";
 
@@ -46,6 +50,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         );
     }
     setup.address = free_address(&setup.engine)?;
+    let folder = is_mesh(&setup.engine).then(|| Folder(setup.address.clone().into()));
     let node = node(&setup, |buffers| buffers.sender)?;
     let wire = wire(&setup, "listen");
     let publisher = |topic: String| node.publisher_of(&topic, Some(&wire), subject.coding.clone()).map_err(error_text);
@@ -70,7 +75,8 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
             Some(subscribe.on_message_inline(move |_, info| back.came(info)))
         }
     };
-    let peer = Peer::start(&setup, place, receive)?;
+    let mut peer = Peer::start(&setup, place, receive)?;
+    peer.keep(folder);
     for publisher in &*publishers {
         let there = publisher.wait_for_subscribers(setup.subscribers, PATIENCE);
         if there != setup.subscribers {
@@ -306,7 +312,7 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
         arrivals.push(list);
         held.push(Box::new((subscriptions, node)));
     }
-    Ok(Receivers { arrivals, traffic, _held: held })
+    Ok(Receivers { arrivals, traffic, held })
 }
 
 fn node(setup: &Setup, side: impl Fn(&Buffers) -> Side) -> Result<Node, String> {
@@ -325,6 +331,9 @@ fn error_text(error: impl ToString) -> String {
 fn wire(setup: &Setup, side: &str) -> String {
     let Setup { engine, codec, compressor, address, .. } = setup;
     let compressor = if compressor == "none" { String::new() } else { format!("+{compressor}") };
+    if engine == SPINNING {
+        return format!("{codec}{compressor}@shm/{address}?wait=spin");
+    }
     // Some engines have a name for each role.
     let role = format!("{engine}-{side}");
     let engine = polywire::engine::find(&role).map_or(engine.as_str(), |engine| engine.name());
@@ -336,11 +345,27 @@ fn free_address(engine: &str) -> Result<String, String> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("polywire-measure-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     match engine {
+        engine if is_mesh(engine) => Ok(env::temp_dir().join(name).display().to_string()),
         "unix" => Ok(env::temp_dir().join(name + ".sock").display().to_string()),
         "inproc" => Ok(name),
         _ => TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .map(|address| address.to_string())
             .map_err(|error| error.to_string()),
+    }
+}
+
+/// Whether the address of an engine is a folder in which nodes meet.
+fn is_mesh(engine: &str) -> bool {
+    matches!(engine, "local" | "shm" | SPINNING)
+}
+
+/// The folder in which the nodes of a case meet; removed when this is dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // It is not there if no node came to it.
+        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -186,14 +186,10 @@ impl Inlet {
             let next = || Ok(self.subscriber.receive()?.map(|sample| (sample, 0)));
             let next = self.begun.take().map_or_else(next, |begun| Ok(Some(begun)));
             let Some((sample, start)) = next.map_err(failed::<iceoryx2::port::ReceiveError>("read"))? else { break };
-            let bytes = sample.payload().get(start..).unwrap_or_default();
-            let (count, len) = (bytes.len().min(room.len()), sample.payload().len());
-            if let (Some(room), Some(bytes)) = (room.get_mut(..count), bytes.get(..count)) {
-                room.copy_from_slice(bytes);
-            }
-            filled += count;
-            if start + count < len {
-                self.begun = Some((sample, start + count));
+            let (taken, len) = copy(sample.payload(), start, room)?;
+            filled += taken;
+            if start + taken < len {
+                self.begun = Some((sample, start + taken));
             } else if len != SAMPLE_BYTES && filled > 0 {
                 // The writer had no more to write. If it has written again, the next read sees it.
                 break;
@@ -214,6 +210,23 @@ impl Inlet {
         self.sleep += 1;
         self.sleeps.update_with_copy(self.sleep);
     }
+}
+
+/// Copies the bytes of a sample from `start` on, as many as there is room for. Returns their number,
+/// and the length of the sample, which the peer can change at any time.
+#[inline]
+fn copy(sample: &[u8], start: usize, room: &mut [u8]) -> io::Result<(usize, usize)> {
+    let len = sample.len();
+    if len > SAMPLE_BYTES {
+        let reason = format!("a sample of {len} bytes, and none has more than {SAMPLE_BYTES}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
+    let rest = sample.get(start..).unwrap_or_default();
+    let count = rest.len().min(room.len());
+    if let (Some(room), Some(rest)) = (room.get_mut(..count), rest.get(..count)) {
+        room.copy_from_slice(rest);
+    }
+    Ok((count, len))
 }
 
 /// Files in the user's own folder, and objects in shared memory that this folder gives their names.
@@ -245,4 +258,168 @@ fn service_name(name: &str) -> io::Result<ServiceName> {
 /// An error of iceoryx2, which has the name of its cause.
 fn failed<E: fmt::Debug>(action: &'static str) -> impl Fn(E) -> io::Error {
     move |cause| io::Error::other(format!("cannot {action} shared memory: {cause:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        path::PathBuf,
+        sync::atomic::{AtomicU64, Ordering},
+    };
+
+    use super::*;
+
+    /// Pseudo-random numbers, from a seed that a failing test prints.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % sides
+        }
+    }
+
+    /// A folder of its own with two nodes.
+    struct Two(PathBuf, Memory, Memory);
+
+    impl Two {
+        fn new() -> Two {
+            static COUNT: AtomicU64 = AtomicU64::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let folder = std::env::temp_dir().join(format!("polywire-memory-{}-{number}", std::process::id()));
+            fs::create_dir_all(&folder).expect("a folder");
+            let open = || Memory::open(&folder).expect("memory");
+            let (here, there) = (open(), open());
+            Two(folder, here, there)
+        }
+
+        /// The end that writes and the end that reads, and the others of both.
+        fn link(&self) -> (Outlet, Inlet, (Inlet, Outlet)) {
+            let (here, there) = (self.1.half().expect("a half"), self.2.half().expect("a half"));
+            let (here_name, there_name) = (here.name.clone(), there.name.clone());
+            let (outlet, back) = self.1.join(here, &there_name).expect("joined");
+            let (echo, inlet) = self.2.join(there, &here_name).expect("joined");
+            (outlet, inlet, (back, echo))
+        }
+    }
+
+    impl Drop for Two {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn bytes_come_in_order_however_they_are_written_and_read() {
+        let two = Two::new();
+        let (mut outlet, mut inlet, _others) = two.link();
+        for seed in 0..20 {
+            let (mut dice, mut written, mut read) = (Dice(seed), 0, 0);
+            for _ in 0..300 {
+                let bytes: Vec<u8> = (0..dice.roll(3 * SAMPLE_BYTES)).map(|at| (written + at) as u8).collect();
+                written += outlet.put(&bytes).expect("written");
+                let mut buffer = vec![0; 1 + dice.roll(5 * SAMPLE_BYTES)];
+                let count = inlet.take(&mut buffer).expect("read");
+                let are_right = (read..).zip(&buffer[..count]).all(|(at, byte)| at as u8 == *byte);
+                assert!(are_right, "seed {seed}: {count} bytes from {read} on");
+                read += count;
+            }
+            while read < written {
+                read += inlet.take(&mut [0; 1000]).expect("read");
+            }
+            assert_eq!(inlet.take(&mut [0]).expect("nothing"), 0, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_direction_takes_what_it_has_room_for_and_no_more() {
+        let two = Two::new();
+        let (mut outlet, mut inlet, _others) = two.link();
+        let all = SAMPLES * SAMPLE_BYTES;
+        for _ in 0..3 {
+            assert_eq!(outlet.put(&vec![7; 2 * all]).expect("written"), all);
+            assert!(!outlet.has_room() && outlet.put(&[7]).expect("full") == 0);
+            let mut buffer = vec![0; SAMPLE_BYTES];
+            assert_eq!(inlet.take(&mut buffer).expect("read"), SAMPLE_BYTES);
+            assert!(outlet.has_room());
+            let mut rest = vec![0; all];
+            assert_eq!(inlet.take(&mut rest).expect("read"), all - SAMPLE_BYTES);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_sleeps_is_woken_once() {
+        let two = Two::new();
+        let (mut outlet, mut inlet, _others) = two.link();
+        assert!(!outlet.must_wake());
+        for _ in 0..3 {
+            inlet.fall_asleep();
+            assert!(outlet.must_wake() && !outlet.must_wake());
+            inlet.awake();
+            assert!(!outlet.must_wake());
+        }
+    }
+
+    #[test]
+    fn samples_of_a_hostile_writer_are_bytes_or_an_error() {
+        let two = Two::new();
+        for seed in 0..30 {
+            let mut dice = Dice(seed);
+            // Larger samples than are agreed, and of any number.
+            let name = service_name(&format!("hostile/{seed}")).expect("a name");
+            let service = two.1.node.service_builder(&name).publish_subscribe::<[u8]>();
+            let service = service.max_nodes(2).subscriber_max_buffer_size(100).create().expect("a service");
+            let hostile = service.publisher_builder().initial_max_slice_len(4 * SAMPLE_BYTES).create().expect("created");
+            let sleeps = two.1.sleeps(&format!("hostile/{seed}")).expect("a value");
+            let half = two.2.half().expect("a half");
+            let (_outlet, mut inlet) = two.2.join(half, &format!("hostile/{seed}")).expect("joined");
+            sleeps.update_with_copy(dice.0);
+            let (mut sent, mut is_long) = (Vec::new(), false);
+            for _ in 0..dice.roll(90) {
+                let len = match dice.roll(100) {
+                    0 => SAMPLE_BYTES + 1 + dice.roll(SAMPLE_BYTES),
+                    1..20 => 0,
+                    20..40 => SAMPLE_BYTES,
+                    _ => dice.roll(SAMPLE_BYTES),
+                };
+                let bytes: Vec<u8> = (0..len).map(|_| dice.roll(256) as u8).collect();
+                let sample = hostile.loan_slice_uninit(len).expect("a loan");
+                sample.write_from_slice(&bytes).send().expect("sent");
+                is_long |= len > SAMPLE_BYTES;
+                sent.extend_from_slice(if is_long { &[] } else { &bytes });
+            }
+            let (mut came, mut buffer) = (Vec::new(), vec![0; 10_000]);
+            let end = loop {
+                match inlet.take(&mut buffer) {
+                    Ok(0) => break Ok(()),
+                    Ok(count) => came.extend_from_slice(&buffer[..count]),
+                    Err(error) => break Err(error.kind()),
+                }
+            };
+            assert!(sent.starts_with(&came), "seed {seed}");
+            match is_long {
+                true => assert_eq!(end, Err(io::ErrorKind::InvalidData), "seed {seed}"),
+                false => assert_eq!((end, came.len()), (Ok(()), sent.len()), "seed {seed}"),
+            }
+        }
+    }
+
+    #[test]
+    fn without_room_there_is_no_link() {
+        assert!(has_room(FREE_BYTES).is_ok());
+        let refused = has_room(FREE_BYTES - 1).expect_err("refused");
+        assert!(refused.to_string().contains("bytes left") && refused.kind() == io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_memory_that_is_not_there_is_told() {
+        let two = Two::new();
+        for name in ["nobody/0", "", &"long".repeat(100)] {
+            let half = two.1.half().expect("a half");
+            let refused = two.1.join(half, name).err().expect("refused").to_string();
+            assert!(refused.contains("shared memory"), "{refused}");
+        }
+        assert!(Memory::open(std::path::Path::new("/nowhere")).is_err());
+    }
 }

@@ -244,3 +244,182 @@ impl Drop for ShmStream {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Read as _, path::PathBuf};
+
+    use rustix::process::geteuid;
+    use socket2::{Domain, Type};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// A folder that goes with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(test: &str) -> Folder {
+            let folder = std::env::temp_dir().join(format!("polywire-shm-{test}-{}", std::process::id()));
+            fs::create_dir_all(&folder).expect("a folder");
+            Folder(folder)
+        }
+
+        fn memory(&self) -> Arc<Memory> {
+            Arc::new(Memory::open(&self.0).expect("memory"))
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn sockets() -> (Socket, Socket) {
+        Socket::pair(Domain::UNIX, Type::SEQPACKET, None).expect("sockets")
+    }
+
+    fn over(socket: Socket, memory: Arc<Memory>, wait: Wait) -> Arc<dyn ByteStream> {
+        ShmStream::over(socket, Principal::User(geteuid().as_raw()), memory, wait)
+    }
+
+    /// Two ends that have met.
+    fn pair(folder: &Folder, waits: [Wait; 2]) -> [Arc<dyn ByteStream>; 2] {
+        let (here, there) = sockets();
+        let (here, there) = (over(here, folder.memory(), waits[0]), over(there, folder.memory(), waits[1]));
+        thread::scope(|scope| {
+            let met = scope.spawn(|| here.upgrade(SOON));
+            there.upgrade(SOON).expect("met");
+            met.join().expect("no panic").expect("met");
+        });
+        [here, there]
+    }
+
+    /// Both ends send this many bytes at once, of which each is what its place is.
+    fn exchange(ends: &[Arc<dyn ByteStream>; 2], bytes: usize) {
+        let send = |end: &dyn ByteStream| {
+            let (all, mut sent) = ((0..bytes).map(|at| at as u8).collect::<Vec<u8>>(), 0);
+            while sent < bytes {
+                match end.write(&all[sent..]) {
+                    Ok(count) => sent += count,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => end.wait_writable(SOON),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        let receive = |end: &dyn ByteStream| {
+            let (mut came, mut buffer) = (0, vec![0; 10_000]);
+            while came < bytes {
+                let count = end.read(&mut buffer).expect("more comes");
+                assert!(count > 0 && (came..).zip(&buffer[..count]).all(|(at, byte)| at as u8 == *byte));
+                came += count;
+            }
+        };
+        thread::scope(|scope| {
+            for end in ends {
+                scope.spawn(|| send(&**end));
+                scope.spawn(|| receive(&**end));
+            }
+        });
+    }
+
+    #[test]
+    fn both_ends_send_more_than_there_is_room_for() {
+        let folder = Folder::new("exchange");
+        for waits in [[Wait::Event; 2], [Wait::Spin, Wait::Event], [Wait::Spin; 2]] {
+            let ends = pair(&folder, waits);
+            [1, 5000, 3_000_000].iter().for_each(|bytes| exchange(&ends, *bytes));
+        }
+    }
+
+    #[test]
+    fn readers_that_sleep_are_woken() {
+        let folder = Folder::new("sleep");
+        for wait in [Wait::Event, Wait::Spin] {
+            let ends = pair(&folder, [wait; 2]);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut buffer = [0; 16];
+                    while matches!(ends[1].read(&mut buffer), Ok(1..)) {
+                        ends[1].write(&buffer[..1]).expect("there is room");
+                    }
+                });
+                for turn in 0..2000u32 {
+                    // Some turns find the reader looking, and others asleep.
+                    if turn.is_multiple_of(100) {
+                        thread::sleep(Duration::from_millis(3));
+                    }
+                    ends[0].write(&[turn as u8]).expect("there is room");
+                    let mut buffer = [0; 16];
+                    assert_eq!((ends[0].read(&mut buffer).expect("an echo"), buffer[0]), (1, turn as u8));
+                }
+                ends[0].shutdown(Shutdown::Both);
+            });
+        }
+    }
+
+    #[test]
+    fn a_read_ends_with_its_time_or_with_the_other_end() {
+        let folder = Folder::new("end");
+        for wait in [Wait::Event, Wait::Spin] {
+            let [here, there] = pair(&folder, [wait; 2]);
+            here.set_read_timeout(Some(Duration::from_millis(5))).expect("a time-out");
+            let mut buffer = [0; 16];
+            assert_eq!(here.read(&mut buffer).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
+            here.set_read_timeout(None).expect("none");
+            there.write(b"last").expect("there is room");
+            there.shutdown(Shutdown::Write);
+            assert_eq!(there.write(b"more").map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
+            // What was written before the end comes, also if the writer has gone.
+            here.write(b"way back").expect("there is room");
+            assert_eq!(there.read(&mut buffer).expect("the way back is open"), 8);
+            drop(there);
+            assert_eq!((here.read(&mut buffer).expect("the last"), &buffer[..4]), (4, &b"last"[..]));
+            assert_eq!(here.read(&mut buffer).expect("the end"), 0);
+            assert_eq!(here.read(&mut buffer).expect("it stays the end"), 0);
+        }
+    }
+
+    #[test]
+    fn a_read_ends_when_its_own_end_closes() {
+        let folder = Folder::new("close");
+        for wait in [Wait::Event, Wait::Spin] {
+            let [here, _there] = pair(&folder, [wait; 2]);
+            thread::scope(|scope| {
+                let reading = scope.spawn(|| here.read(&mut [0; 16]));
+                thread::sleep(Duration::from_millis(20));
+                here.shutdown(Shutdown::Both);
+                assert!(matches!(reading.join().expect("no panic"), Ok(0)));
+            });
+        }
+    }
+
+    #[test]
+    fn strangers_that_do_not_keep_to_the_rules_are_refused() {
+        let folder = Folder::new("stranger");
+        let named = folder.memory().half().expect("a half");
+        let cases: [&[&[u8]]; 7] = [
+            &[],
+            &[b"nobody/0"],
+            &[&[0xff; 200]],
+            &[&[b'x'; 4096]],
+            &[b" "],
+            &[named.name.as_bytes()],
+            &[named.name.as_bytes(), b"not ready"],
+        ];
+        for packets in cases {
+            let (ours, stranger) = sockets();
+            let end = over(ours, folder.memory(), Wait::Event);
+            packets.iter().for_each(|packet| drop(stranger.send(packet).expect("sent")));
+            stranger.shutdown(Shutdown::Write).expect("shut");
+            assert!(end.upgrade(SOON).is_err(), "{packets:?}");
+            assert!((&stranger).read(&mut [0; 255]).is_ok(), "it was told the name");
+        }
+        // One that says nothing.
+        let (ours, _stranger) = sockets();
+        let refused = over(ours, folder.memory(), Wait::Event).upgrade(Duration::from_millis(50));
+        assert_eq!(refused.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+    }
+}
