@@ -94,7 +94,7 @@ fn an_engine_that_is_not_there_says_what_it_takes() {
         let problem = results.cases[0].problem.as_deref().unwrap_or_default();
         let word = match engine.name {
             "cyclonedds" => "cyclonedds-tools",
-            "shm-spin" => "feature `shm`",
+            "shm" | "shm-spin" => "feature `shm`",
             _ => "feature `peers",
         };
         assert!(problem.contains(word), "{}: {problem}", engine.name);

@@ -81,6 +81,9 @@ pub static ENGINES: &[Engine] = &[
     Engine { name: "zeromq", settings: ZEROMQ.0, by: ZEROMQ.1 },
     Engine { name: "zenoh", settings: ZENOH.0, by: ZENOH.1 },
     Engine { name: "iceoryx2", settings: ICEORYX2.0, by: ICEORYX2.1 },
+    // With the feature, it is one of Polywire's engines.
+    #[cfg(not(all(feature = "shm", target_os = "linux")))]
+    Engine { name: "shm", settings: "Polywire's engine `shm`", by: SPINNING },
     Engine {
         name: ours::SPINNING,
         settings: "Polywire's engine `shm` with `wait=spin`: readers look for messages all the time",

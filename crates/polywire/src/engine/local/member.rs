@@ -273,11 +273,12 @@ fn process_of(_: &Socket) -> Option<String> {
 }
 
 /// `NODE-INCARNATION`, in hexadecimal.
-fn name_of(hello: &Hello) -> String {
+pub(in crate::engine) fn name_of(hello: &Hello) -> String {
     format!("{}-{:x}", hello.node, hello.incarnation)
 }
 
-fn hello_of(name: &str) -> Option<Hello> {
+/// The node that a name is of.
+pub(in crate::engine) fn hello_of(name: &str) -> Option<Hello> {
     let (node, incarnation) = name.split_once('-')?;
     let node = Id128(u128::from_str_radix(node, 16).ok()?.to_be_bytes());
     let hello = Hello { node, incarnation: u64::from_str_radix(incarnation, 16).ok()? };
@@ -300,7 +301,7 @@ fn address_of(path: &Path) -> io::Result<SockAddr> {
 
 /// Makes a file and locks it. Others may be sweeping it meanwhile, so it may have to be made again.
 /// Fails if somebody keeps it locked.
-fn lock_anew(path: &Path) -> io::Result<File> {
+pub(in crate::engine) fn lock_anew(path: &Path) -> io::Result<File> {
     let until = Instant::now() + SWEEPING;
     loop {
         let file = open_lock(path)?;
@@ -319,14 +320,16 @@ fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(PRIVATE).open(path)
 }
 
+/// The lock of a node, if it is dead. `None` if it lives, or somebody else is sweeping.
+pub(in crate::engine) fn lock_of_dead(path: &Path) -> Option<File> {
+    let lock = open_lock(path).ok()?;
+    (lock.try_lock().is_ok() && is_same(&lock, path)).then_some(lock)
+}
+
 /// Removes the files of a node, if it is dead.
 fn sweep(folder: &Path, name: &str) {
     let path = |ending: &str| folder.join(format!("{name}.{ending}"));
-    let Ok(lock) = open_lock(&path("lock")) else { return };
-    // The node lives, or somebody else is sweeping.
-    if lock.try_lock().is_err() || !is_same(&lock, &path("lock")) {
-        return;
-    }
+    let Some(_lock) = lock_of_dead(&path("lock")) else { return };
     // The lock last: until then nobody can take the name.
     ["sock", "new", "lock"].iter().for_each(|ending| remove(&path(ending)));
 }
@@ -364,6 +367,7 @@ mod tests {
     use std::{sync::Barrier, thread};
 
     use super::*;
+    use crate::engine::{sockets::SocketStream, stream::ByteStream};
 
     fn temporary(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("pw-member-{name}-{}", std::process::id()));

@@ -34,8 +34,11 @@ use std::{env, io, sync::Arc, time::Duration};
 
 use socket2::{Socket, Type};
 
-pub(super) use self::folder::Place;
 use self::member::Member;
+pub(super) use self::{
+    folder::Place,
+    member::{hello_of, lock_anew, lock_of_dead, name_of},
+};
 use super::{
     Engine, EngineError, Local, Port, Principal, Properties, Sink,
     sockets::SocketStream,

@@ -5,24 +5,34 @@
 //! tells the writer whether the reader sleeps.
 
 use std::{
-    fmt, io,
-    os::unix::ffi::OsStrExt as _,
-    path::Path,
+    fmt,
+    fs::{self, DirBuilder, File, Permissions},
+    io,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, PermissionsExt as _},
+    },
+    path::{Path, PathBuf},
     sync::atomic::{self, AtomicU64, Ordering},
     thread,
     time::Duration,
 };
 
 use iceoryx2::{
-    port::{LoanError, SendError, publisher::Publisher, reader::EntryHandle, subscriber::Subscriber, writer::EntryHandleMut},
+    port::{
+        LoanError, SendError, publisher::Publisher, reader::EntryHandle, subscriber::Subscriber,
+        update_connections::UpdateConnections as _, writer::EntryHandleMut,
+    },
     prelude::{
         BackpressureStrategy, Config, FileName, Node, NodeBuilder, SemanticString as _, ServiceName,
         SignalHandlingMode, ipc_threadsafe::Service,
     },
     sample::Sample,
 };
-use polywire_core::schema::DocumentHash;
+use polywire_core::{frame::Hello, schema::DocumentHash};
 use rustix::fs::statvfs;
+
+use crate::engine::local;
 
 /// Bytes in a sample, at most.
 pub(super) const SAMPLE_BYTES: usize = 4096;
@@ -33,17 +43,23 @@ pub(super) const SAMPLES: usize = 64;
 const FREE_BYTES: u64 = 4 * (SAMPLES * SAMPLE_BYTES) as u64;
 /// Where the system has shared memory.
 const MOUNT: &str = "/dev/shm";
-/// The folder of iceoryx2's files, in that of the nodes' sockets.
-const FOLDER: &str = "iceoryx2";
+/// The folder with the memories, in that of the nodes' sockets.
+const FOLDER: &str = "memory";
+/// The ending of a node's lock.
+const LOCK: &str = "lock";
 /// The key of the value that says whether the reader sleeps.
 const SLEEPS: u64 = 0;
 /// How often, and with which pause, a node looks for the files of a peer that has gone.
 const LOOKS: usize = 20;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A node of iceoryx2, which has the shared memory of all links of a port.
+/// The shared memory of a port: the halves of its links that this node writes.
 pub(super) struct Memory {
-    node: Node<Service>,
+    /// Where the memories of all nodes are.
+    folder: PathBuf,
+    name: String,
+    /// Locked as long as this lives.
+    _lock: File,
     /// Links so far.
     links: AtomicU64,
 }
@@ -54,6 +70,7 @@ pub(super) struct Half {
     pub(super) name: String,
     publisher: Publisher<Service, [u8], ()>,
     sleeps: EntryHandleMut<Service, u64, u64>,
+    place: Own,
 }
 
 /// The writing end of a direction.
@@ -64,7 +81,7 @@ pub(super) struct Outlet {
     woken: u64,
 }
 
-/// The reading end of a direction.
+/// The reading end of a direction, and the files of the other direction.
 pub(super) struct Inlet {
     subscriber: Subscriber<Service, [u8], ()>,
     sleeps: EntryHandleMut<Service, u64, u64>,
@@ -72,64 +89,62 @@ pub(super) struct Inlet {
     sleep: u64,
     /// A sample of which this many bytes have been read.
     begun: Option<(Sample<Service, [u8], ()>, usize)>,
+    _place: Own,
 }
 
+/// Where iceoryx2 has the files of one half.
+struct Place(PathBuf);
+
+/// A half's place that this node has made. Dropping it removes it; whoever uses it goes on.
+struct Own(Place);
+
 impl Memory {
-    /// Opens the shared memory of the nodes of a folder, and removes what dead nodes have left.
-    pub(super) fn open(folder: &Path) -> io::Result<Memory> {
-        let node = NodeBuilder::new().config(&config(folder)?).signal_handling_mode(SignalHandlingMode::Disabled);
-        Ok(Memory { node: node.create().map_err(failed("open iceoryx2's node"))?, links: AtomicU64::new(0) })
+    /// Opens the memory of a node, and removes what dead nodes have left.
+    pub(super) fn open(folder: &Path, hello: &Hello) -> io::Result<Memory> {
+        let folder = private_folder(folder)?;
+        sweep(&folder);
+        let name = local::name_of(hello);
+        let lock = local::lock_anew(&folder.join(format!("{name}.{LOCK}")))?;
+        Ok(Memory { folder, name, _lock: lock, links: AtomicU64::new(0) })
     }
 
     /// Makes this end's half of a link. Its memory is there afterwards: an access to shared memory
     /// that the system does not have would end the process.
     pub(super) fn half(&self) -> io::Result<Half> {
         has_room(statvfs(MOUNT).map(|found| found.f_bavail.saturating_mul(found.f_frsize))?)?;
-        let link = self.links.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}/{link}", self.node.id().value());
-        let (publisher, sleeps) = (self.publisher(&name)?, self.sleeps(&name)?);
+        let name = format!("{}/{}", self.name, self.links.fetch_add(1, Ordering::Relaxed));
+        let place = Own(Place(self.folder.join(&name)));
+        fs::create_dir_all(&place.0.0)?;
+        let node = place.0.node()?;
+        place.0.make_private()?;
+        let (publisher, sleeps) = (publisher(&node)?, sleeps(&node)?);
         let samples: Result<Vec<_>, _> = (0..SAMPLES).map(|_| publisher.loan_slice_uninit(SAMPLE_BYTES)).collect();
         for sample in samples.map_err(failed("reserve"))? {
             sample.write_from_slice(&[0; SAMPLE_BYTES]);
         }
-        Ok(Half { name, publisher, sleeps })
+        Ok(Half { name, publisher, sleeps, place })
     }
 
-    fn publisher(&self, name: &str) -> io::Result<Publisher<Service, [u8], ()>> {
-        let service = self.node.service_builder(&service_name(name)?).publish_subscribe::<[u8]>();
-        let service = service.max_publishers(1).max_subscribers(1).max_nodes(2).enable_safe_overflow(false);
-        let service = service.subscriber_max_buffer_size(SAMPLES).subscriber_max_borrowed_samples(1);
-        let service = service.create().map_err(failed("create"))?;
-        let publisher = service.publisher_builder().initial_max_slice_len(SAMPLE_BYTES);
-        // All samples at once, to fill them at first; and no more than those.
-        let publisher = publisher.max_loaned_samples(SAMPLES).override_sample_preallocation(|_| SAMPLES);
-        publisher.backpressure_strategy(BackpressureStrategy::DiscardData).create().map_err(failed("create"))
-    }
-
-    fn sleeps(&self, name: &str) -> io::Result<EntryHandleMut<Service, u64, u64>> {
-        let service = self.node.service_builder(&service_name(name)?).blackboard_creator::<u64>();
-        let service = service.max_readers(1).max_nodes(2).add(SLEEPS, 0u64).create().map_err(failed("create"))?;
-        let writer = service.writer_builder().create().map_err(failed("create"))?;
-        writer.entry(&SLEEPS).map_err(failed("create"))
-    }
-
-    /// Joins this end's half with that of the peer.
+    /// Joins this end's half with that of the peer, by its name.
     pub(super) fn join(&self, half: Half, peer: &str) -> io::Result<(Outlet, Inlet)> {
-        let service = self.node.service_builder(&service_name(peer)?).publish_subscribe::<[u8]>();
-        let service = service.open().map_err(failed("open"))?;
-        let subscriber = service.subscriber_builder().create().map_err(failed("open"))?;
-        let service = self.node.service_builder(&service_name(peer)?).blackboard_opener::<u64>();
-        let reader = service.open().map_err(failed("open"))?.reader_builder().create().map_err(failed("open"))?;
-        let sleeps = reader.entry(&SLEEPS).map_err(failed("open"))?;
-        let inlet = Inlet { subscriber, sleeps: half.sleeps, sleep: 0, begun: None };
-        Ok((Outlet { publisher: half.publisher, sleeps, woken: 0 }, inlet))
+        let is_name = |(node, link): (&str, &str)| local::hello_of(node).is_some() && link.parse::<u64>().is_ok();
+        let place = Place(self.folder.join(peer));
+        if !peer.split_once('/').is_some_and(is_name) || !place.0.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no shared memory '{peer}'")));
+        }
+        let (subscriber, sleeps) = open(&place.node()?)?;
+        let Half { publisher, sleeps: own, place, .. } = half;
+        let inlet = Inlet { subscriber, sleeps: own, sleep: 0, begun: None, _place: place };
+        Ok((Outlet { publisher, sleeps, woken: 0 }, inlet))
     }
 
-    /// Removes what a peer has left whose process has ended. Its files are those of a living node
-    /// for some moments longer than its connections last.
-    pub(super) fn sweep(&self) {
+    /// Removes what a peer has left whose process has ended. Its lock is held for some moments
+    /// longer than its connections last.
+    pub(super) fn sweep(&self, peer: &str) {
+        let name = peer.split('/').next().unwrap_or_default();
         for _ in 0..LOOKS {
-            if self.node.try_cleanup_dead_nodes().cleanups > 0 {
+            sweep(&self.folder);
+            if !self.folder.join(format!("{name}.{LOCK}")).exists() {
                 return;
             }
             thread::sleep(LOOK_AGAIN);
@@ -137,7 +152,92 @@ impl Memory {
     }
 }
 
+impl Drop for Memory {
+    fn drop(&mut self) {
+        remove(&self.folder, &self.name);
+    }
+}
+
+fn publisher(node: &Node<Service>) -> io::Result<Publisher<Service, [u8], ()>> {
+    let service = node.service_builder(&service_name()?).publish_subscribe::<[u8]>();
+    let service = service.max_publishers(1).max_subscribers(1).max_nodes(2).enable_safe_overflow(false);
+    let service = service.subscriber_max_buffer_size(SAMPLES).subscriber_max_borrowed_samples(1);
+    let service = service.create().map_err(failed("create"))?;
+    let publisher = service.publisher_builder().initial_max_slice_len(SAMPLE_BYTES);
+    // All samples at once, to fill them at first; and no more than those.
+    let publisher = publisher.max_loaned_samples(SAMPLES).override_sample_preallocation(|_| SAMPLES);
+    publisher.backpressure_strategy(BackpressureStrategy::DiscardData).create().map_err(failed("create"))
+}
+
+fn sleeps(node: &Node<Service>) -> io::Result<EntryHandleMut<Service, u64, u64>> {
+    let service = node.service_builder(&service_name()?).blackboard_creator::<u64>();
+    let service = service.max_readers(1).max_nodes(2).add(SLEEPS, 0u64).create().map_err(failed("create"))?;
+    let writer = service.writer_builder().create().map_err(failed("create"))?;
+    writer.entry(&SLEEPS).map_err(failed("create"))
+}
+
+/// Opens what a peer has made.
+fn open(node: &Node<Service>) -> io::Result<(Subscriber<Service, [u8], ()>, EntryHandle<Service, u64, u64>)> {
+    let service = node.service_builder(&service_name()?).publish_subscribe::<[u8]>();
+    let subscriber = service.open().map_err(failed("open"))?.subscriber_builder().create().map_err(failed("open"))?;
+    let service = node.service_builder(&service_name()?).blackboard_opener::<u64>();
+    let reader = service.open().map_err(failed("open"))?.reader_builder().create().map_err(failed("open"))?;
+    Ok((subscriber, reader.entry(&SLEEPS).map_err(failed("open"))?))
+}
+
+impl Place {
+    /// A node of iceoryx2 that uses the place.
+    fn node(&self) -> io::Result<Node<Service>> {
+        let mut config = Config::default();
+        let root = iceoryx2::prelude::Path::new(self.0.as_os_str().as_bytes());
+        config.global.set_root_path(&root.map_err(failed("use the folder of"))?);
+        config.global.prefix = FileName::new(self.prefix().as_bytes()).map_err(failed("use the folder of"))?;
+        // Whoever dies is swept by its lock.
+        config.global.service.cleanup_dead_nodes_on_open = false;
+        config.global.node.cleanup_dead_nodes_on_creation = false;
+        config.global.node.cleanup_dead_nodes_on_destruction = false;
+        let node = NodeBuilder::new().config(&config).signal_handling_mode(SignalHandlingMode::Disabled);
+        node.create().map_err(failed("open a node for"))
+    }
+
+    /// With what the names of the objects in shared memory begin.
+    fn prefix(&self) -> String {
+        format!("polywire_{}_", DocumentHash::of(self.0.as_os_str().as_bytes()))
+    }
+
+    /// The objects in shared memory.
+    fn objects(&self) -> impl Iterator<Item = PathBuf> {
+        let prefix = self.prefix();
+        let is_own = move |entry: &fs::DirEntry| entry.file_name().as_bytes().starts_with(prefix.as_bytes());
+        fs::read_dir(MOUNT).into_iter().flatten().filter_map(Result::ok).filter(is_own).map(|entry| entry.path())
+    }
+
+    /// Removes the objects in shared memory, and the files.
+    fn remove(&self) {
+        self.objects().for_each(|object| remove_file(&object));
+        // Somebody else may be removing it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+
+    /// Takes from other users the permission for the one object that iceoryx2 makes for everybody:
+    /// a counter of nodes.
+    fn make_private(&self) -> io::Result<()> {
+        self.objects().try_for_each(|object| fs::set_permissions(object, Permissions::from_mode(0o600)))
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.0.remove();
+    }
+}
+
 impl Outlet {
+    /// Opens what the peer has made for the samples to come, as long as its files are there.
+    pub(super) fn connect(&self) -> io::Result<()> {
+        self.publisher.update_connections().map_err(failed("open"))
+    }
+
     /// Writes the bytes that there is room for, and returns their number.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -229,18 +329,39 @@ fn copy(sample: &[u8], start: usize, room: &mut [u8]) -> io::Result<(usize, usiz
     Ok((count, len))
 }
 
-/// Files in the user's own folder, and objects in shared memory that this folder gives their names.
-fn config(folder: &Path) -> io::Result<Config> {
-    let mut config = Config::default();
-    // The same for all nodes, by whatever way they came to the folder.
-    let root = folder.canonicalize()?.join(FOLDER);
-    let root = root.as_os_str().as_bytes();
-    config.global.set_root_path(&iceoryx2::prelude::Path::new(root).map_err(failed("use the folder of"))?);
-    let prefix = format!("polywire_{}_", DocumentHash::of(root));
-    config.global.prefix = FileName::new(prefix.as_bytes()).map_err(failed("use the folder of"))?;
-    // Nodes that have died are looked for when a node comes and when a peer goes.
-    config.global.service.cleanup_dead_nodes_on_open = false;
-    Ok(config)
+/// The folder with the memories of all nodes, by the same path for all, however they came to it.
+fn private_folder(folder: &Path) -> io::Result<PathBuf> {
+    let folder = folder.canonicalize()?.join(FOLDER);
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(folder),
+    }
+}
+
+/// Removes the memories of dead nodes.
+fn sweep(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    for name in entries.filter_map(|entry| entry.path().file_stem()?.to_str().map(str::to_owned)) {
+        if local::hello_of(&name).is_some()
+            && let Some(_lock) = local::lock_of_dead(&folder.join(format!("{name}.{LOCK}")))
+        {
+            remove(folder, &name);
+        }
+    }
+}
+
+/// Removes the memory of a node, whose lock this process has.
+fn remove(folder: &Path, name: &str) {
+    let halves = fs::read_dir(folder.join(name)).into_iter().flatten().filter_map(Result::ok);
+    halves.for_each(|half| Place(half.path()).remove());
+    let _ = fs::remove_dir(folder.join(name));
+    // The lock last: until then nobody can take the name.
+    remove_file(&folder.join(format!("{name}.{LOCK}")));
+}
+
+fn remove_file(path: &Path) {
+    // It may be gone already.
+    let _ = fs::remove_file(path);
 }
 
 fn has_room(free: u64) -> io::Result<()> {
@@ -251,8 +372,8 @@ fn has_room(free: u64) -> io::Result<()> {
     if free >= FREE_BYTES { Ok(()) } else { Err(reason()) }
 }
 
-fn service_name(name: &str) -> io::Result<ServiceName> {
-    ServiceName::new(name).map_err(failed("use the name of"))
+fn service_name() -> io::Result<ServiceName> {
+    ServiceName::new("link").map_err(failed("use the name of"))
 }
 
 /// An error of iceoryx2, which has the name of its cause.
@@ -262,11 +383,7 @@ fn failed<E: fmt::Debug>(action: &'static str) -> impl Fn(E) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        fs,
-        path::PathBuf,
-        sync::atomic::{AtomicU64, Ordering},
-    };
+    use polywire_core::envelope::Id128;
 
     use super::*;
 
@@ -280,6 +397,10 @@ mod tests {
         }
     }
 
+    fn hello(node: u8) -> Hello {
+        Hello { node: Id128([node; 16]), incarnation: 3 }
+    }
+
     /// A folder of its own with two nodes.
     struct Two(PathBuf, Memory, Memory);
 
@@ -289,8 +410,8 @@ mod tests {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
             let folder = std::env::temp_dir().join(format!("polywire-memory-{}-{number}", std::process::id()));
             fs::create_dir_all(&folder).expect("a folder");
-            let open = || Memory::open(&folder).expect("memory");
-            let (here, there) = (open(), open());
+            let open = |node| Memory::open(&folder, &hello(node)).expect("memory");
+            let (here, there) = (open(1), open(2));
             Two(folder, here, there)
         }
 
@@ -367,13 +488,17 @@ mod tests {
         for seed in 0..30 {
             let mut dice = Dice(seed);
             // Larger samples than are agreed, and of any number.
-            let name = service_name(&format!("hostile/{seed}")).expect("a name");
-            let service = two.1.node.service_builder(&name).publish_subscribe::<[u8]>();
+            let name = format!("{}/{seed}", two.1.name);
+            let place = Own(Place(two.1.folder.join(&name)));
+            fs::create_dir_all(&place.0.0).expect("a folder");
+            let node = place.0.node().expect("a node");
+            let service = node.service_builder(&service_name().expect("a name")).publish_subscribe::<[u8]>();
             let service = service.max_nodes(2).subscriber_max_buffer_size(100).create().expect("a service");
-            let hostile = service.publisher_builder().initial_max_slice_len(4 * SAMPLE_BYTES).create().expect("created");
-            let sleeps = two.1.sleeps(&format!("hostile/{seed}")).expect("a value");
+            let hostile =
+                service.publisher_builder().initial_max_slice_len(4 * SAMPLE_BYTES).create().expect("created");
+            let sleeps = sleeps(&node).expect("a value");
             let half = two.2.half().expect("a half");
-            let (_outlet, mut inlet) = two.2.join(half, &format!("hostile/{seed}")).expect("joined");
+            let (_outlet, mut inlet) = two.2.join(half, &name).expect("joined");
             sleeps.update_with_copy(dice.0);
             let (mut sent, mut is_long) = (Vec::new(), false);
             for _ in 0..dice.roll(90) {
@@ -415,11 +540,39 @@ mod tests {
     #[test]
     fn a_memory_that_is_not_there_is_told() {
         let two = Two::new();
-        for name in ["nobody/0", "", &"long".repeat(100)] {
+        let own = two.2.name.clone();
+        for name in ["nobody/0", "", "/", &"long".repeat(100), &own, &format!("{own}/7"), &format!("{own}/../{own}")] {
             let half = two.1.half().expect("a half");
             let refused = two.1.join(half, name).err().expect("refused").to_string();
-            assert!(refused.contains("shared memory"), "{refused}");
+            assert!(refused.contains("no shared memory"), "{refused}");
         }
-        assert!(Memory::open(std::path::Path::new("/nowhere")).is_err());
+        assert!(Memory::open(Path::new("/nowhere"), &hello(9)).is_err());
+    }
+
+    #[test]
+    fn what_dead_nodes_have_left_is_removed_and_nothing_else() {
+        let two = Two::new();
+        let (mut outlet, mut inlet, _others) = two.link();
+        let dead = two.1.folder.join(local::name_of(&hello(5)));
+        // Killed with a lock, without one, and before it had any memory.
+        fs::create_dir_all(dead.join("0/nodes")).expect("a folder");
+        let object = Path::new(MOUNT).join(Place(dead.join("0")).prefix() + "x");
+        fs::write(&object, "x").expect("an object");
+        fs::write(dead.with_extension(LOCK), "").expect("a lock");
+        fs::create_dir_all(two.1.folder.join(local::name_of(&hello(6)))).expect("a folder");
+        fs::write(two.1.folder.join(local::name_of(&hello(7))).with_extension(LOCK), "").expect("a lock");
+        fs::write(two.1.folder.join("notes.lock"), "").expect("a file of somebody's");
+        two.1.sweep("nobody");
+        assert!(!object.exists());
+        let mut left: Vec<_> = fs::read_dir(&two.1.folder)
+            .expect("a folder")
+            .map(|entry| entry.expect("there").file_name().to_string_lossy().into_owned())
+            .collect();
+        left.sort();
+        let of = |memory: &Memory| [memory.name.clone(), format!("{}.{LOCK}", memory.name)];
+        assert_eq!(left, [&of(&two.1)[..], &of(&two.2), &["notes.lock".into()]].concat());
+        // Those that live go on.
+        assert_eq!(outlet.put(b"on").expect("written"), 2);
+        assert_eq!(inlet.take(&mut [0; 9]).expect("read"), 2);
     }
 }

@@ -88,10 +88,9 @@ impl Engine for Shm {
         let endpoint = format!("shm/{place}");
         let failed = |cause| EngineError::System { endpoint: endpoint.clone(), action: "share memory", cause };
         let folder = place.folder(Some(FOLDER)).map_err(failed)?;
-        let memory = Arc::new(Memory::open(&folder).map_err(failed)?);
+        let memory = Arc::new(Memory::open(&folder, &local.hello).map_err(failed)?);
         let stream = move |socket, principal| ShmStream::over(socket, principal, memory.clone(), wait);
-        let medium =
-            Medium { engine: "shm", below: Some(FOLDER), socket: Type::SEQPACKET, stream: Box::new(stream) };
+        let medium = Medium { engine: "shm", below: Some(FOLDER), socket: Type::SEQPACKET, stream: Box::new(stream) };
         local::meet(endpoint.clone(), place, medium, local, sink)
     }
 }

@@ -52,6 +52,8 @@ struct Shared {
 /// What the reading thread has.
 struct Incoming {
     inlet: Inlet,
+    /// The name of the peer's memory.
+    peer: String,
     timeout: Option<Duration>,
     reader: Reader,
     /// The other end has closed, or its process has ended. What it wrote before is still read.
@@ -148,16 +150,12 @@ impl ShmStream {
         let _ = poll(&mut [PollFd::new(&self.socket.0, PollFlags::IN)], time.as_ref());
     }
 
-    /// Whether the socket has ended. Takes from it what it says.
+    /// Whether the socket has ended. Takes from it what it says, which is one packet for a sleep.
     fn has_ended(&self) -> bool {
-        let mut words = [0; NAME_BYTES];
-        loop {
-            match recv(&self.socket.0, &mut words, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return true,
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return false,
-                Err(_) => return true,
-            }
+        use rustix::io::Errno;
+        match recv(&self.socket.0, &mut [0; 8], RecvFlags::DONTWAIT) {
+            Ok((read, _)) => read == 0,
+            Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
         }
     }
 }
@@ -187,14 +185,15 @@ impl ByteStream for ShmStream {
         let half = self.memory.half()?;
         self.say(half.name.as_bytes())?;
         let mut words = [0; NAME_BYTES];
-        let name = str::from_utf8(self.listen(&mut words)?).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-        let (outlet, inlet) = self.memory.join(half, name)?;
+        let peer = String::from_utf8_lossy(self.listen(&mut words)?).into_owned();
+        let (outlet, inlet) = self.memory.join(half, &peer)?;
         // A sample that is sent before its reader is there would be lost.
         self.say(READY)?;
         if self.listen(&mut words)? != READY {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not share memory as this node does"));
         }
-        let incoming = Incoming { inlet, timeout: None, reader: Reader::new(), ended: false, has_gone: false };
+        outlet.connect()?;
+        let incoming = Incoming { inlet, peer, timeout: None, reader: Reader::new(), ended: false, has_gone: false };
         let shared = Shared { outlet: Mutex::new(outlet), incoming: Mutex::new(incoming) };
         // Called once.
         let _ = self.shared.set(shared);
@@ -233,10 +232,10 @@ impl Drop for ShmStream {
     fn drop(&mut self) {
         let Some(shared) = self.shared.take() else { return };
         let incoming = shared.incoming.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let has_gone = incoming.has_gone;
-        drop((incoming, shared.outlet));
-        if has_gone {
-            self.memory.sweep();
+        let gone = incoming.has_gone.then(|| incoming.peer.clone());
+        drop((shared.outlet, incoming));
+        if let Some(peer) = gone {
+            self.memory.sweep(&peer);
         }
     }
 }
@@ -247,8 +246,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, io::Read as _, path::PathBuf};
+    use std::{fs, io::Read as _, path::PathBuf, sync::atomic::AtomicU64};
 
+    use polywire_core::{envelope::Id128, frame::Hello};
     use rustix::process::geteuid;
     use socket2::{Domain, Type};
 
@@ -267,7 +267,9 @@ mod tests {
         }
 
         fn memory(&self) -> Arc<Memory> {
-            Arc::new(Memory::open(&self.0).expect("memory"))
+            static NODES: AtomicU64 = AtomicU64::new(0);
+            let hello = Hello { node: Id128::ZERO, incarnation: NODES.fetch_add(1, Ordering::Relaxed) };
+            Arc::new(Memory::open(&self.0, &hello).expect("memory"))
         }
     }
 
@@ -399,7 +401,8 @@ mod tests {
     #[test]
     fn strangers_that_do_not_keep_to_the_rules_are_refused() {
         let folder = Folder::new("stranger");
-        let named = folder.memory().half().expect("a half");
+        let there = folder.memory();
+        let named = there.half().expect("a half");
         let cases: [&[&[u8]]; 7] = [
             &[],
             &[b"nobody/0"],
@@ -412,7 +415,9 @@ mod tests {
         for packets in cases {
             let (ours, stranger) = sockets();
             let end = over(ours, folder.memory(), Wait::Event);
-            packets.iter().for_each(|packet| drop(stranger.send(packet).expect("sent")));
+            for packet in packets {
+                stranger.send(packet).expect("sent");
+            }
             stranger.shutdown(Shutdown::Write).expect("shut");
             assert!(end.upgrade(SOON).is_err(), "{packets:?}");
             assert!((&stranger).read(&mut [0; 255]).is_ok(), "it was told the name");
