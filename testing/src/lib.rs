@@ -2,9 +2,9 @@
 //!
 //! It has back ends and wires to loop over ([`backends`], [`wires`]), random records
 //! ([`random_record`]), damaged messages ([`mutated`]), allocators that count or guard
-//! ([`allocator`], `guard`), external programs ([`tools`]), hexadecimal text, and temporary folders
-//! ([`Folder`]). [`convert`](mod@convert) implements the rules of `spec/evolution.md` directly, as
-//! a reference for decoders.
+//! ([`allocator`], `guard`), external programs ([`tools`]), hosts on a network (`network`),
+//! hexadecimal text, and temporary folders ([`Folder`]). [`convert`](mod@convert) implements the
+//! rules of `spec/evolution.md` directly, as a reference for decoders.
 
 pub mod allocator;
 pub mod convert;
@@ -13,6 +13,8 @@ pub mod derived;
 mod folder;
 #[cfg(unix)]
 pub mod guard;
+#[cfg(target_os = "linux")]
+pub mod network;
 pub mod programs;
 mod records;
 pub mod tools;

@@ -150,9 +150,12 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
     let forbidden: &[&str] = match source.path.split("/src/").next() {
         Some("crates/polywire-core") => &["polywire_idl", "polywire::", "polywire_cli"],
         Some("crates/polywire-idl") => &["polywire::", "polywire_cli"],
-        Some("crates/polywire") => &["polywire_cli", "polywire_idl", "polywire_link", "polywire_measure"],
+        Some("crates/polywire") => {
+            &["polywire_cli", "polywire_idl", "polywire_link", "polywire_measure", "polywire_telemetry"]
+        }
         Some("crates/polywire-link") => &["polywire_cli", "polywire_idl", "polywire_measure"],
         Some("crates/polywire-measure") => &["polywire_cli"],
+        Some("crates/polywire-telemetry") => &["polywire_cli", "polywire_idl", "polywire_link", "polywire_measure"],
         _ => &[],
     };
     // Text that a generator writes, or the name of an attribute, is not a dependency.
@@ -184,6 +187,7 @@ const LAYERED: &[&str] = &[
     "crates/polywire-measure/src/live/",
     "crates/polywire-measure/src/experiments/papers/",
     "crates/polywire-measure/src/experiments/scaling/",
+    "crates/polywire-telemetry/src/",
 ];
 
 /// The modules that follow `prefix` in a text, also in braces: `a` and `b` in `crate::{a::X, b}`.

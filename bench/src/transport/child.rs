@@ -2,26 +2,39 @@
 //! the child's standard output and closes its standard input to end it.
 
 use std::{
-    env,
+    env, fs,
     io::{self, BufRead, BufReader, Read, Write},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::OnceLock,
+    time::Duration,
 };
 
-use super::{Family, latency, throughput};
+use super::{Family, fanout, fleet::Fleet, idle, latency, throughput};
 
 /// The first argument with which this program runs as the other end.
 pub const CHILD: &str = "child";
+
+/// The files by which an end proves who it is over TLS.
+pub(super) type Identity = super::fleet::Member;
+
+/// The environment variables that name the files of the child's identity, for Polywire too.
+const IDENTITY: [&str; 3] = ["POLYWIRE_CERTIFICATE", "POLYWIRE_KEY", "POLYWIRE_AUTHORITY"];
 
 /// Runs the other end that `words` name. Prints the addresses on which it listens, and returns when
 /// standard input ends.
 /// # Panics
 /// If no other end has these words.
 pub fn serve(words: &[String]) {
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let count = |text: &str| text.parse::<usize>().expect("a number");
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["latency", "tcp"] => latency::echo(Family::Tcp),
-        ["latency", "unix"] => latency::echo(Family::Unix),
-        ["throughput", turn] => throughput::count(turn.parse().expect("a number of messages")),
+        ["latency", family] => latency::echo(Family::find(family)),
+        ["throughput", family, turn, size] => throughput::count(Family::find(family), number(turn), count(size)),
+        ["fan-out", family, turn, receivers, addresses @ ..] => {
+            fanout::count(Family::find(family), number(turn), count(receivers), addresses);
+        }
+        ["idle", family, topics] => idle::run(Family::find(family), count(topics)),
         other => panic!("unknown arguments of the other end: {other:?}"),
     }
 }
@@ -34,21 +47,42 @@ pub(super) fn stay(addresses: &[String]) {
     let _ = io::stdin().lock().read_to_end(&mut Vec::new());
 }
 
+impl Identity {
+    /// The child's, as the parent gave it.
+    pub(super) fn given() -> Identity {
+        let [certificate, key, authority] =
+            IDENTITY.map(|variable| PathBuf::from(env::var_os(variable).expect("the parent sets it")));
+        Identity { certificate, key, authority }
+    }
+}
+
 /// A running child process. Dropping this ends the child and waits for it.
 pub(super) struct OtherEnd {
     child: Child,
     /// The addresses on which the child listens.
     pub addresses: Vec<String>,
+    /// The parent's.
+    pub identity: Identity,
+    _fleet: Fleet,
 }
 
 impl OtherEnd {
     pub(super) fn start(words: &[&str]) -> OtherEnd {
+        let fleet = Fleet::new();
+        let (own, other) = (fleet.member(&["parent", "127.0.0.1"]), fleet.member(&["child", "127.0.0.1"]));
         let mut command = Command::new(program());
-        command.arg(CHILD).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args([CHILD]).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.envs(IDENTITY.into_iter().zip([&other.certificate, &other.key, &other.authority]));
         let mut child = command.spawn().expect("the child starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("the child prints addresses");
-        OtherEnd { child, addresses: line.split_whitespace().map(String::from).collect() }
+        let addresses = line.split_whitespace().map(String::from).collect();
+        OtherEnd { child, addresses, identity: own, _fleet: fleet }
+    }
+
+    /// CPU time that the child's threads have used, and its resident memory in bytes.
+    pub(super) fn costs(&self) -> (Duration, u64) {
+        (cpu_time(self.child.id()), memory(self.child.id()))
     }
 }
 
@@ -60,7 +94,23 @@ impl Drop for OtherEnd {
     }
 }
 
-static PROGRAM: OnceLock<std::path::PathBuf> = OnceLock::new();
+/// CPU time that the threads of a process have used: those that run, to the nanosecond.
+pub(super) fn cpu_time(process: u32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let used = |thread: fs::DirEntry| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(threads.filter_map(used).sum())
+}
+
+fn memory(process: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/statm")).unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Sets the path of the program that runs as the other end. Tests call it, because their own
 /// program does not call [`serve`].

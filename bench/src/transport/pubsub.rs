@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    net::TcpListener,
+    net::{TcpListener, UdpSocket},
     process,
     sync::{
         Arc, Mutex,
@@ -12,11 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire::{Node, Publisher, Subscription};
+use polywire::{Config, Node, Publisher, Subscription, engine};
 use polywire_core::layout::Message;
 use polywire_workloads::MarketData;
 
-use super::Family;
+use super::{Family, child::Identity};
 
 /// Longest wait for the other end, after which the measurement panics.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ pub(super) struct Echo<T> {
 impl<T: Message + Sync> Echo<T> {
     pub(super) fn listen(family: Family) -> Echo<T> {
         let address = free_address(family);
-        let wire = format!("cdr@{}-listen/{address}", family.name());
+        let wire = family.wire("listen", &address);
         let node = Node::new();
         let back: Publisher<T> = node.publisher_on("back", &wire).expect("a publisher");
         let subscriber = node.subscribe::<T>("there", Some(&wire)).expect("a subscriber");
@@ -61,9 +61,9 @@ struct Turn {
 }
 
 impl Ping {
-    pub(super) fn connect(family: Family, address: &str, message: MarketData) -> Ping {
-        let node = Node::new();
-        let wire = format!("cdr@{}-connect/{address}", family.name());
+    pub(super) fn connect(family: Family, address: &str, identity: &Identity, message: MarketData) -> Ping {
+        let node = node(identity);
+        let wire = family.wire("connect", address);
         let publisher: Arc<Publisher<MarketData>> = Arc::new(node.publisher_on("there", &wire).expect("a publisher"));
         let state = Arc::new(Mutex::new(Turn { left: 0, start: Instant::now(), times: Vec::new() }));
         let (finished, done) = mpsc::channel();
@@ -116,19 +116,17 @@ impl Ping {
     }
 }
 
-/// The child's end of the throughput measurement: listens, counts messages, and publishes an answer
-/// after each `turn` messages.
+/// The child's end of the throughput and fan-out measurements: counts messages, and publishes an
+/// answer after each `turn` messages.
 pub(super) struct Counter {
-    pub address: String,
     _node: Node,
     _subscription: Subscription,
 }
 
 impl Counter {
-    pub(super) fn listen(turn: u64) -> Counter {
-        let address = free_address(Family::Tcp);
-        let wire = format!("cdr@tcp-listen/{address}");
-        let node = Node::new();
+    /// At the end of a wire that has this role.
+    pub(super) fn open(family: Family, role: &str, address: &str, turn: u64) -> Counter {
+        let (node, wire) = (Node::new(), family.wire(role, address));
         let back: Publisher<Blob> = node.publisher_on("back", &wire).expect("a publisher");
         let mut received = 0;
         let subscriber = node.subscribe::<Blob>("there", Some(&wire)).expect("a subscriber");
@@ -141,7 +139,7 @@ impl Counter {
                 back.publish(value).expect("published");
             }
         });
-        Counter { address, _node: node, _subscription: subscription }
+        Counter { _node: node, _subscription: subscription }
     }
 }
 
@@ -160,37 +158,46 @@ impl Blob {
     }
 }
 
-/// The parent's end of [`Counter`].
+/// The parent's end of some [`Counter`]s.
 pub(super) struct Flood {
     publisher: Publisher<Blob>,
     message: Blob,
-    answered: Arc<AtomicU64>,
+    receivers: usize,
     done: mpsc::Receiver<u64>,
     _node: Node,
     _subscription: Subscription,
 }
 
 impl Flood {
-    pub(super) fn connect(address: &str, size: usize) -> Flood {
-        let node = Node::new();
-        let wire = format!("cdr@tcp-connect/{address}");
+    pub(super) fn open(family: Family, role: &str, address: &str, identity: &Identity, size: usize) -> Flood {
+        let (node, wire) = (node(identity), family.wire(role, address));
         let publisher: Publisher<Blob> = node.publisher_on("there", &wire).expect("a publisher");
         let (finished, done) = mpsc::channel();
-        let answered = Arc::new(AtomicU64::new(0));
-        let count = answered.clone();
         let subscriber = node.subscribe::<Blob>("back", Some(&wire)).expect("a subscriber");
-        let subscription = subscriber.on_message_inline(move |value, _| {
-            count.fetch_add(1, Ordering::Relaxed);
-            finished.send(value.number).expect("`Flood` receives the answers");
-        });
-        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE), 1, "the other end does not subscribe");
-        let message = Blob::of_size(size);
-        let flood = Flood { publisher, message, answered, done, _node: node, _subscription: subscription };
-        flood.wait_for_the_way_back();
-        flood
+        let subscription = subscriber
+            .on_message_inline(move |value, _| finished.send(value.number).expect("`Flood` receives the answers"));
+        Flood { publisher, message: Blob::of_size(size), receivers: 0, done, _node: node, _subscription: subscription }
     }
 
-    /// Publishes `messages` messages, and returns the time until the answer to the last one.
+    /// Waits until so many receivers count and answer. Until their publishers know this end's
+    /// subscriber, their answers do not arrive here.
+    pub(super) fn meet(&mut self, receivers: usize) {
+        self.receivers = receivers;
+        assert_eq!(self.publisher.wait_for_subscribers(receivers, PATIENCE), receivers, "not all receivers subscribe");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.publisher.publish(&self.message).expect("published");
+            let answers = (0..receivers).map_while(|_| self.done.recv_timeout(Duration::from_millis(500)).ok());
+            if answers.count() == receivers {
+                break;
+            }
+            assert!(Instant::now() < deadline, "no answer comes back from the other end");
+        }
+        // Late answers to earlier messages may still arrive.
+        while self.done.recv_timeout(Duration::from_millis(100)).is_ok() {}
+    }
+
+    /// Publishes `messages` messages, and returns the time until the last receiver's answer.
     pub(super) fn turn(&mut self, messages: u64) -> Duration {
         let start = Instant::now();
         let first = self.message.number;
@@ -198,32 +205,33 @@ impl Flood {
             self.message.number = number;
             self.publisher.publish(&self.message).expect("published");
         }
-        let last = self.done.recv_timeout(PATIENCE).expect("no message is lost");
-        assert_eq!(last, self.message.number);
-        start.elapsed()
-    }
-
-    /// Publishes the number 0 until an answer comes, then drops further answers.
-    fn wait_for_the_way_back(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.answered.load(Ordering::Relaxed) == 0 {
-            assert!(Instant::now() < deadline, "no answer comes back from the other end");
-            self.publisher.publish(&self.message).expect("published");
-            std::thread::sleep(Duration::from_millis(100));
+        for _ in 0..self.receivers {
+            assert_eq!(self.done.recv_timeout(PATIENCE), Ok(self.message.number), "no message is lost");
         }
-        // Answers to further zeros may still arrive.
-        std::thread::sleep(Duration::from_millis(100));
-        while self.done.try_recv().is_ok() {}
+        start.elapsed()
     }
 }
 
-/// A port that was free a moment ago, or a path in the folder of temporary files.
-fn free_address(family: Family) -> String {
-    match family {
-        Family::Tcp => {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            listener.local_addr().expect("the socket is bound").to_string()
+fn node(identity: &Identity) -> Node {
+    let mut config = Config::default();
+    config.engine.identity = engine::Identity::new(&identity.certificate, &identity.key, &identity.authority);
+    Node::builder().config(config).build()
+}
+
+/// A port that was free a moment ago, or a path in the folder of temporary files. Only children
+/// have an address for [`Family::Local`].
+pub(super) fn free_address(family: Family) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let local = match family {
+        Family::Tcp | Family::Tls => TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()),
+        Family::Udp | Family::UdpReliable => UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()),
+        // In the folder that the parent removes.
+        Family::Local => return Identity::given().authority.with_file_name("local").display().to_string(),
+        Family::Unix => {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("polywire-bench-{}-{number}.sock", process::id());
+            return env::temp_dir().join(name).display().to_string();
         }
-        Family::Unix => env::temp_dir().join(format!("polywire-bench-{}.sock", process::id())).display().to_string(),
-    }
+    };
+    local.expect("a free port").to_string()
 }

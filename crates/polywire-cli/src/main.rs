@@ -1,6 +1,7 @@
 //! The command-line program `polywire`. Each verb has a file or a folder of its own; [`VERBS`]
 //! lists them.
 
+mod agent;
 mod bench;
 mod bw;
 mod codecs;
@@ -10,6 +11,7 @@ mod cut;
 mod demo;
 #[cfg(feature = "zstd")]
 mod dict;
+mod doctor;
 mod echo;
 mod fast;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
@@ -23,6 +25,7 @@ mod list;
 mod man;
 mod network;
 mod outcome;
+mod probe;
 mod publish;
 mod rate;
 mod reach;
@@ -65,7 +68,10 @@ static VERBS: &[Verb] = &[
     dict::VERB,
     #[cfg(feature = "tls")]
     identity::VERB,
+    doctor::VERB,
     bench::VERB,
+    agent::VERB,
+    probe::VERB,
     relay::VERB,
     link::VERB,
     completions::VERB,

@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use polywire::{Config, Node, NodeEvent, engine::Event};
+use polywire::{
+    Config, Node, NodeEvent,
+    engine::{ENGINES, Event},
+};
 use sd_notify::NotifyState;
 use serde::Serialize;
 
@@ -15,9 +18,6 @@ use crate::{
     terminal::Terminal,
     verb::{Action, Verb},
 };
-
-/// Engines whose first process at an address relays between the others.
-const RELAYING: [&str; 3] = ["tcp", "tls", "unix"];
 
 /// How often the loop looks for a signal.
 const TICK: Duration = Duration::from_millis(100);
@@ -80,12 +80,13 @@ impl Action for Relay {
 /// Rejects an endpoint whose engine does not relay.
 fn check(endpoint: &str) -> Result<(), Misuse> {
     let engine = endpoint.split('/').next().unwrap_or_default();
-    match RELAYING.contains(&engine) {
-        true => Ok(()),
-        false => Err(Misuse(format!(
-            "'{endpoint}': a relay is for tcp/ADDRESS, tls/ADDRESS or unix/PATH; nodes of other engines have no relay"
-        ))),
+    if ENGINES.iter().any(|known| known.name() == engine && known.relays()) {
+        return Ok(());
     }
+    let relaying = ENGINES.iter().filter(|known| known.relays());
+    let places: Vec<String> = relaying.map(|known| format!("{}/{}", known.name(), known.example())).collect();
+    let reason = format!("a relay is for endpoints such as {}; other engines have no relay", places.join(", "));
+    Err(Misuse(format!("'{endpoint}': {reason}")))
 }
 
 /// Prints connections and losses.

@@ -13,7 +13,8 @@ use anyhow::Context as _;
 use clap::Args;
 use polywire::codec::{self, CODECS, Options};
 use polywire::compress::{self, COMPRESSORS, Settings};
-use polywire::{Config, Node, Wire, engine::ENGINES, qos::Qos, wire::Names};
+use polywire::extend::envelope::Id128;
+use polywire::{Config, Node, NodeBuilder, Wire, engine::ENGINES, qos::Qos, wire::Names};
 
 use crate::{outcome::Misuse, stop};
 
@@ -50,17 +51,27 @@ impl WireArgs {
     /// Opens a node with the given configuration, and returns it with the wire of the topic. After
     /// SIGINT or SIGTERM, published messages leave before the process ends.
     pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wire)> {
-        let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
-        let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
-        let wire = self.wire_of(variable.as_deref(), &config, topic)?;
         stop::hold()?;
-        let node = Node::builder().config(config).build();
-        OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(node.clone());
+        let (node, wire) = self.build(topic, Node::builder())?;
         let ending = node.clone();
         stop::after(move || {
             ending.flush(DRAIN);
             ending.close();
         })?;
+        Ok((node, wire))
+    }
+
+    /// Opens a node with this identity, for a command that handles signals itself.
+    pub fn node_at(&self, topic: &str, id: Id128) -> anyhow::Result<(Node, Wire)> {
+        self.build(topic, Node::builder().id(id))
+    }
+
+    fn build(&self, topic: &str, builder: NodeBuilder) -> anyhow::Result<(Node, Wire)> {
+        let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
+        let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
+        let wire = self.wire_of(variable.as_deref(), &config, topic)?;
+        let node = builder.config(config).build();
+        OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(node.clone());
         Ok((node, wire))
     }
 

@@ -49,3 +49,4 @@ pub mod program;
 pub mod qos;
 pub mod schema;
 pub mod session;
+pub mod topic;

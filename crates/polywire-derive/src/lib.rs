@@ -105,6 +105,7 @@ mod enumeration;
 mod idl_text;
 mod location;
 mod member;
+mod probe;
 mod structure;
 mod union;
 
@@ -113,6 +114,26 @@ mod union;
 pub fn message(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     derive(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Makes a probe of a structure of cells: implements `polywire_telemetry::Application`, whose
+/// documentation has an example, and defines the structure of the samples, `PumpSample` for `Pump`.
+///
+/// All attributes are entries of `#[probe(..)]`.
+///
+/// | on | attribute | meaning |
+/// |---|---|---|
+/// | the structure | `uuid = ".."`, `version = "1.0"` | as in PDL; required |
+/// | | `name = "A::B"` | scoped name in PDL; else the Rust name |
+/// | | `every = 0.1` | seconds between two samples; 1 if none is given |
+/// | | `change` | sends a sample only if it differs from the last one sent |
+/// | | `heartbeat = 60` | with `change` or a deadband: sends one at the latest after so many seconds |
+/// | a cell | `unit = "bar"` | kept as an annotation |
+/// | | `deadband = 0.5` | as `change`, and differences up to this do not count |
+#[proc_macro_derive(Probe, attributes(probe))]
+pub fn probe(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    probe::derive(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 fn derive(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {

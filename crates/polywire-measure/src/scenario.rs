@@ -193,8 +193,8 @@ pub struct Axes {
     pub codec: Vec<String>,
     /// `none`, or `NAME[:SETTINGS]`.
     pub compressor: Vec<String>,
-    /// One of Polywire's engines `inproc`, `tcp` and `unix`, or one of
-    /// [`crate::engines::ENGINES`]: bare sockets (`raw-tcp`, `raw-unix`, `raw-udp`) and peers.
+    /// One of Polywire's engines `inproc`, `local`, `tcp`, `unix`, `udp` and `udp-reliable`, or one
+    /// of [`crate::engines::ENGINES`]: bare sockets (`raw-tcp`, `raw-unix`, `raw-udp`) and peers.
     pub engine: Vec<String>,
     /// `none`, or a model of the emulated link: a profile's name, or `key=value,..`.
     pub network: Vec<String>,

@@ -3,6 +3,7 @@
 //! ```toml
 //! [node]
 //! wire = "cdr@tcp/127.0.0.1:7460"   # for all topics; completes the wires of topics below
+//! follow = ["tls/plant-*:7448"]     # endpoints that strangers' topics may move to; see `follow`
 //!
 //! [engine]
 //! queue_bytes = 4194304             # each key is a field of `EngineOptions`
@@ -16,7 +17,10 @@
 //!
 //! [access]                          # who may do what; see `access`
 //!
-//! [topics."market/quotes"]
+//! [topics."plant/*/pump"]           # all topics that fit; `*` is one level, `**` any number
+//! wire = ["cdr@local", "fast@udp/239.1.2.3:7400"]   # at several endpoints at once
+//!
+//! [topics."market/quotes"]          # what is here counts more than what is under a pattern
 //! wire = "json+zstd:3"
 //! queue = 256                       # messages that wait for a subscriber
 //! queue_bytes = 16777216            # bytes of memory that they may take
@@ -34,6 +38,7 @@ use std::{
     time::Duration,
 };
 
+use polywire_core::topic::{Pattern, TopicError};
 use serde::Deserialize;
 
 use crate::{
@@ -41,22 +46,24 @@ use crate::{
     engine::{EngineOptions, Identity, Overflow},
     qos::{Qos, QosError},
     suggest::{hint, unknown_name},
-    topic::{self, TopicError},
-    wire::{Wire, WireError},
+    wire::{self, Wire, WireError},
 };
 
 /// A node's configuration. The default has no topics and leaves every choice to the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Completes the wires of all topics.
-    pub wire: Option<Wire>,
+    /// Completes the wires of all topics. Several are several endpoints at once.
+    pub wires: Vec<Wire>,
+    /// Endpoints that a topic may move to because a stranger says so: `*` stands for any
+    /// characters. What another process of the same user says is followed anyway.
+    pub follow: Vec<String>,
     /// Settings of all ports.
     pub engine: EngineOptions,
     /// Who may do what. `None`, without a section `[access]`: everybody may do everything.
     pub access: Option<Access>,
-    /// Settings by topic.
-    pub topics: BTreeMap<String, TopicConfig>,
+    /// Settings by topic, or by pattern of topics: see [`Config::topic`].
+    pub topics: BTreeMap<Pattern, TopicConfig>,
 }
 
 /// Settings of one topic.
@@ -72,8 +79,8 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicConfig {
-    /// How messages travel.
-    pub wire: Option<Wire>,
+    /// How messages travel. Several wires are several endpoints at once. Empty if left open.
+    pub wires: Vec<Wire>,
     /// Messages that may wait for a subscriber.
     pub queue: Option<usize>,
     /// Bytes of memory that they may take:
@@ -134,7 +141,7 @@ impl Config {
     /// use polywire::config::{Config, ConfigError};
     /// let path = std::env::temp_dir().join(format!("polywire-doc-{}.toml", std::process::id()));
     /// std::fs::write(&path, "[node]\nwire = 'cdr@tcp/127.0.0.1:7460'")?;
-    /// assert_eq!(Config::read(&path)?.wire_of("any").unwrap().to_string(), "cdr@tcp/127.0.0.1:7460");
+    /// assert_eq!(Config::read(&path)?.wires_of("any")[0].to_string(), "cdr@tcp/127.0.0.1:7460");
     /// std::fs::remove_file(&path)?;
     /// assert!(matches!(Config::read(&path), Err(ConfigError::Read { .. })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -151,7 +158,7 @@ impl Config {
     /// ```
     /// use polywire::config::Config;
     /// let config = Config::parse("[topics.quotes]\nwire = 'json'")?;
-    /// assert_eq!(config.wire_of("quotes").map(|wire| wire.to_string()).as_deref(), Some("json"));
+    /// assert_eq!(config.wires_of("quotes")[0].to_string(), "json");
     /// let error = Config::parse("[topics.quotes]\nwrie = 'json'").unwrap_err();
     /// assert!(error.to_string().ends_with("did you mean 'wire'?"));
     /// # Ok::<(), polywire::config::ConfigError>(())
@@ -163,46 +170,73 @@ impl Config {
         })?;
         let mut topics = BTreeMap::new();
         for (name, topic) in file.topics {
-            topic::check(&name)?;
             let key = format!("topics.\"{name}\"");
-            topics.insert(name, topic.check(&key)?);
+            topics.insert(name.parse()?, topic.check(&key)?);
         }
         let mut engine = file.engine.check()?;
         engine.identity = file.identity.into();
         let access = file.access.map(AccessTable::check).transpose()?;
-        Ok(Config { wire: wire("node.wire", file.node.wire)?, engine, access, topics })
+        let wires = wires("node.wire", file.node.wire)?;
+        Ok(Config { wires, follow: file.node.follow, engine, access, topics })
     }
 
-    /// The wire of a topic: its own, completed with the node's by [`Wire::or`]. `None` if neither
-    /// is configured.
-    pub fn wire_of(&self, topic: &str) -> Option<Wire> {
-        let own = self.topics.get(topic).and_then(|topic| topic.wire.clone());
-        match (own, &self.wire) {
-            (Some(own), Some(default)) => Some(own.or(default)),
-            (own, default) => own.or_else(|| default.clone()),
-        }
+    /// The settings of a topic. Each is taken from the narrowest section that fits the topic and
+    /// has it: the topic's own, then those of patterns ([`Pattern::is_narrower_than`]).
+    ///
+    /// ```
+    /// use polywire::Config;
+    /// let config = Config::parse("[topics.'plant/**']\nwire = 'json'\nqueue = 9\n[topics.'plant/*/pump']\nqueue = 7")?;
+    /// let pump = config.topic("plant/3/pump");
+    /// assert_eq!((pump.wires[0].to_string().as_str(), pump.queue), ("json", Some(7)));
+    /// assert_eq!(config.topic("plant/3").queue, Some(9));
+    /// # Ok::<(), polywire::config::ConfigError>(())
+    /// ```
+    pub fn topic(&self, topic: &str) -> TopicConfig {
+        let mut fitting: Vec<_> = self.topics.iter().filter(|(pattern, _)| pattern.fits(topic)).collect();
+        fitting.sort_by(|(a, _), (b, _)| b.is_narrower_than(a).cmp(&a.is_narrower_than(b)));
+        let own = fitting.iter().position(|(pattern, _)| pattern.as_str() == topic);
+        let own = own.map(|at| fitting.remove(at)).into_iter();
+        own.chain(fitting).fold(TopicConfig::default(), |narrow, (_, wide)| narrow.or(wide))
     }
 
-    /// The wire that a topic gets if code or a command line gives `wire`: completed with the
-    /// topic's, and then with [`Wire::default`]. `None` if no wire is given or configured.
+    /// The wires of a topic: its own, completed with the node's by [`wire::complete`]. Empty if
+    /// neither is configured.
+    pub fn wires_of(&self, topic: &str) -> Vec<Wire> {
+        wire::complete(&self.topic(topic).wires, &self.wires)
+    }
+
+    /// The wires that a topic gets if code or a command line gives `wires`: completed with the
+    /// topic's, and then with [`Wire::default`]. Empty if no wire is given or configured.
     ///
     /// ```
     /// use polywire::Config;
     /// let config = Config::parse("[node]\nwire = 'bson@unix/a'\n[topics.quotes]\nwire = 'json'")?;
-    /// let used = |topic, wire: &str| config.wire_for(topic, Some(wire.parse().unwrap())).unwrap().to_string();
+    /// let used = |topic, wire: &str| config.wires_for(topic, &[wire.parse().unwrap()])[0].to_string();
     /// assert_eq!(used("quotes", "tcp/127.0.0.1:7502"), "json@tcp/127.0.0.1:7502");
     /// assert_eq!(used("quotes", "cdr"), "cdr@unix/a");
     /// let none = Config::default();
-    /// assert_eq!(none.wire_for("quotes", Some("cdr".parse()?)).unwrap().to_string(), "cdr@local");
-    /// assert_eq!(none.wire_for("quotes", None), None);
+    /// assert_eq!(none.wires_for("quotes", &["cdr".parse()?])[0].to_string(), "cdr@local");
+    /// assert!(none.wires_for("quotes", &[]).is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wire_for(&self, topic: &str, wire: Option<Wire>) -> Option<Wire> {
-        let wire = match (wire, self.wire_of(topic)) {
-            (Some(wire), Some(configured)) => wire.or(&configured),
-            (wire, configured) => wire.or(configured)?,
-        };
-        Some(wire.or(&Wire::default()))
+    pub fn wires_for(&self, topic: &str, wires: &[Wire]) -> Vec<Wire> {
+        match wire::complete(wires, &self.wires_of(topic)) {
+            none if none.is_empty() => none,
+            some => wire::complete(&some, &[Wire::default()]),
+        }
+    }
+}
+
+impl TopicConfig {
+    /// Fills in what is left open.
+    fn or(self, wide: &TopicConfig) -> TopicConfig {
+        TopicConfig {
+            wires: if self.wires.is_empty() { wide.wires.clone() } else { self.wires },
+            queue: self.queue.or(wide.queue),
+            queue_bytes: self.queue_bytes.or(wide.queue_bytes),
+            overflow: self.overflow.or(wide.overflow),
+            qos: self.qos.or_else(|| wide.qos.clone()),
+        }
     }
 }
 
@@ -223,7 +257,17 @@ struct File {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeTable {
-    wire: Option<String>,
+    wire: Option<OneOrMore>,
+    #[serde(default)]
+    follow: Vec<String>,
+}
+
+/// A text, or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
 }
 
 #[derive(Default, Deserialize)]
@@ -261,7 +305,7 @@ struct IdentityTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TopicTable {
-    wire: Option<String>,
+    wire: Option<OneOrMore>,
     queue: Option<usize>,
     queue_bytes: Option<usize>,
     overflow: Option<String>,
@@ -360,10 +404,11 @@ impl RuleTable {
             UserTable::Number(id) => Who::User(id),
             UserTable::Name(name) => Who::UserName(name),
         });
+        let patterns = |texts: Vec<String>| texts.iter().map(|text| text.parse()).collect::<Result<Vec<Pattern>, _>>();
         let rule = Rule {
             who: certificates.chain(users).chain(self.anyone.then_some(Who::Anyone)).collect(),
-            publish: self.publish,
-            subscribe: self.subscribe,
+            publish: patterns(self.publish).map_err(|error| refused(key, &error))?,
+            subscribe: patterns(self.subscribe).map_err(|error| refused(key, &error))?,
             bytes_per_second: self.bytes_per_second,
         };
         if rule.who.is_empty() {
@@ -372,13 +417,14 @@ impl RuleTable {
         if rule.bytes_per_second == Some(0) {
             return wrong(format!("{key}.bytes_per_second"), "must be larger than 0");
         }
-        let levels = || rule.publish.iter().chain(&rule.subscribe).flat_map(|pattern| pattern.split('/'));
-        if let Some(level) = levels().find(|level| level.contains('*') && !matches!(*level, "*" | "**")) {
-            let reason = format!("'{level}': '*' and '**' stand for whole levels of a topic, as in 'plant/*/pump'");
-            return wrong(key.into(), &reason);
-        }
         Ok(rule)
     }
+}
+
+/// A pattern of a rule is none.
+fn refused(key: &str, error: &TopicError) -> ConfigError {
+    let wildcards = "; '*' and '**' stand for whole levels of a topic, as in 'plant/*/pump'";
+    ConfigError::Value { key: key.into(), reason: format!("{error}{wildcards}") }
 }
 
 impl From<IdentityTable> for Identity {
@@ -393,7 +439,7 @@ impl From<IdentityTable> for Identity {
 impl TopicTable {
     fn check(self, key: &str) -> Result<TopicConfig, ConfigError> {
         Ok(TopicConfig {
-            wire: wire(&format!("{key}.wire"), self.wire)?,
+            wires: wires(&format!("{key}.wire"), self.wire)?,
             queue: positive(&format!("{key}.queue"), self.queue)?,
             queue_bytes: positive(&format!("{key}.queue_bytes"), self.queue_bytes)?,
             overflow: overflow(key, self.overflow.as_deref(), self.patience_ms)?,
@@ -420,8 +466,17 @@ fn qos(key: &str, mut table: BTreeMap<String, Policy>) -> Result<Qos, ConfigErro
     Ok(qos)
 }
 
-fn wire(key: &str, text: Option<String>) -> Result<Option<Wire>, ConfigError> {
-    text.map(|text| text.parse()).transpose().map_err(|cause| ConfigError::Wire { key: key.into(), cause })
+fn wires(key: &str, given: Option<OneOrMore>) -> Result<Vec<Wire>, ConfigError> {
+    let texts = match given {
+        None => Vec::new(),
+        Some(OneOrMore::One(text)) => vec![text],
+        Some(OneOrMore::More(texts)) if texts.is_empty() => {
+            return Err(ConfigError::Value { key: key.into(), reason: "the list is empty".into() });
+        }
+        Some(OneOrMore::More(texts)) => texts,
+    };
+    let parsed = texts.iter().map(|text| text.parse()).collect::<Result<_, _>>();
+    parsed.map_err(|cause| ConfigError::Wire { key: key.into(), cause })
 }
 
 fn positive(key: &str, value: Option<usize>) -> Result<Option<usize>, ConfigError> {
@@ -467,7 +522,7 @@ mod tests {
 
     #[test]
     fn sections_of_topics_that_cannot_be_are_refused() {
-        for name in ["", "market/*", "market/#", "q?", "a\\tb"] {
+        for name in ["", "market/p*", "market/#", "q?", "a\\tb", "/a", "a//b"] {
             let error = Config::parse(&format!("[topics.\"{name}\"]\nwire = 'json'")).expect_err(name);
             assert!(matches!(error, ConfigError::Topic(_)), "{name}: {error}");
         }
@@ -502,8 +557,8 @@ mod tests {
         assert_eq!(config.engine.gather, Duration::from_micros(10));
         assert_eq!(config.engine.lease, Duration::from_millis(250));
         assert_eq!((config.engine.write_bytes, config.engine.unix_mode), (512, 0o660));
-        assert_eq!(config.wire_of("a/b").expect("a wire").to_string(), "json@tcp/127.0.0.1:7460");
-        assert_eq!(config.wire_of("other").expect("a wire").to_string(), "cdr@tcp/127.0.0.1:7460");
+        assert_eq!(config.wires_of("a/b")[0].to_string(), "json@tcp/127.0.0.1:7460");
+        assert_eq!(config.wires_of("other")[0].to_string(), "cdr@tcp/127.0.0.1:7460");
         let qos = config.topics["a/b"].qos.as_ref().expect("it is there").to_string();
         let expected = "reliability=best-effort,history=keep-last:5,deadline=1500ms,transport-priority=3";
         assert_eq!(qos, format!("{expected},partition=line/1,partition=line/2"));
@@ -517,6 +572,8 @@ mod tests {
             ("[engin]", "did you mean 'engine'?"),
             ("[topics.x]\nwrie = 'cdr'", "did you mean 'wire'?"),
             ("[topics.x]\nwire = 'cdr@'", "an engine is expected"),
+            ("[topics.x]\nwire = ['cdr', 'cdr@']", "an engine is expected"),
+            ("[node]\nwire = []", "the list is empty"),
             ("[engine]\noverflow = 'drop-odlest'", "did you mean 'drop-oldest'?"),
             ("[engine]\noverflow = 'drop-newest'\npatience_ms = 1", "has no meaning"),
             ("[engine]\nqueue_bytes = 0", "larger than 0"),

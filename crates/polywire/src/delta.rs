@@ -27,7 +27,7 @@ impl Requests {
     }
 
     #[inline]
-    fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Acquire)
     }
 }

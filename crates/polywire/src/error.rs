@@ -1,9 +1,9 @@
 //! The errors of opening: what [`Node`](crate::Node) and its publishers and subscribers return
 //! before any message flows.
 
-use polywire_core::{codec::BuildError, compress::SettingsError, qos::QosError};
+use polywire_core::{codec::BuildError, compress::SettingsError, qos::QosError, topic::TopicError};
 
-use crate::{engine::EngineError, topic::TopicError, wire::WireError};
+use crate::{engine::EngineError, wire::WireError};
 
 /// Why a publisher or a subscriber cannot be opened, or a publisher cannot change its wire.
 ///
@@ -13,11 +13,11 @@ use crate::{engine::EngineError, topic::TopicError, wire::WireError};
 /// # struct Pump { id: u32 }
 /// let node = Node::new();
 /// assert!(matches!(node.publisher::<Pump>("pumps"), Err(NodeError::NoWire(_))));
-/// assert!(matches!(node.subscriber::<Pump>("pumps/*"), Err(NodeError::Topic(_))));
+/// assert!(matches!(node.publisher::<Pump>("pumps/*"), Err(NodeError::Topic(_))));
 /// let error = node.publisher_on::<Pump>("pumps", "jsn@inproc/node-doc").err().unwrap();
 /// assert_eq!(error.to_string(), "unknown codec 'jsn', did you mean 'json'?");
-/// let publisher = node.publisher_on::<Pump>("pumps", "json@inproc/node-doc")?;
-/// assert!(matches!(publisher.set_wire("cdr@inproc/elsewhere"), Err(NodeError::OtherEndpoint { .. })));
+/// let publish = node.publish::<Pump>("pumps", Some("json@inproc/node-doc"))?;
+/// assert!(matches!(publish.also("cdr@inproc/node-doc"), Err(NodeError::SameEndpoint { .. })));
 /// # Ok::<(), NodeError>(())
 /// ```
 #[derive(Debug, thiserror::Error)]
@@ -30,14 +30,14 @@ pub enum NodeError {
     /// node's default.
     #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
     NoWire(String),
-    /// A publisher was given a wire with another endpoint. The format can change while it runs, the
-    /// endpoint cannot: open another publisher.
-    #[error("a publisher keeps its endpoint, '{present}': make another one for '{given}'")]
-    OtherEndpoint {
-        /// The publisher's endpoint.
-        present: String,
-        /// The endpoint of the new wire.
-        given: String,
+    /// Two wires of one publisher have the same endpoint and different formats. Leave one out: every
+    /// subscriber reads every format.
+    #[error("'{first}' and '{second}' have the same endpoint: leave one of them out")]
+    SameEndpoint {
+        /// A wire.
+        first: String,
+        /// The other one.
+        second: String,
     },
     /// The wire string does not parse, or names an unknown codec, compressor, engine or option. The
     /// message suggests the nearest known name.

@@ -89,6 +89,28 @@ pub enum NodeEvent {
         /// The writer.
         writer: Id128,
     },
+    /// A publisher here has moved to other endpoints ([`PublisherOf::set_wires`]) and has left the
+    /// one before.
+    ///
+    /// [`PublisherOf::set_wires`]: crate::PublisherOf::set_wires
+    Moved {
+        /// The topic.
+        topic: String,
+        /// The endpoint that it left.
+        from: String,
+        /// Peers that read it there and have not followed within the time allowed. They get
+        /// nothing more.
+        left_behind: usize,
+    },
+    /// A writer says that its topic has moved. A subscriber here goes to the new endpoint, or not.
+    Redirected {
+        /// The topic, or the subscriber's pattern.
+        topic: String,
+        /// The new endpoint.
+        endpoint: String,
+        /// Why the subscriber does not go there. `None` if it does.
+        refused: Option<String>,
+    },
     /// Messages could not be decoded. Reported when the total is a power of two.
     Undecodable {
         /// The topic.
@@ -124,6 +146,16 @@ impl fmt::Display for NodeEvent {
             NodeEvent::HistoryMissed { topic, writer } => {
                 write!(f, "topic '{topic}': the history of writer {writer} did not come in time")
             }
+            NodeEvent::Moved { topic, from, left_behind: 0 } => write!(f, "topic '{topic}': has left {from}"),
+            NodeEvent::Moved { topic, from, left_behind } => {
+                write!(f, "topic '{topic}': has left {from}, and {left_behind} peers that did not follow in time")
+            }
+            NodeEvent::Redirected { topic, endpoint, refused: None } => {
+                write!(f, "topic '{topic}': follows it to {endpoint}")
+            }
+            NodeEvent::Redirected { topic, endpoint, refused: Some(reason) } => {
+                write!(f, "topic '{topic}': does not follow it to {endpoint}: {reason}")
+            }
             NodeEvent::Undecodable { topic, total, reason } => {
                 write!(f, "topic '{topic}': {total} messages not decoded so far: {reason}")
             }
@@ -138,7 +170,8 @@ impl fmt::Display for engine::Event {
             engine::Event::Exposed { endpoint } => write!(
                 f,
                 "{endpoint} IS OPEN TO OTHER MACHINES, without encryption and without proof of who calls: whoever \
-                 reaches it can read and publish. Use tls/, or an address of this machine such as 127.0.0.1"
+                 reaches it can read and publish. Use tls/, \
+                 an identity with lan/, or an address of this machine such as 127.0.0.1"
             ),
             engine::Event::Connected(link) => write!(f, "{} to {} is up", link.id, link.address),
             engine::Event::Disconnected { link, reason } => {
@@ -166,6 +199,7 @@ impl fmt::Display for engine::Event {
                 )
             }
             engine::Event::Heard(link) => write!(f, "{} to {}: the peer is heard again", link.id, link.address),
+            engine::Event::Ignored { name, reason, total } => write!(f, "ignored '{name}': {reason} ({total} so far)"),
             engine::Event::Withheld { link, topic, reason, total } => {
                 write!(f, "topic '{topic}' is not passed on from or to {}: {reason} ({total} so far)", link.address)
             }

@@ -97,6 +97,23 @@ impl Kept {
         })
     }
 
+    /// Goes on with what another history has kept, at another port. `open` opens the channel that
+    /// takes the place of the other one's.
+    pub(crate) fn take_over(&self, other: &Kept, mut open: impl FnMut(ChannelId) -> Option<ChannelId>) {
+        let (channels, samples) = {
+            let cache = other.cache();
+            (cache.channels.clone(), cache.samples.clone())
+        };
+        let opened: BTreeMap<ChannelId, ChannelId> =
+            channels.into_iter().filter_map(|channel| Some((channel, open(channel)?))).collect();
+        self.cache().channels.extend(opened.values());
+        for (sequence, sample) in samples {
+            if let Some(channel) = opened.get(&sample.channel) {
+                self.keep(sequence, KeptSample { channel: *channel, ..sample });
+            }
+        }
+    }
+
     /// The channel for samples of the present format.
     pub(crate) fn opened(&self, channel: ChannelId) {
         self.cache().channels.push(channel);

@@ -55,6 +55,7 @@
 //! function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
 
 pub mod access;
+pub mod bridge;
 mod chosen;
 mod clock;
 pub mod coding;
@@ -66,7 +67,6 @@ mod error;
 mod events;
 pub mod extend;
 mod history;
-mod missing;
 pub mod node;
 mod offered;
 mod packing;
@@ -76,9 +76,10 @@ mod queue;
 mod status;
 mod subscriber;
 pub mod suggest;
-mod topic;
 pub mod wire;
+mod writers;
 
+pub use bridge::{Bridge, BridgeStatus};
 pub use config::{Config, ConfigError};
 pub use engine::Overflow;
 pub use error::NodeError;
@@ -89,12 +90,12 @@ pub use polywire_core::{
     envelope::Kind,
     layout::{Char8, Char16, Float128, Message, Record, Shape, SharedBytes, SharedStr},
     schema::{self, Schema},
+    topic::{Pattern, TopicError},
 };
 pub use polywire_derive::Message;
 pub use publisher::{BytesPublisher, DynPublisher, Publish, PublishError, Publisher, PublisherOf};
 pub use status::{Mismatch, PublisherStatus, Refusal, SubscriberStatus};
 pub use subscriber::{DynSubscriber, Info, Sample, Subscribe, Subscriber, Subscription};
-pub use topic::TopicError;
 pub use wire::{Wire, WireError};
 
 /// For the code that `#[derive(Message)]` generates.

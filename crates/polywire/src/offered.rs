@@ -1,5 +1,5 @@
 //! What a publisher does for the quality of service that it offers, beside announcing it: it
-//! watches its deadline and keeps its history. A publisher with default policies has none of this.
+//! watches its deadline and bounds its instances. A publisher with default policies has none of this.
 
 use std::{
     sync::{
@@ -18,13 +18,12 @@ use crate::{
     clock,
     events::NodeEvent,
     history::Kept,
-    node::{Inner, PortEntry, Wake},
+    node::{Inner, Wake},
 };
 
 /// The parts that the policies ask for.
 pub(crate) struct Offered {
     pub(crate) deadline: Option<Arc<Watch>>,
-    pub(crate) history: Option<Arc<Kept>>,
     /// Bounds the instances of a publisher that keeps no history.
     instances: Option<Instances>,
 }
@@ -37,24 +36,24 @@ struct Instances {
 
 impl Offered {
     /// `None` if the policies ask for nothing.
-    pub(crate) fn new(node: &Arc<Inner>, entry: &Arc<PortEntry>, topic: &str, qos: &Qos) -> Option<Box<Offered>> {
+    pub(crate) fn new(node: &Arc<Inner>, topic: &str, qos: &Qos) -> Option<Box<Offered>> {
         let deadline = qos.deadline.map(|period| Watch::new(node, topic, period));
-        let history = (qos.durability == Durability::TransientLocal).then(|| Kept::new(entry, qos));
-        let most = qos.resource_limits.max_instances.filter(|_| history.is_none());
+        let keeps_history = qos.durability == Durability::TransientLocal;
+        let most = qos.resource_limits.max_instances.filter(|_| !keeps_history);
         let instances = most.map(|most| Instances { most: most as usize, known: Default::default() });
-        let asks = deadline.is_some() || history.is_some() || instances.is_some();
-        asks.then(|| Box::new(Offered { deadline, history, instances }))
+        let asks = deadline.is_some() || keeps_history || instances.is_some();
+        asks.then(|| Box::new(Offered { deadline, instances }))
     }
 
     /// Whether a message may be published. Names the limit that it would exceed otherwise.
-    pub(crate) fn admit(&self, kind: Kind, instance: Id128) -> Result<(), &'static str> {
+    pub(crate) fn admit(&self, kind: Kind, instance: Id128, history: Option<&Kept>) -> Result<(), &'static str> {
         if kind != Kind::Data {
             return Ok(());
         }
         let full = |all: &Instances| all.known.len() >= all.most && !all.known.contains(&instance);
         match &self.instances {
             Some(all) if full(all) => Err("max-instances"),
-            _ => self.history.as_ref().map_or(Ok(()), |history| history.has_room(instance)),
+            _ => history.map_or(Ok(()), |history| history.has_room(instance)),
         }
     }
 
@@ -67,9 +66,6 @@ impl Offered {
             } else {
                 all.known.insert(instance)
             };
-        }
-        if let Some(history) = self.history.as_ref().filter(|_| is_end) {
-            history.ended(instance);
         }
         if let Some(deadline) = &self.deadline {
             deadline.published(instance, is_end);

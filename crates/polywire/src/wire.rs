@@ -16,7 +16,7 @@ pub const DEFAULT_ENDPOINT: &str = "local";
 
 /// A choice of codec, compressor and endpoint:
 /// `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone. The engines
-/// `local` and `shm` need no address.
+/// `local`, `lan` and `shm` need no address.
 ///
 /// [`Wire::default`], [`AUTO`] at [`DEFAULT_ENDPOINT`], completes every wire that is given or
 /// configured. A topic without any wire cannot be opened
@@ -136,6 +136,11 @@ impl Wire {
         self
     }
 
+    /// Whether both ask for the same codec and compressor, with the same options.
+    pub(crate) fn has_format_of(&self, other: &Wire) -> bool {
+        self.codec == other.codec && self.compressor == other.compressor
+    }
+
     /// Whether the codec is left open.
     pub fn is_auto(&self) -> bool {
         self.codec.name == AUTO
@@ -159,6 +164,40 @@ impl Wire {
         }
         self.endpoint.as_ref().map_or(Ok(()), |endpoint| known("engine", &endpoint.engine, names.engines))
     }
+}
+
+/// Completes a list of wires by one that counts less: the wires of a topic that is at several
+/// endpoints at once.
+///
+/// A wire that names an endpoint is completed by the first of `lower`. One that names none stands
+/// for as many wires as `lower` has, one at each of its endpoints. If either list is empty, the
+/// result is the other one.
+///
+/// ```
+/// use polywire::wire::{Wire, complete};
+/// let wires = |texts: &[&str]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<Wire>, _>>();
+/// let lower = wires(&["cdr@local", "fast@udp/239.1.2.3:7400"])?;
+/// assert_eq!(complete(&wires(&["json"])?, &lower), wires(&["json@local", "json@udp/239.1.2.3:7400"])?);
+/// assert_eq!(complete(&wires(&["tcp/127.0.0.1:7460"])?, &lower), wires(&["cdr@tcp/127.0.0.1:7460"])?);
+/// assert_eq!(complete(&[], &lower), lower);
+/// # Ok::<(), polywire::WireError>(())
+/// ```
+pub fn complete(given: &[Wire], lower: &[Wire]) -> Vec<Wire> {
+    let Some(first) = lower.first() else { return given.to_vec() };
+    if given.is_empty() {
+        return lower.to_vec();
+    }
+    let completed = given.iter().flat_map(|wire| match &wire.endpoint {
+        Some(_) => vec![wire.clone().or(first)],
+        None => lower.iter().map(|lower| wire.clone().or(lower)).collect(),
+    });
+    let mut once: Vec<Wire> = Vec::new();
+    for wire in completed {
+        if !once.contains(&wire) {
+            once.push(wire);
+        }
+    }
+    once
 }
 
 fn known(what: &'static str, name: &str, all: &[&str]) -> Result<(), WireError> {
@@ -210,7 +249,7 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
 }
 
 /// Engines that need no address, and that a wire may therefore name without a slash.
-const WITHOUT_ADDRESS: [&str; 2] = [DEFAULT_ENDPOINT, "shm"];
+const WITHOUT_ADDRESS: [&str; 3] = [DEFAULT_ENDPOINT, "lan", "shm"];
 
 /// Whether a wire is an endpoint alone: it is the name of an engine that needs no address, or has a
 /// slash right after a name, which codecs never have.
@@ -357,6 +396,7 @@ mod tests {
         }
         assert_eq!(DEFAULT_ENDPOINT.parse(), Ok(Wire::default()));
         assert_eq!("local".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@local"));
+        assert_eq!("lan".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@lan"));
         assert_eq!("shm".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@shm"));
         assert_eq!("tcp/a:1".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@tcp/a:1"));
     }

@@ -195,6 +195,10 @@ fn an_open_port_is_warned_of_once() {
     };
     assert_eq!((exposed("tcp-listen/0.0.0.0:0"), exposed("tcp-listen/[::]:0")), (1, 1));
     assert_eq!((exposed("tcp-listen/127.0.0.1:0"), exposed("tcp-listen/[::1]:0")), (0, 0));
+    assert_eq!((exposed("udp/0.0.0.0:0"), exposed("udp-reliable/[::]:0")), (1, 1));
+    assert_eq!((exposed("udp/127.0.0.1:0"), exposed("udp-reliable/[::1]:0")), (0, 0));
+    let group = |options: &str| exposed(&format!("udp/239.255.74.61:7461?ttl=0,interface={options}"));
+    assert_eq!((group("0.0.0.0"), group("127.0.0.1")), (1, 0));
     assert_eq!(exposed(&format!("unix-listen/{}", path("open").display())), 0);
 }
 

@@ -246,10 +246,10 @@ fn what_is_killed_at_any_moment_stops_nobody() {
     // What the dead have left goes with their peers, or when the next node comes: then there are its
     // socket and two locks.
     let objects = folder.objects();
-    stays.port().close();
+    drop(stays);
     let last = join(&folder.address()).0;
     until("only the last one is left", || left(&folder.0).len() == 3);
-    last.port().close();
+    drop(last);
     until("nothing is left", || left(&folder.0).is_empty());
     assert!(!objects.iter().any(|path| path.exists()));
 }

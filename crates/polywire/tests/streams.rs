@@ -43,10 +43,14 @@ fn disconnected(events: &mpsc::Receiver<Event>) -> Disconnect {
 /// A peer written by hand, which has sent its hello.
 fn stranger(node: &Tap) -> TcpStream {
     let mut stream = TcpStream::connect(node.address()).expect("connects");
+    stream.write_all(&hello()).expect("sends");
+    stream
+}
+
+fn hello() -> Vec<u8> {
     let mut hello = Vec::new();
     StreamEncoder::default().hello(&Hello { node: Id128([8; 16]), incarnation: 1 }, &mut hello);
-    stream.write_all(&hello).expect("sends");
-    stream
+    hello
 }
 
 /// True once the other end closed.
@@ -228,6 +232,47 @@ fn idle_peers_lock_nobody_out() {
     peer.publish(channel, 1, b"heard");
     assert_eq!(node.wait(&node.count, 1), 1);
     drop(idle);
+}
+
+/// Raises the limit of open files, and returns how many connections to itself the process may hold.
+fn connections() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // If it cannot be raised, fewer callers come.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // A caller that was displaced has one file, and each link has two.
+    usize::try_from(files / 2).unwrap_or(usize::MAX).min(5000)
+}
+
+#[test]
+fn thousands_of_callers_lock_nobody_out() {
+    let mut options = options();
+    options.peers = 64;
+    let (node, _events) = listening(options);
+    let (early, _at_early) = Tap::open("tcp-connect", &node.address(), EngineOptions::default());
+    let channel = early.announce("t", 0);
+    assert_eq!(early.wait(&early.accepted, 1), 1);
+    let call = |number: usize| {
+        let mut stream = TcpStream::connect(node.address()).expect("connects");
+        let hello = hello();
+        let sent = [&[], &hello[..hello.len() / 2], &hello][number % 3];
+        // The node may have closed the connection already.
+        let _ = stream.write_all(sent);
+        stream
+    };
+    let mut callers: Vec<TcpStream> = (0..connections()).map(call).collect();
+    early.publish(channel, 1, b"meanwhile");
+    assert_eq!(node.wait(&node.count, 1), 1);
+    let (late, _at_late) = Tap::open("tcp-connect", &node.address(), EngineOptions::default());
+    let channel = late.announce("t", 0);
+    assert_eq!(late.wait(&late.accepted, 1), 1);
+    late.publish(channel, 1, b"too");
+    assert_eq!(node.wait(&node.count, 2), 2);
+    // All but the last are gone: the port holds no more than its share.
+    let earlier = callers.len() - 64;
+    assert!(callers.drain(..earlier).all(|mut caller| is_closed(&mut caller)));
+    assert!(node.port().links().len() <= 64);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod bench;
 mod compat;
 mod demo;
 mod docs;
+mod doctor;
 mod fast;
 mod hostile;
 #[cfg(all(feature = "hosts", target_os = "linux"))]
@@ -15,6 +16,7 @@ mod hosts;
 mod identity;
 mod instances;
 mod link;
+mod probes;
 mod pub_echo;
 mod readme;
 mod relay;

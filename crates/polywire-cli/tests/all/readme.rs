@@ -124,6 +124,53 @@ fn three_terminals_meet_without_an_address() {
     assert!(fits(&expected, &printed.lines().collect::<Vec<_>>()), "{printed}");
 }
 
+/// The commands and the output of the blocks that run on a host of the section on two hosts.
+#[cfg(all(feature = "lan", target_os = "linux"))]
+fn on_host(info: &str) -> Vec<(String, Vec<String>)> {
+    let there = blocks(README).into_iter().filter(|block| block.info == info);
+    let parts = there.map(|block| {
+        let (commands, below): (Vec<_>, Vec<_>) = steps(&block).into_iter().unzip();
+        (commands.concat(), below.concat().lines().map(String::from).collect())
+    });
+    parts.collect()
+}
+
+#[test]
+#[cfg(all(feature = "lan", target_os = "linux"))]
+fn two_hosts_meet_with_one_line_more_and_let_no_stranger_in() {
+    let name = "readme::two_hosts_meet_with_one_line_more_and_let_no_stranger_in";
+    let Some(network) = polywire_testing::network::Network::of(name, 2) else { return };
+    let folder = Folder::new();
+    let (first, second) = (on_host("console host-1"), on_host("console host-2"));
+    let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let start = |host, commands: &str| {
+        let mut shell = network.command(host, "sh");
+        shell.args(["-c", &format!("exec 2>&1\nexport POLYWIRE_WIRE=lan\n{commands}")]).current_dir(folder.path());
+        shell.env("PATH", &path).env("NO_COLOR", "1").env_remove("POLYWIRE_CONFIG").env_remove("POLYWIRE_DOMAIN");
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("a shell")
+    };
+    let check = |shell: std::process::Child, expected: &[String]| {
+        let output = shell.wait_with_output().expect("it ends");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        assert!(fits(&expected, &text.lines().collect::<Vec<_>>()), "{expected:#?}\n{text}");
+    };
+    let [echo, list, secured] = &first[..] else { panic!("three blocks") };
+    let [publish, refused] = &second[..] else { panic!("two blocks") };
+    // The publisher waits for the subscriber, and is still there when its topic is listed.
+    let publisher = start(2, &publish.0);
+    check(start(1, &list.0.replace("list", "list --timeout 60")), &list.1);
+    check(start(1, &echo.0), &echo.1);
+    check(publisher, &publish.1);
+    // The certificates are there before the second host needs them.
+    let (sign, listen) = secured.0.split_at(secured.0.find("polywire echo").expect("it listens"));
+    check(start(1, sign), &[]);
+    let subscriber = start(1, listen);
+    check(start(2, &refused.0), &refused.1);
+    check(subscriber, &secured.1);
+}
+
 /// Replaces the name of a writer, which is new in each run.
 fn hide_writer(line: &str) -> String {
     match line.split_once("of writer ") {

@@ -34,7 +34,7 @@ use core::time::Duration;
 pub use admission::{Admission, Arrival, InstanceState, Verdict, expires_ns};
 pub use deadline::Deadlines;
 pub use matching::{Incompatible, Policy, compatible, partitions_match};
-pub use offer::{Offer, OfferError};
+pub use offer::{MOST_BRIDGES, Offer, OfferError};
 pub use text::QosError;
 
 /// The largest number of partitions of a publisher or subscriber.

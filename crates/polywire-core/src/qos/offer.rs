@@ -19,6 +19,19 @@ use crate::{
 const OWN: u32 = 256;
 /// The channel brings the history of the writer with this id. Must be understood.
 const HISTORY_OF: u32 = OWN + 1;
+/// The channel carries nothing: its writer has moved to these endpoints. A receiver that does not
+/// know this waits on the channel in vain.
+const MOVED_TO: u32 = OWN + 2;
+/// The bridges that the channel has passed, the last one at the end.
+const VIA: u32 = OWN + 4;
+/// Most endpoints that are read of one offer.
+const MOST_ENDPOINTS: usize = 16;
+/// Most bridges that a channel passes.
+///
+/// ```
+/// assert_eq!(polywire_core::qos::MOST_BRIDGES, 16);
+/// ```
+pub const MOST_BRIDGES: usize = 16;
 
 /// What a publisher offers on a channel.
 ///
@@ -26,12 +39,14 @@ const HISTORY_OF: u32 = OWN + 1;
 /// use polywire_core::{envelope::Id128, qos::{Offer, Qos, Reliability}};
 /// # use core::time::Duration;
 /// let qos = Qos::default().reliability(Reliability::Reliable).lifespan(Duration::from_secs(1)).keep_last(9);
-/// let offer = Offer { qos: qos.clone(), history_of: None };
+/// let offer = Offer { qos: qos.clone(), ..Offer::default() };
 /// assert_eq!(offer.to_bytes(), [22, 1, 2, 42, 5, 0x80, 0x94, 0xeb, 0xdc, 3]);
 /// assert_eq!(Offer::parse(&offer.to_bytes())?.qos, qos.history(Default::default()));
 /// assert!(Offer::default().to_bytes().is_empty());
 /// let history = Offer { history_of: Some(Id128([7; 16])), ..offer };
 /// assert_eq!(Offer::parse(&history.to_bytes())?.history_of, Some(Id128([7; 16])));
+/// let moved = Offer { moved_to: vec!["udp/239.1.2.3:7400".into()], via: vec![Id128([7; 16])], ..Offer::default() };
+/// assert_eq!(Offer::parse(&moved.to_bytes())?, moved);
 /// # Ok::<(), polywire_core::qos::OfferError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +56,12 @@ pub struct Offer {
     /// The channel does not carry messages as they are published, but those that the writer with
     /// this id has kept for late joiners.
     pub history_of: Option<Id128>,
+    /// The channel carries no messages. Its writer has moved to these endpoints, in the notation of
+    /// wires; at most 16. Empty on all other channels.
+    pub moved_to: Vec<String>,
+    /// The nodes that have passed the channel on as bridges, the last one at the end; at most
+    /// [`MOST_BRIDGES`]. Empty if it comes from its writer.
+    pub via: Vec<Id128>,
 }
 
 /// Why bytes are no offer, or none that this node understands.
@@ -98,10 +119,7 @@ impl Offer {
             put_time(qos.lease, out);
         });
         put(Policy::Partition, !qos.partition.is_empty(), &|out| {
-            for name in &qos.partition {
-                varint::put(out, name.len() as u64);
-                out.extend_from_slice(name.as_bytes());
-            }
+            put_texts(&qos.partition, out);
         });
         put(Policy::Reliability, qos.reliability != default.reliability, &|out| out.push(qos.reliability as u8));
         let order = qos.destination_order;
@@ -110,6 +128,14 @@ impl Offer {
         put(Policy::Lifespan, qos.lifespan.is_some(), &|out| put_time(qos.lifespan, out));
         if let Some(writer) = &self.history_of {
             all.push(HISTORY_OF, &writer.0);
+        }
+        if !self.moved_to.is_empty() {
+            let mut value = Vec::new();
+            put_texts(&self.moved_to, &mut value);
+            all.push(MOVED_TO, &value);
+        }
+        if !self.via.is_empty() {
+            all.push(VIA, &self.via.iter().flat_map(|bridge| bridge.0).collect::<Vec<u8>>());
         }
         all.as_extensions().bytes().to_vec()
     }
@@ -121,6 +147,15 @@ impl Offer {
             if id == HISTORY_OF {
                 let writer = value.try_into().map_err(|_| OfferError::Value { policy: "history" })?;
                 offer.history_of = Some(Id128(writer));
+                continue;
+            }
+            if id == MOVED_TO {
+                let endpoints = texts(value).filter(|all| !all.is_empty() && all.len() <= MOST_ENDPOINTS);
+                offer.moved_to = endpoints.ok_or(OfferError::Value { policy: "endpoint" })?;
+                continue;
+            }
+            if id == VIA {
+                offer.via = ids(value).ok_or(OfferError::Value { policy: "bridge" })?;
                 continue;
             }
             let policy = Policy::ALL.iter().find(|policy| travels(**policy) && policy.id() == id / 2);
@@ -135,6 +170,19 @@ impl Offer {
         }
         offer.qos.check().map_err(|_| OfferError::Invalid)?;
         Ok(offer)
+    }
+}
+
+fn ids(value: &[u8]) -> Option<Vec<Id128>> {
+    let (ids, rest) = value.as_chunks::<16>();
+    let fits = rest.is_empty() && (1..=MOST_BRIDGES).contains(&ids.len());
+    fits.then(|| ids.iter().map(|id| Id128(*id)).collect())
+}
+
+fn put_texts(texts: &[String], out: &mut Vec<u8>) {
+    for text in texts {
+        varint::put(out, text.len() as u64);
+        out.extend_from_slice(text.as_bytes());
     }
 }
 
@@ -220,7 +268,7 @@ mod tests {
         #[test]
         fn what_travels_arrives(qos in policies()) {
             prop_assume!(qos.check().is_ok());
-            let offer = Offer { qos: qos.clone(), history_of: None };
+            let offer = Offer { qos: qos.clone(), ..Offer::default() };
             let travels = Qos {
                 history: Default::default(),
                 resource_limits: Default::default(),

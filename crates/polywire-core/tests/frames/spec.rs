@@ -95,7 +95,7 @@ fn offers_go_in_front_of_their_announcement() {
     let (hello_bytes, announce) = (examples.remove("hello").expect("one"), examples.remove("announce").expect("one"));
     let reliable = Qos::default().reliability(Reliability::Reliable);
     for (name, qos) in [("offer", reliable), ("offer-strict", Qos::default().partition(["a"]))] {
-        let offer = Offer { qos, history_of: None }.to_bytes();
+        let offer = Offer { qos, ..Offer::default() }.to_bytes();
         let announcement = Announcement { offer: offer.clone(), ..announcement() };
         let example = examples.remove(name).expect(name);
         let both = [&example[..], &announce].concat();

@@ -93,7 +93,7 @@ impl Receiver {
         };
         let all: Vec<Receiver> = (0..setup.subscribers as u32).map(one).collect::<Result<_, _>>()?;
         let arrivals = all.iter().map(|receiver| receiver.list.clone()).collect();
-        Ok((all, Receivers { arrivals, traffic, held: vec![Box::new(ended)] }))
+        Ok((all, Receivers { arrivals, traffic, _held: vec![Box::new(ended)] }))
     }
 
     /// True when the case is over.

@@ -3,7 +3,7 @@
 
 use std::{
     env, fs,
-    net::TcpListener,
+    net::{TcpListener, UdpSocket},
     path::PathBuf,
     process,
     sync::{
@@ -75,8 +75,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
             Some(subscribe.on_message_inline(move |_, info| back.came(info)))
         }
     };
-    let mut peer = Peer::start(&setup, place, receive)?;
-    peer.keep(folder);
+    let peer = Peer::start(&setup, place, receive)?;
     for publisher in &*publishers {
         let there = publisher.wait_for_subscribers(setup.subscribers, PATIENCE);
         if there != setup.subscribers {
@@ -91,12 +90,22 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         load,
         done,
         is_chain: setup.engine != "inproc",
-        _held: (node, subscription),
+        _held: (node, subscription, folder),
     };
     if setup.echo {
         carrier.wait_for_the_way_back(subject)?;
     }
     Ok((Box::new(carrier), peer))
+}
+
+/// The folder in which nodes find each other. It is removed in the end.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The other end may still have files there; it runs for a moment longer.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 struct Ours {
@@ -109,7 +118,7 @@ struct Ours {
     done: Receiver<()>,
     /// The last echo of a round starts the next round.
     is_chain: bool,
-    _held: (Node, Option<Subscription>),
+    _held: (Node, Option<Subscription>, Option<Folder>),
 }
 
 /// The rounds of the mode `closed`. A round is one message and its echoes.
@@ -312,7 +321,7 @@ pub fn receive(setup: &Setup) -> Result<Receivers, String> {
         arrivals.push(list);
         held.push(Box::new((subscriptions, node)));
     }
-    Ok(Receivers { arrivals, traffic, held })
+    Ok(Receivers { arrivals, traffic, _held: held })
 }
 
 fn node(setup: &Setup, side: impl Fn(&Buffers) -> Side) -> Result<Node, String> {
@@ -348,24 +357,17 @@ fn free_address(engine: &str) -> Result<String, String> {
         engine if is_mesh(engine) => Ok(env::temp_dir().join(name).display().to_string()),
         "unix" => Ok(env::temp_dir().join(name + ".sock").display().to_string()),
         "inproc" => Ok(name),
-        _ => TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .map(|address| address.to_string())
-            .map_err(|error| error.to_string()),
+        _ => {
+            let bound = match engine.starts_with("udp") {
+                true => UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()),
+                false => TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()),
+            };
+            bound.map(|address| address.to_string()).map_err(error_text)
+        }
     }
 }
 
 /// Whether the address of an engine is a folder in which nodes meet.
 fn is_mesh(engine: &str) -> bool {
     matches!(engine, "local" | "shm" | SPINNING)
-}
-
-/// The folder in which the nodes of a case meet; removed when this is dropped.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // It is not there if no node came to it.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

@@ -56,14 +56,6 @@ impl Peer {
         }
     }
 
-    /// Keeps something until the other end has ended.
-    pub fn keep(&mut self, thing: impl Send + 'static) {
-        match self {
-            Peer::Here(receivers) => receivers.held.push(Box::new(thing)),
-            Peer::Process(other) => other.kept = Some(Box::new(thing)),
-        }
-    }
-
     pub fn vitals(&mut self) -> Result<Vitals, String> {
         match self {
             Peer::Here(receivers) => Ok(receivers.vitals(false)),
@@ -77,7 +69,6 @@ pub struct Other {
     child: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    kept: Option<Box<dyn Send>>,
 }
 
 impl Other {
@@ -87,7 +78,7 @@ impl Other {
         command.args(WORDS).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cannot start the other process: {error}"))?;
         let (requests, answers) = (child.stdin.take(), child.stdout.take().expect("a pipe was asked for"));
-        let mut other = Other { child, requests, answers: BufReader::new(answers), kept: None };
+        let mut other = Other { child, requests, answers: BufReader::new(answers) };
         let ready: Result<(), String> = other.ask(setup)?;
         ready.map(|()| other)
     }

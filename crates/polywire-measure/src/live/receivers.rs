@@ -63,7 +63,7 @@ pub struct Receivers {
     pub arrivals: Vec<Arrivals>,
     pub traffic: Arc<Traffic>,
     /// Keeps nodes and threads alive.
-    pub held: Vec<Box<dyn Send>>,
+    pub _held: Vec<Box<dyn Send>>,
 }
 
 /// Sets its flag when it is dropped; receiving threads then end.

@@ -42,16 +42,34 @@ impl Identity {
     #[cfg(feature = "tls")]
     pub(super) fn files(&self) -> Result<Files, IdentityError> {
         let file = |named: &Option<PathBuf>, what, key, variable| {
-            let named =
-                named.clone().or_else(|| env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from));
-            named.ok_or(IdentityError::Unnamed { what, key, variable })
+            named_or_given(named, variable).ok_or(IdentityError::Unnamed { what, key, variable })
         };
         Ok(Files {
-            certificate: file(&self.certificate, "certificate", "certificate", "POLYWIRE_CERTIFICATE")?,
-            key: file(&self.key, "private key", "key", "POLYWIRE_KEY")?,
-            authority: file(&self.authority, "authority's certificate", "authority", "POLYWIRE_AUTHORITY")?,
+            certificate: file(&self.certificate, "certificate", "certificate", CERTIFICATE)?,
+            key: file(&self.key, "private key", "key", KEY)?,
+            authority: file(&self.authority, "authority's certificate", "authority", AUTHORITY)?,
         })
     }
+
+    /// Whether any of the files is named, here or by the environment.
+    #[cfg(feature = "lan")]
+    pub(super) fn is_named(&self) -> bool {
+        let files = [(&self.certificate, CERTIFICATE), (&self.key, KEY), (&self.authority, AUTHORITY)];
+        files.into_iter().any(|(named, variable)| named_or_given(named, variable).is_some())
+    }
+}
+
+/// The variables of the environment that name the files.
+#[cfg(feature = "tls")]
+const CERTIFICATE: &str = "POLYWIRE_CERTIFICATE";
+#[cfg(feature = "tls")]
+const KEY: &str = "POLYWIRE_KEY";
+#[cfg(feature = "tls")]
+const AUTHORITY: &str = "POLYWIRE_AUTHORITY";
+
+#[cfg(feature = "tls")]
+fn named_or_given(named: &Option<PathBuf>, variable: &str) -> Option<PathBuf> {
+    named.clone().or_else(|| env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from))
 }
 
 /// The files of a complete [`Identity`].

@@ -48,6 +48,10 @@ impl Engine for Inproc {
         Properties { reliable: true, ordered: true, multicast: true, largest_payload: None }
     }
 
+    fn tells_peers_apart(&self) -> bool {
+        true
+    }
+
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
         let member = Arc::new(Member { name: address.into(), local: local.clone(), sink, state: Mutex::default() });
         let others = {

@@ -92,8 +92,11 @@
 //! ```
 
 mod delivery;
+mod domain;
 mod identity;
 pub mod inproc;
+#[cfg(feature = "lan")]
+pub mod lan;
 pub mod local;
 pub(crate) mod loopback;
 mod options;
@@ -133,6 +136,8 @@ pub use stream::Aligned;
 pub static ENGINES: &[&dyn Engine] = &[
     &inproc::Inproc,
     &local::Domain,
+    #[cfg(feature = "lan")]
+    &lan::Lan,
     #[cfg(all(feature = "shm", target_os = "linux"))]
     &shm::Shm,
     &tcp::Tcp,
@@ -179,6 +184,18 @@ pub trait Engine: Send + Sync {
     /// and to a key frame otherwise. Gaps in sequence numbers count as losses if the engine is
     /// ordered.
     fn properties(&self) -> Properties;
+
+    /// Whether one transmission reaches one peer, or all peers are nodes of this process, so that
+    /// rules of access can be applied. By default, if the engine does not multicast.
+    fn tells_peers_apart(&self) -> bool {
+        !self.properties().multicast
+    }
+
+    /// Whether the first process at an address relays between the others, so that `polywire relay`
+    /// can hold the address. By default not.
+    fn relays(&self) -> bool {
+        false
+    }
 
     /// The address with what it leaves out filled in. Two addresses that this makes equal are the
     /// same place, which a node opens once.
@@ -598,6 +615,16 @@ pub enum Event {
     },
     /// A silent peer is heard again.
     Heard(LinkInfo),
+    /// What a discovery service says of a peer was ignored: it is malformed, or there is too much of
+    /// it. Reported for the 1st, 2nd, 4th, 8th, ... time.
+    Ignored {
+        /// The name of the peer, as the service has it.
+        name: String,
+        /// Why.
+        reason: String,
+        /// The number of times on this port so far.
+        total: u64,
+    },
     /// A channel could not be announced to a link, or is not relayed. Its messages do not reach
     /// that peer or, if it is not relayed, the other peers. Reported for the 1st, 2nd, 4th, 8th,
     /// ... such channel of the port.

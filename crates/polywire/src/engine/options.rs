@@ -36,7 +36,8 @@ pub struct EngineOptions {
     pub receive_buffer: Option<usize>,
     /// After this many publications without a pause, 16 by default, the next ones are gathered and
     /// written together. Publications follow without a pause if each begins at most 2 µs after the
-    /// last write. Gathering ends after four pauses in a row of more than 20 µs.
+    /// last write, or a little more if there are several peers to write to. Gathering ends when
+    /// fewer than this many come in half of [`gather`](EngineOptions::gather).
     pub burst: u32,
     /// Longest time that a gathered message waits for others, apart from the resolution of the
     /// system's timer: 50 µs by default. With many peers it is the time of two rounds of writes to

@@ -8,6 +8,10 @@ use std::{
     time::Duration,
 };
 
+use nix::{
+    ifaddrs::{InterfaceAddress, getifaddrs},
+    net::if_::InterfaceFlags,
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{SendFlags, send},
@@ -95,6 +99,10 @@ macro_rules! engine {
                 PROPERTIES
             }
 
+            fn relays(&self) -> bool {
+                matches!($role, Role::Either)
+            }
+
             fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
                 ($open)($role, ($name, $example), address, local, sink)
             }
@@ -148,9 +156,7 @@ impl Transport for Sockets {
 
     fn connect(&self) -> io::Result<Connection> {
         let (socket, to) = self.first(|to| Ok((self.family.connect(to, &self.options)?, to.clone())))?;
-        self.family.tune(&socket, &self.options)?;
-        let (stream, address) = (stream_of(self.family, socket), self.family.describe(&to));
-        Ok(Connection { stream, address, host: host(&to) })
+        connection(self.family, socket, &to, &self.options)
     }
 }
 
@@ -168,9 +174,7 @@ impl Listener for SocketListener {
 
     fn accept(&self) -> io::Result<Option<Connection>> {
         let Some((socket, from)) = accept(&self.socket)? else { return Ok(None) };
-        self.family.tune(&socket, &self.options)?;
-        let address = self.family.describe(&from);
-        Ok(Some(Connection { stream: stream_of(self.family, socket), address, host: host(&from) }))
+        connection(self.family, socket, &from, &self.options).map(Some)
     }
 
     fn wake(&self) {
@@ -187,6 +191,14 @@ impl Listener for SocketListener {
     }
 }
 
+/// Whether an interface reaches nobody but this machine.
+pub(super) fn is_loopback(interface: &str) -> bool {
+    let is_it = |found: InterfaceAddress| {
+        found.interface_name == interface && found.flags.contains(InterfaceFlags::IFF_LOOPBACK)
+    };
+    getifaddrs().into_iter().flatten().any(is_it)
+}
+
 /// Waits up to a second for a caller of a listening, non-blocking socket.
 pub(super) fn accept(listening: &Socket) -> io::Result<Option<(Socket, SockAddr)>> {
     let mut fds = [PollFd::new(listening, PollFlags::IN)];
@@ -198,12 +210,39 @@ pub(super) fn accept(listening: &Socket) -> io::Result<Option<(Socket, SockAddr)
     }
 }
 
-/// The stream of a connected, blocking socket.
-pub(super) struct SocketStream(pub(super) Socket, pub(super) Principal);
-
-fn stream_of(family: &dyn Family, socket: Socket) -> Arc<dyn ByteStream> {
+/// The connection of a socket to a peer.
+pub(super) fn connection(
+    family: &dyn Family,
+    socket: Socket,
+    peer: &SockAddr,
+    options: &EngineOptions,
+) -> io::Result<Connection> {
+    family.tune(&socket, options)?;
     let principal = family.principal(&socket);
-    Arc::new(SocketStream(socket, principal))
+    let host = peer.as_socket().map(|address| address.ip());
+    Ok(Connection { stream: Arc::new(SocketStream::new(socket, principal)), address: family.describe(peer), host })
+}
+
+/// The stream of a connected, blocking socket.
+pub(super) struct SocketStream(pub(super) Socket, Principal);
+
+/// A write neither blocks nor raises SIGPIPE. Apple's systems have no such flag: there it is an
+/// option of the socket.
+const SENDING: SendFlags = {
+    #[cfg(not(target_vendor = "apple"))]
+    let flags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+    #[cfg(target_vendor = "apple")]
+    let flags = SendFlags::DONTWAIT;
+    flags
+};
+
+impl SocketStream {
+    pub(super) fn new(socket: Socket, principal: Principal) -> SocketStream {
+        // Rust programs ignore SIGPIPE, others may not. Fails only on a socket that is gone.
+        #[cfg(target_vendor = "apple")]
+        let _ = socket.set_nosigpipe(true);
+        SocketStream(socket, principal)
+    }
 }
 
 impl ByteStream for SocketStream {
@@ -219,7 +258,7 @@ impl ByteStream for SocketStream {
     #[inline]
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
-            match send(&self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(&self.0, bytes, SENDING) {
                 Err(rustix::io::Errno::INTR) => {}
                 sent => return Ok(sent?),
             }
@@ -246,8 +285,4 @@ impl ByteStream for SocketStream {
     fn principal(&self) -> Principal {
         self.1.clone()
     }
-}
-
-fn host(address: &SockAddr) -> Option<std::net::IpAddr> {
-    address.as_socket().map(|address| address.ip())
 }

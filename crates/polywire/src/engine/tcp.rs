@@ -108,16 +108,15 @@ impl Family for Inet {
     }
 }
 
-/// A receive buffer should hold at least this many segments.
-const SEGMENTS: usize = 4;
-
-/// Asks the peer for segments of which [`SEGMENTS`] fit into a small receive buffer.
+/// Asks the peer for segments of which several fit into a small receive buffer.
 ///
 /// Linux sizes segments by the largest window that it has seen, sends no part of a segment into a
 /// smaller window, and probes such a window only every 200 ms. So if a small buffer never offers
 /// that window again, data crawls although the buffer is empty.
 #[cfg(target_os = "linux")]
 fn limit_segments(socket: &Socket, options: &EngineOptions) {
+    /// A receive buffer should hold at least this many segments.
+    const SEGMENTS: usize = 4;
     /// The largest segment that `TCP_MAXSEG` can ask for.
     const LARGEST: usize = 32_767;
     /// The segment size that every IPv4 path carries.

@@ -29,13 +29,14 @@ use super::{
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
+    port::{Matches, WriterKey},
     route::{Route, Slot, Source},
     timer::Wake,
 };
 use crate::{
     access::Rights,
     clock,
-    engine::{Action, Held, LinkInfo, LinkSink},
+    engine::{Action, Held, LinkInfo, LinkSink, Properties},
     events::NodeEvent,
     packing::Unpacking,
     status::Mismatch,
@@ -51,6 +52,8 @@ pub(super) trait Host: Send + Sync {
     fn documents(&self) -> &Documents;
     /// The subscribers of a topic on this port.
     fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>>;
+    /// What the engine guarantees.
+    fn properties(&self) -> Properties;
     /// False while the engine still opens the port. Outputs wait until it is open.
     fn is_open(&self) -> bool;
     /// The port closes.
@@ -108,7 +111,7 @@ struct Channels {
     touched: Vec<ChannelId>,
 }
 
-type Refused = Vec<(Weak<dyn Route>, String)>;
+type Refused = Vec<(Arc<dyn Route>, String)>;
 type Slots = Arc<Vec<(Arc<dyn Route>, Arc<dyn Slot>)>>;
 
 /// A channel that the application has begun to decide on.
@@ -170,10 +173,10 @@ impl Incoming {
         driven.session.channels().map(|(_, announcement)| self.source(announcement)).collect()
     }
 
-    /// Subscribers of the topic came or went. The port has the answers to the peer when this
+    /// Subscribers of some topics came or went. The port has the answers to the peer when this
     /// returns, so that they leave before anything that the application publishes next.
-    pub(super) fn reconsider(&self, topic: &str) {
-        self.lock().session.reconsider(|announcement| announcement.topic == topic);
+    pub(super) fn reconsider(&self, concerns: &dyn Fn(&str) -> bool) {
+        self.lock().session.reconsider(|announcement| concerns(&announcement.topic));
         self.drive();
         let here = thread::current().id();
         let elsewhere = |thread: Option<ThreadId>| thread.is_some_and(|thread| thread != here);
@@ -187,15 +190,20 @@ impl Incoming {
         self.sources().iter().for_each(|source| self.fetch_for_others(&source.announcement));
     }
 
-    /// The number of channels that the subscriber reads, and of those that it cannot read.
-    pub(super) fn matches(&self, route: &Arc<dyn Route>) -> (usize, usize) {
-        let reads = |channel: &&Channel| channel.slots.iter().any(|(other, _)| Arc::ptr_eq(other, route));
-        let refuses = |channel: &&Channel| is_among(&channel.refused, route).is_some();
+    /// Adds the writers that the subscriber reads, and those that it cannot read.
+    pub(super) fn add_matches(&self, route: &Arc<dyn Route>, matches: &mut Matches) {
         let channels = self.channels();
-        (
-            channels.open.values().filter(|channel| !channel.history).filter(reads).count(),
-            channels.open.values().filter(refuses).count(),
-        )
+        for (id, channel) in channels.open.iter().filter(|(_, channel)| !channel.history) {
+            let writer = channel.source.announcement.writer;
+            let (link, channel_id) = if writer.is_zero() { (self.link.id.0, *id) } else { Default::default() };
+            let key: WriterKey = (writer, link, channel_id);
+            if channel.slots.iter().any(|(other, _)| other.is_of(route)) {
+                matches.reads.insert(key);
+            }
+            if channel.refused.iter().any(|(other, _)| other.is_of(route)) {
+                matches.refuses.insert(key);
+            }
+        }
     }
 
     /// A document came, over this link or another.
@@ -293,6 +301,9 @@ impl Incoming {
         let offer = Offer::parse(&source.announcement.offer);
         if let Ok(offer) = &offer {
             routes.retain(|route| route.concerns(&source.announcement, offer));
+            if !offer.moved_to.is_empty() {
+                routes.drain(..).for_each(|route| route.follow(&source, &offer.moved_to));
+            }
         }
         let unfetched = match missing(&node, &source.announcement, &routes) {
             None => None,
@@ -304,7 +315,8 @@ impl Incoming {
         let needs_schema = routes.iter().any(|route| route.needs_schema());
         let schema = needs_schema.then(|| node.documents.schema(source.announcement.schema)).flatten();
         let (schema, unfetched) = (schema.as_ref(), unfetched.as_ref());
-        let opening = Opening { node: &node, source: &source, offer: &offer, schema, unfetched };
+        let medium = host.properties();
+        let opening = Opening { node: &node, source: &source, medium, offer: &offer, schema, unfetched };
         let unpacking = match routes.is_empty() {
             true => Ok(()),
             false => self.unpacking(channel, &opening),
@@ -381,7 +393,7 @@ impl Incoming {
             known.history = slots.iter().any(|(_, slot)| slot.is_history());
             known.gated = slots.iter().any(|(_, slot)| slot.is_gated());
             known.key_requested = decision.needs_key_frame;
-            known.refused = refusals.iter().map(|(route, reason)| (Arc::downgrade(route), reason.clone())).collect();
+            known.refused = refusals.to_vec();
             mem::replace(&mut known.slots, Arc::new(slots))
         };
         // Slots end without a lock: they report losses.
@@ -409,10 +421,16 @@ impl Incoming {
         };
         match unpacking {
             None => deliver(payload, held),
-            Some(unpacking) => unpacking.unpack(payload, |unpacked| match unpacked {
-                Ok(unpacked) => deliver(unpacked, None),
-                Err(error) => slots.iter().for_each(|(_, slot)| slot.undecodable(envelope.sequence, &error)),
-            }),
+            Some(unpacking) => {
+                let (as_is, others): (Vec<_>, Vec<_>) = slots.iter().partition(|(_, slot)| slot.takes_packed());
+                as_is.iter().for_each(|(_, slot)| slot.deliver(envelope, payload, payload.len(), held));
+                unpacking.unpack(payload, |unpacked| {
+                    others.iter().for_each(|(_, slot)| match &unpacked {
+                        Ok(unpacked) => slot.deliver(envelope, unpacked, payload.len(), None),
+                        Err(error) => slot.undecodable(envelope.sequence, error),
+                    });
+                });
+            }
         }
         if stream {
             let wanted = slots.iter().any(|(_, slot)| slot.needs_key_frame());
@@ -625,6 +643,7 @@ impl LinkSink for Incoming {
 struct Opening<'a> {
     node: &'a Arc<Inner>,
     source: &'a Source,
+    medium: Properties,
     offer: &'a Result<Offer, OfferError>,
     /// The writer's. `None` if no subscriber needs it, or it is not here.
     schema: Option<&'a Result<Schema, String>>,
@@ -642,10 +661,10 @@ impl Opening<'_> {
             Some(reason) if route.needs_schema() && (self.schema.is_none() || !self.is_configured()) => {
                 Err(reason.clone())
             }
-            _ if !route.needs_schema() => route.open(self.node, self.source, offer, None),
+            _ if !route.needs_schema() => route.open(self.node, self.source, self.medium, offer, None),
             _ => {
                 let schema = self.schema.map(Result::as_ref).transpose()?;
-                route.open(self.node, self.source, offer, schema)
+                route.open(self.node, self.source, self.medium, offer, schema)
             }
         }
     }
@@ -673,8 +692,7 @@ fn missing(node: &Inner, announced: &Announcement, routes: &[Arc<dyn Route>]) ->
 
 /// Why the subscriber cannot read the channel. `None` if it has not refused it.
 fn is_among<'a>(refused: &'a Refused, route: &Arc<dyn Route>) -> Option<&'a String> {
-    let same = |other: &&(Weak<dyn Route>, String)| other.0.upgrade().is_some_and(|o| Arc::ptr_eq(&o, route));
-    refused.iter().find(same).map(|(_, reason)| reason)
+    refused.iter().find(|(other, _)| Arc::ptr_eq(other, route)).map(|(_, reason)| reason)
 }
 
 fn tell_mismatch(node: &Inner, source: &Source, route: &dyn Route, reason: &str) {

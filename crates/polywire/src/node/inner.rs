@@ -1,7 +1,7 @@
 //! The state that everything on a node shares: its identity, configuration, tables, limits,
 //! documents, decoders, events and timer. It knows no port, publisher or subscriber.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use polywire_core::{
     codec::{Codec, LowerError, Options},
@@ -11,12 +11,14 @@ use polywire_core::{
     session,
 };
 
-use super::{decoders::Decoders, documents::Documents, limits::NodeLimits, timer::Timer};
+use super::{
+    answered::Answered, decoders::Decoders, documents::Documents, limits::NodeLimits, route::Reload, timer::Timer,
+};
 use crate::{
     access::Gate,
     chosen::Chosen,
     config::Config,
-    engine::Engine,
+    engine::{Engine, EngineOptions},
     error::NodeError,
     events::{Hub, NodeEvent},
     packing::{self, Unpacking},
@@ -27,7 +29,10 @@ use crate::{
 /// The shared part of a node. Ports hold it weakly, so it goes with the node's last clone.
 pub(crate) struct Inner {
     pub(crate) hello: Hello,
-    pub(crate) config: Config,
+    /// Replaced as a whole when it is reloaded.
+    pub(super) config: RwLock<Arc<Config>>,
+    /// The settings of ports, which a reload does not change.
+    pub(super) engine: EngineOptions,
     pub(super) codecs: Vec<&'static dyn Codec>,
     pub(super) compressors: Vec<&'static dyn Compressor>,
     pub(super) engines: Vec<&'static dyn Engine>,
@@ -35,6 +40,9 @@ pub(crate) struct Inner {
     pub(crate) decoders: Decoders,
     pub(crate) events: Hub,
     pub(crate) timer: Timer,
+    pub(crate) answered: Arc<Answered>,
+    /// Publishers and subscribers.
+    pub(super) users: Mutex<Vec<Weak<dyn Reload>>>,
     pub(super) session: SessionSettings,
     /// Who may do what.
     pub(super) gate: Gate,
@@ -62,6 +70,29 @@ impl SessionSettings {
 }
 
 impl Inner {
+    /// The present configuration.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A publisher or subscriber wants to know of another configuration.
+    pub(crate) fn add_user(&self, user: Weak<dyn Reload>) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if users.len().is_power_of_two() {
+            users.retain(|user| user.strong_count() > 0);
+        }
+        users.push(user);
+    }
+
+    pub(super) fn users(&self) -> Vec<Arc<dyn Reload>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Who may do what.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
     /// The codec that a wire asks for.
     pub(crate) fn codec(&self, name: &str, options: &str) -> Result<Chosen, NodeError> {
         let (codec, options) = self.listed_codec(name, options)?;
@@ -113,7 +144,7 @@ impl Inner {
         let Some(name) = packing::compressor_name(announced) else { return Ok(None) };
         let compressor = self.compressor(name).map_err(|error| error.to_string())?;
         let document = |id| self.documents.bytes(id);
-        Unpacking::of(compressor, announced, document, self.config.engine.limits.frame_bytes).map(Some)
+        Unpacking::of(compressor, announced, document, self.engine.limits.frame_bytes).map(Some)
     }
 
     /// Hands an event to those who listen, and to the log.

@@ -2,6 +2,7 @@
 //! drive the protocol of [`polywire_core::session`] with threads and engines, and `inner` has the
 //! state that all of them share.
 
+mod answered;
 mod decoders;
 mod documents;
 mod incoming;
@@ -14,7 +15,7 @@ mod timer;
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -30,8 +31,8 @@ pub(crate) use self::{
     decoders::{DecoderKey, Decoders, Order, ReaderKey},
     inner::Inner,
     limits::members,
-    port::PortEntry,
-    route::{Replay, Route, Slot},
+    port::{Matches, PortEntry},
+    route::{Reload, Replay, Route, Slot},
     timer::Wake,
 };
 use self::{inner::SessionSettings, timer::Timer};
@@ -47,8 +48,7 @@ use crate::{
     events::{Events, Hub},
     qos::Qos,
     suggest::hint,
-    topic,
-    wire::{Endpoint, Wire, WireError},
+    wire::{self, Endpoint, Wire, WireError},
 };
 
 /// A participant: it owns ports, publishers and subscribers. A process usually has one. A clone is
@@ -92,6 +92,14 @@ pub struct Node(Arc<Opened>);
 struct Opened {
     inner: Arc<Inner>,
     ports: Ports,
+}
+
+/// A wire, and the port of its endpoint.
+#[derive(Clone)]
+pub(crate) struct Place {
+    /// Completed by configuration and defaults.
+    pub(crate) wire: Wire,
+    pub(crate) entry: Arc<PortEntry>,
 }
 
 /// Open ports by endpoint.
@@ -178,10 +186,11 @@ impl NodeBuilder {
         let hello = Hello { node: self.id.unwrap_or_else(random_id), incarnation: now.as_nanos() as u64 };
         let mut limits = session::Limits::default();
         limits.fetch_timeout = self.fetch_timeout.unwrap_or(limits.fetch_timeout);
-        let gate = Gate::new(self.config.access.clone());
+        let gate = Gate::new(self.config.access.clone(), self.config.follow.clone());
         let inner = Inner {
             hello,
-            config: self.config,
+            engine: self.config.engine.clone(),
+            config: RwLock::new(Arc::new(self.config)),
             codecs: self.codecs.into_iter().chain(codec::CODECS.iter().copied()).collect(),
             compressors: self.compressors.into_iter().chain(compress::COMPRESSORS.iter().copied()).collect(),
             engines: self.engines.into_iter().chain(ENGINES.iter().copied()).collect(),
@@ -189,6 +198,8 @@ impl NodeBuilder {
             decoders: Decoders::new(self.limits),
             events: Hub::default(),
             timer: Timer::default(),
+            answered: Arc::default(),
+            users: Mutex::default(),
             session: SessionSettings::new(limits, &self.limits),
             gate,
         };
@@ -241,8 +252,12 @@ impl Node {
     /// assert_eq!((node.qos_of("pumps"), node.qos_of("valves")), (Qos::sensor_data(), Qos::default()));
     /// ```
     pub fn qos_of(&self, topic: &str) -> Qos {
-        let configured = self.0.inner.config.topics.get(topic);
-        configured.and_then(|topic| topic.qos.clone()).unwrap_or_default()
+        self.config().topic(topic).qos.unwrap_or_default()
+    }
+
+    /// The present configuration.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.0.inner.config()
     }
 
     /// The number of links to other nodes, over all ports.
@@ -275,12 +290,43 @@ impl Node {
     /// Announcements arrive soon after a link is up.
     pub fn discovered(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();
-        sources.retain(|source| !source.is_history());
+        sources.retain(Source::is_publisher);
         sources.sort_by(|a, b| {
             let key = |source: &Source| (source.announcement.topic.clone(), source.announcement.writer);
             key(a).cmp(&key(b))
         });
         sources
+    }
+
+    /// Replaces the configuration while the node runs. Publishers and subscribers whose wire comes
+    /// from it go to the endpoints that it has now: publishers move as by
+    /// [`PublisherOf::set_wires`](crate::PublisherOf::set_wires), and subscribers also stay where
+    /// they were until they are closed. Queues and quality of service hold for those that are
+    /// opened from now on. The settings of ports and links (`[engine]`, `[identity]`, `[access]`,
+    /// `follow`) do not change.
+    ///
+    /// A publisher or subscriber that cannot move stays where it is; the first error is returned
+    /// after all have tried.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::builder().config(Config::parse("[node]\nwire = 'cdr@inproc/reload-doc-a'")?).build();
+    /// let publisher = node.publisher::<Pump>("pumps")?;
+    /// node.reload(Config::parse("[node]\nwire = 'json@inproc/reload-doc-b'")?)?;
+    /// let pumps = Node::new().subscriber_on::<Pump>("pumps", "inproc/reload-doc-b")?;
+    /// publisher.publish(&Pump { id: 7 })?;
+    /// assert_eq!(pumps.recv().unwrap().info.source.announcement.codec, "json");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reload(&self, config: Config) -> Result<(), NodeError> {
+        let inner = &self.0.inner;
+        *inner.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        let results = inner.users().into_iter().map(|user| user.reload(self));
+        // All of them, even after one has failed.
+        let results: Vec<Result<(), NodeError>> = results.collect();
+        results.into_iter().collect()
     }
 
     /// Closes all ports. Publishing is an error after that, and subscribers end after what they
@@ -302,18 +348,44 @@ impl Node {
         each_once(&self.0.ports.lock())
     }
 
-    /// The wire of a topic, and the port of its endpoint, which is opened if need be.
-    pub(crate) fn route(&self, topic: &str, wire: Option<&str>) -> Result<(Wire, Arc<PortEntry>), NodeError> {
-        topic::check(topic)?;
-        let given = wire.map(str::parse).transpose()?;
-        let wire = self.0.inner.config.wire_for(topic, given).ok_or_else(|| NodeError::NoWire(topic.into()))?;
-        let endpoint = wire.endpoint.clone().or(Wire::default().endpoint);
-        let endpoint = endpoint.ok_or_else(|| NodeError::NoWire(topic.into()))?;
-        let entry = self.port(&endpoint)?;
-        Ok((wire, entry))
+    /// The wires of a topic that code gives `given` for, and the ports of their endpoints, which are
+    /// opened if need be. At least one.
+    pub(crate) fn places_for(&self, topic: &str, given: &[Wire]) -> Result<Vec<Place>, NodeError> {
+        let wires = self.config().wires_for(topic, given);
+        if wires.is_empty() {
+            return Err(NodeError::NoWire(topic.into()));
+        }
+        self.places_of(&wires)
     }
 
-    fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
+    /// Adds the place of one more wire, which is completed by the first.
+    pub(crate) fn and_place(&self, places: Vec<Place>, wire: &str) -> Result<Vec<Place>, NodeError> {
+        let present: Vec<Wire> = places.iter().map(|place| place.wire.clone()).collect();
+        let mut more = wire::complete(&[wire.parse()?], present.get(..1).unwrap_or_default());
+        more.splice(0..0, present);
+        self.places_of(&more)
+    }
+
+    /// The ports of these wires. Two wires at the same endpoint must be alike, and count once.
+    pub(crate) fn places_of(&self, wires: &[Wire]) -> Result<Vec<Place>, NodeError> {
+        let mut places: Vec<Place> = Vec::new();
+        for wire in wires {
+            let wire = wire.clone().or(&Wire::default());
+            let Some(endpoint) = &wire.endpoint else { continue };
+            let entry = self.port(endpoint)?;
+            match places.iter().find(|place| Arc::ptr_eq(&place.entry, &entry)) {
+                None => places.push(Place { wire, entry }),
+                Some(place) if place.wire.has_format_of(&wire) => {}
+                Some(place) => {
+                    let (first, second) = (place.wire.to_string(), wire.to_string());
+                    return Err(NodeError::SameEndpoint { first, second });
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    pub(crate) fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
         let (inner, mut ports) = (&self.0.inner, self.0.ports.lock());
         let engines = || inner.engines.iter().map(|engine| engine.name());
         let engine = inner.engines.iter().find(|engine| engine.name() == endpoint.engine).ok_or_else(|| {
@@ -325,7 +397,7 @@ impl Node {
         if let Some(entry) = ports.get(&name) {
             return Ok(entry.clone());
         }
-        let local = Local { hello: inner.hello, options: inner.config.engine.clone() };
+        let local = Local { hello: inner.hello, options: inner.engine.clone() };
         let entry = PortEntry::open(inner, *engine, &address, &local)?;
         ports.insert(name, entry.clone());
         // Also under its real address, so that a port that the system chose can be named.

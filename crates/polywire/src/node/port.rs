@@ -2,12 +2,12 @@
 //! ([`Incoming`]); they know it as their [`Host`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use polywire_core::{
@@ -17,6 +17,7 @@ use polywire_core::{
 };
 
 use super::{
+    answered::Answered,
     documents::Documents,
     incoming::{Host, Incoming, Matched},
     inner::{Inner, SessionSettings},
@@ -26,8 +27,8 @@ use crate::{
     access::Rights,
     delta::Requests,
     engine::{
-        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Principal, Sent, Sink,
-        inproc::Inproc, loopback,
+        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Principal, Properties,
+        Sent, Sink, loopback,
     },
     events::NodeEvent,
     status::{PublisherStatus, Recent, Refusal, Refusing},
@@ -47,18 +48,25 @@ pub(crate) struct PortEntry {
     /// The engine is reliable and ordered, and full queues block instead of dropping: as long as
     /// peers take messages, none is lost.
     keeps_all: bool,
-    /// Messages of one writer arrive in its order.
-    is_ordered: bool,
-    /// The engine is reliable.
-    is_reliable: bool,
     port: OnceLock<Arc<dyn Port>>,
     /// The link from publishers here to subscribers here.
     own: LinkId,
     routes: Mutex<Vec<Arc<dyn Route>>>,
     links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
     answers: Mutex<AllAnswers>,
-    answered: Condvar,
+    answered: Arc<Answered>,
 }
+
+/// The writers that a subscriber reads, and those that it cannot read. A writer counts once,
+/// however many channels it has.
+#[derive(Debug, Default)]
+pub(crate) struct Matches {
+    pub(crate) reads: BTreeSet<WriterKey>,
+    pub(crate) refuses: BTreeSet<WriterKey>,
+}
+
+/// A writer; one without an id is told apart by its link and channel.
+pub(crate) type WriterKey = (Id128, u64, ChannelId);
 
 /// The answers of all peers to the channels of this node.
 #[derive(Default)]
@@ -102,7 +110,8 @@ struct Answers {
     /// The announcement for sessions with later peers. `None` before [`PortEntry::announce`] knows
     /// the id.
     offered: Option<(Start, Arc<Announcement>)>,
-    by_link: BTreeMap<LinkId, Answer>,
+    /// Each peer's node and answer.
+    by_link: BTreeMap<LinkId, (Id128, Answer)>,
     /// The requests for key frames.
     requests: Requests,
     /// The history that the channel brings; a request for a key frame is one for it.
@@ -120,7 +129,7 @@ impl PortEntry {
         address: &str,
         local: &Local,
     ) -> Result<Arc<PortEntry>, EngineError> {
-        if node.gate.has_rules() && !tells_peers_apart(engine) {
+        if node.gate.has_rules() && !engine.tells_peers_apart() {
             return Err(EngineError::Access { endpoint: format!("{}/{address}", engine.name()) });
         }
         let here = "this node".into();
@@ -133,14 +142,12 @@ impl PortEntry {
             engine,
             endpoint: format!("{}/{address}", engine.name()),
             keeps_all: keeps_all(engine, local),
-            is_ordered: engine.properties().ordered,
-            is_reliable: engine.properties().reliable,
             port: OnceLock::new(),
             own: own.id,
             routes: Mutex::default(),
             links: Mutex::default(),
             answers: Mutex::default(),
-            answered: Condvar::new(),
+            answered: node.answered.clone(),
         });
         let sink = Arc::new(PortSink(Arc::downgrade(&entry)));
         let port = loopback::open(engine, address, local, sink, &own)?;
@@ -246,7 +253,7 @@ impl PortEntry {
         let answers = lock(&self.answers);
         let Some(known) = answers.by_channel.get(&channel) else { return PublisherStatus::default() };
         PublisherStatus {
-            accepting: known.by_link.values().filter(|answer| answer.accepts()).count(),
+            accepting: known.by_link.values().filter(|(_, answer)| answer.accepts()).count(),
             refusing: known.refusing.peers(),
             refused_total: known.refusals.total(),
             refusals: known.refusals.list(),
@@ -292,36 +299,35 @@ impl PortEntry {
         self.port().flush(deadline)
     }
 
-    /// Waits until peers have accepted the channel for at least `least` subscribers, or `timeout`
-    /// is over. Returns the number of subscribers.
-    pub(crate) fn wait_matched(&self, channel: ChannelId, least: usize, timeout: Duration) -> usize {
-        let matched = |answers: &AllAnswers| {
-            let by_link = answers.by_channel.get(&channel).map(|answers| answers.by_link.values());
-            by_link.map_or(0, |all| all.map(|answer| answer.subscribers() as usize).sum())
-        };
-        let waited = self.answered.wait_timeout_while(lock(&self.answers), timeout, |all| matched(all) < least);
-        matched(&waited.unwrap_or_else(PoisonError::into_inner).0)
+    /// The nodes that accept a channel, with the number of their subscribers.
+    pub(crate) fn accepting(&self, channel: ChannelId) -> BTreeMap<Id128, usize> {
+        let answers = lock(&self.answers);
+        let all = answers.by_channel.get(&channel).into_iter().flat_map(|known| known.by_link.values());
+        let accepts = all.filter(|(_, answer)| answer.accepts());
+        accepts.map(|(node, answer)| (*node, answer.subscribers() as usize)).collect()
+    }
+
+    /// The announcement of a channel of this node, and where it begins.
+    pub(crate) fn announced(&self, channel: ChannelId) -> Option<Arc<Announcement>> {
+        let answers = lock(&self.answers);
+        answers.by_channel.get(&channel)?.offered.as_ref().map(|(_, announcement)| announcement.clone())
     }
 
     // Called by subscribers.
 
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.is_ordered
-    }
-
-    /// Whether the engine is reliable.
-    pub(crate) fn is_reliable(&self) -> bool {
-        self.is_reliable
+    /// What the engine guarantees.
+    pub(crate) fn properties(&self) -> Properties {
+        self.engine.properties()
     }
 
     pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
         lock(&self.routes).push(route.clone());
-        self.reconsider(route.topic());
+        self.reconsider(&*route);
     }
 
     pub(crate) fn remove_route(&self, route: &Arc<dyn Route>) {
         lock(&self.routes).retain(|other| !Arc::ptr_eq(other, route));
-        self.reconsider(route.topic());
+        self.reconsider(&**route);
     }
 
     /// The announcements of the peers.
@@ -330,15 +336,21 @@ impl PortEntry {
         links.iter().filter(|(id, _)| **id != self.own).flat_map(|(_, link)| link.sources()).collect()
     }
 
-    /// The number of writers that a subscriber here reads, and of those that it cannot read.
-    pub(crate) fn matches(&self, route: &Arc<dyn Route>) -> (usize, usize) {
+    /// Adds the writers that a subscriber here reads, and those that it cannot read.
+    pub(crate) fn add_matches(&self, route: &Arc<dyn Route>, matches: &mut Matches) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().map(|link| link.matches(route)).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+        links.iter().for_each(|link| link.add_matches(route, matches));
     }
 
-    fn reconsider(&self, topic: &str) {
+    /// Has the subscribers decide anew on the channels of a topic.
+    pub(crate) fn reconsider_topic(&self, topic: &str) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().for_each(|link| link.reconsider(topic));
+        links.iter().for_each(|link| link.reconsider(&|other| other == topic));
+    }
+
+    fn reconsider(&self, route: &dyn Route) {
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        links.iter().for_each(|link| link.reconsider(&|topic| route.wants(topic)));
     }
 
     // Called by links.
@@ -360,7 +372,13 @@ impl Host for PortEntry {
     }
 
     fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>> {
-        lock(&self.routes).iter().filter(|route| route.topic() == topic).cloned().collect()
+        // Without the lock: routes of patterns may make one for the topic.
+        let routes = lock(&self.routes).clone();
+        routes.iter().filter_map(|route| route.of_topic(topic)).collect()
+    }
+
+    fn properties(&self) -> Properties {
+        self.engine.properties()
     }
 
     fn is_open(&self) -> bool {
@@ -401,7 +419,7 @@ impl Host for PortEntry {
             }
             let history = known.history.clone().filter(|_| key_requested);
             match answer {
-                Some(answer) => known.by_link.insert(link.id, answer),
+                Some(answer) => known.by_link.insert(link.id, (link.peer.node, answer)),
                 None => known.by_link.remove(&link.id),
             };
             known.count_refusing();
@@ -417,7 +435,7 @@ impl Host for PortEntry {
             };
             (refused, history)
         };
-        self.answered.notify_all();
+        self.answered.tell();
         if let Some(history) = history.and_then(|history| history.upgrade()) {
             history.request();
         }
@@ -438,20 +456,14 @@ impl Host for PortEntry {
             answers.by_link.remove(&link.id);
             answers.count_refusing();
         }
-        self.answered.notify_all();
+        self.answered.tell();
     }
 }
 
 impl Answers {
     fn count_refusing(&self) {
-        self.refusing.set(self.by_link.values().filter(|answer| answer.reason().is_some()).count());
+        self.refusing.set(self.by_link.values().filter(|(_, answer)| answer.reason().is_some()).count());
     }
-}
-
-/// Whether rules of access can be applied: one transmission reaches one peer, or all peers are
-/// nodes of this process, to which no rule applies.
-fn tells_peers_apart(engine: &dyn Engine) -> bool {
-    !engine.properties().multicast || engine.name() == Inproc.name()
 }
 
 fn keeps_all(engine: &dyn Engine, local: &Local) -> bool {

@@ -9,26 +9,36 @@ use polywire_core::{
     schema::Schema,
 };
 
-use super::inner::Inner;
+use super::{Node, inner::Inner};
 use crate::{
-    engine::{Held, LinkInfo},
+    engine::{Held, LinkInfo, Properties},
+    error::NodeError,
     status::Mismatch,
 };
 
 /// A subscriber, as links see it.
 pub(crate) trait Route: Send + Sync {
-    fn topic(&self) -> &str;
+    /// The subscriber for a topic: itself, or the part of it that a pattern has for this topic.
+    /// `None` if it does not want the topic.
+    fn of_topic(&self, topic: &str) -> Option<Arc<dyn Route>>;
+    /// Whether it wants the topic.
+    fn wants(&self, topic: &str) -> bool;
+    /// Whether it is the other one, or the part of it for one topic.
+    fn is_of(&self, whole: &Arc<dyn Route>) -> bool;
     /// Whether the subscriber needs the writer's schema to read its messages.
     fn needs_schema(&self) -> bool;
     /// Whether the subscriber has to do with a channel: it is in a partition of the writer, and
     /// waits for the history if the channel brings one. If not, nobody is told.
     fn concerns(&self, announcement: &Announcement, offer: &Offer) -> bool;
-    /// Opens a channel, or says why it cannot be read. `schema` is `None` if the writer announced
-    /// no schema.
+    /// A writer announces that the topic moves to other endpoints. Does not block.
+    fn follow(&self, source: &Source, endpoints: &[String]);
+    /// Opens a channel over an engine of these properties, or says why it cannot be read. `schema`
+    /// is `None` if the writer announced no schema.
     fn open(
         &self,
         node: &Arc<Inner>,
         source: &Source,
+        medium: Properties,
         offer: &Offer,
         schema: Option<&Schema>,
     ) -> Result<Arc<dyn Slot>, String>;
@@ -43,6 +53,10 @@ pub(crate) trait Slot: Send + Sync {
     /// Delivers a message. `wire_bytes` is the payload's size before it was unpacked. `held` is
     /// `Some` if the payload may be held instead of copied.
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
+    /// Whether it takes payloads as they came, still packed.
+    fn takes_packed(&self) -> bool {
+        false
+    }
     /// A message came that cannot be unpacked.
     fn undecodable(&self, sequence: u64, reason: &dyn ToString);
     /// Whether messages may refer to earlier ones.
@@ -65,6 +79,12 @@ pub(crate) trait Slot: Send + Sync {
     fn drained(&self);
 }
 
+/// A publisher or subscriber, as the node sees it when its configuration is replaced.
+pub(crate) trait Reload: Send + Sync {
+    /// Goes to the endpoints that are configured now.
+    fn reload(&self, node: &Node) -> Result<(), NodeError>;
+}
+
 /// A publisher's history, as links see it.
 pub(crate) trait Replay: Send + Sync {
     /// A subscriber asks for it. Does not block.
@@ -81,9 +101,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// Whether the channel brings the history of another one, and so is no publisher of its own.
-    pub(super) fn is_history(&self) -> bool {
-        Offer::parse(&self.announcement.offer).is_ok_and(|offer| offer.history_of.is_some())
+    /// Whether the channel has messages as they are published, and no history of another one, and
+    /// does not only say where its writer has moved to.
+    pub(super) fn is_publisher(&self) -> bool {
+        let is_beside = |offer: &Offer| offer.history_of.is_some() || !offer.moved_to.is_empty();
+        !Offer::parse(&self.announcement.offer).is_ok_and(|offer| is_beside(&offer))
     }
 
     /// The quality of service that the writer offers. Fails if it is malformed, or has a policy

@@ -1,6 +1,7 @@
 //! Subscribers: receive by blocking calls, as an iterator, as a `futures` stream, or by callback.
 
 mod inline;
+mod places;
 mod route;
 mod rules;
 mod slot;
@@ -9,7 +10,7 @@ use std::{
     collections::VecDeque,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
@@ -22,17 +23,19 @@ use polywire_core::{
     layout::{Message, Record},
     qos::{History, InstanceState, Qos, Reliability, Verdict},
     schema::Schema,
+    topic::{Pattern, TopicError},
 };
 
 use self::{
     inline::Inline,
+    places::Places,
     route::{Assumed, Counts, Delivery, RouteOf},
 };
 use crate::{
     coding::{Coding, Typed},
     engine::Overflow,
     error::NodeError,
-    node::{Node, PortEntry, Route, Source},
+    node::{Node, Place, Route, Source},
     qos,
     queue::{Depth, Queue, QueueLimits, Weighed},
     status::SubscriberStatus,
@@ -109,6 +112,13 @@ pub struct Info {
     pub source: Arc<Source>,
 }
 
+impl Info {
+    /// The topic. It is of interest if the subscriber has a pattern.
+    pub fn topic(&self) -> &str {
+        &self.source.announcement.topic
+    }
+}
+
 /// Options of a subscription. [`Subscribe::open`] makes a queue to receive from,
 /// [`Subscribe::on_message`] and [`Subscribe::on_message_inline`] install a callback.
 ///
@@ -134,8 +144,10 @@ pub struct Info {
 /// ```
 pub struct Subscribe<C: Coding> {
     node: Node,
-    entry: Arc<PortEntry>,
-    topic: String,
+    places: Vec<Place>,
+    /// The wires that code gave, as far as it did. A reloaded configuration completes them anew.
+    given: Vec<Wire>,
+    topic: Pattern,
     coding: C,
     queue: QueueLimits,
     /// Bounds of the queue that were set by name, and hold whatever the policies say.
@@ -154,7 +166,26 @@ struct Named {
 
 /// Subscribers of a node.
 impl Node {
-    /// Makes a subscriber at the endpoint that is configured for the topic. It reads every format.
+    /// Makes a subscriber at the endpoints that are configured for the topic. It reads every format.
+    ///
+    /// In place of a topic, there may be a [`Pattern`]: `plant/*/pump`, `plant/**`. The subscriber
+    /// then gets all topics that fit, also those that begin later;
+    /// [`Info::topic`] says which one a message belongs to. Quality of service applies to each of
+    /// them alone, the bounds of the queue to all together. Writers whose type does not fit are
+    /// refused one by one.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let config = Config::parse("[node]\nwire = 'cdr@inproc/patterns-doc'")?;
+    /// let node = Node::builder().config(config).build();
+    /// let pumps = node.subscriber::<Pump>("plant/*/pump")?;
+    /// node.publisher::<Pump>("plant/3/pump")?.publish(&Pump { id: 7 })?;
+    /// let sample = pumps.recv().unwrap();
+    /// assert_eq!((sample.info.topic(), sample.value.id), ("plant/3/pump", 7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn subscriber<T: Message>(&self, topic: &str) -> Result<Subscriber<T>, NodeError> {
         Ok(self.subscribe::<T>(topic, None)?.open())
     }
@@ -177,38 +208,64 @@ impl Node {
         wire: Option<&str>,
         coding: C,
     ) -> Result<Subscribe<C>, NodeError> {
-        let (wire, entry) = self.route(topic, wire)?;
+        let pattern: Pattern = topic.parse()?;
+        let given: Vec<Wire> = wire.map(str::parse).transpose()?.into_iter().collect();
+        let places = self.places_for(topic, &given)?;
         // Configuration is for both sides; this policy is one of publishers.
         let mut configured = self.qos_of(topic);
         configured.lifespan = None;
-        Subscribe::new(self, entry, topic, wire, coding).qos(configured)
+        Subscribe::new(self, (places, given), pattern, coding).qos(configured)
     }
 }
 
 impl<C: Coding> Subscribe<C> {
-    fn new(node: &Node, entry: Arc<PortEntry>, topic: &str, wire: Wire, coding: C) -> Self {
-        let configured = node.inner().config.topics.get(topic);
+    fn new(node: &Node, (places, given): (Vec<Place>, Vec<Wire>), topic: Pattern, coding: C) -> Self {
+        let configured = node.config().topic(topic.as_str());
         let queue = QueueLimits {
-            messages: configured.and_then(|topic| topic.queue).unwrap_or(QUEUE),
-            bytes: configured.and_then(|topic| topic.queue_bytes).unwrap_or(QUEUE_BYTES),
-            overflow: configured.and_then(|topic| topic.overflow).unwrap_or_default(),
+            messages: configured.queue.unwrap_or(QUEUE),
+            bytes: configured.queue_bytes.unwrap_or(QUEUE_BYTES),
+            overflow: configured.overflow.unwrap_or_default(),
             depth: None,
         };
-        let named = Named {
-            messages: configured.is_some_and(|topic| topic.queue.is_some()),
-            overflow: configured.is_some_and(|topic| topic.overflow.is_some()),
-        };
+        let named = Named { messages: configured.queue.is_some(), overflow: configured.overflow.is_some() };
+        // There is always a place.
+        let codec = places.first().map(|place| place.wire.codec.clone()).unwrap_or_else(|| Wire::default().codec);
         Subscribe {
             node: node.clone(),
-            entry,
-            topic: topic.into(),
+            places,
+            given,
+            topic,
             coding,
             queue,
             named,
-            assumed: Assumed { codec: wire.codec, schema: None },
+            assumed: Assumed { codec, schema: None },
             qos: Qos::default(),
             instances: false,
         }
+    }
+
+    /// Receives at one more endpoint, at the same time. What comes at several endpoints counts
+    /// once, and the order of each writer is kept. A message that comes before its predecessors
+    /// waits for them for at most 5 s, if another endpoint may still bring them.
+    ///
+    /// ```
+    /// use polywire::Node;
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::new();
+    /// let subscribe = node.subscribe::<Pump>("pumps", Some("cdr@inproc/subscribe-also-a"))?;
+    /// let pumps = subscribe.also("inproc/subscribe-also-b")?.open();
+    /// let publish = node.publish::<Pump>("pumps", Some("cdr@inproc/subscribe-also-a"))?;
+    /// let publisher = publish.also("json@inproc/subscribe-also-b")?.open()?;
+    /// assert_eq!(publisher.publish(&Pump { id: 7 })?.peers, 2, "once at each endpoint");
+    /// assert_eq!(pumps.recv().unwrap().value.id, 7);
+    /// assert!(pumps.try_recv().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn also(mut self, wire: &str) -> Result<Self, NodeError> {
+        self.places = self.node.and_place(self.places, wire)?;
+        self.given = self.places.iter().map(|place| place.wire.clone()).collect();
+        Ok(self)
     }
 
     /// Sets the schema of writers that announce none, such as programs that are not Polywire nodes.
@@ -304,7 +361,7 @@ impl<C: Coding> Subscribe<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn qos(mut self, qos: Qos) -> Result<Self, NodeError> {
-        qos::check_subscriber(&qos, self.entry.is_reliable())?;
+        qos::check_subscriber(&qos, is_any_reliable(&self.places))?;
         self.qos = qos;
         Ok(self)
     }
@@ -375,9 +432,9 @@ impl<C: Coding> Subscribe<C> {
     /// Makes a subscriber with a queue to receive from.
     pub fn open(self) -> Subscriber<C::Value> {
         let queue = Arc::new(Queue::new(self.limits()));
-        let route = RouteOf::new(&self, Delivery::Queued(queue.clone()));
         let closing = queue.clone();
-        Subscriber { queue, guard: Guard::new(self.node, self.entry, route, Box::new(move || closing.close())) }
+        let guard = Guard::new(self, Delivery::Queued(queue.clone()), Box::new(move || closing.close()));
+        Subscriber { queue, guard }
     }
 
     /// Calls back on a thread of its own, one message at a time. The value is reused after the
@@ -416,8 +473,7 @@ impl<C: Coding> Subscribe<C> {
             open.store(false, Ordering::Release);
             closing.close();
         });
-        let route = RouteOf::new(&self, Delivery::Queued(queue));
-        Ok(Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: Some(thread) })
+        Ok(Subscription { guard: Guard::new(self, Delivery::Queued(queue), close), thread: Some(thread) })
     }
 
     /// Calls back on the thread that reads the link, right after decoding. This has the least
@@ -429,10 +485,22 @@ impl<C: Coding> Subscribe<C> {
     /// message of the same link.
     pub fn on_message_inline(self, callback: impl FnMut(&C::Value, &Info) + Send + 'static) -> Subscription {
         let inline = Arc::new(Inline::new(Box::new(callback), self.coding.default_value(), self.queue.bytes));
-        let route = RouteOf::new(&self, Delivery::Inline(inline.clone()));
-        let close = Box::new(move || inline.close());
-        Subscription { guard: Guard::new(self.node, self.entry, route, close), thread: None }
+        let closing = inline.clone();
+        let guard = Guard::new(self, Delivery::Inline(inline), Box::new(move || closing.close()));
+        Subscription { guard, thread: None }
     }
+}
+
+/// A subscriber's route that a bridge opens channels of one writer with. It is at no port.
+pub(crate) fn decoding_route<C: Coding>(
+    node: &Node,
+    topic: &str,
+    coding: C,
+    callback: impl FnMut(&C::Value, &Info) + Send + 'static,
+) -> Result<Arc<dyn Route>, TopicError> {
+    let inline = Arc::new(Inline::new(Box::new(callback), coding.default_value(), QUEUE_BYTES));
+    let subscribe = Subscribe::new(node, (Vec::new(), Vec::new()), topic.parse()?, coding);
+    Ok(RouteOf::new(&subscribe, Delivery::Inline(inline), Weak::new()))
 }
 
 /// Receives records of a type known at run time.
@@ -480,7 +548,8 @@ impl<V> Subscriber<V> {
     }
 
     /// The next message of one instance, if one waits. Needs [`Subscribe::instances`] or a policy
-    /// that concerns instances.
+    /// that concerns instances. `None` for patterns: the topics that fit have instances of their
+    /// own.
     pub fn take_instance(&self, key_hash: Id128) -> Option<Sample<V>> {
         self.queue.pop_instance(key_hash)
     }
@@ -504,12 +573,12 @@ impl<V> Subscriber<V> {
     /// also if its sequence numbers have a gap there. Over an engine without order, gaps do not
     /// count.
     pub fn lost(&self) -> u64 {
-        self.guard.counts.lost.load(Ordering::Relaxed)
+        self.guard.lost()
     }
 
     /// Messages that could not be decoded.
     pub fn undecodable(&self) -> u64 {
-        self.guard.counts.undecodable.load(Ordering::Relaxed)
+        self.guard.undecodable()
     }
 }
 
@@ -538,12 +607,12 @@ impl Subscription {
     /// also if its sequence numbers have a gap there. Over an engine without order, gaps do not
     /// count.
     pub fn lost(&self) -> u64 {
-        self.guard.counts.lost.load(Ordering::Relaxed)
+        self.guard.lost()
     }
 
     /// Messages that could not be decoded.
     pub fn undecodable(&self) -> u64 {
-        self.guard.counts.undecodable.load(Ordering::Relaxed)
+        self.guard.undecodable()
     }
 }
 
@@ -557,44 +626,49 @@ impl Drop for Subscription {
     }
 }
 
-/// Removes the subscriber from its port when it is dropped.
+/// Removes the subscriber from its ports when it is dropped.
 struct Guard {
-    /// Keeps the node alive, and with it the port.
-    _node: Node,
-    entry: Arc<PortEntry>,
-    route: Arc<dyn Route>,
+    places: Arc<Places>,
     counts: Arc<Counts>,
     close: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Guard {
     fn new<C: Coding>(
-        node: Node,
-        entry: Arc<PortEntry>,
-        route: Arc<RouteOf<C>>,
+        subscribe: Subscribe<C>,
+        delivery: Delivery<C::Value>,
         close: Box<dyn Fn() + Send + Sync>,
     ) -> Guard {
+        let places = Places::new(subscribe.node.clone(), subscribe.topic.clone(), subscribe.given.clone());
+        let route = RouteOf::new(&subscribe, delivery, Arc::downgrade(&places));
         let counts = route.counts.clone();
-        let route: Arc<dyn Route> = route;
-        entry.add_route(route.clone());
-        Guard { _node: node, entry, route, counts, close }
+        places.open(route, subscribe.places.into_iter().map(|place| place.entry).collect());
+        Guard { places, counts, close }
     }
 
     fn close(&self) {
-        self.entry.remove_route(&self.route);
+        self.places.close();
         (self.close)();
     }
 
+    fn lost(&self) -> u64 {
+        self.counts.lost.load(Ordering::Relaxed)
+    }
+
+    fn undecodable(&self) -> u64 {
+        self.counts.undecodable.load(Ordering::Relaxed)
+    }
+
     fn status(&self) -> SubscriberStatus {
-        let (writers, unreadable) = self.entry.matches(&self.route);
+        let matches = self.places.matches();
         let mismatches = self.counts.mismatches();
         SubscriberStatus {
-            writers,
-            unreadable,
+            writers: matches.reads.len(),
+            unreadable: matches.refuses.len(),
             mismatches_total: mismatches.total(),
             mismatches: mismatches.list(),
-            lost: self.counts.lost.load(Ordering::Relaxed),
-            undecodable: self.counts.undecodable.load(Ordering::Relaxed),
+            lost: self.lost(),
+            undecodable: self.undecodable(),
             deadlines_missed: self.counts.deadlines_missed.load(Ordering::Relaxed),
             replaced: self.counts.drops.replaced.load(Ordering::Relaxed),
             expired: self.counts.of(Verdict::Expired) + self.counts.drops.expired.load(Ordering::Relaxed),
@@ -604,6 +678,11 @@ impl Guard {
             rejected: self.counts.of(Verdict::Rejected) + self.counts.drops.rejected.load(Ordering::Relaxed),
         }
     }
+}
+
+/// Whether one of several endpoints is enough for reliable delivery.
+fn is_any_reliable(places: &[Place]) -> bool {
+    places.iter().any(|place| place.entry.properties().reliable)
 }
 
 impl Drop for Guard {

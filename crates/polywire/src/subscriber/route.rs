@@ -2,6 +2,7 @@
 
 use std::{
     any::TypeId,
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -12,26 +13,41 @@ use polywire_core::{
     envelope::{Announcement, Id128, Kind},
     qos::{Durability, InstanceState, Offer, Qos, Verdict, expires_ns, partitions_match},
     schema::Schema,
+    topic::Pattern,
 };
 
 use super::{
     Info, Sample, Subscribe,
     inline::Inline,
+    places::Places,
     rules::{Pending, Rules, Terms},
-    slot::SlotOf,
+    slot::{Arrival, SlotOf},
 };
 use crate::{
     coding::Coding,
     delta::Arriving,
+    engine::Properties,
     events::NodeEvent,
     history::{self, Writer},
-    missing::Writers,
-    node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members},
+    node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members, random_id},
     qos,
     queue::{Drops, Queue, Tag, Weighed},
     status::{Mismatch, Recent},
     wire::Choice,
+    writers::Writers,
 };
+
+/// A number for a subscriber.
+fn number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The instance as the queue of several topics knows it.
+fn scoped(mut instance: Id128, scope: Id128) -> Id128 {
+    instance.0.iter_mut().zip(scope.0).for_each(|(byte, of_scope)| *byte ^= of_scope);
+    instance
+}
 
 /// The codec option that accepts older, shorter versions of an appendable type. Used for writers
 /// whose schema is assumed.
@@ -49,6 +65,15 @@ pub(super) struct Assumed {
 pub(super) enum Delivery<V> {
     Queued(Arc<Queue<Sample<V>, V>>),
     Inline(Arc<Inline<V>>),
+}
+
+impl<V> Clone for Delivery<V> {
+    fn clone(&self) -> Self {
+        match self {
+            Delivery::Queued(queue) => Delivery::Queued(queue.clone()),
+            Delivery::Inline(inline) => Delivery::Inline(inline.clone()),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -82,7 +107,15 @@ pub(super) struct RouteOf<C: Coding> {
     this: Weak<RouteOf<C>>,
     /// Unique among the subscribers of the process.
     number: u64,
-    topic: String,
+    /// The topic, or a pattern.
+    topic: Pattern,
+    /// The parts of a pattern, by topic.
+    parts: Mutex<BTreeMap<String, Weak<RouteOf<C>>>>,
+    /// Of the whole subscriber, if this is a part for one topic.
+    whole: Option<Weak<RouteOf<C>>>,
+    /// Told apart from the instances of other topics in the same queue: zero unless it is a part.
+    scope: Id128,
+    places: Weak<Places>,
     pub(super) coding: C,
     pub(super) delivery: Delivery<C::Value>,
     pub(super) counts: Arc<Counts>,
@@ -90,41 +123,101 @@ pub(super) struct RouteOf<C: Coding> {
     assumed: Assumed,
     /// Values may refer to the received buffer.
     pub(super) shares: bool,
-    /// The writers' sequence numbers; `None` if the engine does not keep order, so that gaps prove
-    /// nothing.
-    pub(super) writers: Option<Arc<Writers>>,
+    /// The writers' sequence numbers, and messages that wait for others.
+    pub(super) writers: Arc<Writers<Arrival<C::Value>>>,
     /// What is requested.
     qos: Qos,
-    /// The engine is reliable.
-    reliable_engine: bool,
     pub(super) rules: Rules<C::Value>,
     /// [`Info::instance`] and samples about instances without writers are wanted.
     instances: bool,
 }
 
 impl<C: Coding> RouteOf<C> {
-    pub(super) fn new(subscribe: &Subscribe<C>, delivery: Delivery<C::Value>) -> Arc<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
+    pub(super) fn new(subscribe: &Subscribe<C>, delivery: Delivery<C::Value>, places: Weak<Places>) -> Arc<Self> {
         let drops = match &delivery {
             Delivery::Queued(queue) => queue.drops(),
             Delivery::Inline(_) => Arc::default(),
         };
         Arc::new_cyclic(|this| RouteOf {
             this: this.clone(),
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            number: number(),
             topic: subscribe.topic.clone(),
+            parts: Mutex::default(),
+            whole: None,
+            scope: Id128::ZERO,
+            places,
             coding: subscribe.coding.clone(),
             delivery,
             counts: Arc::new(Counts { drops, ..Counts::default() }),
             node: Arc::downgrade(subscribe.node.inner()),
             assumed: subscribe.assumed.clone(),
             shares: subscribe.coding.shares(),
-            writers: subscribe.entry.is_ordered().then(Arc::default),
+            writers: Arc::default(),
             qos: subscribe.qos.clone(),
-            reliable_engine: subscribe.entry.is_reliable(),
             rules: Rules::new(&subscribe.qos, subscribe.instances),
             instances: subscribe.instances,
         })
+    }
+
+    /// The part of a pattern for one topic: its writers, deadlines and instances are its own; queue
+    /// and counts are those of the whole.
+    fn part(&self, topic: &str) -> Option<Arc<Self>> {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(part) = parts.get(topic).and_then(Weak::upgrade) {
+            return Some(part);
+        }
+        // Without the parts whose last channel has ended.
+        if parts.len().is_power_of_two() {
+            parts.retain(|_, part| part.strong_count() > 0);
+        }
+        let pattern = topic.parse().ok()?;
+        let part = Arc::new_cyclic(|this| RouteOf {
+            this: this.clone(),
+            number: number(),
+            topic: pattern,
+            parts: Mutex::default(),
+            whole: Some(self.this.clone()),
+            scope: random_id(),
+            places: self.places.clone(),
+            coding: self.coding.clone(),
+            delivery: self.delivery.clone(),
+            counts: self.counts.clone(),
+            node: self.node.clone(),
+            assumed: self.assumed.clone(),
+            shares: self.shares,
+            writers: Arc::default(),
+            qos: self.qos.clone(),
+            rules: Rules::new(&self.qos, self.instances),
+            instances: self.instances,
+        });
+        parts.insert(topic.into(), Arc::downgrade(&part));
+        Some(part)
+    }
+
+    /// Hands a decoded message on, in its turn.
+    pub(super) fn take(&self, arrival: Arrival<C::Value>) {
+        let (decoded, ruled) = arrival.into_parts();
+        let item = match decoded {
+            Ok(Some(item)) => item,
+            Ok(None) => return,
+            Err(reason) => return self.tell_undecodable(&reason),
+        };
+        let Some(ruled) = ruled else { return self.give(item.0, Id128::ZERO) };
+        let Some(writer) = ruled.gate() else { return self.hand_on([item]) };
+        let (number, bytes) = (item.0.info.sequence, item.0.bytes);
+        let (ready, gave_up) = self.rules.gates().published(writer, number, item, bytes, self.room());
+        if gave_up {
+            self.tell_history_missed(writer.0);
+        }
+        self.hand_on(ready);
+    }
+
+    /// Counts messages that did not come.
+    #[inline]
+    pub(super) fn tell_missing(&self, count: u64) {
+        if count > 0 {
+            self.tell_lost(count);
+        }
     }
 
     #[cold]
@@ -136,7 +229,7 @@ impl<C: Coding> RouteOf<C> {
         if before.checked_ilog2() != total.checked_ilog2()
             && let Some(node) = self.node.upgrade()
         {
-            node.tell(&NodeEvent::Lost { topic: self.topic.clone(), total });
+            node.tell(&NodeEvent::Lost { topic: self.topic.to_string(), total });
         }
     }
 
@@ -146,7 +239,7 @@ impl<C: Coding> RouteOf<C> {
         if total.is_power_of_two()
             && let Some(node) = self.node.upgrade()
         {
-            node.tell(&NodeEvent::Undecodable { topic: self.topic.clone(), total, reason: reason.to_string() });
+            node.tell(&NodeEvent::Undecodable { topic: self.topic.to_string(), total, reason: reason.to_string() });
         }
     }
 }
@@ -189,7 +282,10 @@ impl<C: Coding> RouteOf<C> {
             Delivery::Inline(inline) => inline.give(&info, value, bytes),
             Delivery::Queued(queue) => {
                 let expires_ns = expires_ns(info.timestamp_ns, terms.lifespan());
-                let tag = Some(Box::new(Tag { instance, expires_ns }));
+                let tag = match (expires_ns, instance.is_zero() && !self.rules.by_instance) {
+                    (None, true) => None,
+                    _ => Some(Box::new(Tag { instance: scoped(instance, self.scope), expires_ns })),
+                };
                 let dropped = queue.push(Weighed { item: Sample { value, info }, bytes, tag });
                 if !dropped.is_empty() {
                     self.tell_lost(dropped.len() as u64);
@@ -224,7 +320,7 @@ impl<C: Coding> RouteOf<C> {
 
     /// Has the timer wake this subscriber when a deadline or a wait for a history ends.
     pub(super) fn arm(&self) {
-        if let Some(at) = self.rules.wake_at()
+        if let Some(at) = self.rules.wake_at(self.writers.is_any_holding())
             && let Some(node) = self.node.upgrade()
         {
             let this: Weak<RouteOf<C>> = self.this.clone();
@@ -238,7 +334,7 @@ impl<C: Coding> RouteOf<C> {
         if total.is_power_of_two()
             && let Some(node) = self.node.upgrade()
         {
-            let topic = self.topic.clone();
+            let topic = self.topic.to_string();
             node.tell(&NodeEvent::DeadlineMissed { topic, instance, offered: false, total });
         }
     }
@@ -246,7 +342,7 @@ impl<C: Coding> RouteOf<C> {
     #[cold]
     pub(super) fn tell_history_missed(&self, writer: Id128) {
         if let Some(node) = self.node.upgrade() {
-            node.tell(&NodeEvent::HistoryMissed { topic: self.topic.clone(), writer });
+            node.tell(&NodeEvent::HistoryMissed { topic: self.topic.to_string(), writer });
         }
     }
 }
@@ -254,6 +350,10 @@ impl<C: Coding> RouteOf<C> {
 impl<C: Coding> Wake for RouteOf<C> {
     fn wake(&self) {
         self.rules.missed().into_iter().for_each(|instance| self.tell_missed(instance));
+        self.writers.give_up(crate::clock::now(), |missing, arrival| {
+            self.tell_missing(missing);
+            self.take(arrival);
+        });
         let late = self.rules.gates().give_up(crate::clock::now());
         for (writer, held) in late {
             self.tell_history_missed(writer.0);
@@ -267,8 +367,22 @@ impl<C: Coding> Wake for RouteOf<C> {
 }
 
 impl<C: Coding> Route for RouteOf<C> {
-    fn topic(&self) -> &str {
-        &self.topic
+    fn of_topic(&self, topic: &str) -> Option<Arc<dyn Route>> {
+        let this: Arc<dyn Route> = match self.topic.is_name() {
+            true => self.this.upgrade().filter(|_| self.topic.as_str() == topic)?,
+            false if self.topic.fits(topic) => self.part(topic)?,
+            false => return None,
+        };
+        Some(this)
+    }
+
+    fn wants(&self, topic: &str) -> bool {
+        self.topic.fits(topic)
+    }
+
+    fn is_of(&self, whole: &Arc<dyn Route>) -> bool {
+        let is = |own: &Weak<RouteOf<C>>| std::ptr::addr_eq(own.as_ptr(), Arc::as_ptr(whole));
+        is(&self.this) || self.whole.as_ref().is_some_and(is)
     }
 
     fn concerns(&self, announced: &Announcement, offer: &Offer) -> bool {
@@ -280,19 +394,26 @@ impl<C: Coding> Route for RouteOf<C> {
         self.coding.any_decoder().is_none()
     }
 
+    fn follow(&self, source: &Source, endpoints: &[String]) {
+        if let Some(places) = self.places.upgrade() {
+            places.follow(&self.topic, source, endpoints);
+        }
+    }
+
     fn open(
         &self,
         node: &Arc<Inner>,
         source: &Source,
+        medium: Properties,
         offer: &Offer,
         schema: Option<&Schema>,
     ) -> Result<Arc<dyn Slot>, String> {
         let route = self.this.upgrade().ok_or("the subscriber is going")?;
-        qos::matched(&offer.qos, &self.qos, self.reliable_engine)?;
+        qos::matched(&offer.qos, &self.qos, medium.reliable)?;
         let source = Arc::new(source.clone());
         let announced = &source.announcement;
         if let Some(decoder) = self.coding.any_decoder() {
-            return Ok(SlotOf::open(route, Arc::new(decoder), None, source, offer));
+            return Ok(SlotOf::open(route, Arc::new(decoder), None, source, medium, offer));
         }
         let foreign = announced.codec.is_empty();
         let named = if foreign { &self.assumed.codec.name } else { &announced.codec };
@@ -326,7 +447,7 @@ impl<C: Coding> Route for RouteOf<C> {
         })?;
         // A writer that announces nothing sends no anchors, so each message counts as a key frame.
         let stream = C::reader_state(&decoder).filter(|_| !foreign).map(Arriving::new);
-        Ok(SlotOf::open(route, decoder, stream, source, offer))
+        Ok(SlotOf::open(route, decoder, stream, source, medium, offer))
     }
 
     fn refused(&self, mismatch: Mismatch) {

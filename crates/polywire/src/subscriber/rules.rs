@@ -17,6 +17,7 @@ use crate::{
     clock,
     coding::{Coding, KeyHash},
     history::{self, Gates},
+    writers,
 };
 
 use super::Info;
@@ -152,10 +153,12 @@ impl<V> Rules<V> {
     }
 
     /// When the timer is to wake the subscriber; `None` if it does so already, or need not.
-    pub(super) fn wake_at(&self) -> Option<Duration> {
+    /// Messages that wait for other channels are looked after at short intervals.
+    pub(super) fn wake_at(&self, is_holding: bool) -> Option<Duration> {
+        let holding = is_holding.then(|| clock::now().saturating_add(writers::LOOK_EVERY));
         let waiting = self.gates().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));
         let mut state = self.lock();
-        let next = state.admission.next_deadline().into_iter().chain(waiting).min()?;
+        let next = state.admission.next_deadline().into_iter().chain(waiting).chain(holding).min()?;
         if state.wakes.is_some_and(|wakes| wakes <= next) {
             return None;
         }

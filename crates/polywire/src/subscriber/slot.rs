@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use polywire_core::{
-    envelope::{Announcement, Envelope, Kind},
+    envelope::{Announcement, Envelope, Id128, Kind},
     layout::SharedBytes,
     program::Payload,
     qos::Offer,
@@ -21,11 +21,11 @@ use crate::{
     clock,
     coding::Coding,
     delta::Arriving,
-    engine::Held,
+    engine::{Held, Properties},
     history::{Part, REPLAYED, Writer},
-    missing::Follow,
     node::{Slot, Source},
     queue::Weighed,
+    writers::{Follow, Turn},
 };
 
 /// One channel, as one subscriber receives it.
@@ -37,16 +37,26 @@ pub(super) struct SlotOf<C: Coding> {
     /// The state of a stateful format.
     stream: Option<Arriving>,
     source: Arc<Source>,
-    follow: Option<Follow>,
+    /// `None` on a channel that brings a history.
+    follow: Option<Follow<Arrival<C::Value>>>,
     /// `None` if no policy concerns the channel's messages.
     ruled: Option<Ruled>,
     /// A history is wanted, or wanted no more.
     history_changed: AtomicBool,
 }
 
+/// A decoded message that waits for earlier ones on other channels, or why it cannot be read.
+pub(super) struct Arrival<V> {
+    decoded: Result<Decoded<V>, String>,
+    ruled: Option<Ruled>,
+}
+
+/// A decoded message and its instance. `None` if the history brings it.
+type Decoded<V> = Option<(Pending<V>, Id128)>;
+
 /// What quality of service needs of a channel.
 #[derive(Clone, Copy)]
-struct Ruled {
+pub(super) struct Ruled {
     terms: Terms,
     writer: Writer,
     /// The channel brings the writer's history.
@@ -61,6 +71,7 @@ impl<C: Coding> SlotOf<C> {
         decoder: Arc<C::Decoder>,
         stream: Option<Arriving>,
         mut source: Arc<Source>,
+        medium: Properties,
         offer: &Offer,
     ) -> Arc<dyn Slot> {
         let default_bytes = size_of::<Sample<C::Value>>().saturating_add(C::value_bytes(&decoder));
@@ -70,8 +81,7 @@ impl<C: Coding> SlotOf<C> {
             let announcement = Announcement { writer, ..Announcement::clone(&source.announcement) };
             source = Arc::new(Source { announcement: Arc::new(announcement), link: source.link.clone() });
         }
-        let follow = route.writers.as_ref().filter(|_| !is_history);
-        let follow = follow.map(|writers| Follow::new(writers, &source.announcement));
+        let follow = (!is_history).then(|| Follow::new(&route.writers, &source.announcement, medium.ordered));
         let ruled = Ruled::of(&route, &source, offer);
         if let Some(ruled) = ruled.as_ref().filter(|ruled| !ruled.is_history) {
             route.rules.opened(ruled.terms.writer);
@@ -92,80 +102,126 @@ impl<C: Coding> SlotOf<C> {
         })
     }
 
-    /// Delivers a message by the rules of quality of service.
+    /// Takes in a message of a history.
     #[cold]
-    fn deliver_ruled(
-        &self,
-        ruled: &Ruled,
-        envelope: &Envelope<'_>,
-        payload: &[u8],
-        mut info: Info,
-        held: Option<Held<'_>>,
-    ) -> Result<(), String> {
-        let part = match ruled.is_history {
-            true => Some(Part::of(envelope).ok_or("a message of a history does not say what it is")?),
-            false => None,
-        };
-        match part {
-            Some(Part::Begin) => {
-                self.route.rules.gates().begin(ruled.writer);
-                return Ok(());
-            }
-            Some(Part::End) => {
+    fn replay(&self, ruled: &Ruled, envelope: &Envelope<'_>, payload: &[u8], mut info: Info) -> Result<(), String> {
+        match Part::of(envelope).ok_or("a message of a history does not say what it is")? {
+            Part::Begin => self.route.rules.gates().begin(ruled.writer),
+            Part::End => {
                 let held = self.route.rules.gates().complete(ruled.writer);
                 self.route.hand_on(held);
                 self.history_changed.store(true, Ordering::Relaxed);
                 // This slot may be gone before it is drained.
                 self.drained();
-                return Ok(());
             }
-            Some(Part::Sample(published)) => info.sequence = published,
-            None => {}
+            Part::Sample(published) => {
+                info.sequence = published;
+                if let Some(item) = self.decoded(envelope, payload, info, None)? {
+                    let ready = self.route.rules.gates().replayed(ruled.writer, published, item);
+                    self.route.hand_on(ready);
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// Decodes a message into a value of its own.
+    #[cold]
+    fn decoded(
+        &self,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        info: Info,
+        held: Option<Held<'_>>,
+    ) -> Result<Decoded<C::Value>, String> {
         let (mut value, has) = match &self.route.delivery {
             Delivery::Queued(queue) => queue.spare().map(|spare| (spare.item, spare.bytes)),
             Delivery::Inline(_) => None,
         }
         .unwrap_or_else(|| (self.route.coding.default_value(), self.default_bytes));
-        let grown = match self.decode(envelope, payload, held, &mut value) {
+        let gated = self.ruled.filter(|ruled| ruled.gated && !ruled.is_history);
+        let grown = match (self.decode(envelope, payload, held, &mut value), gated) {
             // The history has it, in a form that refers to nothing.
-            Err(_) if ruled.gated && part.is_none() && self.needs_key_frame() => {
+            (Err(_), Some(ruled)) if self.needs_key_frame() => {
                 if self.route.rules.gates().missed(ruled.writer, clock::now()) {
                     self.history_changed.store(true, Ordering::Relaxed);
                     self.route.arm();
                 }
-                return Ok(());
+                return Ok(None);
             }
-            decoded => decoded?,
+            (decoded, _) => decoded?,
         };
-        let bytes = has.saturating_add(grown);
-        let instance = self.route.rules.instance(&self.route.coding, envelope, payload.is_empty(), &value);
-        let number = info.sequence;
-        let item = (Pending { value, info, bytes, terms: ruled.terms }, instance);
-        let ready = match part {
-            Some(_) => self.route.rules.gates().replayed(ruled.writer, number, item),
-            None if ruled.gated => {
-                let room = self.route.room();
-                let (ready, gave_up) = self.route.rules.gates().published(ruled.writer, number, item, bytes, room);
-                if gave_up {
-                    self.route.tell_history_missed(ruled.terms.writer);
-                }
-                ready
-            }
-            None => vec![item],
+        let instance = match self.ruled {
+            Some(_) => self.route.rules.instance(&self.route.coding, envelope, payload.is_empty(), &value),
+            None => Id128::ZERO,
         };
-        self.route.hand_on(ready);
-        Ok(())
+        let terms =
+            self.ruled.map_or_else(|| Terms::of(self.source.announcement.writer, &Offer::default()), |r| r.terms);
+        Ok(Some((Pending { value, info, bytes: has.saturating_add(grown), terms }, instance)))
     }
 
-    /// Notes a message's sequence number, and counts a gap before it.
+    /// Delivers a message at once, into a used value if no policy concerns it.
     #[inline]
-    fn came(&self, sequence: u64) {
-        if let Some(follow) = &self.follow {
-            let missing = follow.came(sequence);
-            if missing > 0 {
-                self.route.tell_lost(missing);
+    fn deliver_now(
+        &self,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        info: Info,
+        held: Option<Held<'_>>,
+    ) -> Result<(), String> {
+        match (&self.ruled, &self.route.delivery) {
+            (Some(ruled), _) => {
+                let decoded = self.decoded(envelope, payload, info, held)?;
+                self.route.take(Arrival { decoded: Ok(decoded), ruled: Some(*ruled) });
+                Ok(())
             }
+            (None, Delivery::Inline(inline)) => inline.call(
+                &info,
+                |value| self.decode(envelope, payload, held, value),
+                || self.route.coding.default_value(),
+                !self.route.shares,
+            ),
+            (None, Delivery::Queued(queue)) => {
+                // A used value keeps the memory that it has.
+                let (mut value, has) = match queue.spare() {
+                    Some(Weighed { item, bytes, .. }) => (item, bytes),
+                    None => (self.route.coding.default_value(), self.default_bytes),
+                };
+                self.decode(envelope, payload, held, &mut value).map(|grown| {
+                    let bytes = has.saturating_add(grown);
+                    let dropped = queue.push(Weighed::new(Sample { value, info }, bytes));
+                    if !dropped.is_empty() {
+                        self.route.tell_lost(dropped.len() as u64);
+                    }
+                })
+            }
+        }
+    }
+
+    /// Keeps a message until those before it have come on another channel.
+    #[cold]
+    fn hold(&self, follow: &Follow<Arrival<C::Value>>, sequence: u64, decoded: Result<Decoded<C::Value>, String>) {
+        let bytes = match &decoded {
+            Ok(Some((pending, _))) => pending.bytes,
+            _ => 0,
+        };
+        follow.hold(sequence, Arrival { decoded, ruled: self.ruled }, bytes, self.route.room());
+        self.release();
+        self.route.arm();
+    }
+
+    /// Delivers messages that wait no more.
+    #[cold]
+    fn release(&self) {
+        let Some(follow) = &self.follow else { return };
+        let mut any = false;
+        while let Some((missing, arrival)) = follow.next() {
+            self.route.tell_missing(missing);
+            self.route.take(arrival);
+            any = true;
+        }
+        if any {
+            self.drained();
         }
     }
 
@@ -213,12 +269,12 @@ impl<C: Coding> SlotOf<C> {
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
-        self.came(envelope.sequence);
-        if let Some(id) = envelope.extensions.not_understood(self.known_extensions()) {
-            return self.route.tell_undecodable(&format!("extension {id} is required but not supported"));
-        }
+        let sequence = envelope.sequence;
+        let turn = self.follow.as_ref().map_or(Turn::Now(0), |follow| follow.came(sequence));
+        let not_understood = envelope.extensions.not_understood(self.known_extensions());
+        let refused = not_understood.map(|id| format!("extension {id} is required but not supported"));
         let info = Info {
-            sequence: envelope.sequence,
+            sequence,
             timestamp_ns: envelope.timestamp_ns,
             kind: envelope.kind,
             key_hash: envelope.key_hash,
@@ -227,31 +283,30 @@ impl<C: Coding> Slot for SlotOf<C> {
             instance: None,
             source: self.source.clone(),
         };
-        let result = match (&self.ruled, &self.route.delivery) {
-            (Some(ruled), _) => self.deliver_ruled(ruled, envelope, payload, info, held),
-            (None, Delivery::Inline(inline)) => inline.call(
-                &info,
-                |value| self.decode(envelope, payload, held, value),
-                || self.route.coding.default_value(),
-                !self.route.shares,
-            ),
-            (None, Delivery::Queued(queue)) => {
-                // A used value keeps the memory that it has.
-                let (mut value, has) = match queue.spare() {
-                    Some(Weighed { item, bytes, .. }) => (item, bytes),
-                    None => (self.route.coding.default_value(), self.default_bytes),
-                };
-                self.decode(envelope, payload, held, &mut value).map(|grown| {
-                    let bytes = has.saturating_add(grown);
-                    let dropped = queue.push(Weighed::new(Sample { value, info }, bytes));
-                    if !dropped.is_empty() {
-                        self.route.tell_lost(dropped.len() as u64);
-                    }
-                })
+        let result = match (turn, refused, &self.follow) {
+            (Turn::Later, refused, Some(follow)) => {
+                let decoded = refused.map_or_else(|| self.decoded(envelope, payload, info, held), Err);
+                return self.hold(follow, sequence, decoded);
             }
+            (Turn::Now(missing), refused, _) => {
+                self.route.tell_missing(missing);
+                match (refused, &self.ruled) {
+                    (Some(reason), _) => Err(reason),
+                    (None, Some(ruled)) if ruled.is_history => self.replay(ruled, envelope, payload, info),
+                    (None, _) => self.deliver_now(envelope, payload, info, held),
+                }
+            }
+            // Later messages of a stateful format may refer to it.
+            (_, None, _) if self.stream.is_some() => {
+                return drop(self.decoded(envelope, payload, info, held));
+            }
+            _ => return,
         };
         if let Err(reason) = result {
             self.route.tell_undecodable(&reason);
+        }
+        if self.follow.as_ref().is_some_and(|follow| follow.done(sequence)) {
+            self.release();
         }
     }
 
@@ -284,14 +339,24 @@ impl<C: Coding> Slot for SlotOf<C> {
     }
 
     fn undecodable(&self, sequence: u64, reason: &dyn ToString) {
-        self.came(sequence);
-        self.route.tell_undecodable(reason);
+        let Some(follow) = &self.follow else { return self.route.tell_undecodable(reason) };
+        match follow.came(sequence) {
+            Turn::Now(missing) => {
+                self.route.tell_missing(missing);
+                self.route.tell_undecodable(reason);
+                if follow.done(sequence) {
+                    self.release();
+                }
+            }
+            Turn::Later => self.hold(follow, sequence, Err(reason.to_string())),
+            Turn::Never => {}
+        }
     }
 
     fn lost(&self, sequence: u64, count: u64) {
-        let count = self.follow.as_ref().map_or(count.min(sequence), |follow| follow.told(sequence, count));
-        if count > 0 {
-            self.route.tell_lost(count);
+        if let Some(follow) = &self.follow {
+            self.route.tell_missing(follow.told(sequence, count));
+            self.release();
         }
     }
 
@@ -304,10 +369,8 @@ impl<C: Coding> Slot for SlotOf<C> {
 
 impl<C: Coding> Drop for SlotOf<C> {
     fn drop(&mut self) {
-        let missing = self.follow.as_ref().map_or(0, Follow::end);
-        if missing > 0 {
-            self.route.tell_lost(missing);
-        }
+        self.route.tell_missing(self.follow.as_ref().map_or(0, Follow::end));
+        self.release();
         if let Some(ruled) = self.ruled.filter(|ruled| !ruled.is_history) {
             self.route.writer_closed(&self.source, ruled.terms, ruled.writer);
             self.drained();
@@ -315,7 +378,18 @@ impl<C: Coding> Drop for SlotOf<C> {
     }
 }
 
+impl<V> Arrival<V> {
+    pub(super) fn into_parts(self) -> (Result<Decoded<V>, String>, Option<Ruled>) {
+        (self.decoded, self.ruled)
+    }
+}
+
 impl Ruled {
+    /// The writer whose history comes first, if one is wanted.
+    pub(super) fn gate(&self) -> Option<Writer> {
+        self.gated.then_some(self.writer)
+    }
+
     fn of<C: Coding>(route: &RouteOf<C>, source: &Source, offer: &Offer) -> Option<Ruled> {
         let announced = &source.announcement;
         let (gated, is_history) = (route.wants_history(offer), offer.history_of.is_some());

@@ -11,8 +11,7 @@ use std::{
 
 use rustix::process::geteuid;
 
-/// The largest domain, as in DDS.
-const LAST_DOMAIN: u8 = 232;
+use crate::engine::domain;
 
 /// Where nodes meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,14 +29,8 @@ impl FromStr for Place {
         if address.starts_with('/') {
             return Ok(Place::Folder(address.into()));
         }
-        let domain = address.parse().ok().filter(|domain| *domain <= LAST_DOMAIN && !address.starts_with('+'));
-        let wrong = || {
-            format!(
-                "a domain is a number from 0 to {LAST_DOMAIN}, in the address or in POLYWIRE_DOMAIN; \
-                 or give the path of a folder"
-            )
-        };
-        domain.map(Place::Domain).ok_or_else(wrong)
+        let domain = domain::parse(address).map(Place::Domain);
+        domain.map_err(|reason| format!("{reason}; or give the path of a folder"))
     }
 }
 

@@ -30,7 +30,7 @@ mod folder;
 mod member;
 mod watch;
 
-use std::{env, io, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use socket2::{Socket, Type};
 
@@ -40,13 +40,11 @@ pub(super) use self::{
     member::{hello_of, lock_anew, lock_of_dead, name_of},
 };
 use super::{
-    Engine, EngineError, Local, Port, Principal, Properties, Sink,
+    Engine, EngineError, Local, Port, Principal, Properties, Sink, domain,
     sockets::SocketStream,
     stream::{self, ByteStream, Connection, Listener, PROPERTIES, Peer, Rendezvous},
 };
 
-/// The variable with the domain of addresses that name none.
-const VARIABLE: &str = "POLYWIRE_DOMAIN";
 /// The longest lease: between nodes of one machine, a longer silence means that the peer does not
 /// run.
 const LEASE: Duration = Duration::from_secs(1);
@@ -79,7 +77,7 @@ impl Engine for Domain {
         let address = complete(address);
         let bad = |reason| EngineError::Address { engine: "local", address: address.clone(), reason, example: "0" };
         let place: Place = address.parse().map_err(bad)?;
-        let stream = |socket, principal| Arc::new(SocketStream(socket, principal)) as Arc<dyn ByteStream>;
+        let stream = |socket, principal| Arc::new(SocketStream::new(socket, principal)) as Arc<dyn ByteStream>;
         let medium = Medium { engine: "local", below: None, socket: Type::STREAM, stream: Box::new(stream) };
         meet(format!("local/{place}"), place, medium, local, sink)
     }
@@ -100,7 +98,7 @@ pub(super) struct Medium {
 /// The place that an address names. A wrong one stays as it is, for the error of `open`.
 pub(super) fn complete(address: &str) -> String {
     let given = match address {
-        "" => env::var(VARIABLE).ok().filter(|domain| !domain.is_empty()).unwrap_or_else(|| "0".into()),
+        "" => domain::default(),
         address => address.into(),
     };
     given.parse::<Place>().map_or(given, |place| place.to_string())
@@ -119,6 +117,21 @@ pub(super) fn meet(
     let system = |cause| EngineError::System { endpoint: endpoint.clone(), action: "use its folder", cause };
     let member = Member::new(&endpoint, place, medium, &local).map_err(system)?;
     stream::open_mesh(Neighbours(Arc::new(member)), &local, sink)
+}
+
+/// The folder in which the nodes of an address meet: a domain, the absolute path of a folder, or
+/// nothing, which is the domain of `POLYWIRE_DOMAIN`, or 0. Makes the folder if it is missing. Fails
+/// if it cannot be used: other users could use it, it is somebody else's, or the address is wrong.
+///
+/// ```
+/// let folder = std::env::temp_dir().join(format!("polywire-doc-folder-{}", std::process::id()));
+/// assert_eq!(polywire::engine::local::folder(folder.to_str().unwrap())?, folder);
+/// assert!(polywire::engine::local::folder("233").is_err());
+/// # std::fs::remove_dir(&folder)
+/// ```
+pub fn folder(address: &str) -> io::Result<PathBuf> {
+    let place: Result<Place, _> = complete(address).parse();
+    place.map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?.folder(None)
 }
 
 /// The nodes of a domain.

@@ -66,7 +66,7 @@ impl ShmStream {
     /// Over a connected, blocking socket that keeps boundaries.
     pub(super) fn over(socket: Socket, peer: Principal, memory: Arc<Memory>, wait: Wait) -> Arc<dyn ByteStream> {
         let (shared, closed) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(ShmStream { socket: SocketStream(socket, peer), memory, wait, shared, closed })
+        Arc::new(ShmStream { socket: SocketStream::new(socket, peer), memory, wait, shared, closed })
     }
 
     fn say(&self, words: &[u8]) -> io::Result<()> {

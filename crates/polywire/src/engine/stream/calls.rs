@@ -11,6 +11,9 @@ use polywire_core::frame::Hello;
 use super::transport::Peer;
 use crate::engine::EngineOptions;
 
+/// Calls that may wait for an answer at a time: a rendezvous may name many that never answer.
+const AT_A_TIME: usize = 32;
+
 /// The peers that the rendezvous names, by address.
 #[derive(Default)]
 pub(super) struct Calls(BTreeMap<String, Call>);
@@ -22,6 +25,8 @@ struct Call {
     is_named: bool,
     /// A thread calls it, or has a link to it.
     is_under_way: bool,
+    /// Somebody has answered the call.
+    is_answered: bool,
     next: Instant,
     pause: Duration,
     /// The last error that the node was told.
@@ -48,6 +53,7 @@ impl Calls {
                 hello: None,
                 is_named: true,
                 is_under_way: false,
+                is_answered: false,
                 next: now,
                 pause: options.reconnect_min,
                 told: String::new(),
@@ -58,16 +64,23 @@ impl Calls {
         self.0.retain(|_, call| call.is_named || call.is_under_way);
     }
 
-    /// The addresses to call now, except those of nodes that `linked` knows. Each is under way
-    /// until [`Calls::ended`].
+    /// The addresses to call now, except those of nodes that `linked` knows: those first that have
+    /// failed least often. Each is under way until [`Calls::ended`].
     pub(super) fn due(&mut self, now: Instant, linked: impl Fn(&Hello) -> bool) -> Vec<String> {
-        let waits = |call: &Call| call.is_named && !call.is_under_way && call.next <= now;
-        let due = self.0.iter_mut().filter(|(_, call)| waits(call) && !call.hello.as_ref().is_some_and(&linked));
-        due.map(|(address, call)| {
-            call.is_under_way = true;
+        let room = AT_A_TIME.saturating_sub(self.0.values().filter(|call| call.is_unanswered()).count());
+        let waits = |call: &Call| call.is_waiting(&linked) && call.next <= now;
+        let mut due: Vec<_> = self.0.iter_mut().filter(|(_, call)| waits(call)).collect();
+        due.sort_by_key(|(_, call)| call.pause);
+        let due = due.into_iter().take(room).map(|(address, call)| {
+            (call.is_under_way, call.is_answered) = (true, false);
             address.clone()
-        })
-        .collect()
+        });
+        due.collect()
+    }
+
+    /// Notes that somebody has answered a call.
+    pub(super) fn answered(&mut self, address: &str) {
+        self.0.get_mut(address).into_iter().for_each(|call| call.is_answered = true);
     }
 
     /// Notes the end of a call. The next one follows after a pause, which grows while calls fail.
@@ -96,10 +109,24 @@ impl Calls {
         self.0.get_mut(address).is_some_and(|call| std::mem::replace(&mut call.told, reason.into()) != reason)
     }
 
-    /// Time until the next call is due. `None` if none is waiting.
+    /// Time until the next call is due. `None` if none is waiting, or if too many are under way:
+    /// the end of one wakes the rendezvous.
     pub(super) fn rest(&self, now: Instant, linked: impl Fn(&Hello) -> bool) -> Option<Duration> {
-        let waiting = |call: &&Call| call.is_named && !call.is_under_way && !call.hello.as_ref().is_some_and(&linked);
-        self.0.values().filter(waiting).map(|call| call.next.saturating_duration_since(now)).min()
+        if self.0.values().filter(|call| call.is_unanswered()).count() >= AT_A_TIME {
+            return None;
+        }
+        let waiting = self.0.values().filter(|call| call.is_waiting(&linked));
+        waiting.map(|call| call.next.saturating_duration_since(now)).min()
+    }
+}
+
+impl Call {
+    fn is_waiting(&self, linked: impl Fn(&Hello) -> bool) -> bool {
+        self.is_named && !self.is_under_way && !self.hello.as_ref().is_some_and(linked)
+    }
+
+    fn is_unanswered(&self) -> bool {
+        self.is_under_way && !self.is_answered
     }
 }
 
@@ -147,6 +174,24 @@ mod tests {
         assert_eq!(calls.due(now, nobody), ["b"]);
         calls.ended("b", CallEnd::Elsewhere(HELLO), now, &options);
         assert!(calls.due(now + options.reconnect_max, |hello| *hello == HELLO).is_empty());
+    }
+
+    #[test]
+    fn few_calls_wait_for_an_answer_at_a_time() {
+        let (mut calls, options, now) = (Calls::default(), EngineOptions::default(), Instant::now());
+        let names: Vec<String> = (0..100).map(|number| format!("{number:02}")).collect();
+        calls.name(peers(&names.iter().map(String::as_str).collect::<Vec<_>>()), now, &options);
+        assert_eq!(calls.due(now, nobody), names[..AT_A_TIME]);
+        assert!(calls.due(now, nobody).is_empty() && calls.rest(now, nobody).is_none());
+        // One is a link now, which makes room, and one fails.
+        calls.answered("00");
+        assert_eq!(calls.rest(now, nobody), Some(Duration::ZERO));
+        calls.ended("01", CallEnd::Failed, now, &options);
+        assert_eq!(calls.due(now, nobody), names[AT_A_TIME..AT_A_TIME + 2]);
+        // Whoever failed comes after those that were never called.
+        calls.ended("02", CallEnd::Failed, now, &options);
+        let later = now + options.reconnect_max;
+        assert_eq!(calls.due(later, nobody), names[AT_A_TIME + 2..AT_A_TIME + 3]);
     }
 
     #[test]

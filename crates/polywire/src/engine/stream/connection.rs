@@ -218,7 +218,11 @@ impl Reader {
     ) -> Result<T, Disconnect> {
         let lost = |e: io::Error| Disconnect::Lost(e.to_string());
         loop {
-            let need = match self.decoder.step(self.inbox.bytes())? {
+            let step = self.decoder.step(self.inbox.bytes());
+            if step.is_err() && is_tls(self.inbox.bytes()) {
+                return Err(Disconnect::Untrusted(NO_TLS_HERE.into()));
+            }
+            let need = match step? {
                 Step::Need(need) => need,
                 Step::Frame { frame, used } => {
                     let wanted = wanted(frame)?;
@@ -264,6 +268,14 @@ impl Reader {
             }
         }
     }
+}
+
+const NO_TLS_HERE: &str = "the peer speaks TLS, and this node does not: use tls/ instead of tcp/, or give it an \
+     identity for lan/";
+
+/// Whether these are the first bytes of TLS: a handshake or an alert, of version 3.
+fn is_tls(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x15 | 0x16, 3, ..])
 }
 
 /// Handles the frames of one link.

@@ -60,6 +60,7 @@ impl Shared {
         let Place::Mesh(rendezvous) = &self.place else { return };
         let end = match rendezvous.connect(address) {
             Ok(connection) => {
+                lock(&self.calls).answered(address);
                 let served = self.serve(connection, None);
                 match served.peer {
                     Some(_) if served.was_link => CallEnd::Linked,

@@ -17,7 +17,7 @@ use polywire_core::{
 
 use super::{
     pace::Pace,
-    payload::{Payload, Round},
+    payload::Payload,
     pulse::{Change, Pulse, Watch},
     queue::Queue,
     transport::ByteStream,
@@ -29,8 +29,6 @@ use crate::engine::{
 
 /// Bytes written under the lock before others get a turn.
 const PUMP_BYTES: usize = 256 << 10;
-/// Least time that the flusher stays awake after a burst.
-const AFTER_BURST: Duration = Duration::from_millis(2);
 /// Longest time that messages are gathered, however many links a port has.
 const LONGEST_GATHER: Duration = Duration::from_millis(5);
 /// Bytes of frames other than messages that may wait for a peer. Beyond that the link is broken
@@ -195,14 +193,14 @@ impl Outbox {
     }
 
     /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`. Returns
-    /// the outcome, and the event that is due. Blocks only with [`Overflow::Block`]. Fails if the
-    /// message is too large.
+    /// the outcome, and the event that is due. `links` is the number of the port's links. Blocks
+    /// only with [`Overflow::Block`]. Fails if the message is too large.
     #[inline]
     pub(super) fn send(
         &self,
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
-        round: Round,
+        links: u32,
     ) -> Result<(Outcome, Option<Notice>), FrameError> {
         let size = payload.bytes().len();
         let mut state = self.lock();
@@ -221,14 +219,14 @@ impl Outbox {
             notice = state.delivery.notice(Instant::now());
         }
         state.delivery.count_sent();
-        state.links = round.links;
+        state.links = links;
         if state.delivery.must_hold(envelope.channel, subscribers) {
             state.hold(envelope, payload.bytes());
         } else {
             let unknown = FrameError::UnknownChannel(envelope.channel);
             let (id, missing) = state.delivery.next(envelope.channel).ok_or(unknown)?;
             let to = Envelope { channel: id, ..*envelope };
-            self.dispatch(&mut state, &to, missing, payload, round.pause)?;
+            self.dispatch(&mut state, &to, missing, payload)?;
         }
         Ok((Outcome::Sent(subscribers), notice))
     }
@@ -370,23 +368,14 @@ impl Outbox {
             state = self.lock();
             state.full = false;
             self.pump(&mut state, PUMP_BYTES);
-        } else if !state.queue.is_empty() {
-            let age = state.pace.since.elapsed();
-            let gather = self.gather(&state);
-            if !state.pace.gathering || age >= gather {
-                self.pump(&mut state, PUMP_BYTES);
-            } else {
-                return wait_timeout(&self.work, state, gather - age);
-            }
         } else if state.pace.gathering {
-            let before = state.pace.last_publish;
-            // A pause as long as a round of writes to the other links does not end a burst.
-            let near = AFTER_BURST.max(self.gather(&state).saturating_mul(2));
-            state = wait_timeout(&self.work, state, near);
-            if state.pace.last_publish == before && state.queue.is_empty() {
-                state.pace.calm_down();
+            let look = self.gather(&state) / 2;
+            state = wait_timeout(&self.work, state, look);
+            if state.pace.look(self.options.burst) && !state.full {
+                self.pump(&mut state, PUMP_BYTES);
             }
-            return state;
+        } else if !state.queue.is_empty() {
+            self.pump(&mut state, PUMP_BYTES);
         } else {
             // The queue keeps memory for its usual content, and frees what one huge message took.
             state.queue.shrink(self.options.queue_bytes.saturating_mul(2));
@@ -456,32 +445,26 @@ impl Outbox {
         envelope: &Envelope<'_>,
         missing: Option<Missing>,
         payload: &mut Payload<'_>,
-        pause: Option<Duration>,
     ) -> Result<(), FrameError> {
-        let now = Instant::now();
         let (told, mark) = match state.encode_header(envelope, missing, payload.bytes().len()) {
             Ok(header) => header,
             Err(error) => return self.refuse(state, error),
         };
         state.handed += 1;
-        // Called for each message: the pace measures the time between calls.
-        let at_once = state.pace.at_once(now, pause, self.options.burst);
-        let direct = at_once && state.queue.is_empty() && !state.full;
-        if direct
-            && told == 0
+        let was_gathering = state.pace.gathering;
+        let at_once = state.pace.at_once(state.links, self.options.burst);
+        if let Some(began) = at_once
             && let Payload::Loan(loan) = payload
+            && told == 0
+            && state.queue.is_empty()
+            && !state.full
+            && let Some(frame) = loan.with_header(&state.scratch)
         {
-            let Outgoing { scratch, .. } = state;
-            if let Some(frame) = loan.with_header(scratch) {
-                let written = self.stream.write(frame);
-                state.pace.last_written = Instant::now();
-                return self.after_write(state, frame, written, mark);
-            }
+            let written = self.stream.write(frame);
+            state.pace.wrote(began, Instant::now());
+            return self.after_write(state, frame, written, mark);
         }
-        let Outgoing { scratch, queue, pace, .. } = state;
-        if queue.is_empty() {
-            pace.since = now;
-        }
+        let Outgoing { scratch, queue, .. } = state;
         let (position, header) = scratch.split_at(told);
         if told > 0 {
             queue.push([position, &[]], 0, None);
@@ -490,13 +473,10 @@ impl Outbox {
         if state.full {
             return Ok(());
         }
-        let ripe =
-            at_once || state.queue.len() >= self.options.write_bytes || now - state.pace.since >= self.gather(state);
-        if ripe {
+        if at_once.is_some() || state.queue.len() >= self.options.write_bytes {
             self.pump(state, PUMP_BYTES);
-            state.pace.since = now;
         }
-        if state.pace.flusher_needed() {
+        if state.pace.gathering && !was_gathering {
             self.work.notify_one();
         }
         Ok(())
@@ -584,6 +564,10 @@ impl Outbox {
     }
 
     fn make_room<'a>(&'a self, mut state: MutexGuard<'a, Outgoing>, size: usize) -> MutexGuard<'a, Outgoing> {
+        if !state.full {
+            // What is only gathered makes room by leaving.
+            self.pump(&mut state, PUMP_BYTES);
+        }
         match self.options.overflow {
             Overflow::DropNewest => state,
             Overflow::DropOldest => {
@@ -628,7 +612,7 @@ impl Outbox {
             let extensions = Extensions::parse(&held.extensions).unwrap_or_default();
             let envelope = Envelope { channel: id, extensions, ..held.envelope };
             // Its size was checked when it was held. If the stream fails, the link ends.
-            let _ = self.dispatch(state, &envelope, missing, &mut Payload::Bytes(&held.payload), None);
+            let _ = self.dispatch(state, &envelope, missing, &mut Payload::Bytes(&held.payload));
         }
         self.finish_retiring(state);
         if state.delivery.has_untold() {
@@ -765,7 +749,7 @@ mod tests {
     fn send(outbox: &Outbox, channel: ChannelId, sequence: u64, size: usize) -> Result<Outcome, FrameError> {
         let payload = vec![0; size];
         let envelope = Envelope::data(channel, sequence, 0);
-        outbox.send(&envelope, &mut Payload::Bytes(&payload), Round::default()).map(|(outcome, _)| outcome)
+        outbox.send(&envelope, &mut Payload::Bytes(&payload), 1).map(|(outcome, _)| outcome)
     }
 
     #[test]

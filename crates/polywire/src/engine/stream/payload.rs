@@ -1,7 +1,5 @@
 //! What a port hands to each of its links when it sends a message.
 
-use std::time::Duration;
-
 use crate::engine::Loan;
 
 /// A payload to send.
@@ -19,13 +17,4 @@ impl Payload<'_> {
             Payload::Bytes(bytes) => bytes,
         }
     }
-}
-
-/// The parts of a publication's timing that the port measures for its links.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Round {
-    /// Time since the port had sent its last publication to all links.
-    pub(super) pause: Option<Duration>,
-    /// Number of links.
-    pub(super) links: u32,
 }

@@ -1,14 +1,16 @@
 //! The port: opening, listening, connecting again, accepting, closing.
 
 use std::{
+    cell::Cell,
     io,
     sync::{
-        Arc, Mutex, RwLock,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use arc_swap::ArcSwap;
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, Start},
@@ -30,10 +32,13 @@ use crate::engine::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Loc
 const HEADROOM: usize = 64;
 /// Threads of displaced connections that may still be ending. If more are, callers are turned away.
 const LEAVING: usize = 64;
-/// Buffers kept for the next loans.
-const POOLED: usize = 16;
-/// A larger buffer is freed instead of pooled.
-const POOLED_BYTES: usize = 1 << 20;
+/// A larger buffer is freed instead of kept for the next loan.
+const SPARE_BYTES: usize = 1 << 20;
+
+thread_local! {
+    /// The buffer of the thread's next loan.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Opens a port over byte streams: what [`Engine::open`](crate::engine::Engine::open) returns.
 ///
@@ -183,7 +188,7 @@ impl Port for StreamPort {
     }
 
     fn reserve(&self, size: usize) -> Loan {
-        let mut bytes = lock(&self.0.pool).pop().unwrap_or_default();
+        let mut bytes = SPARE.take();
         bytes.reserve(HEADROOM + size);
         Loan::new(bytes, HEADROOM)
     }
@@ -191,9 +196,8 @@ impl Port for StreamPort {
     fn commit(&self, envelope: &Envelope<'_>, mut loan: Loan) -> Result<Sent, EngineError> {
         let sent = self.0.distribute(envelope, &mut Payload::Loan(&mut loan), None);
         let bytes = loan.into_inner();
-        let mut pool = lock(&self.0.pool);
-        if pool.len() < POOLED && bytes.capacity() <= POOLED_BYTES {
-            pool.push(bytes);
+        if bytes.capacity() <= SPARE_BYTES {
+            SPARE.set(bytes);
         }
         sent
     }
@@ -252,15 +256,13 @@ impl Shared {
             place,
             local: local.clone(),
             sink,
-            links: RwLock::default(),
+            links: ArcSwap::default(),
             channels: Mutex::<Channels>::default(),
             guests: Guests::default(),
             seats: Seats::default(),
             calls: Mutex::<Calls>::default(),
             stop: Stop::default(),
             threads: Threads::default(),
-            pool: Mutex::default(),
-            distributed: Mutex::new(Instant::now()),
         }
     }
 

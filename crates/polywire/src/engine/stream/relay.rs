@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
 };
 
 use polywire_core::{
@@ -141,10 +141,9 @@ impl Shared {
     }
 
     fn replace_links(&self, change: impl FnOnce(&mut Vec<Arc<Link>>)) {
-        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
-        let mut changed = (**links).clone();
+        let mut changed = Vec::clone(&self.links());
         change(&mut changed);
-        *links = Arc::new(changed);
+        self.links.store(Arc::new(changed));
     }
 
     /// Passes on this node's answer to a channel of a link.

@@ -2,10 +2,10 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicBool},
-    time::Instant,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
 };
 
+use arc_swap::{ArcSwap, Guard};
 use polywire_core::{
     envelope::Envelope,
     frame::{Frame, Hello},
@@ -16,7 +16,7 @@ use super::{
     channels::Channels,
     guests::Guests,
     link::Link,
-    payload::{Payload, Round},
+    payload::Payload,
     seats::Seats,
     threads::{Stop, Threads},
     transport::{Listener, Rendezvous, Role, Transport},
@@ -39,9 +39,8 @@ pub(super) struct Shared {
     pub(super) endpoint: Mutex<String>,
     pub(super) local: Local,
     pub(super) sink: Arc<dyn Sink>,
-    /// Publishers clone the list and write without the lock. A change replaces it, and is made only
-    /// while `channels` is locked.
-    pub(super) links: RwLock<Arc<Vec<Arc<Link>>>>,
+    /// A change replaces the list, and is made only while `channels` is locked.
+    pub(super) links: ArcSwap<Vec<Arc<Link>>>,
     pub(super) channels: Mutex<Channels>,
     pub(super) guests: Guests,
     /// Of a mesh.
@@ -50,9 +49,6 @@ pub(super) struct Shared {
     pub(super) calls: Mutex<Calls>,
     pub(super) stop: Stop,
     pub(super) threads: Threads,
-    pub(super) pool: Mutex<Vec<Vec<u8>>>,
-    /// When the last message had been sent to all links, if there were several.
-    pub(super) distributed: Mutex<Instant>,
 }
 
 impl Place {
@@ -79,8 +75,10 @@ impl Place {
 }
 
 impl Shared {
-    pub(super) fn links(&self) -> Arc<Vec<Arc<Link>>> {
-        self.links.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The links as they are now. Takes no lock, so publishers do not disturb each other.
+    #[inline]
+    pub(super) fn links(&self) -> Guard<Arc<Vec<Arc<Link>>>> {
+        self.links.load()
     }
 
     /// Sends a message to every link that wants it, except the one that it came from. Called by
@@ -94,20 +92,13 @@ impl Shared {
     ) -> Result<Sent, EngineError> {
         let mut sent = Sent::default();
         let links = self.links();
-        // A link cannot tell the time that writing to the others took from a pause of the
-        // publisher, and would never see a burst. So measure the pause here.
-        let began = (links.len() > 1).then(Instant::now);
-        let pause = began.map(|began| began.saturating_duration_since(*lock(&self.distributed)));
-        let round = Round { pause, links: u32::try_from(links.len()).unwrap_or(u32::MAX) };
+        let count = u32::try_from(links.len()).unwrap_or(u32::MAX);
         for link in links.iter().filter(|link| Some(link.info.id) != from) {
-            let (outcome, notice) = link.outbox.send(envelope, payload, round)?;
+            let (outcome, notice) = link.outbox.send(envelope, payload, count)?;
             outcome.count(&mut sent);
             if let Some((topic, count)) = notice {
                 self.sink.event(Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count });
             }
-        }
-        if began.is_some() {
-            *lock(&self.distributed) = Instant::now();
         }
         Ok(sent)
     }

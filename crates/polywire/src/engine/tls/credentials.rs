@@ -43,6 +43,9 @@ struct State {
 #[derive(Clone)]
 pub(super) struct Configs {
     pub(super) client: Arc<ClientConfig>,
+    /// As `client`, but whatever host the certificate is for.
+    #[cfg(feature = "lan")]
+    pub(super) member: Arc<ClientConfig>,
     pub(super) server: Arc<ServerConfig>,
 }
 
@@ -110,7 +113,7 @@ fn read(files: &Files) -> Result<Configs, IdentityError> {
     let mut client = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&TLS13])
         .map_err(|error| content(&files.key, &error))?
-        .with_root_certificates(roots)
+        .with_root_certificates(roots.clone())
         .with_client_auth_cert(chain.clone(), key.clone_key())
         .map_err(wrong_key)?;
     client.alpn_protocols = vec![PROTOCOL.into()];
@@ -125,7 +128,12 @@ fn read(files: &Files) -> Result<Configs, IdentityError> {
     server.alpn_protocols = vec![PROTOCOL.into()];
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
-    Ok(Configs { client: Arc::new(client), server: Arc::new(server) })
+    Ok(Configs {
+        #[cfg(feature = "lan")]
+        member: Arc::new(super::member::config(&client, roots)),
+        client: Arc::new(client),
+        server: Arc::new(server),
+    })
 }
 
 fn own_fault(error: &Error, authority: &Path) -> String {

@@ -1,8 +1,8 @@
 //! TLS 1.3 over TCP. Both sides prove who they are by certificates.
 //!
 //! The library `rustls` does the protocol. Here are the transport, in front of that of TCP; a byte
-//! stream within TLS (`stream`); the files that prove who a node is (`credentials`); and what to
-//! say when they do not (`explain`). The room uses `engine/tcp` and `engine/sockets`.
+//! stream within TLS (`stream`); the files that prove who a node is (`credentials`); whom a caller
+//! takes that knows no names (`member`); and what to say when they do not (`explain`). The room uses `engine/tcp` and `engine/sockets`.
 //!
 //! ```
 //! use polywire::{engine::{tls::{Tls, TlsConnect, TlsListen}, Engine}, Node};
@@ -15,6 +15,8 @@
 
 mod credentials;
 mod explain;
+#[cfg(feature = "lan")]
+mod member;
 mod stream;
 
 #[cfg(test)]
@@ -23,7 +25,7 @@ mod fleet;
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
-use rustls::{ClientConnection, Connection as Session, ServerConnection, pki_types::ServerName};
+use rustls::{ClientConfig, ClientConnection, Connection as Session, ServerConnection, pki_types::ServerName};
 
 use self::{credentials::Credentials, stream::TlsStream};
 use super::{
@@ -32,6 +34,8 @@ use super::{
     stream::{self as streams, Connection, Listener, PROPERTIES, Role, Transport},
     tcp,
 };
+#[cfg(feature = "lan")]
+use super::{Identity, IdentityError};
 
 /// `tls/ADDR`: listens if the address is local and free, and connects otherwise.
 pub struct Tls;
@@ -111,10 +115,7 @@ impl Transport for TlsTransport {
 
     fn connect(&self) -> io::Result<Connection> {
         let host = self.host.clone().ok_or(io::ErrorKind::Unsupported)?;
-        let session = ClientConnection::new(self.credentials.current().client, host).map_err(io::Error::other)?;
-        let (connection, stream) = within(self.below.connect()?, session.into());
-        stream.handshake(self.patience)?;
-        Ok(connection)
+        called(self.below.connect()?, self.credentials.current().client, host, self.patience)
     }
 }
 
@@ -131,9 +132,7 @@ impl Listener for TlsListener {
     /// The connection's reading thread carries out the handshake, within
     /// [`EngineOptions::hello_timeout`](super::EngineOptions::hello_timeout).
     fn accept(&self) -> io::Result<Option<Connection>> {
-        let Some(connection) = self.below.accept()? else { return Ok(None) };
-        let session = ServerConnection::new(self.credentials.current().server).map_err(io::Error::other)?;
-        Ok(Some(within(connection, session.into()).0))
+        self.below.accept()?.map(|connection| accepted(connection, &self.credentials)).transpose()
     }
 
     fn wake(&self) {
@@ -143,6 +142,48 @@ impl Listener for TlsListener {
     fn close(&self) {
         self.below.close();
     }
+}
+
+/// TLS between nodes that call each other at addresses which no certificate names: each side takes
+/// every peer whose certificate an authority of the fleet signed. The engine `lan` uses it.
+#[cfg(feature = "lan")]
+pub(super) struct Fleet(Credentials);
+
+#[cfg(feature = "lan")]
+impl Fleet {
+    /// Fails if a file of the identity is missing or wrong.
+    pub(super) fn read(identity: &Identity) -> Result<Fleet, IdentityError> {
+        Credentials::read(identity).map(Fleet)
+    }
+
+    /// The side that was called. The connection's reading thread carries out the handshake.
+    pub(super) fn accepted(&self, connection: Connection) -> io::Result<Connection> {
+        accepted(connection, &self.0)
+    }
+
+    /// The side that calls `host`. Carries out the handshake.
+    pub(super) fn called(&self, connection: Connection, host: IpAddr, patience: Duration) -> io::Result<Connection> {
+        called(connection, self.0.current().member, host.into(), patience)
+    }
+}
+
+/// The side that was called.
+fn accepted(connection: Connection, credentials: &Credentials) -> io::Result<Connection> {
+    let session = ServerConnection::new(credentials.current().server).map_err(io::Error::other)?;
+    Ok(within(connection, session.into()).0)
+}
+
+/// The side that calls `host`, after the handshake.
+fn called(
+    connection: Connection,
+    config: Arc<ClientConfig>,
+    host: ServerName<'static>,
+    patience: Duration,
+) -> io::Result<Connection> {
+    let session = ClientConnection::new(config, host).map_err(io::Error::other)?;
+    let (connection, stream) = within(connection, session.into());
+    stream.handshake(patience)?;
+    Ok(connection)
 }
 
 fn within(connection: Connection, session: Session) -> (Connection, Arc<TlsStream>) {

@@ -91,6 +91,9 @@ impl UdpPort {
         if let Place::Host(_) = shared.sockets.place {
             shared.sink.event(Event::Listening { endpoint: shared.endpoint.clone() });
         }
+        if shared.sockets.is_exposed {
+            shared.sink.event(Event::Exposed { endpoint: shared.endpoint.clone() });
+        }
         shared.start("pw-udp-in", Shared::receive)?;
         shared.start("pw-udp-timer", Shared::keep_time)?;
         Ok(port)
@@ -524,7 +527,7 @@ impl Shared {
             self.pump_all(&mut state);
             self.forget_callers(&mut state);
             let next = state.groups.values().filter_map(|group| group.member.next_timeout()).min();
-            let mut wait = next.map_or(Duration::from_secs(1), |next| next.saturating_sub(clock::now()));
+            let mut wake = next.unwrap_or_else(|| clock::now().saturating_add(Duration::from_secs(1)));
             if state.delivering.is_some_and(|since| since.elapsed() > HELD_UP) {
                 drop(state);
                 while self.sockets.has_datagram()
@@ -533,12 +536,15 @@ impl Shared {
                     self.arrived(buffer.get(..len).unwrap_or_default(), from);
                 }
                 state = self.lock();
-                wait = wait.min(LOOK);
+                wake = wake.min(clock::now().saturating_add(LOOK));
             }
+            let wait = wake.saturating_sub(clock::now());
             if wait.is_zero() {
                 continue;
             }
-            state.planned = clock::now().saturating_add(wait);
+            // Exactly when a member wants it: a later time would look as if a member wanted more, and
+            // each message would wake this thread.
+            state.planned = wake;
             let waited =
                 self.timer.wait_timeout_while(state, wait, |state| state.planned != Duration::ZERO && !state.is_closed);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;

@@ -16,7 +16,7 @@ use rustix::{
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 
 use super::{
-    super::EngineOptions,
+    super::{EngineOptions, sockets::is_loopback},
     address::{Address, Cast, Interface},
 };
 
@@ -31,6 +31,8 @@ pub(super) struct Sockets {
     receiving: UdpSocket,
     sending: UdpSocket,
     pub(super) place: Place,
+    /// Whether other machines can reach the receiving one.
+    pub(super) is_exposed: bool,
 }
 
 /// Whom the sockets reach.
@@ -104,7 +106,9 @@ fn unicast(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Re
     }
     let receiving = UdpSocket::from(socket);
     receiving.set_read_timeout(Some(WAIT))?;
-    Ok(Sockets { sending: receiving.try_clone()?, receiving, place })
+    // A connected socket takes packets of its peer alone.
+    let is_exposed = matches!(place, Place::Host(bound) if !bound.ip().to_canonical().is_loopback());
+    Ok(Sockets { sending: receiving.try_clone()?, receiving, place, is_exposed })
 }
 
 fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Result<Sockets> {
@@ -149,7 +153,18 @@ fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Resu
     sending.bind(&any.into())?;
     let receiving = UdpSocket::from(receiving);
     receiving.set_read_timeout(Some(WAIT))?;
-    Ok(Sockets { receiving, sending: sending.into(), place: Place::Group(to) })
+    Ok(Sockets { receiving, sending: sending.into(), place: Place::Group(to), is_exposed: is_exposed(&to, address) })
+}
+
+/// Whether other machines can reach the members of a group here.
+fn is_exposed(to: &SocketAddr, address: &Address) -> bool {
+    let is_of_this_machine = matches!(to.ip(), IpAddr::V6(ip) if ip.is_multicast() && ip.octets()[1] & 15 == 1);
+    !is_of_this_machine
+        && match &address.interface {
+            None => true,
+            Some(Interface::Address(interface)) => !interface.is_loopback(),
+            Some(Interface::Name(name)) => !is_loopback(name),
+        }
 }
 
 fn new(to: SocketAddr, options: &EngineOptions) -> io::Result<Socket> {

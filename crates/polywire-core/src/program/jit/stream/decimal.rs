@@ -7,15 +7,11 @@ use cranelift_codegen::ir::{
 };
 use cranelift_frontend::Variable;
 
-use super::{
-    super::{emit::Emit, integers::Int},
-    map::Bit,
-    optional::optional,
-};
+use super::{super::emit::Emit, integer::Int, map::Bit, optional::optional};
 use crate::{
     layout::Scalar,
     program::{
-        Field, FieldKind, Op,
+        Field, FieldKind,
         state::{
             Operator, decompose,
             float::{EXACT, POWERS},
@@ -49,19 +45,19 @@ fn places(exponent: &Field) -> Option<usize> {
 /// Largest exponent, and with the other sign the smallest.
 const MOST: i64 = 63;
 
-impl<'e> Emit<'e, '_> {
+impl Emit<'_, '_> {
     /// The words as a decimal.
-    pub(in super::super) fn encode_decimal(&mut self, op: &Op, parts: &[Field; 2]) {
+    pub(super) fn encode_decimal(&mut self, parts: &[Field; 2]) {
         let values = self.words.map(|word| self.code.use_var(word));
         self.check_exponent(values[0]);
         for (part, value) in parts.iter().zip(values) {
             self.set(value, Scalar::I64);
-            self.encode_field(op, part, value);
+            self.encode_number(part, value);
         }
     }
 
     /// The words from a decimal; accumulator from whether it is there.
-    pub(in super::super) fn decode_decimal(&mut self, op: &Op, [exponent, mantissa]: &[Field; 2]) {
+    pub(super) fn decode_decimal(&mut self, [exponent, mantissa]: &[Field; 2]) {
         let done = self.code.create_block();
         let there = match optional(exponent) {
             Some(int) => {
@@ -76,13 +72,13 @@ impl<'e> Emit<'e, '_> {
                 there
             }
             None => {
-                self.decode_int(op, exponent);
+                self.decode_int(exponent);
                 let value = self.accumulator().value;
                 self.code.def_var(self.words[0], value);
                 self.constant(1)
             }
         };
-        self.decode_int(op, mantissa);
+        self.decode_int(mantissa);
         let value = self.accumulator().value;
         self.code.def_var(self.words[1], value);
         let exponent = self.code.use_var(self.words[0]);
@@ -93,7 +89,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Leaves out the bits of a mantissa that is not there.
-    pub(in super::super) fn leave_bits_out(&mut self, mantissa: &Field) {
+    pub(super) fn leave_bits_out(&mut self, mantissa: &Field) {
         if mantissa.bits() > 0 {
             self.leave_bit_out();
         }
@@ -106,7 +102,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The accumulator, the bits of a number, as a field.
-    pub(in super::super) fn encode_float(&mut self, op: &Op, field: &Field, bits: Value) {
+    pub(super) fn encode_float(&mut self, field: &Field, bits: Value) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
         let Some([exponent, mantissa]) = parts(field) else { return };
         let (expected, power, known) = self.expected_power(exponent);
@@ -143,7 +139,7 @@ impl<'e> Emit<'e, '_> {
         }
         let whole = self.code.use_var(value);
         self.set(whole, mantissa.scalar());
-        self.encode_int(op, mantissa, whole);
+        self.encode_int(mantissa, whole);
         if escape.is_some() {
             self.next_bit();
         }
@@ -274,13 +270,13 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Accumulator from a number.
-    pub(in super::super) fn decode_float(&mut self, op: &Op, field: &Field) {
+    pub(super) fn decode_float(&mut self, field: &Field) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
         let Some([exponent, mantissa]) = parts(field) else { return };
         let (value, raw, done) = (self.code.declare_var(types::I64), self.cold(), self.code.create_block());
         let power = self.read_power(exponent, raw);
         let (start, unwind) = (self.bits_done(), self.unwind);
-        self.decode_int(op, mantissa);
+        self.decode_int(mantissa);
         let whole = self.accumulator().value;
         if escape.is_some() {
             let escaped = self.take_bit();
@@ -306,7 +302,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Accumulator from whether a number is there, which waits in the words then.
-    pub(in super::super) fn test_float(&mut self, op: &Op, field: &Field) {
+    pub(super) fn test_float(&mut self, field: &Field) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
         let Some((int, [_, mantissa])) = parts(field).and_then(|parts| Some((optional(parts[0])?, parts))) else {
             return;
@@ -324,7 +320,7 @@ impl<'e> Emit<'e, '_> {
             },
             |emit| {
                 let power = emit.power_of(exponent);
-                emit.decode_int(op, mantissa);
+                emit.decode_int(mantissa);
                 let whole = emit.accumulator().value;
                 let (large, unwind) = (emit.outside(whole, -(1 << 53), 1 << 53), emit.unwind);
                 emit.or_else(large, unwind);
@@ -346,7 +342,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The absence of a number.
-    pub(in super::super) fn encode_no_float(&mut self, field: &Field) {
+    pub(super) fn encode_no_float(&mut self, field: &Field) {
         let FieldKind::Float { bits: escape, .. } = &field.kind else { return };
         let Some([exponent, mantissa]) = parts(field) else { return };
         self.encode_absent(exponent);

@@ -1,0 +1,144 @@
+//! The command `polywire agent`: runs probes of this machine and publishes their samples.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use polywire_telemetry::{
+    Agent as Node, AgentConfig, Clocks, Identity, Moment, Plan, Runner,
+    system::{self, Host, PROBES},
+};
+use sd_notify::NotifyState;
+use serde_json::json;
+
+use crate::{
+    outcome::{self, Misuse, Outcome, chain},
+    seconds::Seconds,
+    stop::{self, Stop},
+    terminal::Terminal,
+    topic::WireArgs,
+    verb::{Action, Verb},
+};
+
+/// How often the loop looks for a signal.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How long published samples may take to leave when the process is told to end.
+const DRAIN: Duration = Duration::from_secs(5);
+
+pub const VERB: Verb = Verb::new::<Agent>("agent", "Runs probes of this machine and publishes their samples")
+    .details(
+        "Each probe has a topic, probes/NODE/INSTANCE. A probe that nobody listens to is not sampled. Without a file, \
+         all probes of `probe list --here` run that this machine has. The node keeps its UUID in a state file: the one \
+         that --state or the configuration names, or agent.toml in STATE_DIRECTORY, XDG_STATE_HOME/polywire or \
+         ~/.local/state/polywire. On SIGTERM or SIGINT, published samples leave first, and the exit code is 0. Under \
+         systemd it reports readiness (Type=notify).",
+    )
+    .example("polywire agent --name pump-house --state agent.state --for 1");
+
+#[derive(Args)]
+pub struct Agent {
+    /// TOML file with the node's name and its probes
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    wire: WireArgs,
+    /// Name of the node [default: the one in the file, or in the state file, or that of the host]
+    #[arg(short, long)]
+    name: Option<String>,
+    /// File that keeps the node's UUID and name over restarts
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Probe to run instead of those in the file; may be given several times
+    #[arg(short, long = "probe", value_name = "PROBE")]
+    probes: Vec<String>,
+    /// Seconds between two samples of each probe [default: the probe's]
+    #[arg(short, long, value_name = "SECONDS")]
+    every: Option<Seconds>,
+    /// Ends after this time instead of running until it is told to end
+    #[arg(long = "for", value_name = "SECONDS")]
+    duration: Option<Seconds>,
+}
+
+impl Action for Agent {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let config = self.config()?;
+        let state = self.state.clone().or_else(|| config.state.clone()).map_or_else(default_state, Ok)?;
+        let identity = Identity::keep(&state, self.name.as_deref().or(config.name.as_deref()))?;
+        let (plans, must) = self.plans(&config)?;
+        stop::hold()?;
+        let stop = Stop::new()?;
+        let (node, wire) = self.wire.node_at("", identity.uuid.into())?;
+        let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
+        let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;
+        let mut running = Vec::new();
+        for plan in plans {
+            let instance = plan.instance.clone();
+            match agent.add(plan) {
+                Ok(()) => running.push(instance),
+                Err(error) if must => return Err(anyhow::Error::from(error).context(format!("probe '{instance}'"))),
+                Err(error) => log::info!("probe '{instance}': {}", chain(&error.into())),
+            }
+        }
+        say(terminal, &identity, &wire.to_string(), &running)?;
+        let runner = Runner::start(agent).context("cannot start a thread")?;
+        // Without systemd this does nothing.
+        sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the agent is ready")?;
+        let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
+        while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
+            thread::sleep(TICK);
+        }
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        drop(runner);
+        node.flush(DRAIN);
+        node.close();
+        Ok(Outcome::Fine)
+    }
+}
+
+impl Agent {
+    fn config(&self) -> anyhow::Result<AgentConfig> {
+        let Some(path) = &self.file else { return Ok(AgentConfig::default()) };
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        AgentConfig::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    /// The probes to run, and whether all of them must.
+    fn plans(&self, config: &AgentConfig) -> anyhow::Result<(Vec<Plan>, bool)> {
+        let named = |name: &String| system::find(name).map(Plan::of).map_err(|error| Misuse(error.to_string()));
+        let (mut plans, must) = match (&self.probes[..], &config.probes) {
+            ([], Some(plans)) => (plans.clone(), true),
+            ([], None) => (PROBES.iter().copied().map(Plan::of).collect(), false),
+            (names, _) => (names.iter().map(named).collect::<Result<_, _>>()?, true),
+        };
+        if let Some(every) = self.every {
+            let set = |plan: &mut Plan| plan.set("every", &every.to_string());
+            plans.iter_mut().try_for_each(set).map_err(|error| Misuse(format!("--every: {error}")))?;
+        }
+        Ok((plans, must))
+    }
+}
+
+/// Says who the node is and what it runs.
+fn say(terminal: &Terminal, identity: &Identity, wire: &str, probes: &[String]) -> anyhow::Result<()> {
+    let (name, uuid) = (&identity.name, identity.uuid.to_string());
+    match terminal.json {
+        true => terminal.value(&json!({ "name": name, "uuid": uuid, "wire": wire, "probes": probes })),
+        false => Ok(terminal.line(&format!("node {name} ({uuid}) at {wire}: {}", probes.join(", ")))?),
+    }
+}
+
+/// Where the state file lies if nobody says.
+fn default_state() -> anyhow::Result<PathBuf> {
+    let folder = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = folder("STATE_DIRECTORY")
+        .or_else(|| folder("XDG_STATE_HOME").map(|folder| folder.join("polywire")))
+        .or_else(|| folder("HOME").map(|home| home.join(".local/state/polywire")));
+    let folder =
+        folder.ok_or_else(|| Misuse("where to keep the node's UUID? give --state FILE, or set HOME".into()))?;
+    Ok(folder.join("agent.toml"))
+}

@@ -1,0 +1,200 @@
+//! Processes of this machine that have ports of Polywire: they are known by the names of their
+//! threads. One that other machines can reach, without TLS, is a warning.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Read as _,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use polywire::extend::frame::MAGIC;
+
+use super::Finding;
+
+/// How long a node without TLS may take to introduce itself to a caller.
+const SOON: Duration = Duration::from_millis(500);
+/// Ports from here on may be those that the system gave a socket that only sends.
+const CHOSEN: u16 = 32_768;
+/// States of sockets in `/proc/net`.
+const LISTENS: u8 = 0x0a;
+const UNCONNECTED: u8 = 0x07;
+
+pub fn check() -> Vec<Finding> {
+    let sockets = Sockets::read();
+    let processes = processes();
+    if processes.is_empty() {
+        return vec![Finding::ok("processes", "none here has a port of Polywire")];
+    }
+    processes.iter().map(|process| of(process, &sockets.of(&process.sockets), speaks_openly)).collect()
+}
+
+/// A process with threads of Polywire.
+struct Process {
+    id: u32,
+    name: String,
+    /// Inodes of its sockets; empty if it is another user's.
+    sockets: Vec<u64>,
+}
+
+fn of(process: &Process, ports: &[Port], speaks_openly: impl Fn(SocketAddr) -> bool) -> Finding {
+    let who = format!("{} ({})", process.name, process.id);
+    let is_open = |port: &&Port| !port.address.ip().to_canonical().is_loopback();
+    let open: Vec<&Port> = ports.iter().filter(is_open).collect();
+    let plain: Vec<String> =
+        open.iter().filter(|port| port.is_udp || speaks_openly(port.address)).map(|port| port.to_string()).collect();
+    if !plain.is_empty() {
+        return Finding::warning(
+            "processes",
+            format!("{who} is open to other machines without TLS at {}", plain.join(", ")),
+            "use tls/, an identity with lan/, or an address of this machine",
+        );
+    }
+    match ports {
+        [] => Finding::ok("processes", format!("{who} listens nowhere that could be seen")),
+        ports => {
+            let all: Vec<String> = ports.iter().map(ToString::to_string).collect();
+            Finding::ok("processes", format!("{who} listens at {}", all.join(", ")))
+        }
+    }
+}
+
+/// Whether a node of Polywire answers there without TLS: it introduces itself at once.
+fn speaks_openly(address: SocketAddr) -> bool {
+    let here: IpAddr = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let connected = TcpStream::connect_timeout(&(here, address.port()).into(), SOON);
+    let said = connected.and_then(|mut stream| {
+        let mut first = [0; MAGIC.len()];
+        stream.set_read_timeout(Some(SOON))?;
+        stream.read_exact(&mut first).map(|()| first)
+    });
+    // The interface may be one at which the node takes nobody: then it does not answer here.
+    said.is_ok_and(|first| first == MAGIC)
+}
+
+fn processes() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| *id != std::process::id() && has_ports(*id)).map(process).collect()
+}
+
+/// Whether a thread has a name of those that ports start.
+fn has_ports(id: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let mut names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+    names.any(|name| name.starts_with("pw-"))
+}
+
+fn process(id: u32) -> Process {
+    let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default().trim().to_owned();
+    let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
+    let links = files.filter_map(|file| fs::read_link(file.path()).ok());
+    let sockets = links.filter_map(|link| {
+        let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+        inode.parse().ok()
+    });
+    Process { id, name, sockets: sockets.collect() }
+}
+
+/// A port at which a process listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Port {
+    address: SocketAddr,
+    is_udp: bool,
+}
+
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", if self.is_udp { "UDP" } else { "TCP" }, self.address)
+    }
+}
+
+/// The listening sockets of this machine, by inode.
+struct Sockets(BTreeMap<u64, Port>);
+
+impl Sockets {
+    fn read() -> Sockets {
+        let table = |name: &str| fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
+        let tables = [("tcp", LISTENS), ("tcp6", LISTENS), ("udp", UNCONNECTED), ("udp6", UNCONNECTED)];
+        Sockets(tables.into_iter().flat_map(|(name, state)| parse(&table(name), state)).collect())
+    }
+
+    fn of(&self, inodes: &[u64]) -> Vec<Port> {
+        inodes.iter().filter_map(|inode| self.0.get(inode).copied()).collect()
+    }
+}
+
+/// The sockets of a table of `/proc/net` that are in a state, by inode. Leaves out UDP sockets that
+/// only send, and that of multicast DNS.
+fn parse(table: &str, wanted: u8) -> Vec<(u64, Port)> {
+    let is_udp = wanted == UNCONNECTED;
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (local, state, inode) = (words.get(1)?, words.get(3)?, words.get(9)?);
+        let address = address(local)?;
+        let is_wanted = u8::from_str_radix(state, 16) == Ok(wanted);
+        let only_sends = is_udp && !address.ip().is_multicast() && address.port() >= CHOSEN;
+        let is_dns = is_udp && address.port() == 5353;
+        (is_wanted && !only_sends && !is_dns).then_some((inode.parse().ok()?, Port { address, is_udp }))
+    };
+    table.lines().skip(1).filter_map(line).collect()
+}
+
+/// `0100007F:1D25`: words of 32 bits in the order of the machine, and the port.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let word = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
+    let ip: IpAddr = match ip.len() {
+        8 => IpAddr::from(word(0)?),
+        32 => {
+            let words = [word(0)?, word(8)?, word(16)?, word(24)?];
+            IpAddr::from(<[u8; 16]>::try_from(words.concat()).ok()?)
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::State, *};
+
+    const HEAD: &str =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn tables_of_the_system_are_read() {
+        let line = |local: &str, state: &str, inode: u32| {
+            format!("   0: {local} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000  0  0 {inode} 1 0\n")
+        };
+        let table = [HEAD.into(), line("0100007F:1D25", "0A", 7), line("00000000:0050", "01", 8)].concat();
+        let lo = Port { address: "127.0.0.1:7461".parse().expect("an address"), is_udp: false };
+        assert_eq!(parse(&table, LISTENS), [(7, lo)]);
+        let v6 = [HEAD.into(), line("00000000000000000000000001000000:1D25", "0A", 9)].concat();
+        assert_eq!(parse(&v6, LISTENS)[0].1.address.to_string(), "[::1]:7461");
+        let udp = ["030201EF:1CE8", "00000000:C000", "00000000:14E9", "00000000:1CE8"].map(|at| line(at, "07", 1));
+        let found = parse(&[HEAD.into(), udp.concat()].concat(), UNCONNECTED);
+        let found: Vec<String> = found.iter().map(|(_, port)| port.to_string()).collect();
+        assert_eq!(found, ["UDP 239.1.2.3:7400", "UDP 0.0.0.0:7400"]);
+        assert!(parse("garbage\nmore garbage of : : 0A 0 0 0 0 0 0\n", LISTENS).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_other_machines_can_reach_is_told_unless_it_uses_tls() {
+        let process = Process { id: 7, name: "pump".into(), sockets: Vec::new() };
+        let port = |text: &str, is_udp| Port { address: text.parse().expect("an address"), is_udp };
+        let tcp = port("0.0.0.0:7461", false);
+        let open = of(&process, &[tcp], |_| true);
+        assert!(open.state == State::Warning && open.found.contains("pump (7)"), "{open:?}");
+        assert_eq!(of(&process, &[tcp], |_| false).state, State::Ok);
+        assert_eq!(of(&process, &[port("239.1.2.3:7400", true)], |_| false).state, State::Warning);
+        assert_eq!(of(&process, &[port("[::1]:7461", false)], |_| true).state, State::Ok);
+        assert_eq!(of(&process, &[], |_| true).state, State::Ok);
+    }
+}

@@ -1,0 +1,109 @@
+//! The folder in which the nodes of `local` meet, and the files that prove who a node is.
+
+use std::{fs, io, path::Path};
+
+use nix::sys::statvfs::statvfs;
+use polywire::engine::local;
+
+use super::Finding;
+
+/// Bytes and files that should be free: sockets take next to none.
+const FREE: u64 = 1 << 20;
+const FREE_FILES: u64 = 100;
+
+pub fn check() -> Vec<Finding> {
+    let mut findings = match local::folder("") {
+        Ok(folder) => vec![place(&folder), space(&folder)],
+        Err(error) => vec![refused(&error)],
+    };
+    findings.extend(identity());
+    findings
+}
+
+fn place(folder: &Path) -> Finding {
+    let found = format!("{}, for this user alone", folder.display());
+    match folder.starts_with("/tmp") {
+        true => Finding::warning(
+            "folder",
+            format!("{found}, because there is no runtime folder of the user"),
+            "log in by a session that sets XDG_RUNTIME_DIR, or set it to a folder of mode 0700",
+        ),
+        false => Finding::ok("folder", found),
+    }
+}
+
+fn refused(error: &io::Error) -> Finding {
+    Finding::problem(
+        "folder",
+        format!("nodes cannot meet at 'local': {error}"),
+        "correct its owner and mode, or set XDG_RUNTIME_DIR to another folder",
+    )
+}
+
+fn space(folder: &Path) -> Finding {
+    match statvfs(folder) {
+        // Filesystems without a limit on files report 0 of 0.
+        Ok(stats) => {
+            let bytes = stats.blocks_available() as u64 * stats.fragment_size() as u64;
+            let files = (stats.files() > 0).then(|| stats.files_available() as u64);
+            room(bytes, files)
+        }
+        Err(error) => Finding::warning("space", format!("unknown: {error}"), "look with df"),
+    }
+}
+
+fn room(bytes: u64, files: Option<u64>) -> Finding {
+    let full = bytes < FREE || files.is_some_and(|files| files < FREE_FILES);
+    let found = format!("{} MiB free for the folder", bytes >> 20);
+    match full {
+        true => Finding::problem(
+            "space",
+            format!("{found}, and {} more files", files.unwrap_or(0)),
+            "make room: nodes cannot make their sockets on a full file system",
+        ),
+        false => Finding::ok("space", found),
+    }
+}
+
+/// Who this node would prove to be, if the environment says so.
+#[cfg(feature = "tls")]
+fn identity() -> Option<Finding> {
+    use polywire::Node;
+    const FILES: [&str; 3] = ["POLYWIRE_CERTIFICATE", "POLYWIRE_KEY", "POLYWIRE_AUTHORITY"];
+    if FILES.iter().all(|name| std::env::var_os(name).is_none_or(|path| path.is_empty())) {
+        return Some(Finding::ok("identity", "none in the environment: lan is open, tls needs a configuration"));
+    }
+    // Opening reads and checks the files. Nobody can call: the port is closed at once.
+    let opened = Node::new().open("tls-listen/127.0.0.1:0");
+    Some(match opened {
+        Ok(_) => Finding::ok("identity", format!("the certificate in {} is valid", path_of(FILES[0]))),
+        Err(error) => Finding::problem("identity", error.to_string(), "'polywire identity sign' makes such files"),
+    })
+}
+
+#[cfg(feature = "tls")]
+fn path_of(variable: &str) -> String {
+    let path = std::env::var_os(variable).unwrap_or_default();
+    fs::canonicalize(&path).unwrap_or_else(|_| path.into()).display().to_string()
+}
+
+#[cfg(not(feature = "tls"))]
+fn identity() -> Option<Finding> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::State, *};
+
+    #[test]
+    fn a_folder_is_judged_by_its_place_and_room() {
+        assert_eq!(place(Path::new("/run/user/1000/polywire/0")).state, State::Ok);
+        assert!(place(Path::new("/tmp/polywire-1000/0")).advice.contains("XDG_RUNTIME_DIR"));
+        assert_eq!(room(5 << 20, Some(5000)).found, "5 MiB free for the folder");
+        assert_eq!((room(0, None).state, room(5 << 20, Some(3)).state), (State::Problem, State::Problem));
+        assert_eq!(room(5 << 20, None).state, State::Ok);
+        assert!(refused(&io::Error::other("mode 777")).found.contains("mode 777"));
+        assert_eq!(space(Path::new("/no/such/folder")).state, State::Warning);
+    }
+}

@@ -1,0 +1,163 @@
+//! The configuration of a node and its probes.
+
+use std::path::PathBuf;
+
+use polywire::suggest;
+
+use crate::{Identity, IdentityError, MeasureError, Plan, system};
+
+/// Name and probes of a node, read from TOML.
+///
+/// `[agent]` may have `name` and `state` (the file that keeps the UUID). Each table
+/// `[probes.INSTANCE]` is a probe: `probe` names its type, which is `INSTANCE` if it is missing;
+/// `every` is in seconds; `enabled`, `wire` and the parameters of the type may follow. If there is
+/// no such table, all probes of the system run that it has.
+///
+/// ```
+/// use polywire_telemetry::AgentConfig;
+///
+/// let config = AgentConfig::parse("
+///     [agent]
+///     name = 'pump-house'
+///
+///     [probes.processor]
+///     every = 0.1
+///
+///     [probes.database]
+///     probe = 'processes'
+///     pattern = 'postgres*'
+/// ")?;
+/// assert_eq!(config.name.as_deref(), Some("pump-house"));
+/// let plans = config.probes.unwrap();
+/// assert_eq!((plans[0].instance.as_str(), plans[0].probe.name), ("database", "processes"));
+/// let error = AgentConfig::parse("[probes.processor]\nevry = 1").unwrap_err();
+/// assert_eq!(error.to_string(), "[probes.processor]: unknown setting 'evry', did you mean 'every'?");
+/// # Ok::<(), polywire_telemetry::AgentConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct AgentConfig {
+    /// The name of the node.
+    pub name: Option<String>,
+    /// The file that keeps its identity.
+    pub state: Option<PathBuf>,
+    /// The probes, by instance; `None` if the file names none.
+    pub probes: Option<Vec<Plan>>,
+}
+
+/// Why a configuration is wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentConfigError {
+    /// The text is no TOML.
+    #[error("{0}")]
+    Syntax(String),
+    /// A key is unknown, or its value has another type.
+    #[error("{0}")]
+    Key(String),
+    /// The name of the node or of an instance is wrong.
+    #[error(transparent)]
+    Name(#[from] IdentityError),
+    /// A probe does not exist, or cannot be set like this.
+    #[error("[probes.{instance}]: {cause}")]
+    Probe {
+        /// The table.
+        instance: String,
+        /// What is wrong in it.
+        cause: MeasureError,
+    },
+}
+
+impl AgentConfig {
+    /// Parses a configuration. Unknown keys are errors.
+    pub fn parse(text: &str) -> Result<AgentConfig, AgentConfigError> {
+        let table: toml::Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| AgentConfigError::Syntax(error.to_string().trim_end().to_owned()))?;
+        let mut config = AgentConfig::default();
+        for (key, value) in &table {
+            match (key.as_str(), value) {
+                ("agent", toml::Value::Table(agent)) => config.agent(agent)?,
+                ("probes", toml::Value::Table(probes)) => config.probes = Some(plans(probes)?),
+                ("agent" | "probes", _) => return Err(AgentConfigError::Key(format!("'{key}' must be a table"))),
+                _ => return Err(unknown(key, "", ["agent", "probes"])),
+            }
+        }
+        Ok(config)
+    }
+
+    fn agent(&mut self, table: &toml::Table) -> Result<(), AgentConfigError> {
+        for (key, value) in table {
+            let text =
+                || value.as_str().ok_or_else(|| AgentConfigError::Key(format!("[agent]: '{key}' must be a text")));
+            match key.as_str() {
+                "name" => self.name = Some(Identity::new(text()?)?.name),
+                "state" => self.state = Some(text()?.into()),
+                _ => return Err(unknown(key, "[agent]: ", ["name", "state"])),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unknown<const N: usize>(key: &str, place: &str, known: [&str; N]) -> AgentConfigError {
+    AgentConfigError::Key(format!("{place}unknown key '{key}'{}", suggest::hint(key, known)))
+}
+
+fn plans(tables: &toml::Table) -> Result<Vec<Plan>, AgentConfigError> {
+    tables.iter().map(|(instance, value)| plan(instance, value)).collect()
+}
+
+fn plan(instance: &str, value: &toml::Value) -> Result<Plan, AgentConfigError> {
+    let wrong = |cause| AgentConfigError::Probe { instance: instance.to_owned(), cause };
+    // An instance is part of a topic, as the name of a node is.
+    Identity::new(instance)?;
+    let Some(table) = value.as_table() else {
+        return Err(AgentConfigError::Key(format!("'probes.{instance}' must be a table")));
+    };
+    let probe = table.get("probe").map_or(instance, |probe| probe.as_str().unwrap_or_default());
+    let mut plan = Plan { instance: instance.to_owned(), ..Plan::of(system::find(probe).map_err(wrong)?) };
+    for (key, value) in table.iter().filter(|(key, _)| *key != "probe") {
+        let text = match value {
+            toml::Value::String(text) => text.clone(),
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Float(number) => number.to_string(),
+            toml::Value::Boolean(truth) => truth.to_string(),
+            _ => return Err(AgentConfigError::Key(format!("[probes.{instance}]: '{key}' must be a text or a number"))),
+        };
+        plan.set(key, &text).map_err(wrong)?;
+    }
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_told() {
+        let error = |text: &str| AgentConfig::parse(text).expect_err("wrong").to_string();
+        assert_eq!(error("[probe]"), "unknown key 'probe', did you mean 'probes'?");
+        assert_eq!(error("[agent]\nnaem = 'a'"), "[agent]: unknown key 'naem', did you mean 'name'?");
+        assert_eq!(error("agent = 1"), "'agent' must be a table");
+        assert_eq!(error("[agent]\nname = 1"), "[agent]: 'name' must be a text");
+        assert!(error("[agent]\nname = 'a/b'").starts_with("'a/b' cannot be the name of a node"));
+        assert!(error("[probes.\"a b\"]").starts_with("'a b' cannot be the name of a node"));
+        assert_eq!(error("[probes.memry]"), "[probes.memry]: unknown probe 'memry', did you mean 'memory'?");
+        assert_eq!(error("[probes.load]\nevery = []"), "[probes.load]: 'every' must be a text or a number");
+        assert!(error("[probes.load]\nevery = 0").ends_with("a number of seconds from 0.001 to 86400 is expected"));
+        assert!(error("[probes.load]\nwire = 'cdr@'").contains("a wire ("));
+        assert!(error("[probes.load]\nenabled = 'no'").ends_with("true or false is expected"));
+        assert!(error("[probes").contains("line 1"));
+    }
+
+    #[test]
+    fn without_tables_nothing_is_said_about_probes() {
+        let config = AgentConfig::parse("[agent]\nstate = '/var/lib/a'").expect("valid");
+        assert_eq!((config.probes.is_none(), config.state), (true, Some("/var/lib/a".into())));
+        let plans =
+            AgentConfig::parse("[probes.load]\nevery = 2\nenabled = false\nwire = 'json'").expect("valid").probes;
+        let plan = plans.expect("named").remove(0);
+        assert_eq!((plan.every.as_secs(), plan.enabled, plan.wire.as_deref()), (2, false, Some("json")));
+    }
+}

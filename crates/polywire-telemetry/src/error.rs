@@ -1,0 +1,48 @@
+//! The errors of probes.
+
+use std::io;
+
+use polywire::suggest;
+
+/// Why a probe cannot be opened, or has no sample.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MeasureError {
+    /// The system does not have this file, or does not permit reading it.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system says.
+        #[source]
+        cause: io::Error,
+    },
+    /// The file has another form than this version knows.
+    #[error("{path}: {expected} is expected")]
+    Form {
+        /// The file.
+        path: String,
+        /// What was expected in it.
+        expected: &'static str,
+    },
+    /// There is no probe or parameter of this name.
+    #[error("{0}")]
+    Unknown(String),
+    /// A parameter has a value that it cannot have.
+    #[error("parameter '{parameter}' cannot be '{value}': {expected} is expected")]
+    Value {
+        /// The parameter.
+        parameter: String,
+        /// The value that was given.
+        value: String,
+        /// The values that are possible.
+        expected: String,
+    },
+}
+
+impl MeasureError {
+    /// An unknown word, with the nearest known one.
+    pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl IntoIterator<Item = &'a str>) -> MeasureError {
+        MeasureError::Unknown(format!("unknown {what} '{word}'{}", suggest::hint(word, known)))
+    }
+}

@@ -1,0 +1,162 @@
+//! The identity of a node, kept over restarts in a file.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use crate::Uuid;
+
+/// The longest name of a node, in bytes.
+pub const MOST_NAME_BYTES: usize = 128;
+
+/// The most bytes of a state file.
+const MOST_BYTES: u64 = 4096;
+
+/// Who a node is.
+///
+/// ```
+/// use polywire_telemetry::Identity;
+///
+/// let folder = std::env::temp_dir().join(format!("polywire-identity-{}", std::process::id()));
+/// let file = folder.join("agent.toml");
+/// let first = Identity::keep(&file, Some("pump-house"))?;
+/// // After a restart it is the same, also without the name.
+/// assert_eq!(Identity::keep(&file, None)?, first);
+/// # std::fs::remove_dir_all(folder).unwrap();
+/// # Ok::<(), polywire_telemetry::IdentityError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its name for people; part of the topics of its probes.
+    pub name: String,
+    /// What tells it from all other nodes.
+    pub uuid: Uuid,
+}
+
+/// Why a node has no identity.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// The state file cannot be read or written.
+    #[error("cannot use the state file {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        cause: io::Error,
+    },
+    /// The state file has other contents. Removing it gives the node a new identity.
+    #[error("{} is no state file of a node: remove it, and the node gets a new UUID", path.display())]
+    Contents {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The name cannot be part of a topic.
+    #[error("'{0}' cannot be the name of a node: from 1 to 128 letters, digits, '-', '_' and '.' are expected")]
+    Name(String),
+}
+
+impl Identity {
+    /// A node with this name and a new UUID.
+    pub fn new(name: &str) -> Result<Identity, IdentityError> {
+        let ok = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+        match (1..=MOST_NAME_BYTES).contains(&name.len()) && name.chars().all(ok) {
+            true => Ok(Identity { name: name.to_owned(), uuid: Uuid::random() }),
+            false => Err(IdentityError::Name(name.to_owned())),
+        }
+    }
+
+    /// The identity in a state file. If there is no file yet, makes it; the name is then the given
+    /// one, or that of the host. A name that is given later replaces the one in the file.
+    pub fn keep(file: &Path, name: Option<&str>) -> Result<Identity, IdentityError> {
+        let failed = |cause| IdentityError::File { path: file.to_owned(), cause };
+        let kept = match read(file) {
+            Ok(text) => Some(Identity::parse(&text).ok_or_else(|| IdentityError::Contents { path: file.to_owned() })?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        let named = match (name, &kept) {
+            (None, Some(kept)) => return Ok(kept.clone()),
+            (Some(name), _) => Identity::new(name)?,
+            (None, None) => Identity::new(&host_name())?,
+        };
+        let identity = Identity { uuid: kept.as_ref().map_or(named.uuid, |kept| kept.uuid), ..named };
+        if kept.as_ref() != Some(&identity) {
+            write(file, &identity.to_text()).map_err(failed)?;
+        }
+        Ok(identity)
+    }
+
+    fn to_text(&self) -> String {
+        format!("name = \"{}\"\nuuid = \"{}\"\n", self.name, self.uuid)
+    }
+
+    fn parse(text: &str) -> Option<Identity> {
+        let value = |key: &str| {
+            let rest = text.lines().find_map(|line| line.trim().strip_prefix(key)?.trim_start().strip_prefix('='))?;
+            rest.trim().strip_prefix('"')?.strip_suffix('"')
+        };
+        Some(Identity { uuid: value("uuid")?.parse().ok()?, ..Identity::new(value("name")?).ok()? })
+    }
+}
+
+/// The name of this host, as far as it can be the name of a node; `host` if nothing is left of it.
+pub fn host_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let kept: String = name.chars().filter(|c| c.is_alphanumeric() || "-_.".contains(*c)).take(64).collect();
+    if kept.is_empty() { "host".to_owned() } else { kept }
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(file)?.take(MOST_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Writes the whole file or nothing: the machine may lose power at any time.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let fresh = file.with_extension(format!("new-{}", std::process::id()));
+    let mut out = File::create(&fresh)?;
+    out.write_all(text.as_bytes())?;
+    out.sync_all()?;
+    fs::rename(&fresh, file)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_name_keeps_the_uuid() {
+        let folder = std::env::temp_dir().join(format!("polywire-identity-name-{}", std::process::id()));
+        let file = folder.join("a/agent.toml");
+        let first = Identity::keep(&file, Some("one")).expect("made");
+        let second = Identity::keep(&file, Some("two")).expect("changed");
+        assert_eq!((second.name.as_str(), second.uuid), ("two", first.uuid));
+        assert_eq!(Identity::keep(&file, None).expect("kept"), second);
+        let text = read(&file).expect("written");
+        for end in 0..text.len() {
+            fs::write(&file, &text[..end]).expect("cut");
+            // The last line break is the only byte that may be missing.
+            let whole = end + 1 == text.len();
+            assert_eq!(matches!(Identity::keep(&file, None), Err(IdentityError::Contents { .. })), !whole, "{end}");
+        }
+        fs::write(&file, [0xff; 100]).expect("damaged");
+        assert!(matches!(Identity::keep(&file, None), Err(IdentityError::File { .. })));
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[test]
+    fn names_can_be_parts_of_topics() {
+        for name in ["", "a b", "a/b", "*", "a\n", "\"", &"x".repeat(129)] {
+            assert!(matches!(Identity::new(name), Err(IdentityError::Name(_))), "{name}");
+        }
+        assert!(Identity::new(&host_name()).is_ok());
+    }
+}

@@ -1,0 +1,57 @@
+//! Instruments running systems over [Polywire](polywire).
+//!
+//! A *probe* measures: the processor, a queue of an application, a command's output. Its samples
+//! have a type with units, a UUID and a version, which a PDL file defines. A *node* runs the probes
+//! of a host or an application and publishes their samples. `docs/telemetry.md` is the guide, and
+//! `spec/telemetry.md` defines what travels.
+//!
+//! ```
+//! use polywire_telemetry::{Moment, Probe as _, Settings, system::{self, Host}};
+//!
+//! // One sample of a probe that every system has.
+//! let clock = system::find("clock")?;
+//! let mut probe = (clock.open)(&Host::this(), &Settings::default())?;
+//! probe.sample(Moment::default())?;
+//! assert_eq!(probe.view().get("offset_s")?.as_f64(), Some(0.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+// Derived code names this crate, also in its own tests.
+extern crate self as polywire_telemetry;
+
+mod agent;
+mod application;
+mod config;
+pub mod description;
+mod error;
+mod host;
+mod identity;
+mod plan;
+mod probe;
+mod runner;
+mod schedule;
+pub mod system;
+mod thin;
+mod uuid;
+
+pub use agent::{Agent, AgentError, MOST_PROBES};
+pub use application::{Application, Bits, Cell, Counter, Distribution, Gauge, Histogram};
+pub use config::{AgentConfig, AgentConfigError};
+pub use description::{Answer, NodeDescription, ProbeDescription, Request, Setting, topic_of};
+pub use error::MeasureError;
+pub use identity::{Identity, IdentityError, MOST_NAME_BYTES, host_name};
+pub use plan::Plan;
+pub use polywire_derive::Probe;
+pub use probe::{Instrument, Measure, Moment, Parameter, Pdl, Probe, ProbeType, Samples, Settings};
+pub use runner::{Clocks, Runner};
+pub use schedule::Schedule;
+pub use thin::{Thinner, Thinning};
+pub use uuid::{Uuid, UuidError};
+
+/// For the code that `#[derive(Probe)]` makes.
+#[doc(hidden)]
+pub mod __private {
+    pub use polywire::{__private::layout, Message};
+
+    pub use crate::application::{Line, not_by_name, pdl};
+}

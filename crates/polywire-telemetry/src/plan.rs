@@ -1,0 +1,70 @@
+//! What a node shall run: a type of probe with all its settings.
+
+use std::time::Duration;
+
+use polywire::Wire;
+
+use crate::{
+    MeasureError, ProbeType, Settings, Thinning,
+    schedule::{LONGEST, SHORTEST},
+};
+
+/// A probe that a node shall run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its name on the node.
+    pub instance: String,
+    /// Its type.
+    pub probe: &'static ProbeType,
+    /// The time between two samples, from a millisecond to a day.
+    pub every: Duration,
+    /// The wire of its topic; `None` for the node's.
+    pub wire: Option<String>,
+    /// Its parameters.
+    pub settings: Settings,
+    /// Which samples are sent.
+    pub thin: Thinning,
+    /// Whether it is sampled when it is due and somebody listens.
+    pub enabled: bool,
+}
+
+impl Plan {
+    /// A probe under the name of its type, with its defaults.
+    pub fn of(probe: &'static ProbeType) -> Plan {
+        let settings = Settings::default();
+        let (instance, every) = (probe.name.to_owned(), probe.every);
+        Plan { instance, probe, every, wire: None, settings, thin: Thinning::default(), enabled: true }
+    }
+
+    /// Changes the plan: `every` in seconds, `enabled`, `wire`, `thin` ([`Thinning`]), or a
+    /// parameter.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), MeasureError> {
+        let wrong = |expected: &str| MeasureError::Value {
+            parameter: name.to_owned(),
+            value: value.to_owned(),
+            expected: expected.to_owned(),
+        };
+        match name {
+            "every" => {
+                let seconds = value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                let every = seconds.filter(|every| (SHORTEST..=LONGEST).contains(every));
+                self.every = every.ok_or_else(|| wrong("a number of seconds from 0.001 to 86400"))?;
+            }
+            "enabled" => self.enabled = value.parse().map_err(|_| wrong("true or false"))?,
+            "thin" => self.thin = value.parse()?,
+            "wire" => {
+                value.parse::<Wire>().map_err(|error| wrong(&format!("a wire ({error})")))?;
+                self.wire = Some(value.to_owned());
+            }
+            parameter => {
+                let known = self.probe.parameters;
+                if !known.iter().any(|known| known.name == parameter) {
+                    let names = known.iter().map(|known| known.name).chain(["every", "enabled", "thin", "wire"]);
+                    return Err(MeasureError::unknown("setting", parameter, names));
+                }
+                self.settings.set(known, parameter, value)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Runs a node on a thread of its own.
+
+use std::{
+    io,
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use crate::{Agent, Moment};
+
+/// The longest time between two turns of a node, so that requests to it do not wait.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The clocks of this machine.
+///
+/// ```
+/// use polywire_telemetry::Clocks;
+///
+/// let clocks = Clocks::new();
+/// let (a, b) = (clocks.now(), clocks.now());
+/// assert!(b.steady >= a.steady && a.wall_ns > 0);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks(Instant);
+
+impl Clocks {
+    /// Starts the steady clock from 0.
+    #[expect(clippy::new_without_default, reason = "the time of the call matters")]
+    pub fn new() -> Clocks {
+        Clocks(Instant::now())
+    }
+
+    /// This moment.
+    pub fn now(&self) -> Moment {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Moment { steady: self.0.elapsed(), wall_ns: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX) }
+    }
+}
+
+/// A node that runs. Dropping it ends the thread; messages that were published may still be on
+/// their way then ([`polywire::Node::flush`]). See [`crate::Application`] for an example.
+pub struct Runner {
+    flushes: Option<Sender<Flush>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// An instance, and where to say whether there is such a probe.
+type Flush = (String, Sender<bool>);
+
+impl Runner {
+    /// Starts the thread. Fails if the system has no more threads.
+    pub fn start(agent: Agent) -> io::Result<Runner> {
+        let (flushes, asked) = mpsc::channel();
+        let thread = thread::Builder::new().name("probes".into()).spawn(move || run(agent, &asked))?;
+        Ok(Runner { flushes: Some(flushes), thread: Some(thread) })
+    }
+
+    /// Samples and publishes a probe at once, and blocks until that is done. Returns false if there
+    /// is no such probe, or if nobody listens to it.
+    pub fn flush(&self, instance: &str) -> bool {
+        let (tell, told) = mpsc::channel();
+        let sent = self.flushes.as_ref().is_some_and(|flushes| flushes.send((instance.to_owned(), tell)).is_ok());
+        sent && told.recv().unwrap_or(false)
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.flushes = None;
+        if let Some(thread) = self.thread.take() {
+            // Fails if a probe has panicked, which has been reported then.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut agent: Agent, asked: &Receiver<Flush>) {
+    let clocks = Clocks::new();
+    loop {
+        agent.turn(clocks.now());
+        match asked.recv_timeout(agent.wait(clocks.now()).min(TICK)) {
+            Ok((instance, tell)) => {
+                // Fails if whoever asked has gone.
+                let _ = tell.send(agent.flush(&instance, clocks.now()));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}

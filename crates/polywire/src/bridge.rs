@@ -1,0 +1,587 @@
+//! Bridges pass topics on between two endpoints. Engines, formats and reach of both may differ.
+//!
+//! A bridge announces each writer that it hears at one endpoint at the other one, with the same
+//! writer id and sequence numbers, so a subscriber that hears a writer over several bridges, or
+//! also directly, gets each message once. The offer has the bridges that a channel has passed:
+//! none takes what it has passed on before, or what is heard on the other side over fewer bridges.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind},
+    frame::Start,
+    qos::{Durability, MOST_BRIDGES, Offer},
+    schema::Schema,
+    topic::{Pattern, TopicError},
+};
+
+use crate::{
+    clock,
+    coding::Dynamic,
+    delta::Requests,
+    engine::{Held, Properties},
+    error::NodeError,
+    node::{Inner, Node, Place, PortEntry, Route, Slot, Source, Wake},
+    publisher::{Core, Given},
+    status::Mismatch,
+    subscriber::decoding_route,
+    wire::Wire,
+    writers::{Follow, Turn, Writers},
+};
+
+/// Messages, and bytes of payloads, of one writer that wait for earlier ones on other channels.
+const ROOM: (usize, usize) = (4096, 64 << 20);
+
+/// Options of a bridge.
+pub struct BridgeBuilder {
+    node: Node,
+    ends: [Place; 2],
+    /// Whether each wire names a format, to which payloads are converted.
+    converts: [bool; 2],
+    topics: Vec<Pattern>,
+    both: bool,
+}
+
+/// Passes topics on between two endpoints until it is dropped.
+///
+/// ```
+/// use polywire::{Bridge, BridgeStatus, Node, bridge::{BridgeBuilder, WayStatus}};
+/// # use std::time::Duration;
+/// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let (here, there) = (Node::new(), Node::new());
+/// let builder: BridgeBuilder = Node::new().bridge("inproc/bridge-doc-a", "json@inproc/bridge-doc-b")?;
+/// let bridge: Bridge = builder.topics(["plant/**"])?.one_way().open();
+/// let pumps = there.subscriber_on::<Pump>("plant/pump", "inproc/bridge-doc-b")?;
+/// let publisher = here.publisher_on::<Pump>("plant/pump", "cdr@inproc/bridge-doc-a")?;
+/// publisher.publish(&Pump { id: 7 })?;
+/// let sample = pumps.recv_timeout(Duration::from_secs(60)).expect("it comes");
+/// let announced = &sample.info.source.announcement;
+/// assert_eq!((sample.value.id, announced.codec.as_str(), announced.writer), (7, "json", publisher.writer()));
+/// let status: BridgeStatus = bridge.status();
+/// let there: WayStatus = status.there;
+/// assert_eq!((there.channels, there.messages, status.back.messages), (1, 1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Bridge {
+    node: Node,
+    ways: Vec<Arc<Way>>,
+}
+
+/// What a bridge has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BridgeStatus {
+    /// From the first endpoint to the second.
+    pub there: WayStatus,
+    /// From the second endpoint to the first.
+    pub back: WayStatus,
+}
+
+/// What a bridge has done in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WayStatus {
+    /// Channels that it passes on now.
+    pub channels: usize,
+    /// Channels that it cannot pass on, since it was opened.
+    pub refused: u64,
+    /// Messages passed on.
+    pub messages: u64,
+    /// Bytes of the payloads as they came.
+    pub bytes: u64,
+    /// Messages that did not reach the bridge, or that it could not pass on.
+    pub lost: u64,
+}
+
+impl Node {
+    /// Makes a bridge between the endpoints of two wires. A wire that names a format converts all
+    /// payloads that go to its endpoint to it; at an endpoint alone, payloads are passed on as they
+    /// are.
+    pub fn bridge(&self, from: &str, to: &str) -> Result<BridgeBuilder, NodeError> {
+        let wires: [Wire; 2] = [from.parse()?, to.parse()?];
+        let converts = [!wires[0].is_auto(), !wires[1].is_auto()];
+        let mut places = self.places_of(&wires[..1])?;
+        places.extend(self.places_of(&wires[1..])?);
+        let Ok(ends) = <[Place; 2]>::try_from(places) else { return Err(NodeError::NoWire(from.into())) };
+        if Arc::ptr_eq(&ends[0].entry, &ends[1].entry) {
+            return Err(NodeError::SameEndpoint { first: from.into(), second: to.into() });
+        }
+        let all = "**".parse()?;
+        Ok(BridgeBuilder { node: self.clone(), ends, converts, topics: vec![all], both: true })
+    }
+}
+
+impl BridgeBuilder {
+    /// Passes on the topics that fit one of these patterns. Without it, all.
+    pub fn topics<'a>(mut self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, TopicError> {
+        self.topics = patterns.into_iter().map(str::parse).collect::<Result<_, _>>()?;
+        Ok(self)
+    }
+
+    /// Passes on from the first endpoint to the second alone.
+    pub fn one_way(mut self) -> Self {
+        self.both = false;
+        self
+    }
+
+    /// Makes the bridge.
+    pub fn open(self) -> Bridge {
+        let [a, b] = self.ends;
+        let way = |from: &Place, to: &Place, converts| {
+            Arc::new_cyclic(|this| Way {
+                this: this.clone(),
+                node: self.node.clone(),
+                from: from.entry.clone(),
+                to: to.clone(),
+                converts,
+                topics: self.topics.clone(),
+                twin: OnceLock::new(),
+                state: Mutex::default(),
+                writers: Arc::default(),
+                counts: Counts::default(),
+            })
+        };
+        let mut ways = vec![way(&a, &b, self.converts[1])];
+        if self.both {
+            let (there, back) = (ways[0].clone(), way(&b, &a, self.converts[0]));
+            let _ = (there.twin.set(Arc::downgrade(&back)), back.twin.set(Arc::downgrade(&there)));
+            ways.push(back);
+        }
+        ways.iter().for_each(|way| way.from.add_route(way.clone()));
+        Bridge { node: self.node, ways }
+    }
+}
+
+impl Bridge {
+    /// What it has done so far.
+    pub fn status(&self) -> BridgeStatus {
+        let of = |at: usize| self.ways.get(at).map(|way| way.status()).unwrap_or_default();
+        BridgeStatus { there: of(0), back: of(1) }
+    }
+
+    /// The node whose ports the bridge uses.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        for way in &self.ways {
+            let route: Arc<dyn Route> = way.clone();
+            way.from.remove_route(&route);
+        }
+    }
+}
+
+/// A writer in one incarnation.
+type Writer = (Id128, u64);
+
+/// One direction.
+struct Way {
+    this: Weak<Way>,
+    node: Node,
+    from: Arc<PortEntry>,
+    to: Place,
+    converts: bool,
+    topics: Vec<Pattern>,
+    /// The other direction.
+    twin: OnceLock<Weak<Way>>,
+    state: Mutex<State>,
+    writers: Arc<Writers<Waiting>>,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct State {
+    /// The open channels of each writer, by the number of bridges that they have passed.
+    heard: BTreeMap<Writer, Vec<usize>>,
+    /// Topics whose channels the other direction must decide on anew.
+    changed: BTreeSet<String>,
+}
+
+#[derive(Default)]
+struct Counts {
+    refused: AtomicU64,
+    messages: AtomicU64,
+    bytes: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Way {
+    fn status(&self) -> WayStatus {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        WayStatus {
+            channels: self.lock().heard.values().map(Vec::len).sum(),
+            refused: count(&self.counts.refused),
+            messages: count(&self.counts.messages),
+            bytes: count(&self.counts.bytes),
+            lost: count(&self.counts.lost),
+        }
+    }
+
+    /// The fewest bridges over which a writer is heard here.
+    fn nearest(&self, writer: Writer) -> Option<usize> {
+        self.lock().heard.get(&writer).and_then(|all| all.iter().min().copied())
+    }
+
+    /// Announces at the other end that a writer is heard here, until the returned guard goes.
+    fn hear(self: &Arc<Self>, source: &Source, hops: usize) -> Heard {
+        let announced = &source.announcement;
+        let heard = Heard {
+            way: self.clone(),
+            writer: (announced.writer, announced.incarnation),
+            hops,
+            topic: announced.topic.clone(),
+        };
+        self.lock().heard.entry(heard.writer).or_default().push(hops);
+        self.changed(&heard.topic);
+        heard
+    }
+
+    /// The other direction decides anew on the channels of a topic, on the timer's thread: this one
+    /// may decide just now.
+    fn changed(&self, topic: &str) {
+        if self.twin.get().is_none() {
+            return;
+        }
+        self.lock().changed.insert(topic.into());
+        let this: Weak<Way> = self.this.clone();
+        self.node.inner().timer.at(clock::now(), this);
+    }
+
+    fn sent(&self, bytes: usize, passed: bool) {
+        if passed {
+            self.counts.messages.fetch_add(1, Ordering::Relaxed);
+            self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        } else {
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether payloads are passed on as they came.
+    fn keeps_format(&self, announced: &Announcement) -> bool {
+        !self.converts
+            || (self.to.wire.codec.name == announced.codec
+                && self.to.wire.compressor.is_none()
+                && announced.compressor.is_empty()
+                && self.to.wire.codec.options.is_empty())
+    }
+
+    /// Opens a channel at the other end that has what the writer announced.
+    fn pass(
+        self: &Arc<Self>,
+        node: &Inner,
+        source: &Source,
+        medium: Properties,
+        offer: &Offer,
+        heard: Heard,
+    ) -> Result<Arc<dyn Slot>, String> {
+        let announced = &source.announcement;
+        let codec = node.announced_codec(&announced.codec, &announced.options, announced.configuration);
+        let is_stateful = codec.is_ok_and(|chosen| chosen.codec.properties().stateful);
+        let announcement = Announcement { offer: offer.to_bytes(), ..Announcement::clone(announced) };
+        let channel = self.to.entry.announce(&announcement, Start::default()).map_err(|error| error.to_string())?;
+        Ok(Arc::new(Passing {
+            channel,
+            is_stateful,
+            requests: self.to.entry.key_requests(channel),
+            wanted: AtomicBool::new(false),
+            follow: Follow::new(&self.writers, announced, medium.ordered),
+            heard,
+        }))
+    }
+
+    /// Opens a channel at the other end in the format of its wire.
+    fn convert(
+        self: &Arc<Self>,
+        node: &Arc<Inner>,
+        source: &Source,
+        medium: Properties,
+        offer: Offer,
+        schema: &Schema,
+        heard: Heard,
+    ) -> Result<Arc<dyn Slot>, String> {
+        let announced = &source.announcement;
+        let coding = Dynamic::of(schema).map_err(|error| error.to_string())?;
+        let ids = (announced.writer, announced.incarnation);
+        let places = (vec![self.to.clone()], Vec::new());
+        let core = Core::open(node, announced.topic.clone(), ids, coding.clone(), offer, places);
+        let writer = Converted { core: core.map_err(|error| error.to_string())?, heard };
+        let way = self.clone();
+        let convert = move |value: &_, info: &crate::Info| {
+            let at = Start { sequence: info.sequence, timestamp_ns: info.timestamp_ns };
+            let given = Given { at, key_hash: info.key_hash };
+            way.sent(info.bytes, writer.core.send_as(value, info.kind, Some(given)).is_ok());
+        };
+        let route = decoding_route(&self.node, &announced.topic, coding, convert).map_err(|error| error.to_string())?;
+        route.open(node, source, medium, &Offer::default(), Some(schema))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Route for Way {
+    fn of_topic(&self, topic: &str) -> Option<Arc<dyn Route>> {
+        let this: Arc<dyn Route> = self.this.upgrade().filter(|_| self.wants(topic))?;
+        Some(this)
+    }
+
+    fn wants(&self, topic: &str) -> bool {
+        self.topics.iter().any(|pattern| pattern.fits(topic))
+    }
+
+    fn is_of(&self, whole: &Arc<dyn Route>) -> bool {
+        std::ptr::addr_eq(self, Arc::as_ptr(whole))
+    }
+
+    fn needs_schema(&self) -> bool {
+        true
+    }
+
+    fn concerns(&self, announced: &Announcement, offer: &Offer) -> bool {
+        let writer = (announced.writer, announced.incarnation);
+        let own = self.node.hello().node;
+        let is_nearer = |twin: Arc<Way>| twin.nearest(writer).is_some_and(|hops| hops <= offer.via.len());
+        let comes_from_there = || self.twin.get().and_then(Weak::upgrade).is_some_and(is_nearer);
+        let is_beside = offer.history_of.is_some() || !offer.moved_to.is_empty();
+        !is_beside && offer.via.len() < MOST_BRIDGES && !offer.via.contains(&own) && !comes_from_there()
+    }
+
+    /// A bridge stays at its endpoints.
+    fn follow(&self, _: &Source, _: &[String]) {}
+
+    fn open(
+        &self,
+        node: &Arc<Inner>,
+        source: &Source,
+        medium: Properties,
+        offer: &Offer,
+        schema: Option<&Schema>,
+    ) -> Result<Arc<dyn Slot>, String> {
+        let this = self.this.upgrade().ok_or("the bridge is going")?;
+        let heard = this.hear(source, offer.via.len());
+        let via = offer.via.iter().copied().chain([self.node.hello().node]).collect();
+        // The writer's history stays where the writer is.
+        let mut qos = offer.qos.clone();
+        qos.durability = Durability::Volatile;
+        let offer = Offer { qos, via, ..Offer::default() };
+        match (self.keeps_format(&source.announcement), schema) {
+            (true, _) => this.pass(node, source, medium, &offer, heard),
+            (false, Some(schema)) => this.convert(node, source, medium, offer, schema, heard),
+            (false, None) => Err("the writer announces no schema, so its messages cannot be converted".into()),
+        }
+    }
+
+    fn refused(&self, _: Mismatch) {
+        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn node_closed(&self) {}
+}
+
+impl Wake for Way {
+    fn wake(&self) {
+        self.writers.give_up(clock::now(), |missing, waiting| waiting.pass_on(self, missing));
+        if self.writers.is_any_holding() {
+            self.look_again();
+        }
+        let changed = std::mem::take(&mut self.lock().changed);
+        if let Some(twin) = self.twin.get().and_then(Weak::upgrade) {
+            changed.iter().for_each(|topic| twin.from.reconsider_topic(topic));
+        }
+    }
+}
+
+impl Way {
+    fn look_again(&self) {
+        let this: Weak<Way> = self.this.clone();
+        self.node.inner().timer.at(clock::now().saturating_add(crate::writers::LOOK_EVERY), this);
+    }
+}
+
+/// A channel that a bridge passes on.
+struct Heard {
+    way: Arc<Way>,
+    writer: Writer,
+    hops: usize,
+    topic: String,
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        let mut state = self.way.lock();
+        if let Some(all) = state.heard.get_mut(&self.writer) {
+            if let Some(at) = all.iter().position(|hops| *hops == self.hops) {
+                all.remove(at);
+            }
+            if all.is_empty() {
+                state.heard.remove(&self.writer);
+            }
+        }
+        drop(state);
+        self.way.changed(&self.topic);
+    }
+}
+
+/// The writer of converted messages.
+struct Converted {
+    core: Arc<Core<Dynamic>>,
+    #[expect(dead_code, reason = "its end matters")]
+    heard: Heard,
+}
+
+impl Drop for Converted {
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}
+
+/// A channel whose payloads are passed on as they came.
+struct Passing {
+    channel: ChannelId,
+    is_stateful: bool,
+    /// Requests for key frames from the other end.
+    requests: Requests,
+    /// A key frame was requested and has not come.
+    wanted: AtomicBool,
+    follow: Follow<Waiting>,
+    heard: Heard,
+}
+
+/// A message that waits for earlier ones on other channels.
+struct Waiting {
+    channel: ChannelId,
+    kind: Kind,
+    start: Start,
+    key_hash: Option<Id128>,
+    anchor: Option<u64>,
+    extensions: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl Waiting {
+    fn of(channel: ChannelId, envelope: &Envelope<'_>, payload: &[u8]) -> Waiting {
+        Waiting {
+            channel,
+            kind: envelope.kind,
+            start: Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns },
+            key_hash: envelope.key_hash,
+            anchor: envelope.anchor,
+            extensions: envelope.extensions.bytes().to_vec(),
+            payload: payload.to_vec(),
+        }
+    }
+
+    fn pass_on(&self, way: &Way, missing: u64) {
+        way.counts.lost.fetch_add(missing, Ordering::Relaxed);
+        let plain = Envelope::data(self.channel, self.start.sequence, self.start.timestamp_ns);
+        // They were parsed when the message came.
+        let extensions = Extensions::parse(&self.extensions).unwrap_or_default();
+        let envelope = Envelope { kind: self.kind, key_hash: self.key_hash, anchor: self.anchor, extensions, ..plain };
+        way.sent(self.payload.len(), way.to.entry.send(&envelope, &self.payload).is_ok());
+        way.to.entry.settle();
+    }
+}
+
+impl Passing {
+    fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) {
+        let way = &self.heard.way;
+        let envelope = Envelope { channel: self.channel, ..*envelope };
+        way.sent(payload.len(), way.to.entry.send(&envelope, payload).is_ok());
+        way.to.entry.settle();
+    }
+
+    fn release(&self) {
+        while let Some((missing, waiting)) = self.follow.next() {
+            waiting.pass_on(&self.heard.way, missing);
+        }
+    }
+
+    fn tell_lost(&self, count: u64) {
+        self.heard.way.counts.lost.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+impl Slot for Passing {
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], _: usize, _: Option<Held<'_>>) {
+        if envelope.anchor == Some(envelope.sequence) {
+            self.wanted.store(false, Ordering::Relaxed);
+        }
+        match self.follow.came(envelope.sequence) {
+            Turn::Now(missing) => {
+                self.tell_lost(missing);
+                self.send(envelope, payload);
+                if self.follow.done(envelope.sequence) {
+                    self.release();
+                }
+            }
+            Turn::Later => {
+                let waiting = Waiting::of(self.channel, envelope, payload);
+                self.follow.hold(envelope.sequence, waiting, payload.len(), ROOM);
+                self.release();
+                self.heard.way.look_again();
+            }
+            // Later messages of the channel may refer to it. Subscribers drop what comes twice.
+            Turn::Never if self.is_stateful => self.send(envelope, payload),
+            Turn::Never => {}
+        }
+    }
+
+    fn takes_packed(&self) -> bool {
+        true
+    }
+
+    fn undecodable(&self, _: u64, _: &dyn ToString) {}
+
+    fn is_stream(&self) -> bool {
+        self.is_stateful
+    }
+
+    fn needs_key_frame(&self) -> bool {
+        if self.is_stateful && self.requests.take() {
+            self.wanted.store(true, Ordering::Relaxed);
+        }
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    fn is_history(&self) -> bool {
+        false
+    }
+
+    fn wants_history(&self) -> bool {
+        false
+    }
+
+    fn is_gated(&self) -> bool {
+        false
+    }
+
+    fn history_changed(&self) -> bool {
+        false
+    }
+
+    fn lost(&self, sequence: u64, count: u64) {
+        self.tell_lost(self.follow.told(sequence, count));
+        self.release();
+    }
+
+    fn drained(&self) {}
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.tell_lost(self.follow.end());
+        self.release();
+        self.heard.way.to.entry.retire(self.channel);
+    }
+}

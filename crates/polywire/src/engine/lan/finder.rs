@@ -1,0 +1,337 @@
+//! Tells other nodes of this one and finds them, by DNS-SD over multicast DNS. The library
+//! `mdns-sd` speaks the protocol; this file keeps what it holds within bounds.
+
+use std::{
+    io,
+    net::{SocketAddr, SocketAddrV6},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use mdns_sd::{
+    DaemonEvent, IfKind, Receiver, RecvTimeoutError, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent,
+    ServiceInfo, UnregisterStatus,
+};
+
+use super::{
+    interfaces::{Selection, came_from_here},
+    record::{Record, SERVICE},
+    table::{Known, Table},
+};
+use crate::engine::{Event, stream::Peer};
+
+/// Records and timers that the library may hold. Beyond that somebody floods the network, and it
+/// starts anew. 1024 nodes need about a quarter.
+const MOST_RECORDS: i64 = 1 << 16;
+/// Time between two looks at how many there are.
+const LOOK: Duration = Duration::from_secs(1);
+/// Pause after DNS-SD could not be started.
+const AFTER_ERROR: Duration = Duration::from_secs(5);
+/// Seconds between two looks at the interfaces of the machine.
+const INTERFACES_S: u32 = 2;
+/// Time in which a node that did not answer a call may still show up.
+const VERIFY: Duration = Duration::from_secs(3);
+/// How long closing waits until others have been told.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// Takes events. It does not block.
+pub(super) type Tell = Box<dyn Fn(Event) + Send + Sync>;
+
+/// What this node says of itself.
+pub(super) struct Own {
+    /// The instance name.
+    pub(super) name: String,
+    /// The host name of its addresses.
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) record: Record,
+}
+
+/// Finds nodes. [`Finder::close`] says goodbye and ends its thread.
+pub(super) struct Finder {
+    endpoint: String,
+    selection: Selection,
+    tell: Tell,
+    state: Mutex<State>,
+    changed: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct State {
+    table: Table,
+    /// Something has changed since the last wait.
+    is_changed: bool,
+    is_closed: bool,
+    own: Option<Own>,
+    daemon: Option<ServiceDaemon>,
+    /// How often the library had to start anew.
+    floods: u64,
+    /// The last error that was told.
+    told: String,
+    goodbye: Option<Receiver<UnregisterStatus>>,
+}
+
+impl Finder {
+    /// A finder that finds nobody until [`Finder::start`]. Keeps at most `most` nodes.
+    pub(super) fn new(endpoint: &str, selection: Selection, most: usize, tell: Tell) -> Finder {
+        let state = State {
+            table: Table::new(most),
+            is_changed: false,
+            is_closed: false,
+            own: None,
+            daemon: None,
+            floods: 0,
+            told: String::new(),
+            goodbye: None,
+        };
+        let (state, changed, thread) = (Mutex::new(state), Condvar::new(), Mutex::default());
+        Finder { endpoint: endpoint.into(), selection, tell, state, changed, thread }
+    }
+
+    /// Starts to look for others, and tells them of this node if `own` has what to say.
+    pub(super) fn start(self: &Arc<Self>, own: Option<Own>) -> io::Result<()> {
+        self.lock().own = own;
+        let finder = self.clone();
+        let thread = thread::Builder::new().name("pw-lan-find".into()).spawn(move || finder.run())?;
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(())
+    }
+
+    /// The nodes of a domain.
+    pub(super) fn peers(&self, domain: u8) -> Vec<Peer> {
+        self.lock().table.peers(domain)
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Known> {
+        self.lock().table.get(name).cloned()
+    }
+
+    /// All nodes, by instance name.
+    pub(super) fn all(&self) -> Vec<(String, Known)> {
+        self.lock().table.all().map(|(name, known)| (name.clone(), known.clone())).collect()
+    }
+
+    /// Notes whether a node has answered. One that did not is asked by DNS-SD whether it is still
+    /// there, and forgotten if nothing comes.
+    pub(super) fn called(&self, name: &str, answered: bool) {
+        let mut state = self.lock();
+        let was_alive = state.table.called(name, answered);
+        if let Some(daemon) = state.daemon.as_ref().filter(|_| was_alive && !answered) {
+            // If its queue is full, the record expires by its time to live.
+            let _ = daemon.verify(format!("{name}.{SERVICE}"), VERIFY);
+        }
+    }
+
+    /// Waits until the peers may have changed, [`Finder::wake`], or `timeout`.
+    pub(super) fn wait(&self, timeout: Duration) {
+        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |state| !state.is_changed);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_changed = false;
+    }
+
+    pub(super) fn wake(&self) {
+        self.lock().is_changed = true;
+        self.changed.notify_all();
+    }
+
+    /// Begins to tell others that this node leaves. Does not block.
+    pub(super) fn say_goodbye(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        if let (Some(daemon), Some(own)) = (&state.daemon, &state.own) {
+            state.goodbye = daemon.unregister(&format!("{}.{SERVICE}", own.name)).ok();
+        }
+        self.changed.notify_all();
+    }
+
+    /// Tells others that this node leaves, and ends.
+    pub(super) fn close(&self) {
+        if !self.lock().is_closed {
+            self.say_goodbye();
+        }
+        let (goodbye, daemon) = {
+            let mut state = self.lock();
+            (state.goodbye.take(), state.daemon.take())
+        };
+        // Whatever comes of it: peers that hear nothing notice that the link has ended.
+        let _ = goodbye.map(|done| done.recv_timeout(GOODBYE));
+        end(daemon);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = thread.map(JoinHandle::join);
+    }
+
+    fn run(&self) {
+        while !self.lock().is_closed {
+            let looked = self.look();
+            let daemon = {
+                let mut state = self.lock();
+                state.table.clear();
+                state.daemon.take()
+            };
+            end(daemon);
+            let pause = match looked {
+                Ok(()) => LOOK,
+                Err(error) => {
+                    self.tell_error(&error.to_string());
+                    AFTER_ERROR
+                }
+            };
+            drop(self.changed.wait_timeout_while(self.lock(), pause, |state| !state.is_closed));
+        }
+    }
+
+    /// Follows what the library finds, until it has to start anew or the port closes.
+    fn look(&self) -> mdns_sd::Result<()> {
+        let daemon = ServiceDaemon::new()?;
+        daemon.set_ip_check_interval(INTERFACES_S)?;
+        if let Some(kinds) = self.selection.kinds() {
+            daemon.disable_interface(IfKind::All)?;
+            daemon.enable_interface(kinds)?;
+        }
+        let problems = daemon.monitor()?;
+        if !self.enter(&daemon)? {
+            end(Some(daemon));
+            return Ok(());
+        }
+        let found = daemon.browse(SERVICE)?;
+        let mut looked = Instant::now();
+        loop {
+            match found.recv_timeout(LOOK) {
+                Ok(event) => self.handle(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break self.tell_flood("more records come than can be read"),
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.tell_problems(&problems);
+                if is_flooded(&daemon) {
+                    break self.tell_flood("more records are held than 1024 nodes need");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells others of this node. False if the port has closed meanwhile.
+    fn enter(&self, daemon: &ServiceDaemon) -> mdns_sd::Result<bool> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Ok(false);
+        }
+        state.daemon = Some(daemon.clone());
+        if let Some(own) = &state.own {
+            daemon.register(own.service(&self.selection)?)?;
+        }
+        Ok(true)
+    }
+
+    fn handle(&self, event: ServiceEvent) {
+        match event {
+            ServiceEvent::ServiceResolved(service) => self.found(&service),
+            ServiceEvent::ServiceRemoved(_, full) => self.lock().table.gone(instance_of(&full)),
+            _ => return,
+        }
+        self.wake();
+    }
+
+    fn found(&self, service: &ResolvedService) {
+        let name = instance_of(&service.fullname);
+        let read = Record::read(|key| service.txt_properties.get_property_val(key).flatten());
+        let mut state = self.lock();
+        let taken = read.and_then(|record| state.table.found(name, record, addresses(service)));
+        if let Err(reason) = taken {
+            let total = state.table.ignore();
+            drop(state);
+            self.tell_ignored(name, reason, total);
+        }
+    }
+
+    /// Tells that the library starts anew, unless the port has closed.
+    fn tell_flood(&self, why: &str) {
+        let mut state = self.lock();
+        if !state.is_closed {
+            state.floods += 1;
+            let total = Some(state.floods).filter(|total| total.is_power_of_two());
+            drop(state);
+            self.tell_ignored(SERVICE, format!("{why}: all are forgotten"), total);
+        }
+    }
+
+    fn tell_ignored(&self, name: &str, reason: String, total: Option<u64>) {
+        if let Some(total) = total {
+            (self.tell)(Event::Ignored { name: name.into(), reason, total });
+        }
+    }
+
+    fn tell_problems(&self, problems: &Receiver<DaemonEvent>) {
+        for event in problems.try_iter() {
+            if let DaemonEvent::Error(error) = event {
+                self.tell_error(&error.to_string());
+            }
+        }
+    }
+
+    fn tell_error(&self, error: &str) {
+        let reason = format!("DNS-SD: {error}");
+        let mut state = self.lock();
+        if !state.is_closed && state.told != reason {
+            state.told.clone_from(&reason);
+            drop(state);
+            (self.tell)(Event::Unreachable { endpoint: self.endpoint.clone(), reason });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Own {
+    fn service(&self, selection: &Selection) -> mdns_sd::Result<ServiceInfo> {
+        let pairs = self.record.pairs();
+        let service = ServiceInfo::new(SERVICE, &self.name, &self.host, (), self.port, &pairs[..])?;
+        let mut service = service.enable_addr_auto();
+        // Its names have the node's id, so nobody else has them. Asking first would take 0.75 s.
+        service.set_requires_probe(false);
+        if let Some(kinds) = selection.kinds() {
+            service.set_interfaces(kinds);
+        }
+        Ok(service)
+    }
+}
+
+/// Ends the library's thread and waits for that.
+fn end(daemon: Option<ServiceDaemon>) {
+    let ended = daemon.and_then(|daemon| daemon.shutdown().ok());
+    let _ = ended.map(|ended| ended.recv_timeout(GOODBYE));
+}
+
+/// Whether the library holds more records than it should.
+fn is_flooded(daemon: &ServiceDaemon) -> bool {
+    let counts = daemon.get_metrics().ok().and_then(|counts| counts.recv_timeout(LOOK).ok()).unwrap_or_default();
+    let is_held = |name: &str| name.starts_with("cached-") || name == "timer";
+    let held: i64 = counts.iter().filter(|(name, _)| is_held(name)).map(|(_, count)| count).sum();
+    held > MOST_RECORDS
+}
+
+fn instance_of(full: &str) -> &str {
+    full.strip_suffix(SERVICE).and_then(|name| name.strip_suffix('.')).unwrap_or(full)
+}
+
+/// The addresses of a service. Those of the loopback interface only if they came by it: the address
+/// is everybody's own.
+fn addresses(service: &ResolvedService) -> Vec<SocketAddr> {
+    let address = |scoped: &ScopedIp| match scoped {
+        ScopedIp::V4(v4) => {
+            let is_fine = !v4.addr().is_loopback() || came_from_here(v4.interface_ids());
+            is_fine.then(|| SocketAddr::from((*v4.addr(), service.port)))
+        }
+        ScopedIp::V6(v6) => {
+            let is_fine = !v6.addr().is_loopback() || came_from_here(std::slice::from_ref(v6.scope_id()));
+            let scope = if v6.addr().is_unicast_link_local() { v6.scope_id().index } else { 0 };
+            is_fine.then(|| SocketAddrV6::new(*v6.addr(), service.port, 0, scope).into())
+        }
+        _ => None,
+    };
+    service.addresses.iter().filter_map(address).collect()
+}

@@ -1,0 +1,393 @@
+//! Publishers: encode values and send them at one endpoint or several.
+
+mod channels;
+mod sending;
+mod writing;
+
+use std::{
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    codec::BuildError,
+    envelope::{Id128, Kind},
+    layout::Message,
+    program::CodecError,
+    qos::{Offer, Qos},
+    topic,
+};
+
+pub(crate) use self::sending::{Core, Given};
+use crate::{
+    coding::{Bytes, Coding, Dynamic, Typed},
+    engine::{EngineError, Sent},
+    error::NodeError,
+    node::{Node, Place, random_id},
+    qos,
+    status::PublisherStatus,
+    wire::{self, Wire},
+};
+
+/// Publishes values of a Rust type.
+pub type Publisher<T> = PublisherOf<Typed<T>>;
+
+/// Publishes records of a type known at run time; [`PublisherOf::default_value`] makes them.
+pub type DynPublisher = PublisherOf<Dynamic>;
+
+/// Publishes payloads that the application has encoded.
+pub type BytesPublisher = PublisherOf<Bytes>;
+
+/// Publishes values of one [`Coding`]. Threads may share it; each publication takes a lock, and the
+/// messages of one thread stay in its order.
+///
+/// ```
+/// use polywire::{coding::Typed, Node, PublishError, Publisher, PublisherOf};
+/// # use std::time::Duration;
+///
+/// #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// struct Pump { id: u32 }
+///
+/// let node = Node::new();
+/// let pumps = node.subscriber_on::<Pump>("pumps", "cdr@inproc/publisher-doc")?;
+/// let publisher: PublisherOf<Typed<Pump>> = node.publisher_on::<Pump>("pumps", "cdr@inproc/publisher-doc")?;
+/// assert_eq!(publisher.topic(), "pumps");
+/// publisher.hash_keys(true); // without effect: the type has no key
+/// assert_eq!(publisher.wait_for_subscribers(1, Duration::from_secs(10)), 1);
+/// let mut pump = publisher.default_value();
+/// pump.id = 7;
+/// assert_eq!(publisher.publish(&pump)?.peers, 1);
+/// assert!(publisher.flush(Duration::from_secs(10)));
+/// let sample = pumps.recv().unwrap();
+/// assert_eq!((sample.value, sample.info.source.announcement.writer), (pump.clone(), publisher.writer()));
+///
+/// // A type without a key has no instances.
+/// assert!(matches!(publisher.unregister(&pump), Err(PublishError::NoKey(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PublisherOf<C: Coding> {
+    node: Node,
+    core: Arc<Core<C>>,
+}
+
+/// Why a value was not published.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The topic's format cannot represent the value, or the value exceeds a bound or limit: the
+    /// error names the field. Nothing was sent.
+    #[error("cannot encode: {0}")]
+    Encode(CodecError),
+    /// The node or the port is closed, or the message is too large for a frame.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// An instance was disposed of or unregistered, and the topic's type has no key. Mark a member
+    /// with `@key`.
+    #[error("the type of topic '{0}' has no key, so it has no instances: mark a member with `@key`")]
+    NoKey(String),
+    /// A limit of the publisher's quality of service leaves no room for the message.
+    ///
+    /// ```
+    /// use polywire::{Node, PublishError};
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { #[polywire(key)] id: u32 }
+    /// let publish = Node::new().publish::<Pump>("pumps", Some("cdr@inproc/limit-doc"))?;
+    /// let publisher = publish.qos("max-instances=1".parse()?)?.open()?;
+    /// publisher.publish(&Pump { id: 1 })?;
+    /// assert!(matches!(publisher.publish(&Pump { id: 2 }), Err(PublishError::Limit("max-instances"))));
+    /// publisher.dispose(&Pump { id: 1 })?;
+    /// publisher.publish(&Pump { id: 2 })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[error("the publisher's quality of service has no room for the message: {0}")]
+    Limit(&'static str),
+    /// The key hash of the type cannot be computed: CDR cannot carry the key.
+    #[error("no key hash: {0}")]
+    Key(BuildError),
+}
+
+/// Publishers of a node.
+impl Node {
+    /// Makes a publisher of a Rust type, on the wire that is configured for the topic. Fails with
+    /// [`NodeError::NoWire`] if none is. Compiles the encoder on the calling thread, as all these
+    /// methods do.
+    pub fn publisher<T: Message>(&self, topic: &str) -> Result<Publisher<T>, NodeError> {
+        self.publisher_of(topic, None, Typed::default())
+    }
+
+    /// Makes a publisher of a Rust type on this wire: `"cdr@tcp/127.0.0.1:7460"`, or a part such as
+    /// `"json"` or `"tcp/127.0.0.1:7502"`, which overrides the configuration and is completed by it
+    /// ([`Config::wire_for`](crate::Config::wire_for)).
+    pub fn publisher_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Publisher<T>, NodeError> {
+        self.publisher_of(topic, Some(wire), Typed::default())
+    }
+
+    /// Makes a publisher of any [`Coding`].
+    pub fn publisher_of<C: Coding>(
+        &self,
+        topic: &str,
+        wire: Option<&str>,
+        coding: C,
+    ) -> Result<PublisherOf<C>, NodeError> {
+        self.publish_of(topic, wire, coding)?.open()
+    }
+
+    /// Publishes with options: quality of service.
+    pub fn publish<T: Message>(&self, topic: &str, wire: Option<&str>) -> Result<Publish<Typed<T>>, NodeError> {
+        self.publish_of(topic, wire, Typed::default())
+    }
+
+    /// Publishes values of any [`Coding`] with options.
+    pub fn publish_of<C: Coding>(&self, topic: &str, wire: Option<&str>, coding: C) -> Result<Publish<C>, NodeError> {
+        topic::check(topic)?;
+        let given: Vec<Wire> = wire.map(str::parse).transpose()?.into_iter().collect();
+        let places = self.places_for(topic, &given)?;
+        let (node, topic) = (self.clone(), String::from(topic));
+        // Configuration is for both sides; this policy is one of subscribers.
+        let configured = self.qos_of(&topic).time_based_filter(Duration::ZERO);
+        Publish { node, places, given, topic, coding, qos: Qos::default() }.qos(configured)
+    }
+}
+
+/// Options of a publisher, as [`Subscribe`](crate::Subscribe) has those of a subscriber.
+///
+/// ```
+/// use polywire::{Node, Publish, coding::{Bytes, Typed}, qos::Qos};
+/// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { #[polywire(key)] id: u32 }
+/// let node = Node::new();
+/// let publish: Publish<Typed<Pump>> = node.publish("pumps", Some("fast@inproc/publish-doc"))?;
+/// let publisher = publish.qos(Qos::default().keep_last(1).transient_local())?.open()?;
+/// [1, 2, 1].iter().try_for_each(|id| publisher.publish(&Pump { id: *id }).map(drop))?;
+///
+/// // A late joiner gets the last value of each instance.
+/// let subscribe = node.subscribe::<Pump>("pumps", Some("cdr@inproc/publish-doc"))?;
+/// let late = subscribe.qos(Qos::default().transient_local())?.open();
+/// let values = [late.recv().unwrap(), late.recv().unwrap()].map(|sample| (sample.info.sequence, sample.value.id));
+/// assert_eq!(values, [(2, 2), (3, 1)]);
+///
+/// assert_eq!(node.publish_of("bytes", Some("json@inproc/publish-doc"), Bytes::default())?.open()?.topic(), "bytes");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Publish<C: Coding> {
+    node: Node,
+    places: Vec<Place>,
+    /// The wires that code gave, as far as it did. A reloaded configuration completes them anew.
+    given: Vec<Wire>,
+    topic: String,
+    coding: C,
+    qos: Qos,
+}
+
+impl<C: Coding> Publish<C> {
+    /// Publishes at one more endpoint, at the same time. Each message has the same writer and
+    /// sequence number everywhere, so a subscriber at several endpoints gets it once. Endpoints with
+    /// the same format and compressor get the same bytes, which are made once, unless messages of
+    /// the format refer to earlier ones.
+    ///
+    /// What `wire` leaves open comes from the first wire. Fails with [`NodeError::SameEndpoint`] if
+    /// the endpoint is there already, with another format.
+    ///
+    /// ```
+    /// use polywire::Node;
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::new();
+    /// let here = node.subscriber_on::<Pump>("pumps", "inproc/publish-also-a")?;
+    /// let there = node.subscriber_on::<Pump>("pumps", "inproc/publish-also-b")?;
+    /// let publish = node.publish::<Pump>("pumps", Some("cdr@inproc/publish-also-a"))?;
+    /// publish.also("json@inproc/publish-also-b")?.open()?.publish(&Pump { id: 7 })?;
+    /// let codecs = [here, there].map(|pumps| pumps.recv().unwrap().info.source.announcement.codec.clone());
+    /// assert_eq!(codecs, ["cdr", "json"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn also(mut self, wire: &str) -> Result<Self, NodeError> {
+        self.places = self.node.and_place(self.places, wire)?;
+        self.given = self.places.iter().map(|place| place.wire.clone()).collect();
+        Ok(self)
+    }
+
+    /// Sets the quality of service that is offered, in place of the configured one. Fails if the
+    /// policies are not valid, or if the engine or the node cannot keep one of them.
+    ///
+    /// Subscribers that request more refuse the publisher: [`PublisherOf::status`] says why.
+    pub fn qos(mut self, qos: Qos) -> Result<Self, NodeError> {
+        let is_reliable = self.places.iter().any(|place| place.entry.properties().reliable);
+        qos::check_publisher(&qos, is_reliable)?;
+        self.qos = qos;
+        Ok(self)
+    }
+
+    /// The quality of service as it is now: as configured, or as [`Publish::qos`] has set it.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let config = Config::parse("[topics.pumps.qos]\nlifespan = '1s'").unwrap();
+    /// let publish = Node::builder().config(config).build().publish::<Pump>("pumps", Some("cdr@inproc/offered-doc"))?;
+    /// assert_eq!(publish.offered().to_string(), "lifespan=1s");
+    /// # Ok::<(), polywire::NodeError>(())
+    /// ```
+    pub fn offered(&self) -> &Qos {
+        &self.qos
+    }
+
+    /// Makes the publisher.
+    pub fn open(self) -> Result<PublisherOf<C>, NodeError> {
+        PublisherOf::open(self)
+    }
+}
+
+impl<C: Coding> PublisherOf<C> {
+    fn open(publish: Publish<C>) -> Result<Self, NodeError> {
+        let Publish { node, places, given, topic, coding, qos } = publish;
+        let ids = (random_id(), node.hello().incarnation);
+        let core = Core::open(node.inner(), topic, ids, coding, Offer { qos, ..Offer::default() }, (places, given))?;
+        let user: Weak<Core<C>> = Arc::downgrade(&core);
+        node.inner().add_user(user);
+        Ok(PublisherOf { node, core })
+    }
+
+    /// Sends a value to every subscriber of the topic. [`Sent`] says how many peers it goes to and
+    /// how many have refused the publisher's type; [`PublisherOf::status`] says why.
+    ///
+    /// Encodes and writes on this thread. Blocks only while a queue with the policy
+    /// [`Overflow::Block`](crate::Overflow::Block) is full: the queue of a peer, whose policy is
+    /// that of the engine, or the queue of a subscriber on this node or on the same `inproc`
+    /// address, which has its own policy. In an inline callback, that holds up the link on which
+    /// the callback's message came.
+    #[inline]
+    pub fn publish(&self, value: &C::Value) -> Result<Sent, PublishError> {
+        self.core.send(value, Kind::Data)
+    }
+
+    /// Announces that the instance with the key of `value` no longer exists. The other members of
+    /// `value` do not matter.
+    ///
+    /// Subscribers get the value with the key's hash and [`Kind::Dispose`] as
+    /// [`Info::kind`](crate::Info::kind).
+    ///
+    /// ```
+    /// use polywire::{Kind, Node};
+    /// # use std::time::Duration;
+    ///
+    /// #[derive(Default, polywire::Message)]
+    /// struct Track { #[polywire(key)] number: u16, speed: f64 }
+    ///
+    /// let node = Node::new();
+    /// let tracks = node.subscriber_on::<Track>("tracks", "cdr@inproc/dispose-doc").unwrap();
+    /// let publisher = node.publisher_on::<Track>("tracks", "cdr@inproc/dispose-doc").unwrap();
+    /// publisher.publish(&Track { number: 7, speed: 250.0 }).unwrap();
+    /// publisher.dispose(&Track { number: 7, ..Track::default() }).unwrap();
+    ///
+    /// assert_eq!(tracks.recv().unwrap().info.kind, Kind::Data);
+    /// let end = tracks.recv().unwrap();
+    /// assert_eq!((end.info.kind, end.value.number), (Kind::Dispose, 7));
+    /// ```
+    pub fn dispose(&self, value: &C::Value) -> Result<Sent, PublishError> {
+        self.core.send(value, Kind::Dispose)
+    }
+
+    /// Announces that this publisher will not write the instance with the key of `value` again.
+    /// Other publishers may. Subscribers get [`Kind::Unregister`].
+    pub fn unregister(&self, value: &C::Value) -> Result<Sent, PublishError> {
+        self.core.send(value, Kind::Unregister)
+    }
+
+    /// Sets whether data messages carry the hash of their key, as [`dispose`](Self::dispose) and
+    /// [`unregister`](Self::unregister) always send it. Receivers can then tell instances apart
+    /// without decoding. Costs 16 bytes per message and the time to hash. Initially false; no
+    /// effect if the type has no key.
+    pub fn hash_keys(&self, with_data: bool) {
+        self.core.hash_keys(with_data);
+    }
+
+    /// Makes a value to fill and publish. Records to publish must come from here or be clones of
+    /// such.
+    pub fn default_value(&self) -> C::Value {
+        self.core.coding.default_value()
+    }
+
+    /// Changes format, compression or endpoint: `"json"`, `"json+zstd:3"`,
+    /// `"fast@udp/239.1.2.3:7400"`. Subscribers continue to receive, in order and without a gap, as
+    /// long as the engines are reliable. Parts that `wire` leaves open do not change
+    /// ([`wire::complete`]). [`PublisherOf::set_wires`] is for several endpoints.
+    ///
+    /// ```
+    /// use polywire::{Node, NodeEvent};
+    /// # use std::time::Duration;
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::new();
+    /// let pumps = node.subscriber_on::<Pump>("pumps", "inproc/set-wire-doc-old")?;
+    /// let publisher = node.publisher_on::<Pump>("pumps", "cdr@inproc/set-wire-doc-old")?;
+    /// publisher.publish(&Pump { id: 1 })?;
+    /// let events = node.events();
+    /// publisher.set_wire("json@inproc/set-wire-doc-new")?;
+    /// publisher.publish(&Pump { id: 2 })?;
+    /// // The subscriber follows, and then the publisher leaves the old endpoint.
+    /// while !matches!(events.recv_timeout(Duration::from_secs(60)), Some(NodeEvent::Moved { left_behind: 0, .. })) {}
+    /// publisher.publish(&Pump { id: 3 })?;
+    /// let samples = [pumps.recv().unwrap(), pumps.recv().unwrap(), pumps.recv().unwrap()];
+    /// assert_eq!(samples.clone().map(|sample| sample.value.id), [1, 2, 3]);
+    /// assert_eq!(samples[2].info.source.announcement.codec, "json");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_wire(&self, wire: &str) -> Result<(), NodeError> {
+        self.set_wires(&[wire])
+    }
+
+    /// Moves the publisher to other endpoints, or changes its format at those that it has.
+    ///
+    /// At the new endpoints it publishes at once. At those that the list does not have, it says
+    /// where it has gone, and also goes on to publish until every peer that reads it there reads it
+    /// at one of the new ones, for at most 10 s. Then it leaves: [`NodeEvent::Moved`] tells. What a
+    /// subscriber gets at both counts once. Subscribers follow as far as their node may
+    /// ([`Config::follow`](crate::Config::follow)); late ones at the old endpoint, too, as long as
+    /// this publisher is there.
+    ///
+    /// Compiles encoders on the calling thread, which may take tens of milliseconds for a type of
+    /// hundreds of members. If this fails, nothing has changed.
+    ///
+    /// [`NodeEvent::Moved`]: crate::NodeEvent::Moved
+    pub fn set_wires(&self, wires: &[&str]) -> Result<(), NodeError> {
+        let given = wires.iter().map(|wire| wire.parse()).collect::<Result<Vec<Wire>, _>>()?;
+        let wires = wire::complete(&given, &self.core.wires());
+        self.core.move_to(self.node.places_of(&wires)?, Some(wires))
+    }
+
+    /// How many peers accept the messages, and which refuse them and why. A peer that reads at
+    /// several endpoints counts once.
+    pub fn status(&self) -> PublisherStatus {
+        self.core.status()
+    }
+
+    /// Waits until at least `least` subscribers accept the messages, or `timeout`, and returns how
+    /// many do. If they are too few, [`PublisherOf::status`] has the refusals.
+    pub fn wait_for_subscribers(&self, least: usize, timeout: Duration) -> usize {
+        self.core.wait_for_subscribers(least, timeout)
+    }
+
+    /// Waits until everything published has left for the peers present, or `timeout`. True if it
+    /// has left.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        self.core.flush(Instant::now() + timeout)
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> &str {
+        &self.core.topic
+    }
+
+    /// The id of this publisher, the same for all of its wires.
+    pub fn writer(&self) -> Id128 {
+        self.core.writer
+    }
+}
+
+impl<C: Coding> Drop for PublisherOf<C> {
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}

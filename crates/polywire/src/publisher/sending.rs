@@ -1,0 +1,591 @@
+//! The state of a publisher: it encodes each value once for each format, and sends it at each
+//! endpoint. It also leaves the endpoints that the publisher has moved from.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use polywire_core::{
+    codec::{
+        Codec as _,
+        cdr::{CDR, Cdr, XCDR2},
+    },
+    envelope::{ChannelId, Envelope, Id128, Kind},
+    frame::Start,
+    qos::Offer,
+};
+
+use super::{
+    PublishError,
+    channels::{Announce, Group, Out},
+};
+use crate::{
+    clock,
+    coding::{Coding, KeyHash},
+    engine::{Loan, Sent},
+    error::NodeError,
+    events::NodeEvent,
+    history::KeptSample,
+    node::{Inner, Node, Place, PortEntry, Reload, Wake},
+    offered::Offered,
+    status::PublisherStatus,
+    wire::Wire,
+};
+
+/// How long peers may take to follow a publisher to another endpoint.
+const MOVE_TIME: Duration = Duration::from_secs(10);
+
+/// How often a publisher that moves looks whether all have followed.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// A publisher's state, and what identifies it.
+pub(crate) struct Core<C: Coding> {
+    this: Weak<Core<C>>,
+    pub(super) inner: Arc<Inner>,
+    pub(super) topic: String,
+    pub(super) writer: Id128,
+    incarnation: u64,
+    pub(super) coding: C,
+    /// What all channels offer, apart from the history.
+    offer: Offer,
+    state: Mutex<Sending<C>>,
+}
+
+pub(crate) struct Sending<C: Coding> {
+    /// Never empty, from the beginning to the end.
+    groups: Vec<Group<C::Encoder>>,
+    /// The ports that deliver in [`PortEntry::settle`], after the lock is released.
+    entries: Arc<[Arc<PortEntry>]>,
+    last: Start,
+    /// The version of CDR that keys are hashed in.
+    cdr: &'static Cdr,
+    /// Data messages are not hashed: neither `hash_data` nor `offered` needs it.
+    plain: bool,
+    /// Data messages have key hashes, too.
+    hash_data: bool,
+    /// What the quality of service asks for beside sending.
+    offered: Option<Box<Offered>>,
+    hasher: Hasher<C::Value>,
+    /// Until when peers may follow to the new endpoints.
+    moving: Option<Instant>,
+    /// Channels that say at former endpoints where the publisher is.
+    forwards: Vec<(Arc<PortEntry>, ChannelId)>,
+    /// The wires that code gave; the configuration completes them.
+    given: Vec<Wire>,
+    closed: bool,
+}
+
+/// What is given of a message that another writer has sent before.
+#[derive(Clone, Copy)]
+pub(crate) struct Given {
+    pub(crate) at: Start,
+    pub(crate) key_hash: Option<Id128>,
+}
+
+/// The key hasher, compiled at first use.
+enum Hasher<V> {
+    Unknown,
+    /// The type has no key.
+    None,
+    Known(KeyHash<V>),
+}
+
+impl<C: Coding> Core<C> {
+    pub(crate) fn open(
+        inner: &Arc<Inner>,
+        topic: String,
+        ids: (Id128, u64),
+        coding: C,
+        offer: Offer,
+        (places, given): (Vec<Place>, Vec<Wire>),
+    ) -> Result<Arc<Core<C>>, NodeError> {
+        let (writer, incarnation) = ids;
+        let offered = Offered::new(inner, &topic, &offer.qos);
+        let cdr = places.first().map_or(&CDR, |place| cdr_of(&place.wire));
+        let state = Sending {
+            groups: Vec::new(),
+            entries: Arc::from([]),
+            last: Start { sequence: 0, timestamp_ns: now_ns() },
+            cdr,
+            plain: offered.is_none(),
+            hash_data: false,
+            offered,
+            hasher: Hasher::Unknown,
+            moving: None,
+            forwards: Vec::new(),
+            given: Vec::new(),
+            closed: false,
+        };
+        let core = Arc::new_cyclic(|this| Core {
+            this: this.clone(),
+            inner: inner.clone(),
+            topic,
+            writer,
+            incarnation,
+            coding,
+            offer,
+            state: Mutex::new(state),
+        });
+        core.move_to(places, Some(given)).inspect_err(|_| core.close())?;
+        Ok(core)
+    }
+
+    #[inline]
+    pub(super) fn send(&self, value: &C::Value, kind: Kind) -> Result<Sent, PublishError> {
+        self.send_as(value, kind, None)
+    }
+
+    /// Sends a message as another writer has sent it, or with the next number and the present time.
+    #[inline]
+    pub(crate) fn send_as(&self, value: &C::Value, kind: Kind, given: Option<Given>) -> Result<Sent, PublishError> {
+        let (sent, entries) = {
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            let (key_hash, instance) = match given {
+                Some(given) => (given.key_hash, Id128::ZERO),
+                None if kind == Kind::Data && state.plain => (None, Id128::ZERO),
+                None => self.keys(state, value, kind)?,
+            };
+            let next = || Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
+            let last = given.map_or_else(next, |given| given.at);
+            let sequence = last.sequence;
+            let sent = match (state.groups.as_mut_slice(), &state.offered) {
+                ([only], None) if only.outs.len() == 1 => {
+                    let out = &only.outs[0];
+                    let mut loan = out.entry.port().reserve(only.size);
+                    let anchor = only.writing.encode::<C>(sequence, value, loan.buffer());
+                    let anchor = anchor.map_err(PublishError::Encode)?;
+                    only.size = loan.payload().len();
+                    let plain = Envelope::data(out.channel, sequence, last.timestamp_ns);
+                    let envelope = Envelope { kind, key_hash, anchor, ..plain };
+                    let sent = out.entry.commit(&envelope, loan).inspect_err(|_| only.writing.failed())?;
+                    state.last = last;
+                    Sent { refused: out.refusing.peers(), ..sent }
+                }
+                _ => state.send_all(value, kind, key_hash, instance, last)?,
+            };
+            (sent, state.entries.clone())
+        };
+        entries.iter().for_each(|entry| entry.settle());
+        Ok(sent)
+    }
+
+    /// The key hash that goes with a message, and its instance. Fails if the publisher's quality of
+    /// service has no room for the instance.
+    #[cold]
+    fn keys(
+        &self,
+        state: &mut Sending<C>,
+        value: &C::Value,
+        kind: Kind,
+    ) -> Result<(Option<Id128>, Id128), PublishError> {
+        let key_hash = self.key_hash(state, value, kind)?;
+        let instance = key_hash.unwrap_or_default();
+        if let Some(offered) = &state.offered {
+            let history = state.groups.iter().flat_map(|group| &group.outs).find_map(|out| out.history.as_deref());
+            offered.admit(kind, instance, history).map_err(PublishError::Limit)?;
+        }
+        Ok((key_hash.filter(|_| kind != Kind::Data || state.hash_data), instance))
+    }
+
+    #[cold]
+    fn key_hash(&self, state: &mut Sending<C>, value: &C::Value, kind: Kind) -> Result<Option<Id128>, PublishError> {
+        if let Hasher::Unknown = state.hasher {
+            let hasher = self.coding.key_hasher(state.cdr).map_err(PublishError::Key)?;
+            state.hasher = hasher.map_or(Hasher::None, Hasher::Known);
+        }
+        match &mut state.hasher {
+            Hasher::Known(hash) => hash(value).map(Some).map_err(PublishError::Encode),
+            _ if kind == Kind::Data => Ok(None),
+            _ => Err(PublishError::NoKey(self.topic.clone())),
+        }
+    }
+
+    pub(super) fn hash_keys(&self, with_data: bool) {
+        let mut state = self.lock();
+        (state.hash_data, state.plain) = (with_data, !with_data && state.offered.is_none());
+    }
+
+    /// The wires that the publisher is at, without those that it leaves.
+    pub(super) fn wires(&self) -> Vec<Wire> {
+        self.lock().outs().filter(|out| !out.leaving).map(|out| out.wire.clone()).collect()
+    }
+
+    /// Publishes at these places from now on. Stays at those that it has as well until all peers
+    /// there have followed.
+    /// `given` is what code says about them.
+    pub(super) fn move_to(&self, places: Vec<Place>, given: Option<Vec<Wire>>) -> Result<(), NodeError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let endpoints: Vec<String> = places.iter().map(|place| place.entry.port().endpoint()).collect();
+        let entries: Vec<Arc<PortEntry>> = places.iter().map(|place| place.entry.clone()).collect();
+        if let Some(place) = places.first() {
+            (state.cdr, state.hasher) = (cdr_of(&place.wire), Hasher::Unknown);
+        }
+        let mut opened = Vec::new();
+        for place in places {
+            if state.outs().any(|out| Arc::ptr_eq(&out.entry, &place.entry) && out.wire.has_format_of(&place.wire)) {
+                continue;
+            }
+            // Opened in a list of their own, so that nothing changes if one of them fails.
+            let like = state.outs().find(|out| Arc::ptr_eq(&out.entry, &place.entry)).or(state.outs().next());
+            let mut groups = Vec::new();
+            if let Err(error) = self.announce().open(&mut groups, place, state.last, like) {
+                let opened = opened.iter().flat_map(|group: &Group<C::Encoder>| &group.outs);
+                opened.for_each(|out| out.close_without(state.outs()));
+                return Err(error);
+            }
+            opened.extend(groups);
+        }
+        state.adopt(opened);
+        state.given = given.unwrap_or_else(|| std::mem::take(&mut state.given));
+        self.leave_others(state, &entries, &endpoints);
+        state.changed();
+        Ok(())
+    }
+
+    /// Ends channels of former formats at the present endpoints, and begins to leave the others.
+    fn leave_others(&self, state: &mut Sending<C>, present: &[Arc<PortEntry>], endpoints: &[String]) {
+        let is_present = |entry: &Arc<PortEntry>| present.iter().any(|other| Arc::ptr_eq(entry, other));
+        // What is said of the publisher at its present endpoints holds no more.
+        let (past, forwards) =
+            std::mem::take(&mut state.forwards).into_iter().partition(|(entry, _)| is_present(entry));
+        let past: Vec<(Arc<PortEntry>, ChannelId)> = past;
+        state.forwards = forwards;
+        past.iter().for_each(|(entry, channel)| entry.retire(*channel));
+        state.retire_replaced();
+        let mut left = Vec::new();
+        for out in state.groups.iter_mut().flat_map(|group| &mut group.outs) {
+            let leaves = !is_present(&out.entry);
+            if leaves && !out.leaving {
+                left.push(out.entry.clone());
+            }
+            out.leaving = leaves;
+        }
+        for entry in left {
+            if let Ok(channel) = self.announce().forward(&entry, endpoints.to_vec()) {
+                state.forwards.push((entry, channel));
+            }
+        }
+        if state.outs().any(|out| out.leaving) {
+            state.moving = Some(Instant::now() + MOVE_TIME);
+            self.look_soon();
+        }
+    }
+
+    fn look_soon(&self) {
+        let this: Weak<Core<C>> = self.this.clone();
+        self.inner.timer.at(clock::now().saturating_add(LOOK_EVERY), this);
+    }
+
+    pub(super) fn status(&self) -> PublisherStatus {
+        let state = self.lock();
+        let deadline = state.offered.as_ref().and_then(|offered| offered.deadline.as_ref());
+        let mut status = PublisherStatus {
+            deadlines_missed: deadline.map_or(0, |deadline| deadline.missed()),
+            ..Default::default()
+        };
+        for out in state.outs() {
+            let here = out.entry.status(out.channel);
+            status.refusing += here.refusing;
+            status.refused_total += here.refused_total;
+            status.refusals.extend(here.refusals);
+        }
+        let channels = state.channels();
+        drop(state);
+        status.accepting = accepting(&channels).len();
+        status
+    }
+
+    pub(super) fn wait_for_subscribers(&self, least: usize, timeout: Duration) -> usize {
+        let channels = self.lock().channels();
+        let count = || accepting(&channels).values().sum::<usize>();
+        self.inner.answered.wait_while(timeout, || count() < least);
+        count()
+    }
+
+    pub(super) fn flush(&self, deadline: Instant) -> bool {
+        let entries = self.lock().entries.clone();
+        // Flushes every port, even after one was late.
+        entries.iter().filter(|entry| !entry.flush(deadline)).count() == 0
+    }
+
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.outs().for_each(Out::close);
+        state.forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
+    }
+
+    fn announce(&self) -> Announce<'_, C> {
+        Announce {
+            node: &self.inner,
+            topic: &self.topic,
+            writer: self.writer,
+            incarnation: self.incarnation,
+            coding: &self.coding,
+            offer: &self.offer,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sending<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Coding> Reload for Core<C> {
+    fn reload(&self, node: &Node) -> Result<(), NodeError> {
+        let given = self.lock().given.clone();
+        self.move_to(node.places_for(&self.topic, &given)?, None)
+    }
+}
+
+/// Looks whether the publisher can leave its former endpoints.
+impl<C: Coding> Wake for Core<C> {
+    fn wake(&self) {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // A publication may block.
+            Err(TryLockError::WouldBlock) => return self.look_soon(),
+        };
+        let Some(until) = state.moving.filter(|_| !state.closed) else { return };
+        let left = state.leave(Instant::now() >= until);
+        if state.moving.is_some() {
+            self.look_soon();
+        }
+        drop(state);
+        for (from, left_behind) in left {
+            self.inner.tell(&NodeEvent::Moved { topic: self.topic.clone(), from, left_behind });
+        }
+    }
+}
+
+impl<C: Coding> Sending<C> {
+    fn outs(&self) -> impl Iterator<Item = &Out> {
+        self.groups.iter().flat_map(|group| &group.outs)
+    }
+
+    fn channels(&self) -> Vec<(Arc<PortEntry>, ChannelId)> {
+        self.outs().map(|out| (out.entry.clone(), out.channel)).collect()
+    }
+
+    /// Adds groups to those that there are, and joins those of one format.
+    fn adopt(&mut self, opened: Vec<Group<C::Encoder>>) {
+        for mut group in opened {
+            let same = |other: &&mut Group<C::Encoder>| {
+                !other.writing.is_stream() && other.outs[0].wire.has_format_of(&group.outs[0].wire)
+            };
+            match self.groups.iter_mut().find(same) {
+                Some(other) => other.outs.append(&mut group.outs),
+                None => self.groups.push(group),
+            }
+        }
+    }
+
+    /// Ends the channels that a later one at the same endpoint replaces.
+    fn retire_replaced(&mut self) {
+        let ports: Vec<(Arc<PortEntry>, ChannelId)> = self.channels();
+        let is_replaced =
+            |out: &Out| ports.iter().any(|(entry, channel)| Arc::ptr_eq(entry, &out.entry) && *channel > out.channel);
+        for group in &mut self.groups {
+            group.outs.extract_if(.., |out| is_replaced(out)).for_each(|out| out.retire());
+        }
+    }
+
+    /// Leaves the endpoints whose peers have all followed, or all of them. Gives each with the
+    /// number of peers that have not.
+    fn leave(&mut self, all: bool) -> Vec<(String, usize)> {
+        let staying: Vec<_> =
+            self.outs().filter(|out| !out.leaving).map(|out| (out.entry.clone(), out.channel)).collect();
+        let there = accepting(&staying);
+        let mut left = Vec::new();
+        for group in &mut self.groups {
+            let gone = group.outs.extract_if(.., |out| {
+                let behind = if out.leaving { out.behind(&there) } else { 0 };
+                let leaves = out.leaving && (all || behind == 0);
+                if leaves {
+                    left.push((out.entry.port().endpoint(), behind));
+                }
+                leaves
+            });
+            gone.for_each(|out| out.close());
+        }
+        self.changed();
+        if !self.outs().any(|out| out.leaving) {
+            self.moving = None;
+        }
+        left
+    }
+
+    fn changed(&mut self) {
+        self.groups.retain(|group| !group.outs.is_empty());
+        self.entries = self.outs().map(|out| out.entry.clone()).collect();
+    }
+
+    /// Encodes for each format, and then sends at each endpoint. If an endpoint refuses, the others
+    /// get the message all the same, and the error is returned.
+    #[cold]
+    fn send_all(
+        &mut self,
+        value: &C::Value,
+        kind: Kind,
+        key_hash: Option<Id128>,
+        instance: Id128,
+        last: Start,
+    ) -> Result<Sent, PublishError> {
+        let envelope =
+            Envelope { kind, key_hash, ..Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns) };
+        let encoded = self.encode_all(value, &envelope, instance)?;
+        let (mut sum, mut failed, mut any) = (Sent::default(), None, false);
+        for (group, (loan, anchor, kept)) in self.groups.iter_mut().zip(encoded) {
+            group.size = loan.payload().len();
+            let results = group.send_payload(&Envelope { anchor, ..envelope }, loan, kept.as_ref());
+            for result in results {
+                match result {
+                    Ok(sent) => {
+                        any = true;
+                        add(&mut sum, &sent);
+                    }
+                    Err(error) => {
+                        group.writing.failed();
+                        failed = failed.or(Some(error));
+                    }
+                }
+            }
+        }
+        if any {
+            self.last = last;
+            if let Some(offered) = &mut self.offered {
+                offered.published(kind, instance);
+                if matches!(kind, Kind::Dispose | Kind::Unregister) {
+                    let histories =
+                        self.groups.iter().flat_map(|group| &group.outs).filter_map(|out| out.history.as_ref());
+                    histories.for_each(|history| history.ended(instance));
+                }
+            }
+        }
+        failed.map_or(Ok(sum), |error| Err(error.into()))
+    }
+
+    /// The payload of each format, and what the histories keep of it. Nothing is sent if one format
+    /// cannot carry the value.
+    fn encode_all(
+        &mut self,
+        value: &C::Value,
+        envelope: &Envelope<'_>,
+        instance: Id128,
+    ) -> Result<Vec<(Loan, Option<u64>, Option<KeptSample>)>, PublishError> {
+        let mut encoded = Vec::with_capacity(self.groups.len());
+        for at in 0..self.groups.len() {
+            match self.groups[at].encode::<C>(value, envelope, instance) {
+                Ok(parts) => encoded.push(parts),
+                Err(error) => {
+                    self.groups[..at].iter_mut().for_each(|group| group.writing.failed());
+                    return Err(PublishError::Encode(error));
+                }
+            }
+        }
+        Ok(encoded)
+    }
+}
+
+impl<E> Group<E> {
+    fn encode<C: Coding<Encoder = E>>(
+        &mut self,
+        value: &C::Value,
+        envelope: &Envelope<'_>,
+        instance: Id128,
+    ) -> Result<(Loan, Option<u64>, Option<KeptSample>), polywire_core::program::CodecError> {
+        let leader = &self.outs[self.outs.len() - 1];
+        let mut loan = leader.entry.port().reserve(self.size);
+        let anchor = self.writing.encode::<C>(envelope.sequence, value, loan.buffer())?;
+        if envelope.kind != Kind::Data || leader.history.is_none() {
+            return Ok((loan, anchor, None));
+        }
+        let (mut alone, is_key_frame) = (Vec::new(), self.key_frames.is_some());
+        let payload = match &mut self.key_frames {
+            // One that is sent as a key frame refers to no other message either.
+            Some(writing) if anchor != Some(envelope.sequence) => {
+                writing.encode_alone::<C>(value, &mut alone).inspect_err(|_| self.writing.failed())?;
+                &alone
+            }
+            _ => loan.payload(),
+        };
+        let sample = KeptSample {
+            timestamp_ns: envelope.timestamp_ns,
+            key_hash: envelope.key_hash,
+            instance,
+            is_key_frame,
+            payload: payload.into(),
+            channel: ChannelId::default(),
+        };
+        Ok((loan, anchor, Some(sample)))
+    }
+
+    /// Sends a payload at each endpoint; the last one, whose loan it is, without a copy.
+    fn send_payload(
+        &self,
+        envelope: &Envelope<'_>,
+        loan: Loan,
+        kept: Option<&KeptSample>,
+    ) -> Vec<Result<Sent, crate::engine::EngineError>> {
+        let mut results = Vec::with_capacity(self.outs.len());
+        let mut loan = Some(loan);
+        for (at, out) in self.outs.iter().enumerate() {
+            let envelope = Envelope { channel: out.channel, ..*envelope };
+            let publishing = out.history.as_ref().map(|history| history.publishing());
+            let result = match loan.take_if(|_| at + 1 == self.outs.len()) {
+                Some(own) => out.entry.commit(&envelope, own),
+                None => out.entry.send(&envelope, loan.as_ref().map_or(&[], |loan| loan.payload())),
+            };
+            if let (Ok(_), Some(history), Some(sample)) = (&result, &out.history, kept) {
+                history.keep(envelope.sequence, KeptSample { channel: history.channel(), ..sample.clone() });
+            }
+            drop(publishing);
+            results.push(result.map(|sent| Sent { refused: out.refusing.peers(), ..sent }));
+        }
+        results
+    }
+}
+
+impl Out {
+    /// The number of peers here that are not at the other endpoints. A relay answers for nodes that
+    /// are somebody else there, so what counts is the number of their subscribers.
+    fn behind(&self, there: &std::collections::BTreeMap<Id128, usize>) -> usize {
+        let here = self.entry.accepting(self.channel);
+        let missing = || here.iter().filter(|(node, _)| !there.contains_key(node));
+        let wanted: usize = missing().map(|(_, subscribers)| subscribers).sum();
+        let others: usize = there.iter().filter(|(node, _)| !here.contains_key(node)).map(|(_, count)| count).sum();
+        if self.entry.port().relays() && others >= wanted { 0 } else { missing().count() }
+    }
+}
+
+/// The nodes that accept any of these channels, with the number of their subscribers.
+fn accepting(channels: &[(Arc<PortEntry>, ChannelId)]) -> std::collections::BTreeMap<Id128, usize> {
+    let mut all = std::collections::BTreeMap::new();
+    for (node, subscribers) in channels.iter().flat_map(|(entry, channel)| entry.accepting(*channel)) {
+        let known = all.entry(node).or_default();
+        *known = subscribers.max(*known);
+    }
+    all
+}
+
+fn add(sum: &mut Sent, sent: &Sent) {
+    sum.peers += sent.peers;
+    sum.held += sent.held;
+    sum.subscribers += sent.subscribers;
+    sum.dropped += sent.dropped;
+    sum.refused += sent.refused;
+}
+
+/// The version of CDR that keys are hashed in: XCDR2 on topics in XCDR2, and `cdr` on all others.
+fn cdr_of(wire: &Wire) -> &'static Cdr {
+    if wire.codec.name == XCDR2.name() { &XCDR2 } else { &CDR }
+}
+
+fn now_ns() -> i64 {
+    // A clock before 1970 or after 2262 is wrong either way.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
+}

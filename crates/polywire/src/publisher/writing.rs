@@ -1,0 +1,78 @@
+//! How a publisher makes the payloads of a format.
+
+use polywire_core::program::CodecError;
+
+use crate::{coding::Coding, delta::Outgoing, packing::Packing};
+
+/// Makes the payloads of one format.
+pub(super) struct Writing<E> {
+    pub(super) encoder: E,
+    pub(super) packing: Option<Packing>,
+    pub(super) deltas: Deltas,
+}
+
+/// Whether messages refer to earlier ones.
+pub(super) enum Deltas {
+    /// The format is not stateful.
+    None,
+    /// The format is stateful, but each message here is a key frame.
+    Keys,
+    /// Messages refer to earlier ones.
+    Stream(Box<Outgoing>),
+}
+
+impl<E> Writing<E> {
+    /// Appends the payload, compressed if need be, and returns the anchor.
+    #[inline]
+    pub(super) fn encode<C: Coding<Encoder = E>>(
+        &mut self,
+        sequence: u64,
+        value: &C::Value,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<u64>, CodecError> {
+        let Writing { encoder, packing, deltas } = self;
+        match deltas {
+            Deltas::None => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| None),
+            Deltas::Keys => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| Some(sequence)),
+            Deltas::Stream(stream) => stream.write(sequence, |state, keep| {
+                pack(packing, out, |out| C::encode_with(encoder, state, keep, value, out))
+            }),
+        }
+    }
+
+    /// Appends a key frame, which refers to no other message.
+    pub(super) fn encode_alone<C: Coding<Encoder = E>>(
+        &mut self,
+        value: &C::Value,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        self.failed();
+        self.encode::<C>(1, value, out).map(drop)
+    }
+
+    /// Forgets the last message, which could not be sent.
+    #[cold]
+    pub(super) fn failed(&mut self) {
+        if let Deltas::Stream(stream) = &mut self.deltas {
+            stream.failed();
+        }
+    }
+
+    /// Whether messages refer to earlier ones, so that each endpoint needs payloads of its own: a
+    /// key frame that is requested at one of them concerns it alone.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.deltas, Deltas::Stream(_))
+    }
+}
+
+#[inline]
+fn pack(
+    packing: &mut Option<Packing>,
+    out: &mut Vec<u8>,
+    encode: impl FnOnce(&mut Vec<u8>) -> Result<(), CodecError>,
+) -> Result<(), CodecError> {
+    match packing {
+        None => encode(out),
+        Some(packing) => packing.pack(out, encode),
+    }
+}

@@ -1,0 +1,157 @@
+//! The ports that a subscriber is at. It comes to more of them when a writer says that its topic
+//! has moved.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    thread,
+};
+
+use polywire_core::topic::Pattern;
+
+use crate::{
+    error::NodeError,
+    events::NodeEvent,
+    node::{Matches, Node, PortEntry, Reload, Route, Source},
+    wire::{Endpoint, Wire},
+};
+
+/// Most ports that a subscriber follows its topics to, beside those that it was opened at.
+const MOST_FOLLOWED: usize = 16;
+
+pub(super) struct Places {
+    this: Weak<Places>,
+    /// Keeps the node alive, and with it the ports.
+    node: Node,
+    topic: Pattern,
+    /// The wires that code gave; the configuration completes them.
+    given: Vec<Wire>,
+    route: OnceLock<Arc<dyn Route>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    entries: Vec<Arc<PortEntry>>,
+    followed: usize,
+    closed: bool,
+}
+
+impl Places {
+    pub(super) fn new(node: Node, topic: Pattern, given: Vec<Wire>) -> Arc<Places> {
+        let places = Arc::new_cyclic(|this| Places {
+            this: this.clone(),
+            node,
+            topic,
+            given,
+            route: OnceLock::new(),
+            state: Mutex::new(State { entries: Vec::new(), followed: 0, closed: false }),
+        });
+        let user: Weak<Places> = Arc::downgrade(&places);
+        places.node.inner().add_user(user);
+        places
+    }
+
+    /// Begins to receive at these ports. Called once.
+    pub(super) fn open(&self, route: Arc<dyn Route>, entries: Vec<Arc<PortEntry>>) {
+        let _ = self.route.set(route);
+        entries.into_iter().for_each(|entry| self.add(entry));
+    }
+
+    /// Ends receiving.
+    pub(super) fn close(&self) {
+        let entries = {
+            let mut state = self.lock();
+            state.closed = true;
+            std::mem::take(&mut state.entries)
+        };
+        for entry in entries {
+            self.route.get().iter().for_each(|route| entry.remove_route(route));
+        }
+    }
+
+    /// A writer's topic has moved to these endpoints: opens them on a thread of its own, as far as
+    /// the node may follow who says so.
+    pub(super) fn follow(&self, topic: &Pattern, source: &Source, endpoints: &[String]) {
+        let gate = self.node.inner().gate();
+        for endpoint in endpoints {
+            let refused = gate.refuses_to_follow(&source.link.principal, endpoint);
+            if let Some(reason) = refused.or_else(|| self.start_following(topic, endpoint)) {
+                self.tell(topic, endpoint, Some(reason));
+            }
+        }
+    }
+
+    /// Says why it does not.
+    fn start_following(&self, topic: &Pattern, endpoint: &str) -> Option<String> {
+        let parsed: Endpoint = match endpoint.parse() {
+            Ok(parsed) => parsed,
+            Err(error) => return Some(format!("{error}")),
+        };
+        if self.lock().entries.iter().any(|entry| entry.is_at(&parsed)) {
+            return None;
+        }
+        let (this, topic) = (self.this.clone(), topic.clone());
+        let open = move || {
+            let Some(places) = this.upgrade() else { return };
+            let reason = match places.node.port(&parsed) {
+                Ok(entry) => places.add_followed(entry),
+                Err(error) => Some(error.to_string()),
+            };
+            places.tell(&topic, &parsed.to_string(), reason);
+        };
+        thread::Builder::new().name("pw-follow".into()).spawn(open).err().map(|error| error.to_string())
+    }
+
+    fn add_followed(&self, entry: Arc<PortEntry>) -> Option<String> {
+        {
+            let mut state = self.lock();
+            if state.entries.iter().any(|other| Arc::ptr_eq(other, &entry)) {
+                return None;
+            }
+            if state.followed == MOST_FOLLOWED {
+                return Some(format!("the subscriber has followed {MOST_FOLLOWED} times already"));
+            }
+            state.followed += 1;
+        }
+        self.add(entry);
+        None
+    }
+
+    fn add(&self, entry: Arc<PortEntry>) {
+        {
+            let mut state = self.lock();
+            if state.closed || state.entries.iter().any(|other| Arc::ptr_eq(other, &entry)) {
+                return;
+            }
+            state.entries.push(entry.clone());
+        }
+        self.route.get().iter().for_each(|route| entry.add_route(Arc::clone(route)));
+    }
+
+    fn tell(&self, topic: &Pattern, endpoint: &str, refused: Option<String>) {
+        let (topic, endpoint) = (topic.to_string(), endpoint.to_owned());
+        self.node.inner().tell(&NodeEvent::Redirected { topic, endpoint, refused });
+    }
+
+    /// The writers that the subscriber reads, and those that it cannot read.
+    pub(super) fn matches(&self) -> Matches {
+        let mut matches = Matches::default();
+        let entries = self.lock().entries.clone();
+        for (entry, route) in entries.iter().zip(std::iter::repeat(self.route.get())) {
+            route.iter().for_each(|route| entry.add_matches(route, &mut matches));
+        }
+        matches
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reload for Places {
+    /// Also stays where it was: publishers take their time to move.
+    fn reload(&self, node: &Node) -> Result<(), NodeError> {
+        let places = node.places_for(self.topic.as_str(), &self.given)?;
+        places.into_iter().for_each(|place| self.add(place.entry));
+        Ok(())
+    }
+}

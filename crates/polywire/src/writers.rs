@@ -1,0 +1,541 @@
+//! What a subscriber gets of each writer, over all its channels and links: each message once, in
+//! order, and the count of those that no channel brings.
+//!
+//! A writer has several channels while it changes its wire, while a link replaces another one, and
+//! as long as its topic is at several endpoints. A message whose predecessors may still come on
+//! another channel is held until they have come, until no channel can bring them any more, or for
+//! [`PATIENCE`].
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+use polywire_core::envelope::{Announcement, Id128};
+
+use crate::clock;
+
+/// Writers that a subscriber remembers after their last channel has ended.
+const REMEMBERED: usize = 1024;
+
+/// How long a message waits for what another channel may bring before it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often messages that wait are looked after.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A writer in one incarnation.
+type Writer = (Id128, u64);
+
+/// The writers that a subscriber knows. `T` is a message that waits.
+pub(crate) struct Writers<T>(Mutex<Ledger<T>>);
+
+struct Ledger<T> {
+    live: BTreeMap<Writer, Weak<Line<T>>>,
+    /// Writers without an open channel, with their last message, in the order in which their last
+    /// channels ended.
+    left: VecDeque<(Writer, u64)>,
+}
+
+/// One writer.
+struct Line<T> {
+    state: Mutex<State<T>>,
+    /// The thread that delivers has made room.
+    freed: Condvar,
+}
+
+struct State<T> {
+    channels: Vec<Arc<Progress>>,
+    /// Every message up to here was delivered or counted. `None` before the first.
+    last: Option<u64>,
+    /// Messages that wait, with their bytes.
+    held: BTreeMap<u64, (T, usize)>,
+    held_bytes: usize,
+    /// Since when the first of them waits for another channel.
+    since: Option<Duration>,
+    /// The thread that delivers; others leave their messages to it.
+    busy: Option<ThreadId>,
+}
+
+/// One channel.
+#[derive(Debug)]
+struct Progress {
+    /// The engine keeps the order, so that a gap on this channel stays one.
+    is_ordered: bool,
+    /// The last message, or position; [`NONE`] before the first.
+    last: AtomicU64,
+    /// The message that is being delivered while this is the only channel, and the last one that
+    /// was. They differ meanwhile.
+    begun: AtomicU64,
+    done: AtomicU64,
+    /// It was waited for in vain.
+    is_late: AtomicBool,
+}
+
+/// No message yet. No writer gets so far.
+const NONE: u64 = u64::MAX;
+
+/// Follows one channel of a writer until [`Follow::end`].
+pub(crate) struct Follow<T> {
+    writers: Arc<Writers<T>>,
+    writer: Writer,
+    line: Arc<Line<T>>,
+    progress: Arc<Progress>,
+}
+
+/// What to do with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Deliver it, then call [`Follow::done`]. So many messages are missing before it.
+    Now(u64),
+    /// Give it to [`Follow::hold`].
+    Later,
+    /// It was delivered or given up before.
+    Never,
+}
+
+impl<T> Default for Writers<T> {
+    fn default() -> Self {
+        Writers(Mutex::new(Ledger { live: BTreeMap::new(), left: VecDeque::new() }))
+    }
+}
+
+impl<T> Follow<T> {
+    /// A writer with the zero id is followed on this channel alone, as other writers may have that
+    /// id too.
+    pub(crate) fn new(writers: &Arc<Writers<T>>, announced: &Announcement, is_ordered: bool) -> Follow<T> {
+        let writer = (announced.writer, announced.incarnation);
+        let writers = if writer.0.is_zero() { Arc::default() } else { writers.clone() };
+        let progress = Arc::new(Progress {
+            is_ordered,
+            last: AtomicU64::new(NONE),
+            begun: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            is_late: AtomicBool::new(false),
+        });
+        let line = writers.join(writer, &progress);
+        Follow { writers, writer, line, progress }
+    }
+
+    /// A message came. Calls of one channel do not overlap.
+    #[inline]
+    pub(crate) fn came(&self, sequence: u64) -> Turn {
+        let mut state = self.line.lock();
+        self.progress.last.store(sequence, Ordering::Relaxed);
+        match state.channels.len() {
+            1 if state.held.is_empty() && state.busy.is_none() => self.came_alone(&mut state, sequence),
+            _ => self.came_among(&mut state, sequence),
+        }
+    }
+
+    fn came_alone(&self, state: &mut State<T>, sequence: u64) -> Turn {
+        let missing = match state.last {
+            Some(last) if sequence <= last && self.progress.is_ordered && !self.writer.0.is_zero() => {
+                return Turn::Never;
+            }
+            Some(last) if self.progress.is_ordered => sequence.saturating_sub(1).saturating_sub(last),
+            _ => 0,
+        };
+        state.last = state.last.max(Some(sequence));
+        self.progress.begun.store(sequence, Ordering::Relaxed);
+        Turn::Now(missing)
+    }
+
+    #[cold]
+    fn came_among(&self, state: &mut State<T>, sequence: u64) -> Turn {
+        self.progress.is_late.store(false, Ordering::Relaxed);
+        if state.last.is_some_and(|last| sequence <= last) || state.held.contains_key(&sequence) {
+            return Turn::Never;
+        }
+        if state.is_busy() || state.held.first_key_value().is_some_and(|(first, _)| *first < sequence) {
+            return Turn::Later;
+        }
+        if state.may_come_before(sequence) {
+            return Turn::Later;
+        }
+        let missing = state.last.map_or(0, |last| sequence - 1 - last);
+        state.last = Some(sequence);
+        state.busy = Some(thread::current().id());
+        Turn::Now(missing)
+    }
+
+    /// The message of [`Turn::Now`] was delivered. True if [`Follow::next`] may have more.
+    #[inline]
+    pub(crate) fn done(&self, sequence: u64) -> bool {
+        if self.progress.begun.load(Ordering::Relaxed) == sequence {
+            // Whatever a channel that has just begun holds meanwhile, the timer hands over.
+            self.progress.done.store(sequence, Ordering::Release);
+            return false;
+        }
+        let mut state = self.line.lock();
+        if state.busy == Some(thread::current().id()) {
+            state.busy = None;
+        }
+        !state.held.is_empty()
+    }
+
+    /// Keeps a message of [`Turn::Later`]. If more than `room` messages or bytes are held, waits
+    /// while another thread delivers, or gives up waiting for other channels.
+    pub(crate) fn hold(&self, sequence: u64, message: T, bytes: usize, room: (usize, usize)) {
+        let mut state = self.line.lock();
+        while state.is_full(room) && state.busy.is_some_and(|thread| thread != thread::current().id()) {
+            state = self.line.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.last.is_some_and(|last| sequence <= last) {
+            return;
+        }
+        state.held_bytes = state.held_bytes.saturating_add(bytes);
+        state.held.insert(sequence, (message, bytes));
+        if state.is_full(room) {
+            state.give_up();
+        }
+    }
+
+    /// A message that may be delivered now, and the number of those missing before it. The caller
+    /// delivers it and calls again, until there is none: others leave theirs to it meanwhile.
+    pub(crate) fn next(&self) -> Option<(u64, T)> {
+        self.line.next()
+    }
+
+    /// The sender dropped `lost` messages up to and including this one. A `lost` of 0 says that the
+    /// channel begins after this one. Returns the number of missing messages that were not counted
+    /// before. [`Follow::next`] may have messages then.
+    pub(crate) fn told(&self, sequence: u64, lost: u64) -> u64 {
+        let mut state = self.line.lock();
+        let first = self.progress.last.swap(sequence, Ordering::Relaxed) == NONE;
+        if !self.progress.is_ordered && state.channels.len() == 1 {
+            return lost.min(sequence);
+        }
+        if state.last.is_none() && (lost == 0 || !first) {
+            return 0;
+        }
+        state.pass_lost(sequence, lost.min(sequence))
+    }
+
+    /// The channel ends. Returns the number of messages that are missing now. [`Follow::next`] may
+    /// have messages then.
+    pub(crate) fn end(&self) -> u64 {
+        let mut ledger = self.writers.lock();
+        let mut state = self.line.lock();
+        state.channels.retain(|other| !Arc::ptr_eq(other, &self.progress));
+        if !state.channels.is_empty() {
+            let last = self.progress.last.load(Ordering::Relaxed);
+            return if last == NONE { 0 } else { state.pass_lost(last, 0) };
+        }
+        let newest = state.held.last_key_value().map(|(last, _)| *last).max(state.last);
+        drop(state);
+        ledger.live.remove(&self.writer);
+        if let Some(newest) = newest {
+            ledger.remember(self.writer, newest);
+        }
+        0
+    }
+}
+
+impl<T> Line<T> {
+    fn next(&self) -> Option<(u64, T)> {
+        let mut state = self.lock();
+        let here = thread::current().id();
+        if state.busy == Some(here) {
+            state.busy = None;
+        }
+        let next = state.next();
+        state.busy = if next.is_some() { Some(here) } else { state.busy };
+        drop(state);
+        self.freed.notify_all();
+        next
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> State<T> {
+    /// Whether a message is being delivered. This thread leaves the next one to whoever does so,
+    /// also if that is itself, further up.
+    fn is_busy(&self) -> bool {
+        let is_within =
+            |channel: &Arc<Progress>| channel.begun.load(Ordering::Relaxed) != channel.done.load(Ordering::Acquire);
+        self.busy.is_some() || self.channels.iter().any(is_within)
+    }
+
+    /// Whether some channel may still bring a message that is missing before this one.
+    fn may_come_before(&self, sequence: u64) -> bool {
+        if self.last.is_some_and(|last| last.checked_add(1) == Some(sequence)) {
+            return false;
+        }
+        let may = |channel: &Arc<Progress>| {
+            let last = channel.last.load(Ordering::Relaxed);
+            channel.is_ordered
+                && (last == NONE || last.saturating_add(1) < sequence)
+                && !channel.is_late.load(Ordering::Relaxed)
+        };
+        self.channels.iter().any(may)
+    }
+
+    fn next(&mut self) -> Option<(u64, T)> {
+        if self.is_busy() {
+            return None;
+        }
+        let first = *self.held.first_key_value()?.0;
+        if self.may_come_before(first) {
+            self.since = self.since.or_else(|| Some(clock::now()));
+            return None;
+        }
+        self.since = None;
+        let (message, bytes) = self.held.pop_first()?.1;
+        self.held_bytes = self.held_bytes.saturating_sub(bytes);
+        let missing = self.last.map_or(0, |last| (first - 1).saturating_sub(last));
+        self.last = self.last.max(Some(first));
+        Some((missing, message))
+    }
+
+    /// Messages up to this one do not come on one channel. Counts those that come on no other
+    /// either; `told` of them if nothing is known of the writer yet.
+    fn pass_lost(&mut self, sequence: u64, told: u64) -> u64 {
+        let is_next_held = self.held.first_key_value().is_some_and(|(first, _)| *first <= sequence.saturating_add(1));
+        let Some(after) = sequence.checked_add(1).filter(|_| !is_next_held && !self.is_busy()) else { return 0 };
+        if self.last.is_some_and(|last| last >= sequence) || self.may_come_before(after) {
+            return 0;
+        }
+        let missing = self.last.map_or(told, |last| sequence - last);
+        self.last = Some(sequence);
+        missing
+    }
+
+    fn is_full(&self, room: (usize, usize)) -> bool {
+        self.held.len() > room.0 || self.held_bytes > room.1
+    }
+
+    /// Waits no more for the channels that the first message waits for.
+    fn give_up(&mut self) {
+        let Some((first, _)) = self.held.first_key_value() else { return };
+        for channel in &self.channels {
+            let last = channel.last.load(Ordering::Relaxed);
+            if last == NONE || last.saturating_add(1) < *first {
+                channel.is_late.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl<T> Writers<T> {
+    /// Whether messages wait for other channels.
+    pub(crate) fn is_any_holding(&self) -> bool {
+        self.lines().iter().any(|line| !line.lock().held.is_empty())
+    }
+
+    /// Gives up waits that have lasted for [`PATIENCE`], and hands over what may be delivered now.
+    pub(crate) fn give_up(&self, now: Duration, mut deliver: impl FnMut(u64, T)) {
+        for line in self.lines() {
+            {
+                let mut state = line.lock();
+                if state.since.is_some_and(|since| now.saturating_sub(since) >= PATIENCE) {
+                    state.give_up();
+                }
+            }
+            while let Some((missing, message)) = line.next() {
+                deliver(missing, message);
+            }
+        }
+    }
+
+    fn lines(&self) -> Vec<Arc<Line<T>>> {
+        self.lock().live.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Adds a channel to those of its writer.
+    fn join(&self, writer: Writer, progress: &Arc<Progress>) -> Arc<Line<T>> {
+        let mut ledger = self.lock();
+        if let Some(line) = ledger.live.get(&writer).and_then(Weak::upgrade) {
+            line.lock().channels.push(progress.clone());
+            return line;
+        }
+        let last = ledger.take_left(writer);
+        let state = State {
+            channels: vec![progress.clone()],
+            last,
+            held: BTreeMap::new(),
+            held_bytes: 0,
+            since: None,
+            busy: None,
+        };
+        let line = Arc::new(Line { state: Mutex::new(state), freed: Condvar::new() });
+        ledger.live.insert(writer, Arc::downgrade(&line));
+        line
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ledger<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Ledger<T> {
+    fn take_left(&mut self, writer: Writer) -> Option<u64> {
+        let at = self.left.iter().position(|(left, _)| *left == writer)?;
+        self.left.remove(at).map(|(_, last)| last)
+    }
+
+    fn remember(&mut self, writer: Writer, last: u64) {
+        let before = self.take_left(writer).unwrap_or(0);
+        if self.left.len() == REMEMBERED {
+            self.left.pop_front();
+        }
+        self.left.push_back((writer, last.max(before)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: (usize, usize) = (100, 1000);
+
+    fn follow(writers: &Arc<Writers<u64>>, writer: u8) -> Follow<u64> {
+        let announced = Announcement { writer: Id128([writer; 16]), incarnation: 1, ..Announcement::default() };
+        Follow::new(writers, &announced, true)
+    }
+
+    /// What a subscriber delivers because of this message, and what it counts as lost.
+    fn pass(channel: &Follow<u64>, sequence: u64) -> (Vec<u64>, u64) {
+        let (mut delivered, mut lost) = (Vec::new(), 0);
+        match channel.came(sequence) {
+            Turn::Never => return (delivered, lost),
+            Turn::Later => channel.hold(sequence, sequence, 1, ROOM),
+            Turn::Now(missing) => {
+                lost += missing;
+                delivered.push(sequence);
+                channel.done(sequence);
+            }
+        }
+        let (more, missing) = rest(channel);
+        delivered.extend(more);
+        (delivered, lost + missing)
+    }
+
+    fn rest(channel: &Follow<u64>) -> (Vec<u64>, u64) {
+        let all: Vec<(u64, u64)> = std::iter::from_fn(|| channel.next()).collect();
+        (all.iter().map(|(_, message)| *message).collect(), all.iter().map(|(missing, _)| missing).sum())
+    }
+
+    #[test]
+    fn what_came_before_the_first_message_is_not_missing() {
+        let channel = follow(&Arc::default(), 1);
+        assert_eq!((channel.told(99, 0), pass(&channel, 100).1, pass(&channel, 101).1), (0, 0, 0));
+        assert_eq!((pass(&channel, 105), pass(&channel, 103), pass(&channel, 106).1), ((vec![105], 3), (vec![], 0), 0));
+    }
+
+    #[test]
+    fn what_is_told_is_counted_once() {
+        let channel = follow(&Arc::default(), 1);
+        assert_eq!((pass(&channel, 1).1, channel.told(5, 4), pass(&channel, 6).1), (0, 4, 0));
+        assert_eq!((channel.told(8, 1), pass(&channel, 10).1), (2, 1));
+        let fresh = follow(&Arc::default(), 1);
+        assert_eq!((fresh.told(5, 3), pass(&fresh, 6).1), (3, 0), "held messages that made room before the first came");
+        let forged = follow(&Arc::default(), 1);
+        assert_eq!((forged.told(5, u64::MAX), forged.told(6, u64::MAX)), (5, 1));
+    }
+
+    #[test]
+    fn a_writer_is_followed_from_link_to_link() {
+        let writers = Arc::default();
+        let first = follow(&writers, 1);
+        assert_eq!((pass(&first, 7).1, first.end()), (0, 0));
+        let second = follow(&writers, 1);
+        assert_eq!((second.told(10, 0), pass(&second, 11).1, pass(&second, 12).1), (3, 0, 0));
+        assert_eq!(second.end(), 0);
+        let other = follow(&writers, 2);
+        assert_eq!((pass(&other, 50).1, other.end()), (0, 0));
+        let third = follow(&writers, 1);
+        assert_eq!((third.told(15, 1), pass(&third, 16).1), (3, 0), "two on the way and one that made room");
+    }
+
+    #[test]
+    fn the_next_link_waits_for_the_last_one() {
+        let writers = Arc::default();
+        let (old, new) = (follow(&writers, 1), follow(&writers, 1));
+        assert_eq!(pass(&old, 1), (vec![], 0), "the other channel may begin before it");
+        assert_eq!((pass(&new, 6), pass(&new, 7)), ((vec![1], 0), (vec![], 0)));
+        assert_eq!((pass(&old, 2), pass(&old, 3)), ((vec![2], 0), (vec![3], 0)), "what was still on its way");
+        assert_eq!((old.end(), rest(&new)), (0, (vec![6, 7], 2)));
+        assert_eq!(pass(&new, 8), (vec![8], 0));
+        let unused = follow(&writers, 1);
+        assert_eq!((unused.end(), new.end()), (0, 0));
+        assert_eq!(pass(&follow(&writers, 1), 10).1, 1);
+    }
+
+    #[test]
+    fn nothing_comes_twice_and_a_loss_on_one_channel_is_none() {
+        let writers = Arc::default();
+        let (a, b) = (follow(&writers, 1), follow(&writers, 1));
+        assert_eq!((a.told(0, 0), b.told(0, 0)), (0, 0));
+        assert_eq!((pass(&a, 1), pass(&b, 1)), ((vec![1], 0), (vec![], 0)));
+        assert_eq!((pass(&a, 3), a.told(5, 2)), ((vec![], 0), 0), "2, 4 and 5 may come on the other channel");
+        assert_eq!((pass(&b, 2), pass(&b, 3)), ((vec![2, 3], 0), (vec![], 0)));
+        assert_eq!((pass(&b, 5), b.told(6, 1)), ((vec![5], 1), 0), "4 came on neither");
+        assert_eq!((pass(&a, 6), pass(&b, 7)), ((vec![6], 0), (vec![7], 0)));
+        assert_eq!((b.told(9, 2), a.told(9, 2)), (0, 2), "lost on both, counted once");
+    }
+
+    #[test]
+    fn waiting_ends_when_the_room_is_full_or_patience_is() {
+        let writers = Arc::default();
+        let (a, b) = (follow(&writers, 1), follow(&writers, 1));
+        assert_eq!((b.told(0, 0), pass(&a, 2)), (0, (vec![], 0)));
+        assert!(writers.is_any_holding());
+        let mut out = Vec::new();
+        writers.give_up(clock::now(), |missing, message| out.push((missing, message)));
+        assert!(out.is_empty());
+        writers.give_up(clock::now() + 2 * PATIENCE, |missing, message| out.push((missing, message)));
+        assert_eq!((out.as_slice(), pass(&a, 4)), (&[(0, 2)][..], (vec![4], 1)), "it is not waited for again");
+        assert_eq!((pass(&b, 3), pass(&b, 5)), ((vec![], 0), (vec![5], 0)));
+        for sequence in 7..7 + ROOM.0 as u64 {
+            assert_eq!(pass(&a, sequence), (vec![], 0), "6 may come");
+        }
+        let (delivered, lost) = pass(&a, 7 + ROOM.0 as u64);
+        assert_eq!((delivered.len(), lost), (ROOM.0 + 1, 1));
+    }
+
+    #[test]
+    fn messages_are_left_to_the_thread_that_delivers() {
+        let writers = Arc::default();
+        let (a, b) = (follow(&writers, 1), follow(&writers, 1));
+        assert_eq!((a.told(0, 0), b.told(0, 0)), (0, 0));
+        assert_eq!(a.came(1), Turn::Now(0));
+        assert_eq!(b.came(2), Turn::Later);
+        b.hold(2, 2, 1, ROOM);
+        assert!(a.done(1));
+        assert_eq!(rest(&a), (vec![2], 0));
+        // A channel that was alone when it began.
+        let alone = follow(&writers, 2);
+        assert_eq!(alone.came(1), Turn::Now(0));
+        let other = follow(&writers, 2);
+        assert_eq!(other.came(2), Turn::Later);
+        other.hold(2, 2, 1, ROOM);
+        assert!(other.next().is_none() && !alone.done(1));
+        assert_eq!(rest(&other), (vec![2], 0));
+    }
+
+    #[test]
+    fn few_writers_are_remembered_and_none_without_a_name() {
+        let writers = Arc::<Writers<u64>>::default();
+        for _ in 0..2 {
+            let nameless = Follow::new(&writers, &Announcement::default(), true);
+            assert_eq!((nameless.told(5, u64::MAX), nameless.told(5, u64::MAX), pass(&nameless, 6).1), (5, 0, 0));
+            assert_eq!((pass(&nameless, 9).1, nameless.end()), (2, 0));
+        }
+        for incarnation in 0..2 * REMEMBERED as u64 {
+            let announced = Announcement { writer: Id128([1; 16]), incarnation, ..Announcement::default() };
+            let channel = Follow::new(&writers, &announced, true);
+            assert_eq!((pass(&channel, 1).1, channel.end()), (0, 0));
+        }
+        let state = writers.lock();
+        assert_eq!((state.left.len(), state.live.len()), (REMEMBERED, 0));
+    }
+}
