@@ -72,7 +72,8 @@ impl Action for Agent {
         let (plans, must) = self.plans(&config)?;
         stop::hold()?;
         let stop = Stop::new()?;
-        let (node, wire) = self.wire.node_at("", identity.uuid.into())?;
+        let (node, wires) = self.wire.node_at("", identity.uuid.into())?;
+        let wire = wires.only()?;
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;
         let mut running = Vec::new();

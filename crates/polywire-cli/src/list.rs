@@ -45,9 +45,11 @@ struct Row {
 
 impl Action for List {
     fn run(self, terminal: &Terminal) -> outcome::Result {
-        let (node, wire) = self.wire.open("")?;
-        let place = place(&wire);
-        node.open(&place)?;
+        let (node, wires) = self.wire.open("")?;
+        let place = place(&wires);
+        for endpoint in wires.endpoints() {
+            node.open(&endpoint)?;
+        }
         let (until, mut rows, mut changed) = (Instant::now() + self.timeout.0, Vec::new(), Instant::now());
         while (rows.is_empty() && Instant::now() < until) || (!rows.is_empty() && changed.elapsed() < QUIET) {
             thread::sleep(Duration::from_millis(20));

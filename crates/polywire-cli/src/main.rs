@@ -3,7 +3,9 @@
 
 mod agent;
 mod bench;
+mod bridge;
 mod bw;
+mod call;
 mod codecs;
 mod compat;
 mod completions;
@@ -31,6 +33,7 @@ mod rate;
 mod reach;
 mod relay;
 mod seconds;
+mod serve;
 mod stop;
 mod terminal;
 mod text;
@@ -57,6 +60,8 @@ static VERBS: &[Verb] = &[
     echo::VERB,
     hz::VERB,
     bw::VERB,
+    call::VERB,
+    serve::VERB,
     list::VERB,
     type_of::VERB,
     idl::VERB,
@@ -73,6 +78,7 @@ static VERBS: &[Verb] = &[
     agent::VERB,
     probe::VERB,
     relay::VERB,
+    bridge::VERB,
     link::VERB,
     completions::VERB,
     man::VERB,

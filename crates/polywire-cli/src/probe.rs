@@ -232,7 +232,8 @@ impl Asking {
         &self,
         enough: impl Fn(&NodeDescription) -> bool,
     ) -> anyhow::Result<(Asked, BTreeMap<String, NodeDescription>)> {
-        let (node, wire) = self.wire.open(NODES)?;
+        let (node, wires) = self.wire.open(NODES)?;
+        let wire = wires.only()?;
         let text = wire.to_string();
         let found: Subscriber<NodeDescription> = node.subscribe(NODES, Some(&text))?.qos(nodes_qos())?.open();
         let (mut nodes, mut until) = (BTreeMap::new(), Instant::now() + self.timeout.0);

@@ -47,6 +47,7 @@ pub mod multicast;
 pub mod netsim;
 pub mod program;
 pub mod qos;
+pub mod rpc;
 pub mod schema;
 pub mod session;
 pub mod topic;

@@ -13,6 +13,8 @@
 //! [[access.allow]]
 //! users = ["ann", 1000]               # Unix users, by name or number
 //! subscribe = ["**"]
+//! request = ["plant/*/reset"]         # services that they may call
+//! serve = []                          # services that they may offer
 //!
 //! [[access.allow]]
 //! anyone = true                       # also peers that cannot prove who they are
@@ -30,9 +32,15 @@ use std::{
 };
 
 use nix::unistd::{User, geteuid};
-use polywire_core::topic::Pattern;
+use polywire_core::{
+    rpc::{self, Role},
+    topic::Pattern,
+};
 
 use crate::engine::{Action, Principal};
+
+/// How the reason of every refusal by the rules begins, also on the wire: spec/services.md.
+pub(crate) const DENIED: &str = "access denied";
 
 /// Longest sleep before a slowed peer's thread looks whether its node closes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -68,6 +76,11 @@ pub struct Rule {
     pub publish: Vec<Pattern>,
     /// Patterns of the topics that they may subscribe to.
     pub subscribe: Vec<Pattern>,
+    /// Patterns of the services that they may call. The topics of services are subject to these
+    /// and to [`Rule::serve`] alone.
+    pub request: Vec<Pattern>,
+    /// Patterns of the services that they may offer.
+    pub serve: Vec<Pattern>,
     /// Bytes of payloads that each of them may send in a second. If several rules apply to a peer,
     /// the lowest limit counts.
     pub bytes_per_second: Option<u64>,
@@ -165,10 +178,44 @@ impl Rule {
         })
     }
 
-    fn topics(&self, action: Action) -> &[Pattern] {
-        match action {
-            Action::Publish => &self.publish,
-            Action::Subscribe => &self.subscribe,
+    fn patterns(&self, asked: &Asked<'_>) -> &[Pattern] {
+        match asked {
+            Asked::Topic(Action::Publish, _) => &self.publish,
+            Asked::Topic(Action::Subscribe, _) => &self.subscribe,
+            Asked::Request(_) => &self.request,
+            Asked::Serve(_) => &self.serve,
+        }
+    }
+}
+
+/// What a peer asks for: something with a topic or, by one of its topics, with a service.
+enum Asked<'a> {
+    Topic(Action, &'a str),
+    Request(&'a str),
+    Serve(&'a str),
+}
+
+impl<'a> Asked<'a> {
+    fn of(action: Action, topic: &'a str) -> Asked<'a> {
+        match (rpc::service_of(topic), action) {
+            (None, action) => Asked::Topic(action, topic),
+            (Some((service, Role::Request)), Action::Publish) => Asked::Request(service),
+            (Some((service, Role::Reply)), Action::Subscribe) => Asked::Request(service),
+            (Some((service, _)), _) => Asked::Serve(service),
+        }
+    }
+
+    /// The topic or the service.
+    fn name(&self) -> &'a str {
+        let (Asked::Topic(_, name) | Asked::Request(name) | Asked::Serve(name)) = self;
+        name
+    }
+
+    fn denied(&self, who: &Principal) -> String {
+        match self {
+            Asked::Topic(action, _) => format!("{DENIED}: no rule allows '{who}' to {action} it"),
+            Asked::Request(service) => format!("{DENIED}: no rule allows '{who}' to request service '{service}'"),
+            Asked::Serve(service) => format!("{DENIED}: no rule allows '{who}' to serve service '{service}'"),
         }
     }
 }
@@ -188,10 +235,11 @@ impl Rights {
     /// Whether the peer may do this with a topic; else why not, for the peer.
     pub(crate) fn permit(&self, action: Action, topic: &str) -> Result<(), String> {
         let Some(rules) = &self.rules else { return Ok(()) };
-        let allowed = rules.iter().flat_map(|rule| rule.topics(action)).any(|pattern| pattern.fits(topic));
-        match allowed {
+        let asked = Asked::of(action, topic);
+        let mut patterns = rules.iter().flat_map(|rule| rule.patterns(&asked));
+        match patterns.any(|pattern| pattern.fits(asked.name())) {
             true => Ok(()),
-            false => Err(format!("access denied: no rule allows '{}' to {action} it", self.who)),
+            false => Err(asked.denied(&self.who)),
         }
     }
 
@@ -292,7 +340,7 @@ mod tests {
 
     fn rule(who: Who, publish: &str, subscribe: &str) -> Rule {
         let list = |text: &str| text.split_whitespace().map(|text| text.parse().expect("a pattern")).collect();
-        Rule { who: vec![who], publish: list(publish), subscribe: list(subscribe), bytes_per_second: None }
+        Rule { who: vec![who], publish: list(publish), subscribe: list(subscribe), ..Rule::default() }
     }
 
     fn certificate(name: &str) -> Principal {
@@ -339,6 +387,29 @@ mod tests {
         assert_eq!(reason, "access denied: no rule allows 'hall' to publish it");
         let none = Gate::new(Some(Access::default()), Vec::new());
         assert!(none.rights(&pump).permit(Subscribe, "public").is_err(), "an empty section allows nothing");
+    }
+
+    #[test]
+    fn the_topics_of_services_are_subject_to_rules_for_services() {
+        let list = |text: &str| vec![text.parse().expect("a pattern")];
+        let everything = Rule { publish: list("**"), subscribe: list("**"), ..rule(Who::User(1), "", "") };
+        let client = Rule { request: list("plant/*"), ..rule(Who::User(2), "", "") };
+        let server = Rule { serve: list("plant/add"), ..rule(Who::User(3), "", "") };
+        let gate = Gate::new(Some(Access { allow: vec![everything, client, server] }), Vec::new());
+        let (requests, replies) = (rpc::request_topic("plant/add"), rpc::reply_topic("plant/add"));
+        let may = |user, action, topic: &str| gate.rights(&Principal::User(user)).permit(action, topic).is_ok();
+        use Action::{Publish, Subscribe};
+        let all = |user| {
+            let asked = [(Publish, &requests), (Subscribe, &replies), (Publish, &replies), (Subscribe, &requests)];
+            asked.map(|(action, topic)| may(user, action, topic))
+        };
+        assert_eq!(all(1), [false; 4]);
+        assert_eq!((all(2), all(3)), ([true, true, false, false], [false, false, true, true]));
+        let reason = gate.rights(&Principal::User(3)).permit(Publish, &requests);
+        assert_eq!(
+            reason.expect_err("denied"),
+            "access denied: no rule allows 'user 3' to request service 'plant/add'"
+        );
     }
 
     #[test]

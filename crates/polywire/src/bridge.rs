@@ -16,7 +16,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind},
     frame::Start,
-    qos::{Durability, MOST_BRIDGES, Offer},
+    qos::{Durability, Liveliness, MOST_BRIDGES, Offer},
     schema::Schema,
     topic::{Pattern, TopicError},
 };
@@ -313,7 +313,7 @@ impl Way {
         let coding = Dynamic::of(schema).map_err(|error| error.to_string())?;
         let ids = (announced.writer, announced.incarnation);
         let places = (vec![self.to.clone()], Vec::new());
-        let core = Core::open(node, announced.topic.clone(), ids, coding.clone(), offer, places);
+        let core = Core::open(node, announced.topic.clone(), ids, coding.clone(), offer, false, places);
         let writer = Converted { core: core.map_err(|error| error.to_string())?, heard };
         let way = self.clone();
         let convert = move |value: &_, info: &crate::Info| {
@@ -353,7 +353,7 @@ impl Route for Way {
         let own = self.node.hello().node;
         let is_nearer = |twin: Arc<Way>| twin.nearest(writer).is_some_and(|hops| hops <= offer.via.len());
         let comes_from_there = || self.twin.get().and_then(Weak::upgrade).is_some_and(is_nearer);
-        let is_beside = offer.history_of.is_some() || !offer.moved_to.is_empty();
+        let is_beside = offer.is_auxiliary() || !offer.moved_to.is_empty();
         !is_beside && offer.via.len() < MOST_BRIDGES && !offer.via.contains(&own) && !comes_from_there()
     }
 
@@ -371,9 +371,9 @@ impl Route for Way {
         let this = self.this.upgrade().ok_or("the bridge is going")?;
         let heard = this.hear(source, offer.via.len());
         let via = offer.via.iter().copied().chain([self.node.hello().node]).collect();
-        // The writer's history stays where the writer is.
-        let mut qos = offer.qos.clone();
-        qos.durability = Durability::Volatile;
+        // The writer's history and assertions stay where the writer is.
+        let mut qos = offer.qos.clone().durability(Durability::Volatile);
+        (qos.liveliness, qos.lease) = (Liveliness::Automatic, None);
         let offer = Offer { qos, via, ..Offer::default() };
         match (self.keeps_format(&source.announcement), schema) {
             (true, _) => this.pass(node, source, medium, &offer, heard),
@@ -554,7 +554,7 @@ impl Slot for Passing {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    fn is_history(&self) -> bool {
+    fn is_auxiliary(&self) -> bool {
         false
     }
 

@@ -376,6 +376,10 @@ struct RuleTable {
     publish: Vec<String>,
     #[serde(default)]
     subscribe: Vec<String>,
+    #[serde(default)]
+    request: Vec<String>,
+    #[serde(default)]
+    serve: Vec<String>,
     bytes_per_second: Option<u64>,
 }
 
@@ -409,6 +413,8 @@ impl RuleTable {
             who: certificates.chain(users).chain(self.anyone.then_some(Who::Anyone)).collect(),
             publish: patterns(self.publish).map_err(|error| refused(key, &error))?,
             subscribe: patterns(self.subscribe).map_err(|error| refused(key, &error))?,
+            request: patterns(self.request).map_err(|error| refused(key, &error))?,
+            serve: patterns(self.serve).map_err(|error| refused(key, &error))?,
             bytes_per_second: self.bytes_per_second,
         };
         if rule.who.is_empty() {

@@ -81,6 +81,25 @@ pub enum NodeEvent {
         /// The number of times so far, over all instances.
         total: u64,
     },
+    /// A writer that a subscriber here reads shows no sign of life for the lease that it offers, or
+    /// shows one again.
+    LivelinessChanged {
+        /// The topic.
+        topic: String,
+        /// The writer.
+        writer: Id128,
+        /// Whether it is alive now.
+        alive: bool,
+        /// The subscriber's writers that are not alive now.
+        not_alive: usize,
+    },
+    /// The lease of a publisher here lapsed. Told when the total is a power of two.
+    LivelinessLost {
+        /// The topic.
+        topic: String,
+        /// The number of times so far.
+        total: u64,
+    },
     /// The history of a writer did not come in time. The subscriber goes on without it, and misses
     /// what it would have brought.
     HistoryMissed {
@@ -142,6 +161,13 @@ impl fmt::Display for NodeEvent {
                     f,
                     "topic '{topic}': no sample of instance {instance} within the deadline {side}, {total} times so far"
                 )
+            }
+            NodeEvent::LivelinessChanged { topic, writer, alive, not_alive } => {
+                let state = if *alive { "alive again" } else { "not alive" };
+                write!(f, "topic '{topic}': writer {writer} is {state} ({not_alive} not alive now)")
+            }
+            NodeEvent::LivelinessLost { topic, total } => {
+                write!(f, "topic '{topic}': the lease of the publisher has lapsed, {total} times so far")
             }
             NodeEvent::HistoryMissed { topic, writer } => {
                 write!(f, "topic '{topic}': the history of writer {writer} did not come in time")

@@ -55,6 +55,7 @@
 //! function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
 
 pub mod access;
+mod async_publisher;
 pub mod bridge;
 mod chosen;
 mod clock;
@@ -67,18 +68,21 @@ mod error;
 mod events;
 pub mod extend;
 mod history;
+mod liveliness;
 pub mod node;
 mod offered;
 mod packing;
 mod publisher;
 pub mod qos;
 mod queue;
+pub mod service;
 mod status;
 mod subscriber;
 pub mod suggest;
 pub mod wire;
 mod writers;
 
+pub use async_publisher::{AsyncPublisher, AsyncPublisherOf, Publishing};
 pub use bridge::{Bridge, BridgeStatus};
 pub use config::{Config, ConfigError};
 pub use engine::Overflow;

@@ -23,9 +23,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::time::Duration;
+
 use crate::error::NodeError;
 
 pub use polywire_core::qos::*;
+
+/// A shorter lease would lapse whenever the system is busy.
+const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 
 /// What every port and node can keep, whichever side asks.
 fn check(qos: &Qos, reliable_engine: bool) -> Result<(), NodeError> {
@@ -33,11 +38,8 @@ fn check(qos: &Qos, reliable_engine: bool) -> Result<(), NodeError> {
     if qos.reliability == Reliability::Reliable && !reliable_engine {
         return unsupported("reliability=reliable", "the engine loses messages; use another engine, or best-available");
     }
-    if qos.lease.is_some() || qos.liveliness != Liveliness::Automatic {
-        return unsupported(
-            "liveliness",
-            "a publisher counts as alive as long as its link is up; leases and assertions do not exist yet",
-        );
+    if qos.lease.is_some_and(|lease| lease < SHORTEST_LEASE) {
+        return unsupported("lease", "the shortest lease is 10ms");
     }
     Ok(())
 }

@@ -56,6 +56,9 @@ pub struct PublisherStatus {
     pub refusals: Vec<Refusal>,
     /// How often an instance was not published within the deadline offered.
     pub deadlines_missed: u64,
+    /// How often the publisher's lease lapsed: its node did not run, or the application did not
+    /// assert its liveliness in time. DDS calls it `LIVELINESS_LOST`.
+    pub liveliness_lost: u64,
 }
 
 /// A subscriber elsewhere cannot read a publisher's messages.
@@ -76,6 +79,9 @@ pub struct Refusal {
 pub struct SubscriberStatus {
     /// Writers that it reads now. A writer that has just changed its format may count twice.
     pub writers: usize,
+    /// Those of `writers` from which there was no sign of life for the lease that they offer. DDS
+    /// calls it `LIVELINESS_CHANGED`.
+    pub not_alive: usize,
     /// Present writers that it cannot read.
     pub unreadable: usize,
     /// Writers that it could not read, since it was opened.

@@ -384,10 +384,9 @@ fn policies_of_the_other_side_and_of_no_engine_are_refused() {
     let subscribe = || node.subscribe::<Pump>("pumps", Some("cdr@inproc/qos-unsupported")).expect("a wire");
     for (error, policy) in [
         (publish().qos(qos("time-based-filter=1s")).err(), "time-based-filter"),
-        (publish().qos(qos("lease=1s")).err(), "liveliness"),
-        (publish().qos(qos("liveliness=manual-by-topic")).err(), "liveliness"),
+        (publish().qos(qos("lease=9ms")).err(), "lease"),
         (subscribe().qos(qos("lifespan=1s")).err(), "lifespan"),
-        (subscribe().qos(qos("lease=1s")).err(), "liveliness"),
+        (subscribe().qos(qos("lease=9ms")).err(), "lease"),
     ] {
         let error = error.expect(policy);
         assert!(matches!(&error, NodeError::Unsupported { policy: got, .. } if got == policy), "{error}");

@@ -20,6 +20,7 @@ mod probes;
 mod pub_echo;
 mod readme;
 mod relay;
+mod services;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 mod shm;
 mod stop;

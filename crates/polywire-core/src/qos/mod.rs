@@ -24,6 +24,7 @@
 
 mod admission;
 mod deadline;
+mod leases;
 mod matching;
 mod offer;
 mod text;
@@ -33,6 +34,7 @@ use core::time::Duration;
 
 pub use admission::{Admission, Arrival, InstanceState, Verdict, expires_ns};
 pub use deadline::Deadlines;
+pub use leases::Leases;
 pub use matching::{Incompatible, Policy, compatible, partitions_match};
 pub use offer::{MOST_BRIDGES, Offer, OfferError};
 pub use text::QosError;

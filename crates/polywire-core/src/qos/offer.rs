@@ -19,6 +19,8 @@ use crate::{
 const OWN: u32 = 256;
 /// The channel brings the history of the writer with this id. Must be understood.
 const HISTORY_OF: u32 = OWN + 1;
+/// The channel brings signs of life of the writer with this id. Must be understood.
+const LIVELINESS_OF: u32 = OWN + 3;
 /// The channel carries nothing: its writer has moved to these endpoints. A receiver that does not
 /// know this waits on the channel in vain.
 const MOVED_TO: u32 = OWN + 2;
@@ -56,6 +58,8 @@ pub struct Offer {
     /// The channel does not carry messages as they are published, but those that the writer with
     /// this id has kept for late joiners.
     pub history_of: Option<Id128>,
+    /// The channel's messages are empty: each says that the writer with this id is alive.
+    pub liveliness_of: Option<Id128>,
     /// The channel carries no messages. Its writer has moved to these endpoints, in the notation of
     /// wires; at most 16. Empty on all other channels.
     pub moved_to: Vec<String>,
@@ -96,6 +100,18 @@ pub enum OfferError {
 }
 
 impl Offer {
+    /// Whether the channel is no writer of its own, but goes with another one.
+    ///
+    /// ```
+    /// use polywire_core::{envelope::Id128, qos::Offer};
+    /// let pulse = Offer { liveliness_of: Some(Id128([7; 16])), ..Offer::default() };
+    /// assert_eq!(Offer::parse(&pulse.to_bytes()).map(|offer| offer.is_auxiliary()), Ok(true));
+    /// assert!(!Offer::default().is_auxiliary());
+    /// ```
+    pub fn is_auxiliary(&self) -> bool {
+        self.history_of.is_some() || self.liveliness_of.is_some()
+    }
+
     /// The bytes that travel. Empty if everything that travels is default.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (qos, default, mut all) = (&self.qos, &Qos::DEFAULT, ExtensionsBuf::default());
@@ -129,6 +145,9 @@ impl Offer {
         if let Some(writer) = &self.history_of {
             all.push(HISTORY_OF, &writer.0);
         }
+        if let Some(writer) = &self.liveliness_of {
+            all.push(LIVELINESS_OF, &writer.0);
+        }
         if !self.moved_to.is_empty() {
             let mut value = Vec::new();
             put_texts(&self.moved_to, &mut value);
@@ -147,6 +166,11 @@ impl Offer {
             if id == HISTORY_OF {
                 let writer = value.try_into().map_err(|_| OfferError::Value { policy: "history" })?;
                 offer.history_of = Some(Id128(writer));
+                continue;
+            }
+            if id == LIVELINESS_OF {
+                let writer = value.try_into().map_err(|_| OfferError::Value { policy: "liveliness" })?;
+                offer.liveliness_of = Some(Id128(writer));
                 continue;
             }
             if id == MOVED_TO {
@@ -276,7 +300,7 @@ mod tests {
                 ..qos
             };
             let bytes = offer.to_bytes();
-            prop_assert_eq!(Offer::parse(&bytes), Ok(Offer { qos: travels, history_of: None }));
+            prop_assert_eq!(Offer::parse(&bytes), Ok(Offer { qos: travels, ..Offer::default() }));
             // An offer that is cut is refused or has fewer policies, and nothing panics.
             for end in 0..bytes.len() {
                 let _ = Offer::parse(&bytes[..end]);

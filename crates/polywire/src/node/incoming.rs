@@ -125,8 +125,8 @@ struct Channel {
     stream: bool,
     /// Whether a key frame was requested and is still missing.
     key_requested: bool,
-    /// Whether it brings the history of another channel's writer.
-    history: bool,
+    /// Whether it goes with another channel.
+    auxiliary: bool,
     /// Whether messages wait for a history.
     gated: bool,
     /// Subscribers that cannot read the channel, and why.
@@ -193,7 +193,7 @@ impl Incoming {
     /// Adds the writers that the subscriber reads, and those that it cannot read.
     pub(super) fn add_matches(&self, route: &Arc<dyn Route>, matches: &mut Matches) {
         let channels = self.channels();
-        for (id, channel) in channels.open.iter().filter(|(_, channel)| !channel.history) {
+        for (id, channel) in channels.open.iter().filter(|(_, channel)| !channel.auxiliary) {
             let writer = channel.source.announcement.writer;
             let (link, channel_id) = if writer.is_zero() { (self.link.id.0, *id) } else { Default::default() };
             let key: WriterKey = (writer, link, channel_id);
@@ -390,7 +390,7 @@ impl Incoming {
             let mut channels = self.channels();
             let Some(known) = channels.open.get_mut(&channel) else { return };
             known.stream = slots.iter().any(|(_, slot)| slot.is_stream());
-            known.history = slots.iter().any(|(_, slot)| slot.is_history());
+            known.auxiliary = slots.iter().any(|(_, slot)| slot.is_auxiliary());
             known.gated = slots.iter().any(|(_, slot)| slot.is_gated());
             known.key_requested = decision.needs_key_frame;
             known.refused = refusals.to_vec();
@@ -502,7 +502,7 @@ impl Channel {
             touched: false,
             stream: false,
             key_requested: false,
-            history: false,
+            auxiliary: false,
             gated: false,
             refused: Refused::default(),
         }

@@ -32,7 +32,7 @@ pub(crate) use self::{
     inner::Inner,
     limits::members,
     port::{Matches, PortEntry},
-    route::{Reload, Replay, Route, Slot},
+    route::{Reload, Replay, Route, Slot, Watcher},
     timer::Wake,
 };
 use self::{inner::SessionSettings, timer::Timer};

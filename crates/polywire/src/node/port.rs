@@ -21,7 +21,7 @@ use super::{
     documents::Documents,
     incoming::{Host, Incoming, Matched},
     inner::{Inner, SessionSettings},
-    route::{Replay, Route, Source},
+    route::{Replay, Route, Source, Watcher},
 };
 use crate::{
     access::Rights,
@@ -116,6 +116,7 @@ struct Answers {
     requests: Requests,
     /// The history that the channel brings; a request for a key frame is one for it.
     history: Option<Weak<dyn Replay>>,
+    watcher: Option<Weak<dyn Watcher>>,
     refusing: Refusing,
     refusals: Recent<Refusal>,
     /// Refusals that came before the topic was known: peer and reason.
@@ -244,6 +245,20 @@ impl PortEntry {
         }
     }
 
+    /// Tells of later answers to a channel of this node.
+    pub(crate) fn watch_answers(&self, channel: ChannelId, watcher: Weak<dyn Watcher>) {
+        if let Some(known) = lock(&self.answers).by_channel.get_mut(&channel) {
+            known.watcher = Some(watcher);
+        }
+    }
+
+    /// Why the peer on a link does not take a channel of this node at all. `None` if it may.
+    pub(crate) fn refusal(&self, channel: ChannelId, link: LinkId) -> Option<String> {
+        let answers = lock(&self.answers);
+        let (_, answer) = answers.by_channel.get(&channel)?.by_link.get(&link)?;
+        answer.reason().filter(|_| !answer.accepts()).map(String::from)
+    }
+
     /// The number of peers that refuse a channel of this node.
     pub(crate) fn refusing(&self, channel: ChannelId) -> Refusing {
         lock(&self.answers).by_channel.get(&channel).map(|known| known.refusing.clone()).unwrap_or_default()
@@ -258,6 +273,7 @@ impl PortEntry {
             refused_total: known.refusals.total(),
             refusals: known.refusals.list(),
             deadlines_missed: 0,
+            liveliness_lost: 0,
         }
     }
 
@@ -408,7 +424,7 @@ impl Host for PortEntry {
 
     fn matched(&self, link: &LinkInfo, matched: Matched) -> bool {
         let Matched { channel, answer, key_requested, incompatible } = matched;
-        let (refused, history) = {
+        let (refused, history, watcher) = {
             let mut answers = lock(&self.answers);
             if !lock(&self.links).contains_key(&link.id) {
                 return true;
@@ -426,6 +442,7 @@ impl Host for PortEntry {
             if let Some(reason) = &incompatible {
                 known.refusals.push(Refusal { peer: link.address.clone(), reason: reason.clone() });
             }
+            let watcher = known.watcher.clone();
             let refused = match incompatible {
                 Some(reason) if known.topic.is_empty() => {
                     known.early.push((link.address.clone(), reason));
@@ -433,11 +450,14 @@ impl Host for PortEntry {
                 }
                 reason => reason.map(|reason| (known.topic.clone(), reason)),
             };
-            (refused, history)
+            (refused, history, watcher)
         };
         self.answered.tell();
         if let Some(history) = history.and_then(|history| history.upgrade()) {
             history.request();
+        }
+        if let Some(watcher) = watcher.and_then(|watcher| watcher.upgrade()) {
+            watcher.answered();
         }
         if let Some((topic, reason)) = refused {
             self.tell_refused(topic, link.address.clone(), reason);

@@ -64,8 +64,8 @@ pub(crate) trait Slot: Send + Sync {
     /// Whether the next messages cannot be read without a key frame, or the channel brings a
     /// history that has not come yet.
     fn needs_key_frame(&self) -> bool;
-    /// Whether the channel brings the history of another one.
-    fn is_history(&self) -> bool;
+    /// Whether the channel goes with another one: it brings its history, or signs of life.
+    fn is_auxiliary(&self) -> bool;
     /// Whether the history of this channel's writer is missing and wanted.
     fn wants_history(&self) -> bool;
     /// Whether messages wait for a history, on this channel or by it.
@@ -91,6 +91,12 @@ pub(crate) trait Replay: Send + Sync {
     fn request(&self);
 }
 
+/// Hears of the answers to a channel of this node.
+pub(crate) trait Watcher: Send + Sync {
+    /// A peer has answered, or has answered otherwise than before. Does not block.
+    fn answered(&self);
+}
+
 /// Where messages come from.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -101,10 +107,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// Whether the channel has messages as they are published, and no history of another one, and
-    /// does not only say where its writer has moved to.
+    /// Whether the channel has messages as they are published, and does not go with another
+    /// one, and does not only say where its writer has moved to.
     pub(super) fn is_publisher(&self) -> bool {
-        let is_beside = |offer: &Offer| offer.history_of.is_some() || !offer.moved_to.is_empty();
+        let is_beside = |offer: &Offer| offer.is_auxiliary() || !offer.moved_to.is_empty();
         !Offer::parse(&self.announcement.offer).is_ok_and(|offer| is_beside(&offer))
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Out {
     pub(super) channel: ChannelId,
     pub(super) refusing: Refusing,
     pub(super) history: Option<Arc<Kept>>,
+    /// The channel of assertions, if the publisher offers a lease.
+    pub(super) pulse: Option<ChannelId>,
     /// The publisher is about to leave the endpoint.
     pub(super) leaving: bool,
 }
@@ -53,6 +55,8 @@ pub(super) struct Announce<'a, C> {
     pub(super) incarnation: u64,
     pub(super) coding: &'a C,
     pub(super) offer: &'a Offer,
+    /// No message refers to another one.
+    pub(super) alone: bool,
 }
 
 impl<C: Coding> Announce<'_, C> {
@@ -81,7 +85,8 @@ impl<C: Coding> Announce<'_, C> {
             let keeps_all = if out.entry.keeps_all() { Mode::Chained } else { Mode::Anchored };
             let requests = out.entry.key_requests(out.channel);
             let mode = chosen.mode.unwrap_or(keeps_all);
-            writing.deltas = Deltas::Stream(Box::new(Outgoing::new(state, mode, chosen.key_interval, requests)));
+            let outgoing = Box::new(Outgoing::new(state, mode, chosen.key_interval, requests));
+            writing.deltas = if self.alone { Deltas::Alone(outgoing) } else { Deltas::Stream(outgoing) };
         }
         if keeps_history && !matches!(writing.deltas, Deltas::None) {
             let (_, mut alone, chosen) = self.format(&out.wire)?;
@@ -113,8 +118,32 @@ impl<C: Coding> Announce<'_, C> {
                 return Err(error);
             }
         };
+        let pulse = match self.pulse(&entry) {
+            Ok(pulse) => pulse,
+            Err(error) => {
+                entry.retire(channel);
+                history.iter().for_each(|history| history.close());
+                return Err(error);
+            }
+        };
         let refusing = entry.refusing(channel);
-        Ok(Out { entry, wire, channel, refusing, history, leaving: false })
+        Ok(Out { entry, wire, channel, refusing, history, pulse, leaving: false })
+    }
+
+    /// The channel of assertions at a port, if the policies have a lease.
+    fn pulse(&self, entry: &PortEntry) -> Result<Option<ChannelId>, NodeError> {
+        if self.offer.qos.lease.is_none() {
+            return Ok(None);
+        }
+        let offer = Offer { liveliness_of: Some(self.writer), ..self.offer.clone() };
+        let announcement = Announcement {
+            topic: self.topic.into(),
+            writer: random_id(),
+            incarnation: self.incarnation,
+            offer: offer.to_bytes(),
+            ..Announcement::default()
+        };
+        Ok(Some(entry.announce(&announcement, Start::default())?))
     }
 
     /// The history at a port. It goes on with that of `like`: with the same one if the port is the
@@ -216,6 +245,7 @@ impl Out {
     /// Ends the channel. Its history goes on if another channel of the port has it.
     pub(super) fn retire(&self) {
         self.entry.retire(self.channel);
+        self.pulse.iter().for_each(|channel| self.entry.retire(*channel));
     }
 
     /// Ends the channel, and its history if none of these goes on with it.

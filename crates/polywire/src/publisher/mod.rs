@@ -11,7 +11,7 @@ use std::{
 
 use polywire_core::{
     codec::BuildError,
-    envelope::{Id128, Kind},
+    envelope::{Extensions, Id128, Kind},
     layout::Message,
     program::CodecError,
     qos::{Offer, Qos},
@@ -21,9 +21,9 @@ use polywire_core::{
 pub(crate) use self::sending::{Core, Given};
 use crate::{
     coding::{Bytes, Coding, Dynamic, Typed},
-    engine::{EngineError, Sent},
+    engine::{EngineError, LinkId, Sent},
     error::NodeError,
-    node::{Node, Place, random_id},
+    node::{Node, Place, Watcher, random_id},
     qos,
     status::PublisherStatus,
     wire::{self, Wire},
@@ -145,7 +145,7 @@ impl Node {
         let (node, topic) = (self.clone(), String::from(topic));
         // Configuration is for both sides; this policy is one of subscribers.
         let configured = self.qos_of(&topic).time_based_filter(Duration::ZERO);
-        Publish { node, places, given, topic, coding, qos: Qos::default() }.qos(configured)
+        Publish { node, places, given, topic, coding, qos: Qos::default(), alone: false }.qos(configured)
     }
 }
 
@@ -177,6 +177,8 @@ pub struct Publish<C: Coding> {
     topic: String,
     coding: C,
     qos: Qos,
+    /// No message refers to another one.
+    alone: bool,
 }
 
 impl<C: Coding> Publish<C> {
@@ -233,6 +235,11 @@ impl<C: Coding> Publish<C> {
         &self.qos
     }
 
+    /// Each message can be read without any other one, whatever the format.
+    pub(crate) fn alone(self) -> Self {
+        Publish { alone: true, ..self }
+    }
+
     /// Makes the publisher.
     pub fn open(self) -> Result<PublisherOf<C>, NodeError> {
         PublisherOf::open(self)
@@ -241,9 +248,10 @@ impl<C: Coding> Publish<C> {
 
 impl<C: Coding> PublisherOf<C> {
     fn open(publish: Publish<C>) -> Result<Self, NodeError> {
-        let Publish { node, places, given, topic, coding, qos } = publish;
+        let Publish { node, places, given, topic, coding, qos, alone } = publish;
         let ids = (random_id(), node.hello().incarnation);
-        let core = Core::open(node.inner(), topic, ids, coding, Offer { qos, ..Offer::default() }, (places, given))?;
+        let offer = Offer { qos, ..Offer::default() };
+        let core = Core::open(node.inner(), topic, ids, coding, offer, alone, (places, given))?;
         let user: Weak<Core<C>> = Arc::downgrade(&core);
         node.inner().add_user(user);
         Ok(PublisherOf { node, core })
@@ -293,6 +301,65 @@ impl<C: Coding> PublisherOf<C> {
     /// Other publishers may. Subscribers get [`Kind::Unregister`].
     pub fn unregister(&self, value: &C::Value) -> Result<Sent, PublishError> {
         self.core.send(value, Kind::Unregister)
+    }
+
+    /// Says that the publisher is alive, without publishing. With [`Liveliness::ManualByTopic`], the
+    /// application calls this or publishes at least once in each lease. Without a lease there is
+    /// nothing to say. Fails if the port is closed. Blocks as [`PublisherOf::publish`] does.
+    ///
+    /// [`Liveliness::ManualByTopic`]: crate::qos::Liveliness::ManualByTopic
+    ///
+    /// ```
+    /// use polywire::{Node, NodeEvent};
+    /// # use std::time::Duration;
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::new();
+    /// let publish = node.publish::<Pump>("pumps", Some("cdr@inproc/assert-doc"))?;
+    /// let publisher = publish.qos("liveliness=manual-by-topic,lease=10ms".parse()?)?.open()?;
+    /// let events = node.events();
+    /// let pumps = node.subscriber_on::<Pump>("pumps", "cdr@inproc/assert-doc")?;
+    /// let mut changes = std::iter::from_fn(|| loop {
+    ///     match events.recv_timeout(Duration::from_secs(60))? {
+    ///         NodeEvent::LivelinessChanged { alive, .. } => return Some(alive),
+    ///         _ => continue,
+    ///     }
+    /// });
+    /// assert_eq!(changes.next(), Some(false), "its lease lapses");
+    /// publisher.assert_liveliness()?;
+    /// assert_eq!(changes.next(), Some(true));
+    /// assert!(publisher.status().liveliness_lost >= 1 && pumps.status().writers == 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn assert_liveliness(&self) -> Result<(), PublishError> {
+        self.core.assert_liveliness()
+    }
+
+    /// Sends a message with extensions, and without a value if there is none. `before` gets the
+    /// sequence number before anybody can receive the message; it must not call the publisher.
+    pub(crate) fn send_call(
+        &self,
+        value: Option<&C::Value>,
+        kind: Kind,
+        extensions: Extensions<'_>,
+        before: impl FnOnce(u64),
+    ) -> Result<Sent, PublishError> {
+        self.core.send_call(value, kind, extensions, before)
+    }
+
+    /// Why the peer on a link does not take the messages at all. `None` if it may.
+    pub(crate) fn refusal(&self, link: LinkId) -> Option<String> {
+        self.core.refusal(link)
+    }
+
+    /// Tells of later answers to the present channels.
+    pub(crate) fn watch_answers(&self, watcher: &Weak<dyn Watcher>) {
+        self.core.watch_answers(watcher);
+    }
+
+    /// The node.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
     }
 
     /// Sets whether data messages carry the hash of their key, as [`dispose`](Self::dispose) and

@@ -11,7 +11,7 @@ use polywire_core::{
         Codec as _,
         cdr::{CDR, Cdr, XCDR2},
     },
-    envelope::{ChannelId, Envelope, Id128, Kind},
+    envelope::{ChannelId, Envelope, Extensions, Id128, Kind},
     frame::Start,
     qos::Offer,
 };
@@ -23,11 +23,12 @@ use super::{
 use crate::{
     clock,
     coding::{Coding, KeyHash},
-    engine::{Loan, Sent},
+    engine::{LinkId, Loan, Sent},
     error::NodeError,
     events::NodeEvent,
     history::KeptSample,
-    node::{Inner, Node, Place, PortEntry, Reload, Wake},
+    liveliness::Pulse,
+    node::{Inner, Node, Place, PortEntry, Reload, Wake, Watcher},
     offered::Offered,
     status::PublisherStatus,
     wire::Wire,
@@ -49,6 +50,10 @@ pub(crate) struct Core<C: Coding> {
     pub(super) coding: C,
     /// What all channels offer, apart from the history.
     offer: Offer,
+    /// No message refers to another one.
+    alone: bool,
+    /// Shows that the publisher is alive, if it offers a lease.
+    pulse: Option<Arc<Pulse>>,
     state: Mutex<Sending<C>>,
 }
 
@@ -73,6 +78,7 @@ pub(crate) struct Sending<C: Coding> {
     forwards: Vec<(Arc<PortEntry>, ChannelId)>,
     /// The wires that code gave; the configuration completes them.
     given: Vec<Wire>,
+    pulse: Option<Arc<Pulse>>,
     closed: bool,
 }
 
@@ -98,10 +104,12 @@ impl<C: Coding> Core<C> {
         ids: (Id128, u64),
         coding: C,
         offer: Offer,
+        alone: bool,
         (places, given): (Vec<Place>, Vec<Wire>),
     ) -> Result<Arc<Core<C>>, NodeError> {
         let (writer, incarnation) = ids;
         let offered = Offered::new(inner, &topic, &offer.qos);
+        let pulse = offer.qos.lease.map(|lease| Pulse::new(inner, &topic, offer.qos.liveliness, lease));
         let cdr = places.first().map_or(&CDR, |place| cdr_of(&place.wire));
         let state = Sending {
             groups: Vec::new(),
@@ -115,6 +123,7 @@ impl<C: Coding> Core<C> {
             moving: None,
             forwards: Vec::new(),
             given: Vec::new(),
+            pulse: pulse.clone(),
             closed: false,
         };
         let core = Arc::new_cyclic(|this| Core {
@@ -125,9 +134,12 @@ impl<C: Coding> Core<C> {
             incarnation,
             coding,
             offer,
+            alone,
+            pulse,
             state: Mutex::new(state),
         });
         core.move_to(places, Some(given)).inspect_err(|_| core.close())?;
+        core.pulse.iter().try_for_each(Pulse::start).map_err(NodeError::Thread).inspect_err(|_| core.close())?;
         Ok(core)
     }
 
@@ -168,7 +180,50 @@ impl<C: Coding> Core<C> {
             (sent, state.entries.clone())
         };
         entries.iter().for_each(|entry| entry.settle());
+        if let Some(pulse) = &self.pulse {
+            pulse.published();
+        }
         Ok(sent)
+    }
+
+    /// Sends a message with extensions, and without a value if there is none. `before` gets the
+    /// sequence number before anybody can receive the message; it must not call the publisher.
+    pub(super) fn send_call(
+        &self,
+        value: Option<&C::Value>,
+        kind: Kind,
+        extensions: Extensions<'_>,
+        before: impl FnOnce(u64),
+    ) -> Result<Sent, PublishError> {
+        let (sent, entries) = {
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            let last = Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
+            let plain = Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns);
+            let envelope = Envelope { kind, extensions, ..plain };
+            let encoded = match value {
+                Some(value) => state.encode_all(value, &envelope, Id128::ZERO)?,
+                None => state.groups.iter().map(|group| (group.outs[0].entry.port().reserve(0), None, None)).collect(),
+            };
+            before(last.sequence);
+            (state.send_encoded(&envelope, encoded, last)?, state.entries.clone())
+        };
+        entries.iter().for_each(|entry| entry.settle());
+        Ok(sent)
+    }
+
+    /// Why the peer on a link does not take the messages at all. `None` if it may.
+    pub(super) fn refusal(&self, link: LinkId) -> Option<String> {
+        self.lock().outs().find_map(|out| out.entry.refusal(out.channel, link))
+    }
+
+    /// Tells of later answers to the present channels.
+    pub(super) fn watch_answers(&self, watcher: &Weak<dyn Watcher>) {
+        self.lock().outs().for_each(|out| out.entry.watch_answers(out.channel, watcher.clone()));
+    }
+
+    pub(super) fn assert_liveliness(&self) -> Result<(), PublishError> {
+        self.pulse.as_ref().map_or(Ok(()), |pulse| pulse.assert()).map_err(PublishError::Engine)
     }
 
     /// The key hash that goes with a message, and its instance. Fails if the publisher's quality of
@@ -284,6 +339,7 @@ impl<C: Coding> Core<C> {
         let deadline = state.offered.as_ref().and_then(|offered| offered.deadline.as_ref());
         let mut status = PublisherStatus {
             deadlines_missed: deadline.map_or(0, |deadline| deadline.missed()),
+            liveliness_lost: self.pulse.as_ref().map_or(0, |pulse| pulse.lost()),
             ..Default::default()
         };
         for out in state.outs() {
@@ -314,6 +370,7 @@ impl<C: Coding> Core<C> {
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
+        self.pulse.iter().for_each(|pulse| pulse.close());
         state.outs().for_each(Out::close);
         state.forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
     }
@@ -326,6 +383,7 @@ impl<C: Coding> Core<C> {
             incarnation: self.incarnation,
             coding: &self.coding,
             offer: &self.offer,
+            alone: self.alone,
         }
     }
 
@@ -422,10 +480,13 @@ impl<C: Coding> Sending<C> {
     fn changed(&mut self) {
         self.groups.retain(|group| !group.outs.is_empty());
         self.entries = self.outs().map(|out| out.entry.clone()).collect();
+        if let Some(pulse) = &self.pulse {
+            let channels = self.outs().filter_map(|out| Some((Arc::downgrade(&out.entry), out.pulse?)));
+            pulse.set_channels(channels.collect());
+        }
     }
 
-    /// Encodes for each format, and then sends at each endpoint. If an endpoint refuses, the others
-    /// get the message all the same, and the error is returned.
+    /// Encodes for each format, and then sends at each endpoint.
     #[cold]
     fn send_all(
         &mut self,
@@ -438,10 +499,32 @@ impl<C: Coding> Sending<C> {
         let envelope =
             Envelope { kind, key_hash, ..Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns) };
         let encoded = self.encode_all(value, &envelope, instance)?;
+        let sum = self.send_encoded(&envelope, encoded, last);
+        if self.last == last {
+            if let Some(offered) = &mut self.offered {
+                offered.published(kind, instance);
+                if is_end(kind) {
+                    let histories =
+                        self.groups.iter().flat_map(|group| &group.outs).filter_map(|out| out.history.as_ref());
+                    histories.for_each(|history| history.ended(instance));
+                }
+            }
+        }
+        sum
+    }
+
+    /// Sends what was encoded for each format. If an endpoint refuses, the others get the message
+    /// all the same, and the error is returned.
+    fn send_encoded(
+        &mut self,
+        envelope: &Envelope<'_>,
+        encoded: Vec<(Loan, Option<u64>, Option<KeptSample>)>,
+        last: Start,
+    ) -> Result<Sent, PublishError> {
         let (mut sum, mut failed, mut any) = (Sent::default(), None, false);
         for (group, (loan, anchor, kept)) in self.groups.iter_mut().zip(encoded) {
             group.size = loan.payload().len();
-            let results = group.send_payload(&Envelope { anchor, ..envelope }, loan, kept.as_ref());
+            let results = group.send_payload(&Envelope { anchor, ..*envelope }, loan, kept.as_ref());
             for result in results {
                 match result {
                     Ok(sent) => {
@@ -457,14 +540,6 @@ impl<C: Coding> Sending<C> {
         }
         if any {
             self.last = last;
-            if let Some(offered) = &mut self.offered {
-                offered.published(kind, instance);
-                if matches!(kind, Kind::Dispose | Kind::Unregister) {
-                    let histories =
-                        self.groups.iter().flat_map(|group| &group.outs).filter_map(|out| out.history.as_ref());
-                    histories.for_each(|history| history.ended(instance));
-                }
-            }
         }
         failed.map_or(Ok(sum), |error| Err(error.into()))
     }
@@ -578,6 +653,11 @@ fn add(sum: &mut Sent, sent: &Sent) {
     sum.subscribers += sent.subscribers;
     sum.dropped += sent.dropped;
     sum.refused += sent.refused;
+}
+
+/// Whether a message ends an instance.
+fn is_end(kind: Kind) -> bool {
+    matches!(kind, Kind::Dispose | Kind::Unregister)
 }
 
 /// The version of CDR that keys are hashed in: XCDR2 on topics in XCDR2, and `cdr` on all others.

@@ -19,6 +19,8 @@ pub(super) enum Deltas {
     Keys,
     /// Messages refer to earlier ones.
     Stream(Box<Outgoing>),
+    /// They could, but each message here is a key frame: not every reader reads all.
+    Alone(Box<Outgoing>),
 }
 
 impl<E> Writing<E> {
@@ -31,12 +33,18 @@ impl<E> Writing<E> {
         out: &mut Vec<u8>,
     ) -> Result<Option<u64>, CodecError> {
         let Writing { encoder, packing, deltas } = self;
+        let alone = matches!(deltas, Deltas::Alone(_));
         match deltas {
             Deltas::None => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| None),
             Deltas::Keys => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| Some(sequence)),
-            Deltas::Stream(stream) => stream.write(sequence, |state, keep| {
-                pack(packing, out, |out| C::encode_with(encoder, state, keep, value, out))
-            }),
+            Deltas::Stream(stream) | Deltas::Alone(stream) => {
+                if alone {
+                    stream.failed();
+                }
+                stream.write(sequence, |state, keep| {
+                    pack(packing, out, |out| C::encode_with(encoder, state, keep, value, out))
+                })
+            }
         }
     }
 
@@ -53,7 +61,7 @@ impl<E> Writing<E> {
     /// Forgets the last message, which could not be sent.
     #[cold]
     pub(super) fn failed(&mut self) {
-        if let Deltas::Stream(stream) = &mut self.deltas {
+        if let Deltas::Stream(stream) | Deltas::Alone(stream) = &mut self.deltas {
             stream.failed();
         }
     }

@@ -1,10 +1,12 @@
 //! Subscribers: receive by blocking calls, as an iterator, as a `futures` stream, or by callback.
 
+mod alive;
 mod inline;
 mod places;
 mod route;
 mod rules;
 mod slot;
+pub(crate) mod take;
 
 use std::{
     collections::VecDeque,
@@ -30,6 +32,7 @@ use self::{
     inline::Inline,
     places::Places,
     route::{Assumed, Counts, Delivery, RouteOf},
+    take::Take,
 };
 use crate::{
     coding::{Coding, Typed},
@@ -437,6 +440,13 @@ impl<C: Coding> Subscribe<C> {
         Subscriber { queue, guard }
     }
 
+    /// Hands messages to another part of this crate.
+    pub(crate) fn hand_to(self, taker: Arc<dyn Take<C::Value>>) -> Subscription {
+        let closing = taker.clone();
+        let guard = Guard::new(self, Delivery::Handed(taker), Box::new(move || closing.node_closed()));
+        Subscription { guard, thread: None }
+    }
+
     /// Calls back on a thread of its own, one message at a time. The value is reused after the
     /// call. Fails if the thread cannot be started.
     ///
@@ -669,6 +679,7 @@ impl Guard {
             mismatches: mismatches.list(),
             lost: self.lost(),
             undecodable: self.undecodable(),
+            not_alive: self.counts.not_alive.load(Ordering::Relaxed),
             deadlines_missed: self.counts.deadlines_missed.load(Ordering::Relaxed),
             replaced: self.counts.drops.replaced.load(Ordering::Relaxed),
             expired: self.counts.of(Verdict::Expired) + self.counts.drops.expired.load(Ordering::Relaxed),

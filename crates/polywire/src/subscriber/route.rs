@@ -5,8 +5,9 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use polywire_core::{
@@ -18,12 +19,15 @@ use polywire_core::{
 
 use super::{
     Info, Sample, Subscribe,
+    alive::{Alive, PulseSlot},
     inline::Inline,
     places::Places,
     rules::{Pending, Rules, Terms},
     slot::{Arrival, SlotOf},
+    take::Take,
 };
 use crate::{
+    clock,
     coding::Coding,
     delta::Arriving,
     engine::Properties,
@@ -65,6 +69,8 @@ pub(super) struct Assumed {
 pub(super) enum Delivery<V> {
     Queued(Arc<Queue<Sample<V>, V>>),
     Inline(Arc<Inline<V>>),
+    /// To another part of this crate, by value.
+    Handed(Arc<dyn Take<V>>),
 }
 
 impl<V> Clone for Delivery<V> {
@@ -72,6 +78,7 @@ impl<V> Clone for Delivery<V> {
         match self {
             Delivery::Queued(queue) => Delivery::Queued(queue.clone()),
             Delivery::Inline(inline) => Delivery::Inline(inline.clone()),
+            Delivery::Handed(taker) => Delivery::Handed(taker.clone()),
         }
     }
 }
@@ -85,6 +92,8 @@ pub(super) struct Counts {
     verdicts: [AtomicU64; 6],
     /// What the queue drops.
     pub(super) drops: Arc<Drops>,
+    /// Writers whose leases have lapsed.
+    pub(super) not_alive: AtomicUsize,
     mismatches: Mutex<Recent<Mismatch>>,
 }
 
@@ -128,6 +137,7 @@ pub(super) struct RouteOf<C: Coding> {
     /// What is requested.
     qos: Qos,
     pub(super) rules: Rules<C::Value>,
+    alive: Mutex<Alive>,
     /// [`Info::instance`] and samples about instances without writers are wanted.
     instances: bool,
 }
@@ -136,7 +146,7 @@ impl<C: Coding> RouteOf<C> {
     pub(super) fn new(subscribe: &Subscribe<C>, delivery: Delivery<C::Value>, places: Weak<Places>) -> Arc<Self> {
         let drops = match &delivery {
             Delivery::Queued(queue) => queue.drops(),
-            Delivery::Inline(_) => Arc::default(),
+            Delivery::Inline(_) | Delivery::Handed(_) => Arc::default(),
         };
         Arc::new_cyclic(|this| RouteOf {
             this: this.clone(),
@@ -155,6 +165,7 @@ impl<C: Coding> RouteOf<C> {
             writers: Arc::default(),
             qos: subscribe.qos.clone(),
             rules: Rules::new(&subscribe.qos, subscribe.instances),
+            alive: Mutex::default(),
             instances: subscribe.instances,
         })
     }
@@ -188,6 +199,7 @@ impl<C: Coding> RouteOf<C> {
             writers: Arc::default(),
             qos: self.qos.clone(),
             rules: Rules::new(&self.qos, self.instances),
+            alive: Mutex::default(),
             instances: self.instances,
         });
         parts.insert(topic.into(), Arc::downgrade(&part));
@@ -256,6 +268,7 @@ impl<C: Coding> RouteOf<C> {
         match &self.delivery {
             Delivery::Queued(queue) => (queue.limits().messages, queue.limits().bytes),
             Delivery::Inline(inline) => (super::QUEUE, inline.limit()),
+            Delivery::Handed(_) => (super::QUEUE, super::QUEUE_BYTES),
         }
     }
 
@@ -280,6 +293,7 @@ impl<C: Coding> RouteOf<C> {
         let Pending { value, info, bytes, terms } = pending;
         match &self.delivery {
             Delivery::Inline(inline) => inline.give(&info, value, bytes),
+            Delivery::Handed(_) => {}
             Delivery::Queued(queue) => {
                 let expires_ns = expires_ns(info.timestamp_ns, terms.lifespan());
                 let tag = match (expires_ns, instance.is_zero() && !self.rules.by_instance) {
@@ -298,11 +312,12 @@ impl<C: Coding> RouteOf<C> {
     pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: Terms, writer: Writer) {
         let held = self.rules.gates().close(writer);
         self.hand_on(held);
-        let orphans = self.rules.closed(terms.writer);
-        if !self.instances {
-            return;
-        }
-        for instance in orphans {
+        self.tell_orphans(source, self.rules.closed(terms.writer));
+    }
+
+    /// The instances have no writer any more.
+    fn tell_orphans(&self, source: &Arc<Source>, orphans: Vec<Id128>) {
+        for instance in orphans.into_iter().filter(|_| self.instances) {
             let info = Info {
                 sequence: 0,
                 timestamp_ns: history::now_ns(),
@@ -313,14 +328,64 @@ impl<C: Coding> RouteOf<C> {
                 instance: Some(InstanceState::NoWriters),
                 source: source.clone(),
             };
-            let terms = Terms::of(terms.writer, &Offer::default());
+            let terms = Terms::of(source.announcement.writer, &Offer::default());
             self.give(Pending { value: self.coding.default_value(), info, bytes: 0, terms }, instance);
         }
     }
 
-    /// Has the timer wake this subscriber when a deadline or a wait for a history ends.
+    /// The writers with leases. Taken before other locks.
+    fn alive(&self) -> MutexGuard<'_, Alive> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A channel of a writer with a lease opens, which is a sign of life.
+    pub(super) fn lease_opened(&self, source: &Arc<Source>, lease: Duration) {
+        if self.alive().opened(source, lease, clock::now()) {
+            self.counts.not_alive.fetch_sub(1, Ordering::Relaxed);
+            self.tell_liveliness(source.announcement.writer, true);
+        }
+        self.arm();
+    }
+
+    /// A channel of a writer with a lease has ended.
+    pub(super) fn lease_closed(&self, writer: Id128) {
+        if self.alive().closed(writer) {
+            self.counts.not_alive.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A sign of life of a writer.
+    pub(super) fn heard(&self, writer: Id128) {
+        if self.alive().heard(writer, clock::now()) {
+            self.counts.not_alive.fetch_sub(1, Ordering::Relaxed);
+            self.tell_liveliness(writer, true);
+            self.arm();
+        }
+    }
+
+    #[cold]
+    fn tell_liveliness(&self, writer: Id128, alive: bool) {
+        if let Some(node) = self.node.upgrade() {
+            let (topic, not_alive) = (self.topic.to_string(), self.counts.not_alive.load(Ordering::Relaxed));
+            node.tell(&NodeEvent::LivelinessChanged { topic, writer, alive, not_alive });
+        }
+    }
+
+    /// Leases have lapsed: the writers count as gone until they are heard again.
+    fn lapse(&self) {
+        let lapsed = self.alive().lapsed(clock::now());
+        self.counts.not_alive.fetch_add(lapsed.len(), Ordering::Relaxed);
+        for source in lapsed {
+            let writer = source.announcement.writer;
+            self.tell_liveliness(writer, false);
+            self.tell_orphans(&source, self.rules.not_alive(writer));
+        }
+    }
+
+    /// Has the timer wake this subscriber when a deadline, a lease or a wait for a history ends.
     pub(super) fn arm(&self) {
-        if let Some(at) = self.rules.wake_at(self.writers.is_any_holding())
+        let lease = self.alive().leases.next();
+        if let Some(at) = self.rules.wake_at(self.writers.is_any_holding(), lease)
             && let Some(node) = self.node.upgrade()
         {
             let this: Weak<RouteOf<C>> = self.this.clone();
@@ -350,11 +415,12 @@ impl<C: Coding> RouteOf<C> {
 impl<C: Coding> Wake for RouteOf<C> {
     fn wake(&self) {
         self.rules.missed().into_iter().for_each(|instance| self.tell_missed(instance));
-        self.writers.give_up(crate::clock::now(), |missing, arrival| {
+        self.lapse();
+        self.writers.give_up(clock::now(), |missing, arrival| {
             self.tell_missing(missing);
             self.take(arrival);
         });
-        let late = self.rules.gates().give_up(crate::clock::now());
+        let late = self.rules.gates().give_up(clock::now());
         for (writer, held) in late {
             self.tell_history_missed(writer.0);
             self.hand_on(held);
@@ -409,6 +475,9 @@ impl<C: Coding> Route for RouteOf<C> {
         schema: Option<&Schema>,
     ) -> Result<Arc<dyn Slot>, String> {
         let route = self.this.upgrade().ok_or("the subscriber is going")?;
+        if let Some(writer) = offer.liveliness_of {
+            return Ok(Arc::new(PulseSlot { route, writer }));
+        }
         qos::matched(&offer.qos, &self.qos, medium.reliable)?;
         let source = Arc::new(source.clone());
         let announced = &source.announcement;
@@ -451,12 +520,18 @@ impl<C: Coding> Route for RouteOf<C> {
     }
 
     fn refused(&self, mismatch: Mismatch) {
+        let reason = mismatch.reason.clone();
         self.counts.mismatches().push(mismatch);
+        if let Delivery::Handed(taker) = &self.delivery {
+            taker.refused(&reason);
+        }
     }
 
     fn node_closed(&self) {
-        if let Delivery::Queued(queue) = &self.delivery {
-            queue.close();
+        match &self.delivery {
+            Delivery::Queued(queue) => queue.close(),
+            Delivery::Inline(_) => {}
+            Delivery::Handed(taker) => taker.node_closed(),
         }
     }
 }

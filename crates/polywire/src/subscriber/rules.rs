@@ -145,6 +145,11 @@ impl<V> Rules<V> {
         state.admission.writer_gone(writer)
     }
 
+    /// The writer's lease has lapsed. Gives the instances that have no writer any more.
+    pub(super) fn not_alive(&self, writer: Id128) -> Vec<Id128> {
+        self.lock().admission.writer_gone(writer)
+    }
+
     /// The instances that have missed the deadline.
     pub(super) fn missed(&self) -> Vec<Id128> {
         let mut state = self.lock();
@@ -153,12 +158,13 @@ impl<V> Rules<V> {
     }
 
     /// When the timer is to wake the subscriber; `None` if it does so already, or need not.
-    /// Messages that wait for other channels are looked after at short intervals.
-    pub(super) fn wake_at(&self, is_holding: bool) -> Option<Duration> {
+    /// Messages that wait for other channels are looked after at short intervals. `lease` is when the
+    /// next one lapses.
+    pub(super) fn wake_at(&self, is_holding: bool, lease: Option<Duration>) -> Option<Duration> {
         let holding = is_holding.then(|| clock::now().saturating_add(writers::LOOK_EVERY));
         let waiting = self.gates().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));
         let mut state = self.lock();
-        let next = state.admission.next_deadline().into_iter().chain(waiting).chain(holding).min()?;
+        let next = state.admission.next_deadline().into_iter().chain(waiting).chain(holding).chain(lease).min()?;
         if state.wakes.is_some_and(|wakes| wakes <= next) {
             return None;
         }

@@ -10,12 +10,14 @@ use polywire_core::{
     layout::SharedBytes,
     program::Payload,
     qos::Offer,
+    rpc,
 };
 
 use super::{
     Info, Sample,
     route::{Delivery, RouteOf},
     rules::{Pending, Terms},
+    take::{Take, Wanted},
 };
 use crate::{
     clock,
@@ -41,6 +43,8 @@ pub(super) struct SlotOf<C: Coding> {
     follow: Option<Follow<Arrival<C::Value>>>,
     /// `None` if no policy concerns the channel's messages.
     ruled: Option<Ruled>,
+    /// Whether messages are signs of life that the writer owes.
+    leased: bool,
     /// A history is wanted, or wanted no more.
     history_changed: AtomicBool,
 }
@@ -81,7 +85,9 @@ impl<C: Coding> SlotOf<C> {
             let announcement = Announcement { writer, ..Announcement::clone(&source.announcement) };
             source = Arc::new(Source { announcement: Arc::new(announcement), link: source.link.clone() });
         }
-        let follow = (!is_history).then(|| Follow::new(&route.writers, &source.announcement, medium.ordered));
+        let is_handed = matches!(route.delivery, Delivery::Handed(_));
+        let follow =
+            (!is_history && !is_handed).then(|| Follow::new(&route.writers, &source.announcement, medium.ordered));
         let ruled = Ruled::of(&route, &source, offer);
         if let Some(ruled) = ruled.as_ref().filter(|ruled| !ruled.is_history) {
             route.rules.opened(ruled.terms.writer);
@@ -89,6 +95,13 @@ impl<C: Coding> SlotOf<C> {
                 route.rules.gates().open(ruled.writer, clock::now());
                 route.arm();
             }
+        }
+        let leased = offer.qos.lease.filter(|_| !is_history);
+        if let Some(lease) = leased {
+            route.lease_opened(&source, lease);
+        }
+        if let Delivery::Handed(taker) = &route.delivery {
+            taker.opened(&source);
         }
         Arc::new(SlotOf {
             route,
@@ -98,8 +111,33 @@ impl<C: Coding> SlotOf<C> {
             source,
             follow,
             ruled,
+            leased: leased.is_some(),
             history_changed: AtomicBool::new(false),
         })
+    }
+
+    /// Gives a message to the part of this crate that takes them.
+    #[cold]
+    fn hand(
+        &self,
+        taker: &dyn Take<C::Value>,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        info: Info,
+        held: Option<Held<'_>>,
+    ) {
+        let value = match taker.wants(envelope) {
+            Wanted::Nothing => return,
+            Wanted::Envelope => None,
+            Wanted::Value => {
+                let mut value = self.route.coding.default_value();
+                Some(self.decode(envelope, payload, held, &mut value).map(|_| value))
+            }
+        };
+        if let Some(Err(reason)) = &value {
+            self.route.tell_undecodable(reason);
+        }
+        taker.take(envelope, info, value);
     }
 
     /// Takes in a message of a history.
@@ -136,7 +174,7 @@ impl<C: Coding> SlotOf<C> {
     ) -> Result<Decoded<C::Value>, String> {
         let (mut value, has) = match &self.route.delivery {
             Delivery::Queued(queue) => queue.spare().map(|spare| (spare.item, spare.bytes)),
-            Delivery::Inline(_) => None,
+            Delivery::Inline(_) | Delivery::Handed(_) => None,
         }
         .unwrap_or_else(|| (self.route.coding.default_value(), self.default_bytes));
         let gated = self.ruled.filter(|ruled| ruled.gated && !ruled.is_history);
@@ -173,6 +211,10 @@ impl<C: Coding> SlotOf<C> {
             (Some(ruled), _) => {
                 let decoded = self.decoded(envelope, payload, info, held)?;
                 self.route.take(Arrival { decoded: Ok(decoded), ruled: Some(*ruled) });
+                Ok(())
+            }
+            (None, Delivery::Handed(taker)) => {
+                self.hand(&**taker, envelope, payload, info, held);
                 Ok(())
             }
             (None, Delivery::Inline(inline)) => inline.call(
@@ -228,7 +270,11 @@ impl<C: Coding> SlotOf<C> {
     /// The extensions of messages that are understood here.
     #[inline]
     fn known_extensions(&self) -> &'static [u32] {
-        if self.ruled.is_some_and(|ruled| ruled.is_history) { &[REPLAYED] } else { &[] }
+        match &self.route.delivery {
+            Delivery::Handed(_) => rpc::EXTENSIONS,
+            _ if self.ruled.is_some_and(|ruled| ruled.is_history) => &[REPLAYED],
+            _ => &[],
+        }
     }
 
     /// Decodes a message and returns the bytes by which the value grew.
@@ -269,6 +315,9 @@ impl<C: Coding> SlotOf<C> {
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
+        if self.leased {
+            self.route.heard(self.source.announcement.writer);
+        }
         let sequence = envelope.sequence;
         let turn = self.follow.as_ref().map_or(Turn::Now(0), |follow| follow.came(sequence));
         let not_understood = envelope.extensions.not_understood(self.known_extensions());
@@ -311,10 +360,10 @@ impl<C: Coding> Slot for SlotOf<C> {
     }
 
     fn is_stream(&self) -> bool {
-        self.stream.is_some() && !self.is_history()
+        self.stream.is_some() && !self.is_auxiliary()
     }
 
-    fn is_history(&self) -> bool {
+    fn is_auxiliary(&self) -> bool {
         self.ruled.is_some_and(|ruled| ruled.is_history)
     }
 
@@ -371,6 +420,12 @@ impl<C: Coding> Drop for SlotOf<C> {
     fn drop(&mut self) {
         self.route.tell_missing(self.follow.as_ref().map_or(0, Follow::end));
         self.release();
+        if self.leased {
+            self.route.lease_closed(self.source.announcement.writer);
+        }
+        if let Delivery::Handed(taker) = &self.route.delivery {
+            taker.closed(&self.source);
+        }
         if let Some(ruled) = self.ruled.filter(|ruled| !ruled.is_history) {
             self.route.writer_closed(&self.source, ruled.terms, ruled.writer);
             self.drained();

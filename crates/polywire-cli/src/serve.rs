@@ -1,0 +1,141 @@
+//! The command `polywire serve`: answers the requests to a service with a fixed value, or with what
+//! a command prints.
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use polywire::{
+    Record,
+    coding::{Coding as _, Discovered, Dynamic},
+    schema::Schema,
+    service::RequestOf,
+};
+
+use crate::{
+    call::read,
+    outcome::{self, Missed, Misuse, Outcome},
+    seconds::Seconds,
+    terminal::Terminal,
+    text::JsonText,
+    topic::{WireArgs, place},
+    types::TypeArgs,
+    verb::{Action, Verb},
+};
+
+/// How often the command looks whether its time is over.
+const TICK: Duration = Duration::from_millis(100);
+
+pub const VERB: Verb = Verb::new::<Serve>("serve", "Answers the requests to a service, and prints them")
+    .details(
+        "The reply has the type that --idl and --type name: VALUE, or what the command of --exec prints. It gets the \
+         request as JSON on its standard input. If the command fails, the client gets what it printed on standard \
+         error as an error. Requests are answered one after the other, whatever their type.",
+    )
+    .example("polywire serve add --exec 'sh sum.sh' --idl add.idl --type Add_Response");
+
+#[derive(Args)]
+pub struct Serve {
+    /// Service to offer
+    service: String,
+    /// The reply to every request, as JSON
+    #[arg(required_unless_present = "exec", conflicts_with = "exec")]
+    value: Option<String>,
+    /// Shell command that prints the reply to a request, as JSON
+    #[arg(short = 'x', long, value_name = "COMMAND")]
+    exec: Option<String>,
+    #[command(flatten)]
+    ty: TypeArgs,
+    #[command(flatten)]
+    wire: WireArgs,
+    /// Ends after this many requests
+    #[arg(short = 'n', long, value_name = "N")]
+    count: Option<u64>,
+    /// Ends when no request has come for this long
+    #[arg(short, long, value_name = "SECONDS")]
+    timeout: Option<Seconds>,
+}
+
+/// Makes the replies.
+struct Replies<'a> {
+    schema: Schema,
+    coding: Dynamic,
+    fixed: Option<Record>,
+    command: &'a str,
+}
+
+impl Action for Serve {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let schema = self.ty.needed(terminal)?;
+        let coding = Dynamic::of(&schema)?;
+        let fixed = self.value.as_ref().map(|text| read(&schema, &coding, text)).transpose();
+        let fixed = fixed.map_err(|error| Misuse(format!("the reply: {error}")))?;
+        let (node, wires) = self.wire.open(&self.service)?;
+        let wire = wires.only()?;
+        let service = node.service_of(&self.service, Some(&wire.to_string()), Discovered::new()?, coding.clone())?;
+        let service = service.open()?;
+        let replies = Replies { schema, coding, fixed, command: self.exec.as_deref().unwrap_or_default() };
+        let (mut served, mut last, mut json) = (0, Instant::now(), JsonText::default());
+        while self.count.is_none_or(|count| served < count) {
+            if let Some(request) = service.recv_timeout(TICK) {
+                let text = json.of(request.value(), None)?;
+                terminal.line(&text)?;
+                replies.answer(request, &text, terminal)?;
+                (served, last) = (served + 1, Instant::now());
+            } else if self.timeout.is_some_and(|timeout| last.elapsed() >= timeout.0) {
+                break;
+            }
+        }
+        // The last reply leaves before the node closes.
+        node.flush(Duration::from_secs(10));
+        drop(service);
+        node.close();
+        match served {
+            0 if self.count != Some(0) => {
+                let (timeout, place) = (self.timeout.map(|t| t.to_string()).unwrap_or_default(), place(&wire));
+                Err(Missed(format!("no request to '{}' at {place} for {timeout} s", self.service)).into())
+            }
+            some if self.count.is_some_and(|count| some < count) => Ok(Outcome::Missed),
+            _ => Ok(Outcome::Fine),
+        }
+    }
+}
+
+impl Replies<'_> {
+    fn answer(&self, request: RequestOf<Discovered, Dynamic>, text: &str, terminal: &Terminal) -> anyhow::Result<()> {
+        let made = match &self.fixed {
+            Some(value) => Ok(value.clone()),
+            None => self.run(text)?.and_then(|text| read(&self.schema, &self.coding, &text)),
+        };
+        match made {
+            Ok(value) => drop(request.reply(&value)?),
+            Err(error) => {
+                terminal.error(&error);
+                request.fail(&error);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the command prints for a request, or why it failed.
+    fn run(&self, request: &str) -> anyhow::Result<Result<String, String>> {
+        let mut command = Command::new("sh");
+        command.args(["-c", self.command]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().context("cannot run sh")?;
+        if let Some(mut input) = running.stdin.take() {
+            // A command need not read the request.
+            let _ = writeln!(input, "{request}");
+        }
+        let ended = running.wait_with_output().context("cannot read what the command prints")?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        Ok(match (ended.status.success(), text(&ended.stderr)) {
+            (true, _) => Ok(text(&ended.stdout)),
+            (false, said) if said.is_empty() => Err(format!("the command failed: {}", ended.status)),
+            (false, said) => Err(said),
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! Publishing without blocking the thread: for asynchronous runtimes of any kind.
+
+use std::{
+    collections::VecDeque,
+    ops::Deref,
+    pin::Pin,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    thread,
+};
+
+use crate::{
+    coding::{Coding, Typed},
+    engine::{EngineError, Sent},
+    error::NodeError,
+    publisher::{PublishError, PublisherOf},
+};
+
+/// Publishes values of a Rust type without blocking.
+pub type AsyncPublisher<T> = AsyncPublisherOf<Typed<T>>;
+
+/// A publisher whose [`publish`](AsyncPublisherOf::publish) is a future: while a queue with
+/// [`Overflow::Block`](crate::Overflow::Block) is full, the future waits and not the thread. Works
+/// in every runtime. [`PublisherOf::into_async`] makes it.
+///
+/// A thread of its own publishes the values, in the order in which their futures were first polled.
+/// It holds no more values than there are futures. The other methods are those of [`PublisherOf`].
+///
+/// ```
+/// use polywire::{AsyncPublisher, Node};
+/// # use std::{pin::pin, sync::Arc, task::{Context, Poll, Wake, Waker}, thread};
+/// # struct Unpark(thread::Thread);
+/// # impl Wake for Unpark {
+/// #     fn wake(self: Arc<Self>) { self.0.unpark() }
+/// # }
+/// # fn block_on<F: Future>(future: F) -> F::Output {
+/// #     let (mut future, waker) = (pin!(future), Waker::from(Arc::new(Unpark(thread::current()))));
+/// #     loop {
+/// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+/// #             Poll::Ready(output) => return output,
+/// #             Poll::Pending => thread::park(),
+/// #         }
+/// #     }
+/// # }
+/// # #[derive(Debug, Default, PartialEq, polywire::Message)]
+/// # struct Pump { id: u32 }
+/// let node = Node::new();
+/// let pumps = node.subscriber_on::<Pump>("pumps", "cdr@inproc/async-doc")?;
+/// let publisher: AsyncPublisher<Pump> = node.publisher_on("pumps", "cdr@inproc/async-doc")?.into_async()?;
+/// block_on(async {
+///     publisher.publish(Pump { id: 1 }).await?;
+///     publisher.publish(Pump { id: 2 }).await
+/// })?;
+/// assert_eq!([pumps.recv().unwrap().value.id, pumps.recv().unwrap().value.id], [1, 2]);
+/// assert_eq!(publisher.topic(), "pumps");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct AsyncPublisherOf<C: Coding>(Arc<Shared<C>>);
+
+struct Shared<C: Coding> {
+    publisher: PublisherOf<C>,
+    state: Mutex<State<C::Value>>,
+    came: Condvar,
+}
+
+struct State<V> {
+    /// Values that wait to be published, each with the number of its future.
+    waiting: VecDeque<(u64, V)>,
+    /// Futures of values that wait, or are being published.
+    futures: Vec<(u64, Progress)>,
+    /// The number of the last future.
+    last: u64,
+    closed: bool,
+}
+
+enum Progress {
+    Waits(Waker),
+    Done(Result<Sent, PublishError>),
+}
+
+impl<C: Coding> PublisherOf<C> {
+    /// Makes a publisher for asynchronous code. Fails if a thread cannot be started.
+    pub fn into_async(self) -> Result<AsyncPublisherOf<C>, NodeError> {
+        let state = State { waiting: VecDeque::new(), futures: Vec::new(), last: 0, closed: false };
+        let shared = Arc::new(Shared { publisher: self, state: Mutex::new(state), came: Condvar::new() });
+        let working = shared.clone();
+        let work = move || working.run();
+        thread::Builder::new().name("pw-publish".into()).spawn(work).map_err(NodeError::Thread)?;
+        Ok(AsyncPublisherOf(shared))
+    }
+}
+
+impl<C: Coding> AsyncPublisherOf<C> {
+    /// Publishes a value. The future is ready when the value has room in all queues, with what
+    /// [`PublisherOf::publish`] returns. Dropping the future before it is ready takes the value
+    /// back, unless it is just being published.
+    pub fn publish(&self, value: C::Value) -> Publishing<'_, C> {
+        Publishing { shared: &self.0, value: Some(value), number: None }
+    }
+}
+
+impl<C: Coding> Deref for AsyncPublisherOf<C> {
+    type Target = PublisherOf<C>;
+
+    fn deref(&self) -> &PublisherOf<C> {
+        &self.0.publisher
+    }
+}
+
+impl<C: Coding> Drop for AsyncPublisherOf<C> {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.came.notify_all();
+    }
+}
+
+/// A value on its way to the queues: see [`AsyncPublisherOf::publish`].
+#[must_use = "nothing is published before it is polled"]
+pub struct Publishing<'a, C: Coding> {
+    shared: &'a Shared<C>,
+    /// The value, before the first poll.
+    value: Option<C::Value>,
+    /// Afterwards, the future's number.
+    number: Option<u64>,
+}
+
+/// Nothing of it is pinned.
+impl<C: Coding> Unpin for Publishing<'_, C> {}
+
+impl<C: Coding> Future for Publishing<'_, C> {
+    type Output = Result<Sent, PublishError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.shared.lock();
+        if let Some(value) = self.value.take() {
+            state.last += 1;
+            let number = state.last;
+            state.waiting.push_back((number, value));
+            state.futures.push((number, Progress::Waits(context.waker().clone())));
+            drop(state);
+            self.number = Some(number);
+            self.shared.came.notify_one();
+            return Poll::Pending;
+        }
+        let at = self.number.and_then(|number| state.futures.iter().position(|(other, _)| *other == number));
+        let Some(at) = at else { return Poll::Ready(Err(PublishError::Engine(EngineError::Closed))) };
+        if let Progress::Waits(waker) = &mut state.futures[at].1 {
+            waker.clone_from(context.waker());
+            return Poll::Pending;
+        }
+        match state.futures.swap_remove(at).1 {
+            Progress::Done(result) => Poll::Ready(result),
+            Progress::Waits(_) => Poll::Pending,
+        }
+    }
+}
+
+impl<C: Coding> Drop for Publishing<'_, C> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let taken_back: Vec<_> = {
+            let mut state = self.shared.lock();
+            state.futures.retain(|(other, _)| *other != number);
+            let at = state.waiting.iter().position(|(other, _)| *other == number);
+            at.and_then(|at| state.waiting.remove(at)).into_iter().collect()
+        };
+        // The value may be the application's: it ends without the lock.
+        drop(taken_back);
+    }
+}
+
+impl<C: Coding> Shared<C> {
+    /// Publishes what waits, until the publisher is dropped.
+    fn run(&self) {
+        while let Some((number, value)) = self.next() {
+            let result = self.publisher.publish(&value);
+            let waker = {
+                let mut state = self.lock();
+                let future = state.futures.iter_mut().find(|(other, _)| *other == number);
+                future.map(|(_, progress)| std::mem::replace(progress, Progress::Done(result)))
+            };
+            if let Some(Progress::Waits(waker)) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    fn next(&self) -> Option<(u64, C::Value)> {
+        let empty = |state: &mut State<C::Value>| state.waiting.is_empty() && !state.closed;
+        let waited = self.came.wait_while(self.lock(), empty);
+        waited.unwrap_or_else(PoisonError::into_inner).waiting.pop_front()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C::Value>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,127 @@
+//! Publishing by futures: a full queue holds up the future and not the thread.
+
+use std::{
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+
+use futures_core::Stream;
+use polywire::{AsyncPublisher, Config, Message, Node, Overflow, PublishError, Subscriber};
+
+/// Longer than anything takes that a test waits for.
+const SOON: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+struct Pump {
+    id: u32,
+    filling: Vec<u8>,
+}
+
+fn pump(id: u32) -> Pump {
+    Pump { id, filling: vec![7; 10_000] }
+}
+
+struct Unpark(AtomicBool, thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+        self.1.unpark();
+    }
+}
+
+/// Runs futures on this thread, as the smallest of all runtimes. Fails if nothing wakes it.
+fn run<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let unpark = Arc::new(Unpark(AtomicBool::new(false), thread::current()));
+    let waker = Waker::from(unpark.clone());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        let until = Instant::now() + SOON;
+        while !unpark.0.swap(false, Ordering::Acquire) {
+            assert!(Instant::now() < until, "it is woken");
+            thread::park_timeout(SOON);
+        }
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A publisher, and a subscriber whose queue takes two messages and then holds the publisher up.
+fn narrow(name: &str) -> (AsyncPublisher<Pump>, Subscriber<Pump>) {
+    let (node, wire) = (Node::new(), format!("cdr@inproc/async-{name}"));
+    let subscribe = node.subscribe::<Pump>("pumps", Some(&wire)).expect("a place");
+    let subscribe = subscribe.queue(2).overflow(Overflow::Block { patience: Duration::from_secs(3600) });
+    let publisher = node.publisher_on::<Pump>("pumps", &wire).expect("a publisher");
+    let subscriber = subscribe.open();
+    (publisher.into_async().expect("a thread"), subscriber)
+}
+
+#[test]
+fn a_full_queue_does_not_block_the_thread() {
+    let (publisher, subscriber) = narrow("full");
+    for id in 0..2 {
+        assert_eq!(run(publisher.publish(pump(id))).expect("published").peers, 1);
+    }
+    let mut waiting = publisher.publish(pump(2));
+    assert!(poll(&mut waiting).is_pending(), "there is no room");
+    let ids = (0..3).map(|_| subscriber.recv_timeout(SOON).expect("a message").value.id);
+    assert_eq!(ids.collect::<Vec<_>>(), [0, 1, 2]);
+    run(waiting).expect("published");
+}
+
+#[test]
+fn a_future_that_is_dropped_takes_its_value_back() {
+    let (publisher, subscriber) = narrow("drop");
+    (0..2).for_each(|id| assert!(run(publisher.publish(pump(id))).is_ok()));
+    drop(publisher.publish(pump(10)));
+    let [mut first, mut second, mut third] = [2, 3, 4].map(|id| publisher.publish(pump(id)));
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending() && poll(&mut third).is_pending());
+    drop(second);
+    let ids: Vec<u32> = (0..4).map(|_| subscriber.recv_timeout(SOON).expect("a message").value.id).collect();
+    assert_eq!(ids, [0, 1, 2, 4]);
+    run(async { (first.await.expect("published"), third.await.expect("published")) });
+    assert!(subscriber.try_recv().is_none());
+}
+
+#[test]
+fn all_values_arrive_in_order_over_sockets() {
+    let config = "[engine]\nqueue_bytes = 65536\nsend_buffer = 16384\nreceive_buffer = 16384\npatience_ms = 600000";
+    let node = || Node::builder().config(Config::parse(config).expect("valid")).build();
+    let (here, there) = (node(), node());
+    let endpoint = here.open("tcp-listen/127.0.0.1:0").expect("listens");
+    let wire = format!("cdr@{endpoint}");
+    let pumps: Subscriber<Pump> = here.subscriber_on("pumps", &wire).expect("a subscriber");
+    let publisher = there.publisher_on::<Pump>("pumps", &wire.replace("tcp/", "tcp-connect/")).expect("a publisher");
+    let publisher = publisher.into_async().expect("a thread");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    let reading = thread::spawn(move || {
+        let mut pumps = pumps;
+        run(async {
+            let mut ids = Vec::new();
+            while ids.len() < 200 {
+                let next = std::future::poll_fn(|context| Pin::new(&mut pumps).poll_next(context)).await;
+                ids.push(next.expect("a message").value.id);
+            }
+            ids
+        })
+    });
+    run(async {
+        for id in 0..200 {
+            publisher.publish(pump(id)).await.expect("published");
+        }
+    });
+    assert_eq!(reading.join().expect("it ends"), (0..200).collect::<Vec<_>>());
+    there.close();
+    assert!(matches!(run(publisher.publish(pump(0))), Err(PublishError::Engine(_))));
+}
