@@ -102,6 +102,8 @@ pub(crate) mod loopback;
 mod options;
 mod pipe;
 mod principal;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub mod shm;
 mod sockets;
 pub mod stream;
 pub mod tcp;
@@ -136,6 +138,8 @@ pub static ENGINES: &[&dyn Engine] = &[
     &local::Domain,
     #[cfg(feature = "lan")]
     &lan::Lan,
+    #[cfg(all(feature = "shm", target_os = "linux"))]
+    &shm::Shm,
     &tcp::Tcp,
     &tcp::TcpListen,
     &tcp::TcpConnect,
