@@ -6,7 +6,6 @@ use nix::{
     sys::resource::{Resource, getrlimit},
     unistd::geteuid,
 };
-use polywire::extend::program::simd_level;
 
 use super::Finding;
 
@@ -54,7 +53,6 @@ fn build() -> Finding {
 }
 
 fn processor(is_off: bool) -> Finding {
-    let simd = simd_level();
     if is_off {
         let advice = "unset POLYWIRE_JIT: encoding and decoding are several times slower";
         return Finding::warning("processor", "machine code is switched off", advice);
@@ -63,13 +61,23 @@ fn processor(is_off: bool) -> Finding {
         let advice = "build with the feature jit: encoding and decoding are several times slower";
         return Finding::warning("processor", "this build makes no machine code", advice);
     }
-    match (simd, env::consts::ARCH) {
-        ("none", "x86_64") => {
-            Finding::warning("processor", "machine code without AVX2", "expect FAST to be slower on this processor")
-        }
-        ("none", arch) => Finding::ok("processor", format!("machine code for {arch}")),
-        (simd, arch) => Finding::ok("processor", format!("machine code for {arch}, with {simd}")),
+    Finding::ok("processor", format!("machine code for {}{}", env::consts::ARCH, vectors()))
+}
+
+/// The widest vector instructions of the processor, as text to append.
+#[cfg(target_arch = "x86_64")]
+fn vectors() -> &'static str {
+    use std::arch::is_x86_feature_detected as has;
+    match (has!("avx512f"), has!("avx2")) {
+        (true, _) => ", with AVX-512",
+        (false, true) => ", with AVX2",
+        (false, false) => ", without AVX2",
     }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn vectors() -> &'static str {
+    ""
 }
 
 /// `None` where the system has no such limit, or does not show it: in a network namespace, Linux
