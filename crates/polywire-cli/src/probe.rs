@@ -115,7 +115,7 @@ fn list_here(terminal: &Terminal) -> outcome::Result {
         Err(error) => chain(&error.into()),
     };
     if terminal.json {
-        let value = |probe: &&ProbeType| {
+        let value = |probe: &ProbeType| {
             json!({
                 "probe": probe.name,
                 "uuid": probe.uuid.to_string(),
@@ -130,7 +130,7 @@ fn list_here(terminal: &Terminal) -> outcome::Result {
         return Ok(Outcome::Fine);
     }
     let head = ["PROBE", "EVERY", "WHAT", ""].map(String::from).to_vec();
-    let row = |probe: &&ProbeType| {
+    let row = |probe: &ProbeType| {
         let every = format!("{} s", probe.every.as_secs_f64());
         vec![probe.name.to_owned(), every, probe.summary.to_owned(), problem(probe)]
     };

@@ -56,7 +56,8 @@ fn formats_kinds_and_quality_of_service_pass() {
             let sample = pumps.recv_timeout(SOON).unwrap_or_else(|| panic!("{name}: {:?}", pumps.status()));
             assert_eq!((sample.value.count, sample.info.sequence), (expected, expected), "{name}");
             let announced = &sample.info.source.announcement;
-            let codec = if to.is_empty() { format.split('+').next().unwrap_or_default() } else { to.trim_end_matches('@') };
+            let codec =
+                if to.is_empty() { format.split('+').next().unwrap_or_default() } else { to.trim_end_matches('@') };
             assert_eq!((announced.writer, announced.codec.as_str()), (publisher.writer(), codec));
             assert_eq!(sample.info.source.qos().expect("an offer"), offered);
         }

@@ -30,6 +30,7 @@ use crate::{
     liveliness::Pulse,
     node::{Inner, Node, Place, PortEntry, Reload, Wake, Watcher},
     offered::Offered,
+    stats::SenderCounts,
     status::PublisherStatus,
     wire::Wire,
 };
@@ -50,12 +51,18 @@ pub(crate) struct Core<C: Coding> {
     pub(super) coding: C,
     /// What all channels offer, apart from the history.
     offer: Offer,
+    counts: Arc<SenderCounts>,
     /// No message refers to another one.
     alone: bool,
     /// Shows that the publisher is alive, if it offers a lease.
     pulse: Option<Arc<Pulse>>,
+    channels: Channels,
     state: Mutex<Sending<C>>,
 }
+
+/// The present channels of a publisher, apart from its state, whose lock a blocked publication
+/// holds.
+type Channels = Arc<Mutex<Vec<(Arc<PortEntry>, ChannelId)>>>;
 
 pub(crate) struct Sending<C: Coding> {
     /// Never empty until the publisher is closed.
@@ -79,6 +86,7 @@ pub(crate) struct Sending<C: Coding> {
     /// The wires that code gave; the configuration completes them.
     given: Vec<Wire>,
     pulse: Option<Arc<Pulse>>,
+    published: Channels,
     closed: bool,
 }
 
@@ -110,6 +118,7 @@ impl<C: Coding> Core<C> {
         let (writer, incarnation) = ids;
         let offered = Offered::new(inner, &topic, &offer.qos);
         let pulse = offer.qos.lease.map(|lease| Pulse::new(inner, &topic, offer.qos.liveliness, lease));
+        let channels = Channels::default();
         let cdr = places.first().map_or(&CDR, |place| cdr_of(&place.wire));
         let state = Sending {
             groups: Vec::new(),
@@ -124,8 +133,10 @@ impl<C: Coding> Core<C> {
             forwards: Vec::new(),
             given: Vec::new(),
             pulse: pulse.clone(),
+            published: channels.clone(),
             closed: false,
         };
+        let counts = inner.totals.sender(&topic);
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             inner: inner.clone(),
@@ -134,8 +145,10 @@ impl<C: Coding> Core<C> {
             incarnation,
             coding,
             offer,
+            counts,
             alone,
             pulse,
+            channels,
             state: Mutex::new(state),
         });
         core.move_to(places, Some(given)).inspect_err(|_| core.close())?;
@@ -177,6 +190,7 @@ impl<C: Coding> Core<C> {
                 }
                 _ => state.send_all(value, kind, key_hash, instance, last)?,
             };
+            self.counts.count(state.groups.iter().map(|group| group.size).sum(), sent.dropped);
             (sent, state.entries.clone())
         };
         entries.iter().for_each(|entry| entry.settle());
@@ -214,12 +228,24 @@ impl<C: Coding> Core<C> {
 
     /// Why the peer on a link does not take the messages at all. `None` if it may.
     pub(super) fn refusal(&self, link: LinkId) -> Option<String> {
-        self.lock().outs().find_map(|out| out.entry.refusal(out.channel, link))
+        self.present().iter().find_map(|(entry, channel)| entry.refusal(*channel, link))
+    }
+
+    /// Why somebody does not take the messages now. `None` if nobody refuses them.
+    pub(super) fn refused(&self) -> Option<String> {
+        let channels = self.present();
+        let statuses = channels.iter().map(|(entry, channel)| entry.status(*channel));
+        statuses.filter(|status| status.refusing > 0).find_map(|status| Some(status.refusals.last()?.reason.clone()))
+    }
+
+    /// The present channels. Does not wait for a publication.
+    fn present(&self) -> Vec<(Arc<PortEntry>, ChannelId)> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells of later answers to the present channels.
     pub(super) fn watch_answers(&self, watcher: &Weak<dyn Watcher>) {
-        self.lock().outs().for_each(|out| out.entry.watch_answers(out.channel, watcher.clone()));
+        self.present().iter().for_each(|(entry, channel)| entry.watch_answers(*channel, watcher.clone()));
     }
 
     pub(super) fn assert_liveliness(&self) -> Result<(), PublishError> {
@@ -381,6 +407,7 @@ impl<C: Coding> Core<C> {
         };
         self.pulse.iter().for_each(|pulse| pulse.close());
         groups.iter().flat_map(|group| &group.outs).for_each(Out::close);
+        self.inner.totals.end_sender(&self.counts);
         forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
     }
 
@@ -456,9 +483,8 @@ impl<C: Coding> Sending<C> {
     /// Takes out the channels that a later one at the same endpoint replaces.
     fn take_replaced(&mut self) -> Vec<(Arc<PortEntry>, ChannelId)> {
         let ports: Vec<(Arc<PortEntry>, ChannelId)> = self.channels();
-        let is_replaced = |out: &Out| {
-            ports.iter().any(|(entry, channel)| Arc::ptr_eq(entry, &out.entry) && *channel > out.channel)
-        };
+        let is_replaced =
+            |out: &Out| ports.iter().any(|(entry, channel)| Arc::ptr_eq(entry, &out.entry) && *channel > out.channel);
         let is_replaced = &is_replaced;
         let outs = self.groups.iter_mut().flat_map(|group| group.outs.extract_if(.., move |out| is_replaced(out)));
         outs.map(|out| (out.entry, out.channel)).collect()
@@ -488,6 +514,7 @@ impl<C: Coding> Sending<C> {
     fn changed(&mut self) {
         self.groups.retain(|group| !group.outs.is_empty());
         self.entries = self.outs().map(|out| out.entry.clone()).collect();
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.channels();
         if let Some(pulse) = &self.pulse {
             let channels = self.outs().filter_map(|out| Some((Arc::downgrade(&out.entry), out.pulse?)));
             pulse.set_channels(channels.collect());
