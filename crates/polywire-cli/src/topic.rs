@@ -82,8 +82,8 @@ impl WireArgs {
         Ok((node, wires))
     }
 
-    /// The wires of the command line rank above that of the variable, which ranks above those of the
-    /// file.
+    /// The wires of the command line rank above that of the variable, which ranks above those of
+    /// the file.
     fn wires_of(&self, variable: Option<&str>, config: &Config, topic: &str) -> anyhow::Result<Wires> {
         let parsed = |text: &str| wire(text).map_err(|error| Misuse(format!("{VARIABLE}: {error}")));
         let variable = variable.map(parsed).transpose()?;

@@ -2,6 +2,8 @@
 //! publish: nothing is lost on reliable engines, nothing comes twice, and the order stays.
 
 use std::{
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt as _,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -34,7 +36,8 @@ fn endpoint(node: &Node, engine: &str, test: &str) -> String {
     let address = match engine {
         "tcp" | "udp-reliable" => "127.0.0.1:0".to_owned(),
         "local" => {
-            std::fs::create_dir_all(&path).expect("a folder");
+            // Only its owner may use it.
+            DirBuilder::new().mode(0o700).recursive(true).create(&path).expect("a folder");
             path.display().to_string()
         }
         _ => test.to_owned(),
