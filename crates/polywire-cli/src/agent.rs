@@ -72,7 +72,8 @@ impl Action for Agent {
         let (plans, must) = self.plans(&config)?;
         stop::hold()?;
         let stop = Stop::new()?;
-        let (node, wire) = self.wire.node_at("", identity.uuid.into())?;
+        let (node, wires) = self.wire.node_at("", identity.uuid.into())?;
+        let wire = wires.only()?;
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;
         let mut running = Vec::new();
@@ -112,7 +113,7 @@ impl Agent {
         let named = |name: &String| system::find(name).map(Plan::of).map_err(|error| Misuse(error.to_string()));
         let (mut plans, must) = match (&self.probes[..], &config.probes) {
             ([], Some(plans)) => (plans.clone(), true),
-            ([], None) => (PROBES.iter().copied().map(Plan::of).collect(), false),
+            ([], None) => (PROBES.iter().map(Plan::of).collect(), false),
             (names, _) => (names.iter().map(named).collect::<Result<_, _>>()?, true),
         };
         if let Some(every) = self.every {

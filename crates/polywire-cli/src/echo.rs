@@ -39,7 +39,7 @@ pub const VERB: Verb = Verb::new::<Echo>("echo", "Prints the messages of a topic
 
 #[derive(Args)]
 pub struct Echo {
-    /// Topic to subscribe to
+    /// Topic to subscribe to, or a pattern: `plant/*/pump`, `plant/**`
     topic: String,
     #[command(flatten)]
     ty: TypeArgs,
@@ -85,9 +85,9 @@ impl Action for Echo {
 
 impl Echo {
     fn run_with<C: Coding<Value = Record>>(self, coding: C, terminal: &Terminal) -> outcome::Result {
-        let (node, wire) = self.wire.open(&self.topic)?;
+        let (node, wires) = self.wire.open(&self.topic)?;
         let mut watch = Watch::new(&node);
-        let mut subscribe = node.subscribe_of(&self.topic, Some(&wire.to_string()), coding)?;
+        let mut subscribe = wires.subscribe(&node, &self.topic, coding)?;
         if let Some(text) = &self.qos {
             let qos = policies(subscribe.requested(), text)?;
             subscribe = subscribe.qos(qos)?;
@@ -120,7 +120,7 @@ impl Echo {
         if watch.lost > 0 {
             terminal.warning(&format!("topic '{}': {} of its messages were lost", self.topic, watch.lost));
         }
-        self.end(&came, &watch, &node, &place(&wire))
+        self.end(&came, &watch, &node, &place(&wires))
     }
 
     /// Chooses the exit code. A failure of one writer does not outweigh messages from others,
@@ -174,6 +174,7 @@ pub fn nothing_came(topic: &str, place: &str, timeout: &str, node: &Node) -> Mis
 /// A message with its metadata, for `--info`.
 #[derive(Serialize)]
 struct WithInfo<'a> {
+    topic: &'a str,
     sequence: u64,
     timestamp_ns: i64,
     kind: &'a str,
@@ -223,6 +224,7 @@ impl Printer<'_> {
         let announced = &sample.info.source.announcement;
         let value: &RawValue = serde_json::from_str(&value)?;
         self.terminal.value(&WithInfo {
+            topic: sample.info.topic(),
             sequence,
             timestamp_ns,
             kind,

@@ -3,6 +3,7 @@
 
 mod agent;
 mod bench;
+mod bridge;
 mod bw;
 mod call;
 mod codecs;
@@ -25,6 +26,7 @@ mod link;
 mod list;
 mod man;
 mod network;
+mod node;
 mod outcome;
 mod probe;
 mod publish;
@@ -36,12 +38,14 @@ mod serve;
 mod stop;
 mod terminal;
 mod text;
+mod top;
 mod topic;
 mod transcode;
 mod type_of;
 mod types;
 mod unknown;
 mod verb;
+mod view;
 mod watch;
 
 use std::process::ExitCode;
@@ -62,6 +66,8 @@ static VERBS: &[Verb] = &[
     call::VERB,
     serve::VERB,
     list::VERB,
+    node::VERB,
+    top::VERB,
     type_of::VERB,
     idl::VERB,
     compat::VERB,
@@ -77,6 +83,7 @@ static VERBS: &[Verb] = &[
     agent::VERB,
     probe::VERB,
     relay::VERB,
+    bridge::VERB,
     link::VERB,
     completions::VERB,
     man::VERB,

@@ -124,19 +124,19 @@ impl Action for Pub {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         let schema = self.ty.needed(terminal)?;
         let mut lines = self.lines()?;
-        let (node, wire) = self.wire.open(&self.topic)?;
+        let (node, wires) = self.wire.open(&self.topic)?;
         let mut watch = Watch::new(&node);
         let metered = Metered::of(&schema)?;
         let bytes = metered.bytes.clone();
         let reader = Decoder::for_shape(&JSON, &Options::default(), &schema, metered.inner.shape())?;
-        let mut publish = node.publish_of(&self.topic, Some(&wire.to_string()), metered)?;
+        let mut publish = wires.publish(&node, &self.topic, metered)?;
         if let Some(text) = &self.qos {
             let qos = policies(publish.offered(), text)?;
             publish = publish.qos(qos)?;
         }
         let publisher = publish.open()?;
 
-        self.wait(&publisher, &mut watch, terminal, &place(&wire))?;
+        self.wait(&publisher, &mut watch, terminal, &place(&wires))?;
         let mut summary = Summary {
             topic: self.topic.clone(),
             messages: 0,

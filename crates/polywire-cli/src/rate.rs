@@ -71,10 +71,10 @@ impl RateArgs {
         terminal: &Terminal,
         mut show: impl FnMut(u64, &[Arrival]) -> anyhow::Result<()>,
     ) -> outcome::Result {
-        let (node, wire) = self.wire.open(&self.topic)?;
+        let (node, wires) = self.wire.open(&self.topic)?;
         let mut watch = Watch::new(&node);
         let arrivals = Arc::<Mutex<Arrivals>>::default();
-        let subscribe = node.subscribe_of(&self.topic, Some(&wire.to_string()), Bytes::default())?;
+        let subscribe = wires.subscribe(&node, &self.topic, Bytes::default())?;
         let _subscription = self.count_on(subscribe, &arrivals);
         let start = Instant::now();
         let (mut shown_at, mut shown, mut last) = (start, 0, (0, start));
@@ -101,7 +101,7 @@ impl RateArgs {
             return Ok(if self.count.is_some_and(|count| shown < count) { Outcome::Missed } else { Outcome::Fine });
         }
         let waited = self.timeout.or(self.seconds).map(|time| time.to_string()).unwrap_or_default();
-        Err(nothing_came(&self.topic, &place(&wire), &waited, &node).into())
+        Err(nothing_came(&self.topic, &place(&wires), &waited, &node).into())
     }
 
     /// Records arrivals on the thread that reads the link, so that no queue delays them.

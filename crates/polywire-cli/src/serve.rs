@@ -74,7 +74,8 @@ impl Action for Serve {
         let coding = Dynamic::of(&schema)?;
         let fixed = self.value.as_ref().map(|text| read(&schema, &coding, text)).transpose();
         let fixed = fixed.map_err(|error| Misuse(format!("the reply: {error}")))?;
-        let (node, wire) = self.wire.open(&self.service)?;
+        let (node, wires) = self.wire.open(&self.service)?;
+        let wire = wires.only()?;
         let service = node.service_of(&self.service, Some(&wire.to_string()), Discovered::new()?, coding.clone())?;
         let service = service.open()?;
         let replies = Replies { schema, coding, fixed, command: self.exec.as_deref().unwrap_or_default() };
@@ -95,7 +96,7 @@ impl Action for Serve {
         node.close();
         match served {
             0 if self.count != Some(0) => {
-                let (timeout, place) = (self.timeout.map(|t| t.to_string()).unwrap_or_default(), place(&wire));
+                let (timeout, place) = (self.timeout.map(|t| t.to_string()).unwrap_or_default(), place(&wires));
                 Err(Missed(format!("no request to '{}' at {place} for {timeout} s", self.service)).into())
             }
             some if self.count.is_some_and(|count| some < count) => Ok(Outcome::Missed),

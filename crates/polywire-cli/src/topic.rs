@@ -13,8 +13,14 @@ use anyhow::Context as _;
 use clap::Args;
 use polywire::codec::{self, CODECS, Options};
 use polywire::compress::{self, COMPRESSORS, Settings};
-use polywire::extend::envelope::Id128;
-use polywire::{Config, Node, NodeBuilder, Wire, engine::ENGINES, qos::Qos, wire::Names};
+use polywire::{
+    Config, Node, NodeBuilder, NodeError, Publish, Subscribe, Wire,
+    coding::Coding,
+    engine::ENGINES,
+    extend::envelope::Id128,
+    qos::Qos,
+    wire::{Names, complete},
+};
 
 use crate::{outcome::Misuse, stop};
 
@@ -39,54 +45,87 @@ pub fn leave() {
 #[derive(Args, Clone, Debug)]
 pub struct WireArgs {
     /// CODEC[:OPTIONS][+COMPRESSOR[:OPTIONS]]@ENGINE/ADDRESS, or a part of it. Missing parts come
-    /// from the environment variable POLYWIRE_WIRE, then from --config; the default is cdr@local
-    #[arg(short, long, value_name = "WIRE", value_parser = wire)]
-    pub wire: Option<Wire>,
+    /// from the environment variable POLYWIRE_WIRE, then from --config; the default is cdr@local.
+    /// Several --wire are several endpoints at once
+    #[arg(short, long = "wire", value_name = "WIRE", value_parser = wire)]
+    pub wires: Vec<Wire>,
     /// TOML file with wires and policies per topic
     #[arg(short, long, value_name = "FILE", env = "POLYWIRE_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
 }
 
 impl WireArgs {
-    /// Opens a node with the given configuration, and returns it with the wire of the topic. After
+    /// Opens a node with the given configuration, and returns it with the wires of the topic. After
     /// SIGINT or SIGTERM, published messages leave before the process ends.
-    pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wire)> {
+    pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wires)> {
         stop::hold()?;
-        let (node, wire) = self.build(topic, Node::builder())?;
+        let (node, wires) = self.build(topic, Node::builder())?;
         let ending = node.clone();
         stop::after(move || {
             ending.flush(DRAIN);
             ending.close();
         })?;
-        Ok((node, wire))
+        Ok((node, wires))
     }
 
     /// Opens a node with this identity, for a command that handles signals itself.
-    pub fn node_at(&self, topic: &str, id: Id128) -> anyhow::Result<(Node, Wire)> {
+    pub fn node_at(&self, topic: &str, id: Id128) -> anyhow::Result<(Node, Wires)> {
         self.build(topic, Node::builder().id(id))
     }
 
-    fn build(&self, topic: &str, builder: NodeBuilder) -> anyhow::Result<(Node, Wire)> {
+    fn build(&self, topic: &str, builder: NodeBuilder) -> anyhow::Result<(Node, Wires)> {
         let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
         let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
-        let wire = self.wire_of(variable.as_deref(), &config, topic)?;
+        let wires = self.wires_of(variable.as_deref(), &config, topic)?;
         let node = builder.config(config).build();
         OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(node.clone());
-        Ok((node, wire))
+        Ok((node, wires))
     }
 
-    /// The wire of the command line ranks above that of the variable, which ranks above that of the
+    /// The wires of the command line rank above that of the variable, which ranks above those of the
     /// file.
-    fn wire_of(&self, variable: Option<&str>, config: &Config, topic: &str) -> anyhow::Result<Wire> {
+    fn wires_of(&self, variable: Option<&str>, config: &Config, topic: &str) -> anyhow::Result<Wires> {
         let parsed = |text: &str| wire(text).map_err(|error| Misuse(format!("{VARIABLE}: {error}")));
         let variable = variable.map(parsed).transpose()?;
-        let given = match (self.wire.clone(), variable) {
-            (Some(wire), Some(variable)) => Some(wire.or(&variable)),
-            (wire, variable) => wire.or(variable),
-        };
-        let used = config.wire_for(topic, given).unwrap_or_default();
-        check(&used).map_err(anyhow::Error::msg).context("the topic's wire")?;
-        Ok(used)
+        let given = complete(&self.wires, variable.as_slice());
+        let mut used = config.wires_for(topic, &given);
+        if used.is_empty() {
+            used.push(Wire::default());
+        }
+        used.iter().try_for_each(check).map_err(anyhow::Error::msg).context("the topic's wire")?;
+        Ok(Wires(used))
+    }
+}
+
+/// The wires of a topic, at least one.
+pub struct Wires(Vec<Wire>);
+
+impl Wires {
+    /// Subscribes at all endpoints.
+    pub fn subscribe<C: Coding>(&self, node: &Node, topic: &str, coding: C) -> Result<Subscribe<C>, NodeError> {
+        let mut texts = self.0.iter().map(ToString::to_string);
+        let subscribe = node.subscribe_of(topic, texts.next().as_deref(), coding)?;
+        texts.try_fold(subscribe, |subscribe, wire| subscribe.also(&wire))
+    }
+
+    /// Publishes at all endpoints.
+    pub fn publish<C: Coding>(&self, node: &Node, topic: &str, coding: C) -> Result<Publish<C>, NodeError> {
+        let mut texts = self.0.iter().map(ToString::to_string);
+        let publish = node.publish_of(topic, texts.next().as_deref(), coding)?;
+        texts.try_fold(publish, |publish, wire| publish.also(&wire))
+    }
+
+    /// The wire of a command that works at one endpoint.
+    pub fn only(&self) -> Result<&Wire, Misuse> {
+        match self.0.as_slice() {
+            [only] => Ok(only),
+            several => Err(Misuse(format!("this command works at one endpoint, and there are {}", several.len()))),
+        }
+    }
+
+    /// The endpoints.
+    pub fn endpoints(&self) -> impl Iterator<Item = String> {
+        self.0.iter().filter_map(|wire| wire.endpoint.as_ref()).map(ToString::to_string)
     }
 }
 
@@ -95,9 +134,9 @@ pub fn policies(configured: &Qos, text: &str) -> Result<Qos, Misuse> {
     configured.clone().with(text).map_err(|error| Misuse(format!("--qos: {error}")))
 }
 
-/// The endpoint of a wire, as text for messages.
-pub fn place(wire: &Wire) -> String {
-    wire.endpoint.as_ref().map(ToString::to_string).unwrap_or_default()
+/// The endpoints of wires, as text for messages.
+pub fn place(wires: &Wires) -> String {
+    wires.endpoints().collect::<Vec<_>>().join(", ")
 }
 
 /// Parses a wire or a part of one.
@@ -136,9 +175,11 @@ mod tests {
     use super::*;
 
     fn of(option: Option<&str>, variable: Option<&str>, config: &str) -> String {
-        let args = WireArgs { wire: option.map(|text| wire(text).expect("a wire")), config: None };
+        let wires = option.into_iter().flat_map(|text| text.split(' ')).map(|text| wire(text).expect("a wire"));
+        let args = WireArgs { wires: wires.collect(), config: None };
         let config = Config::parse(config).expect("a configuration");
-        args.wire_of(variable, &config, "t").expect("a wire").to_string()
+        let used = args.wires_of(variable, &config, "t").expect("a wire");
+        used.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -156,12 +197,13 @@ mod tests {
         assert_eq!(of(Some("json"), Some("cdr@tcp/127.0.0.1:7671"), file), "json@tcp/127.0.0.1:7671");
         assert_eq!(of(None, Some("tcp/127.0.0.1:7671"), file), "bson@tcp/127.0.0.1:7671");
         assert_eq!(of(None, Some("cdr"), file), "cdr@unix/a");
+        assert_eq!(of(Some("json@unix/b tcp/127.0.0.1:7671"), None, file), "json@unix/b bson@tcp/127.0.0.1:7671");
     }
 
     #[test]
     fn a_slip_in_the_variable_is_told_as_such() {
-        let args = WireArgs { wire: None, config: None };
-        let error = args.wire_of(Some("jsn"), &Config::default(), "t").expect_err("unknown");
+        let args = WireArgs { wires: Vec::new(), config: None };
+        let error = args.wires_of(Some("jsn"), &Config::default(), "t").map(|_| ()).expect_err("unknown");
         assert!(error.is::<Misuse>() && error.to_string().starts_with("POLYWIRE_WIRE: unknown codec 'jsn'"), "{error}");
     }
 

@@ -92,10 +92,10 @@ impl Action for Typeof {
 impl Typeof {
     /// Subscribes to the topic, which makes the node fetch the writers' schemas.
     fn ask(&self, topic: &str, terminal: &Terminal) -> anyhow::Result<Schema> {
-        let (node, wire) = self.wire.open(topic)?;
+        let (node, wires) = self.wire.open(topic)?;
         let mut watch = Watch::new(&node);
         let (found, schemas) = mpsc::channel();
-        let subscribe = node.subscribe_of(topic, Some(&wire.to_string()), Ask(found))?;
+        let subscribe = wires.subscribe(&node, topic, Ask(found))?;
         let _subscriber = subscribe.queue(1).overflow(Overflow::DropOldest).open();
         let first = schemas.recv_timeout(self.timeout.0);
         if first.is_err() {
@@ -105,7 +105,7 @@ impl Typeof {
             if watch.mismatches > 0 {
                 bail!("the writer of '{topic}' has not given its type");
             }
-            return Err(nothing_came(topic, &place(&wire), &self.timeout.to_string(), &node).into());
+            return Err(nothing_came(topic, &place(&wires), &self.timeout.to_string(), &node).into());
         };
         let mut hashes = vec![schema.type_hash()];
         while let Ok(other) = schemas.recv_timeout(QUIET) {

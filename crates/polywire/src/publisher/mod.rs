@@ -15,11 +15,11 @@ use polywire_core::{
     layout::Message,
     program::CodecError,
     qos::{Offer, Qos},
-    topic,
 };
 
 pub(crate) use self::sending::{Core, Given};
 use crate::{
+    builtin,
     coding::{Bytes, Coding, Dynamic, Typed},
     engine::{EngineError, LinkId, Sent},
     error::NodeError,
@@ -139,7 +139,7 @@ impl Node {
 
     /// Publishes values of any [`Coding`] with options.
     pub fn publish_of<C: Coding>(&self, topic: &str, wire: Option<&str>, coding: C) -> Result<Publish<C>, NodeError> {
-        topic::check(topic)?;
+        builtin::check_publisher(topic)?;
         let given: Vec<Wire> = wire.map(str::parse).transpose()?.into_iter().collect();
         let places = self.places_for(topic, &given)?;
         let (node, topic) = (self.clone(), String::from(topic));

@@ -30,6 +30,7 @@ use crate::{
     liveliness::Pulse,
     node::{Inner, Node, Place, PortEntry, Reload, Wake, Watcher},
     offered::Offered,
+    stats::SenderCounts,
     status::PublisherStatus,
     wire::Wire,
 };
@@ -50,6 +51,7 @@ pub(crate) struct Core<C: Coding> {
     pub(super) coding: C,
     /// What all channels offer, apart from the history.
     offer: Offer,
+    counts: Arc<SenderCounts>,
     /// No message refers to another one.
     alone: bool,
     /// Shows that the publisher is alive, if it offers a lease.
@@ -63,7 +65,7 @@ pub(crate) struct Core<C: Coding> {
 type Channels = Arc<Mutex<Vec<(Arc<PortEntry>, ChannelId)>>>;
 
 pub(crate) struct Sending<C: Coding> {
-    /// Never empty, from the beginning to the end.
+    /// Never empty until the publisher is closed.
     groups: Vec<Group<C::Encoder>>,
     /// The ports that deliver in [`PortEntry::settle`], after the lock is released.
     entries: Arc<[Arc<PortEntry>]>,
@@ -134,6 +136,7 @@ impl<C: Coding> Core<C> {
             published: channels.clone(),
             closed: false,
         };
+        let counts = inner.totals.sender(&topic);
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             inner: inner.clone(),
@@ -142,6 +145,7 @@ impl<C: Coding> Core<C> {
             incarnation,
             coding,
             offer,
+            counts,
             alone,
             pulse,
             channels,
@@ -186,6 +190,7 @@ impl<C: Coding> Core<C> {
                 }
                 _ => state.send_all(value, kind, key_hash, instance, last)?,
             };
+            self.counts.count(state.groups.iter().map(|group| group.size).sum(), sent.dropped);
             (sent, state.entries.clone())
         };
         entries.iter().for_each(|entry| entry.settle());
@@ -316,21 +321,26 @@ impl<C: Coding> Core<C> {
         }
         state.adopt(opened);
         state.given = given.unwrap_or_else(|| std::mem::take(&mut state.given));
-        self.leave_others(state, &entries, &endpoints);
+        let ended = self.leave_others(state, &entries, &endpoints);
         state.changed();
+        // Channels end without the lock: that may deliver messages, whose callbacks may publish.
+        drop(guard);
+        ended.into_iter().for_each(|(entry, channel)| entry.retire(channel));
         Ok(())
     }
 
-    /// Ends channels of former formats at the present endpoints, and begins to leave the others.
-    fn leave_others(&self, state: &mut Sending<C>, present: &[Arc<PortEntry>], endpoints: &[String]) {
+    /// Takes out channels of former formats at the present endpoints, and begins to leave the others.
+    /// Gives the channels to end.
+    fn leave_others(
+        &self,
+        state: &mut Sending<C>,
+        present: &[Arc<PortEntry>],
+        endpoints: &[String],
+    ) -> Vec<(Arc<PortEntry>, ChannelId)> {
         let is_present = |entry: &Arc<PortEntry>| present.iter().any(|other| Arc::ptr_eq(entry, other));
         // What is said of the publisher at its present endpoints holds no more.
-        let (past, forwards) =
-            std::mem::take(&mut state.forwards).into_iter().partition(|(entry, _)| is_present(entry));
-        let past: Vec<(Arc<PortEntry>, ChannelId)> = past;
-        state.forwards = forwards;
-        past.iter().for_each(|(entry, channel)| entry.retire(*channel));
-        state.retire_replaced();
+        let mut ended: Vec<_> = state.forwards.extract_if(.., |(entry, _)| is_present(entry)).collect();
+        ended.extend(state.take_replaced());
         let mut left = Vec::new();
         for out in state.groups.iter_mut().flat_map(|group| &mut group.outs) {
             let leaves = !is_present(&out.entry);
@@ -348,6 +358,7 @@ impl<C: Coding> Core<C> {
             state.moving = Some(Instant::now() + MOVE_TIME);
             self.look_soon();
         }
+        ended
     }
 
     fn look_soon(&self) {
@@ -389,11 +400,15 @@ impl<C: Coding> Core<C> {
     }
 
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
-        state.closed = true;
+        let (groups, forwards) = {
+            let mut state = self.lock();
+            state.closed = true;
+            (std::mem::take(&mut state.groups), std::mem::take(&mut state.forwards))
+        };
         self.pulse.iter().for_each(|pulse| pulse.close());
-        state.outs().for_each(Out::close);
-        state.forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
+        groups.iter().flat_map(|group| &group.outs).for_each(Out::close);
+        self.inner.totals.end_sender(&self.counts);
+        forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
     }
 
     fn announce(&self) -> Announce<'_, C> {
@@ -435,7 +450,9 @@ impl<C: Coding> Wake for Core<C> {
             self.look_soon();
         }
         drop(state);
-        for (from, left_behind) in left {
+        for (out, left_behind) in left {
+            let from = out.entry.port().endpoint();
+            out.close();
             self.inner.tell(&NodeEvent::Moved { topic: self.topic.clone(), from, left_behind });
         }
     }
@@ -463,33 +480,29 @@ impl<C: Coding> Sending<C> {
         }
     }
 
-    /// Ends the channels that a later one at the same endpoint replaces.
-    fn retire_replaced(&mut self) {
+    /// Takes out the channels that a later one at the same endpoint replaces.
+    fn take_replaced(&mut self) -> Vec<(Arc<PortEntry>, ChannelId)> {
         let ports: Vec<(Arc<PortEntry>, ChannelId)> = self.channels();
         let is_replaced =
             |out: &Out| ports.iter().any(|(entry, channel)| Arc::ptr_eq(entry, &out.entry) && *channel > out.channel);
-        for group in &mut self.groups {
-            group.outs.extract_if(.., |out| is_replaced(out)).for_each(|out| out.retire());
-        }
+        let is_replaced = &is_replaced;
+        let outs = self.groups.iter_mut().flat_map(|group| group.outs.extract_if(.., move |out| is_replaced(out)));
+        outs.map(|out| (out.entry, out.channel)).collect()
     }
 
-    /// Leaves the endpoints whose peers have all followed, or all of them. Gives each with the
-    /// number of peers that have not.
-    fn leave(&mut self, all: bool) -> Vec<(String, usize)> {
+    /// Takes out the endpoints whose peers have all followed, or all that are being left. Gives each
+    /// with the number of peers that have not followed.
+    fn leave(&mut self, all: bool) -> Vec<(Out, usize)> {
         let staying: Vec<_> =
             self.outs().filter(|out| !out.leaving).map(|out| (out.entry.clone(), out.channel)).collect();
         let there = accepting(&staying);
         let mut left = Vec::new();
         for group in &mut self.groups {
-            let gone = group.outs.extract_if(.., |out| {
-                let behind = if out.leaving { out.behind(&there) } else { 0 };
-                let leaves = out.leaving && (all || behind == 0);
-                if leaves {
-                    left.push((out.entry.port().endpoint(), behind));
-                }
-                leaves
-            });
-            gone.for_each(|out| out.close());
+            let gone = group.outs.extract_if(.., |out| out.leaving && (all || out.behind(&there) == 0));
+            left.extend(gone.map(|out| {
+                let behind = out.behind(&there);
+                (out, behind)
+            }));
         }
         self.changed();
         if !self.outs().any(|out| out.leaving) {

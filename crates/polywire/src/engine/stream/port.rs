@@ -188,7 +188,8 @@ impl Port for StreamPort {
     }
 
     fn reserve(&self, size: usize) -> Loan {
-        let mut bytes = SPARE.take();
+        // A thread that is ending has none any more.
+        let mut bytes = SPARE.try_with(Cell::take).unwrap_or_default();
         bytes.reserve(HEADROOM + size);
         Loan::new(bytes, HEADROOM)
     }
@@ -197,7 +198,7 @@ impl Port for StreamPort {
         let sent = self.0.distribute(envelope, &mut Payload::Loan(&mut loan), None);
         let bytes = loan.into_inner();
         if bytes.capacity() <= SPARE_BYTES {
-            SPARE.set(bytes);
+            let _ = SPARE.try_with(|spare| spare.set(bytes));
         }
         sent
     }

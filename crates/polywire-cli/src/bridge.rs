@@ -1,0 +1,150 @@
+//! The command `polywire bridge`: passes topics on between two endpoints.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use polywire::{Bridge, Config, Node, NodeEvent, Pattern, Wire, bridge::WayStatus, engine::Event};
+use sd_notify::NotifyState;
+use serde::Serialize;
+
+use crate::{
+    outcome::{self, Outcome},
+    seconds::Seconds,
+    stop::{self, Stop},
+    terminal::Terminal,
+    topic::wire,
+    verb::{Action, Verb},
+};
+
+/// How often the loop looks for a signal.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long messages may take to leave when the process is told to end.
+const DRAIN: Duration = Duration::from_secs(5);
+
+pub const VERB: Verb = Verb::new::<BridgeArgs>("bridge", "Passes topics on between two endpoints")
+    .details(
+        "At an endpoint alone, payloads are passed on as they are; a wire with a format converts what goes to its \
+         endpoint. Writers keep their ids and sequence numbers, so a subscriber gets each message once, also if \
+         several bridges connect the same endpoints. Quality of service is carried over, apart from the history for \
+         late joiners. On SIGTERM or SIGINT, messages leave first, and the exit code is 0. Under systemd it reports \
+         readiness (Type=notify).",
+    )
+    .example("polywire bridge local/7 json@unix//tmp/polywire-bridge-example.sock 'plant/**' --for 1");
+
+#[derive(Args)]
+pub struct BridgeArgs {
+    /// Wire of one end: [CODEC@]ENGINE/ADDRESS
+    #[arg(value_parser = wire)]
+    from: Wire,
+    /// Wire of the other end
+    #[arg(value_parser = wire)]
+    to: Wire,
+    /// Topics that are passed on: `*` is one level, `**` any number of levels [default: all]
+    #[arg(value_name = "TOPIC-PATTERN")]
+    topics: Vec<Pattern>,
+    /// Passes on from FROM to TO alone
+    #[arg(long)]
+    one_way: bool,
+    /// TOML file with the settings of the ports: queues, limits, identity, access
+    #[arg(short, long, value_name = "FILE", env = "POLYWIRE_CONFIG", hide_env_values = true)]
+    config: Option<std::path::PathBuf>,
+    /// Time between two lines of figures
+    #[arg(long, value_name = "SECONDS", default_value = "10")]
+    every: Seconds,
+    /// Ends after this time instead of running until it is told to end
+    #[arg(long = "for", value_name = "SECONDS")]
+    duration: Option<Seconds>,
+}
+
+/// The figures of both directions since the beginning.
+#[derive(Serialize)]
+struct Figures {
+    there: Direction,
+    back: Direction,
+}
+
+#[derive(Serialize)]
+struct Direction {
+    channels: usize,
+    refused: u64,
+    messages: u64,
+    bytes: u64,
+    lost: u64,
+}
+
+#[derive(Serialize)]
+struct Told {
+    event: String,
+}
+
+impl Action for BridgeArgs {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
+        stop::hold()?;
+        let stop = Stop::new()?;
+        let node = Node::builder().config(config).build();
+        let events = node.events();
+        let mut builder = node.bridge(&self.from.to_string(), &self.to.to_string())?;
+        if !self.topics.is_empty() {
+            builder = builder.topics(self.topics.iter().map(Pattern::as_str))?;
+        }
+        if self.one_way {
+            builder = builder.one_way();
+        }
+        let bridge = builder.open();
+        // Without systemd this does nothing.
+        sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the bridge is ready")?;
+        let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
+        let mut shown = Instant::now();
+        while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
+            if let Some(event) = events.recv_timeout(TICK) {
+                tell(&event, terminal)?;
+            }
+            if shown.elapsed() >= self.every.0 {
+                shown = Instant::now();
+                show(&bridge, terminal)?;
+            }
+        }
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        node.flush(DRAIN);
+        show(&bridge, terminal)?;
+        drop(bridge);
+        node.close();
+        Ok(Outcome::Fine)
+    }
+}
+
+impl From<WayStatus> for Direction {
+    fn from(way: WayStatus) -> Direction {
+        let WayStatus { channels, refused, messages, bytes, lost, .. } = way;
+        Direction { channels, refused, messages, bytes, lost }
+    }
+}
+
+fn show(bridge: &Bridge, terminal: &Terminal) -> anyhow::Result<()> {
+    let status = bridge.status();
+    let figures = Figures { there: status.there.into(), back: status.back.into() };
+    if terminal.json {
+        return terminal.value(&figures);
+    }
+    let line = |name: &str, way: &Direction| {
+        let Direction { channels, refused, messages, bytes, lost } = way;
+        format!("{name}: {messages} messages, {bytes} bytes, {lost} lost; {channels} channels, {refused} refused")
+    };
+    terminal.line(&line("there", &figures.there))?;
+    Ok(terminal.line(&line("back", &figures.back))?)
+}
+
+/// Prints what happens at the ends.
+fn tell(event: &NodeEvent, terminal: &Terminal) -> anyhow::Result<()> {
+    let text = match event {
+        NodeEvent::Engine { event: Event::Listening { endpoint }, .. } => format!("bridges {endpoint}"),
+        other => other.to_string(),
+    };
+    match terminal.json {
+        true => terminal.value(&Told { event: text }),
+        false => Ok(terminal.line(&text)?),
+    }
+}

@@ -1,0 +1,129 @@
+//! Bridges between endpoints: what passes, what is converted, and that neither chains nor loops of
+//! bridges repeat or lose a message.
+
+use std::time::Duration;
+
+use polywire::{Bridge, Kind, Message, Node, Publisher, Subscriber, qos::Qos};
+
+/// Longer than anything takes that a test waits for.
+const SOON: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Plant::Pump")]
+struct Pump {
+    #[polywire(key)]
+    id: u32,
+    count: u64,
+}
+
+fn bridge(from: &str, to: &str) -> Bridge {
+    Node::new().bridge(from, to).expect("it opens").open()
+}
+
+fn publish(publisher: &Publisher<Pump>, numbers: std::ops::RangeInclusive<u64>) {
+    for count in numbers {
+        publisher.publish(&Pump { id: 7, count }).expect("published");
+    }
+}
+
+fn numbers(subscriber: &Subscriber<Pump>, many: usize) -> Vec<u64> {
+    let next = || subscriber.recv_timeout(SOON).map(|sample| sample.value.count);
+    (0..many).map(|at| next().unwrap_or_else(|| panic!("message {at}; {:?}", subscriber.status()))).collect()
+}
+
+/// Waits until a writer's messages reach a subscriber.
+fn until_matched(subscriber: &Subscriber<Pump>, writers: usize) {
+    while subscriber.status().writers < writers {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn formats_kinds_and_quality_of_service_pass() {
+    for (format, to) in [("cdr", ""), ("json+lz4", ""), ("fast", ""), ("cdr", "xcdr2@"), ("fast", "json@")] {
+        let name = format!("{}-{}", format.replace('+', "-"), to.len());
+        let (from, at) = (format!("inproc/bridge-from-{name}"), format!("inproc/bridge-to-{name}"));
+        let (here, there) = (Node::new(), Node::new());
+        let bridge = bridge(&from, &format!("{to}{at}"));
+        let pumps = there.subscriber_on::<Pump>("plant/pump", &at).expect("it opens");
+        let publish_at = here.publish::<Pump>("plant/pump", Some(&format!("{format}@{from}"))).expect("it opens");
+        let offered = Qos::default().lifespan(Duration::from_secs(3600));
+        let publisher = publish_at.qos(offered.clone()).and_then(polywire::Publish::open).expect("it opens");
+        until_matched(&pumps, 1);
+        publish(&publisher, 1..=100);
+        publisher.dispose(&Pump { id: 7, count: 0 }).expect("disposed");
+        for expected in 1..=100 {
+            let sample = pumps.recv_timeout(SOON).unwrap_or_else(|| panic!("{name}: {:?}", pumps.status()));
+            assert_eq!((sample.value.count, sample.info.sequence), (expected, expected), "{name}");
+            let announced = &sample.info.source.announcement;
+            let codec =
+                if to.is_empty() { format.split('+').next().unwrap_or_default() } else { to.trim_end_matches('@') };
+            assert_eq!((announced.writer, announced.codec.as_str()), (publisher.writer(), codec));
+            assert_eq!(sample.info.source.qos().expect("an offer"), offered);
+        }
+        let end = pumps.recv_timeout(SOON).expect("the end");
+        assert_eq!((end.info.kind, end.value.id), (Kind::Dispose, 7));
+        assert_eq!((bridge.status().there.messages, bridge.status().there.lost, pumps.lost()), (101, 0, 0));
+    }
+}
+
+#[test]
+fn a_chain_of_bridges_passes_both_ways() {
+    let (a, d) = (Node::new(), Node::new());
+    let at = |name: &str| format!("inproc/bridge-chain-{name}");
+    let _bridges = [bridge(&at("a"), &at("b")), bridge(&at("b"), &at("c")), bridge(&at("d"), &at("c"))];
+    let [here, there] = [(&a, "a"), (&d, "d")].map(|(node, name)| {
+        (
+            node.subscriber_on::<Pump>("pumps", &at(name)).expect("it opens"),
+            node.publisher_on::<Pump>("pumps", &format!("cdr@{}", at(name))).expect("it opens"),
+        )
+    });
+    until_matched(&here.0, 2);
+    until_matched(&there.0, 2);
+    publish(&here.1, 1..=500);
+    assert_eq!(numbers(&there.0, 500), (1..=500).collect::<Vec<_>>());
+    assert_eq!(numbers(&here.0, 500), (1..=500).collect::<Vec<_>>(), "its own");
+    publish(&there.1, 501..=900);
+    assert_eq!(numbers(&here.0, 400), (501..=900).collect::<Vec<_>>());
+    assert_eq!((here.0.lost(), there.0.lost()), (0, 0));
+}
+
+#[test]
+fn parallel_bridges_make_no_loop() {
+    let (a, b) = (Node::new(), Node::new());
+    let (from, to) = ("inproc/bridge-loop-a", "inproc/bridge-loop-b");
+    let publisher = a.publisher_on::<Pump>("pumps", "cdr@inproc/bridge-loop-a").expect("it opens");
+    let own = a.subscriber_on::<Pump>("pumps", from).expect("it opens");
+    let pumps = b.subscriber_on::<Pump>("pumps", to).expect("it opens");
+    let bridges = [bridge(from, to), bridge(from, to)];
+    while bridges.iter().any(|bridge| bridge.status().there.channels != 1 || bridge.status().back.channels != 0) {
+        std::thread::yield_now();
+    }
+    publish(&publisher, 1..=1000);
+    assert_eq!(numbers(&pumps, 1000), (1..=1000).collect::<Vec<_>>());
+    assert_eq!(numbers(&own, 1000), (1..=1000).collect::<Vec<_>>());
+    assert!(pumps.try_recv().is_none() && own.try_recv().is_none(), "nothing comes twice");
+    let [first, second] = &bridges;
+    assert_eq!((first.status().back.messages, second.status().back.messages), (0, 0));
+    // Either bridge is enough.
+    let [first, _second] = bridges;
+    drop(first);
+    publish(&publisher, 1001..=1100);
+    assert_eq!(numbers(&pumps, 100), (1001..=1100).collect::<Vec<_>>());
+}
+
+#[test]
+fn only_the_topics_asked_for_pass() {
+    let (here, there) = (Node::new(), Node::new());
+    let builder = Node::new().bridge("inproc/bridge-some-a", "inproc/bridge-some-b").expect("it opens");
+    let bridge = builder.topics(["plant/*/pump"]).expect("patterns").open();
+    let all = there.subscriber_on::<Pump>("**", "inproc/bridge-some-b").expect("it opens");
+    for topic in ["plant/1/valve", "plant/1/pump", "pump"] {
+        let publisher = here.publisher_on::<Pump>(topic, "cdr@inproc/bridge-some-a").expect("it opens");
+        publish(&publisher, 1..=1);
+    }
+    let sample = all.recv_timeout(SOON).expect("a message");
+    assert_eq!(sample.info.topic(), "plant/1/pump");
+    assert_eq!((bridge.status().there.messages, bridge.node().links() > 0), (1, true));
+    assert!(Node::new().bridge("inproc/bridge-some-a", "json@inproc/bridge-some-a").is_err());
+}
