@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use polywire::{
     Record,
-    coding::{Coding as _, Discovered, Dynamic},
+    coding::{Discovered, Dynamic},
     schema::Schema,
     service::RequestOf,
 };

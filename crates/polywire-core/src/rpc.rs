@@ -15,6 +15,7 @@
 //! assert_eq!(error.to_string(), "no such pump");
 //! let header = ReplyHeader { request, error: Some(error) };
 //! let extensions = header.to_extensions();
+//! assert_eq!(ReplyHeader::request_of(extensions.as_extensions()), Some(request));
 //! assert_eq!(ReplyHeader::parse(extensions.as_extensions()), Some(header));
 //! ```
 

@@ -27,7 +27,7 @@ pub type AsyncPublisher<T> = AsyncPublisherOf<Typed<T>>;
 /// It holds no more values than there are futures. The other methods are those of [`PublisherOf`].
 ///
 /// ```
-/// use polywire::{AsyncPublisher, Node};
+/// use polywire::{AsyncPublisher, AsyncPublisherOf, Node, Publishing, coding::Typed};
 /// # use std::{pin::pin, sync::Arc, task::{Context, Poll, Wake, Waker}, thread};
 /// # struct Unpark(thread::Thread);
 /// # impl Wake for Unpark {
@@ -52,7 +52,11 @@ pub type AsyncPublisher<T> = AsyncPublisherOf<Typed<T>>;
 ///     publisher.publish(Pump { id: 2 }).await
 /// })?;
 /// assert_eq!([pumps.recv().unwrap().value.id, pumps.recv().unwrap().value.id], [1, 2]);
+/// let publisher: &AsyncPublisherOf<Typed<Pump>> = &publisher;
 /// assert_eq!(publisher.topic(), "pumps");
+/// let never_polled: Publishing<'_, Typed<Pump>> = publisher.publish(Pump { id: 3 });
+/// drop(never_polled);
+/// assert!(pumps.try_recv().is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct AsyncPublisherOf<C: Coding>(Arc<Shared<C>>);

@@ -303,8 +303,8 @@ impl<C: Coding> PublisherOf<C> {
         self.core.send(value, Kind::Unregister)
     }
 
-    /// Says that the publisher is alive, without publishing. With [`Liveliness::ManualByTopic`], the
-    /// application calls this or publishes at least once in each lease. Without a lease there is
+    /// Says that the publisher is alive, without publishing. With [`Liveliness::ManualByTopic`],
+    /// the application calls this or publishes at least once in each lease. Without a lease there is
     /// nothing to say. Fails if the port is closed. Blocks as [`PublisherOf::publish`] does.
     ///
     /// [`Liveliness::ManualByTopic`]: crate::qos::Liveliness::ManualByTopic

@@ -267,8 +267,8 @@ impl<V> Default for State<V> {
 }
 
 impl<V> State<V> {
-    /// A server has answered a call, or will not. Gives those who wait for it; ignores a server that
-    /// was not asked, or has answered.
+    /// A server has answered a call, or will not. Gives those who wait for it. Ignores a server
+    /// that was not asked, or has answered.
     fn settle(&mut self, sequence: u64, server: Id128, result: Result<Sample<V>, CallError>) -> Wakers {
         let call = self.calls.get_mut(&sequence).filter(|call| call.open.contains(&server));
         let Some(call) = call else { return Wakers::default() };

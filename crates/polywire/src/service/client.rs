@@ -177,7 +177,7 @@ impl<V: Send + 'static> Drop for Call<V> {
 }
 
 /// The reply of one server: a future, or to be waited for. Dropping it cancels the call: the server
-/// can see that nobody waits any more ([`RequestOf::is_cancelled`](super::RequestOf::is_cancelled)).
+/// can see that nobody waits any more: [`RequestOf::is_cancelled`](super::RequestOf::is_cancelled).
 ///
 /// ```
 /// use polywire::{Node, service::{CallError, Reply}};
@@ -196,6 +196,13 @@ impl<V: Send + 'static> Drop for Call<V> {
 /// assert!(requests.iter().all(|request| request.is_cancelled()));
 /// let late = client.request(&Number { value: 4 }, Duration::from_millis(1))?;
 /// assert!(matches!(late.wait(), Err(CallError::TimedOut)));
+///
+/// // As futures, in any runtime.
+/// let calls = async |value| {
+///     client.ready(soon).await?;
+///     client.call_async(&Number { value }, soon).await
+/// };
+/// drop(calls(5));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropping it cancels the call"]
@@ -222,7 +229,7 @@ impl<V: Send + 'static> Future for Reply<V> {
 /// call.
 ///
 /// ```
-/// use polywire::Node;
+/// use polywire::{Node, service::Replies};
 /// # use std::time::Duration;
 /// # #[derive(Default, polywire::Message)]
 /// # struct Empty {}
@@ -236,7 +243,7 @@ impl<V: Send + 'static> Future for Reply<V> {
 /// let _servers = [serve(1)?, serve(2)?, serve(3)?];
 /// let client = node.client::<Empty, Status>("status", Some("cdr@inproc/replies-doc"))?.open()?;
 /// assert_eq!(client.servers().len(), 3);
-/// let replies = client.request_all(&Empty {}, Duration::from_secs(10))?;
+/// let replies: Replies<Status> = client.request_all(&Empty {}, Duration::from_secs(10))?;
 /// let mut texts: Vec<String> = replies
 ///     .map(|reply| reply.map_or_else(|error| error.to_string(), |sample| sample.value.number.to_string()))
 ///     .collect();

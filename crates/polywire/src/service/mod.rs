@@ -3,7 +3,8 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use polywire::{Message, Node, service::{CallError, Client, Request, Server, Service}};
+//! use polywire::{Message, Node, coding::Typed};
+//! use polywire::service::{CallError, Client, Request, Server, Service, ServiceBuilder};
 //!
 //! #[derive(Debug, Default, PartialEq, Message)]
 //! struct Divide { dividend: i64, divisor: i64 }
@@ -11,7 +12,8 @@
 //! struct Quotient { quotient: i64 }
 //!
 //! let node = Node::new();
-//! let service = node.service::<Divide, Quotient>("divide", Some("cdr@inproc/service-doc"))?;
+//! let service: ServiceBuilder<Typed<Divide>, Typed<Quotient>> =
+//!     node.service("divide", Some("cdr@inproc/service-doc"))?;
 //! let _server: Server = service.on_request(1, |request, _| {
 //!     let quotient = request.dividend.checked_div(request.divisor);
 //!     quotient.map(|quotient| Quotient { quotient }).ok_or("division by zero")
@@ -32,6 +34,9 @@
 //! assert_eq!(request.value(), &divide(9, 3));
 //! request.reply(&Quotient { quotient: 3 })?;
 //! assert_eq!(reply.wait()?.value.quotient, 3);
+//! let reply = client.request(&divide(9, 3), soon)?;
+//! service.recv().unwrap().fail("not today");
+//! assert_eq!(reply.wait().unwrap_err().to_string(), "not today");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -110,7 +115,7 @@ impl Node {
     /// Calls a service with requests and replies of any [`Coding`].
     ///
     /// ```
-    /// use polywire::{Node, coding::Dynamic, schema::Schema, service::{ClientBuilder, RequestOf}};
+    /// use polywire::{Node, coding::Dynamic, schema::Schema, service::{ClientBuilder, ClientOf, RequestOf, ServiceOf}};
     /// # use polywire::Message as _;
     /// # use std::time::Duration;
     /// # #[derive(Default, polywire::Message)]
@@ -121,11 +126,14 @@ impl Node {
     ///     let mut reply = request.default_reply();
     ///     reply.set("value", -request.value().i64("value").unwrap()).map(|()| reply)
     /// };
+    /// let idle = node.service_of("idle", Some("json@inproc/dynamic-service-doc"), number.clone(), number.clone())?;
+    /// let idle: ServiceOf<Dynamic, Dynamic> = idle.open()?;
+    /// assert!(idle.recv_timeout(Duration::ZERO).is_none());
     /// let service = node.service_of("negate", Some("json@inproc/dynamic-service-doc"), number.clone(), number.clone())?;
     /// let _server = service.concurrent(16).on_request(2, negate)?;
     /// let client: ClientBuilder<Dynamic, Dynamic> =
     ///     node.client_of("negate", Some("json@inproc/dynamic-service-doc"), number.clone(), number)?;
-    /// let client = client.pending(16).open()?;
+    /// let client: ClientOf<Dynamic, Dynamic> = client.pending(16).open()?;
     /// let mut request = client.default_request();
     /// request.set("value", 7)?;
     /// assert_eq!(client.call(&request, Duration::from_secs(10))?.i64("value"), Ok(-7));

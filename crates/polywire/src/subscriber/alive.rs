@@ -38,8 +38,8 @@ impl Alive {
         began && !first
     }
 
-    /// A channel has ended. A writer without channels is neither alive nor not alive: true if it was
-    /// not alive.
+    /// A channel has ended. A writer without channels is neither alive nor not alive. True if it
+    /// was not alive.
     pub(super) fn closed(&mut self, writer: Id128) -> bool {
         let Some(known) = self.writers.get_mut(&writer) else { return false };
         known.channels -= 1;

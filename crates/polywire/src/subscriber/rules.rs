@@ -158,8 +158,8 @@ impl<V> Rules<V> {
     }
 
     /// When the timer is to wake the subscriber; `None` if it does so already, or need not.
-    /// Messages that wait for other channels are looked after at short intervals. `lease` is when the
-    /// next one lapses.
+    /// Messages that wait for other channels are looked after at short intervals. `lease` is when
+    /// the next one lapses.
     pub(super) fn wake_at(&self, is_holding: bool, lease: Option<Duration>) -> Option<Duration> {
         let holding = is_holding.then(|| clock::now().saturating_add(writers::LOOK_EVERY));
         let waiting = self.gates().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));

@@ -230,13 +230,13 @@ impl<C: Coding> SlotOf<C> {
         held: Option<Held<'_>>,
     ) -> Result<(), String> {
         match (&self.ruled, &self.route.delivery) {
+            (_, Delivery::Handed(taker)) => {
+                self.hand(&**taker, envelope, payload, info, held);
+                Ok(())
+            }
             (Some(ruled), _) => {
                 let decoded = self.decoded(envelope, payload, info, held)?;
                 self.route.take(Arrival { decoded: Ok(decoded), ruled: Some(*ruled) });
-                Ok(())
-            }
-            (None, Delivery::Handed(taker)) => {
-                self.hand(&**taker, envelope, payload, info, held);
                 Ok(())
             }
             (None, Delivery::Inline(inline)) => inline.call(

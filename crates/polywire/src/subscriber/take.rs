@@ -1,5 +1,5 @@
-//! What another part of this crate gets of a topic, in place of a queue or a callback: services take
-//! requests and replies in this way.
+//! What another part of this crate gets of a topic, in place of a queue or a callback: services
+//! take requests and replies in this way.
 
 use std::sync::Arc;
 
