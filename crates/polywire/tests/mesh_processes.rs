@@ -1,5 +1,5 @@
-//! Twenty processes at `local`, and at `shm`. One of them is suspended and goes on, and another one is killed;
-//! nobody else notices anything but its absence.
+//! Twenty processes at `local`, and at `shm`. One of them is suspended and goes on, and another one
+//! is killed; nobody else notices anything but its absence.
 
 use std::{
     collections::BTreeMap,
