@@ -26,3 +26,4 @@ mod shm;
 mod stop;
 mod tools;
 mod transcode;
+mod view;

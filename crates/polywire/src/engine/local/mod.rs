@@ -120,8 +120,9 @@ pub(super) fn meet(
 }
 
 /// The folder in which the nodes of an address meet: a domain, the absolute path of a folder, or
-/// nothing, which is the domain of `POLYWIRE_DOMAIN`, or 0. Makes the folder if it is missing. Fails
-/// if it cannot be used: other users could use it, it is somebody else's, or the address is wrong.
+/// nothing, which is the domain of `POLYWIRE_DOMAIN`, or 0. Makes the folder if it is missing.
+/// Fails if it cannot be used: other users could use it, it is somebody else's, or the address is
+/// wrong.
 ///
 /// ```
 /// let folder = std::env::temp_dir().join(format!("polywire-doc-folder-{}", std::process::id()));
