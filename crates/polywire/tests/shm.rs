@@ -243,8 +243,8 @@ fn what_is_killed_at_any_moment_stops_nobody() {
         until("it has left", || links(&stays) == 0);
         stays.heard().messages.clear();
     }
-    // What the dead have left goes with their peers, or when the next node comes: then there are its
-    // socket and two locks.
+    // What the dead have left goes with their peers, or when the next node comes: then there are
+    // its socket and two locks.
     let objects = folder.objects();
     drop(stays);
     let last = join(&folder.address()).0;

@@ -312,8 +312,8 @@ impl Inlet {
     }
 }
 
-/// Copies the bytes of a sample from `start` on, as many as there is room for. Returns their number,
-/// and the length of the sample, which the peer can change at any time.
+/// Copies the bytes of a sample from `start` on, as many as there is room for. Returns their
+/// number, and the length of the sample, which the peer can change at any time.
 #[inline]
 fn copy(sample: &[u8], start: usize, room: &mut [u8]) -> io::Result<(usize, usize)> {
     let len = sample.len();
