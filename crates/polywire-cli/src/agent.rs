@@ -113,7 +113,7 @@ impl Agent {
         let named = |name: &String| system::find(name).map(Plan::of).map_err(|error| Misuse(error.to_string()));
         let (mut plans, must) = match (&self.probes[..], &config.probes) {
             ([], Some(plans)) => (plans.clone(), true),
-            ([], None) => (PROBES.iter().copied().map(Plan::of).collect(), false),
+            ([], None) => (PROBES.iter().map(Plan::of).collect(), false),
             (names, _) => (names.iter().map(named).collect::<Result<_, _>>()?, true),
         };
         if let Some(every) = self.every {

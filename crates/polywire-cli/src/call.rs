@@ -68,7 +68,7 @@ impl Action for Call {
         let (node, wires) = self.wire.open(&self.service)?;
         let wire = wires.only()?;
         let client = node.client_of(&self.service, Some(&wire.to_string()), requests, Discovered::new()?)?.open()?;
-        let failed = |error| failed(error, &self.service, &place(&wire), self.timeout);
+        let failed = |error| failed(error, &self.service, &place(&wires), self.timeout);
         client.wait_for_server(self.timeout.0).map_err(failed)?;
         let outcome = match self.all {
             true => self.call_all(&client, &request, terminal)?,

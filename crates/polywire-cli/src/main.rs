@@ -26,6 +26,7 @@ mod link;
 mod list;
 mod man;
 mod network;
+mod node;
 mod outcome;
 mod probe;
 mod publish;
@@ -37,12 +38,14 @@ mod serve;
 mod stop;
 mod terminal;
 mod text;
+mod top;
 mod topic;
 mod transcode;
 mod type_of;
 mod types;
 mod unknown;
 mod verb;
+mod view;
 mod watch;
 
 use std::process::ExitCode;
@@ -63,6 +66,8 @@ static VERBS: &[Verb] = &[
     call::VERB,
     serve::VERB,
     list::VERB,
+    node::VERB,
+    top::VERB,
     type_of::VERB,
     idl::VERB,
     compat::VERB,

@@ -115,7 +115,7 @@ fn list_here(terminal: &Terminal) -> outcome::Result {
         Err(error) => chain(&error.into()),
     };
     if terminal.json {
-        let value = |probe: &&ProbeType| {
+        let value = |probe: &ProbeType| {
             json!({
                 "probe": probe.name,
                 "uuid": probe.uuid.to_string(),
@@ -130,7 +130,7 @@ fn list_here(terminal: &Terminal) -> outcome::Result {
         return Ok(Outcome::Fine);
     }
     let head = ["PROBE", "EVERY", "WHAT", ""].map(String::from).to_vec();
-    let row = |probe: &&ProbeType| {
+    let row = |probe: &ProbeType| {
         let every = format!("{} s", probe.every.as_secs_f64());
         vec![probe.name.to_owned(), every, probe.summary.to_owned(), problem(probe)]
     };
@@ -247,7 +247,7 @@ impl Asking {
         }
         if nodes.is_empty() {
             let why = if node.links() == 0 { "nobody is there" } else { "no agent is there" };
-            return Err(Missed(format!("no node at {} within {} s: {why}", place(&wire), self.timeout)).into());
+            return Err(Missed(format!("no node at {} within {} s: {why}", place(&wires), self.timeout)).into());
         }
         Ok((Asked { node, wire: text }, nodes))
     }

@@ -96,7 +96,7 @@ impl Action for Serve {
         node.close();
         match served {
             0 if self.count != Some(0) => {
-                let (timeout, place) = (self.timeout.map(|t| t.to_string()).unwrap_or_default(), place(&wire));
+                let (timeout, place) = (self.timeout.map(|t| t.to_string()).unwrap_or_default(), place(&wires));
                 Err(Missed(format!("no request to '{}' at {place} for {timeout} s", self.service)).into())
             }
             some if self.count.is_some_and(|count| some < count) => Ok(Outcome::Missed),

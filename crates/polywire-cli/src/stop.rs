@@ -19,7 +19,7 @@ use std::{
 use anyhow::Context as _;
 use nix::sys::signal::{SigSet, Signal, raise};
 
-use crate::outcome::Outcome;
+use crate::{outcome::Outcome, terminal};
 
 /// Blocks the signals, so that they do not end the process before a thread waits for them. Threads
 /// inherit the signal mask, so this must be called before the first thread starts.
@@ -94,6 +94,7 @@ fn wait(then: impl FnOnce(Signal) + Send + 'static) -> anyhow::Result<()> {
 }
 
 fn end_by(signal: Signal) {
+    terminal::give_screen_back();
     // The signals have their default action, so this ends the process, unless the parent process
     // had set the signal to be ignored.
     let _ = SigSet::from(signal).thread_unblock();

@@ -6,8 +6,10 @@ use std::{
     borrow::Cow,
     fmt::Write as _,
     io::{self, IsTerminal, Write},
+    sync::{Mutex, PoisonError},
 };
 
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde::Serialize;
 
 /// Standard output and standard error of a command.
@@ -91,6 +93,30 @@ impl Terminal {
             true => writeln!(io::stderr(), "\u{1b}[{tint}m{word}:\u{1b}[0m {text}"),
             false => writeln!(io::stderr(), "{word}: {text}"),
         };
+    }
+}
+
+/// How the terminal was before [`take_screen`].
+static TAKEN: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Shows another screen than that of the shell, and has the terminal pass on keys at once and
+/// without showing them. [`give_screen_back`] ends that.
+pub fn take_screen() -> io::Result<()> {
+    let before = tcgetattr(io::stdin())?;
+    let mut modes = before.clone();
+    modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+    *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+    tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
+    // Another screen, without the cursor.
+    write!(io::stdout(), "\u{1b}[?1049h\u{1b}[?25l")
+}
+
+/// Shows the shell's screen again. Does nothing if no other one is shown.
+pub fn give_screen_back() {
+    if let Some(before) = TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // If the terminal is gone, there is nothing to give back.
+        let _ = write!(io::stdout(), "\u{1b}[?25h\u{1b}[?1049l").and_then(|()| io::stdout().flush());
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }
 }
 

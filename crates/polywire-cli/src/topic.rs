@@ -13,11 +13,11 @@ use anyhow::Context as _;
 use clap::Args;
 use polywire::codec::{self, CODECS, Options};
 use polywire::compress::{self, COMPRESSORS, Settings};
-use polywire::extend::envelope::Id128;
 use polywire::{
     Config, Node, NodeBuilder, NodeError, Publish, Subscribe, Wire,
     coding::Coding,
     engine::ENGINES,
+    extend::envelope::Id128,
     qos::Qos,
     wire::{Names, complete},
 };
@@ -116,10 +116,10 @@ impl Wires {
     }
 
     /// The wire of a command that works at one endpoint.
-    pub fn only(&self) -> anyhow::Result<&Wire> {
+    pub fn only(&self) -> Result<&Wire, Misuse> {
         match self.0.as_slice() {
-            [wire] => Ok(wire),
-            several => Err(Misuse(format!("this command takes one endpoint, not {}", several.len())).into()),
+            [only] => Ok(only),
+            several => Err(Misuse(format!("this command works at one endpoint, and there are {}", several.len()))),
         }
     }
 

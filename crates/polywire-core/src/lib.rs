@@ -38,6 +38,7 @@ extern crate self as polywire_core;
 
 pub mod codec;
 pub mod compress;
+pub mod directory;
 pub mod envelope;
 pub mod frame;
 pub mod framing;

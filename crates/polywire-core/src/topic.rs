@@ -69,6 +69,13 @@ pub enum TopicError {
         /// The character.
         character: char,
     },
+    /// Publishers of applications cannot have the name: topics that begin with `polywire/` are
+    /// built in.
+    #[error("topic {topic:?}: names that begin with 'polywire/' are for built-in topics; choose another one")]
+    Reserved {
+        /// The name as given.
+        topic: String,
+    },
 }
 
 /// Checks the name of a topic.

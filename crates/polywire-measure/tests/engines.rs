@@ -16,7 +16,10 @@ const TYPE: &str = "[[type]]\nname = 'Point'\ntext = 'struct Point { double x; d
 const QUICK: &str = "effort = { repeats = 6, messages = 20, warm_up = 3, peer = 'thread' }\n";
 
 /// Polywire's own engines.
-const OURS: [&str; 4] = ["inproc", "tcp", "unix", "udp-reliable"];
+const OURS: &[&str] = &["inproc", "local", "tcp", "unix", "udp-reliable"];
+
+/// Those of a feature.
+const OPTIONAL: &[&str] = if cfg!(all(feature = "shm", target_os = "linux")) { &["shm", "shm-spin"] } else { &[] };
 
 fn measured(mode: &str, effort: &str, axes: &str) -> Results {
     let text = format!("name = 'x'\nmode = '{mode}'\n{effort}{TYPE}[axes]\nrate_hz = [2000]\n{axes}");
@@ -49,7 +52,7 @@ const MODES: [(&str, &str); 3] =
 
 #[test]
 fn our_engines_and_bare_sockets_carry_closed_loops_open_loops_and_floods() {
-    for engine in OURS.into_iter().chain(["raw-tcp", "raw-unix", "raw-udp"]) {
+    for engine in OURS.iter().chain(OPTIONAL).chain(&["raw-tcp", "raw-unix", "raw-udp"]) {
         MODES.iter().for_each(|(mode, metric)| check(mode, engine, metric));
     }
 }
@@ -89,7 +92,11 @@ fn an_engine_that_is_not_there_says_what_it_takes() {
     for engine in ENGINES.iter().filter(|engine| !engine.is_there()) {
         let results = measured("closed", QUICK, &format!("engine = ['{}']\n", engine.name));
         let problem = results.cases[0].problem.as_deref().unwrap_or_default();
-        let word = if engine.name == "cyclonedds" { "cyclonedds-tools" } else { "feature `peers" };
+        let word = match engine.name {
+            "cyclonedds" => "cyclonedds-tools",
+            "shm" | "shm-spin" => "feature `shm`",
+            _ => "feature `peers",
+        };
         assert!(problem.contains(word), "{}: {problem}", engine.name);
     }
 }

@@ -37,7 +37,10 @@ use polywire_core::{
     topic::Pattern,
 };
 
-use crate::engine::{Action, Principal};
+use crate::{
+    builtin::{INTEREST, NODE, STATS},
+    engine::{Action, Principal},
+};
 
 /// How the reason of every refusal by the rules begins, also on the wire: spec/services.md.
 pub(crate) const DENIED: &str = "access denied";
@@ -236,6 +239,12 @@ impl Rights {
     pub(crate) fn permit(&self, action: Action, topic: &str) -> Result<(), String> {
         let Some(rules) = &self.rules else { return Ok(()) };
         let asked = Asked::of(action, topic);
+        // Whoever may do anything may ask for built-in topics and describe itself. Who gets to see
+        // it is up to the rules.
+        let is_own = topic == INTEREST || (matches!(topic, NODE | STATS) && action == Action::Publish);
+        if is_own && !rules.is_empty() {
+            return Ok(());
+        }
         let mut patterns = rules.iter().flat_map(|rule| rule.patterns(&asked));
         match patterns.any(|pattern| pattern.fits(asked.name())) {
             true => Ok(()),

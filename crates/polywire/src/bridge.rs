@@ -14,6 +14,7 @@ use std::{
 };
 
 use polywire_core::{
+    directory::SubscriberData,
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind},
     frame::Start,
     qos::{Durability, Liveliness, MOST_BRIDGES, Offer},
@@ -22,6 +23,7 @@ use polywire_core::{
 };
 
 use crate::{
+    builtin::is_builtin,
     clock,
     coding::Dynamic,
     delta::Requests,
@@ -29,6 +31,7 @@ use crate::{
     error::NodeError,
     node::{Inner, Node, Place, PortEntry, Route, Slot, Source, Wake},
     publisher::{Core, Given},
+    stats::TopicStats,
     status::Mismatch,
     subscriber::decoding_route,
     wire::Wire,
@@ -337,7 +340,21 @@ impl Route for Way {
     }
 
     fn wants(&self, topic: &str) -> bool {
-        self.topics.iter().any(|pattern| pattern.fits(topic))
+        // Each node tells of itself alone.
+        !is_builtin(topic) && self.topics.iter().any(|pattern| pattern.fits(topic))
+    }
+
+    fn topic(&self) -> &str {
+        self.topics.first().map_or("", Pattern::as_str)
+    }
+
+    /// What a bridge passes on is no subscription of its node.
+    fn describe(&self) -> Option<SubscriberData> {
+        None
+    }
+
+    fn stats(&self) -> Option<TopicStats> {
+        None
     }
 
     fn is_of(&self, whole: &Arc<dyn Route>) -> bool {

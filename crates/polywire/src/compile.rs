@@ -6,8 +6,13 @@
 //! is full, or if its program is larger than [`LARGEST`].
 
 use std::{
-    sync::{OnceLock, mpsc},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
+    time::Instant,
 };
 
 use polywire_core::program::Executable;
@@ -17,6 +22,25 @@ const QUEUE: usize = 256;
 /// Programs with more operations stay on the interpreter: a schema of 32 kB can take seconds and
 /// hundreds of megabytes to compile.
 const LARGEST: usize = 1 << 12;
+
+/// Programs that the process has compiled, and the nanoseconds that took.
+static COMPILED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Counts the making of a program.
+pub(crate) fn timed<T>(make: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let made = make();
+    let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    COMPILED[0].fetch_add(1, Ordering::Relaxed);
+    COMPILED[1].fetch_add(took, Ordering::Relaxed);
+    made
+}
+
+/// Programs that the process has compiled so far, and the nanoseconds that took.
+pub(crate) fn counts() -> (u64, u64) {
+    let [programs, ns] = COMPILED.each_ref().map(|count| count.load(Ordering::Relaxed));
+    (programs, ns)
+}
 
 /// Queues a program for compilation. Never blocks.
 pub(crate) fn soon(executable: &Executable) {
@@ -33,7 +57,7 @@ pub(crate) fn soon(executable: &Executable) {
 /// Starts the thread. `None` if the system has none: everything is interpreted then.
 fn start() -> Option<mpsc::SyncSender<Executable>> {
     let (sender, programs) = mpsc::sync_channel::<Executable>(QUEUE);
-    let work = move || programs.iter().for_each(|program| program.compile());
+    let work = move || programs.iter().for_each(|program| timed(|| program.compile()));
     thread::Builder::new().name("polywire-compile".into()).spawn(work).ok()?;
     Some(sender)
 }

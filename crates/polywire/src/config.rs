@@ -3,6 +3,8 @@
 //! ```toml
 //! [node]
 //! wire = "cdr@tcp/127.0.0.1:7460"   # for all topics; completes the wires of topics below
+//! name = "hall-3"                   # what tools call the node; else the program's name and number
+//! metrics = "127.0.0.1:9464"        # serves counts to Prometheus, at an address of this machine
 //! follow = ["tls/plant-*:7448"]     # endpoints that strangers' topics may move to; see `follow`
 //!
 //! [engine]
@@ -34,6 +36,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -49,6 +52,9 @@ use crate::{
     wire::{self, Wire, WireError},
 };
 
+/// Bytes that a node's name has at most.
+pub(crate) const NODE_NAME: usize = 255;
+
 /// A node's configuration. The default has no topics and leaves every choice to the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -58,6 +64,11 @@ pub struct Config {
     /// Endpoints that a topic may move to because a stranger says so: `*` stands for any
     /// characters. What another process of the same user says is followed anyway.
     pub follow: Vec<String>,
+    /// What tools call the node: [`NodeBuilder::name`](crate::NodeBuilder::name).
+    pub name: Option<String>,
+    /// Where the node serves its counts over HTTP: see
+    /// [`Node::serve_metrics`](crate::Node::serve_metrics).
+    pub metrics: Option<SocketAddr>,
     /// Settings of all ports.
     pub engine: EngineOptions,
     /// Who may do what. `None`, without a section `[access]`: everybody may do everything.
@@ -176,8 +187,10 @@ impl Config {
         let mut engine = file.engine.check()?;
         engine.identity = file.identity.into();
         let access = file.access.map(AccessTable::check).transpose()?;
-        let wires = wires("node.wire", file.node.wire)?;
-        Ok(Config { wires, follow: file.node.follow, engine, access, topics })
+        let NodeTable { wire: default, follow, name, metrics } = file.node;
+        let name = name.map(node_name).transpose()?;
+        let metrics = metrics.map(|text| loopback("node.metrics", &text)).transpose()?;
+        Ok(Config { wires: wires("node.wire", default)?, follow, name, metrics, engine, access, topics })
     }
 
     /// The settings of a topic. Each is taken from the narrowest section that fits the topic and
@@ -260,6 +273,8 @@ struct NodeTable {
     wire: Option<OneOrMore>,
     #[serde(default)]
     follow: Vec<String>,
+    name: Option<String>,
+    metrics: Option<String>,
 }
 
 /// A text, or a list of them.
@@ -485,6 +500,23 @@ fn wires(key: &str, given: Option<OneOrMore>) -> Result<Vec<Wire>, ConfigError> 
     parsed.map_err(|cause| ConfigError::Wire { key: key.into(), cause })
 }
 
+fn node_name(name: String) -> Result<String, ConfigError> {
+    if name.is_empty() || name.len() > NODE_NAME || name.contains(char::is_control) {
+        let reason = format!("a name has 1 to {NODE_NAME} bytes and no control characters");
+        return Err(ConfigError::Value { key: "node.name".into(), reason });
+    }
+    Ok(name)
+}
+
+/// An address that other machines cannot reach.
+fn loopback(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
+    let address = text.parse::<SocketAddr>().ok().filter(|address| address.ip().is_loopback());
+    address.ok_or_else(|| {
+        let reason = format!("'{text}': an address of this machine alone is expected, such as '127.0.0.1:9464'");
+        ConfigError::Value { key: key.into(), reason }
+    })
+}
+
 fn positive(key: &str, value: Option<usize>) -> Result<Option<usize>, ConfigError> {
     match value {
         Some(0) => Err(ConfigError::Value { key: key.into(), reason: "must be larger than 0".into() }),
@@ -589,6 +621,10 @@ mod tests {
             ("[topics.x.qos]\nprofile = 'sensors'", "no profile 'sensors'"),
             ("[topics.x.qos]\ndeadline = '1s'\ntime_based_filter = '2s'", "contradict"),
             ("[engine]\nwrite_bytes = 0", "larger than 0"),
+            ("[node]\nname = ''", "1 to 255 bytes"),
+            ("[node]\nname = \"a\\u001b[2J\"", "no control characters"),
+            ("[node]\nmetrics = '0.0.0.0:9464'", "an address of this machine alone"),
+            ("[node]\nmetrics = '9464'", "such as '127.0.0.1:9464'"),
             ("[engine]\nunix_mode = 660", "0o1224 is not allowed"),
             ("[engine]\nunix_mode = 0o444", "read and write for the owner"),
             ("[engine]\nqueue_bytes = -1", "invalid value"),

@@ -39,6 +39,14 @@ pub enum NodeError {
         /// The other one.
         second: String,
     },
+    /// The address for metrics is not one of this machine alone, or cannot be listened at.
+    #[error("cannot serve metrics at {address}: {cause}")]
+    Metrics {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why.
+        cause: std::io::Error,
+    },
     /// The wire string does not parse, or names an unknown codec, compressor, engine or option. The
     /// message suggests the nearest known name.
     #[error(transparent)]

@@ -131,6 +131,11 @@ impl<T, V> Queue<T, V> {
         self.drops.clone()
     }
 
+    /// Messages that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().items.len()
+    }
+
     pub(crate) fn limits(&self) -> QueueLimits {
         self.limits
     }

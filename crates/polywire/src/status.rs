@@ -77,7 +77,7 @@ pub struct Refusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubscriberStatus {
-    /// Writers that it reads now. A writer that has just changed its format may count twice.
+    /// Writers that it reads now.
     pub writers: usize,
     /// Those of `writers` from which there was no sign of life for the lease that they offer. DDS
     /// calls it `LIVELINESS_CHANGED`.

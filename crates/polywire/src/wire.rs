@@ -16,7 +16,7 @@ pub const DEFAULT_ENDPOINT: &str = "local";
 
 /// A choice of codec, compressor and endpoint:
 /// `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone. The engines
-/// `local` and `lan` need no address.
+/// `local`, `lan` and `shm` need no address.
 ///
 /// [`Wire::default`], [`AUTO`] at [`DEFAULT_ENDPOINT`], completes every wire that is given or
 /// configured. A topic without any wire cannot be opened
@@ -249,7 +249,7 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
 }
 
 /// Engines that need no address, and that a wire may therefore name without a slash.
-const WITHOUT_ADDRESS: [&str; 2] = [DEFAULT_ENDPOINT, "lan"];
+const WITHOUT_ADDRESS: [&str; 3] = [DEFAULT_ENDPOINT, "lan", "shm"];
 
 /// Whether a wire is an endpoint alone: it is the name of an engine that needs no address, or has a
 /// slash right after a name, which codecs never have.
@@ -397,6 +397,7 @@ mod tests {
         assert_eq!(DEFAULT_ENDPOINT.parse(), Ok(Wire::default()));
         assert_eq!("local".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@local"));
         assert_eq!("lan".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@lan"));
+        assert_eq!("shm".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@shm"));
         assert_eq!("tcp/a:1".parse::<Wire>().map(|wire| wire.to_string()).as_deref(), Ok("auto@tcp/a:1"));
     }
 

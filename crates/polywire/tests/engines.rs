@@ -52,7 +52,7 @@ fn places(test: &str) -> Vec<Place> {
         let name = engine.name();
         let (address, next) = match name {
             "inproc" => (format!("engines-{test}"), engine),
-            "local" => (path("local"), engine),
+            "local" | "shm" => (path(name), engine),
             "lan" => (LAN.into(), engine),
             "tcp" | "tls" => ("127.0.0.1:0".into(), engine),
             "unix" => (path("either"), engine),

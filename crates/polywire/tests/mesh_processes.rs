@@ -1,11 +1,11 @@
-//! Twenty processes at `local`. One of them is suspended and goes on, and another one is killed;
+//! Twenty processes at `local`, and at `shm`. One of them is suspended and goes on, and another one is killed;
 //! nobody else notices anything but its absence.
 
 use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader, Read as _},
-    path::PathBuf,
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     thread,
@@ -49,7 +49,7 @@ struct Report {
 #[ignore = "run by another test"]
 fn member() {
     let number: u32 = std::env::var("POLYWIRE_TEST_MEMBER").expect("a number").parse().expect("a number");
-    let wire = format!("cdr@local/{}", std::env::var("POLYWIRE_TEST_FOLDER").expect("a folder"));
+    let wire = format!("cdr@{}", std::env::var("POLYWIRE_TEST_ENDPOINT").expect("an endpoint"));
     thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
@@ -102,10 +102,10 @@ struct Member {
 }
 
 impl Member {
-    fn start(number: u32, folder: &PathBuf) -> Member {
+    fn start(number: u32, endpoint: &str) -> Member {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(["--exact", "member", "--ignored", "--nocapture"]);
-        command.env("POLYWIRE_TEST_MEMBER", number.to_string()).env("POLYWIRE_TEST_FOLDER", folder);
+        command.env("POLYWIRE_TEST_MEMBER", number.to_string()).env("POLYWIRE_TEST_ENDPOINT", endpoint);
         // Twenty compilers at once would take longer than the test.
         command.env("POLYWIRE_JIT", "off").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("started");
@@ -163,7 +163,21 @@ fn progress(members: &[Member], from: &[u32], messages: u64) {
 #[test]
 fn a_member_that_is_suspended_or_killed_disturbs_nobody_else() {
     let folder = std::env::temp_dir().join(format!("pw-twenty-{}", std::process::id()));
-    let mut members: Vec<Member> = (0..MEMBERS).map(|number| Member::start(number, &folder)).collect();
+    check(&format!("local/{}", folder.display()), &folder);
+    let _ = fs::remove_dir_all(&folder);
+}
+
+#[cfg(all(feature = "shm", target_os = "linux"))]
+#[test]
+fn nor_does_one_with_shared_memory() {
+    let folder = std::env::temp_dir().join(format!("pw-twenty-shm-{}", std::process::id()));
+    check(&format!("shm/{}", folder.display()), &folder.join("shm"));
+    let _ = fs::remove_dir_all(&folder);
+}
+
+/// Checks an engine at an endpoint whose nodes have their sockets in `folder`.
+fn check(endpoint: &str, folder: &Path) {
+    let mut members: Vec<Member> = (0..MEMBERS).map(|number| Member::start(number, endpoint)).collect();
     let everybody: Vec<u32> = (0..MEMBERS).collect();
     all(&members, "links", |_, report| report.links == MEMBERS as usize - 1);
     progress(&members, &everybody, 5);
@@ -179,7 +193,7 @@ fn a_member_that_is_suspended_or_killed_disturbs_nobody_else() {
     });
 
     // A newcomer meets the others meanwhile.
-    let newcomer = Member::start(MEMBERS, &folder);
+    let newcomer = Member::start(MEMBERS, endpoint);
     progress(std::slice::from_ref(&newcomer), &others, 5);
     progress(&members, &[newcomer.number], 5);
 
@@ -202,10 +216,15 @@ fn a_member_that_is_suspended_or_killed_disturbs_nobody_else() {
 
     // Its files are gone.
     let until = Instant::now() + SOON;
-    while fs::read_dir(&folder).expect("a folder").count() != 2 * MEMBERS as usize {
+    while files(folder) != 2 * MEMBERS as usize {
         assert!(Instant::now() < until, "the files of the dead one stay");
         thread::sleep(Duration::from_millis(20));
     }
     drop((members, suspended, killed, newcomer));
-    let _ = fs::remove_dir_all(&folder);
+}
+
+/// Sockets and locks in a folder.
+fn files(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).expect("a folder");
+    entries.filter_map(Result::ok).filter(|entry| !entry.path().is_dir()).count()
 }

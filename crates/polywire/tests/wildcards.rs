@@ -66,10 +66,10 @@ fn records_of_all_types_come_over_tcp() {
     assert_eq!(pump.wait_for_subscribers(1, SOON) + valve.wait_for_subscribers(1, SOON), 2);
     pump.publish(&Pump { id: 7, count: 1 }).expect("published");
     let sample = all.recv_timeout(SOON).expect("a message");
-    assert_eq!((sample.info.topic(), sample.value.schema().name()), ("plant/1/pump", "Plant::Pump"));
+    assert_eq!((sample.info.topic(), sample.value.shape().schema().name()), ("plant/1/pump", "Plant::Pump"));
     valve.publish(&Valve { open: true, label: "main".into() }).expect("published");
     let sample = all.recv_timeout(SOON).expect("a message");
-    assert_eq!((sample.info.topic(), sample.value.schema().name()), ("plant", "Plant::Valve"));
+    assert_eq!((sample.info.topic(), sample.value.shape().schema().name()), ("plant", "Plant::Valve"));
 }
 
 #[test]

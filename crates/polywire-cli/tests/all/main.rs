@@ -21,6 +21,9 @@ mod pub_echo;
 mod readme;
 mod relay;
 mod services;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+mod shm;
 mod stop;
 mod tools;
 mod transcode;
+mod view;

@@ -1,4 +1,4 @@
-//! The commands that inspect: `hz`, `bw`, `list`, `typeof`, `idl`, `codecs`, `completions`, `fast
+//! The commands that inspect: `hz`, `bw`, `typeof`, `idl`, `codecs`, `completions`, `fast
 //! learn`.
 
 use std::path::{Path, PathBuf};
@@ -52,32 +52,6 @@ fn hz_of_nothing_says_why() {
     let folder = Folder::new();
     let nothing = folder.run(&[&["hz", "weather", "--timeout", "0.2"], &WIRE[..]].concat()).with(1);
     assert!(nothing.errors.contains("no message on 'weather' at unix/t.sock for 0.2 s: nobody else is there"));
-}
-
-#[test]
-fn list_shows_what_is_published() {
-    let folder = Folder::new();
-    let nothing = folder.run(&[&["list", "--timeout", "0.2"], &WIRE[..]].concat()).with(1);
-    assert!(nothing.errors.contains("no topics at unix/t.sock"), "{}", nothing.errors);
-    let _publishers = [publishing(&folder, "north", "10"), publishing(&folder, "south", "10")];
-    let mut rows = json!([]);
-    // The second publisher may not have started yet.
-    for _ in 0..50 {
-        rows = folder.run(&[&["list", "--timeout", "100", "--json"], &WIRE[..]].concat()).with(0).json();
-        if rows.as_array().is_some_and(|rows| rows.len() == 2) {
-            break;
-        }
-    }
-    let of = |name: &str| rows.as_array().expect("rows").iter().map(|row| row[name].clone()).collect::<Value>();
-    assert_eq!(of("topic"), json!(["north", "south"]));
-    assert_eq!(of("type"), json!(["weather::Report", "weather::Report"]));
-    assert_eq!(of("codec"), json!(["json", "json"]));
-    let schema = Compiler::new().parse_str("weather.idl", WEATHER).expect("valid").schema("Report").expect("there");
-    let hash = schema.type_hash().to_string();
-    assert_eq!(of("type_hash"), json!([hash, hash]));
-    assert_ne!(rows[0]["writer"], rows[1]["writer"]);
-    let text = folder.run(&[&["list", "--timeout", "100"], &WIRE[..]].concat()).with(0).out;
-    assert!(text.starts_with("TOPIC  TYPE             CODEC"), "{text}");
 }
 
 #[test]

@@ -218,6 +218,16 @@ impl Member {
         self.sender.is_taken()
     }
 
+    /// Packets that the member has sent again because a follower lacked them.
+    ///
+    /// ```
+    /// use polywire_core::multicast::{Config, Member};
+    /// assert_eq!(Member::new(Config::default(), Default::default(), 1).retransmitted(), 0);
+    /// ```
+    pub fn retransmitted(&self) -> u64 {
+        self.sender.retransmitted()
+    }
+
     /// Bytes that the member holds: queued, kept for repairs, and received and not taken.
     ///
     /// ```

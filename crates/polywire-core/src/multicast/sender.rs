@@ -25,6 +25,8 @@ pub(super) struct Sender {
     /// The first packet that some follower has not taken. The largest number if nobody follows.
     taken: u64,
     repairs: BTreeSet<u64>,
+    /// Packets sent again so far.
+    retransmitted: u64,
     bucket: TokenBucket,
 }
 
@@ -66,6 +68,7 @@ impl Sender {
             oldest: 1,
             taken: u64::MAX,
             repairs: BTreeSet::new(),
+            retransmitted: 0,
             bucket: TokenBucket::new(config.rate_limit, config.rate_interval),
         }
     }
@@ -178,11 +181,16 @@ impl Sender {
         found
     }
 
+    pub(super) fn retransmitted(&self) -> u64 {
+        self.retransmitted
+    }
+
     fn poll_repair(&mut self, out: &mut Vec<u8>) -> bool {
         while let Some(number) = self.repairs.pop_first() {
             let at = number.checked_sub(self.oldest).and_then(|at| usize::try_from(at).ok());
             if let Some(kept) = at.and_then(|at| self.kept.get(at)) {
                 out.extend_from_slice(&kept.bytes);
+                self.retransmitted += 1;
                 return true;
             }
         }
@@ -338,6 +346,7 @@ mod tests {
         }
         let repaired: Vec<u64> = core::iter::from_fn(|| Some(poll(&mut sender, now)?.0)).collect();
         assert_eq!(repaired, [2, 3], "one repair for all who ask");
+        assert_eq!(sender.retransmitted(), 2);
         sender.set_taken(3);
         sender.repair(&[(1, 2)], now + config.next_nak_delay, &config);
         let further: Vec<u64> = core::iter::from_fn(|| Some(poll(&mut sender, now)?.0)).collect();

@@ -50,6 +50,11 @@ const ICEORYX2: (&str, By) = (super::iceoryx2::SETTINGS, By::Ends(super::iceoryx
 #[cfg(not(feature = "peers-iceoryx2"))]
 const ICEORYX2: (&str, By) = ("iceoryx2", By::Feature("peers-iceoryx2"));
 
+#[cfg(all(feature = "shm", target_os = "linux"))]
+const SPINNING: By = By::Ends(ours::connect, ours::receive);
+#[cfg(not(all(feature = "shm", target_os = "linux")))]
+const SPINNING: By = By::Feature("shm");
+
 /// The engines besides [`polywire::engine::ENGINES`].
 ///
 /// ```
@@ -76,6 +81,14 @@ pub static ENGINES: &[Engine] = &[
     Engine { name: "zeromq", settings: ZEROMQ.0, by: ZEROMQ.1 },
     Engine { name: "zenoh", settings: ZENOH.0, by: ZENOH.1 },
     Engine { name: "iceoryx2", settings: ICEORYX2.0, by: ICEORYX2.1 },
+    // With the feature, it is one of Polywire's engines.
+    #[cfg(not(all(feature = "shm", target_os = "linux")))]
+    Engine { name: "shm", settings: "Polywire's engine `shm`", by: SPINNING },
+    Engine {
+        name: ours::SPINNING,
+        settings: "Polywire's engine `shm` with `wait=spin`: readers look for messages all the time",
+        by: SPINNING,
+    },
     Engine { name: "cyclonedds", settings: ddsperf::SETTINGS, by: By::Program },
 ];
 

@@ -33,6 +33,9 @@ use crate::{
 /// Prefix of topic names; a number follows.
 const THERE: &str = "there";
 
+/// The engine `shm` with readers that do not sleep.
+pub const SPINNING: &str = "shm-spin";
+
 /// The topic of the echoes.
 const BACK: &str = "back";
 
@@ -47,7 +50,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         );
     }
     setup.address = free_address(&setup.engine)?;
-    let folder = (setup.engine == "local").then(|| Folder(setup.address.clone().into()));
+    let folder = is_mesh(&setup.engine).then(|| Folder(setup.address.clone().into()));
     let node = node(&setup, |buffers| buffers.sender)?;
     let wire = wire(&setup, "listen");
     let publisher = |topic: String| node.publisher_of(&topic, Some(&wire), subject.coding.clone()).map_err(error_text);
@@ -337,6 +340,9 @@ fn error_text(error: impl ToString) -> String {
 fn wire(setup: &Setup, side: &str) -> String {
     let Setup { engine, codec, compressor, address, .. } = setup;
     let compressor = if compressor == "none" { String::new() } else { format!("+{compressor}") };
+    if engine == SPINNING {
+        return format!("{codec}{compressor}@shm/{address}?wait=spin");
+    }
     // Some engines have a name for each role.
     let role = format!("{engine}-{side}");
     let engine = polywire::engine::find(&role).map_or(engine.as_str(), |engine| engine.name());
@@ -348,8 +354,8 @@ fn free_address(engine: &str) -> Result<String, String> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("polywire-measure-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     match engine {
+        engine if is_mesh(engine) => Ok(env::temp_dir().join(name).display().to_string()),
         "unix" => Ok(env::temp_dir().join(name + ".sock").display().to_string()),
-        "local" => Ok(env::temp_dir().join(name).display().to_string()),
         "inproc" => Ok(name),
         _ => {
             let bound = match engine.starts_with("udp") {
@@ -359,4 +365,9 @@ fn free_address(engine: &str) -> Result<String, String> {
             bound.map(|address| address.to_string()).map_err(error_text)
         }
     }
+}
+
+/// Whether the address of an engine is a folder in which nodes meet.
+fn is_mesh(engine: &str) -> bool {
+    matches!(engine, "local" | "shm" | SPINNING)
 }

@@ -158,6 +158,10 @@ impl Port for Loopback {
         self.port.links()
     }
 
+    fn retransmitted(&self) -> u64 {
+        self.port.retransmitted()
+    }
+
     fn close(&self) {
         self.port.close();
     }

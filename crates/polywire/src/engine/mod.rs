@@ -102,6 +102,8 @@ pub(crate) mod loopback;
 mod options;
 mod pipe;
 mod principal;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub mod shm;
 mod sockets;
 pub mod stream;
 pub mod tcp;
@@ -136,6 +138,8 @@ pub static ENGINES: &[&dyn Engine] = &[
     &local::Domain,
     #[cfg(feature = "lan")]
     &lan::Lan,
+    #[cfg(all(feature = "shm", target_os = "linux"))]
+    &shm::Shm,
     &tcp::Tcp,
     &tcp::TcpListen,
     &tcp::TcpConnect,
@@ -337,6 +341,12 @@ pub trait Port: Send + Sync {
 
     /// The links to the peers present, with their counts.
     fn links(&self) -> Vec<LinkStats>;
+
+    /// Packets that this port has sent again because a peer lacked them. 0 if the engine leaves
+    /// that to the system below, as TCP does.
+    fn retransmitted(&self) -> u64 {
+        0
+    }
 
     /// Sends the queued messages, within [`EngineOptions::linger`], says goodbye to the peers, and
     /// ends all threads. Later calls do nothing.
@@ -611,8 +621,8 @@ pub enum Event {
     },
     /// A silent peer is heard again.
     Heard(LinkInfo),
-    /// What a discovery service says of a peer was ignored: it is malformed, or there is too much of
-    /// it. Reported for the 1st, 2nd, 4th, 8th, ... time.
+    /// What a discovery service says of a peer was ignored: it is malformed, or there is too much
+    /// of it. Reported for the 1st, 2nd, 4th, 8th, ... time.
     Ignored {
         /// The name of the peer, as the service has it.
         name: String,

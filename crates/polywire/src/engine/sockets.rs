@@ -224,7 +224,7 @@ pub(super) fn connection(
 }
 
 /// The stream of a connected, blocking socket.
-pub(super) struct SocketStream(Socket, Principal);
+pub(super) struct SocketStream(pub(super) Socket, Principal);
 
 /// A write neither blocks nor raises SIGPIPE. Apple's systems have no such flag: there it is an
 /// option of the socket.

@@ -18,6 +18,7 @@ use std::{
 };
 
 use polywire_core::{
+    directory::{RefusalData, SubscriberData},
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
     qos::{Offer, OfferError},
@@ -35,10 +36,12 @@ use super::{
 };
 use crate::{
     access::Rights,
+    builtin::INTEREST,
     clock,
     engine::{Action, Held, LinkInfo, LinkSink, Properties},
     events::NodeEvent,
     packing::Unpacking,
+    stats::{ReceiverCounts, TopicStats},
     status::Mismatch,
 };
 
@@ -67,6 +70,10 @@ pub(super) trait Host: Send + Sync {
     /// A document has come: all links may have channels that wait for it.
     fn document_arrived(&self, document: Id128);
     fn link_down(&self, link: &LinkInfo);
+    /// The peer asks for the built-in topics.
+    fn asked(&self);
+    /// Subscribers here read other channels than before.
+    fn matches_changed(&self);
 }
 
 /// The fields of [`Event::Matched`].
@@ -109,6 +116,8 @@ struct Channels {
     open: BTreeMap<ChannelId, Channel>,
     /// Channels that messages came on since [`LinkSink::drained`].
     touched: Vec<ChannelId>,
+    /// Of channels that have closed.
+    received: ReceiverCounts,
 }
 
 type Refused = Vec<(Arc<dyn Route>, String)>;
@@ -131,6 +140,7 @@ struct Channel {
     gated: bool,
     /// Subscribers that cannot read the channel, and why.
     refused: Refused,
+    received: ReceiverCounts,
 }
 
 impl Incoming {
@@ -206,6 +216,33 @@ impl Incoming {
         }
     }
 
+    /// Adds the channels that a subscriber reads, and those that it cannot read.
+    pub(super) fn describe_matches(&self, route: &Arc<dyn Route>, data: &mut SubscriberData) {
+        let channels = self.channels();
+        for channel in channels.open.values().filter(|channel| !channel.auxiliary) {
+            let writer = channel.source.announcement.writer;
+            if channel.slots.iter().any(|(other, _)| other.is_of(route)) {
+                data.reads.push(writer);
+            } else if let Some((_, reason)) = channel.refused.iter().find(|(other, _)| other.is_of(route)) {
+                data.refuses.push(RefusalData { writer, reason: reason.clone() });
+            }
+        }
+    }
+
+    /// What came on the open channels.
+    pub(super) fn topic_stats(&self) -> Vec<TopicStats> {
+        let channels = self.channels();
+        channels.open.values().map(|channel| channel.received.read(&channel.source.announcement.topic)).collect()
+    }
+
+    /// What came over the link.
+    pub(super) fn received(&self) -> ReceiverCounts {
+        let channels = self.channels();
+        let mut sum = channels.received;
+        channels.open.values().for_each(|channel| sum.add(channel.received));
+        sum
+    }
+
     /// A document came, over this link or another.
     pub(super) fn document_arrived(&self, document: Id128) {
         self.lock().session.document_arrived(document);
@@ -276,7 +313,17 @@ impl Incoming {
 
     fn close(&self, channel: ChannelId) {
         let gone = self.channels().open.remove(&channel);
+        gone.iter().for_each(|channel| self.keep_counts(channel));
         gone.iter().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
+    }
+
+    /// The counts of a channel that has closed stay in the sums of the link and of the node.
+    fn keep_counts(&self, channel: &Channel) {
+        self.channels().received.add(channel.received);
+        let node = self.host.upgrade().and_then(|host| host.node());
+        if let Some(node) = node.filter(|_| channel.received.messages > 0) {
+            node.totals.end(&channel.received.read(&channel.source.announcement.topic));
+        }
     }
 
     /// Asks for the documents of a channel that other peers may ask this node for, so that they are
@@ -396,6 +443,9 @@ impl Incoming {
             known.refused = refusals.to_vec();
             mem::replace(&mut known.slots, Arc::new(slots))
         };
+        if let Some(host) = self.host.upgrade() {
+            host.matches_changed();
+        }
         // Slots end without a lock: they report losses.
         drop(before);
     }
@@ -409,8 +459,9 @@ impl Incoming {
         }
         let (slots, unpacking, stream, key_requested, gated) = {
             let mut channels = self.channels();
-            let Channels { open, touched } = &mut *channels;
+            let Channels { open, touched, .. } = &mut *channels;
             let Some(channel) = open.get_mut(&envelope.channel) else { return };
+            channel.received.count(payload.len());
             if !mem::replace(&mut channel.touched, true) {
                 touched.push(envelope.channel);
             }
@@ -505,6 +556,7 @@ impl Channel {
             auxiliary: false,
             gated: false,
             refused: Refused::default(),
+            received: ReceiverCounts::default(),
         }
     }
 }
@@ -542,6 +594,11 @@ impl LinkSink for Incoming {
         self.drive();
         if !refused {
             self.fetch_for_others(announcement);
+        }
+        if announcement.topic == INTEREST
+            && let Some(host) = self.host.upgrade()
+        {
+            host.asked();
         }
     }
 
@@ -613,7 +670,7 @@ impl LinkSink for Incoming {
             if channels.touched.is_empty() {
                 return;
             }
-            let Channels { open, touched } = &mut *channels;
+            let Channels { open, touched, .. } = &mut *channels;
             let slots = |id: ChannelId| {
                 let channel = open.get_mut(&id)?;
                 channel.touched = false;
@@ -627,6 +684,7 @@ impl LinkSink for Incoming {
     fn down(&self) {
         self.lock().session.handle_down();
         let channels = mem::take(&mut self.channels().open);
+        channels.values().for_each(|channel| self.keep_counts(channel));
         channels.values().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
         drop(channels);
         self.drive();

@@ -1,7 +1,10 @@
 //! The state that everything on a node shares: its identity, configuration, tables, limits,
 //! documents, decoders, events and timer. It knows no port, publisher or subscriber.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::{
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
+    time::Instant,
+};
 
 use polywire_core::{
     codec::{Codec, LowerError, Options},
@@ -12,7 +15,8 @@ use polywire_core::{
 };
 
 use super::{
-    answered::Answered, decoders::Decoders, documents::Documents, limits::NodeLimits, route::Reload, timer::Timer,
+    answered::Answered, decoders::Decoders, documents::Documents, limits::NodeLimits, route::Reload, signal::Signal,
+    timer::Timer,
 };
 use crate::{
     access::Gate,
@@ -22,6 +26,7 @@ use crate::{
     error::NodeError,
     events::{Hub, NodeEvent},
     packing::{self, Unpacking},
+    stats::Totals,
     suggest::hint,
     wire::WireError,
 };
@@ -46,6 +51,13 @@ pub(crate) struct Inner {
     pub(super) session: SessionSettings,
     /// Who may do what.
     pub(super) gate: Gate,
+    /// What tools call the node.
+    pub(super) name: String,
+    pub(super) started: Instant,
+    /// Wakes the thread that publishes the built-in topics.
+    pub(super) signal: Arc<Signal>,
+    /// What publishers count, and what has gone.
+    pub(crate) totals: Totals,
 }
 
 /// The settings that the sessions with all peers have in common.

@@ -3,6 +3,8 @@
 //! state that all of them share.
 
 mod answered;
+mod builtin;
+mod census;
 mod decoders;
 mod documents;
 mod incoming;
@@ -10,12 +12,14 @@ mod inner;
 mod limits;
 mod port;
 mod route;
+mod signal;
 mod timer;
 
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -43,10 +47,13 @@ pub use self::{
 pub use crate::error::NodeError;
 use crate::{
     access::Gate,
-    config::Config,
+    builtin::is_builtin,
+    config::{Config, NODE_NAME},
     engine::{ENGINES, Engine, Local},
     events::{Events, Hub},
+    metrics::Metrics,
     qos::Qos,
+    stats::{NodeStats, Totals, program},
     suggest::hint,
     wire::{self, Endpoint, Wire, WireError},
 };
@@ -91,7 +98,16 @@ pub struct Node(Arc<Opened>);
 /// of the node has gone: fields are dropped in this order.
 struct Opened {
     inner: Arc<Inner>,
-    ports: Ports,
+    ports: Arc<Ports>,
+    metrics: Mutex<Option<Metrics>>,
+    /// Told when a port opens.
+    watchers: Mutex<Vec<Weak<dyn PortWatcher>>>,
+}
+
+/// Something that wants to know which ports a node has.
+pub(crate) trait PortWatcher: Send + Sync {
+    /// A port was opened.
+    fn opened(&self, node: &Node, entry: &Arc<PortEntry>);
 }
 
 /// A wire, and the port of its endpoint.
@@ -133,6 +149,7 @@ pub struct NodeBuilder {
     engines: Vec<&'static dyn Engine>,
     fetch_timeout: Option<Duration>,
     limits: NodeLimits,
+    name: Option<String>,
 }
 
 impl NodeBuilder {
@@ -145,6 +162,22 @@ impl NodeBuilder {
     /// Sets an id that stays the same when the node restarts. Without it, the id is random.
     pub fn id(mut self, id: Id128) -> Self {
         self.id = Some(id);
+        self
+    }
+
+    /// Sets what tools call the node, in place of what `[node] name` of the configuration says, or
+    /// else of the program's name and the process's number, as in `hall-4711`. Names need not be
+    /// unique. Control characters are left out, and what is longer than 255 bytes is cut.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// assert_eq!(Node::builder().name("hall").build().name(), "hall");
+    /// let config = Config::parse("[node]\nname = 'plant'").unwrap();
+    /// assert_eq!(Node::builder().config(config).build().name(), "plant");
+    /// assert!(Node::new().name().ends_with(&format!("-{}", std::process::id())));
+    /// ```
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -187,6 +220,7 @@ impl NodeBuilder {
         let mut limits = session::Limits::default();
         limits.fetch_timeout = self.fetch_timeout.unwrap_or(limits.fetch_timeout);
         let gate = Gate::new(self.config.access.clone(), self.config.follow.clone());
+        let name = self.name.or_else(|| self.config.name.clone()).unwrap_or_else(default_name);
         let inner = Inner {
             hello,
             engine: self.config.engine.clone(),
@@ -202,8 +236,16 @@ impl NodeBuilder {
             users: Mutex::default(),
             session: SessionSettings::new(limits, &self.limits),
             gate,
+            name: shown(&name),
+            started: Instant::now(),
+            signal: Arc::default(),
+            totals: Totals::default(),
         };
-        Node(Arc::new(Opened { inner: Arc::new(inner), ports: Ports::default() }))
+        let (inner, ports) = (Arc::new(inner), Arc::<Ports>::default());
+        let (node, open, signal) = (Arc::downgrade(&inner), Arc::downgrade(&ports), inner.signal.clone());
+        let start = move || builtin::start(signal.clone(), node.clone(), open.clone());
+        inner.signal.on_ask(Box::new(start));
+        Node(Arc::new(Opened { inner, ports, metrics: Mutex::default(), watchers: Mutex::default() }))
     }
 }
 
@@ -290,7 +332,7 @@ impl Node {
     /// Announcements arrive soon after a link is up.
     pub fn discovered(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = self.ports().iter().flat_map(|port| port.sources()).collect();
-        sources.retain(Source::is_publisher);
+        sources.retain(|source| source.is_publisher() && !is_builtin(&source.announcement.topic));
         sources.sort_by(|a, b| {
             let key = |source: &Source| (source.announcement.topic.clone(), source.announcement.writer);
             key(a).cmp(&key(b))
@@ -340,6 +382,57 @@ impl Node {
         self.0.inner.hello
     }
 
+    /// What tools call the node: see [`NodeBuilder::name`].
+    pub fn name(&self) -> &str {
+        &self.0.inner.name
+    }
+
+    /// What the node has counted so far. Takes the locks that publishers and links take, each for a
+    /// moment. [`stats`](crate::stats) has an example.
+    pub fn stats(&self) -> NodeStats {
+        builtin::count(&self.0.inner, &self.ports())
+    }
+
+    /// Serves the node's counts to Prometheus over HTTP, at `/metrics`, until the node is gone or
+    /// this is called again. The address must be one of this machine alone. Returns it with the
+    /// port number that the system chose. `[node] metrics` of the configuration does the same when
+    /// the node opens its first port.
+    ///
+    /// ```
+    /// use std::{io::{Read, Write}, net::TcpStream};
+    /// let node = polywire::Node::new();
+    /// let address = node.serve_metrics("127.0.0.1:0".parse()?)?;
+    /// let mut stream = TcpStream::connect(address)?;
+    /// stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+    /// let mut reply = String::new();
+    /// stream.read_to_string(&mut reply)?;
+    /// assert!(reply.contains("# TYPE polywire_uptime_seconds gauge"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn serve_metrics(&self, address: SocketAddr) -> Result<SocketAddr, NodeError> {
+        let mut metrics = lock(&self.0.metrics);
+        *metrics = None;
+        self.serve(address, &mut metrics)
+    }
+
+    fn serve(&self, address: SocketAddr, metrics: &mut Option<Metrics>) -> Result<SocketAddr, NodeError> {
+        let (inner, ports) = (Arc::downgrade(&self.0.inner), Arc::downgrade(&self.0.ports));
+        let text = move || {
+            let (inner, ports) = (inner.upgrade()?, ports.upgrade()?);
+            let entries = each_once(&ports.lock());
+            Some(builtin::count(&inner, &entries).prometheus())
+        };
+        let served = Metrics::serve(address, text).map_err(|cause| NodeError::Metrics { address, cause })?;
+        Ok(metrics.insert(served).address())
+    }
+
+    /// Tells a watcher of all ports, present and future.
+    pub(crate) fn watch(&self, watcher: &Arc<impl PortWatcher + 'static>) {
+        let weak: Weak<dyn PortWatcher> = Arc::<_>::downgrade(&(watcher.clone() as Arc<dyn PortWatcher>));
+        lock(&self.0.watchers).push(weak);
+        self.ports().iter().for_each(|entry| watcher.opened(self, entry));
+    }
+
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.0.inner
     }
@@ -385,7 +478,19 @@ impl Node {
         Ok(places)
     }
 
+    /// The port of an endpoint, which is opened if need be.
     pub(crate) fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
+        let (entry, is_new) = self.port_or_open(endpoint)?;
+        if is_new {
+            let mut watchers = lock(&self.0.watchers);
+            watchers.retain(|watcher| watcher.strong_count() > 0);
+            let watchers: Vec<_> = watchers.iter().filter_map(Weak::upgrade).collect();
+            watchers.iter().for_each(|watcher| watcher.opened(self, &entry));
+        }
+        Ok(entry)
+    }
+
+    fn port_or_open(&self, endpoint: &Endpoint) -> Result<(Arc<PortEntry>, bool), NodeError> {
         let (inner, mut ports) = (&self.0.inner, self.0.ports.lock());
         let engines = || inner.engines.iter().map(|engine| engine.name());
         let engine = inner.engines.iter().find(|engine| engine.name() == endpoint.engine).ok_or_else(|| {
@@ -395,14 +500,28 @@ impl Node {
         let address = engine.complete(&endpoint.address);
         let name = Endpoint { engine: endpoint.engine.clone(), address: address.clone() }.to_string();
         if let Some(entry) = ports.get(&name) {
-            return Ok(entry.clone());
+            return Ok((entry.clone(), false));
         }
+        let mut metrics = lock(&self.0.metrics);
+        if let (Some(address), None) = (self.config().metrics, &*metrics) {
+            self.serve(address, &mut metrics)?;
+        }
+        drop(metrics);
         let local = Local { hello: inner.hello, options: inner.engine.clone() };
         let entry = PortEntry::open(inner, *engine, &address, &local)?;
         ports.insert(name, entry.clone());
         // Also under its real address, so that a port that the system chose can be named.
         ports.entry(entry.port().endpoint()).or_insert_with(|| entry.clone());
-        Ok(entry)
+        Ok((entry, true))
+    }
+}
+
+impl Drop for Opened {
+    /// Before the parts go: the thread of the built-in topics holds them while it works.
+    fn drop(&mut self) {
+        self.inner.signal.stop();
+        self.ports.close();
+        self.inner.signal.join();
     }
 }
 
@@ -413,14 +532,24 @@ impl Ports {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<PortEntry>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
-impl Drop for Ports {
-    fn drop(&mut self) {
-        self.close();
-    }
+/// What tools call a node that has no name.
+fn default_name() -> String {
+    format!("{}-{}", program(), std::process::id())
+}
+
+/// A name as it may be shown.
+fn shown(name: &str) -> String {
+    let mut shown: String = name.chars().filter(|c| !c.is_control()).collect();
+    shown.truncate(shown.floor_char_boundary(NODE_NAME));
+    shown
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Each port once. A port may be in the map under two names.

@@ -21,10 +21,12 @@ use super::{
     documents::Documents,
     incoming::{Host, Incoming, Matched},
     inner::{Inner, SessionSettings},
+    random_id,
     route::{Replay, Route, Source, Watcher},
 };
 use crate::{
     access::Rights,
+    builtin::{INTEREST, is_builtin},
     delta::Requests,
     engine::{
         Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Principal, Properties,
@@ -51,10 +53,14 @@ pub(crate) struct PortEntry {
     port: OnceLock<Arc<dyn Port>>,
     /// The link from publishers here to subscribers here.
     own: LinkId,
-    routes: Mutex<Vec<Arc<dyn Route>>>,
-    links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
-    answers: Mutex<AllAnswers>,
+    pub(super) routes: Mutex<Vec<Arc<dyn Route>>>,
+    pub(super) links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
+    pub(super) answers: Mutex<AllAnswers>,
     answered: Arc<Answered>,
+    /// Somebody here or elsewhere has asked for the built-in topics.
+    asked: AtomicBool,
+    /// This node has asked its peers for them.
+    asks: AtomicBool,
 }
 
 /// The writers that a subscriber reads, and those that it cannot read. A writer counts once,
@@ -70,8 +76,8 @@ pub(crate) type WriterKey = (Id128, u64, ChannelId);
 
 /// The answers of all peers to the channels of this node.
 #[derive(Default)]
-struct AllAnswers {
-    by_channel: BTreeMap<ChannelId, Answers>,
+pub(super) struct AllAnswers {
+    pub(super) by_channel: BTreeMap<ChannelId, Answers>,
     /// The newest channel.
     last: ChannelId,
     /// Announcements under way. Answers may come before [`PortEntry::announce`] knows the id.
@@ -105,19 +111,19 @@ impl AllAnswers {
 }
 
 #[derive(Default)]
-struct Answers {
+pub(super) struct Answers {
     topic: String,
     /// The announcement for sessions with later peers. `None` before [`PortEntry::announce`] knows
     /// the id.
-    offered: Option<(Start, Arc<Announcement>)>,
+    pub(super) offered: Option<(Start, Arc<Announcement>)>,
     /// Each peer's node and answer.
-    by_link: BTreeMap<LinkId, (Id128, Answer)>,
+    pub(super) by_link: BTreeMap<LinkId, (Id128, Answer)>,
     /// The requests for key frames.
     requests: Requests,
     /// The history that the channel brings; a request for a key frame is one for it.
     history: Option<Weak<dyn Replay>>,
     watcher: Option<Weak<dyn Watcher>>,
-    refusing: Refusing,
+    pub(super) refusing: Refusing,
     refusals: Recent<Refusal>,
     /// Refusals that came before the topic was known: peer and reason.
     early: Vec<(String, String)>,
@@ -149,6 +155,8 @@ impl PortEntry {
             links: Mutex::default(),
             answers: Mutex::default(),
             answered: node.answered.clone(),
+            asked: AtomicBool::new(false),
+            asks: AtomicBool::new(false),
         });
         let sink = Arc::new(PortSink(Arc::downgrade(&entry)));
         let port = loopback::open(engine, address, local, sink, &own)?;
@@ -191,6 +199,8 @@ impl PortEntry {
         }
         // Under the same lock: `announce` announces to the links in the list.
         lock(&self.links).insert(info.id, incoming.clone());
+        drop(answers);
+        self.changed();
         incoming
     }
 
@@ -221,6 +231,7 @@ impl PortEntry {
         for (peer, reason) in early {
             self.tell_refused(announcement.topic.clone(), peer, reason);
         }
+        self.changed();
         Ok(channel)
     }
 
@@ -287,6 +298,8 @@ impl PortEntry {
         let mut answers = lock(&self.answers);
         answers.by_channel.remove(&channel);
         lock(&self.links).values().for_each(|link| link.retire(channel));
+        drop(answers);
+        self.changed();
     }
 
     #[inline]
@@ -339,11 +352,32 @@ impl PortEntry {
     pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
         lock(&self.routes).push(route.clone());
         self.reconsider(&*route);
+        match is_builtin(route.topic()) {
+            true => self.ask(),
+            false => self.changed(),
+        }
+    }
+
+    /// Asks the peers, present and future, for the built-in topics.
+    fn ask(&self) {
+        if !self.asks.swap(true, Ordering::AcqRel) {
+            let incarnation = self.node().map_or(0, |node| node.hello.incarnation);
+            let announcement =
+                Announcement { topic: INTEREST.into(), writer: random_id(), incarnation, ..Announcement::default() };
+            // On a closed port there is nobody to ask.
+            let _ = self.announce(&announcement, Start::default());
+        }
+    }
+
+    /// Whether somebody has asked for the built-in topics.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
     }
 
     pub(crate) fn remove_route(&self, route: &Arc<dyn Route>) {
         lock(&self.routes).retain(|other| !Arc::ptr_eq(other, route));
         self.reconsider(&**route);
+        self.changed();
     }
 
     /// The announcements of the peers.
@@ -367,6 +401,13 @@ impl PortEntry {
     fn reconsider(&self, route: &dyn Route) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
         links.iter().for_each(|link| link.reconsider(&|topic| route.wants(topic)));
+    }
+
+    /// Tools may want to know.
+    fn changed(&self) {
+        if let Some(node) = self.node() {
+            node.signal.changed();
+        }
     }
 
     // Called by links.
@@ -424,7 +465,7 @@ impl Host for PortEntry {
 
     fn matched(&self, link: &LinkInfo, matched: Matched) -> bool {
         let Matched { channel, answer, key_requested, incompatible } = matched;
-        let (refused, history, watcher) = {
+        let (refused, history, watcher, is_about_us) = {
             let mut answers = lock(&self.answers);
             if !lock(&self.links).contains_key(&link.id) {
                 return true;
@@ -450,9 +491,12 @@ impl Host for PortEntry {
                 }
                 reason => reason.map(|reason| (known.topic.clone(), reason)),
             };
-            (refused, history, watcher)
+            (refused, history, watcher, is_builtin(&known.topic))
         };
         self.answered.tell();
+        if let Some(node) = self.node() {
+            if is_about_us { node.signal.ask() } else { node.signal.changed() }
+        }
         if let Some(history) = history.and_then(|history| history.upgrade()) {
             history.request();
         }
@@ -470,6 +514,17 @@ impl Host for PortEntry {
         links.iter().for_each(|link| link.document_arrived(document));
     }
 
+    fn asked(&self) {
+        self.asked.store(true, Ordering::Release);
+        if let Some(node) = self.node() {
+            node.signal.ask();
+        }
+    }
+
+    fn matches_changed(&self) {
+        self.changed();
+    }
+
     fn link_down(&self, link: &LinkInfo) {
         lock(&self.links).remove(&link.id);
         for answers in lock(&self.answers).by_channel.values_mut() {
@@ -477,6 +532,7 @@ impl Host for PortEntry {
             answers.count_refusing();
         }
         self.answered.tell();
+        self.changed();
     }
 }
 
@@ -512,6 +568,6 @@ impl Sink for PortSink {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use polywire_core::{
+    directory::SubscriberData,
     envelope::{Announcement, Envelope},
     qos::{Offer, OfferError, Qos},
     schema::Schema,
@@ -13,6 +14,7 @@ use super::{Node, inner::Inner};
 use crate::{
     engine::{Held, LinkInfo, Properties},
     error::NodeError,
+    stats::TopicStats,
     status::Mismatch,
 };
 
@@ -23,6 +25,8 @@ pub(crate) trait Route: Send + Sync {
     fn of_topic(&self, topic: &str) -> Option<Arc<dyn Route>>;
     /// Whether it wants the topic.
     fn wants(&self, topic: &str) -> bool;
+    /// The topic, or the pattern.
+    fn topic(&self) -> &str;
     /// Whether it is the other one, or the part of it for one topic.
     fn is_of(&self, whole: &Arc<dyn Route>) -> bool;
     /// Whether the subscriber needs the writer's schema to read its messages.
@@ -46,6 +50,11 @@ pub(crate) trait Route: Send + Sync {
     fn refused(&self, mismatch: Mismatch);
     /// The node has closed: nothing more is delivered.
     fn node_closed(&self);
+    /// The subscriber, without its endpoint and without what it reads. `None` if it is none of the
+    /// application.
+    fn describe(&self) -> Option<SubscriberData>;
+    /// What it counts.
+    fn stats(&self) -> Option<TopicStats>;
 }
 
 /// A subscriber's end of one channel.

@@ -12,6 +12,7 @@ use polywire_core::{
 use super::writing::{Deltas, Writing};
 use crate::{
     coding::Coding,
+    compile,
     delta::Outgoing,
     error::NodeError,
     history::Kept,
@@ -208,7 +209,7 @@ impl<C: Coding> Announce<'_, C> {
         let chosen = self.node.codec(&wire.codec.name, &wire.codec.options)?;
         let codec = &*chosen.codec;
         let failed = |cause| NodeError::Codec { codec: codec.name().into(), cause };
-        let encoder = self.coding.encoder(codec, &chosen.options).map_err(failed)?;
+        let encoder = compile::timed(|| self.coding.encoder(codec, &chosen.options)).map_err(failed)?;
         let schema = self.coding.schema();
         let announcement = Announcement {
             topic: self.topic.into(),

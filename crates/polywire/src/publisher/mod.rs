@@ -15,11 +15,11 @@ use polywire_core::{
     layout::Message,
     program::CodecError,
     qos::{Offer, Qos},
-    topic,
 };
 
 pub(crate) use self::sending::{Core, Given};
 use crate::{
+    builtin,
     coding::{Bytes, Coding, Dynamic, Typed},
     engine::{EngineError, LinkId, Sent},
     error::NodeError,
@@ -139,7 +139,7 @@ impl Node {
 
     /// Publishes values of any [`Coding`] with options.
     pub fn publish_of<C: Coding>(&self, topic: &str, wire: Option<&str>, coding: C) -> Result<Publish<C>, NodeError> {
-        topic::check(topic)?;
+        builtin::check_publisher(topic)?;
         let given: Vec<Wire> = wire.map(str::parse).transpose()?.into_iter().collect();
         let places = self.places_for(topic, &given)?;
         let (node, topic) = (self.clone(), String::from(topic));
@@ -350,6 +350,11 @@ impl<C: Coding> PublisherOf<C> {
     /// Why the peer on a link does not take the messages at all. `None` if it may.
     pub(crate) fn refusal(&self, link: LinkId) -> Option<String> {
         self.core.refusal(link)
+    }
+
+    /// Why somebody does not take the messages now. `None` if nobody refuses them.
+    pub(crate) fn refused(&self) -> Option<String> {
+        self.core.refused()
     }
 
     /// Tells of later answers to the present channels.

@@ -30,6 +30,7 @@ use crate::{
     liveliness::Pulse,
     node::{Inner, Node, Place, PortEntry, Reload, Wake, Watcher},
     offered::Offered,
+    stats::SenderCounts,
     status::PublisherStatus,
     wire::Wire,
 };
@@ -50,15 +51,21 @@ pub(crate) struct Core<C: Coding> {
     pub(super) coding: C,
     /// What all channels offer, apart from the history.
     offer: Offer,
+    counts: Arc<SenderCounts>,
     /// No message refers to another one.
     alone: bool,
     /// Shows that the publisher is alive, if it offers a lease.
     pulse: Option<Arc<Pulse>>,
+    channels: Channels,
     state: Mutex<Sending<C>>,
 }
 
+/// The present channels of a publisher, apart from its state, whose lock a blocked publication
+/// holds.
+type Channels = Arc<Mutex<Vec<(Arc<PortEntry>, ChannelId)>>>;
+
 pub(crate) struct Sending<C: Coding> {
-    /// Never empty, from the beginning to the end.
+    /// Never empty until the publisher is closed.
     groups: Vec<Group<C::Encoder>>,
     /// The ports that deliver in [`PortEntry::settle`], after the lock is released.
     entries: Arc<[Arc<PortEntry>]>,
@@ -79,6 +86,7 @@ pub(crate) struct Sending<C: Coding> {
     /// The wires that code gave; the configuration completes them.
     given: Vec<Wire>,
     pulse: Option<Arc<Pulse>>,
+    published: Channels,
     closed: bool,
 }
 
@@ -110,6 +118,7 @@ impl<C: Coding> Core<C> {
         let (writer, incarnation) = ids;
         let offered = Offered::new(inner, &topic, &offer.qos);
         let pulse = offer.qos.lease.map(|lease| Pulse::new(inner, &topic, offer.qos.liveliness, lease));
+        let channels = Channels::default();
         let cdr = places.first().map_or(&CDR, |place| cdr_of(&place.wire));
         let state = Sending {
             groups: Vec::new(),
@@ -124,8 +133,10 @@ impl<C: Coding> Core<C> {
             forwards: Vec::new(),
             given: Vec::new(),
             pulse: pulse.clone(),
+            published: channels.clone(),
             closed: false,
         };
+        let counts = inner.totals.sender(&topic);
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             inner: inner.clone(),
@@ -134,8 +145,10 @@ impl<C: Coding> Core<C> {
             incarnation,
             coding,
             offer,
+            counts,
             alone,
             pulse,
+            channels,
             state: Mutex::new(state),
         });
         core.move_to(places, Some(given)).inspect_err(|_| core.close())?;
@@ -177,6 +190,7 @@ impl<C: Coding> Core<C> {
                 }
                 _ => state.send_all(value, kind, key_hash, instance, last)?,
             };
+            self.counts.count(state.groups.iter().map(|group| group.size).sum(), sent.dropped);
             (sent, state.entries.clone())
         };
         entries.iter().for_each(|entry| entry.settle());
@@ -214,12 +228,24 @@ impl<C: Coding> Core<C> {
 
     /// Why the peer on a link does not take the messages at all. `None` if it may.
     pub(super) fn refusal(&self, link: LinkId) -> Option<String> {
-        self.lock().outs().find_map(|out| out.entry.refusal(out.channel, link))
+        self.present().iter().find_map(|(entry, channel)| entry.refusal(*channel, link))
+    }
+
+    /// Why somebody does not take the messages now. `None` if nobody refuses them.
+    pub(super) fn refused(&self) -> Option<String> {
+        let channels = self.present();
+        let statuses = channels.iter().map(|(entry, channel)| entry.status(*channel));
+        statuses.filter(|status| status.refusing > 0).find_map(|status| Some(status.refusals.last()?.reason.clone()))
+    }
+
+    /// The present channels. Does not wait for a publication.
+    fn present(&self) -> Vec<(Arc<PortEntry>, ChannelId)> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells of later answers to the present channels.
     pub(super) fn watch_answers(&self, watcher: &Weak<dyn Watcher>) {
-        self.lock().outs().for_each(|out| out.entry.watch_answers(out.channel, watcher.clone()));
+        self.present().iter().for_each(|(entry, channel)| entry.watch_answers(*channel, watcher.clone()));
     }
 
     pub(super) fn assert_liveliness(&self) -> Result<(), PublishError> {
@@ -295,21 +321,26 @@ impl<C: Coding> Core<C> {
         }
         state.adopt(opened);
         state.given = given.unwrap_or_else(|| std::mem::take(&mut state.given));
-        self.leave_others(state, &entries, &endpoints);
+        let ended = self.leave_others(state, &entries, &endpoints);
         state.changed();
+        // Channels end without the lock: that may deliver messages, whose callbacks may publish.
+        drop(guard);
+        ended.into_iter().for_each(|(entry, channel)| entry.retire(channel));
         Ok(())
     }
 
-    /// Ends channels of former formats at the present endpoints, and begins to leave the others.
-    fn leave_others(&self, state: &mut Sending<C>, present: &[Arc<PortEntry>], endpoints: &[String]) {
+    /// Takes out channels of former formats at the present endpoints, and begins to leave the others.
+    /// Gives the channels to end.
+    fn leave_others(
+        &self,
+        state: &mut Sending<C>,
+        present: &[Arc<PortEntry>],
+        endpoints: &[String],
+    ) -> Vec<(Arc<PortEntry>, ChannelId)> {
         let is_present = |entry: &Arc<PortEntry>| present.iter().any(|other| Arc::ptr_eq(entry, other));
         // What is said of the publisher at its present endpoints holds no more.
-        let (past, forwards) =
-            std::mem::take(&mut state.forwards).into_iter().partition(|(entry, _)| is_present(entry));
-        let past: Vec<(Arc<PortEntry>, ChannelId)> = past;
-        state.forwards = forwards;
-        past.iter().for_each(|(entry, channel)| entry.retire(*channel));
-        state.retire_replaced();
+        let mut ended: Vec<_> = state.forwards.extract_if(.., |(entry, _)| is_present(entry)).collect();
+        ended.extend(state.take_replaced());
         let mut left = Vec::new();
         for out in state.groups.iter_mut().flat_map(|group| &mut group.outs) {
             let leaves = !is_present(&out.entry);
@@ -327,6 +358,7 @@ impl<C: Coding> Core<C> {
             state.moving = Some(Instant::now() + MOVE_TIME);
             self.look_soon();
         }
+        ended
     }
 
     fn look_soon(&self) {
@@ -368,11 +400,15 @@ impl<C: Coding> Core<C> {
     }
 
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
-        state.closed = true;
+        let (groups, forwards) = {
+            let mut state = self.lock();
+            state.closed = true;
+            (std::mem::take(&mut state.groups), std::mem::take(&mut state.forwards))
+        };
         self.pulse.iter().for_each(|pulse| pulse.close());
-        state.outs().for_each(Out::close);
-        state.forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
+        groups.iter().flat_map(|group| &group.outs).for_each(Out::close);
+        self.inner.totals.end_sender(&self.counts);
+        forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
     }
 
     fn announce(&self) -> Announce<'_, C> {
@@ -414,7 +450,9 @@ impl<C: Coding> Wake for Core<C> {
             self.look_soon();
         }
         drop(state);
-        for (from, left_behind) in left {
+        for (out, left_behind) in left {
+            let from = out.entry.port().endpoint();
+            out.close();
             self.inner.tell(&NodeEvent::Moved { topic: self.topic.clone(), from, left_behind });
         }
     }
@@ -442,33 +480,29 @@ impl<C: Coding> Sending<C> {
         }
     }
 
-    /// Ends the channels that a later one at the same endpoint replaces.
-    fn retire_replaced(&mut self) {
+    /// Takes out the channels that a later one at the same endpoint replaces.
+    fn take_replaced(&mut self) -> Vec<(Arc<PortEntry>, ChannelId)> {
         let ports: Vec<(Arc<PortEntry>, ChannelId)> = self.channels();
         let is_replaced =
             |out: &Out| ports.iter().any(|(entry, channel)| Arc::ptr_eq(entry, &out.entry) && *channel > out.channel);
-        for group in &mut self.groups {
-            group.outs.extract_if(.., |out| is_replaced(out)).for_each(|out| out.retire());
-        }
+        let is_replaced = &is_replaced;
+        let outs = self.groups.iter_mut().flat_map(|group| group.outs.extract_if(.., move |out| is_replaced(out)));
+        outs.map(|out| (out.entry, out.channel)).collect()
     }
 
-    /// Leaves the endpoints whose peers have all followed, or all of them. Gives each with the
-    /// number of peers that have not.
-    fn leave(&mut self, all: bool) -> Vec<(String, usize)> {
+    /// Takes out the endpoints whose peers have all followed, or all that are being left. Gives each
+    /// with the number of peers that have not followed.
+    fn leave(&mut self, all: bool) -> Vec<(Out, usize)> {
         let staying: Vec<_> =
             self.outs().filter(|out| !out.leaving).map(|out| (out.entry.clone(), out.channel)).collect();
         let there = accepting(&staying);
         let mut left = Vec::new();
         for group in &mut self.groups {
-            let gone = group.outs.extract_if(.., |out| {
-                let behind = if out.leaving { out.behind(&there) } else { 0 };
-                let leaves = out.leaving && (all || behind == 0);
-                if leaves {
-                    left.push((out.entry.port().endpoint(), behind));
-                }
-                leaves
-            });
-            gone.for_each(|out| out.close());
+            let gone = group.outs.extract_if(.., |out| out.leaving && (all || out.behind(&there) == 0));
+            left.extend(gone.map(|out| {
+                let behind = out.behind(&there);
+                (out, behind)
+            }));
         }
         self.changed();
         if !self.outs().any(|out| out.leaving) {
@@ -480,6 +514,7 @@ impl<C: Coding> Sending<C> {
     fn changed(&mut self) {
         self.groups.retain(|group| !group.outs.is_empty());
         self.entries = self.outs().map(|out| out.entry.clone()).collect();
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.channels();
         if let Some(pulse) = &self.pulse {
             let channels = self.outs().filter_map(|out| Some((Arc::downgrade(&out.entry), out.pulse?)));
             pulse.set_channels(channels.collect());

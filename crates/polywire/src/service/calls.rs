@@ -46,8 +46,7 @@ impl<C: Coding> Requests for PublisherOf<C> {
     }
 
     fn refused(&self) -> Option<String> {
-        let status = self.status();
-        status.refusals.last().map(|refusal| refusal.reason.clone()).filter(|_| status.refusing > 0)
+        PublisherOf::refused(self)
     }
 }
 

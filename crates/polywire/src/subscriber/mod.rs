@@ -23,7 +23,7 @@ use std::{
 use polywire_core::{
     envelope::{Id128, Kind},
     layout::{Message, Record},
-    qos::{History, InstanceState, Qos, Reliability, Verdict},
+    qos::{History, InstanceState, Qos, Reliability},
     schema::Schema,
     topic::{Pattern, TopicError},
 };
@@ -38,7 +38,7 @@ use crate::{
     coding::{Coding, Typed},
     engine::Overflow,
     error::NodeError,
-    node::{Node, Place, Route, Source},
+    node::{Node, Place, PortEntry, Route, Source},
     qos,
     queue::{Depth, Queue, QueueLimits, Weighed},
     status::SubscriberStatus,
@@ -218,6 +218,15 @@ impl Node {
         let mut configured = self.qos_of(topic);
         configured.lifespan = None;
         Subscribe::new(self, (places, given), pattern, coding).qos(configured)
+    }
+}
+
+/// Subscribers of the built-in topics.
+impl Node {
+    /// Subscribes at a port that is open.
+    pub(crate) fn subscribe_at<C: Coding>(&self, entry: &Arc<PortEntry>, topic: Pattern, coding: C) -> Subscribe<C> {
+        let place = Place { wire: Wire::default(), entry: entry.clone() };
+        Subscribe::new(self, (vec![place], Vec::new()), topic, coding)
     }
 }
 
@@ -671,22 +680,22 @@ impl Guard {
 
     fn status(&self) -> SubscriberStatus {
         let matches = self.places.matches();
-        let mismatches = self.counts.mismatches();
+        let (mismatches, counted) = (self.counts.mismatches(), self.counts.read());
         SubscriberStatus {
             writers: matches.reads.len(),
             unreadable: matches.refuses.len(),
             mismatches_total: mismatches.total(),
             mismatches: mismatches.list(),
-            lost: self.lost(),
-            undecodable: self.undecodable(),
+            lost: counted.lost,
+            undecodable: counted.undecodable,
             not_alive: self.counts.not_alive.load(Ordering::Relaxed),
             deadlines_missed: self.counts.deadlines_missed.load(Ordering::Relaxed),
-            replaced: self.counts.drops.replaced.load(Ordering::Relaxed),
-            expired: self.counts.of(Verdict::Expired) + self.counts.drops.expired.load(Ordering::Relaxed),
-            filtered: self.counts.of(Verdict::Filtered),
-            not_owner: self.counts.of(Verdict::NotOwner),
-            superseded: self.counts.of(Verdict::Superseded),
-            rejected: self.counts.of(Verdict::Rejected) + self.counts.drops.rejected.load(Ordering::Relaxed),
+            replaced: counted.replaced,
+            expired: counted.expired,
+            filtered: counted.filtered,
+            not_owner: counted.not_owner,
+            superseded: counted.superseded,
+            rejected: counted.rejected,
         }
     }
 }

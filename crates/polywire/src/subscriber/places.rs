@@ -58,14 +58,14 @@ impl Places {
 
     /// Ends receiving.
     pub(super) fn close(&self) {
-        let entries = {
+        let (entries, was_closed) = {
             let mut state = self.lock();
-            state.closed = true;
-            std::mem::take(&mut state.entries)
+            let was_closed = std::mem::replace(&mut state.closed, true);
+            (std::mem::take(&mut state.entries), was_closed)
         };
-        for entry in entries {
-            self.route.get().iter().for_each(|route| entry.remove_route(route));
-        }
+        let Some(route) = self.route.get().filter(|_| !was_closed) else { return };
+        entries.iter().for_each(|entry| entry.remove_route(route));
+        route.stats().iter().for_each(|stats| self.node.inner().totals.end(stats));
     }
 
     /// A writer's topic has moved to these endpoints: opens them on a thread of its own, as far as

@@ -4,13 +4,14 @@ use std::{
     any::TypeId,
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use polywire_core::{
+    directory::SubscriberData,
     envelope::{Announcement, Id128, Kind},
     qos::{Durability, InstanceState, Offer, Qos, Verdict, expires_ns, partitions_match},
     schema::Schema,
@@ -27,6 +28,7 @@ use super::{
     take::Take,
 };
 use crate::{
+    builtin::is_builtin,
     clock,
     coding::Coding,
     delta::Arriving,
@@ -36,6 +38,7 @@ use crate::{
     node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members, random_id},
     qos,
     queue::{Drops, Queue, Tag, Weighed},
+    stats::{Histogram, TopicStats},
     status::{Mismatch, Recent},
     wire::Choice,
     writers::Writers,
@@ -95,11 +98,36 @@ pub(super) struct Counts {
     /// Writers whose leases have lapsed.
     pub(super) not_alive: AtomicUsize,
     mismatches: Mutex<Recent<Mismatch>>,
+    /// Made when the first message comes.
+    latency: OnceLock<Box<Histogram>>,
 }
 
 impl Counts {
+    /// What was counted so far.
+    pub(super) fn read(&self) -> TopicStats {
+        let drops = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        TopicStats {
+            lost: self.lost.load(Ordering::Relaxed),
+            undecodable: self.undecodable.load(Ordering::Relaxed),
+            replaced: drops(&self.drops.replaced),
+            expired: self.of(Verdict::Expired) + drops(&self.drops.expired),
+            filtered: self.of(Verdict::Filtered),
+            not_owner: self.of(Verdict::NotOwner),
+            superseded: self.of(Verdict::Superseded),
+            rejected: self.of(Verdict::Rejected) + drops(&self.drops.rejected),
+            latency: self.latency.get().map(|histogram| histogram.read()).unwrap_or_default(),
+            ..TopicStats::default()
+        }
+    }
+
+    /// Adds the time that a message took to come here.
+    #[cold]
+    pub(super) fn measure(&self, published_ns: i64) {
+        self.latency.get_or_init(Box::default).add(published_ns, history::now_ns());
+    }
+
     /// The number of samples with this verdict.
-    pub(super) fn of(&self, verdict: Verdict) -> u64 {
+    fn of(&self, verdict: Verdict) -> u64 {
         self.verdicts.get(verdict as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
@@ -116,6 +144,8 @@ pub(super) struct RouteOf<C: Coding> {
     this: Weak<RouteOf<C>>,
     /// Unique among the subscribers of the process.
     number: u64,
+    /// Unique among all subscribers.
+    id: Id128,
     /// The topic, or a pattern.
     topic: Pattern,
     /// The parts of a pattern, by topic.
@@ -151,6 +181,7 @@ impl<C: Coding> RouteOf<C> {
         Arc::new_cyclic(|this| RouteOf {
             this: this.clone(),
             number: number(),
+            id: random_id(),
             topic: subscribe.topic.clone(),
             parts: Mutex::default(),
             whole: None,
@@ -185,6 +216,7 @@ impl<C: Coding> RouteOf<C> {
         let part = Arc::new_cyclic(|this| RouteOf {
             this: this.clone(),
             number: number(),
+            id: self.id,
             topic: pattern,
             parts: Mutex::default(),
             whole: Some(self.this.clone()),
@@ -443,7 +475,12 @@ impl<C: Coding> Route for RouteOf<C> {
     }
 
     fn wants(&self, topic: &str) -> bool {
-        self.topic.fits(topic)
+        // Whoever wants all topics does not mean those that are built in.
+        self.topic.fits(topic) && is_builtin(topic) == is_builtin(self.topic.as_str())
+    }
+
+    fn topic(&self) -> &str {
+        self.topic.as_str()
     }
 
     fn is_of(&self, whole: &Arc<dyn Route>) -> bool {
@@ -525,6 +562,26 @@ impl<C: Coding> Route for RouteOf<C> {
         if let Delivery::Handed(taker) = &self.delivery {
             taker.refused(&reason);
         }
+    }
+
+    fn describe(&self) -> Option<SubscriberData> {
+        let schema = self.coding.schema();
+        Some(SubscriberData {
+            id: self.id,
+            topic: self.topic.to_string(),
+            type_name: schema.map_or_else(String::new, |schema| schema.name().into()),
+            type_hash: schema.map_or(Id128::ZERO, |schema| Id128(schema.type_hash().to_bytes())),
+            qos: self.qos.clone(),
+            ..SubscriberData::default()
+        })
+    }
+
+    fn stats(&self) -> Option<TopicStats> {
+        let queued = match &self.delivery {
+            Delivery::Queued(queue) => queue.len() as u64,
+            Delivery::Inline(_) | Delivery::Handed(_) => 0,
+        };
+        Some(TopicStats { topic: self.topic.to_string(), subscribers: 1, queued, ..self.counts.read() })
     }
 
     fn node_closed(&self) {

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use polywire_core::{
@@ -30,6 +30,12 @@ use crate::{
     writers::{Follow, Turn},
 };
 
+/// Messages of a channel whose latency is measured, from the first one on.
+const MEASURED_FIRST: u32 = 64;
+
+/// Of the messages after these, each one of so many is measured.
+const MEASURED_EACH: u32 = 8;
+
 /// One channel, as one subscriber receives it.
 pub(super) struct SlotOf<C: Coding> {
     route: Arc<RouteOf<C>>,
@@ -47,6 +53,8 @@ pub(super) struct SlotOf<C: Coding> {
     leased: bool,
     /// A history is wanted, or wanted no more.
     history_changed: AtomicBool,
+    /// Messages so far.
+    seen: AtomicU32,
 }
 
 /// A decoded message that waits for earlier ones on other channels, or why it cannot be read.
@@ -113,6 +121,7 @@ impl<C: Coding> SlotOf<C> {
             ruled,
             leased: leased.is_some(),
             history_changed: AtomicBool::new(false),
+            seen: AtomicU32::new(0),
         })
     }
 
@@ -196,6 +205,19 @@ impl<C: Coding> SlotOf<C> {
         let terms =
             self.ruled.map_or_else(|| Terms::of(self.source.announcement.writer, &Offer::default()), |r| r.terms);
         Ok(Some((Pending { value, info, bytes: has.saturating_add(grown), terms }, instance)))
+    }
+
+    /// Measures the latency of the first messages, and then of some: reading the clock costs more
+    /// than all other counting.
+    #[inline]
+    fn measure(&self, envelope: &Envelope<'_>) {
+        let number = self.seen.load(Ordering::Relaxed);
+        // Only the link's thread writes. Were there two, some messages would be measured too often.
+        self.seen.store(number.wrapping_add(1), Ordering::Relaxed);
+        let is_due = number < MEASURED_FIRST || number.is_multiple_of(MEASURED_EACH);
+        if is_due && self.ruled.is_none_or(|ruled| !ruled.is_history) {
+            self.route.counts.measure(envelope.timestamp_ns);
+        }
     }
 
     /// Delivers a message at once, into a used value if no policy concerns it.
@@ -315,6 +337,7 @@ impl<C: Coding> SlotOf<C> {
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
+        self.measure(envelope);
         if self.leased {
             self.route.heard(self.source.announcement.writer);
         }

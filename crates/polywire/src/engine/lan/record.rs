@@ -95,8 +95,8 @@ pub(super) fn instance(machine: &str, port: u16, node: Id128) -> String {
     format!("{}{rest}", machine.get(..cut.unwrap_or(0)).unwrap_or_default())
 }
 
-/// The host name of a node's addresses. Not that of the machine: a daemon of the system may own that
-/// name, and nodes that use different interfaces have different addresses.
+/// The host name of a node's addresses. Not that of the machine: a daemon of the system may own
+/// that name, and nodes that use different interfaces have different addresses.
 pub(super) fn host(port: u16, node: Id128) -> String {
     format!("{node}-{port}.local.")
 }

@@ -15,7 +15,7 @@ use crate::engine::domain;
 
 /// Where nodes meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(in crate::engine) enum Place {
     /// A domain of the user.
     Domain(u8),
     /// A folder by its absolute path.
@@ -44,9 +44,10 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Makes the folder if it is not there. Fails if it is not safe to use.
-    pub(super) fn folder(&self) -> io::Result<PathBuf> {
-        match self {
+    /// The folder, or the one of this name in it. Makes it if it is not there. Fails if it is not
+    /// safe to use.
+    pub(in crate::engine) fn folder(&self, below: Option<&str>) -> io::Result<PathBuf> {
+        let folder = match self {
             Place::Folder(path) => own(path.clone()),
             Place::Domain(domain) => {
                 let uid = geteuid().as_raw();
@@ -55,7 +56,8 @@ impl Place {
                 let home = home([given, Some(system)], uid, format!("/tmp/polywire-{uid}").into());
                 own(own(home)?.join(domain.to_string()))
             }
-        }
+        }?;
+        below.map_or(Ok(folder.clone()), |below| own(folder.join(below)))
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, File, OpenOptions, Permissions, TryLockError},
     io,
     net::Shutdown,
     os::{
@@ -16,28 +16,34 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use polywire_core::{envelope::Id128, frame::Hello};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{
+    Medium,
     folder::{Place, about},
     watch::Watch,
 };
 use crate::engine::{
     EngineOptions, Local,
-    sockets::{SocketStream, accept, set_buffers},
+    sockets::{accept, set_buffers},
     stream::{Connection, Listener, Peer},
     unix::user_of,
 };
 
 /// The permissions of a node's files.
 const PRIVATE: u32 = 0o600;
+/// Longer than sweeping the files of one node takes.
+const SWEEPING: Duration = Duration::from_secs(5);
 
 /// This node in the folder of a domain.
 pub(super) struct Member {
     place: Place,
+    medium: Medium,
     endpoint: String,
     name: String,
     hello: Hello,
@@ -66,10 +72,11 @@ struct Files {
 
 impl Member {
     /// Fails if the folder cannot be used.
-    pub(super) fn new(endpoint: &str, place: Place, local: &Local) -> io::Result<Member> {
-        place.folder()?;
+    pub(super) fn new(endpoint: &str, place: Place, medium: Medium, local: &Local) -> io::Result<Member> {
+        place.folder(medium.below)?;
         Ok(Member {
             place,
+            medium,
             endpoint: endpoint.into(),
             name: name_of(&local.hello),
             hello: local.hello,
@@ -77,6 +84,10 @@ impl Member {
             watch: Watch::new()?,
             present: Mutex::default(),
         })
+    }
+
+    pub(super) fn engine(&self) -> &'static str {
+        self.medium.engine
     }
 
     pub(super) fn endpoint(&self) -> &str {
@@ -99,12 +110,12 @@ impl Member {
         if present.closed {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let folder = self.place.folder()?;
+        let folder = self.folder()?;
         self.watch.follow(&folder);
         sweep_unfinished(&folder);
         // Replaces files of which some are missing; dropping them removes the rest.
         present.files = None;
-        present.files = Some(Files::make(&folder, &self.name, &self.options)?);
+        present.files = Some(Files::make(&folder, &self.name, self.medium.socket, &self.options)?);
         Ok(folder)
     }
 
@@ -121,8 +132,8 @@ impl Member {
     /// Connects to a node by its name. If nobody listens there and the node is dead, removes its
     /// files.
     pub(super) fn connect(&self, name: &str) -> io::Result<Connection> {
-        let folder = self.place.folder()?;
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        let folder = self.folder()?;
+        let socket = Socket::new(Domain::UNIX, self.medium.socket, None)?;
         set_buffers(&socket, &self.options)?;
         // A suspended node accepts nobody. If its backlog is full, connecting would wait for it.
         socket.set_nonblocking(true)?;
@@ -137,7 +148,19 @@ impl Member {
             }
             connected => connected?,
         }
-        connection(socket, || name.into())
+        self.connection(socket, || name.into())
+    }
+
+    fn folder(&self) -> io::Result<PathBuf> {
+        self.place.folder(self.medium.below)
+    }
+
+    /// A blocking stream to another node.
+    fn connection(&self, socket: Socket, otherwise: impl FnOnce() -> String) -> io::Result<Connection> {
+        socket.set_nonblocking(false)?;
+        let address = process_of(&socket).unwrap_or_else(otherwise);
+        let principal = user_of(&socket);
+        Ok(Connection { stream: (self.medium.stream)(socket, principal), address, host: None })
     }
 
     fn lock(&self) -> MutexGuard<'_, Present> {
@@ -157,7 +180,7 @@ impl Listener for Member {
     fn accept(&self) -> io::Result<Option<Connection>> {
         let socket = self.socket().ok_or(io::ErrorKind::NotConnected)?;
         let Some((socket, _)) = accept(&socket)? else { return Ok(None) };
-        connection(socket, || "a node that connected here".into()).map(Some)
+        self.connection(socket, || "a node that connected here".into()).map(Some)
     }
 
     fn wake(&self) {
@@ -176,14 +199,14 @@ impl Listener for Member {
 
 impl Files {
     /// Listens in the folder. Other nodes see the socket only when it listens.
-    fn make(folder: &Path, name: &str, options: &EngineOptions) -> io::Result<Files> {
+    fn make(folder: &Path, name: &str, kind: Type, options: &EngineOptions) -> io::Result<Files> {
         let path = |ending: &str| folder.join(format!("{name}.{ending}"));
         let (new, final_path) = (path("new"), path("sock"));
         // Both names must be short enough, so that others can connect.
         address_of(&final_path)?;
         let lock = lock_anew(&path("lock")).map_err(|error| about(&path("lock"), &error))?;
         let failed = |error: io::Error| about(&new, &error);
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        let socket = Socket::new(Domain::UNIX, kind, None)?;
         set_buffers(&socket, options)?;
         // Linux creates the file with the socket's permissions.
         let _ = File::from(OwnedFd::from(socket.try_clone()?)).set_permissions(Permissions::from_mode(PRIVATE));
@@ -236,14 +259,6 @@ impl Drop for Files {
     }
 }
 
-/// A blocking stream to another node.
-fn connection(socket: Socket, otherwise: impl FnOnce() -> String) -> io::Result<Connection> {
-    socket.set_nonblocking(false)?;
-    let address = process_of(&socket).unwrap_or_else(otherwise);
-    let principal = user_of(&socket);
-    Ok(Connection { stream: Arc::new(SocketStream::new(socket, principal)), address, host: None })
-}
-
 /// The process at the other end, for people. One of another container has no number here.
 #[cfg(target_os = "linux")]
 fn process_of(socket: &Socket) -> Option<String> {
@@ -258,11 +273,12 @@ fn process_of(_: &Socket) -> Option<String> {
 }
 
 /// `NODE-INCARNATION`, in hexadecimal.
-fn name_of(hello: &Hello) -> String {
+pub(in crate::engine) fn name_of(hello: &Hello) -> String {
     format!("{}-{:x}", hello.node, hello.incarnation)
 }
 
-fn hello_of(name: &str) -> Option<Hello> {
+/// The node that a name is of.
+pub(in crate::engine) fn hello_of(name: &str) -> Option<Hello> {
     let (node, incarnation) = name.split_once('-')?;
     let node = Id128(u128::from_str_radix(node, 16).ok()?.to_be_bytes());
     let hello = Hello { node, incarnation: u64::from_str_radix(incarnation, 16).ok()? };
@@ -284,12 +300,18 @@ fn address_of(path: &Path) -> io::Result<SockAddr> {
 }
 
 /// Makes a file and locks it. Others may be sweeping it meanwhile, so it may have to be made again.
-fn lock_anew(path: &Path) -> io::Result<File> {
+/// Fails if somebody keeps it locked.
+pub(in crate::engine) fn lock_anew(path: &Path) -> io::Result<File> {
+    let until = Instant::now() + SWEEPING;
     loop {
         let file = open_lock(path)?;
-        file.lock()?;
-        if is_same(&file, path) {
-            return Ok(file);
+        match file.try_lock() {
+            Ok(()) if is_same(&file, path) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() > until => {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "this node has a port there already"));
+            }
+            _ => thread::sleep(Duration::from_millis(1)),
         }
     }
 }
@@ -298,14 +320,16 @@ fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(PRIVATE).open(path)
 }
 
+/// The lock of a node, if it is dead. `None` if it lives, or somebody else is sweeping.
+pub(in crate::engine) fn lock_of_dead(path: &Path) -> Option<File> {
+    let lock = open_lock(path).ok()?;
+    (lock.try_lock().is_ok() && is_same(&lock, path)).then_some(lock)
+}
+
 /// Removes the files of a node, if it is dead.
 fn sweep(folder: &Path, name: &str) {
     let path = |ending: &str| folder.join(format!("{name}.{ending}"));
-    let Ok(lock) = open_lock(&path("lock")) else { return };
-    // The node lives, or somebody else is sweeping.
-    if lock.try_lock().is_err() || !is_same(&lock, &path("lock")) {
-        return;
-    }
+    let Some(_lock) = lock_of_dead(&path("lock")) else { return };
     // The lock last: until then nobody can take the name.
     ["sock", "new", "lock"].iter().for_each(|ending| remove(&path(ending)));
 }
@@ -343,6 +367,7 @@ mod tests {
     use std::{sync::Barrier, thread};
 
     use super::*;
+    use crate::engine::{sockets::SocketStream, stream::ByteStream};
 
     fn temporary(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("pw-member-{name}-{}", std::process::id()));
@@ -356,7 +381,9 @@ mod tests {
 
     fn member(folder: &Path, node: u8) -> io::Result<Member> {
         let local = Local { hello: hello(node), options: EngineOptions::default() };
-        let member = Member::new("local/test", Place::Folder(folder.into()), &local)?;
+        let stream = |socket, principal| Arc::new(SocketStream::new(socket, principal)) as Arc<dyn ByteStream>;
+        let medium = Medium { engine: "test", below: None, socket: Type::STREAM, stream: Box::new(stream) };
+        let member = Member::new("test/a", Place::Folder(folder.into()), medium, &local)?;
         member.appear()?;
         Ok(member)
     }

@@ -32,10 +32,17 @@ mod watch;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use self::{folder::Place, member::Member};
+use socket2::{Socket, Type};
+
+use self::member::Member;
+pub(super) use self::{
+    folder::Place,
+    member::{hello_of, lock_anew, lock_of_dead, name_of},
+};
 use super::{
-    Engine, EngineError, Local, Port, Properties, Sink, domain,
-    stream::{self, Connection, Listener, PROPERTIES, Peer, Rendezvous},
+    Engine, EngineError, Local, Port, Principal, Properties, Sink, domain,
+    sockets::SocketStream,
+    stream::{self, ByteStream, Connection, Listener, PROPERTIES, Peer, Rendezvous},
 };
 
 /// The longest lease: between nodes of one machine, a longer silence means that the peer does not
@@ -63,30 +70,59 @@ impl Engine for Domain {
     }
 
     fn complete(&self, address: &str) -> String {
-        let given = match address {
-            "" => domain::default(),
-            address => address.into(),
-        };
-        // A wrong one stays as it is, for the error of `open`.
-        given.parse::<Place>().map_or(given, |place| place.to_string())
+        complete(address)
     }
 
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
-        let address = self.complete(address);
+        let address = complete(address);
         let bad = |reason| EngineError::Address { engine: "local", address: address.clone(), reason, example: "0" };
         let place: Place = address.parse().map_err(bad)?;
-        let endpoint = format!("local/{place}");
-        let mut local = local.clone();
-        local.options.lease = local.options.lease.min(LEASE);
-        let system = |cause| EngineError::System { endpoint: endpoint.clone(), action: "use its folder", cause };
-        let member = Member::new(&endpoint, place, &local).map_err(system)?;
-        stream::open_mesh(Neighbours(Arc::new(member)), &local, sink)
+        let stream = |socket, principal| Arc::new(SocketStream::new(socket, principal)) as Arc<dyn ByteStream>;
+        let medium = Medium { engine: "local", below: None, socket: Type::STREAM, stream: Box::new(stream) };
+        meet(format!("local/{place}"), place, medium, local, sink)
     }
 }
 
+/// By what the nodes of a domain exchange bytes.
+pub(super) struct Medium {
+    /// Name of the engine.
+    pub(super) engine: &'static str,
+    /// A folder of its own in that of the domain.
+    pub(super) below: Option<&'static str>,
+    /// Type of the sockets at which the nodes listen.
+    pub(super) socket: Type,
+    /// The stream over a connected, blocking socket to a node of this principal.
+    pub(super) stream: Box<dyn Fn(Socket, Principal) -> Arc<dyn ByteStream> + Send + Sync>,
+}
+
+/// The place that an address names. A wrong one stays as it is, for the error of `open`.
+pub(super) fn complete(address: &str) -> String {
+    let given = match address {
+        "" => domain::default(),
+        address => address.into(),
+    };
+    given.parse::<Place>().map_or(given, |place| place.to_string())
+}
+
+/// Opens a port with a link to every other node of a place.
+pub(super) fn meet(
+    endpoint: String,
+    place: Place,
+    medium: Medium,
+    local: &Local,
+    sink: Arc<dyn Sink>,
+) -> Result<Arc<dyn Port>, EngineError> {
+    let mut local = local.clone();
+    local.options.lease = local.options.lease.min(LEASE);
+    let system = |cause| EngineError::System { endpoint: endpoint.clone(), action: "use its folder", cause };
+    let member = Member::new(&endpoint, place, medium, &local).map_err(system)?;
+    stream::open_mesh(Neighbours(Arc::new(member)), &local, sink)
+}
+
 /// The folder in which the nodes of an address meet: a domain, the absolute path of a folder, or
-/// nothing, which is the domain of `POLYWIRE_DOMAIN`, or 0. Makes the folder if it is missing. Fails
-/// if it cannot be used: other users could use it, it is somebody else's, or the address is wrong.
+/// nothing, which is the domain of `POLYWIRE_DOMAIN`, or 0. Makes the folder if it is missing.
+/// Fails if it cannot be used: other users could use it, it is somebody else's, or the address is
+/// wrong.
 ///
 /// ```
 /// let folder = std::env::temp_dir().join(format!("polywire-doc-folder-{}", std::process::id()));
@@ -95,8 +131,8 @@ impl Engine for Domain {
 /// # std::fs::remove_dir(&folder)
 /// ```
 pub fn folder(address: &str) -> io::Result<PathBuf> {
-    let place: Result<Place, _> = Domain.complete(address).parse();
-    place.map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?.folder()
+    let place: Result<Place, _> = complete(address).parse();
+    place.map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?.folder(None)
 }
 
 /// The nodes of a domain.
@@ -104,7 +140,7 @@ struct Neighbours(Arc<Member>);
 
 impl Rendezvous for Neighbours {
     fn name(&self) -> &'static str {
-        "local"
+        self.0.engine()
     }
 
     fn endpoint(&self) -> String {

@@ -65,6 +65,7 @@ impl Shared {
         let met = self.greet(&mut reader, calling);
         let peer = met.as_ref().ok().copied();
         let met = met.and_then(|peer| Ok((peer, self.seat(&mut reader, &peer)?)));
+        let met = met.and_then(|met| reader.upgrade(self.local.options.hello_timeout).map(|()| met));
         let mut was_link = false;
         match met {
             Ok((peer, _seat)) if self.stop.established(number) => {
@@ -240,6 +241,10 @@ impl Reader {
                 return Err(Disconnect::Silent);
             }
         }
+    }
+
+    fn upgrade(&self, patience: Duration) -> Result<(), Disconnect> {
+        self.stream.upgrade(patience).map_err(|error| Disconnect::Lost(error.to_string()))
     }
 
     /// False if nothing came within the stream's time-out.

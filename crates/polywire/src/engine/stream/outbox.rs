@@ -595,8 +595,9 @@ impl Outbox {
                 state.stalled = true;
                 break;
             }
-            if !state.full {
+            if !state.full && !state.queue.is_empty() {
                 // Write as long as the stream takes bytes. Once it is full, the flusher continues.
+                // What is held waits for an answer, which needs the lock.
                 self.pump(&mut state, PUMP_BYTES);
             } else {
                 state = wait_timeout(&self.room, state, left);

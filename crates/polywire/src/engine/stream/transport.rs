@@ -131,6 +131,14 @@ pub trait ByteStream: Send + Sync {
     /// thread calls it.
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
 
+    /// The connection has become a link: both ends have said hello, and neither has sent more. Both
+    /// call it once, on the thread that reads, before they send anything else, so a stream can agree
+    /// with its other end on another way for the bytes. May block for `patience`. If it fails, the
+    /// connection is closed. By default, nothing changes.
+    fn upgrade(&self, _patience: Duration) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Writes what fits. Never blocks: fails with `WouldBlock` if nothing fits.
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
 

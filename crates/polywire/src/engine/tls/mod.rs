@@ -2,7 +2,8 @@
 //!
 //! The library `rustls` does the protocol. Here are the transport, in front of that of TCP; a byte
 //! stream within TLS (`stream`); the files that prove who a node is (`credentials`); whom a caller
-//! takes that knows no names (`member`); and what to say when they do not (`explain`). The room uses `engine/tcp` and `engine/sockets`.
+//! takes that knows no names (`member`); and what to say when they do not (`explain`). The room
+//! uses `engine/tcp` and `engine/sockets`.
 //!
 //! ```
 //! use polywire::{engine::{tls::{Tls, TlsConnect, TlsListen}, Engine}, Node};

@@ -187,6 +187,11 @@ impl Port for UdpPort {
         self.0.lock().stats()
     }
 
+    fn retransmitted(&self) -> u64 {
+        let state = self.0.lock();
+        state.retransmitted + state.groups.values().map(|group| group.member.retransmitted()).sum::<u64>()
+    }
+
     fn close(&self) {
         self.0.close();
     }
@@ -555,7 +560,12 @@ impl Shared {
     fn forget_callers(&self, state: &mut State) {
         if let Place::Host(_) = self.sockets.place {
             let (now, lease) = (clock::now(), self.config.lease);
-            state.groups.retain(|_, group| !group.links.is_empty() || group.heard.saturating_add(lease) > now);
+            let State { groups, retransmitted, .. } = state;
+            groups.retain(|_, group| {
+                let stays = !group.links.is_empty() || group.heard.saturating_add(lease) > now;
+                *retransmitted += if stays { 0 } else { group.member.retransmitted() };
+                stays
+            });
         }
     }
 

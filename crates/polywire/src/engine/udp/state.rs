@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) waiting: usize,
     /// Why the last packet could not be sent, as the system's number of the error.
     pub(super) unreachable: Option<i32>,
+    /// Packets that groups have sent again which are gone.
+    pub(super) retransmitted: u64,
 }
 
 /// A member and what waits to be sent through it.
@@ -108,6 +110,7 @@ impl State {
             channels: BTreeMap::new(),
             last_channel: 0,
             is_closed: false,
+            retransmitted: 0,
             delivering: None,
             planned: Duration::MAX,
             waiting: 0,

@@ -1,0 +1,430 @@
+//! The byte stream of a link: over the socket until the nodes have met, then through shared memory.
+
+use std::{
+    io,
+    net::Shutdown,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{RecvFlags, recv},
+};
+use socket2::Socket;
+
+use super::{
+    memory::{Inlet, Memory, Outlet},
+    wait::{Next, Reader, Wait},
+};
+use crate::engine::{Principal, sockets::SocketStream, stream::ByteStream};
+
+/// Says on the socket that this end has opened the memory of the other one.
+const READY: &[u8] = b"ready";
+/// Says on the socket that the reader is to wake up.
+const WAKE: &[u8] = &[1];
+/// Longest name of the peer's memory.
+const NAME_BYTES: usize = 255;
+/// First and longest pause between two looks whether a slow peer has made room.
+const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
+
+/// A connection between two nodes.
+pub(super) struct ShmStream {
+    /// Keeps the boundaries of what is written to it.
+    socket: SocketStream,
+    memory: Arc<Memory>,
+    wait: Wait,
+    shared: OnceLock<Shared>,
+    /// This end writes no more.
+    closed: AtomicBool,
+}
+
+/// Both directions, once the nodes have met.
+struct Shared {
+    outlet: Mutex<Outlet>,
+    incoming: Mutex<Incoming>,
+}
+
+/// What the reading thread has.
+struct Incoming {
+    inlet: Inlet,
+    /// The name of the peer's memory.
+    peer: String,
+    timeout: Option<Duration>,
+    reader: Reader,
+    /// The other end has closed, or its process has ended. What it wrote before is still read.
+    ended: bool,
+    /// It has ended, and not because this end closed.
+    has_gone: bool,
+}
+
+impl ShmStream {
+    /// Over a connected, blocking socket that keeps boundaries.
+    pub(super) fn over(socket: Socket, peer: Principal, memory: Arc<Memory>, wait: Wait) -> Arc<dyn ByteStream> {
+        let (shared, closed) = (OnceLock::new(), AtomicBool::new(false));
+        Arc::new(ShmStream { socket: SocketStream::new(socket, peer), memory, wait, shared, closed })
+    }
+
+    fn say(&self, words: &[u8]) -> io::Result<()> {
+        match self.socket.write(words)? {
+            written if written == words.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+
+    fn listen<'a>(&self, words: &'a mut [u8]) -> io::Result<&'a [u8]> {
+        match self.socket.read(words) {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer could not share memory")),
+            Ok(read) => Ok(words.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not share memory in time"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes what there is room for.
+    fn put(&self, shared: &Shared, bytes: &[u8]) -> io::Result<usize> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let mut outlet = lock(&shared.outlet);
+        match outlet.put(bytes)? {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            written => {
+                if outlet.must_wake() {
+                    // If the socket is full, the reader has been woken. If it is broken, the
+                    // reading thread notices.
+                    let _ = self.say(WAKE);
+                }
+                Ok(written)
+            }
+        }
+    }
+
+    /// Waits for bytes and reads them.
+    fn take(&self, incoming: &mut Incoming, buffer: &mut [u8]) -> io::Result<usize> {
+        let (mut looks, mut until) = (0, None);
+        loop {
+            let ended = incoming.ended;
+            let taken = incoming.inlet.take(buffer)?;
+            // What was written before the end has come, once the end has.
+            if taken > 0 || ended {
+                return Ok(taken);
+            }
+            looks += 1;
+            let next = incoming.reader.next(self.wait, looks);
+            if next == Next::Look {
+                continue;
+            }
+            let timeout = incoming.timeout;
+            let until = *until.get_or_insert_with(|| timeout.map(|timeout| Instant::now() + timeout));
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            if next == Next::Sleep {
+                incoming.inlet.fall_asleep();
+                let taken = incoming.inlet.take(buffer);
+                if matches!(taken, Ok(0)) {
+                    self.sleep(left);
+                }
+                incoming.inlet.awake();
+                if !matches!(taken, Ok(0)) {
+                    return taken;
+                }
+                looks = 0;
+            }
+            incoming.ended = self.has_ended();
+            incoming.has_gone = incoming.ended && !self.closed.load(Ordering::Acquire);
+        }
+    }
+
+    /// Sleeps until the socket has something to say, or for this time.
+    fn sleep(&self, time: Option<Duration>) {
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        let _ = poll(&mut [PollFd::new(&self.socket.0, PollFlags::IN)], time.as_ref());
+    }
+
+    /// Whether the socket has ended. Takes from it what it says, which is one packet for a sleep.
+    fn has_ended(&self) -> bool {
+        use rustix::io::Errno;
+        match recv(&self.socket.0, &mut [0; 8], RecvFlags::DONTWAIT) {
+            Ok((read, _)) => read == 0,
+            Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
+        }
+    }
+}
+
+impl ByteStream for ShmStream {
+    #[inline]
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.shared.get() {
+            Some(shared) => self.take(&mut lock(&shared.incoming), buffer),
+            None => self.socket.read(buffer),
+        }
+    }
+
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self.shared.get() {
+            Some(shared) => {
+                lock(&shared.incoming).timeout = timeout;
+                Ok(())
+            }
+            None => self.socket.set_read_timeout(timeout),
+        }
+    }
+
+    /// Tells the peer the name of this end's memory, and opens that of the peer.
+    fn upgrade(&self, patience: Duration) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(patience))?;
+        let half = self.memory.half()?;
+        self.say(half.name.as_bytes())?;
+        let mut words = [0; NAME_BYTES];
+        let peer = String::from_utf8_lossy(self.listen(&mut words)?).into_owned();
+        let (outlet, inlet) = self.memory.join(half, &peer)?;
+        // A sample that is sent before its reader is there would be lost.
+        self.say(READY)?;
+        if self.listen(&mut words)? != READY {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not share memory as this node does"));
+        }
+        outlet.connect()?;
+        let incoming = Incoming { inlet, peer, timeout: None, reader: Reader::new(), ended: false, has_gone: false };
+        let shared = Shared { outlet: Mutex::new(outlet), incoming: Mutex::new(incoming) };
+        // Called once.
+        let _ = self.shared.set(shared);
+        Ok(())
+    }
+
+    #[inline]
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self.shared.get() {
+            Some(shared) => self.put(shared, bytes),
+            None => self.socket.write(bytes),
+        }
+    }
+
+    /// Looks from time to time: a writer that waits here is slowed down by its peer anyway.
+    fn wait_writable(&self, timeout: Duration) {
+        let Some(shared) = self.shared.get() else { return self.socket.wait_writable(timeout) };
+        let (until, [mut pause, longest]) = (Instant::now() + timeout, PAUSES);
+        while !self.closed.load(Ordering::Acquire) && !lock(&shared.outlet).has_room() && Instant::now() < until {
+            thread::sleep(pause);
+            pause = (2 * pause).min(longest);
+        }
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        self.closed.fetch_or(how != Shutdown::Read, Ordering::AcqRel);
+        self.socket.shutdown(how);
+    }
+
+    fn principal(&self) -> Principal {
+        self.socket.principal()
+    }
+}
+
+impl Drop for ShmStream {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.take() else { return };
+        let incoming = shared.incoming.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let gone = incoming.has_gone.then(|| incoming.peer.clone());
+        drop((shared.outlet, incoming));
+        if let Some(peer) = gone {
+            self.memory.sweep(&peer);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Read as _, path::PathBuf, sync::atomic::AtomicU64};
+
+    use polywire_core::{envelope::Id128, frame::Hello};
+    use rustix::process::geteuid;
+    use socket2::{Domain, Type};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// A folder that goes with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(test: &str) -> Folder {
+            let folder = std::env::temp_dir().join(format!("polywire-shm-{test}-{}", std::process::id()));
+            fs::create_dir_all(&folder).expect("a folder");
+            Folder(folder)
+        }
+
+        fn memory(&self) -> Arc<Memory> {
+            static NODES: AtomicU64 = AtomicU64::new(0);
+            let hello = Hello { node: Id128::ZERO, incarnation: NODES.fetch_add(1, Ordering::Relaxed) };
+            Arc::new(Memory::open(&self.0, &hello).expect("memory"))
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn sockets() -> (Socket, Socket) {
+        Socket::pair(Domain::UNIX, Type::SEQPACKET, None).expect("sockets")
+    }
+
+    fn over(socket: Socket, memory: Arc<Memory>, wait: Wait) -> Arc<dyn ByteStream> {
+        ShmStream::over(socket, Principal::User(geteuid().as_raw()), memory, wait)
+    }
+
+    /// Two ends that have met.
+    fn pair(folder: &Folder, waits: [Wait; 2]) -> [Arc<dyn ByteStream>; 2] {
+        let (here, there) = sockets();
+        let (here, there) = (over(here, folder.memory(), waits[0]), over(there, folder.memory(), waits[1]));
+        thread::scope(|scope| {
+            let met = scope.spawn(|| here.upgrade(SOON));
+            there.upgrade(SOON).expect("met");
+            met.join().expect("no panic").expect("met");
+        });
+        [here, there]
+    }
+
+    /// Both ends send this many bytes at once, of which each is what its place is.
+    fn exchange(ends: &[Arc<dyn ByteStream>; 2], bytes: usize) {
+        let send = |end: &dyn ByteStream| {
+            let (all, mut sent) = ((0..bytes).map(|at| at as u8).collect::<Vec<u8>>(), 0);
+            while sent < bytes {
+                match end.write(&all[sent..]) {
+                    Ok(count) => sent += count,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => end.wait_writable(SOON),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        let receive = |end: &dyn ByteStream| {
+            let (mut came, mut buffer) = (0, vec![0; 10_000]);
+            while came < bytes {
+                let count = end.read(&mut buffer).expect("more comes");
+                assert!(count > 0 && (came..).zip(&buffer[..count]).all(|(at, byte)| at as u8 == *byte));
+                came += count;
+            }
+        };
+        thread::scope(|scope| {
+            for end in ends {
+                scope.spawn(|| send(&**end));
+                scope.spawn(|| receive(&**end));
+            }
+        });
+    }
+
+    #[test]
+    fn both_ends_send_more_than_there_is_room_for() {
+        let folder = Folder::new("exchange");
+        for waits in [[Wait::Event; 2], [Wait::Spin, Wait::Event], [Wait::Spin; 2]] {
+            let ends = pair(&folder, waits);
+            [1, 5000, 3_000_000].iter().for_each(|bytes| exchange(&ends, *bytes));
+        }
+    }
+
+    #[test]
+    fn readers_that_sleep_are_woken() {
+        let folder = Folder::new("sleep");
+        for wait in [Wait::Event, Wait::Spin] {
+            let ends = pair(&folder, [wait; 2]);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut buffer = [0; 16];
+                    while matches!(ends[1].read(&mut buffer), Ok(1..)) {
+                        ends[1].write(&buffer[..1]).expect("there is room");
+                    }
+                });
+                for turn in 0..2000u32 {
+                    // Some turns find the reader looking, and others asleep.
+                    if turn.is_multiple_of(100) {
+                        thread::sleep(Duration::from_millis(3));
+                    }
+                    ends[0].write(&[turn as u8]).expect("there is room");
+                    let mut buffer = [0; 16];
+                    assert_eq!((ends[0].read(&mut buffer).expect("an echo"), buffer[0]), (1, turn as u8));
+                }
+                ends[0].shutdown(Shutdown::Both);
+            });
+        }
+    }
+
+    #[test]
+    fn a_read_ends_with_its_time_or_with_the_other_end() {
+        let folder = Folder::new("end");
+        for wait in [Wait::Event, Wait::Spin] {
+            let [here, there] = pair(&folder, [wait; 2]);
+            here.set_read_timeout(Some(Duration::from_millis(5))).expect("a time-out");
+            let mut buffer = [0; 16];
+            assert_eq!(here.read(&mut buffer).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
+            here.set_read_timeout(None).expect("none");
+            there.write(b"last").expect("there is room");
+            there.shutdown(Shutdown::Write);
+            assert_eq!(there.write(b"more").map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
+            // What was written before the end comes, also if the writer has gone.
+            here.write(b"way back").expect("there is room");
+            assert_eq!(there.read(&mut buffer).expect("the way back is open"), 8);
+            drop(there);
+            assert_eq!((here.read(&mut buffer).expect("the last"), &buffer[..4]), (4, &b"last"[..]));
+            assert_eq!(here.read(&mut buffer).expect("the end"), 0);
+            assert_eq!(here.read(&mut buffer).expect("it stays the end"), 0);
+        }
+    }
+
+    #[test]
+    fn a_read_ends_when_its_own_end_closes() {
+        let folder = Folder::new("close");
+        for wait in [Wait::Event, Wait::Spin] {
+            let [here, _there] = pair(&folder, [wait; 2]);
+            thread::scope(|scope| {
+                let reading = scope.spawn(|| here.read(&mut [0; 16]));
+                thread::sleep(Duration::from_millis(20));
+                here.shutdown(Shutdown::Both);
+                assert!(matches!(reading.join().expect("no panic"), Ok(0)));
+            });
+        }
+    }
+
+    #[test]
+    fn strangers_that_do_not_keep_to_the_rules_are_refused() {
+        let folder = Folder::new("stranger");
+        let there = folder.memory();
+        let named = there.half().expect("a half");
+        let cases: [&[&[u8]]; 7] = [
+            &[],
+            &[b"nobody/0"],
+            &[&[0xff; 200]],
+            &[&[b'x'; 4096]],
+            &[b" "],
+            &[named.name.as_bytes()],
+            &[named.name.as_bytes(), b"not ready"],
+        ];
+        for packets in cases {
+            let (ours, stranger) = sockets();
+            let end = over(ours, folder.memory(), Wait::Event);
+            for packet in packets {
+                stranger.send(packet).expect("sent");
+            }
+            stranger.shutdown(Shutdown::Write).expect("shut");
+            assert!(end.upgrade(SOON).is_err(), "{packets:?}");
+            assert!((&stranger).read(&mut [0; 255]).is_ok(), "it was told the name");
+        }
+        // One that says nothing.
+        let (ours, _stranger) = sockets();
+        let refused = over(ours, folder.memory(), Wait::Event).upgrade(Duration::from_millis(50));
+        assert_eq!(refused.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+    }
+}

@@ -1,0 +1,178 @@
+//! Serves text to Prometheus over HTTP, at an address of this machine.
+//!
+//! One request at a time, each on a connection of its own: `GET /metrics` is answered, all else is
+//! refused. Whoever connects gets [`PATIENCE`] and may send [`REQUEST`] bytes.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// Bytes of a request's head.
+const REQUEST: usize = 8 << 10;
+
+/// How long a caller may take to send its request, and to take the reply.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A listener with its thread, which ends with it.
+pub(crate) struct Metrics {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Metrics {
+    /// Listens. `text` makes the reply; without one, there is nothing to serve any more. Fails if
+    /// other machines could reach the address.
+    pub(crate) fn serve(
+        address: SocketAddr,
+        text: impl Fn() -> Option<String> + Send + 'static,
+    ) -> io::Result<Metrics> {
+        if !address.ip().is_loopback() {
+            let reason = "other machines could reach it; use an address such as 127.0.0.1:9464";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let work = move || {
+            for caller in listener.incoming() {
+                if stopped.load(Ordering::Acquire) {
+                    return;
+                }
+                // A caller that goes away, or sends nothing useful, is its own problem.
+                let _ = caller.and_then(|caller| answer(&caller, &text));
+            }
+        };
+        let thread = thread::Builder::new().name("pw-metrics".into()).spawn(work)?;
+        Ok(Metrics { address, stop, thread: Some(thread) })
+    }
+
+    /// The address, with the port number that the system chose.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // Wakes the thread.
+        let woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
+        if let Some(thread) =
+            self.thread.take().filter(|thread| woken && thread.thread().id() != thread::current().id())
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn answer(mut caller: &TcpStream, text: &impl Fn() -> Option<String>) -> io::Result<()> {
+    caller.set_write_timeout(Some(PATIENCE))?;
+    let head = head(caller)?;
+    let (status, body) = match request(&head) {
+        Ok(()) => match text() {
+            Some(text) => ("200 OK", text),
+            None => ("503 Service Unavailable", "the node is closed\n".into()),
+        },
+        Err(status) => (status, format!("{status}\n")),
+    };
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    let length = body.len();
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    caller.write_all(head.as_bytes())?;
+    caller.write_all(body.as_bytes())
+}
+
+/// Reads up to the empty line, and no more bytes and no longer than a caller may take.
+fn head(mut caller: &TcpStream) -> io::Result<Vec<u8>> {
+    let (until, mut head, mut part) = (Instant::now() + PATIENCE, Vec::new(), [0; 1024]);
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < REQUEST {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        caller.set_read_timeout(Some(left))?;
+        match caller.read(&mut part)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => head.extend_from_slice(part.get(..read).unwrap_or_default()),
+        }
+    }
+    Ok(head)
+}
+
+/// Whether a request is one for the metrics; else the status that refuses it.
+fn request(head: &[u8]) -> Result<(), &'static str> {
+    let bad = "400 Bad Request";
+    let end = head.windows(4).position(|end| end == b"\r\n\r\n").ok_or("431 Request Header Fields Too Large")?;
+    let text = std::str::from_utf8(head.get(..end).unwrap_or_default()).map_err(|_| bad)?;
+    let mut words = text.lines().next().unwrap_or_default().split(' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    match (method, target, version, words.next()) {
+        (Some(method), Some(target), Some("HTTP/1.0" | "HTTP/1.1"), None) => {
+            let path = target.split('?').next().unwrap_or_default();
+            match (method, path) {
+                ("GET", "/metrics") => Ok(()),
+                (_, "/metrics") => Err("405 Method Not Allowed"),
+                _ => Err("404 Not Found"),
+            }
+        }
+        _ => Err(bad),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(address: SocketAddr, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(address).expect("connects");
+        stream.write_all(request).expect("sent");
+        let mut reply = String::new();
+        // The server may close before it has read everything.
+        let _ = stream.read_to_string(&mut reply);
+        reply
+    }
+
+    #[test]
+    fn metrics_are_served_and_nothing_else() {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let metrics = Metrics::serve(any, || Some("a 1\n".into())).expect("listens");
+        let address = metrics.address();
+        let reply = ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(
+            reply.starts_with("HTTP/1.1 200 OK\r\n")
+                && reply.ends_with("Content-Length: 4\r\nConnection: close\r\n\r\na 1\n")
+        );
+        for (request, status) in [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+            (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            (b"GET /metrics\r\n\r\n", "400"),
+            (b"\x16\x03\x01\xff\r\n\r\n", "400"),
+        ] {
+            let reply = ask(address, request);
+            assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{reply}");
+        }
+        let endless = [b"GET /metrics HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; REQUEST]].concat();
+        assert!(ask(address, &endless).starts_with("HTTP/1.1 431 "));
+        // Callers that say nothing hold up the others for a while only.
+        let _silent = TcpStream::connect(address).expect("connects");
+        assert!(ask(address, b"GET /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 "));
+        drop(metrics);
+        assert!(TcpListener::bind(address).is_ok(), "the port is free again");
+    }
+
+    #[test]
+    fn other_machines_are_not_served() {
+        let error = Metrics::serve("0.0.0.0:0".parse().expect("an address"), || None).err().expect("refused");
+        assert!(error.to_string().contains("other machines"), "{error}");
+    }
+}

@@ -1,0 +1,260 @@
+//! Publishes the built-in topics of a node: what it is and has, `polywire/node`, and what it
+//! counts, `polywire/stats`. `spec/directory.md` has the protocol.
+//!
+//! One thread for a node, which starts when a peer, or the node itself, first asks. A description
+//! is encoded when it has changed or somebody new subscribes, statistics once in [`EVERY`], and
+//! both only while somebody subscribes.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::{Arc, Weak},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use polywire_core::{
+    codec::{Codec as _, Encoder, Options, cdr::CDR},
+    directory::{NodeData, PublisherData, SubscriberData},
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::Start,
+    layout::Message,
+};
+
+use super::{Ports, each_once, inner::Inner, port::PortEntry, random_id, signal::Signal};
+use crate::{
+    builtin::{NODE, STATS, is_builtin},
+    compile,
+    description::Description,
+    stats::{NodeStats, TopicStats, Usage, add_to, host, user},
+};
+
+/// Changes that come within this time are told together.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Time between two messages of statistics.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Starts the thread.
+pub(super) fn start(signal: Arc<Signal>, node: Weak<Inner>, ports: Weak<Ports>) -> Option<JoinHandle<()>> {
+    let mut teller = Teller { node, ports, told: None, revision: 0, open: Vec::new(), next_stats: None };
+    let run = move || loop {
+        let news = signal.wait(teller.next_stats, GATHER);
+        if news.stop || teller.tell(news.asked).is_none() {
+            return;
+        }
+    };
+    thread::Builder::new().name("pw-directory".into()).spawn(run).ok()
+}
+
+struct Teller {
+    node: Weak<Inner>,
+    ports: Weak<Ports>,
+    /// The last description, with revision 0.
+    told: Option<NodeData>,
+    revision: u64,
+    /// The ports where somebody has asked.
+    open: Vec<Asked>,
+    next_stats: Option<Instant>,
+}
+
+/// The built-in topics at one port.
+struct Asked {
+    entry: Weak<PortEntry>,
+    node: Channel<Description>,
+    stats: Channel<NodeStats>,
+}
+
+/// A built-in topic at one port.
+struct Channel<T: Message> {
+    encoder: Encoder<T>,
+    id: ChannelId,
+    sequence: u64,
+}
+
+impl Teller {
+    /// Sends what is due, or all if somebody has `asked` or subscribed. `None` if the node is
+    /// gone.
+    fn tell(&mut self, asked: bool) -> Option<()> {
+        let (node, ports) = (self.node.upgrade()?, self.ports.upgrade()?);
+        let entries = each_once(&ports.lock());
+        self.open_asked(&node, &entries);
+        self.tell_node(&node, &entries, asked);
+        self.tell_stats(&node, &entries, asked);
+        Some(())
+    }
+
+    /// Announces the built-in topics where somebody asks for them.
+    fn open_asked(&mut self, node: &Inner, entries: &[Arc<PortEntry>]) {
+        self.open.retain(|asked| asked.entry.strong_count() > 0);
+        for entry in entries.iter().filter(|entry| entry.is_asked()) {
+            let weak = Arc::downgrade(entry);
+            if self.open.iter().any(|asked| asked.entry.ptr_eq(&weak)) {
+                continue;
+            }
+            let (Some(told), Some(stats)) = (Channel::open(NODE, node, entry), Channel::open(STATS, node, entry))
+            else {
+                continue;
+            };
+            self.open.push(Asked { entry: weak, node: told, stats });
+        }
+    }
+
+    /// Describes the node to those who do not know what it is now.
+    fn tell_node(&mut self, node: &Inner, entries: &[Arc<PortEntry>], asked: bool) {
+        let wanted = |asked: &Asked| asked.node.is_wanted(&asked.entry);
+        if !self.open.iter().any(wanted) {
+            return;
+        }
+        let now = describe(node, entries);
+        let is_new = self.told.as_ref() != Some(&now);
+        if !is_new && !asked {
+            return;
+        }
+        self.revision += u64::from(is_new);
+        let description = Description { revision: self.revision, ..Description::from(&now) };
+        self.open.iter_mut().for_each(|asked| asked.node.send(&asked.entry, &description));
+        self.told = Some(now);
+    }
+
+    fn tell_stats(&mut self, node: &Inner, entries: &[Arc<PortEntry>], asked: bool) {
+        let wanted = |asked: &Asked| asked.stats.is_wanted(&asked.entry);
+        if !self.open.iter().any(wanted) {
+            self.next_stats = None;
+            return;
+        }
+        let now = Instant::now();
+        let is_due = self.next_stats.is_none_or(|due| due <= now);
+        if !is_due && !asked {
+            return;
+        }
+        let stats = count(node, entries).bounded();
+        self.open.iter_mut().for_each(|asked| asked.stats.send(&asked.entry, &stats));
+        if is_due {
+            self.next_stats = Some(now + EVERY);
+        }
+    }
+}
+
+impl<T: Message> Channel<T> {
+    /// `None` if the port is closed.
+    fn open(topic: &str, node: &Inner, entry: &PortEntry) -> Option<Channel<T>> {
+        let encoder = Encoder::<T>::new(&CDR, &Options::default()).ok()?;
+        let schema = encoder.schema();
+        let announcement = Announcement {
+            topic: topic.into(),
+            writer: random_id(),
+            incarnation: node.hello.incarnation,
+            type_name: schema.name().into(),
+            type_hash: Id128(schema.type_hash().to_bytes()),
+            schema: node.documents.publish(schema),
+            codec: CDR.name().into(),
+            ..Announcement::default()
+        };
+        let id = entry.announce(&announcement, Start::default()).ok()?;
+        Some(Channel { encoder, id, sequence: 0 })
+    }
+
+    fn is_wanted(&self, entry: &Weak<PortEntry>) -> bool {
+        entry.upgrade().is_some_and(|entry| entry.subscribers(self.id) > 0)
+    }
+
+    /// Sends a message, if somebody subscribes.
+    fn send(&mut self, entry: &Weak<PortEntry>, message: &T) {
+        let Some(entry) = entry.upgrade().filter(|entry| entry.subscribers(self.id) > 0) else { return };
+        let mut payload = Vec::new();
+        if self.encoder.encode(message, &mut payload).is_ok() {
+            self.sequence += 1;
+            // A port that is closed has no subscribers.
+            let _ = entry.send(&Envelope::data(self.id, self.sequence, now_ns()), &payload);
+            entry.settle();
+        }
+    }
+}
+
+/// What a node is and has.
+pub(super) fn describe(node: &Inner, entries: &[Arc<PortEntry>]) -> NodeData {
+    NodeData {
+        id: node.hello.node,
+        incarnation: node.hello.incarnation,
+        revision: 0,
+        name: node.name.clone(),
+        host: host(),
+        process: std::process::id(),
+        user: user(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        endpoints: entries.iter().map(|entry| entry.describe()).collect(),
+        publishers: publishers(entries),
+        subscribers: subscribers(entries),
+        omitted: 0,
+    }
+}
+
+/// The publishers of all ports. One at several ports has several wires.
+fn publishers(entries: &[Arc<PortEntry>]) -> Vec<PublisherData> {
+    let mut by_id: BTreeMap<Id128, PublisherData> = BTreeMap::new();
+    for here in entries.iter().flat_map(|entry| entry.publishers()) {
+        match by_id.entry(here.id) {
+            Entry::Vacant(vacant) => _ = vacant.insert(here),
+            Entry::Occupied(mut all) => {
+                let all = all.get_mut();
+                all.wire = format!("{} {}", all.wire, here.wire);
+                all.accepting = all.accepting.saturating_add(here.accepting);
+                all.refusing = all.refusing.saturating_add(here.refusing);
+            }
+        }
+    }
+    by_id.into_values().collect()
+}
+
+/// The subscribers of all ports. One at several ports has several endpoints.
+fn subscribers(entries: &[Arc<PortEntry>]) -> Vec<SubscriberData> {
+    let mut by_id: BTreeMap<Id128, SubscriberData> = BTreeMap::new();
+    for here in entries.iter().flat_map(|entry| entry.subscribers_described()) {
+        match by_id.entry(here.id) {
+            Entry::Vacant(vacant) => _ = vacant.insert(here),
+            Entry::Occupied(mut all) => {
+                let all = all.get_mut();
+                all.endpoint = format!("{} {}", all.endpoint, here.endpoint);
+                all.refuses.extend(here.refuses);
+                all.reads.extend(here.reads);
+                all.reads.sort_unstable();
+                all.reads.dedup();
+            }
+        }
+    }
+    by_id.into_values().collect()
+}
+
+/// What a node counts.
+pub(super) fn count(node: &Inner, entries: &[Arc<PortEntry>]) -> NodeStats {
+    let (usage, (compiled, compile_ns)) = (Usage::now(), compile::counts());
+    let mut topics: BTreeMap<String, TopicStats> = node.totals.read();
+    entries.iter().flat_map(|entry| entry.received()).for_each(|stats| add_to(&mut topics, &stats));
+    let routes: BTreeMap<*const (), _> =
+        entries.iter().flat_map(|entry| entry.routes_here()).map(|route| (Arc::as_ptr(&route).cast(), route)).collect();
+    routes.values().filter_map(|route| route.stats()).for_each(|stats| add_to(&mut topics, &stats));
+    topics.retain(|name, _| !is_builtin(name));
+    let total = |of: fn(&PortEntry) -> usize| entries.iter().map(|entry| of(entry)).sum::<usize>();
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    NodeStats {
+        node: node.hello.node.0,
+        name: node.name.clone(),
+        time_ns: now_ns(),
+        uptime_ns: u64::try_from(node.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        cpu_ns: usage.cpu_ns,
+        memory_bytes: usage.memory_bytes,
+        compiled,
+        compile_ns,
+        announced: number(total(PortEntry::channels)),
+        discovered: number(total(|entry| entry.sources().len())),
+        retransmitted: entries.iter().map(|entry| entry.port().retransmitted()).sum(),
+        denied: node.gate.denied(),
+        omitted: 0,
+        topics: topics.into_values().collect(),
+        links: entries.iter().flat_map(|entry| entry.link_counts()).collect(),
+    }
+}
+
+fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
+}

@@ -1,0 +1,123 @@
+//! A port as tools see it: what it publishes and subscribes to, and what it counts.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use polywire_core::{
+    directory::{EndpointData, PublisherData, SubscriberData},
+    envelope::{Announcement, ChannelId, Id128},
+    qos::Offer,
+};
+
+use super::{
+    port::{Answers, PortEntry, lock},
+    route::Route,
+};
+use crate::{
+    builtin::is_builtin,
+    stats::{LinkCounts, TopicStats},
+};
+
+impl PortEntry {
+    pub(super) fn describe(&self) -> EndpointData {
+        let links = u32::try_from(self.port().links().len()).unwrap_or(u32::MAX);
+        EndpointData { endpoint: self.port().endpoint(), links }
+    }
+
+    /// Subscribers that accept a channel of this node, by the peers' answers.
+    pub(super) fn subscribers(&self, channel: ChannelId) -> usize {
+        let answers = lock(&self.answers);
+        let by_link = answers.by_channel.get(&channel).map(|known| known.by_link.values());
+        by_link.map_or(0, |all| all.map(|(_, answer)| answer.subscribers() as usize).sum())
+    }
+
+    /// Channels that the node announces here.
+    pub(super) fn channels(&self) -> usize {
+        lock(&self.answers).by_channel.len()
+    }
+
+    /// The publishers here. One that is changing its format has two channels: the newer counts.
+    pub(super) fn publishers(&self) -> Vec<PublisherData> {
+        let (endpoint, answers) = (self.port().endpoint(), lock(&self.answers));
+        let mut by_writer: BTreeMap<Id128, PublisherData> = BTreeMap::new();
+        for known in answers.by_channel.values() {
+            let Some(announcement) = known.announcement().filter(|other| !is_builtin(&other.topic)) else {
+                continue;
+            };
+            let Ok(offer) = Offer::parse(&announcement.offer) else { continue };
+            if offer.is_auxiliary() || !offer.moved_to.is_empty() {
+                continue;
+            }
+            let data = PublisherData {
+                id: announcement.writer,
+                topic: announcement.topic.clone(),
+                type_name: announcement.type_name.clone(),
+                type_hash: announcement.type_hash,
+                wire: format!("{}@{endpoint}", format_of(announcement)),
+                qos: offer.qos,
+                accepting: known.by_link.values().filter(|(_, answer)| answer.accepts()).count() as u32,
+                refusing: known.refusing.peers() as u32,
+            };
+            by_writer.insert(announcement.writer, data);
+        }
+        by_writer.into_values().collect()
+    }
+
+    /// The subscribers here, and what they read.
+    pub(super) fn subscribers_described(&self) -> Vec<SubscriberData> {
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        let routes = lock(&self.routes).clone();
+        let describe = |route: &Arc<dyn Route>| {
+            let mut data = SubscriberData { endpoint: self.port().endpoint(), ..route.describe()? };
+            links.iter().for_each(|link| link.describe_matches(route, &mut data));
+            data.reads.sort_unstable();
+            data.reads.dedup();
+            Some(data)
+        };
+        routes.iter().filter(|route| !is_builtin(route.topic())).filter_map(describe).collect()
+    }
+
+    /// What came on the open channels of peers.
+    pub(super) fn received(&self) -> Vec<TopicStats> {
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        links.iter().flat_map(|link| link.topic_stats()).collect()
+    }
+
+    /// The subscribers here. One may be at several ports.
+    pub(super) fn routes_here(&self) -> Vec<Arc<dyn Route>> {
+        lock(&self.routes).clone()
+    }
+
+    pub(super) fn link_counts(&self) -> Vec<LinkCounts> {
+        let endpoint = self.port().endpoint();
+        let links = lock(&self.links).clone();
+        let counts = |stats: crate::engine::LinkStats| {
+            let received = links.get(&stats.link.id).map(|link| link.received()).unwrap_or_default();
+            LinkCounts {
+                endpoint: endpoint.clone(),
+                address: stats.link.address,
+                peer: stats.link.peer.node.0,
+                sent: stats.sent,
+                dropped: stats.dropped,
+                queued_bytes: stats.queued_bytes as u64,
+                received: received.messages,
+                received_bytes: received.bytes,
+                silences: stats.silences,
+            }
+        };
+        self.port().links().into_iter().map(counts).collect()
+    }
+}
+
+impl Answers {
+    fn announcement(&self) -> Option<&Announcement> {
+        self.offered.as_ref().map(|(_, announcement)| &**announcement)
+    }
+}
+
+/// Format and compression of a channel, as in a wire.
+fn format_of(announcement: &Announcement) -> String {
+    let Announcement { codec, options, compressor, .. } = announcement;
+    let colon = if options.is_empty() { "" } else { ":" };
+    let plus = if compressor.is_empty() { "" } else { "+" };
+    format!("{codec}{colon}{options}{plus}{compressor}")
+}

@@ -1,0 +1,175 @@
+//! The counters that publishers and links keep, and those of publishers and subscribers that have
+//! gone.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::TopicStats;
+
+/// Topics whose counts are kept after their last publisher and subscriber have gone. The counts of
+/// more topics are summed up under the name [`OTHERS`].
+const TOPICS: usize = 4096;
+
+/// Stands for all topics beyond [`TOPICS`]. No topic has an empty name.
+const OTHERS: &str = "";
+
+/// What a publisher counts. Only its own thread writes, under the publisher's lock, so that a plain
+/// store does; anybody reads.
+#[derive(Debug, Default)]
+pub(crate) struct SenderCounts {
+    topic: String,
+    sent: AtomicU64,
+    bytes: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl SenderCounts {
+    /// Counts a message. The caller holds the publisher's lock.
+    #[inline]
+    pub(crate) fn count(&self, bytes: usize, dropped: usize) {
+        add(&self.sent, 1);
+        add(&self.bytes, bytes as u64);
+        if dropped > 0 {
+            add(&self.dropped, dropped as u64);
+        }
+    }
+
+    fn read(&self) -> TopicStats {
+        TopicStats {
+            topic: self.topic.clone(),
+            publishers: 1,
+            sent: self.sent.load(Ordering::Relaxed),
+            sent_bytes: self.bytes.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            ..TopicStats::default()
+        }
+    }
+}
+
+#[inline]
+fn add(to: &AtomicU64, more: u64) {
+    to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+/// What a link counts for a channel, under the link's lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReceiverCounts {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
+impl ReceiverCounts {
+    #[inline]
+    pub(crate) fn count(&mut self, bytes: usize) {
+        self.messages += 1;
+        self.bytes += bytes as u64;
+    }
+
+    pub(crate) fn add(&mut self, other: ReceiverCounts) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+    }
+
+    pub(crate) fn read(&self, topic: &str) -> TopicStats {
+        let (received, received_bytes) = (self.messages, self.bytes);
+        TopicStats { topic: topic.into(), received, received_bytes, ..TopicStats::default() }
+    }
+}
+
+/// The counts of publishers, and those of subscribers and channels that have gone.
+#[derive(Debug, Default)]
+pub(crate) struct Totals(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    senders: Vec<Arc<SenderCounts>>,
+    /// Of what has gone, by topic.
+    ended: BTreeMap<String, TopicStats>,
+}
+
+impl Totals {
+    /// The counts of a new publisher.
+    pub(crate) fn sender(&self, topic: &str) -> Arc<SenderCounts> {
+        let counts = Arc::new(SenderCounts { topic: topic.into(), ..SenderCounts::default() });
+        self.lock().senders.push(counts.clone());
+        counts
+    }
+
+    /// A publisher has gone: its counts stay.
+    pub(crate) fn end_sender(&self, counts: &Arc<SenderCounts>) {
+        let mut counted = self.lock();
+        if let Some(at) = counted.senders.iter().position(|other| Arc::ptr_eq(other, counts)) {
+            counted.senders.swap_remove(at);
+            counted.add(&counts.read());
+        }
+    }
+
+    /// Keeps the counts of something else that has gone.
+    pub(crate) fn end(&self, stats: &TopicStats) {
+        self.lock().add(stats);
+    }
+
+    /// All counts, by topic.
+    pub(crate) fn read(&self) -> BTreeMap<String, TopicStats> {
+        let counted = self.lock();
+        let mut all = counted.ended.clone();
+        counted.senders.iter().for_each(|sender| add_to(&mut all, &sender.read()));
+        all
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds to the sum of a topic.
+pub(crate) fn add_to(all: &mut BTreeMap<String, TopicStats>, stats: &TopicStats) {
+    let fresh = || TopicStats { topic: stats.topic.clone(), ..TopicStats::default() };
+    all.entry(stats.topic.clone()).or_insert_with(fresh).add(stats);
+}
+
+impl Counted {
+    fn add(&mut self, stats: &TopicStats) {
+        let all = &mut self.ended;
+        let has_room = all.len() < TOPICS || all.contains_key(&stats.topic);
+        let topic = if has_room { stats.topic.clone() } else { OTHERS.into() };
+        // What has gone is no longer there, and has nothing in its queue.
+        add_to(all, &TopicStats { topic, publishers: 0, subscribers: 0, queued: 0, ..stats.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_gone_stays_in_the_sums_of_its_topic() {
+        let totals = Totals::default();
+        let counts = [totals.sender("t"), totals.sender("t")];
+        counts[0].count(10, 0);
+        counts[1].count(5, 2);
+        let of = |stats: &TopicStats| (stats.sent, stats.sent_bytes, stats.dropped, stats.publishers);
+        assert_eq!(of(&totals.read()["t"]), (2, 15, 2, 2));
+        totals.end_sender(&counts[0]);
+        totals.end_sender(&counts[0]);
+        assert_eq!(of(&totals.read()["t"]), (2, 15, 2, 1));
+        totals.end(&TopicStats { topic: "t".into(), subscribers: 1, queued: 3, lost: 4, ..TopicStats::default() });
+        let all = totals.read();
+        assert_eq!((all["t"].lost, all["t"].subscribers, all["t"].queued), (4, 0, 0));
+    }
+
+    #[test]
+    fn any_number_of_topics_takes_bounded_memory() {
+        let totals = Totals::default();
+        for number in 0..TOPICS + 10 {
+            totals.end(&TopicStats { topic: number.to_string(), sent: 1, ..TopicStats::default() });
+        }
+        let all = totals.read();
+        assert_eq!((all.len(), all[OTHERS].sent), (TOPICS + 1, 10));
+    }
+}
