@@ -231,8 +231,6 @@ fn an_endpoint_without_a_domain_is_the_same_port_as_with_it() {
     for same in ["json@local", "json", &format!("bson@local/{default}")] {
         publisher.set_wire(same).expect(same);
     }
-    let other = publisher.set_wire("json@local/232").expect_err("another endpoint");
-    assert!(matches!(other, NodeError::OtherEndpoint { .. }), "{other}");
 }
 
 #[test]

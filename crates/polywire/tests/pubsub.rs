@@ -561,18 +561,11 @@ fn parts_of_wires_mean_the_same_in_code_as_on_the_command_line() {
 }
 
 #[test]
-fn a_publisher_keeps_its_endpoint() {
+fn an_endpoint_may_be_named_in_several_ways() {
     for (a, at_a, _, at_b) in pair("keeps") {
         let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
         for same in [at("json", &at_a), at_a.clone(), a.open(&at_a).expect("open"), "xcdr2".into()] {
             publisher.set_wire(&same).unwrap_or_else(|error| panic!("{same}: {error}"));
-        }
-        let error = publisher.set_wire("json@inproc/somewhere-else").expect_err("another endpoint");
-        assert!(matches!(&error, polywire::NodeError::OtherEndpoint { given, .. } if given == "inproc/somewhere-else"));
-        let text = error.to_string();
-        assert!(text.contains(&a.open(&at_a).expect("open")) && text.contains("make another one"), "{text}");
-        if at_a != at_b {
-            assert!(publisher.set_wire(&at_b).is_err());
         }
     }
 }
