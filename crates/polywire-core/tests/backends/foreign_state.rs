@@ -107,7 +107,7 @@ fn messages() -> [(Counters, &'static [u8]); 4] {
         (Counters { sent: 5, received: 1000, level: -1 }, &[0x85, 0x07, 0xE8, 0xFF]),
         (Counters { sent: 6, received: 999, level: -1 }, &[0x81, 0xFF, 0x80]),
         (Counters { sent: 6, received: 999, level: 62 }, &[0x80, 0x80, 0xBF]),
-        (Counters { sent: 0, received: 0, level: 0 }, &[0xFA, 0x78, 0x99, 0xC2]),
+        (Counters { sent: 0, received: 0, level: 0 }, &[0xFA, 0x78, 0x99, 0x7F, 0xC2]),
     ]
 }
 
