@@ -52,7 +52,7 @@ impl Differences {
     fn program(&self, direction: Direction, layout: &Arc<Layout>) -> Program {
         let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
         let mut ops = Vec::new();
-        for (slot, field) in (0..).zip(fields.iter()) {
+        for (slot, field) in (0..).zip(fields) {
             let place = Place::At { offset: field.offset, node: field.node };
             let signed = matches!(layout.node(field.node).kind, Kind::Scalar(Scalar::I64));
             let wire = Wire::Field(Arc::new(difference(slot, signed)));

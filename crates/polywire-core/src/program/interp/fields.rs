@@ -6,7 +6,7 @@ use super::{Failed, decode, encode, from_word, ok};
 use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
     program::{
-        Elements, FaultKind, Field, Input, Overflow, Place, Status,
+        Elements, FaultKind, Field, Input, Output, Overflow, Place, Status,
         state::{self, Out},
     },
 };

@@ -422,9 +422,9 @@ impl<'e> Emit<'e, '_> {
                 self.code.switch_to_block(done);
             }
             // What follows takes the place for a string of its own.
+            _ if self.is_shared(place) => slow(self),
             (TextForm::Field(field), _) if self.direct => self.get_text(place, field, bound, frame),
             (TextForm::Pending, _) if self.direct => self.take_pending(place, bound, frame),
-            _ if self.is_shared(place) => slow(self),
             (TextForm::Kernel(kernel), _) if bound == 0 => {
                 let string = match place {
                     Place::Sink => self.constant(0),

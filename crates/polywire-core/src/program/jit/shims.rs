@@ -9,10 +9,9 @@ use alloc::string::String;
 use crate::{
     layout::{EnumNode, Kind, NodeId, Scalar, text_at},
     program::{
-        Check, FaultKind, Field, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State,
-        Status, TextKernel,
+        Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State, Status,
+        TextKernel,
         interp::{self, fields::set_octets, op as interpret},
-        state::{get_int, put_int},
     },
 };
 
@@ -134,56 +133,7 @@ pub(super) unsafe extern "C" fn encode_fallback(
     at: *mut u8,
     room: u64,
 ) -> *mut u8 {
-    // SAFETY: as the module says.
-    unsafe { written_beside(state, (at, room), |output| encode_op(output, program, op, frame, index)) }
-}
-
-/// A number of a message that is read without a context, of which the bytes from `at` to `end` are
-/// left: where it ends, or null.
-pub(super) unsafe extern "C" fn get_field_fallback(
-    state: *mut State,
-    field: *const Field,
-    at: *const u8,
-    end: *const u8,
-    word: *mut u64,
-) -> *const u8 {
-    // SAFETY: as the module says.
-    unsafe {
-        let rest = core::slice::from_raw_parts(at, end.offset_from(at) as usize);
-        (*state).keep_tags();
-        specialised_input(state, rest, |input| {
-            input.state = Some(&mut *state);
-            let Ok(value) = get_int(input, &*field) else { return core::ptr::null() };
-            *word = value;
-            at.add(input.position())
-        })
-    }
-}
-
-/// The same for a message that is written without a context, into `room` bytes.
-pub(super) unsafe extern "C" fn put_field_fallback(
-    state: *mut State,
-    field: *const Field,
-    value: u64,
-    at: *mut u8,
-    room: u64,
-) -> *mut u8 {
-    // SAFETY: as the module says.
-    unsafe { written_beside(state, (at, room), |output| put_int(output, &*field, value)) }
-}
-
-/// Writes to the state's own bytes, and moves them to a message if it has room for them: where they
-/// end there, or null.
-///
-/// # Safety
-/// The state is one that a message is written with, whose limits are held by whoever called the
-/// code, and at the address is as much room.
-unsafe fn written_beside(
-    state: *mut State,
-    (at, room): (*mut u8, u64),
-    write: impl FnOnce(&mut Output<'_>) -> Status,
-) -> *mut u8 {
-    // SAFETY: as the caller promises; the bytes are not the state's meanwhile.
+    // SAFETY: as the module says, and whoever called the code holds the limits.
     unsafe {
         let limits = &*((*state).limits_at as *const Limits);
         let mut bytes = core::mem::take(&mut (*state).fallback);
@@ -191,7 +141,7 @@ unsafe fn written_beside(
         (*state).keep_tags();
         let mut output = Output::new(&mut bytes, limits);
         output.state = Some(&mut *state);
-        let status = write(&mut output);
+        let status = encode_op(&raw mut output, program, op, frame, index);
         let status = output.finish(status);
         let fits = status == Status::Ok && bytes.len() as u64 <= room;
         if fits {

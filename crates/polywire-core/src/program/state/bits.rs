@@ -34,8 +34,7 @@ pub(crate) fn segment(bits: u32, policy: Policy) -> u64 {
     u64::from(bits) | (policy as u64) << 32
 }
 
-/// What happens to deviations in a [`SEGMENT`] with this argument.
-pub(crate) fn policy(argument: u64) -> Policy {
+fn policy(argument: u64) -> Policy {
     match argument >> 32 {
         1 => Policy::Report,
         2 => Policy::Ignore,

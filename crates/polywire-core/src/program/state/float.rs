@@ -54,6 +54,13 @@ fn shortest_single(value: f64, bits: u64) -> Option<(i64, i64)> {
     Some(found)
 }
 
+/// The mantissa of a double with this exponent, if they are exactly the double.
+#[cfg(feature = "jit")]
+#[inline]
+pub(super) fn mantissa(bits: u64, exponent: i64) -> Option<i64> {
+    at(f64::from_bits(bits), bits, false, places(exponent)?).map(|(_, mantissa)| mantissa)
+}
+
 /// The places of an exponent whose power of ten a double holds exactly.
 #[inline]
 fn places(exponent: i64) -> Option<usize> {

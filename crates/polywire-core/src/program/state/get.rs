@@ -241,10 +241,7 @@ pub(super) fn next(field: &Field, value: u64) -> u64 {
 
 fn wrapped(field: &Field, value: i128) -> u64 {
     match &field.kind {
-        // To divide 128 bits takes longer than all else that is done for a field.
-        FieldKind::Int { min, max, .. } if !(*min..=*max).contains(&value) => {
-            ((value - min).rem_euclid(max - min + 1) + min) as u64
-        }
+        FieldKind::Int { min, max, .. } => ((value - min).rem_euclid(max - min + 1) + min) as u64,
         _ => value as u64,
     }
 }

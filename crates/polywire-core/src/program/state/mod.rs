@@ -20,8 +20,6 @@ mod put;
 #[cfg(feature = "jit")]
 pub(crate) mod specialised;
 
-#[cfg(feature = "jit")]
-pub(crate) use bits::policy;
 pub(crate) use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
 pub(crate) use float::decompose;

@@ -2,14 +2,13 @@
 
 use cranelift_codegen::ir::Value;
 
-use super::{super::emit::Emit, is_left_to_interpreter, optional};
+use super::{super::emit::Emit, optional};
 use crate::program::{Field, FieldKind};
 
 impl<'e> Emit<'e, '_> {
     /// Accumulator from a field that fits a word, and must be there.
     pub(in super::super) fn decode_number(&mut self, field: &Field) {
         match (&field.kind, optional(field)) {
-            _ if is_left_to_interpreter(field) => self.lend_get(field),
             (FieldKind::Float { .. }, _) => self.decode_float(field),
             (FieldKind::Bits { bits, .. }, _) => {
                 self.decode_number(bits);
@@ -37,7 +36,6 @@ impl<'e> Emit<'e, '_> {
     /// The accumulator as a field that is there.
     pub(in super::super) fn encode_number(&mut self, field: &Field, value: Value) {
         match (&field.kind, optional(field)) {
-            _ if is_left_to_interpreter(field) => self.lend_put(field, value),
             (FieldKind::Float { .. }, _) => self.encode_float(field, value),
             (FieldKind::Bits { bits, .. }, _) => self.encode_number(bits, value),
             (_, Some(int)) => self.encode_present(&int, value),

@@ -33,7 +33,6 @@ mod whole;
 #[cfg(test)]
 mod tests;
 
-use fallback::is_left_to_interpreter;
 use integer::Int;
 pub(super) use map::Segment;
 use optional::optional;
@@ -165,11 +164,11 @@ impl<'p> Eligibility<'p> {
                 // One that might be absent is asked for before it is put anywhere.
                 let asked = self.program.direction == Direction::Encode || !field.optional;
                 let is_text = field.kind != FieldKind::Bytes;
-                self.text(field).filter(|_| bounded && asked && is_text && self.is_string(*place))
+                self.text(field).filter(|_| bounded && asked && is_text && self.is_own_text(*place))
             }
             OpKind::Text { place, form: TextForm::Pending, bound, utf16_bound, overflow, .. } => {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
-                (bounded && self.is_string(*place)).then_some(0)
+                (bounded && self.is_own_text(*place)).then_some(0)
             }
             OpKind::Octets { field: Some(field), .. } => {
                 let asked = self.program.direction == Direction::Encode || !field.optional;
@@ -219,7 +218,6 @@ impl<'p> Eligibility<'p> {
                 self.keep(field, INTEGER)?;
             }
             FieldKind::Bits { bits, .. } => return self.number(bits),
-            _ if is_left_to_interpreter(field) => return self.fall_back_field(field),
             FieldKind::Float { .. } => {
                 let [exponent, mantissa] = decimal::parts(field)?;
                 self.keep(exponent, INTEGER)?;
@@ -354,11 +352,9 @@ impl<'p> Eligibility<'p> {
         matches!(place.node().map(|node| &self.program.layout.node(node).kind), Some(Kind::Optional(_)))
     }
 
-    /// True for a string that need not be asked where its bytes are, or that may be a part of a
-    /// message.
-    fn is_string(&self, place: Place) -> bool {
+    fn is_own_text(&self, place: Place) -> bool {
         let kind = place.node().map(|node| &self.program.layout.node(node).kind);
-        matches!(kind, Some(Kind::String { shared: true, .. } | Kind::String { words: Some(_), .. }))
+        matches!(kind, Some(Kind::String { shared: false, words: Some(_), .. }))
     }
 
     /// True for an array, or a sequence that need not be asked where its elements are.
