@@ -11,19 +11,21 @@ use super::{
 
 /// The map of the segment that a message is at.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Map {
+#[repr(C)]
+pub(crate) struct Map {
     /// Where the next bytes come from or go to.
-    next: u64,
+    pub next: u64,
     /// Reading: where the map ends. Writing: where the room for it does.
-    end: u64,
-    /// Bits and the mark.
-    word: u64,
+    pub end: u64,
+    /// Bits and the mark. Behind the others: machine code writes it alone, and who then read it
+    /// together with another would wait.
+    pub word: u64,
 }
 
 /// Bits of a word.
 const WORD: u32 = 56;
 /// The mark of a word of which everything was taken.
-const MARK: u64 = 1 << 63;
+pub(crate) const MARK: u64 = 1 << 63;
 
 /// A segment: a presence map, and what it is for. The argument is made by [`segment`].
 pub(crate) static SEGMENT: RegionDialect =
@@ -66,7 +68,7 @@ impl Map {
 impl Input<'_> {
     /// The next bit of the presence map. Behind its end there are zeros.
     #[inline]
-    pub(super) fn take_bit(&mut self) -> bool {
+    pub(crate) fn take_bit(&mut self) -> bool {
         let word = self.state().map.word;
         let word = if word == MARK || word == 0 { self.refill_map() } else { word };
         self.state().map.word = word << 1;
@@ -75,7 +77,7 @@ impl Input<'_> {
 
     /// The next word of the map.
     #[cold]
-    fn refill_map(&mut self) -> u64 {
+    pub(crate) fn refill_map(&mut self) -> u64 {
         let message = self.message();
         let map = &mut self.state().map;
         let rest = message.get(map.next as usize..map.end as usize).unwrap_or(&[]);
@@ -173,7 +175,7 @@ extern "C" fn get_bits(input: &mut Input<'_>, argument: u64) -> Status {
 impl Output<'_> {
     /// Appends a bit to the presence map.
     #[inline]
-    pub(super) fn put_bit(&mut self, bit: bool) {
+    pub(crate) fn put_bit(&mut self, bit: bool) {
         let word = self.state().map.word << 1 | u64::from(bit);
         self.state().map.word = word;
         if word >> WORD != 0 {
@@ -183,7 +185,7 @@ impl Output<'_> {
 
     /// Moves a full word of the map into its room.
     #[cold]
-    fn flush_map(&mut self) {
+    pub(crate) fn flush_map(&mut self) {
         let Map { word, next, end } = self.state().map;
         let mut bytes = [0; 8];
         bytes.iter_mut().rev().enumerate().for_each(|(i, byte)| *byte = (word >> (7 * i)) as u8 & 0x7F);

@@ -377,6 +377,18 @@ fn text(input: &mut Input<'_>, field: &Field) -> Got {
     }
 }
 
+/// Reads a mandatory string whose bit was set, with a copy or a default for an operator; it waits
+/// then.
+#[cfg(feature = "jit")]
+pub(super) fn get_text(input: &mut Input<'_>, field: &Field) -> Status {
+    let got = match bytes(input, field, false) {
+        Ok(_) if field.operator == Operator::Copy => assign_text(input, field),
+        Ok(_) => Ok(()),
+        Err(status) => Err(status),
+    };
+    got.map_or_else(|status| status, |()| Status::Ok)
+}
+
 fn initial_text(input: &mut Input<'_>, field: &Field) -> Got {
     let pending = &mut input.state().pending;
     pending.clear();

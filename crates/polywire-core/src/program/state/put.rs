@@ -86,9 +86,7 @@ fn number(output: &mut Output<'_>, (single, decimal, bits): (bool, &Field, Optio
         field if field.operator == Operator::Constant || field.operator == Operator::Default => {
             field.initial_int().or(field.initial_decimal().map(|(exponent, _)| exponent as u64))
         }
-        field if field.has_slot() && output.state().tag(field.slot) == field.tag => {
-            Some(output.state().value(field.slot))
-        }
+        field if output.state().tag(field.slot) == field.tag => Some(output.state().value(field.slot)),
         field => field.initial_int(),
     };
     let scaled = float::decompose(value, single, hint.map(|hint| hint as i64));
@@ -367,6 +365,24 @@ fn text(output: &mut Output<'_>, field: &Field, value: Option<&[u8]>) -> Put {
             bytes(output, field, Some(rest), false)?;
             assign_text(output, field, value)
         }
+    }
+}
+
+/// Writes a mandatory string whose bit is written: one with another operator than a copy or a
+/// default is none of these.
+#[cfg(feature = "jit")]
+pub(super) fn put_text(output: &mut Output<'_>, field: &Field, value: &[u8]) -> Status {
+    let put = |output: &mut Output<'_>| {
+        let not_ascii = value.iter().find(|byte| !byte.is_ascii()).filter(|_| field.kind == FieldKind::Ascii);
+        if let Some(byte) = not_ascii {
+            return Err(output.fail(FaultKind::NotAscii, 0x7F, (*byte).into()));
+        }
+        bytes(output, field, Some(value), false)?;
+        if field.operator == Operator::Copy { assign_text(output, field, value) } else { Ok(()) }
+    };
+    match put(output) {
+        Ok(()) => Status::Ok,
+        Err(status) => status,
     }
 }
 

@@ -7,11 +7,15 @@ use cranelift_codegen::ir::{
 };
 use cranelift_frontend::Variable;
 
-use super::{super::emit::Emit, integer::Int, map::Bit, optional::optional};
+use super::{
+    super::{emit::Emit, integers::Int},
+    map::Bit,
+    optional::optional,
+};
 use crate::{
     layout::Scalar,
     program::{
-        Field, FieldKind,
+        Field, FieldKind, Op,
         state::{
             Operator, decompose,
             float::{EXACT, POWERS},
@@ -45,19 +49,19 @@ fn places(exponent: &Field) -> Option<usize> {
 /// Largest exponent, and with the other sign the smallest.
 const MOST: i64 = 63;
 
-impl Emit<'_, '_> {
+impl<'e> Emit<'e, '_> {
     /// The words as a decimal.
-    pub(super) fn encode_decimal(&mut self, parts: &[Field; 2]) {
+    pub(in super::super) fn encode_decimal(&mut self, op: &Op, parts: &[Field; 2]) {
         let values = self.words.map(|word| self.code.use_var(word));
         self.check_exponent(values[0]);
         for (part, value) in parts.iter().zip(values) {
             self.set(value, Scalar::I64);
-            self.encode_number(part, value);
+            self.encode_field(op, part, value);
         }
     }
 
     /// The words from a decimal; accumulator from whether it is there.
-    pub(super) fn decode_decimal(&mut self, [exponent, mantissa]: &[Field; 2]) {
+    pub(in super::super) fn decode_decimal(&mut self, op: &Op, [exponent, mantissa]: &[Field; 2]) {
         let done = self.code.create_block();
         let there = match optional(exponent) {
             Some(int) => {
@@ -72,13 +76,13 @@ impl Emit<'_, '_> {
                 there
             }
             None => {
-                self.decode_int(exponent);
+                self.decode_int(op, exponent);
                 let value = self.accumulator().value;
                 self.code.def_var(self.words[0], value);
                 self.constant(1)
             }
         };
-        self.decode_int(mantissa);
+        self.decode_int(op, mantissa);
         let value = self.accumulator().value;
         self.code.def_var(self.words[1], value);
         let exponent = self.code.use_var(self.words[0]);
@@ -89,7 +93,7 @@ impl Emit<'_, '_> {
     }
 
     /// Leaves out the bits of a mantissa that is not there.
-    pub(super) fn leave_bits_out(&mut self, mantissa: &Field) {
+    pub(in super::super) fn leave_bits_out(&mut self, mantissa: &Field) {
         if mantissa.bits() > 0 {
             self.leave_bit_out();
         }
@@ -102,7 +106,7 @@ impl Emit<'_, '_> {
     }
 
     /// The accumulator, the bits of a number, as a field.
-    pub(super) fn encode_float(&mut self, field: &Field, bits: Value) {
+    pub(in super::super) fn encode_float(&mut self, op: &Op, field: &Field, bits: Value) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
         let Some([exponent, mantissa]) = parts(field) else { return };
         let (expected, power, known) = self.expected_power(exponent);
@@ -139,7 +143,7 @@ impl Emit<'_, '_> {
         }
         let whole = self.code.use_var(value);
         self.set(whole, mantissa.scalar());
-        self.encode_int(mantissa, whole);
+        self.encode_int(op, mantissa, whole);
         if escape.is_some() {
             self.next_bit();
         }
@@ -270,13 +274,13 @@ impl Emit<'_, '_> {
     }
 
     /// Accumulator from a number.
-    pub(super) fn decode_float(&mut self, field: &Field) {
+    pub(in super::super) fn decode_float(&mut self, op: &Op, field: &Field) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
         let Some([exponent, mantissa]) = parts(field) else { return };
         let (value, raw, done) = (self.code.declare_var(types::I64), self.cold(), self.code.create_block());
         let power = self.read_power(exponent, raw);
         let (start, unwind) = (self.bits_done(), self.unwind);
-        self.decode_int(mantissa);
+        self.decode_int(op, mantissa);
         let whole = self.accumulator().value;
         if escape.is_some() {
             let escaped = self.take_bit();
@@ -302,7 +306,7 @@ impl Emit<'_, '_> {
     }
 
     /// Accumulator from whether a number is there, which waits in the words then.
-    pub(super) fn test_float(&mut self, field: &Field) {
+    pub(in super::super) fn test_float(&mut self, op: &Op, field: &Field) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
         let Some((int, [_, mantissa])) = parts(field).and_then(|parts| Some((optional(parts[0])?, parts))) else {
             return;
@@ -320,7 +324,7 @@ impl Emit<'_, '_> {
             },
             |emit| {
                 let power = emit.power_of(exponent);
-                emit.decode_int(mantissa);
+                emit.decode_int(op, mantissa);
                 let whole = emit.accumulator().value;
                 let (large, unwind) = (emit.outside(whole, -(1 << 53), 1 << 53), emit.unwind);
                 emit.or_else(large, unwind);
@@ -342,7 +346,7 @@ impl Emit<'_, '_> {
     }
 
     /// The absence of a number.
-    pub(super) fn encode_no_float(&mut self, field: &Field) {
+    pub(in super::super) fn encode_no_float(&mut self, field: &Field) {
         let FieldKind::Float { bits: escape, .. } = &field.kind else { return };
         let Some([exponent, mantissa]) = parts(field) else { return };
         self.encode_absent(exponent);

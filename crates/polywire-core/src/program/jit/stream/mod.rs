@@ -6,6 +6,7 @@
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
+use super::integers::Int;
 use crate::{
     layout::Kind,
     program::{
@@ -22,8 +23,6 @@ mod combined;
 mod decimal;
 mod elided;
 mod fallback;
-mod field;
-mod integer;
 mod map;
 mod octets;
 mod optional;
@@ -33,9 +32,8 @@ mod whole;
 #[cfg(test)]
 mod tests;
 
-use integer::Int;
 pub(super) use map::Segment;
-use optional::optional;
+pub(super) use optional::optional;
 
 /// Slots up to which their distances are part of instructions.
 const MAX_SLOTS: usize = 1 << 16;
@@ -73,6 +71,8 @@ pub(super) struct Eligibility<'p> {
     /// Slots of operations that are left to the interpreter.
     fallback: Vec<u32>,
     fallback_seconds: Vec<Second>,
+    /// Slots of exponents without an operator: what is there would be a hint.
+    unused: Vec<u32>,
 }
 
 impl<'p> Eligibility<'p> {
@@ -104,6 +104,7 @@ impl<'p> Eligibility<'p> {
             kept: Vec::new(),
             seconds: BTreeMap::new(),
             fallback_seconds: Vec::new(),
+            unused: Vec::new(),
             fallback: Vec::new(),
         })
     }
@@ -222,6 +223,9 @@ impl<'p> Eligibility<'p> {
                 let [exponent, mantissa] = decimal::parts(field)?;
                 self.keep(exponent, INTEGER)?;
                 self.number(mantissa)?;
+                if exponent.operator == Operator::None {
+                    self.unused.push(exponent.slot);
+                }
             }
             _ => return None,
         }
@@ -345,6 +349,7 @@ impl<'p> Eligibility<'p> {
         self.seconds.keys().all(own)
             && self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.mantissa.is_none() && slot.text.is_none()))
             && self.fallback.iter().all(|at| is_free(at) && !is_mantissa(at))
+            && self.unused.iter().all(|at| is_free(at) && !self.fallback.contains(at))
             && self.fallback_seconds.iter().all(|second| !self.seconds.contains_key(second) && own(second))
     }
 

@@ -4,17 +4,20 @@
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Variable;
 
-use super::{super::emit::Emit, integer::Int, map::Bit};
+use super::{
+    super::{emit::Emit, integers::Int},
+    map::Bit,
+};
 use crate::{
     layout::Scalar,
     program::{
-        Field,
+        Field, Op,
         state::{Operator, specialised::EMPTY_WORD},
     },
 };
 
 /// An integer that can be made here.
-pub(super) fn optional(field: &Field) -> Option<Int> {
+pub(in super::super) fn optional(field: &Field) -> Option<Int> {
     Int::of_any(field).filter(|_| field.optional)
 }
 
@@ -25,9 +28,9 @@ struct Found {
     value: Variable,
 }
 
-impl Emit<'_, '_> {
+impl<'e> Emit<'e, '_> {
     /// Whether an integer is there, and which.
-    pub(super) fn decode_optional(&mut self, int: &Int) -> [Value; 2] {
+    pub(in super::super) fn decode_optional(&mut self, int: &Int) -> [Value; 2] {
         let [there, value] = [(); 2].map(|()| self.code.declare_var(types::I64));
         let (found, unwind) = (Found { there, value }, self.unwind);
         match int.operator {
@@ -132,22 +135,22 @@ impl Emit<'_, '_> {
     }
 
     /// Accumulator from whether a field is there; its value waits in the words.
-    pub(super) fn test_optional(&mut self, int: &Int) {
+    pub(in super::super) fn test_optional(&mut self, int: &Int) {
         let [there, value] = self.decode_optional(int);
         self.code.def_var(self.words[0], value);
         self.set(there, Scalar::Bool);
     }
 
     /// The same of a field that is always there.
-    pub(super) fn test_present(&mut self, field: &Field) {
-        self.decode_int(field);
+    pub(in super::super) fn test_present(&mut self, op: &Op, field: &Field) {
+        self.decode_int(op, field);
         let (value, there) = (self.accumulator().value, self.constant(1));
         self.code.def_var(self.words[0], value);
         self.set(there, Scalar::Bool);
     }
 
     /// Accumulator from an integer that might be absent and must not be.
-    pub(super) fn demand(&mut self, field: &Field, int: &Int) {
+    pub(in super::super) fn demand(&mut self, field: &Field, int: &Int) {
         let [there, value] = self.decode_optional(int);
         let (absent, unwind) = (self.code.ins().icmp_imm_s(IntCC::Equal, there, 0), self.unwind);
         self.or_else(absent, unwind);
@@ -155,7 +158,7 @@ impl Emit<'_, '_> {
     }
 
     /// The accumulator as a field that might be absent.
-    pub(super) fn encode_present(&mut self, int: &Int, value: Value) {
+    pub(in super::super) fn encode_present(&mut self, int: &Int, value: Value) {
         let unwind = self.unwind;
         if int.operator != Operator::Constant && !int.holds(self.accumulator().from) {
             self.within(unwind, int, value);
@@ -204,7 +207,7 @@ impl Emit<'_, '_> {
     }
 
     /// The absence of an integer, a decimal or a text.
-    pub(super) fn encode_absent(&mut self, field: &Field) {
+    pub(in super::super) fn encode_absent(&mut self, field: &Field) {
         let zero = self.constant(0);
         match field.operator {
             Operator::None | Operator::Delta => self.write_entity(false, zero),
