@@ -88,7 +88,10 @@ impl Action for List {
             return Err(Missed(format!("no topics: {why}")).into());
         }
         let mut lines = print(&rows, terminal)?;
-        while self.watch {
+        if !self.watch {
+            return Ok(Outcome::Fine);
+        }
+        loop {
             thread::sleep(EVERY);
             view.poll();
             let now = self::rows(&view);
@@ -100,7 +103,6 @@ impl Action for List {
                 lines = print(&rows, terminal)?;
             }
         }
-        Ok(Outcome::Fine)
     }
 }
 

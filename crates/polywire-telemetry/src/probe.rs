@@ -67,8 +67,10 @@ pub struct ProbeType {
     pub shape: fn() -> &'static Shape,
     /// Opens a probe. Fails if a parameter is wrong, or if the host does not have what the probe
     /// measures.
-    pub open: fn(&Host, &Settings) -> Result<Box<dyn Probe>, MeasureError>,
+    pub open: Opener,
 }
+
+type Opener = fn(&Host, &Settings) -> Result<Box<dyn Probe>, MeasureError>;
 
 impl fmt::Debug for ProbeType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

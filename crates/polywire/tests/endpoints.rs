@@ -208,15 +208,14 @@ fn what_a_stranger_says_is_not_followed() {
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
     let elsewhere = endpoint(&writer, "tcp", "stranger");
     publisher.set_wire(&elsewhere).expect("it moves");
-    loop {
-        match events.recv_timeout(SOON).expect("an event") {
-            NodeEvent::Redirected { endpoint, refused: Some(reason), .. } => {
-                assert!(endpoint == elsewhere && reason.contains("node.follow"), "{endpoint}: {reason}");
-                break;
-            }
-            _ => {}
+    let told = loop {
+        if let NodeEvent::Redirected { endpoint, refused: Some(reason), .. } =
+            events.recv_timeout(SOON).expect("an event")
+        {
+            break (endpoint, reason);
         }
-    }
+    };
+    assert!(told.0 == elsewhere && told.1.contains("node.follow"), "{told:?}");
 }
 
 #[test]

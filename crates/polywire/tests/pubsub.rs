@@ -562,7 +562,7 @@ fn parts_of_wires_mean_the_same_in_code_as_on_the_command_line() {
 
 #[test]
 fn an_endpoint_may_be_named_in_several_ways() {
-    for (a, at_a, _, at_b) in pair("keeps") {
+    for (a, at_a, ..) in pair("keeps") {
         let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
         for same in [at("json", &at_a), at_a.clone(), a.open(&at_a).expect("open"), "xcdr2".into()] {
             publisher.set_wire(&same).unwrap_or_else(|error| panic!("{same}: {error}"));

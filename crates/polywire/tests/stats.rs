@@ -84,7 +84,9 @@ fn drops_are_counted_by_reason() {
     let last = subscribe("last").qos(Qos::default().keep_last(1)).expect("valid").open();
     for topic in ["lossy", "last"] {
         let publisher = node.publisher_on::<Pump>(topic, wire).expect("opens");
-        (0..10).for_each(|_| drop(publisher.publish(&Pump { id: 1 }).expect("published")));
+        for _ in 0..10 {
+            publisher.publish(&Pump { id: 1 }).expect("published");
+        }
     }
     let stats = node.stats();
     let of = |topic: &str| stats.topic(topic).expect("it was published").clone();
@@ -163,7 +165,9 @@ fn prometheus_can_read_the_counts() {
     let node = Node::builder().config(config).build();
     let pumps = node.subscriber_on::<Pump>("pumps/1", "cdr@inproc/stats-prometheus").expect("opens");
     let publisher = node.publisher_on::<Pump>("pumps/1", "cdr@inproc/stats-prometheus").expect("opens");
-    (0..3).for_each(|id| drop(publisher.publish(&Pump { id }).expect("published")));
+    for id in 0..3 {
+        publisher.publish(&Pump { id }).expect("published");
+    }
     let other = Node::new();
     other.open("inproc/stats-prometheus").expect("opens");
     until("a link", || node.links() == 1);

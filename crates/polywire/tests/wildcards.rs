@@ -80,7 +80,9 @@ fn quality_of_service_applies_to_each_topic_alone() {
     let latest = subscribe.qos(Qos::default().keep_last(1)).expect("it can be had").open();
     for topic in ["plant/a", "plant/b"] {
         let publisher = node.publisher_on::<Pump>(topic, at).expect("it opens");
-        (1..=3).for_each(|count| drop(publisher.publish(&Pump { id: 7, count }).expect("published")));
+        for count in 1..=3 {
+            publisher.publish(&Pump { id: 7, count }).expect("published");
+        }
     }
     let last = Pump { id: 7, count: 3 };
     assert_eq!([next(&latest), next(&latest)], [("plant/a".into(), last.clone()), ("plant/b".into(), last)]);
@@ -93,7 +95,9 @@ fn patterns_have_settings_and_publishers_have_none() {
     let node = Node::builder().config(Config::parse(text).expect("a configuration")).build();
     let pumps = node.subscriber::<Pump>("plant/*").expect("it opens");
     let publisher = node.publisher::<Pump>("plant/1").expect("it opens");
-    (1..=3).for_each(|count| drop(publisher.publish(&Pump { id: 7, count }).expect("published")));
+    for count in 1..=3 {
+        publisher.publish(&Pump { id: 7, count }).expect("published");
+    }
     assert_eq!(next(&pumps), ("plant/1".into(), Pump { id: 7, count: 3 }));
     for topic in ["plant/*", "**", "", "/plant", "plant//1", "plant#"] {
         let error = node.publisher::<Pump>(topic).err().expect(topic);

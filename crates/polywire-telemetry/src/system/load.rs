@@ -48,10 +48,8 @@ impl Sampler {
 
 impl Measure<Load> for Sampler {
     fn measure(&mut self, _: Moment, sample: &mut Load) -> Result<(), MeasureError> {
-        match load(self.0.read()?) {
-            Some(load) => Ok(*sample = load),
-            None => Err(self.0.form("'0.20 0.18 0.12 1/80 11206'")),
-        }
+        *sample = load(self.0.read()?).ok_or_else(|| self.0.form("'0.20 0.18 0.12 1/80 11206'"))?;
+        Ok(())
     }
 }
 

@@ -46,8 +46,9 @@ impl Measure<Uptime> for Sampler {
     fn measure(&mut self, _: Moment, sample: &mut Uptime) -> Result<(), MeasureError> {
         let mut seconds = self.0.read()?.split_ascii_whitespace().map_while(|word| word.parse().ok());
         match (seconds.next(), seconds.next()) {
-            (Some(uptime_s), Some(idle_s)) => Ok(*sample = Uptime { uptime_s, idle_s }),
-            _ => Err(self.0.form("two numbers of seconds")),
+            (Some(uptime_s), Some(idle_s)) => *sample = Uptime { uptime_s, idle_s },
+            _ => return Err(self.0.form("two numbers of seconds")),
         }
+        Ok(())
     }
 }

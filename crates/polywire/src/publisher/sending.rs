@@ -64,6 +64,9 @@ pub(crate) struct Core<C: Coding> {
 /// holds.
 type Channels = Arc<Mutex<Vec<(Arc<PortEntry>, ChannelId)>>>;
 
+/// A payload, the message that it refers to, and what the history keeps of it.
+type Encoded = (Loan, Option<u64>, Option<KeptSample>);
+
 pub(crate) struct Sending<C: Coding> {
     /// Never empty until the publisher is closed.
     groups: Vec<Group<C::Encoder>>,
@@ -535,14 +538,13 @@ impl<C: Coding> Sending<C> {
             Envelope { kind, key_hash, ..Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns) };
         let encoded = self.encode_all(value, &envelope, instance)?;
         let sum = self.send_encoded(&envelope, encoded, last);
-        if self.last == last {
-            if let Some(offered) = &mut self.offered {
-                offered.published(kind, instance);
-                if is_end(kind) {
-                    let histories =
-                        self.groups.iter().flat_map(|group| &group.outs).filter_map(|out| out.history.as_ref());
-                    histories.for_each(|history| history.ended(instance));
-                }
+        if self.last == last
+            && let Some(offered) = &mut self.offered
+        {
+            offered.published(kind, instance);
+            if is_end(kind) {
+                let outs = self.groups.iter().flat_map(|group| &group.outs);
+                outs.filter_map(|out| out.history.as_ref()).for_each(|history| history.ended(instance));
             }
         }
         sum
@@ -553,7 +555,7 @@ impl<C: Coding> Sending<C> {
     fn send_encoded(
         &mut self,
         envelope: &Envelope<'_>,
-        encoded: Vec<(Loan, Option<u64>, Option<KeptSample>)>,
+        encoded: Vec<Encoded>,
         last: Start,
     ) -> Result<Sent, PublishError> {
         let (mut sum, mut failed, mut any) = (Sent::default(), None, false);
@@ -586,7 +588,7 @@ impl<C: Coding> Sending<C> {
         value: &C::Value,
         envelope: &Envelope<'_>,
         instance: Id128,
-    ) -> Result<Vec<(Loan, Option<u64>, Option<KeptSample>)>, PublishError> {
+    ) -> Result<Vec<Encoded>, PublishError> {
         let mut encoded = Vec::with_capacity(self.groups.len());
         for at in 0..self.groups.len() {
             match self.groups[at].encode::<C>(value, envelope, instance) {

@@ -24,6 +24,9 @@ const NODE: &[OfNode] = &[
     ("polywire_access_denied_total", COUNTER, "What the rules of access denied.", |of| of.denied as f64),
 ];
 
+/// A policy, and the samples that it dropped.
+type Filtered = (&'static str, fn(&TopicStats) -> u64);
+
 const TOPIC: &[Of<TopicStats>] = &[
     ("polywire_publishers", GAUGE, "Publishers of the topic.", |of| of.publishers.into()),
     ("polywire_messages_sent_total", COUNTER, "Messages published.", |of| of.sent),
@@ -38,7 +41,7 @@ const TOPIC: &[Of<TopicStats>] = &[
 ];
 
 /// Samples that quality of service dropped, by policy.
-const FILTERED: &[(&str, fn(&TopicStats) -> u64)] = &[
+const FILTERED: &[Filtered] = &[
     ("history", |of| of.replaced),
     ("lifespan", |of| of.expired),
     ("time-based-filter", |of| of.filtered),

@@ -18,6 +18,8 @@ impl Usage {
         let cpu_ns = getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| {
             let (user, system) = (usage.user_time(), usage.system_time());
             let seconds = user.tv_sec() + system.tv_sec();
+            // Of 32 bits on some systems.
+            #[allow(clippy::useless_conversion)]
             let micros = i64::from(user.tv_usec()) + i64::from(system.tv_usec());
             u64::try_from(seconds * 1_000_000_000 + micros * 1000).unwrap_or(0)
         });

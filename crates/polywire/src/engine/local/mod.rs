@@ -34,11 +34,10 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use socket2::{Socket, Type};
 
+pub(super) use self::folder::Place;
 use self::member::Member;
-pub(super) use self::{
-    folder::Place,
-    member::{hello_of, lock_anew, lock_of_dead, name_of},
-};
+#[cfg(feature = "shm")]
+pub(super) use self::member::{hello_of, lock_anew, lock_of_dead, name_of};
 use super::{
     Engine, EngineError, Local, Port, Principal, Properties, Sink, domain,
     sockets::SocketStream,
