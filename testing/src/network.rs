@@ -1,8 +1,8 @@
 //! Several hosts on one network, on one Linux machine: network namespaces joined by a bridge.
 //!
-//! A test that asks for a [`Network`] is started again in namespaces of its own, whose first process
-//! ends with it, so nothing is left behind however it ends. Needs `unshare` (util-linux), `ip`
-//! (iproute2), and user namespaces unless run by root.
+//! A test that asks for a [`Network`] is started again in namespaces of its own, whose first
+//! process ends with it, so nothing is left behind however it ends. Needs `unshare` (util-linux),
+//! `ip` (iproute2), and user namespaces unless run by root.
 
 use std::{
     env,

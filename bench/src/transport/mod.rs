@@ -1,6 +1,6 @@
 //! Benchmark of typed publish/subscribe between two processes, beside bare sockets and libzmq. The
-//! program `transport` runs it. It opens sockets of this machine, and writes certificates for TLS to
-//! a folder that it removes.
+//! program `transport` runs it. It opens sockets of this machine, and writes certificates for TLS
+//! to a folder that it removes.
 //!
 //! The *other end* is a child process: the same program, started with [`CHILD`] as its first
 //! argument.

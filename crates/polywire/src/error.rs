@@ -30,8 +30,8 @@ pub enum NodeError {
     /// node's default.
     #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
     NoWire(String),
-    /// Two wires of one publisher have the same endpoint and different formats. Leave one out: every
-    /// subscriber reads every format.
+    /// Two wires of one publisher have the same endpoint and different formats. Leave one out:
+    /// every subscriber reads every format.
     #[error("'{first}' and '{second}' have the same endpoint: leave one of them out")]
     SameEndpoint {
         /// A wire.

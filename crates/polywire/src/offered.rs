@@ -1,5 +1,6 @@
 //! What a publisher does for the quality of service that it offers, beside announcing it: it
-//! watches its deadline and bounds its instances. A publisher with default policies has none of this.
+//! watches its deadline and bounds its instances. A publisher with default policies has none of
+//! this.
 
 use std::{
     sync::{

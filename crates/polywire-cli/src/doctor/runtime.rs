@@ -42,7 +42,8 @@ fn refused(error: &io::Error) -> Finding {
 
 fn space(folder: &Path) -> Finding {
     match statvfs(folder) {
-        // Filesystems without a limit on files report 0 of 0. The counts have 32 bits on some systems.
+        // Filesystems without a limit on files report 0 of 0. The counts have 32 bits on some
+        // systems.
         #[allow(clippy::unnecessary_cast)]
         Ok(stats) => {
             let bytes = stats.blocks_available() as u64 * stats.fragment_size() as u64;

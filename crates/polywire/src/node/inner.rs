@@ -15,7 +15,7 @@ use polywire_core::{
 };
 
 use super::{
-    answered::Answered, decoders::Decoders, documents::Documents, limits::NodeLimits, route::Reload, signal::Signal,
+    answered::Answered, decoders::Decoders, documents::Documents, limits::NodeLimits, reload::Reload, signal::Signal,
     timer::Timer,
 };
 use crate::{

@@ -11,6 +11,7 @@ mod incoming;
 mod inner;
 mod limits;
 mod port;
+mod reload;
 mod route;
 mod signal;
 mod timer;
@@ -36,7 +37,8 @@ pub(crate) use self::{
     inner::Inner,
     limits::members,
     port::{Matches, PortEntry},
-    route::{Reload, Replay, Route, Slot, Watcher},
+    reload::Reload,
+    route::{Replay, Route, Slot, Watcher},
     timer::Wake,
 };
 use self::{inner::SessionSettings, timer::Timer};
@@ -441,8 +443,8 @@ impl Node {
         each_once(&self.0.ports.lock())
     }
 
-    /// The wires of a topic that code gives `given` for, and the ports of their endpoints, which are
-    /// opened if need be. At least one.
+    /// The wires of a topic that code gives `given` for, and the ports of their endpoints, which
+    /// are opened if need be. At least one.
     pub(crate) fn places_for(&self, topic: &str, given: &[Wire]) -> Result<Vec<Place>, NodeError> {
         let wires = self.config().wires_for(topic, given);
         if wires.is_empty() {

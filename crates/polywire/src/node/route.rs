@@ -10,10 +10,9 @@ use polywire_core::{
     schema::Schema,
 };
 
-use super::{Node, inner::Inner};
+use super::inner::Inner;
 use crate::{
     engine::{Held, LinkInfo, Properties},
-    error::NodeError,
     stats::TopicStats,
     status::Mismatch,
 };
@@ -86,12 +85,6 @@ pub(crate) trait Slot: Send + Sync {
     fn lost(&self, sequence: u64, count: u64);
     /// Everything that has come so far was delivered.
     fn drained(&self);
-}
-
-/// A publisher or subscriber, as the node sees it when its configuration is replaced.
-pub(crate) trait Reload: Send + Sync {
-    /// Goes to the endpoints that are configured now.
-    fn reload(&self, node: &Node) -> Result<(), NodeError>;
 }
 
 /// A publisher's history, as links see it.

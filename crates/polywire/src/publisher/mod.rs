@@ -183,9 +183,9 @@ pub struct Publish<C: Coding> {
 
 impl<C: Coding> Publish<C> {
     /// Publishes at one more endpoint, at the same time. Each message has the same writer and
-    /// sequence number everywhere, so a subscriber at several endpoints gets it once. Endpoints with
-    /// the same format and compressor get the same bytes, which are made once, unless messages of
-    /// the format refer to earlier ones.
+    /// sequence number everywhere, so a subscriber at several endpoints gets it once. Endpoints
+    /// with the same format and compressor get the same bytes, which are made once, unless messages
+    /// of the format refer to earlier ones.
     ///
     /// What `wire` leaves open comes from the first wire. Fails with [`NodeError::SameEndpoint`] if
     /// the endpoint is there already, with another format.
@@ -304,8 +304,8 @@ impl<C: Coding> PublisherOf<C> {
     }
 
     /// Says that the publisher is alive, without publishing. With [`Liveliness::ManualByTopic`],
-    /// the application calls this or publishes at least once in each lease. Without a lease there is
-    /// nothing to say. Fails if the port is closed. Blocks as [`PublisherOf::publish`] does.
+    /// the application calls this or publishes at least once in each lease. Without a lease there
+    /// is nothing to say. Fails if the port is closed. Blocks as [`PublisherOf::publish`] does.
     ///
     /// [`Liveliness::ManualByTopic`]: crate::qos::Liveliness::ManualByTopic
     ///
@@ -421,6 +421,24 @@ impl<C: Coding> PublisherOf<C> {
     ///
     /// Compiles encoders on the calling thread, which may take tens of milliseconds for a type of
     /// hundreds of members. If this fails, nothing has changed.
+    ///
+    /// ```
+    /// use polywire::{Message, Node};
+    ///
+    /// #[derive(Clone, Debug, Default, PartialEq, Message)]
+    /// struct Pump { id: u32 }
+    ///
+    /// let node = Node::new();
+    /// let (here, there) = ("inproc/set-wires-doc", "inproc/set-wires-doc-2");
+    /// let pumps = node.subscriber_on::<Pump>("pumps", here)?;
+    /// let publisher = node.publisher_on::<Pump>("pumps", &format!("cdr@{here}"))?;
+    /// publisher.publish(&Pump { id: 7 })?;
+    /// // In two formats at two endpoints. The subscriber follows, as it is in the same process.
+    /// publisher.set_wires(&[&format!("json@{there}"), &format!("cdr@{here}")])?;
+    /// publisher.publish(&Pump { id: 8 })?;
+    /// assert_eq!([7, 8], [(); 2].map(|()| pumps.recv().unwrap().value.id));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// [`NodeEvent::Moved`]: crate::NodeEvent::Moved
     pub fn set_wires(&self, wires: &[&str]) -> Result<(), NodeError> {

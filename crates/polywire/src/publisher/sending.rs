@@ -332,8 +332,8 @@ impl<C: Coding> Core<C> {
         Ok(())
     }
 
-    /// Takes out channels of former formats at the present endpoints, and begins to leave the others.
-    /// Gives the channels to end.
+    /// Takes out channels of former formats at the present endpoints, and begins to leave the
+    /// others. Gives the channels to end.
     fn leave_others(
         &self,
         state: &mut Sending<C>,
@@ -493,8 +493,8 @@ impl<C: Coding> Sending<C> {
         outs.map(|out| (out.entry, out.channel)).collect()
     }
 
-    /// Takes out the endpoints whose peers have all followed, or all that are being left. Gives each
-    /// with the number of peers that have not followed.
+    /// Takes out the endpoints whose peers have all followed, or all that are being left. Gives
+    /// each with the number of peers that have not followed.
     fn leave(&mut self, all: bool) -> Vec<(Out, usize)> {
         let staying: Vec<_> =
             self.outs().filter(|out| !out.leaving).map(|out| (out.entry.clone(), out.channel)).collect();

@@ -169,7 +169,8 @@ struct Named {
 
 /// Subscribers of a node.
 impl Node {
-    /// Makes a subscriber at the endpoints that are configured for the topic. It reads every format.
+    /// Makes a subscriber at the endpoints that are configured for the topic. It reads every
+    /// format.
     ///
     /// In place of a topic, there may be a [`Pattern`]: `plant/*/pump`, `plant/**`. The subscriber
     /// then gets all topics that fit, also those that begin later;

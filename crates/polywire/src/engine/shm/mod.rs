@@ -14,7 +14,8 @@
 //! other process can change meanwhile.
 //!
 //! ```
-//! use polywire::{Message, Node};
+//! use polywire::{Message, Node, engine::{Engine, shm::Shm}};
+//! assert!(Shm.properties().reliable);
 //!
 //! #[derive(Clone, Debug, Default, PartialEq, Message)]
 //! struct Pump { id: u32, bar: f64 }

@@ -547,8 +547,8 @@ impl Shared {
             if wait.is_zero() {
                 continue;
             }
-            // Exactly when a member wants it: a later time would look as if a member wanted more, and
-            // each message would wake this thread.
+            // Exactly when a member wants it: a later time would look as if a member wanted more,
+            // and each message would wake this thread.
             state.planned = wake;
             let waited =
                 self.timer.wait_timeout_while(state, wait, |state| state.planned != Duration::ZERO && !state.is_closed);
