@@ -30,8 +30,7 @@ use super::{
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
-    port::{Matches, WriterKey},
-    route::{Route, Slot, Source},
+    route::{Matches, Route, Slot, Source, WriterKey},
     timer::Wake,
 };
 use crate::{

@@ -36,9 +36,9 @@ pub(crate) use self::{
     decoders::{DecoderKey, Decoders, Order, ReaderKey},
     inner::Inner,
     limits::members,
-    port::{Matches, PortEntry},
+    port::PortEntry,
     reload::Reload,
-    route::{Replay, Route, Slot, Watcher},
+    route::{Matches, Replay, Route, Slot, Watcher},
     timer::Wake,
 };
 use self::{inner::SessionSettings, timer::Timer};

@@ -2,7 +2,7 @@
 //! ([`Incoming`]); they know it as their [`Host`].
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -22,7 +22,7 @@ use super::{
     incoming::{Host, Incoming, Matched},
     inner::{Inner, SessionSettings},
     random_id,
-    route::{Replay, Route, Source, Watcher},
+    route::{Matches, Replay, Route, Source, Watcher},
 };
 use crate::{
     access::Rights,
@@ -62,17 +62,6 @@ pub(crate) struct PortEntry {
     /// This node has asked its peers for them.
     asks: AtomicBool,
 }
-
-/// The writers that a subscriber reads, and those that it cannot read. A writer counts once,
-/// however many channels it has.
-#[derive(Debug, Default)]
-pub(crate) struct Matches {
-    pub(crate) reads: BTreeSet<WriterKey>,
-    pub(crate) refuses: BTreeSet<WriterKey>,
-}
-
-/// A writer; one without an id is told apart by its link and channel.
-pub(crate) type WriterKey = (Id128, u64, ChannelId);
 
 /// The answers of all peers to the channels of this node.
 #[derive(Default)]

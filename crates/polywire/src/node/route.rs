@@ -1,11 +1,11 @@
 //! The traits by which the links of a port and a subscriber call each other, and [`Source`], which
 //! says where a message comes from.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use polywire_core::{
     directory::SubscriberData,
-    envelope::{Announcement, Envelope},
+    envelope::{Announcement, ChannelId, Envelope, Id128},
     qos::{Offer, OfferError, Qos},
     schema::Schema,
 };
@@ -86,6 +86,17 @@ pub(crate) trait Slot: Send + Sync {
     /// Everything that has come so far was delivered.
     fn drained(&self);
 }
+
+/// The writers that a subscriber reads, and those that it cannot read. A writer counts once,
+/// however many channels it has.
+#[derive(Debug, Default)]
+pub(crate) struct Matches {
+    pub(crate) reads: BTreeSet<WriterKey>,
+    pub(crate) refuses: BTreeSet<WriterKey>,
+}
+
+/// A writer; one without an id is told apart by its link and channel.
+pub(crate) type WriterKey = (Id128, u64, ChannelId);
 
 /// A publisher's history, as links see it.
 pub(crate) trait Replay: Send + Sync {
