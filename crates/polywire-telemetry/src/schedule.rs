@@ -35,8 +35,8 @@ struct Entry {
 }
 
 impl Schedule {
-    /// Adds a probe that is due at once, or changes how often it is due. Times below [`SHORTEST`]
-    /// or above [`LONGEST`] count as these.
+    /// Adds a probe that is due at once, or changes how often it is due. Times below
+    /// 1 ms or above a day count as these.
     pub fn set(&mut self, probe: usize, every: Duration, now: Duration) {
         self.entries.insert(probe, Entry { every: every.clamp(SHORTEST, LONGEST), next: now });
     }

@@ -117,7 +117,7 @@ impl Node {
 
     /// Makes a publisher of a Rust type on this wire: `"cdr@tcp/127.0.0.1:7460"`, or a part such as
     /// `"json"` or `"tcp/127.0.0.1:7502"`, which overrides the configuration and is completed by it
-    /// ([`Config::wire_for`](crate::Config::wire_for)).
+    /// ([`Config::wires_for`](crate::Config::wires_for)).
     pub fn publisher_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Publisher<T>, NodeError> {
         self.publisher_of(topic, Some(wire), Typed::default())
     }
