@@ -93,7 +93,8 @@ fn nodes_publishers_subscribers_and_matches_are_seen_over_each_engine() {
         assert_eq!((matches.len(), &matches[0]), (2, &Matching::Matched), "{endpoint}");
         let Matching::Incompatible(reason) = &matches[1] else { panic!("{matches:?}") };
         assert!(reason.contains("the writer has uint32, the reader string"), "{reason}");
-        assert!(directory.snapshot().node("tool").is_some(), "the looking node is there, too");
+        // The looking node is there, too.
+        wait_for(&directory, "tool", |_| true);
 
         // Who looks later sees the same.
         let second = named("second");

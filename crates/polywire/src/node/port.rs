@@ -176,6 +176,10 @@ impl PortEntry {
         }
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
         let this: Arc<dyn Host> = self.clone();
         let rights = self.node().map(|node| node.gate.rights(&info.principal)).unwrap_or_default();
@@ -432,7 +436,7 @@ impl Host for PortEntry {
     }
 
     fn is_closing(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.is_closed()
     }
 
     fn relays(&self) -> bool {

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     clock,
     coding::{Coding, KeyHash},
-    engine::{LinkId, Loan, Sent},
+    engine::{EngineError, LinkId, Loan, Sent},
     error::NodeError,
     events::NodeEvent,
     history::KeptSample,
@@ -302,6 +302,9 @@ impl<C: Coding> Core<C> {
     pub(super) fn move_to(&self, places: Vec<Place>, given: Option<Vec<Wire>>) -> Result<(), NodeError> {
         let mut guard = self.lock();
         let state = &mut *guard;
+        if state.outs().any(|out| out.entry.is_closed()) {
+            return Err(EngineError::Closed.into());
+        }
         let endpoints: Vec<String> = places.iter().map(|place| place.entry.port().endpoint()).collect();
         let entries: Vec<Arc<PortEntry>> = places.iter().map(|place| place.entry.clone()).collect();
         if let Some(place) = places.first() {

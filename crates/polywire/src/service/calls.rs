@@ -249,6 +249,20 @@ impl<V: Send + 'static> Calls<V> {
     fn lock(&self) -> MutexGuard<'_, State<V>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Ends all calls, and those to come.
+    pub(super) fn close(&self) {
+        let waiting: Vec<Wakers> = {
+            let mut state = self.lock();
+            state.closed = true;
+            let calls: Vec<u64> = state.calls.keys().copied().collect();
+            let failed = calls.into_iter().map(|sequence| state.fail(sequence, CallError::Closed));
+            let mut waiting: Vec<Wakers> = failed.collect();
+            waiting.push(state.waiting.take());
+            waiting
+        };
+        waiting.into_iter().for_each(Wakers::wake);
+    }
 }
 
 impl<V> Default for State<V> {
@@ -368,16 +382,7 @@ impl<V: Send + 'static> Take<V> for Calls<V> {
     }
 
     fn node_closed(&self) {
-        let waiting: Vec<Wakers> = {
-            let mut state = self.lock();
-            state.closed = true;
-            let calls: Vec<u64> = state.calls.keys().copied().collect();
-            let failed = calls.into_iter().map(|sequence| state.fail(sequence, CallError::Closed));
-            let mut waiting: Vec<Wakers> = failed.collect();
-            waiting.push(state.waiting.take());
-            waiting
-        };
-        waiting.into_iter().for_each(Wakers::wake);
+        self.close();
     }
 }
 

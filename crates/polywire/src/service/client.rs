@@ -78,6 +78,12 @@ pub struct ClientOf<Q: Coding, R: Coding> {
     replies: Subscription,
 }
 
+impl<Q: Coding, R: Coding> Drop for ClientOf<Q, R> {
+    fn drop(&mut self) {
+        self.calls.close();
+    }
+}
+
 impl<Q: Coding, R: Coding> ClientOf<Q, R> {
     /// Calls one server and waits for its reply: waits first for a server, if there is none. Of
     /// several servers, it takes the one with the fewest calls of this client. Blocks for at most
