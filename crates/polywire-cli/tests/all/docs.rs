@@ -44,7 +44,7 @@ fn run_page(folder: &Folder, page: &str) -> Vec<String> {
     let markdown = fs::read_to_string(file).expect(page);
     let mut verbs = Vec::new();
     for block in blocks(&markdown) {
-        let file = ["idl ", "xml ", "toml "].iter().find_map(|kind| block.info.strip_prefix(kind));
+        let file = ["idl ", "sh ", "toml ", "xml "].iter().find_map(|kind| block.info.strip_prefix(kind));
         if let Some(name) = file {
             folder.write(name, &block.text);
         } else if block.info == "console" || (block.info == "console hosts" && crate::common::hosts_are_permitted()) {

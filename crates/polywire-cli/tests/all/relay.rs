@@ -62,5 +62,8 @@ fn it_tells_a_service_manager_when_it_is_ready() {
 #[test]
 fn an_engine_without_relays_is_refused() {
     let ended = Folder::new().run(&["relay", "tcp-listen/127.0.0.1:0"]).with(3);
-    assert!(ended.errors.contains("a relay is for tcp/ADDRESS, tls/ADDRESS or unix/PATH"), "{ended:?}");
+    assert!(
+        ended.errors.contains("a relay is for endpoints such as tcp/127.0.0.1:7460, unix//tmp/polywire.sock"),
+        "{ended:?}"
+    );
 }

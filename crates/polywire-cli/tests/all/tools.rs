@@ -223,7 +223,10 @@ fn bad_arguments_have_their_own_exit_code() {
         (&["echo", "weather", "--wire", "cdr@tcp/nowhere"], "write for example 'tcp/"),
         (&["hz", "weather", "--wire", "tcp/127.0.0.1:99999"], "write for example 'tcp/"),
         (&["list", "--wire", "tcp/127.0.0.1"], "write for example 'tcp/"),
-        (&["echo", "weather/*", "--wire", "unix/t.sock"], "names of topics have no '*'; name one topic in full"),
+        (
+            &["pub", "weather/*", "{}", "--idl", "weather.idl", "--type", "Wind", "--wire", "unix/t.sock"],
+            "names of topics have no '*'; name one topic in full",
+        ),
         (&["hz", "weather/#", "--wire", "unix/t.sock"], "have no '#'"),
         (&["typeof", "w?", "--wire", "unix/t.sock"], "have no '?'"),
         (&["pub", "", "{}", "--idl", "weather.idl", "--type", "Wind", "--wire", "unix/t.sock"], "a topic needs a name"),
