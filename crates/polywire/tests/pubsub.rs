@@ -415,7 +415,9 @@ fn the_hub_relays_between_those_who_connected() {
         let local = hub.subscriber_on::<Reading>("r", &wire).expect("subscriber");
         thread::sleep(Duration::from_millis(50));
         publisher.publish(&reading(5)).expect("published");
-        assert_eq!(local.recv_timeout(SOON).map(|sample| sample.value), Some(reading(5)));
+        // The hub may still deliver to itself what it has relayed to the others before.
+        let values = std::iter::from_fn(|| local.recv_timeout(SOON).map(|sample| sample.value));
+        assert!(values.take(100).any(|value| value == reading(5)));
     }
 }
 

@@ -243,7 +243,7 @@ fn idle_peers_lock_nobody_out() {
 #[test]
 fn thousands_of_callers_lock_nobody_out() {
     let mut options = options();
-    options.peers = 64;
+    (options.peers, options.hello_timeout) = (64, Duration::from_millis(200));
     let (node, _events) = listening(options);
     let (early, _at_early) = Tap::open("tcp-connect", &node.address(), EngineOptions::default());
     let channel = early.announce("t", 0);
