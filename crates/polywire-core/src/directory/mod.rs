@@ -29,7 +29,8 @@
 //! let mut directory = Directory::new(Limits::default());
 //! directory.handle_report(Id128([7; 16]), true, node.clone())?;
 //! assert!(matches!(directory.poll_event(), Some(Event::NodeFound(found)) if found.name == "plant"));
-//! let pairs: Vec<_> = directory.snapshot().pairs().collect();
+//! let snapshot = directory.snapshot();
+//! let pairs: Vec<_> = snapshot.pairs().collect();
 //! assert_eq!(pairs[0].matching, Matching::Matched);
 //! assert_eq!(directory.snapshot().node("plant").map(|node| node.id), Some(node.id));
 //! directory.handle_end(Id128([7; 16]));

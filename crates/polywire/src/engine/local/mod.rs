@@ -127,7 +127,8 @@ pub(super) fn meet(
 /// let folder = std::env::temp_dir().join(format!("polywire-doc-folder-{}", std::process::id()));
 /// assert_eq!(polywire::engine::local::folder(folder.to_str().unwrap())?, folder);
 /// assert!(polywire::engine::local::folder("233").is_err());
-/// # std::fs::remove_dir(&folder)
+/// # std::fs::remove_dir(&folder)?;
+/// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn folder(address: &str) -> io::Result<PathBuf> {
     let place: Result<Place, _> = complete(address).parse();
