@@ -5,13 +5,13 @@ use std::{
     collections::BTreeMap,
     fs,
     io::Read as _,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    net::{IpAddr, SocketAddr, TcpStream},
     time::Duration,
 };
 
 use polywire::extend::frame::MAGIC;
 
-use super::Finding;
+use super::{Finding, network};
 
 /// How long a node without TLS may take to introduce itself to a caller.
 const SOON: Duration = Duration::from_millis(500);
@@ -60,21 +60,32 @@ fn of(process: &Process, ports: &[Port], speaks_openly: impl Fn(SocketAddr) -> b
     }
 }
 
-/// Whether a node of Polywire answers there without TLS: it introduces itself at once.
+/// Whether a node of Polywire answers there without TLS: it introduces itself at once. It may take
+/// callers at some interfaces only.
 fn speaks_openly(address: SocketAddr) -> bool {
-    let here: IpAddr = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    let connected = TcpStream::connect_timeout(&(here, address.port()).into(), SOON);
+    let ips = if address.ip().is_unspecified() { reachable() } else { vec![address.ip()] };
+    ips.into_iter().any(|ip| introduces_itself((ip, address.port()).into()))
+}
+
+fn introduces_itself(address: SocketAddr) -> bool {
+    let connected = TcpStream::connect_timeout(&address, SOON);
     let said = connected.and_then(|mut stream| {
         let mut first = [0; MAGIC.len()];
         stream.set_read_timeout(Some(SOON))?;
         stream.read_exact(&mut first).map(|()| first)
     });
-    // The interface may be one at which the node takes nobody: then it does not answer here.
     said.is_ok_and(|first| first == MAGIC)
+}
+
+/// The addresses by which other machines reach this one, without those of one link, which need its
+/// name, too.
+fn reachable() -> Vec<IpAddr> {
+    let others = network::interfaces(&[]).into_iter().filter(|interface| !interface.is_loopback);
+    let ips = others.flat_map(|interface| {
+        let v6 = interface.v6.into_iter().filter(|v6| !v6.is_unicast_link_local()).map(IpAddr::from);
+        interface.v4.into_iter().map(IpAddr::from).chain(v6)
+    });
+    ips.collect()
 }
 
 fn processes() -> Vec<Process> {
