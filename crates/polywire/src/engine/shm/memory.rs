@@ -34,6 +34,12 @@ use rustix::fs::statvfs;
 
 use crate::engine::local;
 
+/// Bytes of frames in a sample.
+type Bytes = Sample<Service, [u8], ()>;
+type Reader = Subscriber<Service, [u8], ()>;
+/// Says whether the reader sleeps.
+type Sleeps = EntryHandle<Service, u64, u64>;
+
 /// Bytes in a sample, at most.
 pub(super) const SAMPLE_BYTES: usize = 4096;
 /// Samples of one direction. Together with [`SAMPLE_BYTES`], the bytes that can be under way.
@@ -76,19 +82,19 @@ pub(super) struct Half {
 /// The writing end of a direction.
 pub(super) struct Outlet {
     publisher: Publisher<Service, [u8], ()>,
-    sleeps: EntryHandle<Service, u64, u64>,
+    sleeps: Sleeps,
     /// The sleep from which the reader was woken last.
     woken: u64,
 }
 
 /// The reading end of a direction, and the files of the other direction.
 pub(super) struct Inlet {
-    subscriber: Subscriber<Service, [u8], ()>,
+    subscriber: Reader,
     sleeps: EntryHandleMut<Service, u64, u64>,
     /// Odd while the reader sleeps.
     sleep: u64,
     /// A sample of which this many bytes have been read.
-    begun: Option<(Sample<Service, [u8], ()>, usize)>,
+    begun: Option<(Bytes, usize)>,
     _place: Own,
 }
 
@@ -177,7 +183,7 @@ fn sleeps(node: &Node<Service>) -> io::Result<EntryHandleMut<Service, u64, u64>>
 }
 
 /// Opens what a peer has made.
-fn open(node: &Node<Service>) -> io::Result<(Subscriber<Service, [u8], ()>, EntryHandle<Service, u64, u64>)> {
+fn open(node: &Node<Service>) -> io::Result<(Reader, Sleeps)> {
     let service = node.service_builder(&service_name()?).publish_subscribe::<[u8]>();
     let subscriber = service.open().map_err(failed("open"))?.subscriber_builder().create().map_err(failed("open"))?;
     let service = node.service_builder(&service_name()?).blackboard_opener::<u64>();
