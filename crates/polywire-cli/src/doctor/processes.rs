@@ -70,11 +70,12 @@ fn speaks_openly(address: SocketAddr) -> bool {
 fn introduces_itself(address: SocketAddr) -> bool {
     let connected = TcpStream::connect_timeout(&address, SOON);
     let said = connected.and_then(|mut stream| {
-        let mut first = [0; MAGIC.len()];
+        // The length and the kind of the frame come first.
+        let mut first = [0; 2 + MAGIC.len()];
         stream.set_read_timeout(Some(SOON))?;
         stream.read_exact(&mut first).map(|()| first)
     });
-    said.is_ok_and(|first| first == MAGIC)
+    said.is_ok_and(|first| first.ends_with(&MAGIC))
 }
 
 /// The addresses by which other machines reach this one, without those of one link, which need its
