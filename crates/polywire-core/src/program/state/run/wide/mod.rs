@@ -210,6 +210,7 @@ pub(super) trait Wide {
 }
 
 /// A byte of ones for each bit of a mask.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn bytes_of(mask: u8) -> u64 {
     let each = u64::from(mask).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
