@@ -7,7 +7,7 @@ use crate::common::{Folder, report};
 #[test]
 fn every_command_that_opens_a_node_works_through_shared_memory() {
     let folder = Folder::new();
-    let wire = format!("json@shm/{}", folder.path().display());
+    let wire = format!("json@shm/{}/nodes", folder.path().display());
     let spinning = format!("{wire}?wait=spin");
     let value = report(1);
     let publishing = ["pub", "weather", &value, "--idl", "weather.idl", "--type", "Report", "--wait", "0"];
@@ -27,6 +27,6 @@ fn every_command_that_opens_a_node_works_through_shared_memory() {
     assert_eq!((&rows[0]["topic"], &rows[0]["codec"]), (&json!("weather"), &json!("json")));
     assert_eq!(ask(&["typeof", "weather", "--json"], &wire)["type"], json!("weather::Report"));
     // Nodes find each other there; nobody relays.
-    let refused = folder.run(&["relay", wire.trim_start_matches("json@"), "--for", "1"]).with(2);
+    let refused = folder.run(&["relay", wire.trim_start_matches("json@"), "--for", "1"]).with(3);
     assert!(refused.errors.contains("shm"), "{}", refused.errors);
 }
