@@ -554,7 +554,8 @@ fn a_peer_that_sends_nonsense_gets_few_requests_and_no_value_is_wrong() {
     peer.send(|encoder, out| encoder.control(&Frame::Document { document: Id128([9; 16]), bytes: None }, out));
     let answers = peer.answers(2);
     let requests = answers.iter().filter(|(channel, _)| *channel == 1).count();
-    assert!((1..20).contains(&requests), "{requests} requests");
+    // The first request came above; further ones come after a time.
+    assert!(requests < 20, "{requests} requests");
     assert!(matches!(&answers.last(), Some((2, Answer::Refuse(_)))), "{answers:?}");
     assert_eq!((subscriber.undecodable(), subscriber.try_recv().is_none()), (all.len() as u64, true));
     // With the first key frame, the channel becomes readable.
