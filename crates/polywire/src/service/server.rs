@@ -76,7 +76,7 @@ impl<Q: Coding, R: Coding> ServiceBuilder<Q, R> {
         let requests = subscribe.qos(qos.clone())?.hand_to(server.clone());
         let publish = node.publish_of(&rpc::reply_topic(&service), Some(&wire), replies)?;
         let _ = server.replies.set(publish.qos(qos)?.alone().open()?);
-        Ok(ServiceOf { service, server, _requests: requests })
+        Ok(ServiceOf { service, server, requests: Arc::new(requests) })
     }
 
     /// Answers requests by a callback, on so many threads of its own. An `Err` becomes an error of
@@ -119,7 +119,7 @@ pub type Service<Q, R> = ServiceOf<Typed<Q>, Typed<R>>;
 pub struct ServiceOf<Q: Coding, R: Coding> {
     service: String,
     server: Arc<Serving<Q::Value, R>>,
-    _requests: Subscription,
+    requests: Arc<Subscription>,
 }
 
 impl<Q: Coding, R: Coding> ServiceOf<Q, R> {
@@ -159,8 +159,8 @@ impl<Q: Coding, R: Coding> ServiceOf<Q, R> {
     fn poll(&self, context: &Context<'_>) -> Poll<Option<RequestOf<Q, R>>> {
         let mut state = self.server.lock();
         if let Some((value, ticket)) = state.waiting.pop_front() {
-            let request = RequestOf { value, ticket, server: self.server.clone(), answered: false };
-            return Poll::Ready(Some(request));
+            let (server, requests) = (self.server.clone(), self.requests.clone());
+            return Poll::Ready(Some(RequestOf { value, ticket, server, _requests: requests, answered: false }));
         }
         if state.closed {
             return Poll::Ready(None);
@@ -215,6 +215,8 @@ pub struct RequestOf<Q: Coding, R: Coding> {
     value: Q::Value,
     ticket: Ticket,
     server: Arc<Serving<Q::Value, R>>,
+    /// As long as clients see the server, it refuses the requests that are still on their way.
+    _requests: Arc<Subscription>,
     answered: bool,
 }
 
