@@ -135,11 +135,13 @@ impl Agent {
         state: &Path,
     ) -> anyhow::Result<Option<Carrier>> {
         let Some(wire) = self.collector.as_ref().or(config.collector.as_ref()) else { return Ok(None) };
-        let folder = self.spool.clone().or_else(|| config.spool.clone()).unwrap_or_else(|| state.with_extension("spool"));
+        let folder =
+            self.spool.clone().or_else(|| config.spool.clone()).unwrap_or_else(|| state.with_extension("spool"));
         let failed = || format!("cannot use the spool {}", folder.display());
         let files = Files::open(&folder).with_context(failed)?;
         let clocks = Clocks::new();
-        let uplink = Uplink::new(uuid, start_id(), Box::new(files), config.uplink, clocks.now()).with_context(failed)?;
+        let uplink =
+            Uplink::new(uuid, start_id(), Box::new(files), config.uplink, clocks.now()).with_context(failed)?;
         Ok(Some(Carrier::start(node, &wire.to_string(), uplink, clocks)?))
     }
 
@@ -170,7 +172,8 @@ fn say(terminal: &Terminal, identity: &Identity, wire: &str, probes: &[String]) 
 
 /// A random number for this start of the node.
 fn start_id() -> u64 {
-    Uuid::random().0.iter().fold(0, |id, byte| u64::rotate_left(id, 5) ^ u64::from(*byte))
+    let [_, _, _, _, _, _, _, _, half @ ..] = Uuid::random().0;
+    u64::from_be_bytes(half)
 }
 
 /// Where the state file lies if nobody says.

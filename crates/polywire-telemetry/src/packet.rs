@@ -160,8 +160,14 @@ mod tests {
             encoder.encode(packet, &mut out).expect("encoded");
             out.len()
         };
-        let data = |sequence| DataPacket { stream: 3, sequence, time_ns: 1_790_000_000_000_000_000, payload: vec![7; 100] };
-        let of = |count| NodePacket { node: [7; 16], start: u64::MAX / 3, packets: (0..count).map(data).collect(), ..Default::default() };
+        let data =
+            |sequence| DataPacket { stream: 3, sequence, time_ns: 1_790_000_000_000_000_000, payload: vec![7; 100] };
+        let of = |count| NodePacket {
+            node: [7; 16],
+            start: u64::MAX / 3,
+            packets: (0..count).map(data).collect(),
+            ..Default::default()
+        };
         let each = |codec| (size(&of(101), codec) - size(&of(1), codec)) as f64 / 100.0 - 100.0;
         assert_eq!((size(&of(0), "cdr"), each("cdr")), (HEAD_BYTES, 28.0));
         assert_eq!((size(&of(0), "xcdr2"), each("xcdr2")), (HEAD_BYTES, 24.0));

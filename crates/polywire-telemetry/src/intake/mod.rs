@@ -1,14 +1,14 @@
 //! The kept way, at the collector: takes node packets, and gives each sample once and in order.
 //!
-//! An [`Intake`] does no I/O and reads no clock. Its owner stores the samples, and then asks which
-//! packets to acknowledge. The owner also keeps the [`Position`] of each sample that it has stored,
-//! with the sample itself, so that a restart repeats nothing.
+//! An [`Intake`] does no I/O and reads no clock. Its owner stores the samples, says so, and only then
+//! acknowledges their packets. With each sample it stores the [`Position`], so that a restart repeats
+//! nothing.
 //!
 //! ```
 //! use polywire_telemetry::{
 //!     Uuid,
-//!     intake::{Intake, IntakeLimits, Position},
-//!     packet::{DataPacket, NodePacket, StreamDescription},
+//!     intake::{Intake, IntakeLimits, Position, Taken},
+//!     packet::{DataPacket, NodePacket, PacketReply, StreamDescription},
 //! };
 //! # use polywire::{Message, codec::{self, Encoder, Options}};
 //! # #[derive(polywire::Message)]
@@ -25,20 +25,19 @@
 //! let data = DataPacket { stream: 0, sequence: 0, time_ns: 1, payload };
 //! let packet = NodePacket { node: [7; 16], start: 1, streams: vec![pump], packets: vec![data], ..Default::default() };
 //!
-//! // What is returned with the acknowledgement; here a name, elsewhere the request to reply to.
 //! let mut intake = Intake::new(IntakeLimits::default());
-//! let samples = intake.take("first", packet.clone(), Some(Uuid([7; 16])))?;
+//! let Taken { samples, ticket } = intake.take(&packet, Some(Uuid([7; 16])))?;
 //! assert_eq!(samples[0].decode()?.f64("pressure")?, 2.5);
 //! let positions: Vec<Position> = samples.iter().map(|sample| sample.position()).collect();
-//! // The samples and their positions are on the disk.
-//! let acknowledged = intake.stored();
-//! assert_eq!((acknowledged[0].0, acknowledged[0].1.is_stored()), ("first", true));
+//! // When the samples and their positions are on the disk, the packet is acknowledged.
+//! intake.stored(ticket);
+//! assert!(PacketReply::default().is_stored());
 //!
 //! // After a restart, a packet that is repeated has nothing new, and is acknowledged.
 //! let mut intake = Intake::new(IntakeLimits::default());
 //! positions.into_iter().for_each(|position| intake.recall(position));
-//! assert!(intake.take("again", packet, None)?.is_empty());
-//! assert_eq!((intake.stored()[0].0, intake.status().repeated), ("again", 1));
+//! assert!(intake.take(&packet, None)?.samples.is_empty());
+//! assert_eq!(intake.status().repeated, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -130,17 +129,31 @@ impl Rejection {
     }
 }
 
-/// Takes node packets. `R` is what is returned with each acknowledgement, such as the request that
-/// is to be replied to. There is an example at [the module](crate::intake).
-pub struct Intake<R> {
+/// Takes node packets. There is an example at [the module](crate::intake).
+pub struct Intake {
     limits: IntakeLimits,
     nodes: BTreeMap<Uuid, Starts>,
     streams: usize,
     kinds: Kinds,
     /// Packets that were taken and are not known to be stored, in order.
-    pending: VecDeque<Pending<R>>,
+    pending: VecDeque<Pending>,
+    taken: u64,
     status: IntakeStatus,
 }
+
+/// What is new in a packet.
+#[derive(Debug)]
+pub struct Taken {
+    /// The samples, in order.
+    pub samples: Vec<Sample>,
+    /// The packet is to be acknowledged when this is stored, also if it has nothing new: what it
+    /// repeats may not be stored yet.
+    pub ticket: Ticket,
+}
+
+/// The place of a packet among all that were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
 
 /// The latest starts of a node, the one used last at the end.
 #[derive(Default)]
@@ -157,17 +170,17 @@ struct Progress {
     stream: Option<Arc<Stream>>,
 }
 
-struct Pending<R> {
-    request: R,
+struct Pending {
+    ticket: Ticket,
     positions: Vec<Position>,
 }
 
-impl<R> Intake<R> {
+impl Intake {
     /// An intake that has seen nothing.
-    pub fn new(limits: IntakeLimits) -> Intake<R> {
+    pub fn new(limits: IntakeLimits) -> Intake {
         let (nodes, pending) = (BTreeMap::new(), VecDeque::new());
         let kinds = Kinds::new(limits.kinds);
-        Intake { limits, nodes, streams: 0, kinds, pending, status: IntakeStatus::default() }
+        Intake { limits, nodes, streams: 0, kinds, pending, taken: 0, status: IntakeStatus::default() }
     }
 
     /// Remembers a sample that was stored before a restart. The positions of a node must come in the
@@ -186,7 +199,7 @@ impl<R> Intake<R> {
     ///
     /// `from` is the UUID of the node that the packet came from, where that is known: a node sends
     /// packets of its own only. Give `None` if another collector passes them on.
-    pub fn take(&mut self, request: R, packet: NodePacket, from: Option<Uuid>) -> Result<Vec<Sample>, Rejection> {
+    pub fn take(&mut self, packet: &NodePacket, from: Option<Uuid>) -> Result<Taken, Rejection> {
         let node = Uuid(packet.node);
         if from.is_some_and(|from| from != node) {
             return Err(Rejection::Wrong(format!("the packet names node {node}, which did not send it")));
@@ -197,7 +210,7 @@ impl<R> Intake<R> {
         if !self.nodes.contains_key(&node) && self.nodes.len() >= self.limits.nodes {
             return Err(Rejection::Full(format!("{} nodes", self.limits.nodes)));
         }
-        let described = self.described(node, &packet)?;
+        let described = self.described(node, packet)?;
         self.check(node, packet.start, &described, &packet.packets)?;
         let before = self.streams_of(node);
         let streams = self.start(node, packet.start);
@@ -206,9 +219,11 @@ impl<R> Intake<R> {
             streams.entry(number).or_default().stream = Some(stream);
         }
         self.streams = self.streams - before + self.streams_of(node);
-        let samples = self.sift(node, &packet);
-        self.pending.push_back(Pending { request, positions: samples.iter().map(Sample::position).collect() });
-        Ok(samples)
+        let samples = self.sift(node, packet);
+        let ticket = Ticket(self.taken);
+        self.taken += 1;
+        self.pending.push_back(Pending { ticket, positions: samples.iter().map(Sample::position).collect() });
+        Ok(Taken { samples, ticket })
     }
 
     /// The streams that the packet describes and that are new here.
@@ -217,7 +232,9 @@ impl<R> Intake<R> {
         for description in &packet.streams {
             check_description(description)?;
             let number = description.number;
-            let known = self.known(node, packet.start, number).or_else(|| fresh.iter().find(|s| s.description().number == number));
+            let known = self
+                .known(node, packet.start, number)
+                .or_else(|| fresh.iter().find(|s| s.description().number == number));
             match known {
                 Some(known) if known.description() == description => {}
                 Some(_) => return Err(Rejection::Wrong(format!("stream {number} cannot become another one"))),
@@ -253,7 +270,9 @@ impl<R> Intake<R> {
                 return Err(Rejection::Wrong(format!("stream {stream}: no sample has the number {sequence}")));
             }
             if payload.len() > MOST_PAYLOAD_BYTES {
-                return Err(Rejection::Wrong(format!("stream {stream}: a payload has at most {MOST_PAYLOAD_BYTES} bytes")));
+                return Err(Rejection::Wrong(format!(
+                    "stream {stream}: a payload has at most {MOST_PAYLOAD_BYTES} bytes"
+                )));
             }
         }
         Ok(())
@@ -282,30 +301,24 @@ impl<R> Intake<R> {
         samples
     }
 
-    /// Everything that was taken is stored: gives the requests of the packets, in order, with the
-    /// replies that acknowledge them.
-    pub fn stored(&mut self) -> Vec<(R, PacketReply)> {
-        let pending = std::mem::take(&mut self.pending);
-        let acknowledge = |pending: Pending<R>| {
+    /// All samples up to this packet are stored, in the order in which they were taken. Their packets
+    /// can be acknowledged.
+    pub fn stored(&mut self, ticket: Ticket) {
+        while let Some(pending) = self.pending.pop_front_if(|pending| pending.ticket <= ticket) {
             for Position { node, start, stream, sequence } in pending.positions {
                 self.start(node, start).entry(stream).and_modify(|progress| progress.stored = sequence + 1);
             }
-            (pending.request, PacketReply::default())
-        };
-        pending.into_iter().map(acknowledge).collect()
+        }
     }
 
-    /// Nothing that was taken since the last [`Intake::stored`] is stored, or the owner does not
-    /// know: the nodes will send it again. Gives the requests, which must not be acknowledged.
-    pub fn failed(&mut self) -> Vec<R> {
-        let pending = std::mem::take(&mut self.pending);
-        let forget = |pending: Pending<R>| {
+    /// Whatever was taken and not stored is lost, or may be. Its packets must not be acknowledged:
+    /// the nodes send them again, and their samples are taken again.
+    pub fn failed(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
             for Position { node, start, stream, .. } in pending.positions {
                 self.start(node, start).entry(stream).and_modify(|progress| progress.next = progress.stored);
             }
-            pending.request
-        };
-        pending.into_iter().map(forget).collect()
+        }
     }
 
     /// How many packets have been taken and are not known to be stored.
@@ -376,7 +389,7 @@ fn check_description(stream: &StreamDescription) -> Result<(), Rejection> {
     Ok(())
 }
 
-impl<R> fmt::Debug for Intake<R> {
+impl fmt::Debug for Intake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (nodes, streams, pending) = (self.nodes.len(), self.streams, self.pending.len());
         write!(f, "intake of {nodes} nodes and {streams} streams, {pending} packets not stored: {:?}", self.status)

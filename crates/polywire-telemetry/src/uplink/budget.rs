@@ -20,6 +20,13 @@ const PACKET_BYTES: f64 = 160.0;
 /// The part of the budget that is planned with. The rest is for streams that are described.
 const PLANNED: f64 = 0.9;
 
+/// While more samples wait than are sent in a second, this part of it is planned with at least; the
+/// rest is for those that wait.
+const PLANNED_BEHIND: f64 = 0.45;
+
+/// What waits is to be sent in so many seconds, if that leaves [`PLANNED_BEHIND`].
+const CATCH_UP_S: f64 = 10.0;
+
 /// For so many windows, a lower step must have been enough before it is taken.
 const PATIENCE: u32 = 5;
 
@@ -72,8 +79,8 @@ impl Budget {
         self.sent_packets += 1;
     }
 
-    /// Chooses the step when a window ends.
-    pub fn turn(&mut self, now: Duration) {
+    /// Chooses the step when a window ends. So many bytes wait to be sent.
+    pub fn turn(&mut self, now: Duration, waiting_bytes: u64) {
         let earned = now.saturating_sub(self.credited).as_secs_f64() * self.bytes_per_s;
         self.credit = (self.credit + earned).min(self.bytes_per_s);
         self.credited = self.credited.max(now);
@@ -81,7 +88,9 @@ impl Budget {
         if elapsed < WINDOW {
             return;
         }
-        let enough = (0..=LAST).find(|step| self.cost(*step, elapsed.as_secs_f64()) <= PLANNED * self.bytes_per_s);
+        let behind = (waiting_bytes as f64 - self.bytes_per_s).max(0.0) / CATCH_UP_S;
+        let planned = (PLANNED * self.bytes_per_s - behind).max(PLANNED_BEHIND * self.bytes_per_s);
+        let enough = (0..=LAST).find(|step| self.cost(*step, elapsed.as_secs_f64()) <= planned);
         let wanted = enough.unwrap_or(LAST);
         self.calm = if wanted < self.step { self.calm + 1 } else { 0 };
         if wanted > self.step || self.calm >= PATIENCE {
@@ -115,6 +124,11 @@ impl Budget {
     /// Whether samples of this priority are left out.
     pub fn drops(&self, priority: u8) -> bool {
         priority < lowest(self.step)
+    }
+
+    /// The most bytes of a packet, so that a packet takes a second at most.
+    pub fn packet_bytes(&self) -> usize {
+        self.bytes_per_s as usize
     }
 
     /// How long samples wait for each other.
@@ -158,7 +172,7 @@ mod tests {
                 budget.offer(2, 7, 100);
             }
             budget.sent_packets = hz.min(20);
-            budget.turn(Duration::from_secs(second + 1));
+            budget.turn(Duration::from_secs(second + 1), 0);
         }
         (budget.reduction(), budget.interval())
     }
@@ -182,14 +196,14 @@ mod tests {
     #[test]
     fn credit_is_at_most_a_second() {
         let mut budget = Budget::new(1000, Duration::ZERO);
-        budget.turn(Duration::from_secs(100));
+        budget.turn(Duration::from_secs(100), 0);
         budget.spend(3000);
         assert_eq!(budget.wait(), Duration::from_secs(2));
-        budget.turn(Duration::from_secs(101));
+        budget.turn(Duration::from_secs(101), 0);
         assert_eq!(budget.wait(), Duration::from_secs(1));
         // A clock that goes back earns nothing.
-        budget.turn(Duration::from_secs(50));
-        budget.turn(Duration::from_secs(101));
+        budget.turn(Duration::from_secs(50), 0);
+        budget.turn(Duration::from_secs(101), 0);
         assert_eq!(budget.wait(), Duration::from_secs(1));
     }
 }

@@ -66,7 +66,8 @@ impl Carrier {
     /// looking for the collector while it is away. `clocks` must be those of the uplink.
     pub fn start(node: &Node, wire: &str, uplink: Uplink, clocks: Clocks) -> Result<Carrier, CarrierError> {
         let client = node.client::<NodePacket, PacketReply>(PACKETS, Some(wire))?.open()?;
-        let shared = Shared { uplink: Mutex::new(uplink), changed: Condvar::new(), ends: AtomicBool::new(false), clocks };
+        let shared =
+            Shared { uplink: Mutex::new(uplink), changed: Condvar::new(), ends: AtomicBool::new(false), clocks };
         let kept = Kept(Arc::new(shared));
         let shared = kept.0.clone();
         let thread = thread::Builder::new().name("uplink".into()).spawn(move || run(&client, &shared));
@@ -192,7 +193,9 @@ fn failed(shared: &Shared, error: &CallError) {
     let mut uplink = shared.lock();
     match error {
         // It can never be encoded.
-        CallError::Publish(error @ PublishError::Encode(_)) => uplink.handle_reply(&PacketReply { unknown: false, problem: error.to_string() }),
+        CallError::Publish(error @ PublishError::Encode(_)) => {
+            uplink.handle_reply(&PacketReply { unknown: false, problem: error.to_string() })
+        }
         _ => uplink.handle_failure(),
     }
 }

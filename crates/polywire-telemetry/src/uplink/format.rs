@@ -34,7 +34,8 @@ impl Format {
     pub fn of(wire: &Wire) -> Result<Format, NodeError> {
         let name = if wire.codec.name == AUTO { codec::cdr::CDR.name() } else { &wire.codec.name };
         let wrong = |cause: codec::LowerError| NodeError::Codec { codec: name.to_owned(), cause: cause.into() };
-        let unknown = || wrong(codec::LowerError::Option("only formats that every collector has can be kept".to_owned()));
+        let unknown =
+            || wrong(codec::LowerError::Option("only formats that every collector has can be kept".to_owned()));
         let listed = codec::find(name).ok_or_else(unknown)?;
         let options: Options = wire.codec.options.parse().map_err(wrong)?;
         options.check(listed).map_err(wrong)?;
@@ -77,7 +78,9 @@ fn read(path: &str) -> Result<Vec<u8>, NodeError> {
     let file = File::open(path).map_err(failed)?;
     file.take(MOST_DOCUMENT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() > MOST_DOCUMENT_BYTES {
-        return Err(failed(std::io::Error::other(format!("a template document has at most {MOST_DOCUMENT_BYTES} bytes"))));
+        return Err(failed(std::io::Error::other(format!(
+            "a template document has at most {MOST_DOCUMENT_BYTES} bytes"
+        ))));
     }
     Ok(bytes)
 }

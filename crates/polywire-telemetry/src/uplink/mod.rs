@@ -55,7 +55,9 @@ pub use self::{
 };
 use crate::{
     Moment, Uuid,
-    packet::{DataPacket, MOST_DATA_PACKETS, MOST_PAYLOAD_BYTES, NodePacket, Reduction, StreamDescription, PacketReply},
+    packet::{
+        DataPacket, MOST_DATA_PACKETS, MOST_PAYLOAD_BYTES, NodePacket, PacketReply, Reduction, StreamDescription,
+    },
 };
 
 /// The most streams of a start. A probe that changes its format or its rule begins a new one.
@@ -165,7 +167,7 @@ impl Uplink {
         now: Moment,
     ) -> io::Result<Uplink> {
         let spool = Spool::new(storage, start, options.spool_bytes.max(1 << 16))?;
-        let is_flushing = !spool.is_empty();
+        let is_flushing = spool.waiting_bytes() > 0;
         Ok(Uplink {
             node,
             start,
@@ -192,7 +194,8 @@ impl Uplink {
         self.opened += 1;
         let description = Arc::new(StreamDescription { number, ..description });
         let (last, free_at) = (VecDeque::new(), Duration::ZERO);
-        let stream = Stream { description, rule, next: 0, last, held: None, free_at, waiting: (0, 0), is_closed: false };
+        let stream =
+            Stream { description, rule, next: 0, last, held: None, free_at, waiting: (0, 0), is_closed: false };
         self.streams.insert(number, stream);
         Ok(number)
     }
@@ -211,7 +214,8 @@ impl Uplink {
     /// the sample is written.
     pub fn offer(&mut self, number: u32, payload: &[u8], now: Moment) {
         let Some(stream) = self.streams.get_mut(&number).filter(|stream| !stream.is_closed) else { return };
-        let sample = DataPacket { stream: number, sequence: stream.next, time_ns: now.wall_ns, payload: payload.to_vec() };
+        let sample =
+            DataPacket { stream: number, sequence: stream.next, time_ns: now.wall_ns, payload: payload.to_vec() };
         stream.next += 1;
         if payload.len() > MOST_PAYLOAD_BYTES {
             self.status.refused += 1;
@@ -282,7 +286,7 @@ impl Uplink {
     /// Lets time pass for the budget, for what it holds back, and for the disk.
     fn turn(&mut self, now: Duration) {
         if let Some(budget) = &mut self.budget {
-            budget.turn(now);
+            budget.turn(now, self.spool.waiting_bytes());
             let interval = budget.interval();
             let held = |stream: &mut Stream| {
                 let is_free = interval.is_none() || stream.free_at <= now;
@@ -307,10 +311,11 @@ impl Uplink {
             self.is_flushing = true;
             self.streams.values_mut().for_each(|stream| stream.waiting = (0, 0));
         }
-        let spool::Read { start, mut samples, ends } = self.spool.read(self.options.packet_bytes);
+        let most_bytes = self.budget.as_ref().map_or(usize::MAX, Budget::packet_bytes).min(self.options.packet_bytes);
+        let spool::Read { start, mut samples, ends } = self.spool.read(most_bytes);
         let start = if samples.is_empty() { self.start } else { start };
         if start == self.start {
-            self.load_last(&mut samples);
+            self.load_last(&mut samples, most_bytes);
         }
         if samples.is_empty() {
             self.spool.taken(&ends);
@@ -329,11 +334,11 @@ impl Uplink {
     }
 
     /// Adds the samples of [`Keep::Last`] that fit.
-    fn load_last(&mut self, samples: &mut Vec<DataPacket>) {
+    fn load_last(&mut self, samples: &mut Vec<DataPacket>, most_bytes: usize) {
         let mut bytes: usize = samples.iter().map(DataPacket::bytes).sum();
         for stream in self.streams.values_mut() {
             while let Some(first) = stream.last.front() {
-                let fits = bytes + first.bytes() <= self.options.packet_bytes && samples.len() < MOST_DATA_PACKETS;
+                let fits = bytes + first.bytes() <= most_bytes && samples.len() < MOST_DATA_PACKETS;
                 if !fits && !samples.is_empty() {
                     return;
                 }
@@ -385,7 +390,8 @@ impl Uplink {
             None if self.is_flushing => Some(credit),
             None => self.due.map(|due| until(due).max(credit)),
         };
-        let held = self.streams.values().filter(|stream| stream.held.is_some()).map(|stream| until(stream.free_at)).min();
+        let held =
+            self.streams.values().filter(|stream| stream.held.is_some()).map(|stream| until(stream.free_at)).min();
         let sync = self.spool.is_dirty().then(|| until(self.synced + self.options.sync));
         [packet, held, sync].into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
@@ -398,7 +404,7 @@ impl Uplink {
     /// Whether the collector has everything.
     pub fn is_empty(&self) -> bool {
         let waits = |stream: &Stream| !stream.last.is_empty() || stream.held.is_some();
-        self.flight.is_none() && self.spool.is_empty() && !self.streams.values().any(waits)
+        self.flight.is_none() && self.spool.waiting_bytes() == 0 && !self.streams.values().any(waits)
     }
 
     /// Counts since the start.
@@ -410,7 +416,13 @@ impl Uplink {
 
 impl Stream {
     /// What the budget leaves of a sample. Counts what it leaves out.
-    fn reduce(&mut self, budget: &mut Budget, sample: DataPacket, now: Duration, reduced: &mut u64) -> Option<DataPacket> {
+    fn reduce(
+        &mut self,
+        budget: &mut Budget,
+        sample: DataPacket,
+        now: Duration,
+        reduced: &mut u64,
+    ) -> Option<DataPacket> {
         budget.offer(sample.stream, self.rule.priority, sample.bytes());
         if budget.drops(self.rule.priority) {
             *reduced += 1;

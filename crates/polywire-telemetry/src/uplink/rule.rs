@@ -95,9 +95,7 @@ impl FromStr for Keep {
         match text {
             "all" => Ok(Keep::All),
             "none" => Ok(Keep::None),
-            number => {
-                number.parse().ok().filter(|n| (1..=MOST_KEPT).contains(n)).map(Keep::Last).ok_or(wrong)
-            }
+            number => number.parse().ok().filter(|n| (1..=MOST_KEPT).contains(n)).map(Keep::Last).ok_or(wrong),
         }
     }
 }

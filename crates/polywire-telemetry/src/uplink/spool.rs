@@ -156,15 +156,12 @@ impl Spool {
         samples
     }
 
-    /// Reads samples of one start from the front, those of high priority first. Reading again gives
-    /// the same, until [`Spool::taken`].
+    /// Reads samples of one start from the front. Reading again gives the same, until
+    /// [`Spool::taken`].
     pub fn read(&mut self, most_bytes: usize) -> Read {
         let (mut read, mut room) = (Read::default(), most_bytes);
-        let mut ids: Vec<SegmentId> = self.segments.keys().copied().collect();
-        ids.sort_by_key(|id| (u8::MAX - id.priority, id.number));
-        for id in ids {
+        for id in self.in_order() {
             if !read.samples.is_empty() && id.start != read.start {
-                // A later segment of this priority may be of the packet's start, but comes after.
                 break;
             }
             read.start = id.start;
@@ -179,6 +176,18 @@ impl Spool {
             self.segments.entry(*id).and_modify(|segment| segment.is_flying = true);
         }
         read
+    }
+
+    /// The segments as they are sent: those of earlier starts first, because the collector remembers
+    /// the latest starts only; then those of high priority.
+    fn in_order(&self) -> Vec<SegmentId> {
+        let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
+        for id in self.segments.keys() {
+            begun.entry(id.start).and_modify(|first| *first = id.number.min(*first)).or_insert(id.number);
+        }
+        let mut ids: Vec<SegmentId> = self.segments.keys().copied().collect();
+        ids.sort_by_key(|id| (begun.get(&id.start).copied(), u8::MAX - id.priority, id.number));
+        ids
     }
 
     /// Reads on in a segment. Returns whether there is room left for another one.
@@ -276,9 +285,9 @@ impl Spool {
         self.streams.get(&(start, number))
     }
 
-    /// Whether anything waits to be sent.
-    pub fn is_empty(&self) -> bool {
-        self.segments.values().all(|segment| segment.taken >= segment.bytes)
+    /// The bytes that wait to be sent.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.segments.values().map(|segment| segment.bytes.saturating_sub(segment.taken)).sum()
     }
 
     /// The bytes that the segments take.
