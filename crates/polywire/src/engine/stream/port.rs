@@ -26,7 +26,9 @@ use super::{
     threads::{Stop, Threads},
     transport::{Connection, Listener, Rendezvous, Role, Transport},
 };
-use crate::engine::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink};
+use crate::engine::{
+    Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, rejections::Rejections,
+};
 
 /// Room before a lent payload, enough for any header without extensions.
 const HEADROOM: usize = 64;
@@ -260,6 +262,7 @@ impl Shared {
             links: ArcSwap::default(),
             channels: Mutex::<Channels>::default(),
             guests: Guests::default(),
+            rejections: Mutex::new(Rejections::new(local.options.peers)),
             seats: Seats::default(),
             calls: Mutex::<Calls>::default(),
             stop: Stop::default(),
@@ -338,7 +341,7 @@ impl Shared {
         let admitted = room.then(|| self.guests.admit(&connection.stream, connection.host, limit)).flatten();
         let Some(guest) = admitted else {
             let reason = Disconnect::TooMany(limit);
-            return self.sink.event(Event::Rejected { address: connection.address, reason });
+            return self.reject(connection.host, connection.address, reason);
         };
         let (thread, name) = (self.clone(), self.thread_name("read"));
         let started = self.threads.start(name, move || {
