@@ -558,8 +558,6 @@ impl Slot for Passing {
         true
     }
 
-    fn undecodable(&self, _: u64, _: &dyn ToString) {}
-
     fn is_stream(&self) -> bool {
         self.is_stateful
     }
@@ -571,28 +569,10 @@ impl Slot for Passing {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    fn is_auxiliary(&self) -> bool {
-        false
-    }
-
-    fn wants_history(&self) -> bool {
-        false
-    }
-
-    fn is_gated(&self) -> bool {
-        false
-    }
-
-    fn history_changed(&self) -> bool {
-        false
-    }
-
     fn lost(&self, sequence: u64, count: u64) {
         self.tell_lost(self.follow.told(sequence, count));
         self.release();
     }
-
-    fn drained(&self) {}
 }
 
 impl Drop for Passing {
