@@ -276,8 +276,7 @@ impl PortEntry {
             refusing: known.refusing.peers(),
             refused_total: known.refusals.total(),
             refusals: known.refusals.list(),
-            deadlines_missed: 0,
-            liveliness_lost: 0,
+            ..PublisherStatus::default()
         }
     }
 
