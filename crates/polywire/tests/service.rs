@@ -302,6 +302,23 @@ fn a_server_that_closes_fails_its_calls_at_once() {
 }
 
 #[test]
+fn a_call_that_waits_for_a_server_reaches_the_one_that_comes() {
+    for place in places("comes") {
+        let at = place.serve_at.clone();
+        // The nodes know each other, so that requests have been announced when the server comes.
+        let _first = place.adder("first", "cdr");
+        place.client("first", "cdr").wait_for_server(SOON).expect(&at);
+        for round in 0..20 {
+            let name = format!("late-{round}");
+            let client = place.client(&name, "cdr");
+            let call = thread::spawn(move || client.call(&add(1, 2), SOON));
+            let _server = place.adder(&name, "cdr");
+            assert_eq!(call.join().expect("no panic").expect(&at).sum, 3, "{at}, round {round}");
+        }
+    }
+}
+
+#[test]
 fn a_server_sees_that_nobody_waits() {
     for place in places("cancel") {
         let at = place.serve_at.clone();

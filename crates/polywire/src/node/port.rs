@@ -285,6 +285,13 @@ impl PortEntry {
         answer.reason().filter(|_| !answer.accepts()).map(String::from)
     }
 
+    /// Whether the peer on a link has said that it takes a channel of this node.
+    pub(crate) fn is_taken(&self, channel: ChannelId, link: LinkId) -> bool {
+        let answers = lock(&self.answers);
+        let answer = answers.by_channel.get(&channel).and_then(|known| known.by_link.get(&link));
+        answer.is_some_and(|(_, answer)| answer.accepts())
+    }
+
     /// The number of peers that refuse a channel of this node.
     pub(crate) fn refusing(&self, channel: ChannelId) -> Refusing {
         lock(&self.answers).by_channel.get(&channel).map(|known| known.refusing.clone()).unwrap_or_default()

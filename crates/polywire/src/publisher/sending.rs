@@ -229,6 +229,11 @@ impl<C: Coding> Core<C> {
         Ok(sent)
     }
 
+    /// Whether the peer on a link has said that it takes the messages.
+    pub(super) fn is_taken(&self, link: LinkId) -> bool {
+        self.present().iter().any(|(entry, channel)| entry.is_taken(*channel, link))
+    }
+
     /// Why the peer on a link does not take the messages at all. `None` if it may.
     pub(super) fn refusal(&self, link: LinkId) -> Option<String> {
         self.present().iter().find_map(|(entry, channel)| entry.refusal(*channel, link))

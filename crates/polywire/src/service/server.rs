@@ -70,11 +70,12 @@ impl<Q: Coding, R: Coding> ServiceBuilder<Q, R> {
     pub fn open(self) -> Result<ServiceOf<Q, R>, NodeError> {
         let ServiceBuilder { place, qos, concurrent } = self;
         let Place { node, service, wire, requests, replies } = place;
-        let server = Arc::new(Serving { replies: OnceLock::new(), concurrent, state: Mutex::default() });
+        let publish = node.publish_of(&rpc::reply_topic(&service), Some(&wire), replies)?;
+        let (id, replies) = (publish.writer(), OnceLock::new());
+        let server = Arc::new(Serving { id, replies, concurrent, state: Mutex::default() });
         // Requests first: a client that sees the replies may send at once.
         let subscribe = node.subscribe_of(&rpc::request_topic(&service), Some(&wire), requests)?;
         let requests = subscribe.qos(qos.clone())?.hand_to(server.clone());
-        let publish = node.publish_of(&rpc::reply_topic(&service), Some(&wire), replies)?;
         let _ = server.replies.set(publish.qos(qos)?.alone().open()?);
         Ok(ServiceOf { service, server, requests: Arc::new(requests) })
     }
@@ -153,7 +154,7 @@ impl<Q: Coding, R: Coding> ServiceOf<Q, R> {
 
     /// The server's id, by which clients know it: the writer of its replies.
     pub fn id(&self) -> Id128 {
-        self.server.id().unwrap_or_default()
+        self.server.id
     }
 
     fn poll(&self, context: &Context<'_>) -> Poll<Option<RequestOf<Q, R>>> {
@@ -290,6 +291,8 @@ impl Ticket {
 
 /// What the parts of a server share.
 struct Serving<V, R: Coding> {
+    /// The writer of the replies.
+    id: Id128,
     /// Set when the server is open.
     replies: OnceLock<PublisherOf<R>>,
     concurrent: usize,
@@ -319,10 +322,6 @@ impl<V> Default for State<V> {
 }
 
 impl<V, R: Coding> Serving<V, R> {
-    fn id(&self) -> Option<Id128> {
-        self.replies.get().map(PublisherOf::writer)
-    }
-
     fn default_reply(&self) -> R::Value {
         // Requests are received from an open server.
         self.replies.wait().default_value()
@@ -405,7 +404,7 @@ impl<V: Send + 'static, R: Coding> Take<V> for Serving<V, R> {
     fn wants(&self, envelope: &Envelope<'_>) -> Wanted {
         let header = RequestHeader::parse(envelope.extensions).filter(|_| envelope.kind == Kind::Request);
         let Some(RequestHeader { to, cancels }) = header else { return Wanted::Nothing };
-        match to.is_none_or(|server| Some(server) == self.id()) {
+        match to.is_none_or(|server| server == self.id) {
             false => Wanted::Nothing,
             true if cancels.is_some() => Wanted::Envelope,
             true => Wanted::Value,
