@@ -344,6 +344,11 @@ pub trait Port: Send + Sync {
     /// The links to the peers present, with their counts.
     fn links(&self) -> Vec<LinkStats>;
 
+    /// Ends these links, because what their peers may do has changed. Sends what is queued and says
+    /// goodbye, within [`EngineOptions::linger`], and cuts off who stays after that. The peers may
+    /// come back. An engine that does not tell peers apart has nothing to do.
+    fn disconnect(&self, _links: &[LinkId]) {}
+
     /// Packets that this port has sent again because a peer lacked them. 0 if the engine leaves
     /// that to the system below, as TCP does.
     fn retransmitted(&self) -> u64 {

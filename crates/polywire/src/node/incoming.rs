@@ -34,7 +34,7 @@ use super::{
     timer::Wake,
 };
 use crate::{
-    access::Rights,
+    access::{Gate, Rights},
     builtin::INTEREST,
     clock,
     engine::{Action, Held, LinkInfo, LinkSink, Properties},
@@ -168,6 +168,11 @@ impl Incoming {
     }
 
     // Called by the port.
+
+    /// Whether the peer may do something else by the present rules than when the link began.
+    pub(super) fn has_other_rights(&self, gate: &Gate) -> bool {
+        gate.has_changed(&self.rights)
+    }
 
     /// The port announced a channel of this node to all its peers.
     pub(super) fn announce(&self, channel: ChannelId, start: Start, announcement: &Arc<Announcement>) {

@@ -26,7 +26,7 @@ use super::{
     routes::{Routes, is_pattern},
 };
 use crate::{
-    access::Rights,
+    access::{Gate, Rights},
     builtin::{INTEREST, is_builtin},
     delta::Requests,
     engine::{
@@ -128,8 +128,8 @@ impl PortEntry {
         address: &str,
         local: &Local,
     ) -> Result<Arc<PortEntry>, EngineError> {
-        if node.gate.has_rules() && !engine.tells_peers_apart() {
-            return Err(EngineError::Access { endpoint: format!("{}/{address}", engine.name()) });
+        if node.gate.has_rules() {
+            check_access(engine, &format!("{}/{address}", engine.name()))?;
         }
         let here = "this node".into();
         let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: here, principal: Principal::Process };
@@ -179,23 +179,41 @@ impl PortEntry {
         }
     }
 
+    /// Fails if no rules can apply here, because the engine does not tell peers apart.
+    pub(super) fn check_access(&self) -> Result<(), EngineError> {
+        check_access(self.engine, &self.endpoint)
+    }
+
+    /// The rules have changed: ends the links whose peers may do something else now.
+    pub(super) fn apply_access(&self, gate: &Gate) {
+        let links = lock(&self.links);
+        let changed = links.iter().filter(|(_, link)| link.has_other_rights(gate)).map(|(id, _)| *id);
+        let changed: Vec<LinkId> = changed.collect();
+        drop(links);
+        if !changed.is_empty() {
+            self.port().disconnect(&changed);
+        }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
     fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
         let this: Arc<dyn Host> = self.clone();
+        let answers = lock(&self.answers);
+        let mut links = lock(&self.links);
+        // Under the lock: rules that are replaced from now on find the link.
         let rights = self.node().map(|node| node.gate.rights(&info.principal)).unwrap_or_default();
         let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session, rights);
-        let answers = lock(&self.answers);
         for (channel, known) in &answers.by_channel {
             if let Some((start, announcement)) = &known.offered {
                 incoming.announce(*channel, *start, announcement);
             }
         }
         // Under the same lock: `announce` announces to the links in the list.
-        lock(&self.links).insert(info.id, incoming.clone());
-        drop(answers);
+        links.insert(info.id, incoming.clone());
+        drop((links, answers));
         self.changed();
         incoming
     }
@@ -280,8 +298,7 @@ impl PortEntry {
             refusing: known.refusing.peers(),
             refused_total: known.refusals.total(),
             refusals: known.refusals.list(),
-            deadlines_missed: 0,
-            liveliness_lost: 0,
+            ..PublisherStatus::default()
         }
     }
 
@@ -538,6 +555,13 @@ impl Host for PortEntry {
 impl Answers {
     fn count_refusing(&self) {
         self.refusing.set(self.by_link.values().filter(|(_, answer)| answer.reason().is_some()).count());
+    }
+}
+
+fn check_access(engine: &dyn Engine, endpoint: &str) -> Result<(), EngineError> {
+    match engine.tells_peers_apart() {
+        true => Ok(()),
+        false => Err(EngineError::Access { endpoint: endpoint.into() }),
     }
 }
 

@@ -39,13 +39,18 @@ impl SenderCounts {
         }
     }
 
+    /// How often a message was dropped for a peer when it was published.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
     fn read(&self) -> TopicStats {
         TopicStats {
             topic: self.topic.clone(),
             publishers: 1,
             sent: self.sent.load(Ordering::Relaxed),
             sent_bytes: self.bytes.load(Ordering::Relaxed),
-            dropped: self.dropped.load(Ordering::Relaxed),
+            dropped: self.dropped(),
             ..TopicStats::default()
         }
     }

@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     io,
+    net::Shutdown,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -30,6 +31,8 @@ use crate::engine::{
     Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, rejections::Rejections,
 };
 
+/// How often a port looks whether links that end have gone.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Room before a lent payload, enough for any header without extensions.
 const HEADROOM: usize = 64;
 /// Threads of displaced connections that may still be ending. If more are, callers are turned away.
@@ -238,6 +241,19 @@ impl Port for StreamPort {
 
     fn links(&self) -> Vec<LinkStats> {
         self.0.links().iter().map(|link| link.stats()).collect()
+    }
+
+    fn disconnect(&self, links: &[LinkId]) {
+        let deadline = Instant::now() + self.0.local.options.linger;
+        let present = || {
+            let all = self.0.links();
+            all.iter().filter(|link| links.contains(&link.info.id)).cloned().collect::<Vec<_>>()
+        };
+        present().iter().for_each(|link| link.say_goodbye(deadline));
+        while !present().is_empty() && Instant::now() < deadline {
+            self.0.stop.wait(LOOK_EVERY);
+        }
+        present().iter().for_each(|link| link.stream.shutdown(Shutdown::Both));
     }
 
     fn close(&self) {
