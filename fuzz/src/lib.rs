@@ -4,9 +4,9 @@
 //! nodes, and `udp` opens sockets on the loopback interface.
 
 mod compressors;
+mod discovery;
 mod feeds;
 mod groups;
-mod discovery;
 mod layouts;
 mod messages;
 mod nodes;

@@ -72,7 +72,8 @@ pub fn read_stream(input: &[u8]) {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let (piece, bytes) = input.split_first().unwrap_or((&0, &[]));
     let address = NUMBER.fetch_add(1, Ordering::Relaxed).to_string();
-    let script = Script { bytes: bytes.into(), piece: 1 + usize::from(*piece) * 16, at: Mutex::new(0), ..Script::default() };
+    let script =
+        Script { bytes: bytes.into(), piece: 1 + usize::from(*piece) * 16, at: Mutex::new(0), ..Script::default() };
     scripts().insert(address.clone(), Arc::new(script));
     unharmed(|node| {
         let events = node.events();

@@ -42,9 +42,7 @@ use std::{
 
 use polywire_core::frame::Hello;
 
-use self::{
-    address::Address, finder::Finder, interfaces::Selection, member::Member, record::Record, table::Table,
-};
+use self::{address::Address, finder::Finder, interfaces::Selection, member::Member, record::Record, table::Table};
 use super::{
     Engine, EngineError, Local, Port, Properties, Sink, domain,
     stream::{self, PROPERTIES},
