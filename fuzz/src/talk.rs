@@ -176,7 +176,7 @@ fn announce(random: &mut Random, channel: ChannelId, put: &mut dyn FnMut(&Frame<
     }
     put(&Frame::Announce { channel, start: Start::default(), announcement: Box::new(announcement.clone()) });
     if !document.is_empty() && !random.one_in(8) {
-        let damaged = random.one_in(8).then(|| mutated(random, &document)).unwrap_or(document);
+        let damaged = if random.one_in(8) { mutated(random, &document) } else { document };
         put(&Frame::Document { document: announcement.schema, bytes: Some(&damaged) });
     }
     Open { id: channel, carries, codec, sequence: 0 }
