@@ -33,6 +33,7 @@ mod publish;
 mod rate;
 mod reach;
 mod relay;
+mod reload;
 mod seconds;
 mod serve;
 mod stop;
@@ -100,6 +101,7 @@ Exit codes:
   1    nothing arrived in time, messages were lost, or a check was not met
   2    failure: incompatible types, wrong files, an address that cannot be opened
   3    bad arguments
+  129  ended by SIGHUP, which otherwise reads the file of --config again
   130  ended by SIGINT (Ctrl-C)
   143  ended by SIGTERM
 

@@ -4,6 +4,7 @@
 mod common;
 
 mod bench;
+mod bridge;
 mod compat;
 mod demo;
 mod docs;
@@ -20,6 +21,7 @@ mod probes;
 mod pub_echo;
 mod readme;
 mod relay;
+mod reload;
 mod services;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 mod shm;
