@@ -329,6 +329,7 @@ struct EngineTable {
     overflow: Option<String>,
     patience_ms: Option<u64>,
     no_delay: Option<bool>,
+    thin: Option<bool>,
     send_buffer: Option<usize>,
     receive_buffer: Option<usize>,
     burst: Option<u32>,
@@ -389,6 +390,7 @@ impl EngineTable {
         options.peers = positive("engine.peers", self.peers)?.unwrap_or(options.peers);
         options.unix_mode = unix_mode(self.unix_mode)?.unwrap_or(options.unix_mode);
         options.no_delay = self.no_delay.unwrap_or(options.no_delay);
+        options.thin = self.thin.unwrap_or(options.thin);
         options.burst = self.burst.unwrap_or(options.burst);
         let frame_bytes = positive("engine.frame_bytes", self.frame_bytes)?;
         options.limits.frame_bytes = frame_bytes.unwrap_or(options.limits.frame_bytes);

@@ -76,6 +76,14 @@ pub(super) trait Host: Send + Sync {
     fn matches_changed(&self);
 }
 
+/// The topics that a subscriber wants.
+#[derive(Clone, Copy)]
+pub(super) enum Topics<'a> {
+    One(&'a str),
+    /// All that it `wants`, which takes a look at each channel.
+    All(&'a dyn Fn(&str) -> bool),
+}
+
 /// The fields of [`Event::Matched`].
 pub(super) struct Matched {
     pub(super) channel: ChannelId,
@@ -188,10 +196,13 @@ impl Incoming {
         driven.session.channels().map(|(_, announcement)| self.source(announcement)).collect()
     }
 
-    /// Subscribers of some topics came or went. The port has the answers to the peer when this
+    /// Subscribers of these topics came or went. The port has the answers to the peer when this
     /// returns, so that they leave before anything that the application publishes next.
-    pub(super) fn reconsider(&self, concerns: &dyn Fn(&str) -> bool) {
-        self.lock().session.reconsider(|announcement| concerns(&announcement.topic));
+    pub(super) fn reconsider(&self, topics: Topics<'_>) {
+        match topics {
+            Topics::One(topic) => self.lock().session.reconsider_topic(topic, |_| true),
+            Topics::All(wants) => self.lock().session.reconsider(|announcement| wants(&announcement.topic)),
+        }
         self.drive();
         let here = thread::current().id();
         let elsewhere = |thread: Option<ThreadId>| thread.is_some_and(|thread| thread != here);
@@ -402,7 +413,7 @@ impl Incoming {
         let wants_history = slots.iter().any(|(_, slot)| slot.wants_history());
         self.settle(channel, slots, &refusals);
         if wants_history {
-            self.lock().session.reconsider(|other| other.topic == source.announcement.topic && is_history(other));
+            self.lock().session.reconsider_topic(&source.announcement.topic, is_history);
         }
     }
 
@@ -514,7 +525,7 @@ impl Incoming {
         {
             let mut driven = self.lock();
             let Some(announced) = driven.session.announcement(channel).cloned() else { return };
-            driven.session.reconsider(|other| other.topic == announced.topic && is_history(other));
+            driven.session.reconsider_topic(&announced.topic, is_history);
         }
         self.drive();
     }

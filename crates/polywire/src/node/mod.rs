@@ -13,6 +13,7 @@ mod limits;
 mod port;
 mod reload;
 mod route;
+mod routes;
 mod signal;
 mod timer;
 

@@ -2,7 +2,7 @@
 //! ([`Incoming`]); they know it as their [`Host`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -19,10 +19,11 @@ use polywire_core::{
 use super::{
     answered::Answered,
     documents::Documents,
-    incoming::{Host, Incoming, Matched},
+    incoming::{Host, Incoming, Matched, Topics},
     inner::{Inner, SessionSettings},
     random_id,
     route::{Matches, Replay, Route, Source, Watcher},
+    routes::{Routes, is_pattern},
 };
 use crate::{
     access::{Gate, Rights},
@@ -54,7 +55,7 @@ pub(crate) struct PortEntry {
     port: OnceLock<Arc<dyn Port>>,
     /// The link from publishers here to subscribers here.
     own: LinkId,
-    pub(super) routes: Mutex<Vec<Arc<dyn Route>>>,
+    pub(super) routes: Mutex<Routes>,
     pub(super) links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
     pub(super) answers: Mutex<AllAnswers>,
     answered: Arc<Answered>,
@@ -72,8 +73,8 @@ pub(super) struct AllAnswers {
     last: ChannelId,
     /// Announcements under way. Answers may come before [`PortEntry::announce`] knows the id.
     announcing: usize,
-    /// Whether an entry may belong to a channel that has retired or is just being announced.
-    has_unknown: bool,
+    /// Entries without a topic: their channels have retired or are just being announced.
+    unknown: BTreeSet<ChannelId>,
 }
 
 impl AllAnswers {
@@ -83,7 +84,7 @@ impl AllAnswers {
             if self.announcing == 0 && channel <= self.last {
                 return None;
             }
-            self.has_unknown = true;
+            self.unknown.insert(channel);
         }
         Some(self.by_channel.entry(channel).or_default())
     }
@@ -92,11 +93,13 @@ impl AllAnswers {
     /// channels. True if there were such.
     fn announced(&mut self) -> bool {
         self.announcing -= 1;
-        let ended = self.announcing == 0 && std::mem::take(&mut self.has_unknown);
-        if ended {
-            self.by_channel.retain(|_, known| !known.topic.is_empty());
+        if self.announcing > 0 || self.unknown.is_empty() {
+            return false;
         }
-        ended
+        while let Some(channel) = self.unknown.pop_first() {
+            self.by_channel.remove(&channel);
+        }
+        true
     }
 }
 
@@ -172,7 +175,7 @@ impl PortEntry {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.port().close();
-        for route in lock(&self.routes).clone() {
+        for route in lock(&self.routes).all() {
             route.node_closed();
         }
     }
@@ -233,6 +236,7 @@ impl PortEntry {
                 }
             };
             answers.last = answers.last.max(channel);
+            answers.unknown.remove(&channel);
             let known = answers.by_channel.entry(channel).or_default();
             known.topic = announcement.topic.clone();
             let announcement = Arc::new(announcement.clone());
@@ -363,7 +367,7 @@ impl PortEntry {
     }
 
     pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
-        lock(&self.routes).push(route.clone());
+        lock(&self.routes).add(route.clone());
         self.reconsider(&*route);
         match is_builtin(route.topic()) {
             true => self.ask(),
@@ -388,7 +392,7 @@ impl PortEntry {
     }
 
     pub(crate) fn remove_route(&self, route: &Arc<dyn Route>) {
-        lock(&self.routes).retain(|other| !Arc::ptr_eq(other, route));
+        lock(&self.routes).remove(route);
         self.reconsider(&**route);
         self.changed();
     }
@@ -408,12 +412,14 @@ impl PortEntry {
     /// Has the subscribers decide anew on the channels of a topic.
     pub(crate) fn reconsider_topic(&self, topic: &str) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().for_each(|link| link.reconsider(&|other| other == topic));
+        links.iter().for_each(|link| link.reconsider(Topics::One(topic)));
     }
 
     fn reconsider(&self, route: &dyn Route) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().for_each(|link| link.reconsider(&|topic| route.wants(topic)));
+        let wants = |topic: &str| route.wants(topic);
+        let topics = if is_pattern(route.topic()) { Topics::All(&wants) } else { Topics::One(route.topic()) };
+        links.iter().for_each(|link| link.reconsider(topics));
     }
 
     /// Tools may want to know.
@@ -443,7 +449,7 @@ impl Host for PortEntry {
 
     fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>> {
         // Without the lock: routes of patterns may make one for the topic.
-        let routes = lock(&self.routes).clone();
+        let routes = lock(&self.routes).near(topic);
         routes.iter().filter_map(|route| route.of_topic(topic)).collect()
     }
 

@@ -27,7 +27,9 @@ use super::{
     threads::{Stop, Threads},
     transport::{Connection, Listener, Rendezvous, Role, Transport},
 };
-use crate::engine::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink};
+use crate::engine::{
+    Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, rejections::Rejections,
+};
 
 /// How often a port looks whether links that end have gone.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -276,6 +278,7 @@ impl Shared {
             links: ArcSwap::default(),
             channels: Mutex::<Channels>::default(),
             guests: Guests::default(),
+            rejections: Mutex::new(Rejections::new(local.options.peers)),
             seats: Seats::default(),
             calls: Mutex::<Calls>::default(),
             stop: Stop::default(),
@@ -354,7 +357,7 @@ impl Shared {
         let admitted = room.then(|| self.guests.admit(&connection.stream, connection.host, limit)).flatten();
         let Some(guest) = admitted else {
             let reason = Disconnect::TooMany(limit);
-            return self.sink.event(Event::Rejected { address: connection.address, reason });
+            return self.reject(connection.host, connection.address, reason);
         };
         let (thread, name) = (self.clone(), self.thread_name("read"));
         let started = self.threads.start(name, move || {

@@ -1,0 +1,323 @@
+//! A collector: sources on one side, handlers on the other.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use polywire::{Bridge, Node};
+
+use crate::{
+    CollectorConfig, CollectorError, HandlerError, HandlerPlan, Kind, Numbered, Source, lane::Lane, source::Subscribed,
+};
+
+/// How often a source looks whether it is to end, and what it can acknowledge.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How long a handler that a new configuration does not have any more may take to store what it
+/// has.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a handler is doing, and what it has counted since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HandlerStatus {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Entries that came for it.
+    pub received: u64,
+    /// Entries that it has stored.
+    pub stored: u64,
+    /// Entries that it did not get because its queue was full.
+    pub dropped: u64,
+    /// Entries that it cannot handle.
+    pub refused: u64,
+    /// How often it failed. It is opened again each time.
+    pub failures: u64,
+    /// Entries that wait in its queue.
+    pub waiting: usize,
+    /// The memory that they take, in bytes.
+    pub waiting_bytes: usize,
+    /// Why it does not work now; empty if it does.
+    pub problem: String,
+}
+
+/// What a collector has done with a new configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Changes {
+    /// Names of handlers that were opened.
+    pub opened: Vec<String>,
+    /// Names of handlers that were closed. One that has changed is in both lists.
+    pub closed: Vec<String>,
+}
+
+/// Takes entries from sources and gives them to handlers, until it is dropped.
+///
+/// Dropping it is [`Collector::stop`] with no patience: what is not stored yet may be lost. See the
+/// [crate] for an example.
+pub struct Collector {
+    node: Node,
+    own: Vec<&'static Kind>,
+    lanes: Arc<Lanes>,
+    feeds: Vec<Feed>,
+    bridges: Vec<Bridge>,
+    /// Topics, endpoints and wires that the subscriptions and bridges were made for.
+    places: String,
+    sources: usize,
+}
+
+/// The handlers, replaced as a whole: whoever offers an entry holds no lock meanwhile.
+type Lanes = RwLock<Arc<Vec<Arc<Lane>>>>;
+
+/// A source with its thread.
+struct Feed {
+    valve: Arc<Valve>,
+    thread: JoinHandle<()>,
+    /// The configuration made it, not the program.
+    is_configured: bool,
+}
+
+/// What the thread of a source is to do.
+#[derive(Default)]
+struct Valve {
+    phase: AtomicU8,
+    /// Held while an entry is on its way from the source to the queues.
+    passing: Mutex<()>,
+}
+
+/// The phases: takes entries, only acknowledges, or ends.
+const TAKES: u8 = 0;
+const PAUSES: u8 = 1;
+const ENDS: u8 = 2;
+
+impl Valve {
+    fn phase(&self) -> u8 {
+        self.phase.load(Ordering::Acquire)
+    }
+
+    fn set(&self, phase: u8) {
+        self.phase.store(phase, Ordering::Release);
+    }
+
+    fn passing(&self) -> MutexGuard<'_, ()> {
+        self.passing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collector {
+    /// A collector without sources and handlers. `own` are the program's own kinds of handlers.
+    pub fn new(node: Node, own: &[&'static Kind]) -> Collector {
+        Collector {
+            node,
+            own: own.to_vec(),
+            lanes: Arc::default(),
+            feeds: Vec::new(),
+            bridges: Vec::new(),
+            places: String::new(),
+            sources: 0,
+        }
+    }
+
+    /// The program's own kinds of handlers, for [`CollectorConfig::parse_with`].
+    pub fn own_kinds(&self) -> &[&'static Kind] {
+        &self.own
+    }
+
+    /// Goes over to a configuration. Handlers that are the same in it run on; others are closed
+    /// when they have stored what they have, for which they get 5 s. If a handler cannot be
+    /// opened, the error is returned after everything else has been done. A handler that fails for
+    /// reasons outside its settings is no error: it is opened again later.
+    pub fn reload(&mut self, config: &CollectorConfig) -> Result<Changes, CollectorError> {
+        let mut changes = Changes::default();
+        let lanes = self.lanes();
+        let is_kept = |lane: &Arc<Lane>| config.handlers.contains(&lane.plan);
+        let (kept, old): (Vec<_>, Vec<_>) = lanes.iter().cloned().partition(is_kept);
+        changes.closed = old.iter().map(|lane| lane.plan.name.clone()).collect();
+        if !old.is_empty() {
+            // Nothing may come between the old and the new form of a handler.
+            self.pause();
+            close(&old, PATIENCE);
+            self.set_lanes(kept);
+        }
+        let result = self.open_missing(config, &mut changes);
+        self.feeds.iter().for_each(|feed| feed.valve.set(TAKES));
+        self.go_to(config)?;
+        result.map(|()| changes)
+    }
+
+    fn open_missing(&mut self, config: &CollectorConfig, changes: &mut Changes) -> Result<(), CollectorError> {
+        let mut result = Ok(());
+        for plan in &config.handlers {
+            if self.lanes().iter().any(|lane| lane.plan == *plan) {
+                continue;
+            }
+            match self.add_handler(plan.clone()) {
+                Ok(()) => changes.opened.push(plan.name.clone()),
+                Err(error) => result = Err(error),
+            }
+        }
+        result
+    }
+
+    /// Stops taking entries, and waits until none is on its way to the queues.
+    fn pause(&self) {
+        self.feeds.iter().for_each(|feed| feed.valve.set(PAUSES));
+        self.feeds.iter().for_each(|feed| drop(feed.valve.passing()));
+    }
+
+    /// Opens a handler, which gets all entries from now on.
+    pub fn add_handler(&mut self, plan: HandlerPlan) -> Result<(), CollectorError> {
+        let (kind, settings, node) = (plan.kind, plan.settings.clone(), self.node.clone());
+        let open = Box::new(move || (kind.open)(&settings, &node));
+        let handler = match open() {
+            Ok(handler) => Some(handler),
+            Err(HandlerError::Setting(reason)) => {
+                return Err(CollectorError::Handler { name: plan.name, line: plan.line, reason });
+            }
+            // The thread tries again, and reports it.
+            Err(_) => None,
+        };
+        let mut lanes = Vec::clone(&self.lanes());
+        lanes.push(Lane::start(plan, open, handler)?);
+        lanes.sort_by(|a, b| a.plan.name.cmp(&b.plan.name));
+        self.set_lanes(lanes);
+        Ok(())
+    }
+
+    /// Takes entries from a source, too, on a thread of its own.
+    pub fn add_source(&mut self, source: Box<dyn Source>) -> Result<(), CollectorError> {
+        self.feed(source, false)
+    }
+
+    fn feed(&mut self, source: Box<dyn Source>, is_configured: bool) -> Result<(), CollectorError> {
+        self.sources += 1;
+        let (number, lanes, valve) = (self.sources, self.lanes.clone(), Arc::new(Valve::default()));
+        let seen = valve.clone();
+        let run = move || feed(source, number, &lanes, &seen);
+        let thread = thread::Builder::new().name(format!("source {number}")).spawn(run)?;
+        self.feeds.push(Feed { valve, thread, is_configured });
+        Ok(())
+    }
+
+    /// Subscribes and serves where the configuration says, if that has changed.
+    fn go_to(&mut self, config: &CollectorConfig) -> Result<(), CollectorError> {
+        let places = format!("{:?}", (&config.topics, &config.endpoints, &config.serve));
+        if places == self.places {
+            return Ok(());
+        }
+        let mut sources = Vec::new();
+        for (at, pattern) in config.topics.iter().enumerate() {
+            let others = config.topics.get(..at).unwrap_or_default();
+            sources.push(Subscribed::open(&self.node, pattern, others, &config.endpoints)?);
+        }
+        let bridges = self.bridges(config)?;
+        let (old, kept): (Vec<_>, Vec<_>) = self.feeds.drain(..).partition(|feed| feed.is_configured);
+        (self.feeds, self.bridges, self.places) = (kept, bridges, places);
+        end(old);
+        sources.into_iter().try_for_each(|source| self.feed(Box::new(source), true))
+    }
+
+    fn bridges(&self, config: &CollectorConfig) -> Result<Vec<Bridge>, CollectorError> {
+        let ways = config.endpoints.iter().flat_map(|from| config.serve.iter().map(move |to| (from, to)));
+        ways.map(|(from, to)| {
+            // Payloads are passed on as they are, unless the wire to serve at names a format.
+            let builder = self.node.bridge(&from.to_string(), &to.to_string())?;
+            Ok(builder.topics(config.topics.iter().map(|pattern| pattern.as_str()))?.one_way().open())
+        })
+        .collect()
+    }
+
+    /// How the handlers are doing, in the order of their names.
+    pub fn status(&self) -> Vec<HandlerStatus> {
+        self.lanes().iter().map(|lane| lane.status()).collect()
+    }
+
+    /// Takes no more entries, lets the handlers store what they have, and acknowledges that.
+    /// Returns false if a handler could not store everything within `patience`.
+    pub fn stop(&mut self, patience: Duration) -> bool {
+        self.bridges.clear();
+        self.pause();
+        let lanes = self.lanes();
+        let ended = close(&lanes, patience);
+        end(std::mem::take(&mut self.feeds));
+        self.set_lanes(Vec::new());
+        ended && lanes.iter().all(|lane| lane.status().problem.is_empty())
+    }
+
+    fn lanes(&self) -> Arc<Vec<Arc<Lane>>> {
+        current(&self.lanes)
+    }
+
+    fn set_lanes(&self, lanes: Vec<Arc<Lane>>) {
+        *self.lanes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lanes);
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+    }
+}
+
+fn current(lanes: &Lanes) -> Arc<Vec<Arc<Lane>>> {
+    lanes.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Closes handlers, all at the same time. Returns false if one has not ended: it hangs.
+fn close(lanes: &[Arc<Lane>], patience: Duration) -> bool {
+    lanes.iter().for_each(|lane| lane.close(patience));
+    // A handler looks at the clock only between two attempts.
+    let ended = |lane: &Arc<Lane>| lane.wait(patience + Duration::from_secs(1));
+    lanes.iter().filter(|lane| !ended(lane)).inspect(|lane| log::error!("handler '{}' hangs", lane.plan.name)).count()
+        == 0
+}
+
+fn end(feeds: Vec<Feed>) {
+    feeds.iter().for_each(|feed| feed.valve.set(ENDS));
+    for feed in feeds {
+        // Fails if the source has panicked, which has been reported then.
+        let _ = feed.thread.join();
+    }
+}
+
+/// The thread of a source.
+fn feed(mut source: Box<dyn Source>, number: usize, lanes: &Lanes, valve: &Valve) {
+    let mut acknowledged = 0;
+    loop {
+        let phase = valve.phase();
+        if phase == TAKES {
+            pass(&mut *source, number, lanes, valve);
+        }
+        let handled = current(lanes).iter().filter_map(|lane| lane.handled(number)).min();
+        if let Some(position) = handled.filter(|position| *position > acknowledged) {
+            acknowledged = position;
+            source.acknowledge(position);
+        }
+        match phase {
+            TAKES => {}
+            PAUSES => thread::sleep(TICK),
+            _ => return,
+        }
+    }
+}
+
+/// Passes an entry on to all queues, if there is one.
+fn pass(source: &mut dyn Source, number: usize, lanes: &Lanes, valve: &Valve) {
+    let _passing = valve.passing();
+    let stops = || valve.phase() != TAKES;
+    // It may have been told to pause while it waited for the lock.
+    if stops() {
+        return;
+    }
+    if let Some(Numbered { position, entry }) = source.next(TICK) {
+        let entry = Arc::new(entry);
+        current(lanes).iter().for_each(|lane| lane.offer(number, position, &entry, stops));
+    }
+}

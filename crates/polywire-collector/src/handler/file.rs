@@ -1,0 +1,372 @@
+//! A file of lines that is appended to, rotated by size and time, and compressed when it is full.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use crate::{Expects, HandlerError, Setting, Settings};
+
+/// Bytes that are kept back before they are written.
+const BUFFER: usize = 64 << 10;
+
+/// Bytes of a file that are read at a time to find its last line.
+const STEP: u64 = 64 << 10;
+
+/// The settings of handlers that write such files, after `path`.
+pub(super) const ROTATION: [Setting; 4] = [
+    Setting {
+        name: "rotate_bytes",
+        expects: Expects::Count,
+        summary: "begins a new file after so many bytes; 0, the default, never",
+    },
+    Setting {
+        name: "rotate_seconds",
+        expects: Expects::Seconds,
+        summary: "begins a new file after this time; 0, the default, never",
+    },
+    Setting { name: "keep", expects: Expects::Count, summary: "how many full files stay; 0, the default, all" },
+    Setting { name: "zstd", expects: Expects::Truth, summary: "compresses full files; false is the default" },
+];
+
+/// When a new file begins, and what becomes of the full one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rotation {
+    bytes: Option<u64>,
+    time: Option<Duration>,
+    keep: Option<usize>,
+    zstd: bool,
+}
+
+impl Rotation {
+    pub fn of(settings: &Settings) -> Result<Rotation, HandlerError> {
+        let zstd = settings.truth("zstd").unwrap_or(false);
+        if zstd && !cfg!(feature = "zstd") {
+            return Err(HandlerError::Setting("'zstd' is not in this build: it needs the feature 'zstd'".into()));
+        }
+        Ok(Rotation {
+            bytes: settings.count("rotate_bytes").filter(|bytes| *bytes > 0),
+            time: settings.seconds("rotate_seconds").filter(|time| !time.is_zero()),
+            keep: settings.count("keep").filter(|keep| *keep > 0).and_then(|keep| usize::try_from(keep).ok()),
+            zstd,
+        })
+    }
+}
+
+/// A file of whole lines. What was not followed by [`LineFile::sync`] is removed again if writing
+/// fails, so that lines which are written again are there once.
+pub(super) struct LineFile {
+    path: PathBuf,
+    file: File,
+    rotation: Rotation,
+    /// Written at the beginning of each file.
+    header: Vec<u8>,
+    buffer: Vec<u8>,
+    /// Bytes of the file that are stored.
+    stored: u64,
+    /// Bytes of the file with what is in the buffer.
+    len: u64,
+    began: SystemTime,
+}
+
+impl LineFile {
+    /// Opens a file, or makes it together with its folder. If the last line is not whole, because
+    /// writing it was interrupted, it is removed: nobody was told that it was stored.
+    pub fn open(path: &Path, rotation: Rotation, header: &[u8]) -> Result<LineFile, HandlerError> {
+        let failed = |cause| HandlerError::file(path, &cause);
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).append(true).create(true).open(path).map_err(failed)?;
+        let len = whole_lines(&mut file, path).map_err(failed)?;
+        sync_folder(path).map_err(failed)?;
+        let began = file.metadata().and_then(|data| data.created()).unwrap_or_else(|_| SystemTime::now());
+        let mut opened = LineFile {
+            path: path.to_owned(),
+            file,
+            rotation,
+            header: header.to_vec(),
+            buffer: Vec::new(),
+            stored: len,
+            len,
+            began,
+        };
+        opened.begin();
+        Ok(opened)
+    }
+
+    /// Appends a line, which has no line break. A full file is closed first.
+    pub fn line(&mut self, text: &[u8]) -> Result<(), HandlerError> {
+        if self.is_full(text.len()) {
+            self.rotate()?;
+        }
+        self.buffer.extend_from_slice(text);
+        self.buffer.push(b'\n');
+        self.len += text.len() as u64 + 1;
+        match self.buffer.len() >= BUFFER {
+            true => self.write(),
+            false => Ok(()),
+        }
+    }
+
+    /// Stores what was appended.
+    pub fn sync(&mut self) -> Result<(), HandlerError> {
+        self.write()?;
+        if self.stored < self.len {
+            self.file.sync_data().map_err(|cause| HandlerError::file(&self.path, &cause))?;
+            self.stored = self.len;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) {
+        if self.len == 0 && !self.header.is_empty() {
+            self.buffer.extend_from_slice(&self.header);
+            self.len = self.header.len() as u64;
+        }
+    }
+
+    fn is_full(&self, more: usize) -> bool {
+        let is_large = self.rotation.bytes.is_some_and(|most| self.len + more as u64 + 1 > most);
+        let is_old = || {
+            let age = self.began.elapsed().unwrap_or_default();
+            self.rotation.time.is_some_and(|most| age >= most)
+        };
+        self.len > self.header.len() as u64 && (is_large || is_old())
+    }
+
+    fn write(&mut self) -> Result<(), HandlerError> {
+        let written = self.file.write_all(&self.buffer);
+        self.buffer.clear();
+        written.map_err(|cause| {
+            // If this fails as well, the lines come twice.
+            let _ = self.file.set_len(self.stored);
+            HandlerError::file(&self.path, &cause)
+        })
+    }
+
+    /// Gives the full file its number, and begins a new one.
+    fn rotate(&mut self) -> Result<(), HandlerError> {
+        self.sync()?;
+        let failed = |cause| HandlerError::file(&self.path, &cause);
+        let full = numbered(&self.path).map_err(failed)?;
+        let number = full.last().map_or(1, |(number, _)| number + 1);
+        let name = with_number(&self.path, number);
+        fs::rename(&self.path, &name).map_err(failed)?;
+        if self.rotation.zstd {
+            compress(&name)?;
+        }
+        let surplus = self.rotation.keep.map_or(0, |keep| (full.len() + 1).saturating_sub(keep));
+        full.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path)).map_err(failed)?;
+        let fresh = LineFile::open(&self.path, self.rotation, &self.header)?;
+        *self = LineFile { began: SystemTime::now(), ..fresh };
+        Ok(())
+    }
+}
+
+/// Cuts off a last line without its end, and returns the length of the rest.
+fn whole_lines(file: &mut File, path: &Path) -> io::Result<u64> {
+    let len = file.metadata()?.len();
+    let (mut end, mut part) = (len, Vec::new());
+    let whole = loop {
+        let start = end.saturating_sub(STEP);
+        part.resize(usize::try_from(end - start).unwrap_or_default(), 0);
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut part)?;
+        match part.iter().rposition(|byte| *byte == b'\n') {
+            Some(at) => break start + at as u64 + 1,
+            None if start == 0 => break 0,
+            None => end = start,
+        }
+    };
+    if whole < len {
+        log::warn!("{}: the last line is not whole: its {} bytes are removed", path.display(), len - whole);
+        file.set_len(whole)?;
+        file.sync_data()?;
+    }
+    Ok(whole)
+}
+
+/// `a/b.jsonl` with the number 7 is `a/b.7.jsonl`.
+fn with_number(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{number}"));
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    path.with_file_name(name)
+}
+
+/// The full files that belong to a file, oldest first.
+fn numbered(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let text = |name: Option<&std::ffi::OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, ending) = (text(path.file_stem()), path.extension().map(|ending| text(Some(ending))));
+    let number = |name: &str| -> Option<u64> {
+        let name = name.strip_suffix(".zst").unwrap_or(name);
+        let rest = name.strip_prefix(&stem)?.strip_prefix('.')?;
+        match &ending {
+            Some(ending) => rest.strip_suffix(ending.as_str())?.strip_suffix('.')?.parse().ok(),
+            None => rest.parse().ok(),
+        }
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if let Some(number) = entry.file_name().to_str().and_then(number) {
+            found.push((number, entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Replaces a file by a compressed one, `NAME.zst`. Whenever this is interrupted, one of both is
+/// whole.
+#[cfg(feature = "zstd")]
+fn compress(path: &Path) -> Result<(), HandlerError> {
+    let with = |ending: &str| {
+        let mut name: OsString = path.into();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let (partial, whole) = (with(".zst.part"), with(".zst"));
+    let compress = || -> io::Result<()> {
+        let mut encoder = zstd::Encoder::new(File::create(&partial)?, 0)?;
+        encoder.include_checksum(true)?;
+        io::copy(&mut File::open(path)?, &mut encoder)?;
+        encoder.finish()?.sync_all()?;
+        fs::rename(&partial, &whole)?;
+        sync_folder(&whole)?;
+        fs::remove_file(path)
+    };
+    compress().map_err(|cause| HandlerError::file(&whole, &cause))
+}
+
+/// [`Rotation::of`] refuses the setting.
+#[cfg(not(feature = "zstd"))]
+fn compress(_: &Path) -> Result<(), HandlerError> {
+    Ok(())
+}
+
+/// Stores the name of a file that was made or renamed.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder for one test, which is removed at its end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("polywire-lines-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).expect("a folder");
+            Folder(path)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let name =
+                |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name().into_string().expect("a text");
+            let mut names: Vec<String> = fs::read_dir(&self.0).expect("a folder").map(name).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_not_whole_is_removed() {
+        let folder = Folder::new("torn");
+        let path = folder.0.join("a.jsonl");
+        for (before, after) in
+            [("one\ntwo\nthr", "one\ntwo\nnew\n"), ("thr", "new\n"), ("", "new\n"), ("one\n", "one\nnew\n")]
+        {
+            fs::write(&path, before).expect("written");
+            let mut file = LineFile::open(&path, Rotation::default(), b"").expect("opened");
+            file.line(b"new").expect("written");
+            file.sync().expect("stored");
+            assert_eq!(fs::read_to_string(&path).expect("read"), after);
+        }
+        // The end of the last whole line is further back than what is read at a time.
+        fs::write(&path, format!("one\n{}", "x".repeat(STEP as usize * 2))).expect("written");
+        LineFile::open(&path, Rotation::default(), b"").expect("opened");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "one\n");
+    }
+
+    #[test]
+    fn full_files_get_numbers_and_old_ones_go() {
+        let folder = Folder::new("rotate");
+        let rotation = Rotation { bytes: Some(12), keep: Some(2), ..Rotation::default() };
+        let mut file = LineFile::open(&folder.0.join("a.csv"), rotation, b"head\n").expect("opened");
+        for number in 1..=5 {
+            file.line(format!("line{number}").as_bytes()).expect("written");
+        }
+        file.sync().expect("stored");
+        assert_eq!(folder.names(), ["a.3.csv", "a.4.csv", "a.csv"]);
+        assert_eq!(fs::read_to_string(folder.0.join("a.4.csv")).expect("read"), "head\nline4\n");
+        assert_eq!(fs::read_to_string(folder.0.join("a.csv")).expect("read"), "head\nline5\n");
+    }
+
+    #[test]
+    fn a_file_that_is_too_old_is_full() {
+        let folder = Folder::new("old");
+        let rotation = Rotation { time: Some(Duration::from_nanos(1)), ..Rotation::default() };
+        let mut file = LineFile::open(&folder.0.join("a"), rotation, b"").expect("opened");
+        file.line(b"one").expect("written");
+        while file.began.elapsed().unwrap_or_default().is_zero() {
+            std::thread::yield_now();
+        }
+        file.line(b"two").expect("written");
+        file.sync().expect("stored");
+        assert_eq!(folder.names(), ["a", "a.1"]);
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn full_files_are_compressed() {
+        let folder = Folder::new("zstd");
+        let rotation = Rotation { bytes: Some(4), zstd: true, ..Rotation::default() };
+        let mut file = LineFile::open(&folder.0.join("a.jsonl"), rotation, b"").expect("opened");
+        for line in ["one", "two", "six"] {
+            file.line(line.as_bytes()).expect("written");
+        }
+        file.sync().expect("stored");
+        assert_eq!(folder.names(), ["a.1.jsonl.zst", "a.2.jsonl.zst", "a.jsonl"]);
+        let packed = File::open(folder.0.join("a.2.jsonl.zst")).expect("opened");
+        assert_eq!(zstd::decode_all(packed).expect("whole"), b"two\n");
+    }
+
+    /// `/dev/full` stands for a disk without room.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_a_failure() {
+        let mut file = LineFile {
+            path: "/dev/full".into(),
+            file: OpenOptions::new().append(true).open("/dev/full").expect("opened"),
+            rotation: Rotation::default(),
+            header: Vec::new(),
+            buffer: Vec::new(),
+            stored: 0,
+            len: 0,
+            began: SystemTime::now(),
+        };
+        file.line(b"one").expect("it is in the buffer");
+        let error = file.sync().expect_err("no room").to_string();
+        assert!(error.starts_with("/dev/full: No space left"), "{error}");
+    }
+}

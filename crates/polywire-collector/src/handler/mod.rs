@@ -1,0 +1,94 @@
+//! Handlers: what becomes of entries. One file a kind, and one line in [`KINDS`].
+
+mod csv;
+mod file;
+mod jsonl;
+mod null;
+
+use std::fmt;
+
+use polywire::Node;
+
+use crate::{Entry, HandlerError, Setting, Settings};
+
+/// The kinds of handlers of this build.
+pub static KINDS: &[&Kind] = &[&null::KIND, &jsonl::KIND, &csv::KIND];
+
+/// Kinds that need a feature of this crate.
+pub(crate) const FEATURES: &[(&str, &str)] = &[];
+
+/// Does something with entries: stores them, shows them, sends them on.
+///
+/// Each handler has a thread of its own, which alone calls it, so it may block. It may panic, too:
+/// it is then dropped and opened again, as after an error.
+pub trait Handler: Send {
+    /// Takes an entry. After [`HandlerError::Refused`] the handler gets the next one. After any
+    /// other error it is dropped, opened again later, and gets all entries again for which
+    /// [`Handler::sync`] has not returned.
+    fn write(&mut self, entry: &Entry) -> Result<(), HandlerError>;
+
+    /// Stores all entries that it took: when this returns, they survive the end of the process, and
+    /// of the machine if that is in the handler's power. They are acknowledged to their sources
+    /// then.
+    fn sync(&mut self) -> Result<(), HandlerError>;
+}
+
+/// A kind of handlers.
+///
+/// ```
+/// use polywire::Node;
+/// use polywire_collector::{Collector, CollectorConfig, Entry, Expects, Handler, HandlerError, Kind, Setting};
+///
+/// /// Prints the topics of entries.
+/// struct Print(String);
+///
+/// impl Handler for Print {
+///     fn write(&mut self, entry: &Entry) -> Result<(), HandlerError> {
+///         println!("{}{}", self.0, entry.topic());
+///         Ok(())
+///     }
+///
+///     fn sync(&mut self) -> Result<(), HandlerError> {
+///         Ok(())
+///     }
+/// }
+///
+/// static PRINT: Kind = Kind {
+///     name: "print",
+///     summary: "Prints topics",
+///     settings: &[Setting { name: "prefix", expects: Expects::Text, summary: "text in front" }],
+///     open: |settings, _| Ok(Box::new(Print(settings.text("prefix").unwrap_or("> ").to_owned()))),
+/// };
+///
+/// let config = CollectorConfig::parse_with("[handlers.out]\nkind = 'print'\nprefix = '# '", &[&PRINT])?;
+/// let mut collector = Collector::new(Node::new(), &[&PRINT]);
+/// collector.add_handler(config.handlers[0].clone())?;
+/// assert_eq!(collector.status()[0].kind, "print");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Kind {
+    /// Its name in the configuration.
+    pub name: &'static str,
+    /// One line for lists of kinds.
+    pub summary: &'static str,
+    /// What can be set in its table, beside what all handlers have.
+    pub settings: &'static [Setting],
+    /// Opens a handler. With [`HandlerError::Setting`], the configuration is refused; after any
+    /// other error it is tried again later. A handler that publishes does it by this node.
+    pub open: fn(&Settings, &Node) -> Result<Box<dyn Handler>, HandlerError>,
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kind {}", self.name)
+    }
+}
+
+/// The names of all kinds.
+pub(crate) fn names<'a>(own: &'a [&'static Kind]) -> impl Iterator<Item = &'a str> {
+    KINDS.iter().chain(own).map(|kind| kind.name)
+}
+
+pub(crate) fn find(name: &str, own: &[&'static Kind]) -> Option<&'static Kind> {
+    KINDS.iter().chain(own).copied().find(|kind| kind.name == name)
+}

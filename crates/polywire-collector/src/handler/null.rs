@@ -1,0 +1,23 @@
+//! The kind `null`: does nothing, which is what to measure others against.
+
+use super::{Handler, Kind};
+use crate::{Entry, HandlerError};
+
+pub(super) static KIND: Kind = Kind {
+    name: "null",
+    summary: "Drops all entries, to measure what the collector itself costs",
+    settings: &[],
+    open: |_, _| Ok(Box::new(Null)),
+};
+
+struct Null;
+
+impl Handler for Null {
+    fn write(&mut self, _: &Entry) -> Result<(), HandlerError> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), HandlerError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,303 @@
+//! The way of entries to one handler: a queue, and a thread that writes and stores what is in it.
+//! A handler that fails or panics is opened again after a while, and gets again what it had not
+//! stored.
+
+use std::{
+    any::Any,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Entry, Handler, HandlerError, HandlerPlan, HandlerStatus,
+    queue::{Item, Queue, QueueLimits},
+};
+
+/// The most entries that a handler has taken and not stored.
+const BATCH: usize = 4096;
+
+/// The times between two attempts of a handler that fails: the first, and the longest.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// How often a handler may panic at the same entry before that is refused.
+const PANICS: u32 = 3;
+
+/// Opens a handler.
+pub(crate) type Opener = Box<dyn Fn() -> Result<Box<dyn Handler>, HandlerError> + Send>;
+
+/// The way to a handler.
+pub(crate) struct Lane {
+    pub plan: HandlerPlan,
+    queue: Queue,
+    stored: AtomicU64,
+    refused: AtomicU64,
+    failures: AtomicU64,
+    /// Why the handler is not working now; empty if it is.
+    problem: Mutex<String>,
+    ending: Mutex<Ending>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Ending {
+    /// When a handler that fails has had its time to store what is left.
+    give_up: Option<Instant>,
+    has_ended: bool,
+}
+
+impl Lane {
+    /// Starts the thread. `handler` is missing if it could not be opened yet.
+    pub fn start(plan: HandlerPlan, open: Opener, handler: Option<Box<dyn Handler>>) -> io::Result<Arc<Lane>> {
+        let limits = QueueLimits { entries: plan.queue, bytes: plan.queue_bytes, overflow: plan.overflow };
+        let lane = Arc::new(Lane {
+            plan,
+            queue: Queue::new(limits),
+            stored: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            problem: Mutex::default(),
+            ending: Mutex::default(),
+            ended: Condvar::new(),
+        });
+        let worker = Worker {
+            lane: lane.clone(),
+            open,
+            handler,
+            batch: Vec::new(),
+            written: 0,
+            since: Instant::now(),
+            more_may_come: true,
+            failed: 0,
+            panics: (0, 0),
+        };
+        thread::Builder::new().name(format!("to {}", lane.plan.name)).spawn(move || worker.run())?;
+        Ok(lane)
+    }
+
+    /// Gives an entry to the handler, if it wants entries of this topic. Blocks only if that is the
+    /// handler's policy, until there is room or `ends` returns true.
+    pub fn offer(&self, source: usize, position: u64, entry: &Arc<Entry>, ends: impl Fn() -> bool) {
+        let topics = &self.plan.topics;
+        match topics.is_empty() || topics.iter().any(|pattern| pattern.fits(entry.topic())) {
+            true => self.queue.push(Item { source, position, entry: entry.clone() }, ends),
+            false => self.queue.skip(source, position),
+        }
+    }
+
+    /// The position up to which the handler is done with a source; `None` if it got nothing of it.
+    pub fn handled(&self, source: usize) -> Option<u64> {
+        self.queue.handled(source)
+    }
+
+    pub fn status(&self) -> HandlerStatus {
+        let counts = self.queue.counts();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        HandlerStatus {
+            name: self.plan.name.clone(),
+            kind: self.plan.kind.name,
+            received: counts.received,
+            stored: count(&self.stored),
+            dropped: counts.dropped,
+            refused: count(&self.refused),
+            failures: count(&self.failures),
+            waiting: counts.waiting,
+            waiting_bytes: counts.waiting_bytes,
+            problem: lock(&self.problem).clone(),
+        }
+    }
+
+    /// Tells the handler to store what it has and to end within `patience`.
+    pub fn close(&self, patience: Duration) {
+        lock(&self.ending).give_up = Instant::now().checked_add(patience);
+        self.queue.close();
+    }
+
+    /// Waits until the handler has ended. Returns false if it has not after this time: it hangs.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let ending = lock(&self.ending);
+        let waited = self.ended.wait_timeout_while(ending, patience, |ending| !ending.has_ended);
+        waited.unwrap_or_else(PoisonError::into_inner).0.has_ended
+    }
+
+    fn must_give_up(&self) -> bool {
+        lock(&self.ending).give_up.is_some_and(|give_up| Instant::now() >= give_up)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An entry that was taken, and whether the handler has refused it.
+struct Taken {
+    item: Item,
+    refused: bool,
+}
+
+/// What the thread has.
+struct Worker {
+    lane: Arc<Lane>,
+    open: Opener,
+    handler: Option<Box<dyn Handler>>,
+    /// What was taken and is not stored.
+    batch: Vec<Taken>,
+    /// How much of it the handler has got since it was opened.
+    written: usize,
+    /// When the first entry of the batch was taken.
+    since: Instant,
+    more_may_come: bool,
+    /// Attempts that failed since the last one that did not.
+    failed: u32,
+    /// How often the handler panicked at the entry with this place in the batch.
+    panics: (usize, u32),
+}
+
+impl Worker {
+    fn run(mut self) {
+        while self.more_may_come || !self.batch.is_empty() {
+            self.fill();
+            match self.attempt() {
+                Ok(()) => self.recover(),
+                Err(problem) => {
+                    self.fail(problem);
+                    if self.lane.must_give_up() {
+                        self.give_up();
+                        break;
+                    }
+                }
+            }
+        }
+        // Closes files before anybody is told that the handler has ended.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(self.handler.take())));
+        lock(&self.lane.ending).has_ended = true;
+        self.lane.ended.notify_all();
+    }
+
+    /// Takes what waits. Blocks until there is something to do.
+    fn fill(&mut self) {
+        let room = BATCH - self.batch.len();
+        let left = match self.batch.is_empty() {
+            true => Duration::MAX,
+            false => self.lane.plan.sync.saturating_sub(self.since.elapsed()),
+        };
+        // After a failure there is something to do in any case.
+        let left = if self.failed > 0 { Duration::ZERO } else { left };
+        if room == 0 || !self.more_may_come {
+            return;
+        }
+        let was_empty = self.batch.is_empty();
+        let (items, more_may_come) = self.lane.queue.take(room, left);
+        self.more_may_come = more_may_come;
+        self.batch.extend(items.into_iter().map(|item| Taken { item, refused: false }));
+        if was_empty {
+            self.since = Instant::now();
+        }
+    }
+
+    /// Lets the handler write what it has not got, and store it if that is due. A panic is a
+    /// failure.
+    fn attempt(&mut self) -> Result<(), String> {
+        match catch_unwind(AssertUnwindSafe(|| self.work())) {
+            Ok(result) => result.map_err(|error| error.to_string()),
+            Err(panic) => {
+                self.after_panic();
+                Err(format!("it panicked: {}", words(&*panic)))
+            }
+        }
+    }
+
+    fn work(&mut self) -> Result<(), HandlerError> {
+        let handler = match &mut self.handler {
+            Some(handler) => handler,
+            None => self.handler.insert((self.open)()?),
+        };
+        while let Some(taken) = self.batch.get_mut(self.written) {
+            if !taken.refused {
+                match handler.write(&taken.item.entry) {
+                    Err(HandlerError::Refused(reason)) => refuse(&self.lane, taken, &reason),
+                    result => result?,
+                }
+            }
+            self.written += 1;
+        }
+        let is_due = !self.more_may_come || self.batch.len() >= BATCH || self.since.elapsed() >= self.lane.plan.sync;
+        if is_due && !self.batch.is_empty() {
+            handler.sync()?;
+            self.lane.queue.stored(self.batch.iter().map(|taken| &taken.item));
+            let stored = self.batch.iter().filter(|taken| !taken.refused).count();
+            self.lane.stored.fetch_add(stored as u64, Ordering::Relaxed);
+            self.batch.clear();
+            (self.written, self.panics) = (0, (0, 0));
+        }
+        Ok(())
+    }
+
+    /// Refuses an entry at which the handler panics again and again.
+    fn after_panic(&mut self) {
+        let (at, times) = self.panics;
+        self.panics = if at == self.written { (at, times + 1) } else { (self.written, 1) };
+        if self.panics.1 >= PANICS
+            && let Some(taken) = self.batch.get_mut(self.written)
+        {
+            refuse(&self.lane, taken, "the handler panics at it");
+        }
+    }
+
+    fn recover(&mut self) {
+        if self.failed > 0 {
+            log::info!("handler '{}' works again", self.lane.plan.name);
+            lock(&self.lane.problem).clear();
+            self.failed = 0;
+        }
+    }
+
+    /// Closes the handler, and waits before the next attempt.
+    fn fail(&mut self, problem: String) {
+        if *lock(&self.lane.problem) != problem {
+            log::warn!("handler '{}': {problem}", self.lane.plan.name);
+        }
+        self.lane.failures.fetch_add(1, Ordering::Relaxed);
+        *lock(&self.lane.problem) = problem;
+        let handler = self.handler.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(handler)));
+        (self.written, self.failed) = (0, self.failed.saturating_add(1));
+        let (first, longest) = BACK_OFF;
+        let pause = first.saturating_mul(1 << (self.failed - 1).min(16)).min(longest);
+        match self.more_may_come {
+            true => self.lane.queue.pause(pause),
+            // The queue is closed, so that waiting for its end would not wait.
+            false => thread::sleep(first),
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.lane.queue.abandon();
+        let lost = self.lane.queue.counts().received.saturating_sub(self.lane.stored.load(Ordering::Relaxed));
+        log::error!("handler '{}' ends with entries that it could not store, {lost} at most", self.lane.plan.name);
+    }
+}
+
+fn refuse(lane: &Lane, taken: &mut Taken, reason: &str) {
+    taken.refused = true;
+    if lane.refused.fetch_add(1, Ordering::Relaxed) == 0 {
+        let entry = &taken.item.entry;
+        log::warn!(
+            "handler '{}' leaves out message {} of '{}' (others alike are only counted): {reason}",
+            lane.plan.name,
+            entry.sequence,
+            entry.topic()
+        );
+    }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")
+}

@@ -1,0 +1,66 @@
+//! Collects the messages of a [Polywire](polywire) system, and hands them to files, databases and
+//! services.
+//!
+//! A [`Collector`] takes [entries](Entry), which are messages with their metadata, from *sources*:
+//! subscriptions to patterns of topics, or anything that implements [`Source`]. It gives each entry
+//! to its *handlers*, each of which has a queue and a thread of its own: a slow or failing handler
+//! holds up no other. A handler says what it has stored, and the collector tells its sources what
+//! all handlers have.
+//!
+//! Handlers are of the kinds in [`KINDS`], or a program's own ([`Kind`]). `docs/collect.md` is the
+//! guide, with all kinds and their settings.
+//!
+//! ```
+//! use polywire::Node;
+//! use polywire_collector::{Collector, CollectorConfig};
+//! use std::{fs, time::Duration};
+//! # #[derive(Default, polywire::Message)]
+//! # struct Pump { id: u32 }
+//!
+//! let folder = std::env::temp_dir().join(format!("polywire-collector-doc-{}", std::process::id()));
+//! let file = folder.join("pumps.jsonl");
+//! let config = CollectorConfig::parse(&format!("
+//!     [collector]
+//!     topics = ['plant/**']
+//!     endpoints = ['inproc/collector-doc']
+//!
+//!     [handlers.files]
+//!     kind = 'jsonl'
+//!     path = '{}'
+//! ", file.display()))?;
+//! let mut collector = Collector::new(Node::new(), &[]);
+//! collector.reload(&config)?;
+//!
+//! let pumps = Node::new().publisher_on::<Pump>("plant/pump", "cdr@inproc/collector-doc")?;
+//! pumps.wait_for_subscribers(1, Duration::from_secs(60));
+//! pumps.publish(&Pump { id: 7 })?;
+//! while collector.status()[0].stored == 0 {
+//!     std::thread::yield_now();
+//! }
+//! collector.stop(Duration::from_secs(60));
+//! assert!(fs::read_to_string(&file)?.contains(r#""value":{"id":7}"#));
+//! # fs::remove_dir_all(folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod collector;
+mod columns;
+mod config;
+mod entry;
+mod error;
+pub mod handler;
+mod json;
+mod lane;
+mod queue;
+mod settings;
+mod source;
+
+pub use collector::{Collector, HandlerStatus};
+pub use columns::{CellValue, Column, Columns, MOST_COLUMNS};
+pub use config::{CollectorConfig, ConfigError, HandlerPlan};
+pub use entry::{Entry, Origin};
+pub use error::{CollectorError, HandlerError};
+pub use handler::{Handler, KINDS, Kind};
+pub use json::{JsonText, PerType};
+pub use settings::{Expects, Setting, Settings};
+pub use source::{Numbered, Source};

@@ -1,0 +1,307 @@
+//! The queue of a handler, and how far the handler is with each source.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use polywire::Overflow;
+
+use crate::Entry;
+
+/// How often a source that is held up looks whether it is to end.
+const TICK: Duration = Duration::from_millis(50);
+
+/// An entry on its way to a handler.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// The source, and the entry's position there.
+    pub source: usize,
+    pub position: u64,
+    pub entry: Arc<Entry>,
+}
+
+/// The bounds of a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueLimits {
+    pub entries: usize,
+    pub bytes: usize,
+    pub overflow: Overflow,
+}
+
+/// Figures of a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueueCounts {
+    pub received: u64,
+    pub dropped: u64,
+    pub waiting: usize,
+    pub waiting_bytes: usize,
+}
+
+/// A bounded queue from any number of sources to one handler.
+pub(crate) struct Queue {
+    limits: QueueLimits,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Item>,
+    bytes: usize,
+    received: u64,
+    dropped: u64,
+    sources: BTreeMap<usize, Progress>,
+    is_closed: bool,
+}
+
+/// How far a handler is with a source.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// The latest position that the source offered.
+    offered: u64,
+    /// The latest position that is stored. All before it are stored or dropped, because entries of
+    /// a source are taken in order.
+    stored: u64,
+    /// Entries that wait, or are taken and not stored.
+    unfinished: usize,
+}
+
+impl State {
+    fn drop_one(&mut self, item: &Item) {
+        self.dropped += 1;
+        self.finish(item);
+    }
+
+    fn finish(&mut self, item: &Item) {
+        let progress = self.sources.entry(item.source).or_default();
+        progress.unfinished = progress.unfinished.saturating_sub(1);
+    }
+
+    fn pop(&mut self) -> Option<Item> {
+        let item = self.waiting.pop_front()?;
+        self.bytes -= item.entry.bytes;
+        Some(item)
+    }
+}
+
+impl Queue {
+    pub fn new(limits: QueueLimits) -> Queue {
+        Queue { limits, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Appends an entry, or does with it what the overflow policy says. Blocks only if that is the
+    /// policy, until there is room or `ends` returns true.
+    pub fn push(&self, item: Item, ends: impl Fn() -> bool) {
+        let mut state = self.lock();
+        state.received += 1;
+        let progress = state.sources.entry(item.source).or_default();
+        progress.offered = item.position;
+        progress.unfinished += 1;
+        while !state.is_closed && self.is_full(&state, &item) {
+            match self.limits.overflow {
+                Overflow::DropNewest => return state.drop_one(&item),
+                Overflow::Block { .. } if ends() => break,
+                Overflow::Block { .. } => {
+                    state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+                }
+                _ => {
+                    if let Some(oldest) = state.pop() {
+                        state.drop_one(&oldest);
+                    }
+                }
+            }
+        }
+        if state.is_closed {
+            // Not finished: it is not stored, and its source may still have it.
+            state.dropped += 1;
+            return;
+        }
+        state.bytes += item.entry.bytes;
+        state.waiting.push_back(item);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// An entry larger than the bound is taken if nothing else waits.
+    fn is_full(&self, state: &State, item: &Item) -> bool {
+        !state.waiting.is_empty()
+            && (state.waiting.len() >= self.limits.entries || state.bytes + item.entry.bytes > self.limits.bytes)
+    }
+
+    /// Notes that the handler does not want an entry.
+    pub fn skip(&self, source: usize, position: u64) {
+        self.lock().sources.entry(source).or_default().offered = position;
+    }
+
+    /// Takes up to `most` entries with up to as many bytes as may wait, but at least one. Blocks
+    /// until there is one, `patience` is over, or the queue is closed. The second value is false if
+    /// no entry will ever come again.
+    pub fn take(&self, most: usize, patience: Duration) -> (Vec<Item>, bool) {
+        let until = Instant::now().checked_add(patience);
+        let mut state = self.lock();
+        while state.waiting.is_empty() && !state.is_closed {
+            let left = until.map_or(Duration::from_secs(3600), |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                break;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while let Some(next) = state.waiting.front().filter(|_| taken.len() < most) {
+            bytes += next.entry.bytes;
+            if bytes > self.limits.bytes && !taken.is_empty() {
+                break;
+            }
+            taken.extend(state.pop());
+        }
+        let more_may_come = !state.is_closed || !state.waiting.is_empty();
+        drop(state);
+        self.changed.notify_all();
+        (taken, more_may_come)
+    }
+
+    /// Notes that entries which were taken, in this order, are stored or refused for good.
+    pub fn stored<'a>(&self, items: impl IntoIterator<Item = &'a Item>) {
+        let mut state = self.lock();
+        for item in items {
+            state.finish(item);
+            let progress = state.sources.entry(item.source).or_default();
+            progress.stored = progress.stored.max(item.position);
+        }
+    }
+
+    /// Drops what waits, and counts it.
+    pub fn abandon(&self) {
+        let mut state = self.lock();
+        while state.pop().is_some() {
+            // Not finished, as above.
+            state.dropped += 1;
+        }
+    }
+
+    /// The position up to which everything from a source is stored, dropped or not wanted. `None`
+    /// if the source has offered nothing yet.
+    pub fn handled(&self, source: usize) -> Option<u64> {
+        let state = self.lock();
+        let progress = state.sources.get(&source)?;
+        Some(if progress.unfinished == 0 { progress.offered } else { progress.stored })
+    }
+
+    /// Nothing comes any more. What waits can still be taken.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the time is over or the queue is closed.
+    pub fn pause(&self, time: Duration) {
+        let state = self.lock();
+        let _ = self.changed.wait_timeout_while(state, time, |state| !state.is_closed);
+    }
+
+    pub fn counts(&self) -> QueueCounts {
+        let state = self.lock();
+        QueueCounts {
+            received: state.received,
+            dropped: state.dropped,
+            waiting: state.waiting.len(),
+            waiting_bytes: state.bytes,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use polywire::{Message as _, Record, Shape};
+
+    use super::*;
+    use crate::Origin;
+
+    #[derive(Default, polywire::Message)]
+    struct Text {
+        text: String,
+    }
+
+    fn item(source: usize, position: u64) -> Item {
+        let record = Record::new(&Shape::of(Text::shape().schema()).expect("a shape"));
+        let entry = Arc::new(Entry::new(Arc::new(Origin::default()), position, 0, record));
+        Item { source, position, entry }
+    }
+
+    fn queue(entries: usize, overflow: Overflow) -> Queue {
+        Queue::new(QueueLimits { entries, bytes: usize::MAX, overflow })
+    }
+
+    fn positions(items: &[Item]) -> Vec<u64> {
+        items.iter().map(|item| item.position).collect()
+    }
+
+    #[test]
+    fn policies_drop_what_they_say() {
+        for (overflow, left) in [(Overflow::DropOldest, [3, 4]), (Overflow::DropNewest, [1, 2])] {
+            let queue = queue(2, overflow);
+            (1..=4).for_each(|position| queue.push(item(0, position), || false));
+            let counts = queue.counts();
+            assert_eq!((counts.received, counts.dropped, counts.waiting), (4, 2, 2));
+            let (taken, _) = queue.take(10, Duration::ZERO);
+            assert_eq!(positions(&taken), left);
+        }
+    }
+
+    #[test]
+    fn a_source_is_held_up_until_there_is_room() {
+        let queue = queue(1, Overflow::Block { patience: Duration::MAX });
+        queue.push(item(0, 1), || false);
+        thread::scope(|scope| {
+            scope.spawn(|| queue.push(item(0, 2), || false));
+            assert_eq!(positions(&queue.take(1, Duration::MAX).0), [1]);
+            assert_eq!(positions(&queue.take(1, Duration::MAX).0), [2]);
+        });
+        assert_eq!(queue.counts().dropped, 0);
+        queue.push(item(0, 3), || false);
+        // Whoever is to end is not held up, and what it had is kept.
+        queue.push(item(0, 4), || true);
+        assert_eq!(positions(&queue.take(9, Duration::ZERO).0), [3, 4]);
+    }
+
+    #[test]
+    fn only_what_is_stored_counts_as_handled() {
+        let queue = queue(2, Overflow::DropNewest);
+        assert_eq!(queue.handled(0), None);
+        queue.push(item(0, 1), || false);
+        queue.push(item(1, 10), || false);
+        // Dropped, but an entry before it is not stored yet.
+        queue.push(item(0, 2), || false);
+        assert_eq!((queue.handled(0), queue.handled(1)), (Some(0), Some(0)));
+        let (taken, _) = queue.take(10, Duration::ZERO);
+        assert_eq!(queue.handled(0), Some(0), "taken is not stored");
+        queue.stored(&taken);
+        assert_eq!((queue.handled(0), queue.handled(1)), (Some(2), Some(10)));
+        queue.skip(1, 11);
+        assert_eq!(queue.handled(1), Some(11));
+        queue.push(item(1, 12), || false);
+        queue.close();
+        queue.abandon();
+        assert_eq!((queue.handled(1), queue.counts().dropped), (Some(10), 2), "abandoned is not stored");
+    }
+
+    #[test]
+    fn bytes_are_bounded_but_one_entry_always_fits() {
+        let bytes = item(0, 1).entry.bytes;
+        let queue = Queue::new(QueueLimits { entries: 9, bytes: bytes / 2, overflow: Overflow::DropOldest });
+        queue.push(item(0, 1), || false);
+        queue.push(item(0, 2), || false);
+        assert_eq!((queue.counts().waiting, queue.counts().dropped), (1, 1));
+        assert_eq!(positions(&queue.take(9, Duration::ZERO).0), [2]);
+        queue.close();
+        assert_eq!(queue.take(9, Duration::MAX).1, false);
+    }
+}

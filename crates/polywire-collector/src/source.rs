@@ -1,0 +1,82 @@
+//! Where entries come from: a small trait, and the source that subscribes to topics.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use polywire::{Node, Pattern, Record, Subscriber, Wire, coding::Discovered};
+
+use crate::{CollectorError, Entry, Origin};
+
+/// The most origins that a subscription remembers, so that their entries share one.
+const MOST_ORIGINS: usize = 65_536;
+
+/// An entry with its position in its source.
+#[derive(Clone, Debug)]
+pub struct Numbered {
+    /// Rises from entry to entry, beginning above 0.
+    pub position: u64,
+    /// The entry.
+    pub entry: Entry,
+}
+
+/// Where a collector gets entries. Each source has a thread of its own, which alone calls it.
+pub trait Source: Send {
+    /// The next entry. Blocks for at most `patience`, which is a fraction of a second; `None` if
+    /// there was none.
+    fn next(&mut self, patience: Duration) -> Option<Numbered>;
+
+    /// All entries up to this position are stored by every handler that gets them, apart from those
+    /// that a handler has dropped by its policy or refused, which its counters say. A source that
+    /// keeps entries until then loses none if the collector is killed. Positions rise from call to
+    /// call.
+    fn acknowledge(&mut self, position: u64);
+}
+
+/// The topics of a pattern at some endpoints.
+pub(crate) struct Subscribed {
+    subscriber: Subscriber<Record>,
+    /// Patterns of other subscriptions, whose topics this one leaves to them.
+    others: Vec<Pattern>,
+    origins: BTreeMap<(Arc<str>, u64), Arc<Origin>>,
+    taken: u64,
+}
+
+impl Subscribed {
+    /// `others` are the patterns that other subscriptions of the same collector have.
+    pub fn open(
+        node: &Node,
+        pattern: &Pattern,
+        others: &[Pattern],
+        endpoints: &[Wire],
+    ) -> Result<Subscribed, CollectorError> {
+        let coding = Discovered::new().map_err(|error| CollectorError::Coding(error.to_string()))?;
+        let mut wires = endpoints.iter().map(ToString::to_string);
+        let subscribe = node.subscribe_of(pattern.as_str(), wires.next().as_deref(), coding)?;
+        let subscribe = wires.try_fold(subscribe, |subscribe, wire| subscribe.also(&wire))?;
+        Ok(Subscribed { subscriber: subscribe.open(), others: others.to_vec(), origins: BTreeMap::new(), taken: 0 })
+    }
+
+    fn origin(&mut self, topic: &str, writer: polywire::extend::envelope::Id128, incarnation: u64) -> Arc<Origin> {
+        let key: (Arc<str>, u64) = (format!("{writer}/{topic}").into(), incarnation);
+        if self.origins.len() >= MOST_ORIGINS {
+            self.origins.clear();
+        }
+        let fresh = || Arc::new(Origin { topic: topic.to_owned(), writer, incarnation });
+        self.origins.entry(key).or_insert_with(fresh).clone()
+    }
+}
+
+impl Source for Subscribed {
+    fn next(&mut self, patience: Duration) -> Option<Numbered> {
+        let sample = self.subscriber.recv_timeout(patience)?;
+        if self.others.iter().any(|other| other.fits(sample.info.topic())) {
+            return None;
+        }
+        let announced = sample.info.source.announcement.clone();
+        let origin = self.origin(&announced.topic, announced.writer, announced.incarnation);
+        self.taken += 1;
+        Some(Numbered { position: self.taken, entry: Entry::of(sample, origin) })
+    }
+
+    /// Writers of topics keep nothing for the collector.
+    fn acknowledge(&mut self, _: u64) {}
+}
