@@ -9,7 +9,7 @@ use tracing_subscriber::{
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
-pub struct Pump {
+struct Pump {
     id: u32,
 }
 
