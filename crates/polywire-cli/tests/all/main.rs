@@ -27,5 +27,7 @@ mod services;
 mod shm;
 mod stop;
 mod tools;
+#[cfg(feature = "tracing")]
+mod trace;
 mod transcode;
 mod view;

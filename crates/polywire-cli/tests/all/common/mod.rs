@@ -90,6 +90,7 @@ impl Folder {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polywire"));
         command.args(arguments).current_dir(&self.0).env("NO_COLOR", "1");
         command.env_remove("POLYWIRE_WIRE").env_remove("POLYWIRE_CONFIG").env_remove("POLYWIRE_DOMAIN");
+        command.env_remove("POLYWIRE_TRACE");
         // Processes of other tests do not meet those of this one.
         command.env("XDG_RUNTIME_DIR", &self.0);
         command
