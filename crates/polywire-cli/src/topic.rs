@@ -106,8 +106,8 @@ impl WireArgs {
 pub struct Wires {
     /// Completed by the configuration; at least one.
     used: Vec<Wire>,
-    /// As far as the configuration does not have them: the node completes them, and does so anew when
-    /// the configuration is reloaded.
+    /// As far as the configuration does not have them: the node completes them, and does so anew
+    /// when the configuration is reloaded.
     given: Vec<Wire>,
 }
 

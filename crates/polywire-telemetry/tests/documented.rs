@@ -1,5 +1,5 @@
-//! The example in Rust of docs/telemetry.md compiles and works: this file has its lines, in the same
-//! order.
+//! The example in Rust of docs/telemetry.md compiles and works: this file has its lines, in the
+//! same order.
 
 use std::time::Duration;
 

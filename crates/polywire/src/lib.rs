@@ -57,7 +57,8 @@
 //! # Spans
 //!
 //! With the feature `tracing`, a node opens spans of the crate `tracing`, under the target
-//! `polywire`. `examples/spans.rs` prints them. Where nobody collects spans, each costs a comparison.
+//! `polywire`. `examples/spans.rs` prints them. Where nobody collects spans, each costs a
+//! comparison.
 //!
 //! | span | level | what | fields |
 //! |---|---|---|---|

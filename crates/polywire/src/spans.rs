@@ -1,5 +1,5 @@
-//! Spans of the crate `tracing`, with the feature `tracing`. Without it, [`span!`] makes nothing, does
-//! not look at its fields, and leaves nothing in the program.
+//! Spans of the crate `tracing`, with the feature `tracing`. Without it, `span!` makes nothing: it
+//! does not look at its fields, and leaves nothing in the program.
 
 #[cfg(feature = "tracing")]
 pub(crate) use tracing::Span;

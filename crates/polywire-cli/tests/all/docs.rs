@@ -1,5 +1,5 @@
-//! Runs every command in docs/cli.md, docs/security.md and docs/telemetry.md, and compares its output
-//! with the page.
+//! Runs every command in docs/cli.md, docs/security.md and docs/telemetry.md, and compares its
+//! output with the page.
 
 use std::{
     path::Path,

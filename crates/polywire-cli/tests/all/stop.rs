@@ -1,5 +1,5 @@
-//! SIGTERM, SIGINT and SIGHUP: every command but `relay`, `bridge` and `agent` cleans up and ends by
-//! the signal, as shells and service managers expect.
+//! SIGTERM, SIGINT and SIGHUP: every command but `relay`, `bridge` and `agent` cleans up and ends
+//! by the signal, as shells and service managers expect.
 
 use crate::common::{Folder, Running, report};
 

@@ -363,10 +363,10 @@ impl Node {
     /// meanwhile may be lost, and its subscribers and publishers count it.
     ///
     /// Returns the keys and sections that have changed ([`Config::differences`]). Fails with
-    /// [`NodeError::Restart`] if `[engine]`, `[identity]`, `node.name` or `node.metrics` differ, and
-    /// if there are rules of access now and an endpoint is open whose engine does not tell peers
-    /// apart; nothing has changed then. A publisher or subscriber that cannot move stays where it
-    /// is; the first error is returned after all have tried.
+    /// [`NodeError::Restart`] if `[engine]`, `[identity]`, `node.name` or `node.metrics` differ,
+    /// and if there are rules of access now and an endpoint is open whose engine does not tell
+    /// peers apart; nothing has changed then. A publisher or subscriber that cannot move stays
+    /// where it is; the first error is returned after all have tried.
     ///
     /// ```
     /// use polywire::{Config, Node};
