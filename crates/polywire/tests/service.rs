@@ -4,11 +4,11 @@ use std::{
     future::poll_fn,
     io::{BufRead as _, BufReader, Read as _},
     pin::{Pin, pin},
-    process::{Child, Command, Stdio},
+    process::Stdio,
     sync::{Arc, mpsc},
     task::{Context, Poll, Wake, Waker},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_core::Stream;
@@ -18,9 +18,7 @@ use polywire::{
     service::{CallError, Client, Server, Service},
 };
 use polywire_core::rpc::{self, RemoteCode};
-
-/// Longer than anything takes that a test waits for.
-const SOON: Duration = Duration::from_secs(60);
+use polywire_testing::waiting::{Process, SOON, process_of, until};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Add_Request")]
@@ -109,14 +107,6 @@ fn near(test: &str) -> Place {
 
 fn add(a: i64, b: i64) -> Add {
     Add { a, b }
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]
@@ -493,19 +483,11 @@ fn server_process() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = (self.0.kill(), self.0.wait());
-    }
-}
-
 #[test]
 fn a_server_that_is_killed_fails_its_calls_at_once() {
     let wire = format!("cdr@local/{}", path("killed"));
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "server_process", "--ignored", "--nocapture"]).env("POLYWIRE_TEST_WIRE", &wire);
+    let mut command = process_of("server_process");
+    command.env("POLYWIRE_TEST_WIRE", &wire);
     let mut process = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts"));
     let (send, ready) = mpsc::channel();
     let out = BufReader::new(process.0.stdout.take().expect("an output"));

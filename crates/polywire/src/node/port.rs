@@ -34,6 +34,7 @@ use crate::{
         Sent, Sink, loopback,
     },
     events::NodeEvent,
+    spans::span,
     status::{PublisherStatus, Recent, Refusal, Refusing},
     wire::Endpoint,
 };
@@ -200,6 +201,8 @@ impl PortEntry {
     }
 
     fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
+        let _span =
+            span!(DEBUG, "connect", wire = %self.endpoint, peer = %info.peer.node, address = %info.address).entered();
         let this: Arc<dyn Host> = self.clone();
         let answers = lock(&self.answers);
         let mut links = lock(&self.links);

@@ -359,6 +359,12 @@ impl<C: Coding> PublisherOf<C> {
         self.core.is_taken(link)
     }
 
+    /// The wires that the publisher is at.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn wires(&self) -> Vec<Wire> {
+        self.core.wires()
+    }
+
     /// Why the peer on a link does not take the messages at all. `None` if it may.
     pub(crate) fn refusal(&self, link: LinkId) -> Option<String> {
         self.core.refusal(link)

@@ -30,6 +30,7 @@ use crate::{
     error::NodeError,
     node::Source,
     publisher::{PublishError, PublisherOf},
+    spans::{Span, span},
     subscriber::{
         Info, Subscription,
         take::{Take, Wanted},
@@ -161,7 +162,15 @@ impl<Q: Coding, R: Coding> ServiceOf<Q, R> {
         let mut state = self.server.lock();
         if let Some((value, ticket)) = state.waiting.pop_front() {
             let (server, requests) = (self.server.clone(), self.requests.clone());
-            return Poll::Ready(Some(RequestOf { value, ticket, server, _requests: requests, answered: false }));
+            let span = span!(
+                DEBUG,
+                "serve",
+                topic = %self.service,
+                wire = %ticket.info.source.announcement.codec,
+                writer = %ticket.info.source.announcement.writer,
+                sequence = ticket.info.sequence,
+            );
+            return Poll::Ready(Some(RequestOf { value, ticket, server, _requests: requests, answered: false, span }));
         }
         if state.closed {
             return Poll::Ready(None);
@@ -219,6 +228,7 @@ pub struct RequestOf<Q: Coding, R: Coding> {
     /// As long as clients see the server, it refuses the requests that are still on their way.
     _requests: Arc<Subscription>,
     answered: bool,
+    span: Span,
 }
 
 impl<Q: Coding, R: Coding> RequestOf<Q, R> {
@@ -247,19 +257,19 @@ impl<Q: Coding, R: Coding> RequestOf<Q, R> {
     /// represent it, the client gets that as an error. Blocks as [`PublisherOf::publish`] does.
     pub fn reply(mut self, value: &R::Value) -> Result<Sent, PublishError> {
         self.answered = true;
-        self.server.reply(&self.ticket, value)
+        self.span.in_scope(|| self.server.reply(&self.ticket, value))
     }
 
     /// Replies with an error of the application, of the code [`RemoteCode::Failed`]. Texts longer
     /// than [`MAX_ERROR_BYTES`](polywire_core::rpc::MAX_ERROR_BYTES) are cut.
     pub fn fail(mut self, text: &str) {
         self.answered = true;
-        self.server.fail(&self.ticket, RemoteCode::Failed, text);
+        self.span.in_scope(|| self.server.fail(&self.ticket, RemoteCode::Failed, text));
     }
 
     fn answer<E: Display>(self, callback: &(impl Fn(&Q::Value, &Self) -> Result<R::Value, E> + ?Sized)) {
         // What the callback leaves behind is dropped with the request.
-        match catch_unwind(AssertUnwindSafe(|| callback(&self.value, &self))) {
+        match catch_unwind(AssertUnwindSafe(|| self.span.in_scope(|| callback(&self.value, &self)))) {
             // The client learns of a reply that cannot be encoded, and of a port that has closed.
             Ok(Ok(value)) => drop(self.reply(&value)),
             Ok(Err(error)) => self.fail(&error.to_string()),
