@@ -9,15 +9,18 @@ use std::{
 };
 
 use polywire::{
-    Message,
+    Message, Node,
     codec::{self, Encoder, Options},
     extend::layout::ValueRef,
+    service::Service,
 };
+use polywire_idl::{Compiler, Dialect};
 use polywire_telemetry::{
-    Moment, Thinner, Uuid,
+    Agent, Answer, Clocks, Identity, Moment, NodeDescription, Plan, Request, Setting, Thinner, Uuid,
     intake::{Intake, IntakeLimits, Position, Rejection, Sample, Taken},
-    packet::{DataPacket, NodePacket, PacketReply, Reduction, StreamDescription},
-    uplink::{Batch, Memory, Rule, SegmentId, Storage, Uplink, UplinkOptions},
+    packet::{DataPacket, NodePacket, PACKETS, PacketReply, Reduction, StreamDescription},
+    system::{self, Host},
+    uplink::{Batch, Carrier, Memory, Rule, SegmentId, Storage, Uplink, UplinkOptions, UplinkSample},
 };
 use proptest::prelude::*;
 
@@ -486,4 +489,80 @@ fn every_format_passes_through() {
         assert_eq!((value.f64("level"), value.u64("number")), (Ok(2.5), Ok(7)), "{}", codec.name());
         assert_eq!(samples[0].stream().schema().name(), "plant::Level");
     }
+}
+
+/// The types of the specification are those of the code.
+#[test]
+fn the_specification_has_these_types() {
+    let specification = include_str!("../../../spec/telemetry.md");
+    let mut hashes = std::collections::BTreeMap::new();
+    for block in specification.split("```idl\n").skip(1) {
+        let idl = block.split("```").next().expect("a block");
+        let document = Compiler::new().parse_as("telemetry.idl", idl, Dialect::Idl);
+        let document = document.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
+        for name in ["NodePacket", "PacketReply", "NodeDescription", "Request", "Answer"] {
+            if let Ok(schema) = document.schema(&format!("telemetry::{name}")) {
+                hashes.insert(name, schema.type_hash());
+            }
+        }
+    }
+    let derived =
+        [NodePacket::shape(), PacketReply::shape(), NodeDescription::shape(), Request::shape(), Answer::shape()];
+    let names = ["NodePacket", "PacketReply", "NodeDescription", "Request", "Answer"];
+    let expected = names.into_iter().zip(derived.map(|shape| shape.schema().type_hash()));
+    assert_eq!(hashes, expected.collect());
+}
+
+#[test]
+fn an_agent_keeps_samples_and_says_how_that_goes() {
+    let (node, clocks, wire) = (Node::new(), Clocks::new(), "cdr@inproc/uplink-agent");
+    let service: Service<NodePacket, PacketReply> =
+        node.service(PACKETS, Some(wire)).expect("a service").open().expect("opened");
+    let identity = Identity::new("house").expect("a name");
+    let uplink = Uplink::new(identity.uuid, 7, Box::new(Memory::default()), UplinkOptions::default(), clocks.now());
+    let carrier = Carrier::start(&Node::new(), wire, uplink.expect("an uplink"), clocks).expect("a carrier");
+    let host = Host::this();
+    let mut agent = Agent::new(Node::new(), identity, host, wire, Moment::default()).expect("an agent");
+    agent.send_to(carrier.kept()).expect("sent");
+    let mut plan = Plan::of(system::find("clock").expect("a probe"));
+    plan.set("wire", "fast").expect("a wire");
+    agent.add(plan).expect("added");
+    let described = agent.description().probes;
+    let pdl = Compiler::new().parse_as("uplink.pdl", &described[0].pdl, Dialect::Pdl).expect("valid");
+    let written = pdl.schema("telemetry::Uplink").expect("a type").type_hash();
+    assert_eq!((written, described[0].keep.as_str()), (UplinkSample::shape().schema().type_hash(), "1"));
+
+    // A change of the format begins another stream; settings that change nothing of it do not.
+    let set = |agent: &mut Agent, name: &str, value: &str| {
+        agent.set("clock", &[Setting { name: name.into(), value: value.into() }]).expect("set");
+    };
+    let mut now = Moment::default();
+    let mut turn = |agent: &mut Agent| {
+        now.steady += Duration::from_secs(10);
+        agent.turn(now);
+    };
+    turn(&mut agent);
+    set(&mut agent, "every", "10");
+    turn(&mut agent);
+    set(&mut agent, "wire", "json");
+    turn(&mut agent);
+    set(&mut agent, "keep", "none");
+    turn(&mut agent);
+    let (mut intake, mut formats, mut acknowledged) = (Intake::new(IntakeLimits::default()), Vec::new(), 0);
+    while formats.len() < 3 || acknowledged < 4 {
+        let request = service.recv_timeout(Duration::from_secs(120)).expect("a packet");
+        let Taken { samples, ticket } = intake.take(request.value(), None).expect("taken");
+        for sample in samples {
+            let (stream, value) = (sample.stream().clone(), sample.decode().expect("decoded"));
+            match stream.description().instance.as_str() {
+                "clock" => formats.push((stream.description().codec.clone(), sample.position().sequence)),
+                _ => acknowledged = value.u64("acknowledged").expect("a count"),
+            }
+        }
+        intake.stored(ticket);
+        request.reply(&PacketReply::default()).expect("replied");
+        turn(&mut agent);
+    }
+    let expected = [("fast", 0), ("fast", 1), ("json", 0)].map(|(codec, number)| (codec.to_owned(), number));
+    assert_eq!(formats, expected);
 }

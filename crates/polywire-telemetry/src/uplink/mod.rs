@@ -34,6 +34,7 @@ mod budget;
 mod carrier;
 mod entry;
 mod format;
+pub(crate) mod probe;
 mod rule;
 mod spool;
 mod storage;
@@ -49,6 +50,7 @@ use self::{budget::Budget, spool::Spool};
 pub use self::{
     carrier::{Carrier, CarrierError, Kept},
     format::Format,
+    probe::UplinkSample,
     rule::{Batch, Keep, MOST_PRIORITY, Rule, RuleError},
     spool::SpoolLosses,
     storage::{Files, Memory, SegmentId, Storage},
