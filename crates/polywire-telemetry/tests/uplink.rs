@@ -566,3 +566,79 @@ fn an_agent_keeps_samples_and_says_how_that_goes() {
     let expected = [("fast", 0), ("fast", 1), ("json", 0)].map(|(codec, number)| (codec.to_owned(), number));
     assert_eq!(formats, expected);
 }
+
+/// Packets of a few nodes, starts, streams and numbers, so that they contradict each other often.
+fn any_packet() -> impl Strategy<Value = NodePacket> {
+    let stream = (0u32..4, 0usize..3, prop::collection::vec(any::<u8>(), 0..4)).prop_map(|(number, instance, damage)| {
+        let mut stream = StreamDescription { number, ..description(["a", "b", "c/d"][instance], "cdr") };
+        let last = stream.schema.len() - 1;
+        damage.iter().take(1).for_each(|byte| stream.schema[last] ^= byte & 1);
+        stream
+    });
+    let number = prop_oneof![0u64..6, Just(u64::MAX), Just(u64::MAX - 1)];
+    let data = (0u32..5, number, any::<i64>(), prop::collection::vec(any::<u8>(), 0..20));
+    let data =
+        data.prop_map(|(stream, sequence, time_ns, payload)| DataPacket { stream, sequence, time_ns, payload });
+    let (streams, packets) = (prop::collection::vec(stream, 0..4), prop::collection::vec(data, 0..6));
+    (0u8..3, 0u64..16, any::<i64>(), streams, packets).prop_map(|(node, start, time_ns, streams, packets)| NodePacket {
+        node: [node; 16],
+        start,
+        time_ns,
+        streams,
+        packets,
+        ..NodePacket::default()
+    })
+}
+
+proptest! {
+    /// Whatever nodes send: a sample is given again only if the owner has lost it, and the intake
+    /// stays within its limits.
+    #[test]
+    fn any_packets_are_taken_or_refused(steps in prop::collection::vec((any_packet(), 0u8..4), 1..60)) {
+        let limits = IntakeLimits { nodes: 2, streams: 12, streams_of_a_start: 3, kinds: 2 };
+        let mut intake = Intake::new(limits);
+        let (mut latest, mut pending) = (BTreeMap::new(), Vec::new());
+        for (packet, fate) in steps {
+            let Ok(Taken { samples, ticket }) = intake.take(&packet, None) else { continue };
+            pending.extend(samples.iter().map(Sample::position));
+            samples.iter().for_each(|sample| drop(sample.decode()));
+            match fate {
+                0 => {}
+                1 => {
+                    intake.failed();
+                    pending.clear();
+                }
+                _ => {
+                    intake.stored(ticket);
+                    for Position { node, start, stream, sequence } in pending.drain(..) {
+                        let before = latest.insert((node, start, stream), sequence);
+                        prop_assert!(before.is_none_or(|before| before < sequence));
+                    }
+                    prop_assert_eq!(intake.pending(), 0);
+                }
+            }
+            let streams = intake.positions().count();
+            prop_assert!(streams <= limits.streams, "{streams}");
+        }
+        // What was stored is what a restart needs.
+        let mut again = Intake::new(limits);
+        intake.positions().for_each(|position| again.recall(position));
+        prop_assert!(intake.positions().eq(again.positions()));
+    }
+
+    /// Files with anything in them cost no more than themselves.
+    #[test]
+    fn any_bytes_can_be_a_segment(bytes in prop::collection::vec(any::<u8>(), 0..2000), number in any::<u64>()) {
+        let mut disk = Disk::default();
+        let id = SegmentId { priority: 255, number: number.saturating_sub(1), start: number };
+        disk.write(id, 0, &bytes).expect("written");
+        let mut uplink = Uplink::new(NODE, 1, Box::new(disk), UplinkOptions::default(), Moment::default()).expect("an uplink");
+        let stream = uplink.open(description("a", "cdr"), Rule::default()).expect("a stream");
+        uplink.offer(stream, b"x", Moment::default());
+        while let Some(packet) = uplink.poll(Moment::default()) {
+            prop_assert_eq!(packet.packets.len(), 1);
+            uplink.handle_reply(&PacketReply::default());
+        }
+        prop_assert_eq!((uplink.is_empty(), uplink.status().spool.damaged), (true, u64::from(!bytes.is_empty())));
+    }
+}

@@ -181,6 +181,6 @@ fn a_collector_that_was_away_gets_every_sample() {
     let value = all.iter().find(load).expect("a sample").decode().expect("decoded");
     assert!(value.f64("average_1min").is_ok(), "{value:?}");
     assert!(all.iter().all(|sample| sample.stream().description().instance != "uptime"));
-    let wrong = folder.run(&["agent", "--state", "a.state", "--collector", "nothing@tcp/a:1"]).with(2);
+    let wrong = folder.run(&["agent", "--state", "a.state", "--collector", "nothing@tcp/127.0.0.1:1"]).with(2);
     assert!(wrong.errors.contains("unknown codec 'nothing'"), "{wrong:?}");
 }
