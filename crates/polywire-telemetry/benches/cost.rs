@@ -54,10 +54,8 @@ fn kept(storage: Box<dyn Storage>) -> [f64; 2] {
 
 fn main() {
     let folder = std::env::temp_dir().join(format!("polywire-cost-{}", std::process::id()));
-    let storages: [(&str, Box<dyn Storage>); 2] = [
-        ("memory", Box::new(Memory::default())),
-        ("files", Box::new(Files::open(&folder).expect("a folder"))),
-    ];
+    let storages: [(&str, Box<dyn Storage>); 2] =
+        [("memory", Box::new(Memory::default())), ("files", Box::new(Files::open(&folder).expect("a folder")))];
     for (name, storage) in storages {
         let [offered, carried] = kept(storage);
         println!("keep in {name:12}{offered:8.1} ns, send and take in {carried:.1} ns");

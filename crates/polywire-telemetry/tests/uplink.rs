@@ -320,6 +320,26 @@ fn a_full_spool_drops_the_oldest_of_the_lowest_priority_and_tells() {
 }
 
 #[test]
+fn the_unimportant_makes_no_room_for_itself_at_the_cost_of_the_important() {
+    let rules = [1, 8].map(|priority| Rule { priority, ..Rule::default() });
+    let mut world = World::new(UplinkOptions { spool_bytes: 1 << 16, ..UplinkOptions::default() }, &rules);
+    let fits = |world: &World| world.uplink.status().spool.dropped == 0;
+    while fits(&world) {
+        world.offer(1);
+    }
+    let dropped = world.uplink.status().spool.dropped;
+    for _ in 0..2000 {
+        world.offer(0);
+    }
+    world.finish();
+    world.check();
+    let of = |stream| world.stored.iter().filter(|sample| sample.position().stream == stream).count() as u64;
+    let offered = |stream| world.offered.get(&(0, stream)).copied().unwrap_or_default();
+    assert_eq!(of(1), offered(1) - dropped);
+    assert_eq!(of(0), offered(0) - (world.uplink.status().spool.dropped - dropped));
+}
+
+#[test]
 fn a_full_disk_costs_what_cannot_be_written() {
     let mut world = World::new(UplinkOptions::default(), &[Rule::default()]);
     for full in [false, true, false, true, false] {
@@ -523,7 +543,7 @@ fn an_agent_keeps_samples_and_says_how_that_goes() {
     let carrier = Carrier::start(&Node::new(), wire, uplink.expect("an uplink"), clocks).expect("a carrier");
     let host = Host::this();
     let mut agent = Agent::new(Node::new(), identity, host, wire, Moment::default()).expect("an agent");
-    agent.send_to(carrier.kept()).expect("sent");
+    agent.send_to(carrier.handle()).expect("sent");
     let mut plan = Plan::of(system::find("clock").expect("a probe"));
     plan.set("wire", "fast").expect("a wire");
     agent.add(plan).expect("added");
@@ -569,16 +589,16 @@ fn an_agent_keeps_samples_and_says_how_that_goes() {
 
 /// Packets of a few nodes, starts, streams and numbers, so that they contradict each other often.
 fn any_packet() -> impl Strategy<Value = NodePacket> {
-    let stream = (0u32..4, 0usize..3, prop::collection::vec(any::<u8>(), 0..4)).prop_map(|(number, instance, damage)| {
-        let mut stream = StreamDescription { number, ..description(["a", "b", "c/d"][instance], "cdr") };
-        let last = stream.schema.len() - 1;
-        damage.iter().take(1).for_each(|byte| stream.schema[last] ^= byte & 1);
-        stream
-    });
+    let stream =
+        (0u32..4, 0usize..3, prop::collection::vec(any::<u8>(), 0..4)).prop_map(|(number, instance, damage)| {
+            let mut stream = StreamDescription { number, ..description(["a", "b", "c/d"][instance], "cdr") };
+            let last = stream.schema.len() - 1;
+            damage.iter().take(1).for_each(|byte| stream.schema[last] ^= byte & 1);
+            stream
+        });
     let number = prop_oneof![0u64..6, Just(u64::MAX), Just(u64::MAX - 1)];
     let data = (0u32..5, number, any::<i64>(), prop::collection::vec(any::<u8>(), 0..20));
-    let data =
-        data.prop_map(|(stream, sequence, time_ns, payload)| DataPacket { stream, sequence, time_ns, payload });
+    let data = data.prop_map(|(stream, sequence, time_ns, payload)| DataPacket { stream, sequence, time_ns, payload });
     let (streams, packets) = (prop::collection::vec(stream, 0..4), prop::collection::vec(data, 0..6));
     (0u8..3, 0u64..16, any::<i64>(), streams, packets).prop_map(|(node, start, time_ns, streams, packets)| NodePacket {
         node: [node; 16],

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, net::TcpListener, os::unix::net::UnixDatagr
 
 use polywire::{Node, service::Service};
 use polywire_telemetry::{
+    Uuid,
     intake::{Intake, IntakeLimits, Sample},
     packet::{NodePacket, PACKETS, PacketReply},
 };
@@ -128,7 +129,8 @@ fn collect(wire: &str, instances: &[&str], stores: bool) -> Vec<Sample> {
         |all: &[Sample], name: &&str| all.iter().any(|sample| sample.stream().description().instance == **name);
     while all.is_empty() || !instances.iter().all(|name| is_there(&all, name)) {
         let request = service.recv_timeout(Duration::from_secs(120)).expect("a packet");
-        let taken = match intake.take(request.value(), None) {
+        let from = Uuid(request.info().source.link.peer.node.0);
+        let taken = match intake.take(request.value(), Some(from)) {
             Ok(taken) => taken,
             Err(rejection) => {
                 request.reply(&rejection.reply().expect("there is room")).expect("replied");

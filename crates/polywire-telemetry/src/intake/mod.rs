@@ -197,8 +197,9 @@ impl Intake {
     /// Takes a packet, and gives the samples in it that are new, in order. After an error, nothing
     /// of the packet was taken.
     ///
-    /// `from` is the UUID of the node that the packet came from, where that is known: a node sends
-    /// packets of its own only. Give `None` if another collector passes them on.
+    /// `from` is the UUID of the node that the packet came from, where that is known
+    /// ([`LinkInfo::peer`](polywire::engine::LinkInfo)): a node sends packets of its own only. Give
+    /// `None` if a relay or another collector passes them on.
     pub fn take(&mut self, packet: &NodePacket, from: Option<Uuid>) -> Result<Taken, Rejection> {
         let node = Uuid(packet.node);
         if from.is_some_and(|from| from != node) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polywire::Message;
 
-use super::{Kept, UplinkStatus};
+use super::{UplinkHandle, UplinkStatus};
 use crate::{MeasureError, Moment, Pdl, Probe, ProbeType, Settings, Uuid, host::Host, probe::boxed};
 
 /// What a node has sent to its collector since its start, and what it has left out, in samples. A
@@ -22,7 +22,7 @@ use crate::{MeasureError, Moment, Pdl, Probe, ProbeType, Settings, Uuid, host::H
 /// let uplink = Uplink::new(Uuid::random(), 7, Box::new(Memory::default()), UplinkOptions::default(), clocks.now())?;
 /// let carrier = Carrier::start(&node, wire, uplink, clocks)?;
 /// let mut agent = Agent::new(node, Identity::new("house")?, Host::this(), wire, Moment::default())?;
-/// agent.send_to(carrier.kept())?;
+/// agent.send_to(carrier.handle())?;
 /// assert_eq!(agent.description().probes[0].topic, "probes/house/uplink");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -68,9 +68,9 @@ fn open(_: &Host, _: &Settings) -> Result<Box<dyn Probe>, MeasureError> {
 }
 
 /// The probe of this way.
-pub(crate) fn probe(kept: Kept) -> Box<dyn Probe> {
+pub(crate) fn probe(handle: UplinkHandle) -> Box<dyn Probe> {
     boxed(move |_: Moment, sample: &mut UplinkSample| -> Result<(), MeasureError> {
-        *sample = kept.status().into();
+        *sample = handle.status().into();
         Ok(())
     })
 }
