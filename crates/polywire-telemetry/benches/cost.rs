@@ -37,7 +37,7 @@ fn kept(storage: Box<dyn Storage>) -> [f64; 2] {
     let description = StreamDescription { schema: Load::shape().schema().to_bytes(), ..StreamDescription::default() };
     let description = StreamDescription { instance: "load".into(), codec: "cdr".into(), ..description };
     let stream = uplink.open(description, Rule::default()).expect("a stream");
-    let (samples, payload) = (200_000, [7; 100]);
+    let (samples, payload) = (200_000_u32, [7; 100]);
     let per_sample = |start: Instant| start.elapsed().as_nanos() as f64 / f64::from(samples);
     let start = Instant::now();
     (0..samples).for_each(|_| uplink.offer(stream, black_box(&payload), clocks.now()));

@@ -10,7 +10,7 @@ use std::{
 
 use polywire::{
     Message, Node,
-    codec::{self, Encoder, Options},
+    codec::{self, Decoder, Encoder, Options},
     extend::layout::ValueRef,
     service::Service,
 };
@@ -428,7 +428,8 @@ fn a_budget_is_kept_and_the_important_comes() {
 
 #[test]
 fn nodes_that_lie_are_refused() {
-    let mut intake = Intake::new(IntakeLimits { nodes: 2, streams: 3, streams_of_a_start: 2, kinds: 2 });
+    let mut intake =
+        Intake::new(IntakeLimits { nodes: 2, streams: 3, streams_of_a_start: 2, kinds: 2, document_bytes: 1000 });
     let data = |stream, sequence| DataPacket { stream, sequence, time_ns: 0, payload: vec![0; 16] };
     let stream = |number, instance: &str| StreamDescription { number, ..description(instance, "cdr") };
     let packet =
@@ -471,9 +472,34 @@ fn nodes_that_lie_are_refused() {
     assert!(matches!(&full, Rejection::Full(what) if what == "2 nodes") && full.reply().is_none());
     let full = take(packet(1, vec![stream(1, "b")], vec![]), None).expect_err("full");
     assert!(matches!(full, Rejection::Full(what) if what == "3 streams"));
+    let long = StreamDescription { configuration: vec![1; 1000], ..stream(1, "b") };
+    let full = intake.take(&packet(2, vec![StreamDescription { number: 7, ..long }], vec![]), None).expect_err("full");
+    assert!(matches!(full, Rejection::Full(what) if what == "1 types"));
     let status = intake.status();
     assert_eq!((status.samples, status.repeated), (4, 2));
     assert_eq!(status.missing, 5 + (u64::MAX - 1 - 8));
+}
+
+#[test]
+fn a_node_that_starts_again_and_again_costs_no_more() {
+    let mut intake = Intake::new(IntakeLimits { streams_of_a_start: 1, streams: 17, ..IntakeLimits::default() });
+    let packet = |start| NodePacket {
+        start,
+        streams: vec![description("a", "cdr")],
+        packets: vec![DataPacket::default()],
+        ..NodePacket::default()
+    };
+    let taken: Vec<Taken> = (0..100).map(|start| intake.take(&packet(start), None).expect("taken")).collect();
+    assert!(taken.iter().all(|taken| taken.samples.len() == 1));
+    intake.stored(taken[99].ticket);
+    assert_eq!((intake.positions().count(), intake.pending()), (16, 0));
+    (100..200).for_each(|start| drop(intake.take(&packet(start), None).expect("taken")));
+    intake.failed();
+    assert_eq!(intake.take(&packet(199), None).expect("taken").samples.len(), 1);
+    // Streams that a restart recalls are described again, and count once.
+    let positions: Vec<Position> = taken.iter().map(|taken| taken.samples[0].position()).collect();
+    positions.into_iter().for_each(|position| intake.recall(position));
+    assert_eq!(intake.take(&packet(99), None).expect("known").samples.len(), 0);
 }
 
 #[test]
@@ -508,6 +534,7 @@ fn every_format_passes_through() {
         let value = samples[0].decode().expect("decoded");
         assert_eq!((value.f64("level"), value.u64("number")), (Ok(2.5), Ok(7)), "{}", codec.name());
         assert_eq!(samples[0].stream().schema().name(), "plant::Level");
+        assert_eq!(samples[0].stream().kind().schema_bytes(), Level::shape().schema().to_bytes());
     }
 }
 
@@ -615,7 +642,7 @@ proptest! {
     /// stays within its limits.
     #[test]
     fn any_packets_are_taken_or_refused(steps in prop::collection::vec((any_packet(), 0u8..4), 1..60)) {
-        let limits = IntakeLimits { nodes: 2, streams: 12, streams_of_a_start: 3, kinds: 2 };
+        let limits = IntakeLimits { nodes: 2, streams: 12, streams_of_a_start: 3, kinds: 2, document_bytes: 1000 };
         let mut intake = Intake::new(limits);
         let (mut latest, mut pending) = (BTreeMap::new(), Vec::new());
         for (packet, fate) in steps {
@@ -660,5 +687,26 @@ proptest! {
             uplink.handle_reply(&PacketReply::default());
         }
         prop_assert_eq!((uplink.is_empty(), uplink.status().spool.damaged), (true, u64::from(!bytes.is_empty())));
+    }
+}
+
+#[test]
+fn any_wire_carries_node_packets() {
+    let data = DataPacket { stream: 0, sequence: u64::MAX - 1, time_ns: i64::MIN, payload: (0..=255).collect() };
+    let packet = NodePacket {
+        node: NODE.0,
+        start: u64::MAX,
+        time_ns: i64::MAX,
+        reduction: Reduction::Dropping,
+        streams: vec![StreamDescription { probe: [255; 16], ..description("a", "cdr") }],
+        packets: vec![data, DataPacket::default()],
+    };
+    for codec in codec::CODECS {
+        let (options, mut bytes, mut read) = (Options::default(), Vec::new(), NodePacket::default());
+        let encoder = Encoder::<NodePacket>::new(*codec, &options).expect("an encoder");
+        encoder.encode(&packet, &mut bytes).unwrap_or_else(|error| panic!("{}: {error}", codec.name()));
+        let decoder = Decoder::<NodePacket>::new(*codec, &options, encoder.schema()).expect("a decoder");
+        decoder.decode(&bytes, &mut read).unwrap_or_else(|error| panic!("{}: {error}", codec.name()));
+        assert_eq!(read, packet, "{}", codec.name());
     }
 }
