@@ -7,6 +7,7 @@ mod bridge;
 mod bw;
 mod call;
 mod codecs;
+mod collect;
 mod compat;
 mod completions;
 mod cut;
@@ -82,6 +83,7 @@ static VERBS: &[Verb] = &[
     bench::VERB,
     agent::VERB,
     probe::VERB,
+    collect::VERB,
     relay::VERB,
     bridge::VERB,
     link::VERB,

@@ -66,6 +66,13 @@ fn the_page_on_security_shows_what_happens() {
 }
 
 #[test]
+fn the_page_on_collecting_shows_what_happens() {
+    let folder = Folder::new();
+    folder.write("weather.idl", "module weather { struct Report { string station; double temperature_c; }; };");
+    run_page(&folder, "collect.md");
+}
+
+#[test]
 fn every_example_runs_and_prints_what_stands_there() {
     let folder = Folder::new();
     let verbs = run_page(&folder, "cli.md");

@@ -4,6 +4,7 @@
 mod common;
 
 mod bench;
+mod collect;
 mod compat;
 mod demo;
 mod docs;

@@ -4,6 +4,8 @@ mod csv;
 mod file;
 mod jsonl;
 mod null;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 use std::fmt;
 
@@ -12,10 +14,16 @@ use polywire::Node;
 use crate::{Entry, HandlerError, Setting, Settings};
 
 /// The kinds of handlers of this build.
-pub static KINDS: &[&Kind] = &[&null::KIND, &jsonl::KIND, &csv::KIND];
+pub static KINDS: &[&Kind] = &[
+    &null::KIND,
+    &jsonl::KIND,
+    &csv::KIND,
+    #[cfg(feature = "sqlite")]
+    &sqlite::KIND,
+];
 
 /// Kinds that need a feature of this crate.
-pub(crate) const FEATURES: &[(&str, &str)] = &[];
+pub(crate) const FEATURES: &[(&str, &str)] = &[("sqlite", "sqlite")];
 
 /// Does something with entries: stores them, shows them, sends them on.
 ///
@@ -61,7 +69,7 @@ pub trait Handler: Send {
 /// };
 ///
 /// let config = CollectorConfig::parse_with("[handlers.out]\nkind = 'print'\nprefix = '# '", &[&PRINT])?;
-/// let mut collector = Collector::new(Node::new(), &[&PRINT]);
+/// let mut collector = Collector::new(Node::new());
 /// collector.add_handler(config.handlers[0].clone())?;
 /// assert_eq!(collector.status()[0].kind, "print");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
