@@ -2,16 +2,18 @@
 
 use std::{
     env, fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 use clap::Args;
+use polywire::Wire;
 use polywire_telemetry::{
-    Agent as Node, AgentConfig, Clocks, Identity, Moment, Plan, Runner,
+    Agent as Node, AgentConfig, Clocks, Identity, Moment, Plan, Runner, Uuid,
     system::{self, Host, PROBES},
+    uplink::{Carrier, Files, Uplink},
 };
 use sd_notify::NotifyState;
 use serde_json::json;
@@ -36,10 +38,12 @@ pub const VERB: Verb = Verb::new::<Agent>("agent", "Runs probes of this machine 
         "Each probe has a topic, probes/NODE/INSTANCE. A probe that nobody listens to is not sampled. Without a file, \
          all probes of `probe list --here` run that this machine has. The node keeps its UUID in a state file: the one \
          that --state or the configuration names, or agent.toml in STATE_DIRECTORY, XDG_STATE_HOME/polywire or \
-         ~/.local/state/polywire. On SIGTERM or SIGINT, published samples leave first, and the exit code is 0. Under \
+         ~/.local/state/polywire. With a collector, every sample is kept until the collector has stored it: in the \
+         folder of --spool, or next to the state file. On SIGTERM or SIGINT, published samples leave first, and the exit code is 0. Under \
          systemd it reports readiness (Type=notify).",
     )
-    .example("polywire agent --name pump-house --state agent.state --for 1");
+    .example("polywire agent --name pump-house --state agent.state --for 1")
+    .example("polywire agent --probe load --state agent.state --collector cdr+zstd@tcp/127.0.0.1:7461 --for 1");
 
 #[derive(Args)]
 pub struct Agent {
@@ -53,6 +57,12 @@ pub struct Agent {
     /// File that keeps the node's UUID and name over restarts
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// Wire of the collector that gets all samples [default: the one in the file, or none]
+    #[arg(long, value_name = "WIRE")]
+    collector: Option<Wire>,
+    /// Folder of the samples that the collector does not have yet [default: the state file's name with .spool]
+    #[arg(long, value_name = "FOLDER")]
+    spool: Option<PathBuf>,
     /// Probe to run instead of those in the file; may be given several times
     #[arg(short, long = "probe", value_name = "PROBE")]
     probes: Vec<String>,
@@ -76,6 +86,8 @@ impl Action for Agent {
         let wire = wires.only()?;
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;
+        let carrier = self.carrier(&config, &node, identity.uuid, &state)?;
+        carrier.iter().try_for_each(|carrier| agent.send_to(carrier.kept()))?;
         let mut running = Vec::new();
         for plan in plans {
             let instance = plan.instance.clone();
@@ -95,6 +107,12 @@ impl Action for Agent {
         }
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         drop(runner);
+        if let Some(carrier) = &carrier
+            && !carrier.flush(DRAIN)
+        {
+            log::info!("samples wait in the spool for the next start: {:?}", carrier.kept().status());
+        }
+        drop(carrier);
         node.flush(DRAIN);
         node.close();
         Ok(Outcome::Fine)
@@ -106,6 +124,25 @@ impl Agent {
         let Some(path) = &self.file else { return Ok(AgentConfig::default()) };
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         AgentConfig::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    /// Starts to send to the collector, if there is one.
+    fn carrier(
+        &self,
+        config: &AgentConfig,
+        node: &polywire::Node,
+        uuid: Uuid,
+        state: &Path,
+    ) -> anyhow::Result<Option<Carrier>> {
+        let Some(wire) = self.collector.as_ref().or(config.collector.as_ref()) else { return Ok(None) };
+        let folder =
+            self.spool.clone().or_else(|| config.spool.clone()).unwrap_or_else(|| state.with_extension("spool"));
+        let failed = || format!("cannot use the spool {}", folder.display());
+        let files = Files::open(&folder).with_context(failed)?;
+        let clocks = Clocks::new();
+        let uplink =
+            Uplink::new(uuid, start_id(), Box::new(files), config.uplink, clocks.now()).with_context(failed)?;
+        Ok(Some(Carrier::start(node, &wire.to_string(), uplink, clocks)?))
     }
 
     /// The probes to run, and whether all of them must.
@@ -131,6 +168,12 @@ fn say(terminal: &Terminal, identity: &Identity, wire: &str, probes: &[String]) 
         true => terminal.value(&json!({ "name": name, "uuid": uuid, "wire": wire, "probes": probes })),
         false => Ok(terminal.line(&format!("node {name} ({uuid}) at {wire}: {}", probes.join(", ")))?),
     }
+}
+
+/// A random number for this start of the node.
+fn start_id() -> u64 {
+    let [_, _, _, _, _, _, _, _, half @ ..] = Uuid::random().0;
+    u64::from_be_bytes(half)
 }
 
 /// Where the state file lies if nobody says.

@@ -10,6 +10,8 @@ use crate::{
     description::{ANSWERS, NODES, REQUESTS, events_qos, nodes_qos, topic_of},
     host::Host,
     identity::host_name,
+    packet::StreamDescription,
+    uplink::{Format, Keep, Kept, Rule},
 };
 
 /// The most probes of a node.
@@ -50,7 +52,8 @@ pub enum AgentError {
 /// A node that runs probes.
 ///
 /// It starts no thread and reads no clock: call [`Agent::turn`] when [`Agent::wait`] says so. A
-/// probe that nobody listens to is not sampled.
+/// probe that nobody listens to is not sampled, unless the node sends its samples to a collector
+/// ([`Agent::send_to`]).
 ///
 /// ```
 /// use polywire::{Node, coding::Discovered};
@@ -78,6 +81,7 @@ pub struct Agent {
     identity: Identity,
     host: Host,
     wire: Wire,
+    collector: Option<Kept>,
     running: BTreeMap<usize, Running>,
     schedule: Schedule,
     added: usize,
@@ -95,9 +99,24 @@ struct Running {
     plan: Plan,
     probe: Box<dyn Probe>,
     thinner: Thinner,
+    /// Its stream to the collector.
+    stream: Option<Stream>,
     /// How many there were at the latest sample.
     subscribers: usize,
     problem: String,
+}
+
+/// The samples of a probe on their way to the collector. Dropping it ends them; those that wait are
+/// sent.
+struct Stream {
+    collector: Kept,
+    number: u32,
+    wire: String,
+    rule: Rule,
+    format: Format,
+    /// The collector has other samples than those who listen, so it needs a thinner of its own.
+    thinner: Thinner,
+    payload: Vec<u8>,
 }
 
 impl Agent {
@@ -119,6 +138,7 @@ impl Agent {
             identity,
             host,
             wire: wire.parse()?,
+            collector: None,
             running: BTreeMap::new(),
             schedule: Schedule::default(),
             added: 0,
@@ -129,6 +149,18 @@ impl Agent {
             itself,
             is_news: true,
         })
+    }
+
+    /// Sends the samples of all probes to a collector, as their rules say. Fails if a probe's format
+    /// cannot be kept; those before it are sent then.
+    pub fn send_to(&mut self, collector: Kept) -> Result<(), AgentError> {
+        self.collector = Some(collector);
+        let wires = self.running.values().map(|running| self.wire_of(&running.plan)).collect::<Result<Vec<_>, _>>()?;
+        for (running, wire) in self.running.values_mut().zip(wires) {
+            let stream = Stream::open(self.collector.as_ref(), &running.plan, wire)?;
+            running.stream = begun(stream, &mut *running.probe)?;
+        }
+        Ok(())
     }
 
     /// Opens a probe and its topic.
@@ -150,14 +182,18 @@ impl Agent {
         if self.running.values().any(|running| running.plan.instance == plan.instance) {
             return Err(AgentError::Plan(format!("there is a probe '{}' already", plan.instance)));
         }
-        probe.advertise(&self.node, &self.topic(&plan), Some(&self.wire_of(&plan)?))?;
+        let wire = self.wire_of(&plan)?;
+        let stream = Stream::open(self.collector.as_ref(), &plan, wire.clone())?;
+        probe.advertise(&self.node, &self.topic(&plan), Some(&wire))?;
+        let stream = begun(stream, &mut *probe)?;
         self.added += 1;
         if plan.enabled {
             self.schedule.set(self.added, plan.every, self.latest.steady);
         }
         self.is_news = true;
         let thinner = Thinner::new(plan.thin.clone());
-        self.running.insert(self.added, Running { plan, probe, thinner, subscribers: 0, problem: String::new() });
+        let running = Running { plan, probe, thinner, stream, subscribers: 0, problem: String::new() };
+        self.running.insert(self.added, running);
         Ok(())
     }
 
@@ -217,6 +253,11 @@ impl Agent {
             false => Some((plan.probe.open)(&self.host, &plan.settings)?),
         };
         let Some(running) = self.running.get_mut(&number) else { return Ok(()) };
+        let is_same = |stream: &Stream| stream.wire == wire && stream.rule == plan.rule;
+        let stream = match running.stream.as_ref().is_some_and(is_same) {
+            true => None,
+            false => Some(Stream::open(self.collector.as_ref(), &plan, wire.clone())?),
+        };
         let rewired = plan.wire != running.plan.wire;
         if let Some(mut probe) = fresh {
             probe.advertise(&self.node, &topic, Some(&wire))?;
@@ -224,11 +265,14 @@ impl Agent {
         } else if rewired {
             running.probe.advertise(&self.node, &topic, Some(&wire))?;
         }
+        let stream = stream.unwrap_or_else(|| running.stream.take());
+        running.stream = begun(stream, &mut *running.probe)?;
         match plan.enabled {
             true => self.schedule.set(number, plan.every, self.latest.steady),
             false => self.schedule.remove(number),
         }
         running.thinner = Thinner::new(plan.thin.clone());
+        running.stream.iter_mut().for_each(|stream| stream.thinner = Thinner::new(plan.thin.clone()));
         running.plan = plan;
         self.is_news = true;
         Ok(())
@@ -277,25 +321,30 @@ impl fmt::Debug for Agent {
 }
 
 impl Running {
-    /// Samples the probe, and publishes the sample if that is asked for or due. Returns whether
-    /// anybody listens.
+    /// Samples the probe, and publishes and keeps the sample as far as that is asked for or due.
+    /// Returns whether anybody wants it.
     fn turn(&mut self, now: Moment, must: bool) -> bool {
         let before = std::mem::replace(&mut self.subscribers, self.probe.subscribers());
-        if self.subscribers == 0 {
+        if self.subscribers == 0 && self.stream.is_none() {
             return false;
         }
         if must || self.subscribers > before {
             self.thinner.reset();
         }
-        self.problem = self.publish(now).err().unwrap_or_default();
+        if must {
+            self.stream.iter_mut().for_each(|stream| stream.thinner.reset());
+        }
+        self.problem = self.sample(now).err().unwrap_or_default();
         true
     }
 
-    fn publish(&mut self, now: Moment) -> Result<(), String> {
+    fn sample(&mut self, now: Moment) -> Result<(), String> {
         self.probe.sample(now).map_err(|error| chain(&error))?;
-        match self.thinner.sends(self.probe.view(), now) {
-            true => self.probe.publish().map_err(|error| chain(&error)),
-            false => Ok(()),
+        // Those who listen and the collector do not depend on each other.
+        let kept = self.stream.as_mut().map_or(Ok(()), |stream| stream.keep(&*self.probe, now));
+        match self.subscribers > 0 && self.thinner.sends(self.probe.view(), now) {
+            true => self.probe.publish().map_err(|error| chain(&error)).and(kept),
+            false => kept,
         }
     }
 
@@ -320,6 +369,53 @@ impl Running {
             parameters: plan.probe.parameters.iter().map(parameter).collect(),
         }
     }
+}
+
+impl Stream {
+    /// Opens the stream of a probe; `None` if it has none. It has no samples before [`begun`].
+    fn open(collector: Option<&Kept>, plan: &Plan, wire: String) -> Result<Option<Stream>, AgentError> {
+        let Some(collector) = collector.filter(|_| plan.rule.keep != Keep::None) else { return Ok(None) };
+        let format = Format::of(&wire.parse().map_err(NodeError::from)?)?;
+        let mut description = StreamDescription {
+            instance: plan.instance.clone(),
+            probe: plan.probe.uuid.0,
+            version: plan.probe.version.to_owned(),
+            schema: (plan.probe.shape)().schema().to_bytes(),
+            ..StreamDescription::default()
+        };
+        format.describe(&mut description);
+        let number = collector.open(description, plan.rule).map_err(|error| AgentError::Plan(error.to_string()))?;
+        let (collector, thinner) = (collector.clone(), Thinner::new(plan.thin.clone()));
+        Ok(Some(Stream { collector, number, wire, rule: plan.rule, format, thinner, payload: Vec::new() }))
+    }
+
+    /// Keeps the probe's latest sample for the collector, if that is due.
+    fn keep(&mut self, probe: &dyn Probe, now: Moment) -> Result<(), String> {
+        if !self.thinner.sends(probe.view(), now) {
+            return Ok(());
+        }
+        self.payload.clear();
+        if probe.encode(&mut self.payload).map_err(|error| chain(&error))? {
+            self.collector.offer(self.number, &self.payload, now.wall_ns);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.collector.close(self.number);
+    }
+}
+
+/// The stream, when the probe has an encoder for it.
+fn begun(stream: Option<Stream>, probe: &mut dyn Probe) -> Result<Option<Stream>, NodeError> {
+    if let Some(Stream { format, .. }) = &stream {
+        let codec = format.codec();
+        let failed = |cause| NodeError::Codec { codec: codec.name().to_owned(), cause };
+        probe.set_format(codec, format.options()).map_err(failed)?;
+    }
+    Ok(stream)
 }
 
 /// An error and its causes in one line.

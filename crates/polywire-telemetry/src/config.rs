@@ -1,17 +1,22 @@
 //! The configuration of a node and its probes.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use polywire::suggest;
+use polywire::{Wire, suggest};
 
-use crate::{Identity, IdentityError, MeasureError, Plan, system};
+use crate::{Identity, IdentityError, MeasureError, Plan, packet::MOST_PAYLOAD_BYTES, system, uplink::UplinkOptions};
+
+/// The keys of `[agent]`.
+const KEYS: [&str; 8] = ["name", "state", "collector", "spool", "spool_bytes", "sync", "packet_bytes", "budget"];
 
 /// Name and probes of a node, read from TOML.
 ///
-/// `[agent]` may have `name` and `state` (the file that keeps the UUID). Each table
+/// `[agent]` may have `name`, `state` (the file that keeps the UUID), `collector` (the wire of the
+/// collector), `spool` (a folder), `spool_bytes`, `sync` (seconds), `packet_bytes` and `budget`
+/// (bytes a second), which [`UplinkOptions`] explains. Each table
 /// `[probes.INSTANCE]` is a probe: `probe` names its type, which is `INSTANCE` if it is missing;
-/// `every` is in seconds; `enabled`, `wire` and the parameters of the type may follow. If there is
-/// no such table, all probes of the system run that it has.
+/// `every` is in seconds; `enabled`, `wire`, `thin`, `keep`, `batch`, `priority` and the parameters
+/// of the type may follow. If there is no such table, all probes of the system run that it has.
 ///
 /// ```
 /// use polywire_telemetry::AgentConfig;
@@ -41,6 +46,12 @@ pub struct AgentConfig {
     pub name: Option<String>,
     /// The file that keeps its identity.
     pub state: Option<PathBuf>,
+    /// The wire of the collector that gets all samples; `None` if there is none.
+    pub collector: Option<Wire>,
+    /// The folder of samples that the collector does not have yet.
+    pub spool: Option<PathBuf>,
+    /// Bounds of the way to the collector.
+    pub uplink: UplinkOptions,
     /// The probes, by instance; `None` if the file names none.
     pub probes: Option<Vec<Plan>>,
 }
@@ -90,14 +101,39 @@ impl AgentConfig {
         for (key, value) in table {
             let text =
                 || value.as_str().ok_or_else(|| AgentConfigError::Key(format!("[agent]: '{key}' must be a text")));
+            let uplink = &mut self.uplink;
             match key.as_str() {
                 "name" => self.name = Some(Identity::new(text()?)?.name),
                 "state" => self.state = Some(text()?.into()),
-                _ => return Err(unknown(key, "[agent]: ", ["name", "state"])),
+                "collector" => {
+                    let wrong = |error| AgentConfigError::Key(format!("[agent]: 'collector': {error}"));
+                    self.collector = Some(text()?.parse().map_err(wrong)?);
+                }
+                "spool" => self.spool = Some(text()?.into()),
+                "spool_bytes" => uplink.spool_bytes = integer(key, value, 1 << 16, i64::MAX)?,
+                "sync" => uplink.sync = seconds(key, value)?,
+                "packet_bytes" => uplink.packet_bytes = integer(key, value, 1024, MOST_PAYLOAD_BYTES as i64)? as usize,
+                "budget" => uplink.budget_bytes_per_s = Some(integer(key, value, 1, i64::MAX)?),
+                _ => return Err(unknown(key, "[agent]: ", KEYS)),
             }
         }
         Ok(())
     }
+}
+
+fn integer(key: &str, value: &toml::Value, least: i64, most: i64) -> Result<u64, AgentConfigError> {
+    let number = value.as_integer().filter(|number| (least..=most).contains(number));
+    let range = if most == i64::MAX { format!("from {least} up") } else { format!("from {least} to {most}") };
+    let wrong = || AgentConfigError::Key(format!("[agent]: '{key}' must be a whole number {range}"));
+    number.map(i64::unsigned_abs).ok_or_else(wrong)
+}
+
+/// Any time up to an hour.
+fn seconds(key: &str, value: &toml::Value) -> Result<Duration, AgentConfigError> {
+    let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
+    let number = number.filter(|seconds| (0.0..=3600.0).contains(seconds));
+    let wrong = || AgentConfigError::Key(format!("[agent]: '{key}' must be a number of seconds from 0 to 3600"));
+    number.map(Duration::from_secs_f64).ok_or_else(wrong)
 }
 
 fn unknown<const N: usize>(key: &str, place: &str, known: [&str; N]) -> AgentConfigError {
@@ -141,6 +177,13 @@ mod tests {
         assert_eq!(error("[agent]\nnaem = 'a'"), "[agent]: unknown key 'naem', did you mean 'name'?");
         assert_eq!(error("agent = 1"), "'agent' must be a table");
         assert_eq!(error("[agent]\nname = 1"), "[agent]: 'name' must be a text");
+        assert_eq!(error("[agent]\nspool_bytes = 1"), "[agent]: 'spool_bytes' must be a whole number from 65536 up");
+        assert!(error("[agent]\npacket_bytes = 1e3").ends_with("must be a whole number from 1024 to 1048576"));
+        assert!(error("[agent]\nsync = -1").ends_with("must be a number of seconds from 0 to 3600"));
+        assert!(error("[agent]\ncollector = 'tcp/'").starts_with("[agent]: 'collector': "));
+        assert!(error("[probes.load]\nkeep = 0").ends_with("'all', 'none' or a number from 1 to 100000 is expected"));
+        assert!(error("[probes.load]\nbatch = '5h'").contains("a time such as 5s"));
+        assert!(error("[probes.load]\npriority = 10").ends_with("a number from 0 to 9 is expected"));
         assert!(error("[agent]\nname = 'a/b'").starts_with("'a/b' cannot be the name of a node"));
         assert!(error("[probes.\"a b\"]").starts_with("'a b' cannot be the name of a node"));
         assert_eq!(error("[probes.memry]"), "[probes.memry]: unknown probe 'memry', did you mean 'memory'?");

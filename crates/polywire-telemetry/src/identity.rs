@@ -62,8 +62,7 @@ pub enum IdentityError {
 impl Identity {
     /// A node with this name and a new UUID.
     pub fn new(name: &str) -> Result<Identity, IdentityError> {
-        let ok = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-        match (1..=MOST_NAME_BYTES).contains(&name.len()) && name.chars().all(ok) {
+        match is_name(name) {
             true => Ok(Identity { name: name.to_owned(), uuid: Uuid::random() }),
             false => Err(IdentityError::Name(name.to_owned())),
         }
@@ -101,6 +100,12 @@ impl Identity {
         };
         Some(Identity { uuid: value("uuid")?.parse().ok()?, ..Identity::new(value("name")?).ok()? })
     }
+}
+
+/// Whether a text can be the name of a node or an instance, and so part of a topic.
+pub(crate) fn is_name(text: &str) -> bool {
+    let ok = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    (1..=MOST_NAME_BYTES).contains(&text.len()) && text.chars().all(ok)
 }
 
 /// The name of this host, as far as it can be the name of a node; `host` if nothing is left of it.

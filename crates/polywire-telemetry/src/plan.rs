@@ -7,7 +7,11 @@ use polywire::Wire;
 use crate::{
     MeasureError, ProbeType, Settings, Thinning,
     schedule::{LONGEST, SHORTEST},
+    uplink::{MOST_PRIORITY, Rule, RuleError},
 };
+
+/// What can be set for probes of all types.
+const COMMON: [&str; 7] = ["every", "enabled", "thin", "wire", "keep", "batch", "priority"];
 
 /// A probe that a node shall run.
 #[derive(Clone, Debug)]
@@ -24,7 +28,9 @@ pub struct Plan {
     pub settings: Settings,
     /// Which samples are sent.
     pub thin: Thinning,
-    /// Whether it is sampled when it is due and somebody listens.
+    /// How samples are kept for a collector, if the node has one.
+    pub rule: Rule,
+    /// Whether it is sampled when it is due and somebody listens, or a collector gets the samples.
     pub enabled: bool,
 }
 
@@ -33,11 +39,12 @@ impl Plan {
     pub fn of(probe: &'static ProbeType) -> Plan {
         let settings = Settings::default();
         let (instance, every) = (probe.name.to_owned(), probe.every);
-        Plan { instance, probe, every, wire: None, settings, thin: Thinning::default(), enabled: true }
+        let (thin, rule) = (Thinning::default(), Rule::default());
+        Plan { instance, probe, every, wire: None, settings, thin, rule, enabled: true }
     }
 
-    /// Changes the plan: `every` in seconds, `enabled`, `wire`, `thin` ([`Thinning`]), or a
-    /// parameter.
+    /// Changes the plan: `every` in seconds, `enabled`, `wire`, `thin` ([`Thinning`]), `keep`, `batch`
+    /// and `priority` ([`Rule`]), or a parameter.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), MeasureError> {
         let wrong = |expected: &str| MeasureError::Value {
             parameter: name.to_owned(),
@@ -52,6 +59,12 @@ impl Plan {
             }
             "enabled" => self.enabled = value.parse().map_err(|_| wrong("true or false"))?,
             "thin" => self.thin = value.parse()?,
+            "keep" => self.rule.keep = value.parse().map_err(|RuleError(expected)| wrong(expected))?,
+            "batch" => self.rule.batch = value.parse().map_err(|RuleError(expected)| wrong(expected))?,
+            "priority" => {
+                let priority = value.parse().ok().filter(|priority| *priority <= MOST_PRIORITY);
+                self.rule.priority = priority.ok_or_else(|| wrong("a number from 0 to 9"))?;
+            }
             "wire" => {
                 value.parse::<Wire>().map_err(|error| wrong(&format!("a wire ({error})")))?;
                 self.wire = Some(value.to_owned());
@@ -59,7 +72,7 @@ impl Plan {
             parameter => {
                 let known = self.probe.parameters;
                 if !known.iter().any(|known| known.name == parameter) {
-                    let names = known.iter().map(|known| known.name).chain(["every", "enabled", "thin", "wire"]);
+                    let names = known.iter().map(|known| known.name).chain(COMMON);
                     return Err(MeasureError::unknown("setting", parameter, names));
                 }
                 self.settings.set(known, parameter, value)?;

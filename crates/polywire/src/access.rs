@@ -24,7 +24,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -106,17 +106,31 @@ pub enum Who {
 /// The rules as a node applies them.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
+    rules: RwLock<Rules>,
+    /// Of the peers present, by their limits. Several links of one principal share a meter.
+    meters: Mutex<BTreeMap<(Principal, u64), Weak<Meter>>>,
+    denied: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Rules {
     access: Option<Access>,
     /// Endpoints that the node goes to whoever says so.
     follow: Vec<String>,
-    /// Of the peers present. Several links of one principal share a meter.
-    meters: Mutex<BTreeMap<Principal, Weak<Meter>>>,
-    denied: AtomicU64,
 }
 
 impl Gate {
     pub(crate) fn new(access: Option<Access>, follow: Vec<String>) -> Gate {
-        Gate { access, follow, ..Gate::default() }
+        Gate { rules: RwLock::new(Rules { access, follow }), ..Gate::default() }
+    }
+
+    /// Replaces the rules. Peers whose [`Rights`] are of the former ones keep them.
+    pub(crate) fn replace(&self, access: Option<Access>, follow: Vec<String>) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Rules { access, follow };
+    }
+
+    fn rules(&self) -> RwLockReadGuard<'_, Rules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why the node does not go to an endpoint because a peer says that a topic has moved there.
@@ -128,21 +142,30 @@ impl Gate {
             Principal::User(user) => *user == 0 || *user == geteuid().as_raw(),
             _ => false,
         };
-        let is_allowed = is_trusted || self.follow.iter().any(|pattern| name_fits(pattern, endpoint));
+        let is_allowed = is_trusted || self.rules().follow.iter().any(|pattern| name_fits(pattern, endpoint));
         (!is_allowed).then(|| format!("'{who}' says so, and no pattern of node.follow fits the endpoint"))
     }
 
     /// Whether there are rules, so that not everybody may do everything.
     pub(crate) fn has_rules(&self) -> bool {
-        self.access.is_some()
+        self.rules().access.is_some()
+    }
+
+    /// The rules that apply to a peer. `None` if it may do everything.
+    fn rules_for(&self, who: &Principal) -> Option<Vec<Rule>> {
+        let rules = self.rules();
+        let access = rules.access.as_ref().filter(|_| *who != Principal::Process)?;
+        Some(access.allow.iter().filter(|rule| rule.is_for(who)).cloned().collect())
+    }
+
+    /// Whether these are not the rights of their peer any more, because the rules were replaced.
+    pub(crate) fn has_changed(&self, rights: &Rights) -> bool {
+        self.rules_for(&rights.who) != rights.rules
     }
 
     /// What a peer may do.
     pub(crate) fn rights(&self, who: &Principal) -> Rights {
-        let Some(access) = self.access.as_ref().filter(|_| *who != Principal::Process) else {
-            return Rights::default();
-        };
-        let rules: Vec<Rule> = access.allow.iter().filter(|rule| rule.is_for(who)).cloned().collect();
+        let Some(rules) = self.rules_for(who) else { return Rights { who: who.clone(), ..Rights::default() } };
         let limit = rules.iter().filter_map(|rule| rule.bytes_per_second).min();
         let meter = limit.map(|limit| self.meter(who, limit));
         Rights { who: who.clone(), rules: Some(rules), meter, is_prepaid: AtomicBool::new(false) }
@@ -161,11 +184,12 @@ impl Gate {
     fn meter(&self, who: &Principal, bytes_per_second: u64) -> Arc<Meter> {
         let mut meters = lock(&self.meters);
         meters.retain(|_, meter| meter.strong_count() > 0);
-        if let Some(meter) = meters.get(who).and_then(Weak::upgrade) {
+        let key = (who.clone(), bytes_per_second);
+        if let Some(meter) = meters.get(&key).and_then(Weak::upgrade) {
             return meter;
         }
         let meter = Arc::new(Meter::new(bytes_per_second, Instant::now()));
-        meters.insert(who.clone(), Arc::downgrade(&meter));
+        meters.insert(key, Arc::downgrade(&meter));
         meter
     }
 }
@@ -396,6 +420,25 @@ mod tests {
         assert_eq!(reason, "access denied: no rule allows 'hall' to publish it");
         let none = Gate::new(Some(Access::default()), Vec::new());
         assert!(none.rights(&pump).permit(Subscribe, "public").is_err(), "an empty section allows nothing");
+    }
+
+    #[test]
+    fn rights_change_with_the_rules_for_their_peer() {
+        let list = |rules: &[(&str, &str)]| {
+            let rule = |(name, topics): &(&str, &str)| rule(Who::Certificate((*name).into()), topics, "");
+            Some(Access { allow: rules.iter().map(rule).collect() })
+        };
+        let gate = Gate::new(list(&[("a", "t"), ("b", "t")]), Vec::new());
+        let [a, b, own] = [certificate("a"), certificate("b"), Principal::Process].map(|who| gate.rights(&who));
+        gate.replace(list(&[("b", "t"), ("a", "t u")]), vec!["tcp/*".into()]);
+        assert_eq!([&a, &b, &own].map(|rights| gate.has_changed(rights)), [true, false, false]);
+        assert!(gate.rights(&certificate("a")).permit(Action::Publish, "u").is_ok());
+        assert_eq!(gate.refuses_to_follow(&Principal::Anonymous, "tcp/192.0.2.1:22"), None);
+        gate.replace(None, Vec::new());
+        let free = gate.rights(&certificate("a"));
+        assert_eq!([&a, &b, &own, &free].map(|rights| gate.has_changed(rights)), [true, true, false, false]);
+        gate.replace(list(&[]), Vec::new());
+        assert!(gate.has_changed(&free));
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::{
     status::Mismatch,
     subscriber::decoding_route,
     wire::Wire,
-    writers::{Follow, Turn, Writers},
+    writers::{Follow, Missing, Turn, Writers},
 };
 
 /// Messages, and bytes of payloads, of one writer that wait for earlier ones on other channels.
@@ -499,8 +499,8 @@ impl Waiting {
         }
     }
 
-    fn pass_on(&self, way: &Way, missing: u64) {
-        way.counts.lost.fetch_add(missing, Ordering::Relaxed);
+    fn pass_on(&self, way: &Way, missing: Missing) {
+        way.counts.lost.fetch_add(missing.count, Ordering::Relaxed);
         let plain = Envelope::data(self.channel, self.start.sequence, self.start.timestamp_ns);
         // They were parsed when the message came.
         let extensions = Extensions::parse(&self.extensions).unwrap_or_default();
@@ -524,8 +524,8 @@ impl Passing {
         }
     }
 
-    fn tell_lost(&self, count: u64) {
-        self.heard.way.counts.lost.fetch_add(count, Ordering::Relaxed);
+    fn tell_lost(&self, missing: Missing) {
+        self.heard.way.counts.lost.fetch_add(missing.count, Ordering::Relaxed);
     }
 }
 
@@ -558,8 +558,6 @@ impl Slot for Passing {
         true
     }
 
-    fn undecodable(&self, _: u64, _: &dyn ToString) {}
-
     fn is_stream(&self) -> bool {
         self.is_stateful
     }
@@ -571,28 +569,10 @@ impl Slot for Passing {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    fn is_auxiliary(&self) -> bool {
-        false
-    }
-
-    fn wants_history(&self) -> bool {
-        false
-    }
-
-    fn is_gated(&self) -> bool {
-        false
-    }
-
-    fn history_changed(&self) -> bool {
-        false
-    }
-
     fn lost(&self, sequence: u64, count: u64) {
         self.tell_lost(self.follow.told(sequence, count));
         self.release();
     }
-
-    fn drained(&self) {}
 }
 
 impl Drop for Passing {

@@ -34,7 +34,7 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -54,6 +54,9 @@ use crate::{
 
 /// Bytes that a node's name has at most.
 pub(crate) const NODE_NAME: usize = 255;
+
+/// Settings that hold from the beginning of a node to its end.
+const FIXED: &[&str] = &["node.name", "node.metrics", "engine", "identity"];
 
 /// A node's configuration. The default has no topics and leaves every choice to the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -240,6 +243,40 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Names the keys and sections in which another configuration differs: `node.wire`, `engine`,
+    /// `topics."plant/**"`.
+    ///
+    /// ```
+    /// use polywire::Config;
+    /// let config = Config::parse("[node]\nwire = 'json'\n[topics.quotes]\nqueue = 64")?;
+    /// let other = Config::parse("[topics.quotes]\nqueue = 9\n[engine]\nburst = 2")?;
+    /// assert_eq!(config.differences(&other), ["node.wire", "engine", "topics.\"quotes\""]);
+    /// # Ok::<(), polywire::config::ConfigError>(())
+    /// ```
+    pub fn differences(&self, other: &Config) -> Vec<String> {
+        let engine = |config: &Config| EngineOptions { identity: Identity::default(), ..config.engine.clone() };
+        let keys = [
+            ("node.wire", self.wires != other.wires),
+            ("node.follow", self.follow != other.follow),
+            ("node.name", self.name != other.name),
+            ("node.metrics", self.metrics != other.metrics),
+            ("engine", engine(self) != engine(other)),
+            ("identity", self.engine.identity != other.engine.identity),
+            ("access", self.access != other.access),
+        ];
+        let keys = keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| String::from(key));
+        let topics: BTreeSet<&Pattern> = self.topics.keys().chain(other.topics.keys()).collect();
+        let topics = topics.into_iter().filter(|topic| self.topics.get(*topic) != other.topics.get(*topic));
+        keys.chain(topics.map(|topic| format!("topics.\"{topic}\""))).collect()
+    }
+
+    /// Those of these differences that a running node cannot follow.
+    pub(crate) fn fixed(differences: &[String]) -> Vec<String> {
+        differences.iter().filter(|key| FIXED.contains(&key.as_str())).cloned().collect()
+    }
+}
+
 impl TopicConfig {
     /// Fills in what is left open.
     fn or(self, wide: &TopicConfig) -> TopicConfig {
@@ -292,6 +329,7 @@ struct EngineTable {
     overflow: Option<String>,
     patience_ms: Option<u64>,
     no_delay: Option<bool>,
+    thin: Option<bool>,
     send_buffer: Option<usize>,
     receive_buffer: Option<usize>,
     burst: Option<u32>,
@@ -352,6 +390,7 @@ impl EngineTable {
         options.peers = positive("engine.peers", self.peers)?.unwrap_or(options.peers);
         options.unix_mode = unix_mode(self.unix_mode)?.unwrap_or(options.unix_mode);
         options.no_delay = self.no_delay.unwrap_or(options.no_delay);
+        options.thin = self.thin.unwrap_or(options.thin);
         options.burst = self.burst.unwrap_or(options.burst);
         let frame_bytes = positive("engine.frame_bytes", self.frame_bytes)?;
         options.limits.frame_bytes = frame_bytes.unwrap_or(options.limits.frame_bytes);

@@ -112,6 +112,18 @@ pub enum NodeError {
         /// Why, and what can be had instead.
         reason: String,
     },
+    /// A reloaded configuration changes what holds from the beginning of a node to its end. Nothing
+    /// of it was applied.
+    ///
+    /// ```
+    /// use polywire::{Config, Node, NodeError};
+    /// let error = Node::new().reload(Config::parse("[engine]\nburst = 2")?).unwrap_err();
+    /// assert!(matches!(&error, NodeError::Restart(keys) if keys == &["engine"]));
+    /// assert_eq!(error.to_string(), "engine cannot change while the node runs: restart it");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[error("{} cannot change while the node runs: restart it", .0.join(", "))]
+    Restart(Vec<String>),
     /// The system refuses another thread.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

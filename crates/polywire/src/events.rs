@@ -204,7 +204,10 @@ impl fmt::Display for engine::Event {
                 write!(f, "{} to {} is down: {reason}", link.id, link.address)
             }
             engine::Event::Unreachable { reason, .. } => write!(f, "cannot connect: {reason}"),
-            engine::Event::Rejected { address, reason } => write!(f, "turned away {address}: {reason}"),
+            engine::Event::Rejected { address, reason, total: 1 } => write!(f, "turned away {address}: {reason}"),
+            engine::Event::Rejected { address, reason, total } => {
+                write!(f, "turned away {address}, {total} times so far: {reason}")
+            }
             engine::Event::Dropped { link, topic, count } => {
                 write!(f, "{count} messages for {} dropped, the last of topic '{topic}'", link.address)
             }

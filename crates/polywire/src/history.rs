@@ -17,7 +17,10 @@ use polywire_core::{
     qos::{History, Qos, expires_ns},
 };
 
-use crate::node::{PortEntry, Replay};
+use crate::{
+    node::{PortEntry, Replay},
+    writers::Missing,
+};
 
 /// The extension of every message on a history channel, a [`Part`]. It must be understood.
 pub(crate) const REPLAYED: u32 = 1;
@@ -30,6 +33,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sequence numbers of replayed samples that a subscriber remembers, to drop their duplicates.
 const REMEMBERED: usize = 1 << 16;
+
+/// Gaps in what a writer publishes that wait to be filled by its history. Further ones count at once.
+const GAPS: usize = 1024;
 
 /// What a publisher keeps.
 pub(crate) struct Kept {
@@ -332,6 +338,15 @@ pub(crate) struct Gates<T>(BTreeMap<Writer, Gate<T>>);
 /// Writers without an open channel that are remembered.
 const GONE: usize = 1024;
 
+/// What waits no more for a history.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Passed<T> {
+    /// What is handed on now.
+    pub(crate) items: Vec<T>,
+    /// Messages that did not come, neither as they were published nor with the history.
+    pub(crate) lost: u64,
+}
+
 struct Gate<T> {
     /// Open channels of the writer, apart from history channels.
     open: usize,
@@ -349,6 +364,9 @@ struct Gate<T> {
     last: u64,
     /// Replayed samples handed on, which may come once more as they were published.
     replayed: BTreeSet<u64>,
+    /// Messages that did not come as they were published, by the last of each gap: the first one,
+    /// and the number of those that the history has not brought either.
+    gaps: BTreeMap<u64, (u64, u64)>,
 }
 
 impl<T> Default for Gates<T> {
@@ -368,7 +386,20 @@ impl<T> Default for Gate<T> {
             bytes: 0,
             last: 0,
             replayed: BTreeSet::new(),
+            gaps: BTreeMap::new(),
         }
+    }
+}
+
+impl<T> Default for Passed<T> {
+    fn default() -> Self {
+        Passed { items: Vec::new(), lost: 0 }
+    }
+}
+
+impl<T> From<Vec<T>> for Passed<T> {
+    fn from(items: Vec<T>) -> Passed<T> {
+        Passed { items, lost: 0 }
     }
 }
 
@@ -387,10 +418,16 @@ impl<T> Gates<T> {
     }
 
     /// A channel of the writer has ended. Gives what was held if it was the last one.
-    pub(crate) fn close(&mut self, writer: Writer) -> Vec<T> {
-        let Some(gate) = self.0.get_mut(&writer) else { return Vec::new() };
+    pub(crate) fn close(&mut self, writer: Writer) -> Passed<T> {
+        let Some(gate) = self.0.get_mut(&writer) else { return Passed::default() };
         gate.open = gate.open.saturating_sub(1);
-        if gate.open == 0 { gate.end() } else { Vec::new() }
+        if gate.open == 0 { gate.end() } else { Passed::default() }
+    }
+
+    /// Messages did not come as they were published. Gives the number of those that count as lost
+    /// now: the history has brought none of them, and will not.
+    pub(crate) fn missing(&mut self, writer: Writer, missing: Missing) -> u64 {
+        self.0.get_mut(&writer).map_or(missing.count, |gate| gate.missing(missing))
     }
 
     /// Whether the history of the writer is missing.
@@ -412,18 +449,18 @@ impl<T> Gates<T> {
         item: T,
         bytes: usize,
         room: (usize, usize),
-    ) -> (Vec<T>, bool) {
-        let Some(gate) = self.0.get_mut(&writer) else { return (vec![item], false) };
+    ) -> (Passed<T>, bool) {
+        let Some(gate) = self.0.get_mut(&writer) else { return (vec![item].into(), false) };
         if gate.waiting.is_none() {
             let is_new = !gate.replayed.remove(&number);
             gate.last = gate.last.max(number);
-            return (is_new.then_some(item).into_iter().collect(), false);
+            return (Vec::from_iter(is_new.then_some(item)).into(), false);
         }
         gate.held.push_back((number, item, bytes));
         gate.bytes = gate.bytes.saturating_add(bytes);
         match gate.held.len() > room.0 || gate.bytes > room.1 {
             true => (gate.end(), true),
-            false => (Vec::new(), false),
+            false => (Passed::default(), false),
         }
     }
 
@@ -451,17 +488,18 @@ impl<T> Gates<T> {
                 gate.replayed.pop_first();
             }
             gate.replayed.insert(number);
+            gate.fill(number);
             out.push(item);
         }
         out
     }
 
     /// The history has ended. Gives what was held, unless the history is needed once more.
-    pub(crate) fn complete(&mut self, writer: Writer) -> Vec<T> {
-        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.begun) else { return Vec::new() };
+    pub(crate) fn complete(&mut self, writer: Writer) -> Passed<T> {
+        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.begun) else { return Passed::default() };
         if std::mem::take(&mut gate.again) {
             gate.begun = false;
-            return Vec::new();
+            return Passed::default();
         }
         gate.end()
     }
@@ -480,7 +518,7 @@ impl<T> Gates<T> {
 
     /// Gives up the histories that have been missing for longer than [`PATIENCE`], and gives what
     /// was held for them.
-    pub(crate) fn give_up(&mut self, now: Duration) -> Vec<(Writer, Vec<T>)> {
+    pub(crate) fn give_up(&mut self, now: Duration) -> Vec<(Writer, Passed<T>)> {
         let late = |gate: &Gate<T>| gate.waiting.is_some_and(|since| now.saturating_sub(since) >= PATIENCE);
         let late = self.0.iter_mut().filter(|(_, gate)| late(gate));
         late.map(|(writer, gate)| (*writer, gate.end())).collect()
@@ -488,12 +526,32 @@ impl<T> Gates<T> {
 }
 
 impl<T> Gate<T> {
-    fn end(&mut self) -> Vec<T> {
+    fn missing(&mut self, missing: Missing) -> u64 {
+        let numbers = missing.numbers();
+        let (first, last) = (*numbers.start(), missing.last);
+        let lost = missing.count.saturating_sub(self.replayed.range(numbers).count() as u64);
+        if self.waiting.is_none() || lost == 0 || self.gaps.len() == GAPS {
+            return lost;
+        }
+        self.gaps.insert(last, (first, lost));
+        0
+    }
+
+    /// The history has brought a message.
+    fn fill(&mut self, number: u64) {
+        if let Some((_, (_, lost))) = self.gaps.range_mut(number..).next().filter(|(_, (first, _))| *first <= number) {
+            *lost = lost.saturating_sub(1);
+        }
+    }
+
+    fn end(&mut self) -> Passed<T> {
         (self.waiting, self.begun, self.again, self.bytes) = (None, false, false, 0);
         let held = std::mem::take(&mut self.held);
         let last = self.last;
         self.last = held.back().map_or(last, |(number, ..)| last.max(*number));
-        held.into_iter().filter(|(number, ..)| *number > last).map(|(_, item, _)| item).collect()
+        let items = held.into_iter().filter(|(number, ..)| *number > last).map(|(_, item, _)| item).collect();
+        let lost = std::mem::take(&mut self.gaps).into_values().map(|(_, lost)| lost).sum();
+        Passed { items, lost }
     }
 }
 
@@ -517,14 +575,18 @@ mod tests {
     }
 
     fn published(gates: &mut Gates<u64>, number: u64) -> Vec<u64> {
-        gates.published(W, number, number, 1, ROOM).0
+        gates.published(W, number, number, 1, ROOM).0.items
     }
 
     #[test]
     fn history_comes_first_and_nothing_twice() {
         let mut gates = waiting();
         assert_eq!((published(&mut gates, 5), published(&mut gates, 6)), (vec![], vec![]));
-        assert_eq!((gates.replayed(W, 4, 4), gates.complete(W)), (vec![], vec![]), "the end of one for somebody else");
+        assert_eq!(
+            (gates.replayed(W, 4, 4), gates.complete(W).items),
+            (vec![], vec![]),
+            "the end of one for somebody else"
+        );
         gates.begin(W);
         assert_eq!(gates.replayed(W, 2, 2), [2]);
         assert_eq!(
@@ -533,7 +595,7 @@ mod tests {
             "5 was replaced in the history, and published after this reader came"
         );
         assert!(gates.is_waiting(W));
-        assert_eq!((published(&mut gates, 7), gates.complete(W)), (vec![], vec![7]));
+        assert_eq!((published(&mut gates, 7), gates.complete(W).items), (vec![], vec![7]));
         assert_eq!((published(&mut gates, 6), published(&mut gates, 8)), (vec![], vec![8]));
         assert_eq!(gates.replayed(W, 9, 9), [], "somebody else's");
     }
@@ -542,10 +604,10 @@ mod tests {
     fn a_writer_that_comes_back_is_asked_again() {
         let mut gates = waiting();
         gates.begin(W);
-        assert_eq!((gates.replayed(W, 3, 3), gates.complete(W)), (vec![3], vec![]));
+        assert_eq!((gates.replayed(W, 3, 3), gates.complete(W).items), (vec![3], vec![]));
         gates.open(W, Duration::ZERO);
         assert!(!gates.is_waiting(W), "a second channel, in another format");
-        assert_eq!((gates.close(W), gates.close(W)), (vec![], vec![]));
+        assert_eq!((gates.close(W).items, gates.close(W).items), (vec![], vec![]));
         gates.open(W, Duration::ZERO);
         assert!(gates.is_waiting(W) && gates.is_any_waiting());
         gates.begin(W);
@@ -557,24 +619,51 @@ mod tests {
         let mut gates = waiting();
         gates.begin(W);
         assert_eq!((gates.replayed(W, 1, 1), gates.missed(W, Duration::ZERO)), (vec![1], false));
-        assert_eq!((published(&mut gates, 3), gates.complete(W)), (vec![], vec![]), "2 is missing");
+        assert_eq!((published(&mut gates, 3), gates.complete(W).items), (vec![], vec![]), "2 is missing");
         gates.begin(W);
         assert_eq!((gates.replayed(W, 1, 1), gates.replayed(W, 2, 2)), (vec![], vec![2]));
-        assert_eq!((gates.complete(W), gates.is_waiting(W)), (vec![3], false));
+        assert_eq!((gates.complete(W).items, gates.is_waiting(W)), (vec![3], false));
         assert!(gates.missed(W, Duration::ZERO) && gates.is_waiting(W));
+    }
+
+    #[test]
+    fn what_the_history_brings_is_not_lost() {
+        let mut gates = waiting();
+        let missing = |last, count| Missing { last, count };
+        assert_eq!((gates.missing(W, missing(9, 5)), published(&mut gates, 10)), (0, vec![]));
+        gates.begin(W);
+        assert_eq!(
+            (gates.replayed(W, 4, 4), gates.replayed(W, 6, 6), gates.replayed(W, 9, 9)),
+            (vec![4], vec![6], vec![9])
+        );
+        assert_eq!(gates.missing(W, missing(12, 2)), 0, "a second gap");
+        assert_eq!((gates.replayed(W, 11, 11), gates.complete(W)), (vec![10, 11], Passed { items: vec![], lost: 4 }));
+        // 5, 7, 8 and 12 came neither way. After the history, only what it has brought is not lost.
+        assert_eq!((gates.missing(W, missing(14, 2)), gates.missing(W, missing(11, 2))), (2, 1));
+        assert_eq!(gates.missing((Id128([2; 16]), 1), missing(3, 3)), 3, "a writer without history");
+    }
+
+    #[test]
+    fn gaps_that_no_history_fills_are_lost() {
+        let mut gates = waiting();
+        let gap = |number: usize| Missing { last: 2 * number as u64 + 1, count: 1 };
+        assert!((0..GAPS).all(|number| gates.missing(W, gap(number)) == 0));
+        assert_eq!(gates.missing(W, gap(GAPS)), 1, "too many to remember");
+        assert_eq!(gates.give_up(PATIENCE), [(W, Passed { items: vec![], lost: GAPS as u64 })]);
+        assert_eq!(gates.close(W), Passed::default());
     }
 
     #[test]
     fn nobody_waits_for_ever() {
         let mut gates = waiting();
         (1..=4).for_each(|number| assert_eq!(published(&mut gates, number), []));
-        assert_eq!(gates.published(W, 5, 5, 1, ROOM), (vec![1, 2, 3, 4, 5], true));
+        assert_eq!(gates.published(W, 5, 5, 1, ROOM), (vec![1, 2, 3, 4, 5].into(), true));
         let mut gates = waiting();
         assert_eq!(published(&mut gates, 1), []);
         assert_eq!(gates.give_up(PATIENCE / 2), []);
-        assert_eq!(gates.give_up(PATIENCE), [(W, vec![1])]);
+        assert_eq!(gates.give_up(PATIENCE), [(W, vec![1].into())]);
         let mut gates = waiting();
-        assert_eq!((published(&mut gates, 1), gates.close(W)), (vec![], vec![1]));
+        assert_eq!((published(&mut gates, 1), gates.close(W).items), (vec![], vec![1]));
     }
 
     #[test]

@@ -32,7 +32,7 @@ const LISTED: usize = 8;
 /// let sent = publisher.publish(&Pump { id: 7 })?;
 /// assert_eq!((sent.peers, sent.refused), (0, 1));
 /// let status: PublisherStatus = publisher.status();
-/// assert_eq!((status.accepting, status.refusing), (0, 1));
+/// assert_eq!((status.accepting, status.refusing, status.dropped), (0, 1, 0));
 /// let Refusal { peer, reason, .. } = &status.refusals[0];
 /// assert!(peer == "this node" && reason.contains("the writer has uint32, the reader string"));
 ///
@@ -54,6 +54,10 @@ pub struct PublisherStatus {
     pub refused_total: u64,
     /// The latest refusals, newest last.
     pub refusals: Vec<Refusal>,
+    /// How often a message was dropped for a peer when it was published, because the peer's queue
+    /// was full. What is dropped later, to make room for newer messages, counts for the link, which
+    /// all topics share: [`LinkCounts::dropped`](crate::stats::LinkCounts::dropped).
+    pub dropped: u64,
     /// How often an instance was not published within the deadline offered.
     pub deadlines_missed: u64,
     /// How often the publisher's lease lapsed: its node did not run, or the application did not

@@ -8,6 +8,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::RangeInclusive,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -88,11 +89,18 @@ pub(crate) struct Follow<T> {
     progress: Arc<Progress>,
 }
 
+/// Messages of a writer that no channel brings: so many, up to and including the last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) last: u64,
+    pub(crate) count: u64,
+}
+
 /// What to do with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Deliver it, then call [`Follow::done`]. So many messages are missing before it.
-    Now(u64),
+    /// Deliver it, then call [`Follow::done`]. These messages are missing before it.
+    Now(Missing),
     /// Give it to [`Follow::hold`].
     Later,
     /// It was delivered or given up before.
@@ -134,16 +142,17 @@ impl<T> Follow<T> {
     }
 
     fn came_alone(&self, state: &mut State<T>, sequence: u64) -> Turn {
-        let missing = match state.last {
+        let before = sequence.saturating_sub(1);
+        let count = match state.last {
             Some(last) if sequence <= last && self.progress.is_ordered && !self.writer.0.is_zero() => {
                 return Turn::Never;
             }
-            Some(last) if self.progress.is_ordered => sequence.saturating_sub(1).saturating_sub(last),
+            Some(last) if self.progress.is_ordered => before.saturating_sub(last),
             _ => 0,
         };
         state.last = state.last.max(Some(sequence));
         self.progress.begun.store(sequence, Ordering::Relaxed);
-        Turn::Now(missing)
+        Turn::Now(Missing { last: before, count })
     }
 
     #[cold]
@@ -158,7 +167,7 @@ impl<T> Follow<T> {
         if state.may_come_before(sequence) {
             return Turn::Later;
         }
-        let missing = state.last.map_or(0, |last| sequence - 1 - last);
+        let missing = Missing::between(state.last, sequence);
         state.last = Some(sequence);
         state.busy = Some(thread::current().id());
         Turn::Now(missing)
@@ -196,36 +205,36 @@ impl<T> Follow<T> {
         }
     }
 
-    /// A message that may be delivered now, and the number of those missing before it. The caller
-    /// delivers it and calls again, until there is none: others leave theirs to it meanwhile.
-    pub(crate) fn next(&self) -> Option<(u64, T)> {
+    /// A message that may be delivered now, and those missing before it. The caller delivers it and
+    /// calls again, until there is none: others leave theirs to it meanwhile.
+    pub(crate) fn next(&self) -> Option<(Missing, T)> {
         self.line.next()
     }
 
     /// The sender dropped `lost` messages up to and including this one. A `lost` of 0 says that the
-    /// channel begins after this one. Returns the number of missing messages that were not counted
-    /// before. [`Follow::next`] may have messages then.
-    pub(crate) fn told(&self, sequence: u64, lost: u64) -> u64 {
+    /// channel begins after this one. Returns the missing messages that were not counted before.
+    /// [`Follow::next`] may have messages then.
+    pub(crate) fn told(&self, sequence: u64, lost: u64) -> Missing {
         let mut state = self.line.lock();
         let first = self.progress.last.swap(sequence, Ordering::Relaxed) == NONE;
         if !self.progress.is_ordered && state.channels.len() == 1 {
-            return lost.min(sequence);
+            return Missing { last: sequence, count: lost.min(sequence) };
         }
         if state.last.is_none() && (lost == 0 || !first) {
-            return 0;
+            return Missing::default();
         }
         state.pass_lost(sequence, lost.min(sequence))
     }
 
-    /// The channel ends. Returns the number of messages that are missing now. [`Follow::next`] may
-    /// have messages then.
-    pub(crate) fn end(&self) -> u64 {
+    /// The channel ends. Returns the messages that are missing now. [`Follow::next`] may have
+    /// messages then.
+    pub(crate) fn end(&self) -> Missing {
         let mut ledger = self.writers.lock();
         let mut state = self.line.lock();
         state.channels.retain(|other| !Arc::ptr_eq(other, &self.progress));
         if !state.channels.is_empty() {
             let last = self.progress.last.load(Ordering::Relaxed);
-            return if last == NONE { 0 } else { state.pass_lost(last, 0) };
+            return if last == NONE { Missing::default() } else { state.pass_lost(last, 0) };
         }
         let newest = state.held.last_key_value().map(|(last, _)| *last).max(state.last);
         drop(state);
@@ -233,12 +242,25 @@ impl<T> Follow<T> {
         if let Some(newest) = newest {
             ledger.remember(self.writer, newest);
         }
-        0
+        Missing::default()
+    }
+}
+
+impl Missing {
+    /// The messages from one, not included, to the next one. None if nothing is known of the first.
+    fn between(last: Option<u64>, next: u64) -> Missing {
+        let before = next.saturating_sub(1);
+        Missing { last: before, count: last.map_or(0, |last| before.saturating_sub(last)) }
+    }
+
+    /// The sequence numbers of the messages.
+    pub(crate) fn numbers(self) -> RangeInclusive<u64> {
+        self.last.saturating_sub(self.count).saturating_add(1)..=self.last
     }
 }
 
 impl<T> Line<T> {
-    fn next(&self) -> Option<(u64, T)> {
+    fn next(&self) -> Option<(Missing, T)> {
         let mut state = self.lock();
         let here = thread::current().id();
         if state.busy == Some(here) {
@@ -279,7 +301,7 @@ impl<T> State<T> {
         self.channels.iter().any(may)
     }
 
-    fn next(&mut self) -> Option<(u64, T)> {
+    fn next(&mut self) -> Option<(Missing, T)> {
         if self.is_busy() {
             return None;
         }
@@ -291,22 +313,24 @@ impl<T> State<T> {
         self.since = None;
         let (message, bytes) = self.held.pop_first()?.1;
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
-        let missing = self.last.map_or(0, |last| (first - 1).saturating_sub(last));
+        let missing = Missing::between(self.last, first);
         self.last = self.last.max(Some(first));
         Some((missing, message))
     }
 
-    /// Messages up to this one do not come on one channel. Counts those that come on no other
-    /// either; `told` of them if nothing is known of the writer yet.
-    fn pass_lost(&mut self, sequence: u64, told: u64) -> u64 {
+    /// Messages up to this one do not come on one channel. Gives those that come on no other either;
+    /// `told` of them if nothing is known of the writer yet.
+    fn pass_lost(&mut self, sequence: u64, told: u64) -> Missing {
         let is_next_held = self.held.first_key_value().is_some_and(|(first, _)| *first <= sequence.saturating_add(1));
-        let Some(after) = sequence.checked_add(1).filter(|_| !is_next_held && !self.is_busy()) else { return 0 };
+        let Some(after) = sequence.checked_add(1).filter(|_| !is_next_held && !self.is_busy()) else {
+            return Missing::default();
+        };
         if self.last.is_some_and(|last| last >= sequence) || self.may_come_before(after) {
-            return 0;
+            return Missing::default();
         }
-        let missing = self.last.map_or(told, |last| sequence - last);
+        let count = self.last.map_or(told, |last| sequence - last);
         self.last = Some(sequence);
-        missing
+        Missing { last: sequence, count }
     }
 
     fn is_full(&self, room: (usize, usize)) -> bool {
@@ -332,7 +356,7 @@ impl<T> Writers<T> {
     }
 
     /// Gives up waits that have lasted for [`PATIENCE`], and hands over what may be delivered now.
-    pub(crate) fn give_up(&self, now: Duration, mut deliver: impl FnMut(u64, T)) {
+    pub(crate) fn give_up(&self, now: Duration, mut deliver: impl FnMut(Missing, T)) {
         for line in self.lines() {
             {
                 let mut state = line.lock();
@@ -409,7 +433,7 @@ mod tests {
             Turn::Never => return (delivered, lost),
             Turn::Later => channel.hold(sequence, sequence, 1, ROOM),
             Turn::Now(missing) => {
-                lost += missing;
+                lost += missing.count;
                 delivered.push(sequence);
                 channel.done(sequence);
             }
@@ -420,40 +444,53 @@ mod tests {
     }
 
     fn rest(channel: &Follow<u64>) -> (Vec<u64>, u64) {
-        let all: Vec<(u64, u64)> = std::iter::from_fn(|| channel.next()).collect();
-        (all.iter().map(|(_, message)| *message).collect(), all.iter().map(|(missing, _)| missing).sum())
+        let all: Vec<(Missing, u64)> = std::iter::from_fn(|| channel.next()).collect();
+        (all.iter().map(|(_, message)| *message).collect(), all.iter().map(|(missing, _)| missing.count).sum())
     }
 
     #[test]
     fn what_came_before_the_first_message_is_not_missing() {
         let channel = follow(&Arc::default(), 1);
-        assert_eq!((channel.told(99, 0), pass(&channel, 100).1, pass(&channel, 101).1), (0, 0, 0));
+        assert_eq!((channel.told(99, 0).count, pass(&channel, 100).1, pass(&channel, 101).1), (0, 0, 0));
         assert_eq!((pass(&channel, 105), pass(&channel, 103), pass(&channel, 106).1), ((vec![105], 3), (vec![], 0), 0));
+    }
+
+    #[test]
+    fn what_is_missing_has_numbers() {
+        let channel = follow(&Arc::default(), 1);
+        assert_eq!((channel.came(3), channel.done(3)), (Turn::Now(Missing { last: 2, count: 0 }), false));
+        let Turn::Now(missing) = channel.came(7) else { panic!("it is due") };
+        assert_eq!((missing.numbers(), channel.done(7), channel.told(9, 1).numbers()), (4..=6, false, 8..=9));
+        assert!(Missing::default().numbers().is_empty());
     }
 
     #[test]
     fn what_is_told_is_counted_once() {
         let channel = follow(&Arc::default(), 1);
-        assert_eq!((pass(&channel, 1).1, channel.told(5, 4), pass(&channel, 6).1), (0, 4, 0));
-        assert_eq!((channel.told(8, 1), pass(&channel, 10).1), (2, 1));
+        assert_eq!((pass(&channel, 1).1, channel.told(5, 4).count, pass(&channel, 6).1), (0, 4, 0));
+        assert_eq!((channel.told(8, 1).count, pass(&channel, 10).1), (2, 1));
         let fresh = follow(&Arc::default(), 1);
-        assert_eq!((fresh.told(5, 3), pass(&fresh, 6).1), (3, 0), "held messages that made room before the first came");
+        assert_eq!(
+            (fresh.told(5, 3).count, pass(&fresh, 6).1),
+            (3, 0),
+            "held messages that made room before the first came"
+        );
         let forged = follow(&Arc::default(), 1);
-        assert_eq!((forged.told(5, u64::MAX), forged.told(6, u64::MAX)), (5, 1));
+        assert_eq!((forged.told(5, u64::MAX).count, forged.told(6, u64::MAX).count), (5, 1));
     }
 
     #[test]
     fn a_writer_is_followed_from_link_to_link() {
         let writers = Arc::default();
         let first = follow(&writers, 1);
-        assert_eq!((pass(&first, 7).1, first.end()), (0, 0));
+        assert_eq!((pass(&first, 7).1, first.end().count), (0, 0));
         let second = follow(&writers, 1);
-        assert_eq!((second.told(10, 0), pass(&second, 11).1, pass(&second, 12).1), (3, 0, 0));
-        assert_eq!(second.end(), 0);
+        assert_eq!((second.told(10, 0).count, pass(&second, 11).1, pass(&second, 12).1), (3, 0, 0));
+        assert_eq!(second.end().count, 0);
         let other = follow(&writers, 2);
-        assert_eq!((pass(&other, 50).1, other.end()), (0, 0));
+        assert_eq!((pass(&other, 50).1, other.end().count), (0, 0));
         let third = follow(&writers, 1);
-        assert_eq!((third.told(15, 1), pass(&third, 16).1), (3, 0), "two on the way and one that made room");
+        assert_eq!((third.told(15, 1).count, pass(&third, 16).1), (3, 0), "two on the way and one that made room");
     }
 
     #[test]
@@ -463,10 +500,10 @@ mod tests {
         assert_eq!(pass(&old, 1), (vec![], 0), "the other channel may begin before it");
         assert_eq!((pass(&new, 6), pass(&new, 7)), ((vec![1], 0), (vec![], 0)));
         assert_eq!((pass(&old, 2), pass(&old, 3)), ((vec![2], 0), (vec![3], 0)), "what was still on its way");
-        assert_eq!((old.end(), rest(&new)), (0, (vec![6, 7], 2)));
+        assert_eq!((old.end().count, rest(&new)), (0, (vec![6, 7], 2)));
         assert_eq!(pass(&new, 8), (vec![8], 0));
         let unused = follow(&writers, 1);
-        assert_eq!((unused.end(), new.end()), (0, 0));
+        assert_eq!((unused.end().count, new.end().count), (0, 0));
         assert_eq!(pass(&follow(&writers, 1), 10).1, 1);
     }
 
@@ -474,25 +511,25 @@ mod tests {
     fn nothing_comes_twice_and_a_loss_on_one_channel_is_none() {
         let writers = Arc::default();
         let (a, b) = (follow(&writers, 1), follow(&writers, 1));
-        assert_eq!((a.told(0, 0), b.told(0, 0)), (0, 0));
+        assert_eq!((a.told(0, 0).count, b.told(0, 0).count), (0, 0));
         assert_eq!((pass(&a, 1), pass(&b, 1)), ((vec![1], 0), (vec![], 0)));
-        assert_eq!((pass(&a, 3), a.told(5, 2)), ((vec![], 0), 0), "2, 4 and 5 may come on the other channel");
+        assert_eq!((pass(&a, 3), a.told(5, 2).count), ((vec![], 0), 0), "2, 4 and 5 may come on the other channel");
         assert_eq!((pass(&b, 2), pass(&b, 3)), ((vec![2, 3], 0), (vec![], 0)));
-        assert_eq!((pass(&b, 5), b.told(6, 1)), ((vec![5], 1), 0), "4 came on neither");
+        assert_eq!((pass(&b, 5), b.told(6, 1).count), ((vec![5], 1), 0), "4 came on neither");
         assert_eq!((pass(&a, 6), pass(&b, 7)), ((vec![6], 0), (vec![7], 0)));
-        assert_eq!((b.told(9, 2), a.told(9, 2)), (0, 2), "lost on both, counted once");
+        assert_eq!((b.told(9, 2).count, a.told(9, 2).count), (0, 2), "lost on both, counted once");
     }
 
     #[test]
     fn waiting_ends_when_the_room_is_full_or_patience_is() {
         let writers = Arc::default();
         let (a, b) = (follow(&writers, 1), follow(&writers, 1));
-        assert_eq!((b.told(0, 0), pass(&a, 2)), (0, (vec![], 0)));
+        assert_eq!((b.told(0, 0).count, pass(&a, 2)), (0, (vec![], 0)));
         assert!(writers.is_any_holding());
         let mut out = Vec::new();
-        writers.give_up(clock::now(), |missing, message| out.push((missing, message)));
+        writers.give_up(clock::now(), |missing, message| out.push((missing.count, message)));
         assert!(out.is_empty());
-        writers.give_up(clock::now() + 2 * PATIENCE, |missing, message| out.push((missing, message)));
+        writers.give_up(clock::now() + 2 * PATIENCE, |missing, message| out.push((missing.count, message)));
         assert_eq!((out.as_slice(), pass(&a, 4)), (&[(0, 2)][..], (vec![4], 1)), "it is not waited for again");
         assert_eq!((pass(&b, 3), pass(&b, 5)), ((vec![], 0), (vec![5], 0)));
         for sequence in 7..7 + ROOM.0 as u64 {
@@ -506,15 +543,15 @@ mod tests {
     fn messages_are_left_to_the_thread_that_delivers() {
         let writers = Arc::default();
         let (a, b) = (follow(&writers, 1), follow(&writers, 1));
-        assert_eq!((a.told(0, 0), b.told(0, 0)), (0, 0));
-        assert_eq!(a.came(1), Turn::Now(0));
+        assert_eq!((a.told(0, 0).count, b.told(0, 0).count), (0, 0));
+        assert!(matches!(a.came(1), Turn::Now(_)));
         assert_eq!(b.came(2), Turn::Later);
         b.hold(2, 2, 1, ROOM);
         assert!(a.done(1));
         assert_eq!(rest(&a), (vec![2], 0));
         // A channel that was alone when it began.
         let alone = follow(&writers, 2);
-        assert_eq!(alone.came(1), Turn::Now(0));
+        assert!(matches!(alone.came(1), Turn::Now(_)));
         let other = follow(&writers, 2);
         assert_eq!(other.came(2), Turn::Later);
         other.hold(2, 2, 1, ROOM);
@@ -527,13 +564,16 @@ mod tests {
         let writers = Arc::<Writers<u64>>::default();
         for _ in 0..2 {
             let nameless = Follow::new(&writers, &Announcement::default(), true);
-            assert_eq!((nameless.told(5, u64::MAX), nameless.told(5, u64::MAX), pass(&nameless, 6).1), (5, 0, 0));
-            assert_eq!((pass(&nameless, 9).1, nameless.end()), (2, 0));
+            assert_eq!(
+                (nameless.told(5, u64::MAX).count, nameless.told(5, u64::MAX).count, pass(&nameless, 6).1),
+                (5, 0, 0)
+            );
+            assert_eq!((pass(&nameless, 9).1, nameless.end().count), (2, 0));
         }
         for incarnation in 0..2 * REMEMBERED as u64 {
             let announced = Announcement { writer: Id128([1; 16]), incarnation, ..Announcement::default() };
             let channel = Follow::new(&writers, &announced, true);
-            assert_eq!((pass(&channel, 1).1, channel.end()), (0, 0));
+            assert_eq!((pass(&channel, 1).1, channel.end().count), (0, 0));
         }
         let state = writers.lock();
         assert_eq!((state.left.len(), state.live.len()), (REMEMBERED, 0));

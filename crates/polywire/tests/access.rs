@@ -8,8 +8,9 @@ use std::{
 };
 
 use polywire::{
-    Config, Events, Message, Node, NodeEvent,
-    engine::{Action, Event, Principal},
+    Config, Events, Message, Node, NodeError, NodeEvent,
+    access::Who,
+    engine::{Action, EngineError, Event, Principal},
 };
 use polywire_core::{
     envelope::Id128,
@@ -111,6 +112,79 @@ fn who_may_not_subscribe_is_told_and_gets_nothing() {
     secret.set_wire("json").expect("set");
     until("the new channel's mismatch", || refused.status().mismatches_total == 2);
     until("the old channel's end", || refused.status().unreadable == 1);
+}
+
+#[test]
+fn rules_that_are_replaced_hold_for_those_who_are_there() {
+    let wire = format!("cdr@unix/{}", path("reload").display());
+    let rules = |publish: &str, subscribe: &str| {
+        let text = format!("[[access.allow]]\nusers = [{}]\npublish = {publish}\nsubscribe = {subscribe}", me());
+        Config::parse(&text).expect("rules")
+    };
+    let (all, none) = ("['**']", "[]");
+    let here = Node::builder().config(rules(all, all)).build();
+    let there = Node::new();
+    let pumps = here.subscriber_on::<Pump>("up", &wire).expect("subscribes");
+    let down = here.publisher_on::<Pump>("down", &wire).expect("opens");
+    let up = there.publisher_on::<Pump>("up", &wire).expect("opens");
+    let read = there.subscriber_on::<Pump>("down", &wire).expect("subscribes");
+    assert_eq!((up.wait_for_subscribers(1, SOON), down.wait_for_subscribers(1, SOON)), (1, 1));
+    assert_eq!(here.reload(rules(all, none)).expect("other rules"), ["access"]);
+    until("the reader is denied", || read.status().mismatches_total == 1);
+    assert_eq!(up.wait_for_subscribers(1, SOON), 1);
+    assert_eq!(down.publish(&pump(1)).expect("published").subscribers, 0);
+    up.publish(&pump(2)).expect("published");
+    assert_eq!(pumps.recv_timeout(SOON).expect("a message").value, pump(2));
+    here.reload(rules(none, all)).expect("other rules");
+    until("the writer is denied", || up.status().refusing == 1);
+    assert_eq!(down.wait_for_subscribers(1, SOON), 1);
+    down.publish(&pump(3)).expect("published");
+    assert_eq!(read.recv_timeout(SOON).expect("a message").value, pump(3));
+    // Rules that are the same for a peer leave its link alone.
+    let events = here.events();
+    let mut same = rules(none, all);
+    same.access.get_or_insert_default().allow.extend(rules(all, none).access.unwrap_or_default().allow.pop().map(
+        |mut rule| {
+            rule.who = vec![Who::User(me() + 1)];
+            rule
+        },
+    ));
+    assert_eq!(here.reload(same).expect("other rules"), ["access"]);
+    assert!(!std::iter::from_fn(|| events.try_recv()).any(|event| event.to_string().contains("is down")));
+    here.reload(Config::default()).expect("no rules");
+    assert_eq!(up.wait_for_subscribers(1, SOON), 1);
+}
+
+#[test]
+fn a_peer_that_stays_when_its_rights_change_is_cut_off() {
+    let text = "[engine]\nlinger_ms = 50\n[[access.allow]]\nanyone = true\npublish = ['**']";
+    let here = node(text);
+    let endpoint = here.open("tcp-listen/127.0.0.1:0").expect("listens");
+    let mut stream = TcpStream::connect(endpoint.split_once('/').expect("an address").1).expect("connects");
+    let (mut encoder, mut out) = (StreamEncoder::default(), Vec::new());
+    encoder.hello(&Hello { node: Id128([1; 16]), incarnation: 1 }, &mut out);
+    stream.write_all(&out).expect("sent");
+    until("the link", || here.links() == 1);
+    here.reload(Config::parse("[engine]\nlinger_ms = 50\n[access]").expect("rules")).expect("other rules");
+    until("the end of the link", || here.links() == 0);
+    stream.set_read_timeout(Some(SOON)).expect("set");
+    let mut rest = Vec::new();
+    // It ends in good order or is reset; a time-out would be another error.
+    let ended = stream.read_to_end(&mut rest);
+    assert!(ended.is_ok_and(|len| len > 0) || !rest.is_empty(), "a goodbye comes");
+}
+
+#[test]
+fn rules_for_an_open_endpoint_that_cannot_have_any_are_refused() {
+    let here = Node::new();
+    here.open("udp/127.0.0.1:0").expect("opens");
+    let error =
+        here.reload(Config::parse("[node]\nfollow = ['tcp/*']\n[access]").expect("rules")).expect_err("refused");
+    assert!(
+        matches!(&error, NodeError::Engine(EngineError::Access { endpoint }) if endpoint.starts_with("udp/")),
+        "{error}"
+    );
+    assert_eq!(here.reload(Config::default()).expect("the same"), [""; 0], "nothing was applied");
 }
 
 #[test]

@@ -56,7 +56,8 @@ fn places(test: &str) -> Vec<Place> {
             "lan" => (LAN.into(), engine),
             "tcp" | "tls" => ("127.0.0.1:0".into(), engine),
             "unix" => (path("either"), engine),
-            "tcp-listen" => ("127.0.0.1:0".into(), built_in("tcp-connect")),
+            // With the option of addresses.
+            "tcp-listen" => ("127.0.0.1:0?thin".into(), built_in("tcp-connect")),
             "tls-listen" => ("127.0.0.1:0".into(), built_in("tls-connect")),
             "unix-listen" => (path("listen"), built_in("unix-connect")),
             "fifo" => (path("fifo"), engine),

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{Read as _, Write as _},
+    io::{ErrorKind, Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::PathBuf,
     sync::{
@@ -485,24 +485,58 @@ impl Peer {
         self.stream.write_all(&out).expect("sends");
     }
 
+    fn send_data(&mut self, envelope: &Envelope<'_>, payload: &[u8]) {
+        self.send(|encoder, out| {
+            encoder.data(envelope, payload.len(), out).expect("fits");
+            out.extend_from_slice(payload);
+        });
+    }
+
     /// All answers up to the first one for the channel `last`.
     fn answers(&mut self, last: u32) -> Vec<(u32, Answer)> {
         let mut answers = Vec::new();
         loop {
-            while let Step::Frame { frame, used } = self.decoder.step(&self.inbox).expect("well-formed") {
-                if let Frame::Answer { channel, answer } = frame {
-                    answers.push((channel.0, answer));
-                }
-                self.inbox.drain(..used);
-            }
+            answers.extend(self.parsed());
             if answers.last().is_some_and(|(channel, _)| *channel == last) {
                 return answers;
             }
-            let mut bytes = [0; 4096];
-            let count = self.stream.read(&mut bytes).expect("reads");
-            assert!(count > 0, "the node has closed");
-            self.inbox.extend_from_slice(&bytes[..count]);
+            assert!(self.read(), "no answer came");
         }
+    }
+
+    /// The answers that have come. Does not wait.
+    fn answers_so_far(&mut self) -> Vec<(u32, Answer)> {
+        self.stream.set_nonblocking(true).expect("a socket");
+        while self.read() {}
+        self.stream.set_nonblocking(false).expect("a socket");
+        self.parsed()
+    }
+
+    /// Takes in what has come. False if nothing comes in time.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        match self.stream.read(&mut bytes) {
+            Ok(count) => {
+                assert!(count > 0, "the node has closed");
+                self.inbox.extend_from_slice(&bytes[..count]);
+                true
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+                false
+            }
+        }
+    }
+
+    fn parsed(&mut self) -> Vec<(u32, Answer)> {
+        let mut answers = Vec::new();
+        while let Step::Frame { frame, used } = self.decoder.step(&self.inbox).expect("well-formed") {
+            if let Frame::Answer { channel, answer } = frame {
+                answers.push((channel.0, answer));
+            }
+            self.inbox.drain(..used);
+        }
+        answers
     }
 }
 
@@ -525,8 +559,8 @@ fn a_peer_that_sends_nonsense_gets_few_requests_and_no_value_is_wrong() {
     assert_eq!(peer.answers(1), [(1, Answer::Renew(1))], "who opens a stream asks for a key frame");
     let encoder = Encoder::<Book>::new(&FAST, &Options::default()).expect("it lowers");
     let (mut random, mut state) = (Random::new(1), encoder.state().expect("it is stateful"));
-    let mut sequence = 0;
-    for book in &all {
+    let (mut sequence, mut sent) = (0, 0);
+    let mut send_nonsense = |peer: &mut Peer, book: &Book| {
         let mut payload = Vec::new();
         encoder.encode_with(&mut state, true, book, &mut payload).expect("it encodes");
         sequence += 1 + random.below(3) as u64;
@@ -543,30 +577,35 @@ fn a_peer_that_sends_nonsense_gets_few_requests_and_no_value_is_wrong() {
             payload[at] ^= 1 << random.below(8);
         }
         let envelope = Envelope { anchor, ..Envelope::data(channel, sequence, 0) };
-        peer.send(|encoder, out| {
-            encoder.data(&envelope, payload.len(), out).expect("fits");
-            out.extend_from_slice(&payload);
-        });
+        peer.send_data(&envelope, &payload);
+        sent += 1;
+        sequence
+    };
+    for book in &all {
+        send_nonsense(&mut peer, book);
+    }
+    // The first request came above. A further one comes with the first message after a pause.
+    let (mut further, late, mut last) = (Vec::new(), Instant::now() + SOON, 0);
+    while further.is_empty() {
+        assert!(Instant::now() < late, "no further request came");
+        last = send_nonsense(&mut peer, &all[0]);
+        thread::sleep(Duration::from_millis(1));
+        further.extend(peer.answers_so_far());
     }
     // A channel whose configuration document is missing.
     let configured = Announcement { configuration: Some(Id128([9; 16])), ..announcement.clone() };
-    peer.send(|encoder, out| channel = encoder.announce(&configured, Start::default(), out).expect("fits"));
-    peer.send(|encoder, out| encoder.control(&Frame::Document { document: Id128([9; 16]), bytes: None }, out));
-    let answers = peer.answers(2);
-    let requests = answers.iter().filter(|(channel, _)| *channel == 1).count();
-    // The first request came above; further ones come after a time.
-    assert!(requests < 20, "{requests} requests");
-    assert!(matches!(&answers.last(), Some((2, Answer::Refuse(_)))), "{answers:?}");
-    assert_eq!((subscriber.undecodable(), subscriber.try_recv().is_none()), (all.len() as u64, true));
-    // With the first key frame, the channel becomes readable.
-    let channel = polywire_core::envelope::ChannelId(1);
-    let mut payload = Vec::new();
-    encoder.encode(&all[3], &mut payload).expect("it encodes");
-    sequence += 1;
-    let envelope = Envelope { anchor: Some(sequence), ..Envelope::data(channel, sequence, 0) };
     peer.send(|encoder, out| {
-        encoder.data(&envelope, payload.len(), out).expect("fits");
-        out.extend_from_slice(&payload);
+        encoder.announce(&configured, Start::default(), out).expect("fits");
     });
+    peer.send(|encoder, out| encoder.control(&Frame::Document { document: Id128([9; 16]), bytes: None }, out));
+    further.extend(peer.answers(2));
+    let requests = further.iter().filter(|(channel, _)| *channel == 1).count();
+    assert!((1..20).contains(&requests), "{requests} requests for {sent} messages");
+    assert!(matches!(&further.last(), Some((2, Answer::Refuse(_)))), "{further:?}");
+    assert_eq!((subscriber.undecodable(), subscriber.try_recv().is_none()), (sent, true));
+    // With the first key frame, the channel becomes readable.
+    let (sequence, mut payload) = (last + 1, Vec::new());
+    encoder.encode(&all[3], &mut payload).expect("it encodes");
+    peer.send_data(&Envelope { anchor: Some(sequence), ..Envelope::data(channel, sequence, 0) }, &payload);
     assert_eq!(subscriber.recv_timeout(SOON).map(|sample| sample.value).as_ref(), Some(&all[3]));
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use common::{SOON, fifo::Fifo, until};
-use polywire::{Node, NodeEvent, Publisher, Subscriber, engine::Event};
+use polywire::{Node, NodeEvent, Publisher, Subscriber, engine::Event, qos::Qos};
 use polywire_core::{
     envelope::{Announcement, Id128},
     frame::{Answer, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
@@ -132,6 +132,38 @@ fn what_a_cut_link_loses_is_counted_at_both_ends() {
     };
     let unconfirmed: u64 = std::iter::from_fn(|| events.try_recv()).filter_map(unconfirmed).sum();
     assert!(unconfirmed > 0 && unconfirmed + unheard >= readings.lost(), "{unconfirmed} and {unheard}");
+}
+
+#[test]
+fn what_the_history_brings_after_a_cut_is_not_lost() {
+    let (here, there) = (Node::new(), Node::new());
+    let endpoint = here.open("tcp-listen/127.0.0.1:0").expect("listens");
+    let proxy = Proxy::to(endpoint.split_once('/').expect("an address").1);
+    let requested = Qos::default().transient_local();
+    let subscribe = here.subscribe::<Reading>("r", Some(&at(&endpoint))).expect("subscriber");
+    let readings = subscribe.qos(requested.clone()).expect("policies").open();
+    let wire = at(&format!("tcp-connect/{}", proxy.address));
+    let publish = there.publish::<Reading>("r", Some(&wire)).expect("publisher");
+    let publisher = publish.qos(requested.keep_last(100)).expect("policies").open().expect("publisher");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    let mut published = 0;
+    let mut publish = |count: u32| {
+        for _ in 0..count {
+            published += 1;
+            publisher.publish(&Reading { count: published }).expect("published");
+        }
+    };
+    let next = || readings.recv_timeout(SOON).expect("a reading").value.count;
+    publish(10);
+    assert!((1..=10).all(|count| next() == count));
+    // These do not pass the proxy, and the link breaks. The history of 100 brings the last ones.
+    proxy.held.store(true, Ordering::SeqCst);
+    publish(150);
+    proxy.cut(Duration::ZERO);
+    assert!((61..=160).all(|count| next() == count));
+    publish(1);
+    assert_eq!(next(), 161);
+    assert_eq!((readings.lost(), readings.undecodable()), (50, 0), "11 to 60 are in no history any more");
 }
 
 #[test]

@@ -5,10 +5,14 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use polywire::{Config, Message, Node, NodeError, engine::Overflow, qos::Qos};
+use polywire::{Config, Info, Message, Node, NodeError, engine::Overflow, qos::Qos};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -52,6 +56,32 @@ fn both_ends_of_a_link_count_the_same() {
     assert_eq!((out.peer, into.peer), (here.hello().node.0, there.hello().node.0));
     assert_eq!((received.discovered, sent.announced), (1, 1));
     assert!(sent.compiled > 0 && sent.compile_ns > 0);
+}
+
+#[test]
+fn what_a_full_queue_drops_is_counted_at_the_publisher() {
+    let config = Config::parse("[engine]\nqueue_bytes = 4096\noverflow = 'drop-newest'").expect("a configuration");
+    let (node, wire) = (Node::builder().config(config).build(), "cdr@inproc/stats-full");
+    let publisher = Arc::new(node.publisher_on::<Pump>("pumps", wire).expect("opens"));
+    let (again, dropped) = (publisher.clone(), Arc::new(AtomicUsize::new(0)));
+    let counted = dropped.clone();
+    // While the callback runs, nothing leaves the queue.
+    let publish = move |pump: &Pump, _: &Info| {
+        for id in (1..=1000).filter(|_| pump.id == 0) {
+            counted.fetch_add(again.publish(&Pump { id }).expect("published").dropped, Ordering::Relaxed);
+        }
+    };
+    let pumps = node.subscribe::<Pump>("pumps", Some(wire)).expect("opens").on_message_inline(publish);
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    publisher.publish(&Pump { id: 0 }).expect("published");
+    let dropped = dropped.load(Ordering::Relaxed) as u64;
+    assert!((1..1000).contains(&dropped), "{dropped}");
+    let stats = node.stats();
+    let topic = stats.topic("pumps").expect("it was published");
+    assert_eq!(
+        (publisher.status().dropped, topic.dropped, topic.sent, pumps.lost()),
+        (dropped, dropped, 1001, dropped)
+    );
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Subscriptions to patterns of topics: each topic that fits is a stream of its own.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use polywire::{
-    Config, Message, Node, NodeError, Subscriber,
+    Config, Message, Node, NodeError, PublisherOf, Subscriber,
     coding::{Bytes, Discovered},
     qos::Qos,
 };
@@ -106,24 +106,61 @@ fn patterns_have_settings_and_publishers_have_none() {
     assert!(matches!(node.subscriber::<Pump>("plant/p*"), Err(NodeError::Topic(_))));
 }
 
+/// A publisher for each of ten thousand topics.
+fn publishers(node: &Node, at: &str) -> Vec<PublisherOf<Bytes>> {
+    let publisher = |topic: String| node.publisher_of(&topic, Some(at), Bytes::default()).expect("it opens");
+    topics().map(publisher).collect()
+}
+
+fn topics() -> impl ExactSizeIterator<Item = String> {
+    (0..10_000).map(|number| format!("plant/{number}/pump"))
+}
+
 #[test]
-fn a_pattern_of_two_thousand_topics() {
-    const TOPICS: u32 = 2000;
+fn a_pattern_of_ten_thousand_topics() {
     let (writer, reader) = (Node::new(), Node::new());
     let at = "cdr@inproc/wildcards-many";
     let subscribe = reader.subscribe_of("plant/*/pump", Some(at), Bytes::default()).expect("it opens");
-    let all = subscribe.queue(2 * TOPICS as usize).open();
-    let publishers: Vec<_> = (0..TOPICS)
-        .map(|number| {
-            let topic = format!("plant/{number}/pump");
-            writer.publisher_of(&topic, Some(at), Bytes::default()).expect("it opens")
-        })
-        .collect();
+    let all = subscribe.queue(topics().len()).open();
+    let publishers = publishers(&writer, at);
     for publisher in &publishers {
         assert_eq!(publisher.publish(&vec![7]).expect("published").subscribers, 1);
     }
-    for number in 0..TOPICS {
-        assert_eq!(next(&all), (format!("plant/{number}/pump"), vec![7]));
+    topics().for_each(|topic| assert_eq!(next(&all), (topic, vec![7])));
+    assert_eq!(all.status().writers, topics().len());
+    drop(publishers);
+    assert_eq!(all.status().writers, 0);
+}
+
+#[test]
+fn ten_thousand_topics_have_subscribers_of_their_own() {
+    let (writer, reader) = (Node::new(), Node::new());
+    let at = "cdr@inproc/wildcards-each";
+    let publishers = publishers(&writer, at);
+    let subscriber = |topic: String| reader.subscribe_of(&topic, Some(at), Bytes::default()).expect("it opens").open();
+    let subscribers: Vec<_> = topics().map(subscriber).collect();
+    for publisher in &publishers {
+        assert_eq!(publisher.publish(&vec![7]).expect("published").subscribers, 1);
     }
-    assert_eq!(all.status().writers, TOPICS as usize);
+    topics().zip(&subscribers).for_each(|(topic, subscriber)| assert_eq!(next(subscriber), (topic, vec![7])));
+}
+
+/// What is published before the peer has answered is held for it, on each topic alone.
+#[test]
+fn ten_thousand_topics_come_over_tcp_through_a_relay() {
+    let (relay, writer, reader) = (Node::new(), Node::new(), Node::new());
+    let endpoint = relay.open("tcp/127.0.0.1:0").expect("it opens");
+    let at = endpoint.replace("tcp/", "cdr@tcp-connect/");
+    let subscribe = reader.subscribe_of("plant/*/pump", Some(&at), Bytes::default()).expect("it opens");
+    let all = subscribe.queue(topics().len()).open();
+    writer.open(&at.replace("cdr@", "")).expect("it opens");
+    while relay.links() < 2 || writer.links() + reader.links() < 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let publishers = publishers(&writer, &at);
+    for publisher in &publishers {
+        assert_eq!(publisher.publish(&vec![7]).expect("published").peers, 1);
+    }
+    let came: BTreeSet<String> = topics().map(|_| next(&all).0).collect();
+    assert_eq!(came.len(), topics().len(), "each topic comes once");
 }

@@ -54,7 +54,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             frame_bytes: 64 << 20,
-            channels: 4096,
+            channels: 1 << 15,
             announcement_bytes: 8 << 10,
             document_bytes: 1 << 20,
             extension_bytes: 1 << 10,

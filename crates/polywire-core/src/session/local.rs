@@ -36,6 +36,7 @@ impl Session {
     /// Announces a channel to the peer. Ids ascend and are not used again.
     pub fn announce(&mut self, channel: ChannelId, start: Start, announcement: &Arc<Announcement>, now: Duration) {
         self.newest = self.newest.max(channel);
+        self.unannounced.remove(&channel);
         let local = self.local.entry(channel).or_default();
         local.offered = Some((start, announcement.clone()));
         self.outputs.push(Due::Announce(channel));
@@ -47,6 +48,7 @@ impl Session {
         if self.local.remove(&channel).is_none() {
             return;
         }
+        self.unannounced.remove(&channel);
         self.timers.clear(Timer::Announce(channel));
         let unsent = self.outputs.remove(Due::Announce(channel));
         self.events.remove(News::Matched(channel));
@@ -78,6 +80,7 @@ impl Session {
                 true if channel <= self.newest => return self.retire_stray(channel),
                 _ => return,
             }
+            self.unannounced.insert(channel);
         }
         let local = self.local.entry(channel).or_default();
         let before = local.answer.as_ref();
@@ -108,7 +111,9 @@ impl Session {
     /// assert_eq!(session.answer(ChannelId(1)), None);
     /// ```
     pub fn forget_unannounced(&mut self) {
-        self.local.retain(|_, local| local.offered.is_some());
+        while let Some(channel) = self.unannounced.pop_first() {
+            self.local.remove(&channel);
+        }
     }
 
     /// The peer's last answer to a channel of this node. `None` before the first.

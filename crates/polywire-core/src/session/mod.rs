@@ -82,7 +82,12 @@ mod remote;
 #[cfg(test)]
 mod tests;
 
-use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+    sync::Arc,
+};
 use core::time::Duration;
 
 pub use documents::{Document, Fetch, WrongHash};
@@ -112,8 +117,12 @@ pub struct Session {
     peer: Option<Hello>,
     /// The peer's channels.
     remote: BTreeMap<ChannelId, Remote>,
+    /// The same channels with their topics in front.
+    topics: BTreeSet<(String, ChannelId)>,
     /// Our channels.
     local: BTreeMap<ChannelId, Local>,
+    /// Channels in `local` that are answered and not announced.
+    unannounced: BTreeSet<ChannelId>,
     /// The newest channel of ours that the application has announced. A lossy peer that answers an
     /// unknown channel up to this one has missed its retirement.
     newest: ChannelId,
@@ -284,7 +293,9 @@ impl Session {
             budget,
             peer: None,
             remote: BTreeMap::new(),
+            topics: BTreeSet::new(),
             local: BTreeMap::new(),
+            unannounced: BTreeSet::new(),
             newest: ChannelId(0),
             retiring: BTreeMap::new(),
             rejected: BTreeMap::new(),
@@ -343,6 +354,7 @@ impl Session {
     pub fn handle_down(&mut self) {
         self.forget_peer();
         self.local.clear();
+        self.unannounced.clear();
         self.outputs = Pending::default();
         self.events.retain(|event| matches!(event, News::Closed(_)));
         self.timers = Timers::default();

@@ -81,6 +81,7 @@ impl Session {
             anew: false,
         };
         self.remote.insert(channel, remote);
+        self.topics.insert((announcement.topic.clone(), channel));
         self.events.push(News::Decide(channel));
         self.renew_lease(channel, now);
         Ok(())
@@ -113,6 +114,32 @@ impl Session {
     pub fn reconsider(&mut self, which: impl Fn(&Announcement) -> bool) {
         for (id, _) in self.remote.iter().filter(|(_, channel)| which(&channel.announcement)) {
             self.events.push(News::Decide(*id));
+        }
+    }
+
+    /// As [`Session::reconsider`], for channels of one topic. Looks at no other channel.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use polywire_core::{envelope::{Announcement, ChannelId}, frame::Start};
+    /// use polywire_core::session::{Budget, Carrier, Event, Limits, Session};
+    /// let mut session = Session::new(Limits::default(), Carrier::default(), Budget::new(1 << 20));
+    /// for (channel, topic) in [(ChannelId(1), "pumps"), (ChannelId(2), "valves")] {
+    ///     let announcement = Announcement { topic: topic.into(), ..Announcement::default() };
+    ///     session.handle_announce(channel, Start::default(), &announcement, Duration::ZERO).unwrap();
+    ///     session.poll_event();
+    /// }
+    /// session.reconsider_topic("valves", |announcement| announcement.offer.is_empty());
+    /// assert_eq!(session.poll_event(), Some(Event::Decide { channel: ChannelId(2), anew: false }));
+    /// assert_eq!(session.poll_event(), None);
+    /// ```
+    pub fn reconsider_topic(&mut self, topic: &str, which: impl Fn(&Announcement) -> bool) {
+        let Session { topics, remote, events, .. } = self;
+        let all = (topic.into(), ChannelId(0))..=(topic.into(), ChannelId(u32::MAX));
+        for (_, id) in topics.range::<(String, ChannelId), _>(all) {
+            if remote.get(id).is_some_and(|channel| which(&channel.announcement)) {
+                events.push(News::Decide(*id));
+            }
         }
     }
 
@@ -178,6 +205,7 @@ impl Session {
 
     pub(super) fn close_remote(&mut self, channel: ChannelId) {
         let Some(known) = self.remote.remove(&channel) else { return };
+        self.topics.remove(&(known.announcement.topic.clone(), channel));
         self.timers.clear(Timer::Fetch(channel));
         self.timers.clear(Timer::Lease(channel));
         self.events.remove(News::Decide(channel));
@@ -228,5 +256,8 @@ impl Session {
 /// The part of the budget that an announcement uses.
 fn held_bytes(a: &Announcement) -> usize {
     let texts = [&a.topic, &a.type_name, &a.codec, &a.options, &a.compressor];
-    size_of::<Remote>() + size_of::<Announcement>() + a.offer.len() + texts.iter().map(|text| text.len()).sum::<usize>()
+    // The table of topics has another copy of the name.
+    let index = size_of::<(String, ChannelId)>() + a.topic.len();
+    let own = size_of::<Remote>() + size_of::<Announcement>() + a.offer.len() + index;
+    own + texts.iter().map(|text| text.len()).sum::<usize>()
 }

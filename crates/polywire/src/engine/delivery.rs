@@ -6,7 +6,7 @@
 //! channels wait too.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,7 +16,7 @@ use polywire_core::{
     frame::{Answer, Start},
 };
 
-use super::Sent;
+use super::{Sent, waiting::Waiting};
 
 /// Least time between two [`super::Event::Dropped`] of one link while messages are being dropped.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
@@ -25,14 +25,14 @@ const TELL_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Delivery<M> {
     lanes: BTreeMap<ChannelId, Lane>,
-    held: VecDeque<Held<M>>,
+    held: Waiting<Held<M>>,
     held_bytes: usize,
-    /// Lanes that are retiring. Usually 0, which saves a search.
-    retiring: usize,
+    /// Lanes that are retiring.
+    retiring: BTreeSet<ChannelId>,
     /// Lanes that the peer has not declined.
     wanted: usize,
-    /// Whether some lane may have a loss that was not reported to the peer.
-    lossy: bool,
+    /// Lanes that may have a loss that was not reported to the peer.
+    lossy: BTreeSet<ChannelId>,
     tally: Tally,
 }
 
@@ -58,8 +58,6 @@ pub(super) struct Lane {
     missing_behind: Option<Missing>,
     /// Messages held.
     held: usize,
-    /// The channel ends once nothing is held for it.
-    retiring: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +118,9 @@ pub(super) type Ended = (ChannelId, Option<Missing>);
 
 impl<M> Default for Delivery<M> {
     fn default() -> Self {
-        let (lanes, held) = (BTreeMap::new(), VecDeque::new());
-        Delivery { lanes, held, held_bytes: 0, retiring: 0, wanted: 0, lossy: false, tally: Tally::default() }
+        let (lanes, held) = (BTreeMap::new(), Waiting::default());
+        let (retiring, lossy) = (BTreeSet::new(), BTreeSet::new());
+        Delivery { lanes, held, held_bytes: 0, retiring, wanted: 0, lossy, tally: Tally::default() }
     }
 }
 
@@ -136,17 +135,17 @@ impl<M: Holdable> Delivery<M> {
             missing: None,
             missing_behind: None,
             held: 0,
-            retiring: false,
         };
         self.wanted += 1;
         let replaced = self.lanes.insert(channel, lane);
         self.wanted -= usize::from(replaced.is_some_and(|lane| lane.interest != Interest::Unwanted));
     }
 
-    /// Notes the peer's answer. Messages held for a channel that it declines are skipped. Call
-    /// [`Delivery::release`] afterwards.
-    pub(super) fn answered(&mut self, channel: ChannelId, answer: &Answer) {
-        let Some(lane) = self.lanes.get_mut(&channel) else { return };
+    /// Notes the peer's answer. Messages held for a channel that it declines are skipped. Returns
+    /// the messages that nothing holds back any more, in order.
+    pub(super) fn answered(&mut self, channel: ChannelId, answer: &Answer) -> Vec<Leaving<M>> {
+        let Some(lane) = self.lanes.get_mut(&channel) else { return Vec::new() };
+        let writer = lane.writer;
         self.wanted -= usize::from(lane.interest != Interest::Unwanted);
         self.wanted += usize::from(answer.accepts());
         lane.interest = match answer.accepts() {
@@ -156,19 +155,18 @@ impl<M: Holdable> Delivery<M> {
         if lane.interest == Interest::Unwanted {
             self.skip_held(channel);
         }
+        self.release(writer)
     }
 
-    /// Removes the messages that nothing holds back any more, in order.
-    pub(super) fn release(&mut self) -> Vec<Leaving<M>> {
-        let (mut leaving, mut waiting) = (Vec::new(), BTreeSet::<Id128>::new());
-        for held in std::mem::take(&mut self.held) {
+    /// Removes the messages of a writer that nothing holds back any more.
+    fn release(&mut self, writer: Id128) -> Vec<Leaving<M>> {
+        let mut leaving = Vec::new();
+        loop {
+            let lanes = &self.lanes;
+            let is_asked = |channel| lanes.get(&channel).is_some_and(|lane| lane.interest == Interest::Asked);
+            let Some(held) = self.held.pop_of(writer, |held| !is_asked(held.channel())) else { return leaving };
             let channel = held.channel();
             let Some(lane) = self.lanes.get_mut(&channel) else { continue };
-            if lane.interest == Interest::Asked || waiting.contains(&lane.writer) {
-                waiting.insert(lane.writer);
-                self.held.push_back(held);
-                continue;
-            }
             match held {
                 Held::Missing(_, missing) => lane.miss(missing),
                 Held::Message(message) => {
@@ -179,7 +177,6 @@ impl<M: Holdable> Delivery<M> {
             }
             self.behind(channel);
         }
-        leaving
     }
 
     /// For how many subscribers the peer wants a message, 0 while it has not answered. `None` if it
@@ -220,27 +217,26 @@ impl<M: Holdable> Delivery<M> {
     }
 
     fn holds_writer_of(&self, channel: ChannelId) -> bool {
-        let writer = self.lanes.get(&channel).map(|lane| lane.writer);
-        self.lanes.values().any(|other| other.held > 0 && Some(other.writer) == writer)
+        self.lanes.get(&channel).is_some_and(|lane| self.held.has_of(lane.writer))
     }
 
     pub(super) fn hold(&mut self, message: M) {
         let (channel, _) = message.at();
         let Some(lane) = self.lanes.get_mut(&channel) else { return };
         if let Some(missing) = lane.missing_behind.take() {
-            self.held.push_back(Held::Missing(channel, missing));
+            self.held.push(lane.writer, Held::Missing(channel, missing));
         }
         lane.held += 1;
         self.held_bytes += message.size();
-        self.held.push_back(Held::Message(message));
+        self.held.push(lane.writer, Held::Message(message));
     }
 
     /// Drops the oldest message held. False if none is held.
     pub(super) fn drop_oldest_held(&mut self) -> bool {
-        while let Some(held) = self.held.pop_front() {
+        while let Some(held) = self.held.pop() {
             let channel = held.channel();
             let Some(lane) = self.lanes.get_mut(&channel) else { continue };
-            self.lossy = true;
+            self.lossy.insert(channel);
             match held {
                 Held::Missing(_, missing) => lane.miss(missing),
                 Held::Message(message) => {
@@ -265,7 +261,9 @@ impl<M: Holdable> Delivery<M> {
     /// Adds a gap after everything held for the channel.
     pub(super) fn lose(&mut self, channel: ChannelId, missing: Missing) {
         let Some(lane) = self.lanes.get_mut(&channel) else { return };
-        self.lossy |= missing.lost > 0;
+        if missing.lost > 0 {
+            self.lossy.insert(channel);
+        }
         match lane.held {
             0 => lane.miss(missing),
             _ => add(&mut lane.missing_behind, missing),
@@ -274,24 +272,26 @@ impl<M: Holdable> Delivery<M> {
 
     /// Ends the channel as soon as nothing is held for it; [`Delivery::ended`] returns it then.
     pub(super) fn retire(&mut self, channel: ChannelId) {
-        if let Some(lane) = self.lanes.get_mut(&channel) {
-            self.retiring += usize::from(!std::mem::replace(&mut lane.retiring, true));
+        if self.lanes.contains_key(&channel) {
+            self.retiring.insert(channel);
         }
     }
 
     /// Removes the channels that have ended.
     pub(super) fn ended(&mut self) -> Vec<Ended> {
-        if self.retiring == 0 {
-            return Vec::new();
-        }
-        let gone = self.lanes.extract_if(.., |_, lane| lane.retiring && lane.held == 0);
-        let (mut ended, mut wanted) = (Vec::new(), 0);
-        for (_, lane) in gone {
-            wanted += usize::from(lane.interest != Interest::Unwanted);
+        let Delivery { lanes, retiring, lossy, wanted, .. } = self;
+        let mut ended = Vec::new();
+        retiring.retain(|channel| {
+            let Some(lane) = lanes.get(channel) else { return false };
+            if lane.held > 0 {
+                return true;
+            }
+            *wanted -= usize::from(lane.interest != Interest::Unwanted);
             ended.push((lane.id, lane.untold()));
-        }
-        self.retiring -= ended.len();
-        self.wanted -= wanted;
+            lanes.remove(channel);
+            lossy.remove(channel);
+            false
+        });
         ended
     }
 
@@ -304,22 +304,23 @@ impl<M: Holdable> Delivery<M> {
 
     /// Removes the losses after the last message sent, which no later message reports for now.
     pub(super) fn take_untold(&mut self) -> Vec<(ChannelId, Missing)> {
-        if !self.lossy {
-            return Vec::new();
-        }
-        let untold = |lane: &mut Lane| {
-            let missing = lane.untold()?;
-            lane.missing = None;
-            Some((lane.id, missing))
-        };
-        let untold = self.lanes.values_mut().filter_map(untold).collect();
-        self.lossy = !self.held.is_empty() || self.lanes.values().any(Lane::is_lossy);
+        let Delivery { lanes, lossy, .. } = self;
+        let mut untold = Vec::new();
+        lossy.retain(|channel| {
+            let Some(lane) = lanes.get_mut(channel) else { return false };
+            if let Some(missing) = lane.untold() {
+                lane.missing = None;
+                untold.push((lane.id, missing));
+            }
+            lane.held > 0 || lane.is_lossy()
+        });
         untold
     }
 
     #[inline]
     pub(super) fn has_untold(&self) -> bool {
-        self.lossy && self.lanes.values().any(|lane| lane.untold().is_some())
+        let untold = |channel| self.lanes.get(channel).and_then(Lane::untold);
+        self.lossy.iter().any(|channel| untold(channel).is_some())
     }
 
     pub(super) fn is_holding(&self) -> bool {
@@ -385,16 +386,10 @@ impl<M: Holdable> Delivery<M> {
     }
 
     fn skip_held(&mut self, channel: ChannelId) {
-        let mut last = None;
-        self.held.retain(|held| {
-            let (of, start) = held.at();
-            if of == channel {
-                last = Some(start);
-                self.held_bytes -= held.size();
-            }
-            of != channel
-        });
         let Some(lane) = self.lanes.get_mut(&channel) else { return };
+        let skipped = self.held.take_of(lane.writer, |held| held.channel() == channel);
+        self.held_bytes -= skipped.iter().map(Held::size).sum::<usize>();
+        let last = skipped.last().map(|held| held.at().1);
         lane.held = 0;
         let behind = lane.missing_behind.take().map(|missing| missing.start);
         let start = behind.or(last).or(lane.missing.map(|missing| missing.start));
@@ -508,9 +503,9 @@ mod tests {
         delivery
     }
 
-    /// The messages that leave, each with the gap before it.
-    fn release(delivery: &mut Delivery<Note>) -> Vec<(Note, Option<Missing>)> {
-        let left = delivery.release();
+    /// The messages that leave after an answer, each with the gap before it.
+    fn answered(delivery: &mut Delivery<Note>, channel: ChannelId, answer: Answer) -> Vec<(Note, Option<Missing>)> {
+        let left = delivery.answered(channel, &answer);
         assert!(left.iter().all(|(note, id, _)| id.0 == note.0.0 + 10));
         left.into_iter().map(|(note, _, missing)| (note, missing)).collect()
     }
@@ -519,13 +514,14 @@ mod tests {
     fn an_unanswered_channel_holds_back_its_writer_and_nobody_else() {
         let mut delivery = asked(&[1, 1, 2]);
         delivery.hold((A, 1));
-        [B, ChannelId(3)].iter().for_each(|channel| delivery.answered(*channel, &Answer::Accept(1)));
+        for channel in [B, ChannelId(3)] {
+            assert!(answered(&mut delivery, channel, Answer::Accept(1)).is_empty());
+        }
         assert!(delivery.must_hold(A, 0) && delivery.must_hold(B, 1));
         assert!(!delivery.must_hold(ChannelId(3), 1), "another writer's");
         delivery.hold((B, 2));
-        assert!(release(&mut delivery).is_empty());
-        delivery.answered(A, &Answer::Accept(1));
-        assert_eq!(release(&mut delivery), [((A, 1), None), ((B, 2), None)]);
+        assert!(answered(&mut delivery, B, Answer::Accept(2)).is_empty());
+        assert_eq!(answered(&mut delivery, A, Answer::Accept(1)), [((A, 1), None), ((B, 2), None)]);
         assert_eq!((delivery.held_bytes(), delivery.must_hold(B, 1)), (0, false));
     }
 
@@ -536,8 +532,7 @@ mod tests {
         assert!(delivery.drop_oldest_held() && delivery.drop_oldest_held());
         assert_eq!(delivery.counts(), (0, 2));
         assert_eq!(delivery.notice(Instant::now()), Some(("topic 1".into(), 2)));
-        delivery.answered(A, &Answer::Accept(1));
-        assert_eq!(release(&mut delivery), [((A, 3), missing(2, 2)), ((A, 4), None)]);
+        assert_eq!(answered(&mut delivery, A, Answer::Accept(1)), [((A, 3), missing(2, 2)), ((A, 4), None)]);
     }
 
     #[test]
@@ -548,8 +543,7 @@ mod tests {
         delivery.drop_newest(&Envelope::data(A, 3, 0));
         delivery.hold((A, 4));
         delivery.drop_newest(&Envelope::data(A, 5, 0));
-        delivery.answered(A, &Answer::Accept(1));
-        assert_eq!(release(&mut delivery), [((A, 1), None), ((A, 4), missing(3, 2))]);
+        assert_eq!(answered(&mut delivery, A, Answer::Accept(1)), [((A, 1), None), ((A, 4), missing(3, 2))]);
         assert!(delivery.has_untold());
         assert_eq!(delivery.take_untold(), [(ChannelId(11), missing(5, 1).expect("some"))]);
         assert!(!delivery.has_untold());
@@ -560,8 +554,7 @@ mod tests {
         let mut delivery = asked(&[1]);
         (1..=3).for_each(|sequence| delivery.hold((A, sequence)));
         delivery.drop_newest(&Envelope::data(A, 4, 0));
-        delivery.answered(A, &Answer::Decline);
-        assert!(release(&mut delivery).is_empty() && !delivery.has_untold());
+        assert!(answered(&mut delivery, A, Answer::Decline).is_empty() && !delivery.has_untold());
         assert_eq!(delivery.wanted(&Envelope::data(A, 5, 0)), None);
         delivery.answered(A, &Answer::Accept(3));
         assert_eq!(delivery.wanted(&Envelope::data(A, 6, 0)), Some(3));
@@ -577,8 +570,7 @@ mod tests {
         delivery.retire(A);
         assert!(delivery.wants_any());
         assert_eq!(delivery.ended(), []);
-        delivery.answered(A, &Answer::Accept(1));
-        assert_eq!(release(&mut delivery), [((A, 1), None)]);
+        assert_eq!(answered(&mut delivery, A, Answer::Accept(1)), [((A, 1), None)]);
         assert_eq!(delivery.ended(), [(ChannelId(11), missing(2, 1))]);
         assert_eq!(delivery.next(A), None);
         assert!(!delivery.wants_any());

@@ -158,6 +158,10 @@ impl Port for Loopback {
         self.port.links()
     }
 
+    fn disconnect(&self, links: &[LinkId]) {
+        self.port.disconnect(links);
+    }
+
     fn retransmitted(&self) -> u64 {
         self.port.retransmitted()
     }

@@ -102,6 +102,7 @@ pub(crate) mod loopback;
 mod options;
 mod pipe;
 mod principal;
+mod rejections;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub mod shm;
 mod sockets;
@@ -111,6 +112,7 @@ pub mod tcp;
 pub mod tls;
 pub mod udp;
 pub mod unix;
+mod waiting;
 
 use std::{
     fmt, io,
@@ -341,6 +343,11 @@ pub trait Port: Send + Sync {
 
     /// The links to the peers present, with their counts.
     fn links(&self) -> Vec<LinkStats>;
+
+    /// Ends these links, because what their peers may do has changed. Sends what is queued and says
+    /// goodbye, within [`EngineOptions::linger`], and cuts off who stays after that. The peers may
+    /// come back. An engine that does not tell peers apart has nothing to do.
+    fn disconnect(&self, _links: &[LinkId]) {}
 
     /// Packets that this port has sent again because a peer lacked them. 0 if the engine leaves
     /// that to the system below, as TCP does.
@@ -585,12 +592,16 @@ pub enum Event {
         /// The system's error message.
         reason: String,
     },
-    /// A connection was closed before it became a link.
+    /// A connection was closed before it became a link. Reported with the 1st, 2nd, 4th, 8th, ... of
+    /// a host that called, or of an address that was called, for the same reason since it last had a
+    /// link. Those of more hosts than the port may have peers are counted together.
     Rejected {
-        /// Address of the caller.
+        /// Address of the other end.
         address: String,
         /// Why.
         reason: Disconnect,
+        /// How often so far.
+        total: u64,
     },
     /// Messages to a peer were dropped. Reported at the first drop, then at most once a second, and
     /// when the peer has caught up.

@@ -26,6 +26,19 @@ pub struct EngineOptions {
     pub overflow: Overflow,
     /// Sends small segments at once (`TCP_NODELAY`): true by default.
     pub no_delay: bool,
+    /// TCP connections are tuned for thin streams, with few messages under way at a time: false by
+    /// default; the endpoint's option `thin` sets it for one port. On Linux,
+    ///
+    /// - lost segments are sent again after equal pauses instead of doubling ones
+    ///   (`TCP_THIN_LINEAR_TIMEOUTS`),
+    /// - at most 16 KiB that were not sent wait in the system, where no overflow policy reaches
+    ///   them (`TCP_NOTSENT_LOWAT`),
+    /// - a link ends if the peer acknowledges nothing for [`keepalive`](EngineOptions::keepalive),
+    ///   or takes nothing for that time (`TCP_USER_TIMEOUT`).
+    ///
+    /// Everywhere, small segments are sent at once, whatever [`no_delay`](EngineOptions::no_delay)
+    /// says. `docs/thin.md` says what this is good for.
+    pub thin: bool,
     /// Size of the socket's send buffer (`SO_SNDBUF`); `None`, the default, for the system's
     /// choice. Linux reserves twice as much, which includes its own records.
     pub send_buffer: Option<usize>,
@@ -110,6 +123,7 @@ impl Default for EngineOptions {
             queue_bytes: 4 << 20,
             overflow: Overflow::default(),
             no_delay: true,
+            thin: false,
             send_buffer: None,
             receive_buffer: None,
             burst: 16,

@@ -275,8 +275,7 @@ impl Pipe {
     /// Notes the receiver's answer to a channel, and queues the messages held for it.
     pub(super) fn answered(&self, channel: ChannelId, answer: &Answer) {
         let mut state = lock(&self.state);
-        state.delivery.answered(channel, answer);
-        for leaving in state.delivery.release() {
+        for leaving in state.delivery.answered(channel, answer) {
             state.push(leaving);
         }
         state.finish_retiring();

@@ -27,6 +27,10 @@ use super::{
 pub(super) trait Family: Send + Sync {
     /// Name of the engine of the family that has [`Role::Either`].
     fn name(&self) -> &'static str;
+    /// Adds the options that an address has to those of the port. Returns the address without them.
+    fn configure<'a>(&self, address: &'a str, _: &mut EngineOptions) -> Result<&'a str, String> {
+        Ok(address)
+    }
     /// The socket addresses that a textual address stands for, in order of preference.
     fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String>;
     /// A listening, non-blocking socket.
@@ -69,8 +73,10 @@ pub(super) fn transport(
     address: &str,
     local: &Local,
 ) -> Result<impl Transport + use<>, String> {
-    let (addresses, options) = (family.resolve(address)?, local.options.clone());
-    Ok(Sockets { family, endpoint: format!("{name}/{address}"), addresses, options })
+    let mut options = local.options.clone();
+    let place = family.configure(address, &mut options)?;
+    let settings = address.get(place.len()..).unwrap_or_default().into();
+    Ok(Sockets { family, endpoint: format!("{name}/{address}"), settings, addresses: family.resolve(place)?, options })
 }
 
 /// Implements [`Engine`](super::Engine) for a unit type. `open` opens a port; by default it is
@@ -121,6 +127,8 @@ pub(super) fn set_buffers(socket: &Socket, options: &EngineOptions) -> io::Resul
 struct Sockets {
     family: &'static dyn Family,
     endpoint: String,
+    /// The options in the address, with what is before them.
+    settings: String,
     addresses: Vec<SockAddr>,
     options: EngineOptions,
 }
@@ -151,7 +159,8 @@ impl Transport for Sockets {
     fn listen(&self) -> io::Result<Arc<dyn Listener>> {
         let socket = self.first(|address| self.family.listen(address, &self.options))?;
         let bound = socket.local_addr()?;
-        Ok(Arc::new(SocketListener { family: self.family, socket, bound, options: self.options.clone() }))
+        let (settings, options) = (self.settings.clone(), self.options.clone());
+        Ok(Arc::new(SocketListener { family: self.family, socket, bound, settings, options }))
     }
 
     fn connect(&self) -> io::Result<Connection> {
@@ -164,12 +173,13 @@ struct SocketListener {
     family: &'static dyn Family,
     socket: Socket,
     bound: SockAddr,
+    settings: String,
     options: EngineOptions,
 }
 
 impl Listener for SocketListener {
     fn endpoint(&self) -> String {
-        format!("{}/{}", self.family.name(), self.family.describe(&self.bound))
+        format!("{}/{}{}", self.family.name(), self.family.describe(&self.bound), self.settings)
     }
 
     fn accept(&self) -> io::Result<Option<Connection>> {

@@ -10,6 +10,10 @@
 //! assert!(endpoint.starts_with("tcp/127.0.0.1:") && !endpoint.ends_with(":0"));
 //! // A second listener there is an error.
 //! assert!(Node::new().open(&endpoint.replace("tcp/", "tcp-listen/")).is_err());
+//!
+//! // For few messages at a time over a network that loses packets (`EngineOptions::thin`).
+//! let thin = listening.open("tcp-listen/127.0.0.1:0?thin")?;
+//! assert!(thin.ends_with("?thin"));
 //! # Ok::<(), polywire::NodeError>(())
 //! ```
 
@@ -27,12 +31,12 @@ use super::{
     stream::{PROPERTIES, Role},
 };
 
-/// `tcp/ADDR`: listens if the address is local and free, and connects otherwise. The port that
+/// `tcp/ADDR[?thin]`: listens if the address is local and free, and connects otherwise. The port that
 /// listens relays messages between those that connect.
 pub struct Tcp;
-/// `tcp-listen/ADDR`: listens; opening fails if it cannot. Does not relay.
+/// `tcp-listen/ADDR[?thin]`: listens; opening fails if it cannot. Does not relay.
 pub struct TcpListen;
-/// `tcp-connect/ADDR`: connects, and keeps trying.
+/// `tcp-connect/ADDR[?thin]`: connects, and keeps trying.
 pub struct TcpConnect;
 
 pub(super) static FAMILY: Inet = Inet;
@@ -46,6 +50,17 @@ pub(super) struct Inet;
 impl Family for Inet {
     fn name(&self) -> &'static str {
         "tcp"
+    }
+
+    fn configure<'a>(&self, address: &'a str, options: &mut EngineOptions) -> Result<&'a str, String> {
+        let Some((place, settings)) = address.split_once('?') else { return Ok(address) };
+        for setting in settings.split(',') {
+            match setting {
+                "thin" => options.thin = true,
+                other => return Err(format!("'{other}' is no option; there is thin")),
+            }
+        }
+        Ok(place)
     }
 
     fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String> {
@@ -92,7 +107,10 @@ impl Family for Inet {
     fn tune(&self, socket: &Socket, options: &EngineOptions) -> io::Result<()> {
         socket.set_nonblocking(false)?;
         let socket = SockRef::from(socket);
-        socket.set_tcp_nodelay(options.no_delay)?;
+        socket.set_tcp_nodelay(options.no_delay || options.thin)?;
+        if options.thin {
+            serve_thin_streams(&socket, options)?;
+        }
         let probes = TcpKeepalive::new().with_time(options.keepalive).with_interval(options.keepalive / 3);
         socket.set_tcp_keepalive(&probes)
     }
@@ -106,6 +124,23 @@ impl Family for Inet {
     fn is_exposed(&self, address: &SockAddr) -> bool {
         address.as_socket().is_none_or(|address| !address.ip().to_canonical().is_loopback())
     }
+}
+
+/// What Linux can do for streams with few segments under way, by which it cannot tell early that
+/// one of them was lost.
+#[cfg(target_os = "linux")]
+fn serve_thin_streams(socket: &Socket, options: &EngineOptions) -> io::Result<()> {
+    /// Bytes that were not sent and wait in the system, about: what a fresh message waits for.
+    const UNSENT: u32 = 16 << 10;
+    socket.set_tcp_thin_linear_timeouts(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT)?;
+    socket.set_tcp_user_timeout(Some(options.keepalive))
+}
+
+/// Does nothing: other systems have no such options.
+#[cfg(not(target_os = "linux"))]
+fn serve_thin_streams(_: &Socket, _: &EngineOptions) -> io::Result<()> {
+    Ok(())
 }
 
 /// Asks the peer for segments of which several fit into a small receive buffer.
@@ -135,6 +170,26 @@ fn limit_segments(_: &Socket, _: &EngineOptions) {}
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thin_streams_are_an_option_of_addresses() {
+        let mut options = EngineOptions { no_delay: false, ..EngineOptions::default() };
+        assert_eq!((Inet.configure("a:1", &mut options), options.thin), (Ok("a:1"), false));
+        for (wrong, named) in [("a:1?", "''"), ("a:1?thick", "'thick'"), ("a:1?thin,", "''"), ("a:1?thin=on", "'thin=on'")] {
+            let refused = Inet.configure(wrong, &mut EngineOptions::default()).expect_err(wrong);
+            assert_eq!(refused, format!("{named} is no option; there is thin"));
+        }
+        for thin in [false, true] {
+            let address = if thin { "[::1]:1?thin" } else { "[::1]:1" };
+            assert_eq!(Inet.configure(address, &mut options), Ok("[::1]:1"));
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            Inet.tune(&socket, &options).expect("it is tuned");
+            assert_eq!(socket.tcp_thin_linear_timeouts().expect("an option"), thin);
+            assert_eq!(socket.tcp_nodelay().expect("an option"), thin);
+            assert_eq!(socket.tcp_notsent_lowat().expect("an option") == 16 << 10, thin);
+            assert_eq!(socket.tcp_user_timeout().expect("an option"), thin.then_some(options.keepalive));
+        }
+    }
 
     #[test]
     fn peers_send_segments_of_which_several_go_into_a_small_receive_buffer() {

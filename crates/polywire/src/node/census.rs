@@ -65,7 +65,7 @@ impl PortEntry {
     /// The subscribers here, and what they read.
     pub(super) fn subscribers_described(&self) -> Vec<SubscriberData> {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        let routes = lock(&self.routes).clone();
+        let routes = lock(&self.routes).all();
         let describe = |route: &Arc<dyn Route>| {
             let mut data = SubscriberData { endpoint: self.port().endpoint(), ..route.describe()? };
             links.iter().for_each(|link| link.describe_matches(route, &mut data));
@@ -84,7 +84,7 @@ impl PortEntry {
 
     /// The subscribers here. One may be at several ports.
     pub(super) fn routes_here(&self) -> Vec<Arc<dyn Route>> {
-        lock(&self.routes).clone()
+        lock(&self.routes).all()
     }
 
     pub(super) fn link_counts(&self) -> Vec<LinkCounts> {

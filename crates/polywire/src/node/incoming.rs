@@ -34,7 +34,7 @@ use super::{
     timer::Wake,
 };
 use crate::{
-    access::Rights,
+    access::{Gate, Rights},
     builtin::INTEREST,
     clock,
     engine::{Action, Held, LinkInfo, LinkSink, Properties},
@@ -73,6 +73,14 @@ pub(super) trait Host: Send + Sync {
     fn asked(&self);
     /// Subscribers here read other channels than before.
     fn matches_changed(&self);
+}
+
+/// The topics that a subscriber wants.
+#[derive(Clone, Copy)]
+pub(super) enum Topics<'a> {
+    One(&'a str),
+    /// All that it `wants`, which takes a look at each channel.
+    All(&'a dyn Fn(&str) -> bool),
 }
 
 /// The fields of [`Event::Matched`].
@@ -161,6 +169,11 @@ impl Incoming {
 
     // Called by the port.
 
+    /// Whether the peer may do something else by the present rules than when the link began.
+    pub(super) fn has_other_rights(&self, gate: &Gate) -> bool {
+        gate.has_changed(&self.rights)
+    }
+
     /// The port announced a channel of this node to all its peers.
     pub(super) fn announce(&self, channel: ChannelId, start: Start, announcement: &Arc<Announcement>) {
         self.lock().session.announce(channel, start, announcement, clock::now());
@@ -182,10 +195,13 @@ impl Incoming {
         driven.session.channels().map(|(_, announcement)| self.source(announcement)).collect()
     }
 
-    /// Subscribers of some topics came or went. The port has the answers to the peer when this
+    /// Subscribers of these topics came or went. The port has the answers to the peer when this
     /// returns, so that they leave before anything that the application publishes next.
-    pub(super) fn reconsider(&self, concerns: &dyn Fn(&str) -> bool) {
-        self.lock().session.reconsider(|announcement| concerns(&announcement.topic));
+    pub(super) fn reconsider(&self, topics: Topics<'_>) {
+        match topics {
+            Topics::One(topic) => self.lock().session.reconsider_topic(topic, |_| true),
+            Topics::All(wants) => self.lock().session.reconsider(|announcement| wants(&announcement.topic)),
+        }
         self.drive();
         let here = thread::current().id();
         let elsewhere = |thread: Option<ThreadId>| thread.is_some_and(|thread| thread != here);
@@ -387,7 +403,7 @@ impl Incoming {
         let wants_history = slots.iter().any(|(_, slot)| slot.wants_history());
         self.settle(channel, slots, &refusals);
         if wants_history {
-            self.lock().session.reconsider(|other| other.topic == source.announcement.topic && is_history(other));
+            self.lock().session.reconsider_topic(&source.announcement.topic, is_history);
         }
     }
 
@@ -499,7 +515,7 @@ impl Incoming {
         {
             let mut driven = self.lock();
             let Some(announced) = driven.session.announcement(channel).cloned() else { return };
-            driven.session.reconsider(|other| other.topic == announced.topic && is_history(other));
+            driven.session.reconsider_topic(&announced.topic, is_history);
         }
         self.drive();
     }

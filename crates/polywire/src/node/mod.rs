@@ -13,6 +13,7 @@ mod limits;
 mod port;
 mod reload;
 mod route;
+mod routes;
 mod signal;
 mod timer;
 
@@ -346,11 +347,18 @@ impl Node {
     /// from it go to the endpoints that it has now: publishers move as by
     /// [`PublisherOf::set_wires`](crate::PublisherOf::set_wires), and subscribers also stay where
     /// they were until they are closed. Queues and quality of service hold for those that are
-    /// opened from now on. The settings of ports and links (`[engine]`, `[identity]`, `[access]`,
-    /// `follow`) do not change.
+    /// opened from now on.
     ///
-    /// A publisher or subscriber that cannot move stays where it is; the first error is returned
-    /// after all have tried.
+    /// If the rules of access ([`Config::access`]) change for a peer, its links end in good order,
+    /// and begin anew under the new rules when it comes back. That may take as long as
+    /// [`EngineOptions::linger`](crate::engine::EngineOptions::linger); what the peer sends
+    /// meanwhile may be lost, and its subscribers and publishers count it.
+    ///
+    /// Returns the keys and sections that have changed ([`Config::differences`]). Fails with
+    /// [`NodeError::Restart`] if `[engine]`, `[identity]`, `node.name` or `node.metrics` differ, and
+    /// if there are rules of access now and an endpoint is open whose engine does not tell peers
+    /// apart; nothing has changed then. A publisher or subscriber that cannot move stays where it
+    /// is; the first error is returned after all have tried.
     ///
     /// ```
     /// use polywire::{Config, Node};
@@ -358,19 +366,30 @@ impl Node {
     /// # struct Pump { id: u32 }
     /// let node = Node::builder().config(Config::parse("[node]\nwire = 'cdr@inproc/reload-doc-a'")?).build();
     /// let publisher = node.publisher::<Pump>("pumps")?;
-    /// node.reload(Config::parse("[node]\nwire = 'json@inproc/reload-doc-b'")?)?;
+    /// assert_eq!(node.reload(Config::parse("[node]\nwire = 'json@inproc/reload-doc-b'")?)?, ["node.wire"]);
     /// let pumps = Node::new().subscriber_on::<Pump>("pumps", "inproc/reload-doc-b")?;
     /// publisher.publish(&Pump { id: 7 })?;
     /// assert_eq!(pumps.recv().unwrap().info.source.announcement.codec, "json");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn reload(&self, config: Config) -> Result<(), NodeError> {
+    pub fn reload(&self, config: Config) -> Result<Vec<String>, NodeError> {
         let inner = &self.0.inner;
+        let changed = self.config().differences(&config);
+        let fixed = Config::fixed(&changed);
+        if !fixed.is_empty() {
+            return Err(NodeError::Restart(fixed));
+        }
+        let (access, follow) = (config.access.clone(), config.follow.clone());
+        if access.is_some() {
+            self.ports().iter().try_for_each(|port| port.check_access())?;
+        }
+        inner.gate.replace(access, follow);
         *inner.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        self.ports().iter().for_each(|port| port.apply_access(&inner.gate));
         let results = inner.users().into_iter().map(|user| user.reload(self));
         // All of them, even after one has failed.
         let results: Vec<Result<(), NodeError>> = results.collect();
-        results.into_iter().collect()
+        results.into_iter().collect::<Result<(), _>>().map(|()| changed)
     }
 
     /// Closes all ports. Publishing is an error after that, and subscribers end after what they

@@ -2,7 +2,7 @@
 //! ([`Incoming`]); they know it as their [`Host`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -19,13 +19,14 @@ use polywire_core::{
 use super::{
     answered::Answered,
     documents::Documents,
-    incoming::{Host, Incoming, Matched},
+    incoming::{Host, Incoming, Matched, Topics},
     inner::{Inner, SessionSettings},
     random_id,
     route::{Matches, Replay, Route, Source, Watcher},
+    routes::{Routes, is_pattern},
 };
 use crate::{
-    access::Rights,
+    access::{Gate, Rights},
     builtin::{INTEREST, is_builtin},
     delta::Requests,
     engine::{
@@ -53,7 +54,7 @@ pub(crate) struct PortEntry {
     port: OnceLock<Arc<dyn Port>>,
     /// The link from publishers here to subscribers here.
     own: LinkId,
-    pub(super) routes: Mutex<Vec<Arc<dyn Route>>>,
+    pub(super) routes: Mutex<Routes>,
     pub(super) links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
     pub(super) answers: Mutex<AllAnswers>,
     answered: Arc<Answered>,
@@ -71,8 +72,8 @@ pub(super) struct AllAnswers {
     last: ChannelId,
     /// Announcements under way. Answers may come before [`PortEntry::announce`] knows the id.
     announcing: usize,
-    /// Whether an entry may belong to a channel that has retired or is just being announced.
-    has_unknown: bool,
+    /// Entries without a topic: their channels have retired or are just being announced.
+    unknown: BTreeSet<ChannelId>,
 }
 
 impl AllAnswers {
@@ -82,7 +83,7 @@ impl AllAnswers {
             if self.announcing == 0 && channel <= self.last {
                 return None;
             }
-            self.has_unknown = true;
+            self.unknown.insert(channel);
         }
         Some(self.by_channel.entry(channel).or_default())
     }
@@ -91,11 +92,13 @@ impl AllAnswers {
     /// channels. True if there were such.
     fn announced(&mut self) -> bool {
         self.announcing -= 1;
-        let ended = self.announcing == 0 && std::mem::take(&mut self.has_unknown);
-        if ended {
-            self.by_channel.retain(|_, known| !known.topic.is_empty());
+        if self.announcing > 0 || self.unknown.is_empty() {
+            return false;
         }
-        ended
+        while let Some(channel) = self.unknown.pop_first() {
+            self.by_channel.remove(&channel);
+        }
+        true
     }
 }
 
@@ -125,8 +128,8 @@ impl PortEntry {
         address: &str,
         local: &Local,
     ) -> Result<Arc<PortEntry>, EngineError> {
-        if node.gate.has_rules() && !engine.tells_peers_apart() {
-            return Err(EngineError::Access { endpoint: format!("{}/{address}", engine.name()) });
+        if node.gate.has_rules() {
+            check_access(engine, &format!("{}/{address}", engine.name()))?;
         }
         let here = "this node".into();
         let own = LinkInfo { id: LinkId::next(), peer: local.hello, address: here, principal: Principal::Process };
@@ -171,8 +174,24 @@ impl PortEntry {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.port().close();
-        for route in lock(&self.routes).clone() {
+        for route in lock(&self.routes).all() {
             route.node_closed();
+        }
+    }
+
+    /// Fails if no rules can apply here, because the engine does not tell peers apart.
+    pub(super) fn check_access(&self) -> Result<(), EngineError> {
+        check_access(self.engine, &self.endpoint)
+    }
+
+    /// The rules have changed: ends the links whose peers may do something else now.
+    pub(super) fn apply_access(&self, gate: &Gate) {
+        let links = lock(&self.links);
+        let changed = links.iter().filter(|(_, link)| link.has_other_rights(gate)).map(|(id, _)| *id);
+        let changed: Vec<LinkId> = changed.collect();
+        drop(links);
+        if !changed.is_empty() {
+            self.port().disconnect(&changed);
         }
     }
 
@@ -182,17 +201,19 @@ impl PortEntry {
 
     fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
         let this: Arc<dyn Host> = self.clone();
+        let answers = lock(&self.answers);
+        let mut links = lock(&self.links);
+        // Under the lock: rules that are replaced from now on find the link.
         let rights = self.node().map(|node| node.gate.rights(&info.principal)).unwrap_or_default();
         let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session, rights);
-        let answers = lock(&self.answers);
         for (channel, known) in &answers.by_channel {
             if let Some((start, announcement)) = &known.offered {
                 incoming.announce(*channel, *start, announcement);
             }
         }
         // Under the same lock: `announce` announces to the links in the list.
-        lock(&self.links).insert(info.id, incoming.clone());
-        drop(answers);
+        links.insert(info.id, incoming.clone());
+        drop((links, answers));
         self.changed();
         incoming
     }
@@ -212,6 +233,7 @@ impl PortEntry {
                 }
             };
             answers.last = answers.last.max(channel);
+            answers.unknown.remove(&channel);
             let known = answers.by_channel.entry(channel).or_default();
             known.topic = announcement.topic.clone();
             let announcement = Arc::new(announcement.clone());
@@ -276,8 +298,7 @@ impl PortEntry {
             refusing: known.refusing.peers(),
             refused_total: known.refusals.total(),
             refusals: known.refusals.list(),
-            deadlines_missed: 0,
-            liveliness_lost: 0,
+            ..PublisherStatus::default()
         }
     }
 
@@ -343,7 +364,7 @@ impl PortEntry {
     }
 
     pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
-        lock(&self.routes).push(route.clone());
+        lock(&self.routes).add(route.clone());
         self.reconsider(&*route);
         match is_builtin(route.topic()) {
             true => self.ask(),
@@ -368,7 +389,7 @@ impl PortEntry {
     }
 
     pub(crate) fn remove_route(&self, route: &Arc<dyn Route>) {
-        lock(&self.routes).retain(|other| !Arc::ptr_eq(other, route));
+        lock(&self.routes).remove(route);
         self.reconsider(&**route);
         self.changed();
     }
@@ -388,12 +409,14 @@ impl PortEntry {
     /// Has the subscribers decide anew on the channels of a topic.
     pub(crate) fn reconsider_topic(&self, topic: &str) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().for_each(|link| link.reconsider(&|other| other == topic));
+        links.iter().for_each(|link| link.reconsider(Topics::One(topic)));
     }
 
     fn reconsider(&self, route: &dyn Route) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().for_each(|link| link.reconsider(&|topic| route.wants(topic)));
+        let wants = |topic: &str| route.wants(topic);
+        let topics = if is_pattern(route.topic()) { Topics::All(&wants) } else { Topics::One(route.topic()) };
+        links.iter().for_each(|link| link.reconsider(topics));
     }
 
     /// Tools may want to know.
@@ -423,7 +446,7 @@ impl Host for PortEntry {
 
     fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>> {
         // Without the lock: routes of patterns may make one for the topic.
-        let routes = lock(&self.routes).clone();
+        let routes = lock(&self.routes).near(topic);
         routes.iter().filter_map(|route| route.of_topic(topic)).collect()
     }
 
@@ -532,6 +555,13 @@ impl Host for PortEntry {
 impl Answers {
     fn count_refusing(&self) {
         self.refusing.set(self.by_link.values().filter(|(_, answer)| answer.reason().is_some()).count());
+    }
+}
+
+fn check_access(engine: &dyn Engine, endpoint: &str) -> Result<(), EngineError> {
+    match engine.tells_peers_apart() {
+        true => Ok(()),
+        false => Err(EngineError::Access { endpoint: endpoint.into() }),
     }
 }
 

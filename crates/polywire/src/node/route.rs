@@ -56,7 +56,8 @@ pub(crate) trait Route: Send + Sync {
     fn stats(&self) -> Option<TopicStats>;
 }
 
-/// A subscriber's end of one channel.
+/// A subscriber's end of one channel. What a method answers by default is true of a channel whose
+/// messages stand alone, and of which no loss is counted.
 pub(crate) trait Slot: Send + Sync {
     /// Delivers a message. `wire_bytes` is the payload's size before it was unpacked. `held` is
     /// `Some` if the payload may be held instead of copied.
@@ -66,25 +67,37 @@ pub(crate) trait Slot: Send + Sync {
         false
     }
     /// A message came that cannot be unpacked.
-    fn undecodable(&self, sequence: u64, reason: &dyn ToString);
+    fn undecodable(&self, _sequence: u64, _reason: &dyn ToString) {}
     /// Whether messages may refer to earlier ones.
-    fn is_stream(&self) -> bool;
+    fn is_stream(&self) -> bool {
+        false
+    }
     /// Whether the next messages cannot be read without a key frame, or the channel brings a
     /// history that has not come yet.
-    fn needs_key_frame(&self) -> bool;
+    fn needs_key_frame(&self) -> bool {
+        false
+    }
     /// Whether the channel goes with another one: it brings its history, or signs of life.
-    fn is_auxiliary(&self) -> bool;
+    fn is_auxiliary(&self) -> bool {
+        false
+    }
     /// Whether the history of this channel's writer is missing and wanted.
-    fn wants_history(&self) -> bool;
+    fn wants_history(&self) -> bool {
+        false
+    }
     /// Whether messages wait for a history, on this channel or by it.
-    fn is_gated(&self) -> bool;
+    fn is_gated(&self) -> bool {
+        false
+    }
     /// Whether a history is wanted, or wanted no more, since the last call.
-    fn history_changed(&self) -> bool;
+    fn history_changed(&self) -> bool {
+        false
+    }
     /// The sender dropped `count` messages up to and including this one. With a count of 0, its
     /// messages begin after this one.
-    fn lost(&self, sequence: u64, count: u64);
+    fn lost(&self, _sequence: u64, _count: u64) {}
     /// Everything that has come so far was delivered.
-    fn drained(&self);
+    fn drained(&self) {}
 }
 
 /// The writers that a subscriber reads, and those that it cannot read. A writer counts once,

@@ -376,6 +376,7 @@ impl<C: Coding> Core<C> {
         let state = self.lock();
         let deadline = state.offered.as_ref().and_then(|offered| offered.deadline.as_ref());
         let mut status = PublisherStatus {
+            dropped: self.counts.dropped(),
             deadlines_missed: deadline.map_or(0, |deadline| deadline.missed()),
             liveliness_lost: self.pulse.as_ref().map_or(0, |pulse| pulse.lost()),
             ..Default::default()

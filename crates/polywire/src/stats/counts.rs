@@ -39,13 +39,18 @@ impl SenderCounts {
         }
     }
 
+    /// How often a message was dropped for a peer when it was published.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
     fn read(&self) -> TopicStats {
         TopicStats {
             topic: self.topic.clone(),
             publishers: 1,
             sent: self.sent.load(Ordering::Relaxed),
             sent_bytes: self.bytes.load(Ordering::Relaxed),
-            dropped: self.dropped.load(Ordering::Relaxed),
+            dropped: self.dropped(),
             ..TopicStats::default()
         }
     }
@@ -87,7 +92,8 @@ pub(crate) struct Totals(Mutex<Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
-    senders: Vec<Arc<SenderCounts>>,
+    /// By the address of their counts, which their publishers share.
+    senders: BTreeMap<usize, Arc<SenderCounts>>,
     /// Of what has gone, by topic.
     ended: BTreeMap<String, TopicStats>,
 }
@@ -96,15 +102,14 @@ impl Totals {
     /// The counts of a new publisher.
     pub(crate) fn sender(&self, topic: &str) -> Arc<SenderCounts> {
         let counts = Arc::new(SenderCounts { topic: topic.into(), ..SenderCounts::default() });
-        self.lock().senders.push(counts.clone());
+        self.lock().senders.insert(Arc::as_ptr(&counts).addr(), counts.clone());
         counts
     }
 
     /// A publisher has gone: its counts stay.
     pub(crate) fn end_sender(&self, counts: &Arc<SenderCounts>) {
         let mut counted = self.lock();
-        if let Some(at) = counted.senders.iter().position(|other| Arc::ptr_eq(other, counts)) {
-            counted.senders.swap_remove(at);
+        if counted.senders.remove(&Arc::as_ptr(counts).addr()).is_some() {
             counted.add(&counts.read());
         }
     }
@@ -118,7 +123,7 @@ impl Totals {
     pub(crate) fn read(&self) -> BTreeMap<String, TopicStats> {
         let counted = self.lock();
         let mut all = counted.ended.clone();
-        counted.senders.iter().for_each(|sender| add_to(&mut all, &sender.read()));
+        counted.senders.values().for_each(|sender| add_to(&mut all, &sender.read()));
         all
     }
 

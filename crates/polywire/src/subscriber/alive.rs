@@ -73,33 +73,7 @@ impl<C: Coding> Slot for PulseSlot<C> {
         self.route.heard(self.writer);
     }
 
-    fn undecodable(&self, _: u64, _: &dyn ToString) {}
-
-    fn is_stream(&self) -> bool {
-        false
-    }
-
-    fn needs_key_frame(&self) -> bool {
-        false
-    }
-
     fn is_auxiliary(&self) -> bool {
         true
     }
-
-    fn wants_history(&self) -> bool {
-        false
-    }
-
-    fn is_gated(&self) -> bool {
-        false
-    }
-
-    fn history_changed(&self) -> bool {
-        false
-    }
-
-    fn lost(&self, _: u64, _: u64) {}
-
-    fn drained(&self) {}
 }

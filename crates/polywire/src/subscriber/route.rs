@@ -23,8 +23,8 @@ use super::{
     alive::{Alive, PulseSlot},
     inline::Inline,
     places::Places,
-    rules::{Pending, Rules, Terms},
-    slot::{Arrival, SlotOf},
+    rules::{Held, Pending, Rules, Terms},
+    slot::{Arrival, Ruled, SlotOf},
     take::Take,
 };
 use crate::{
@@ -34,14 +34,14 @@ use crate::{
     delta::Arriving,
     engine::Properties,
     events::NodeEvent,
-    history::{self, Writer},
+    history::{self, Passed, Writer},
     node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members, random_id},
     qos,
     queue::{Drops, Queue, Tag, Weighed},
     stats::{Histogram, TopicStats},
     status::{Mismatch, Recent},
     wire::Choice,
-    writers::Writers,
+    writers::{Missing, Writers},
 };
 
 /// A number for a subscriber.
@@ -249,23 +249,33 @@ impl<C: Coding> RouteOf<C> {
         let Some(ruled) = ruled else { return self.give(item.0, Id128::ZERO) };
         let Some(writer) = ruled.gate() else { return self.hand_on([item]) };
         let (number, bytes) = (item.0.info.sequence, item.0.bytes);
-        let (ready, gave_up) = self.rules.gates().published(writer, number, item, bytes, self.room());
+        let (passed, gave_up) = self.rules.gates().published(writer, number, item, bytes, self.room());
         if gave_up {
             self.tell_history_missed(writer.0);
         }
-        self.hand_on(ready);
+        self.pass(passed);
     }
 
-    /// Counts messages that did not come.
+    /// Counts messages that did not come. Those that the writer's history may bring wait for it.
     #[inline]
-    pub(super) fn tell_missing(&self, count: u64) {
-        if count > 0 {
-            self.tell_lost(count);
+    pub(super) fn tell_missing(&self, ruled: Option<&Ruled>, missing: Missing) {
+        if missing.count > 0 {
+            let gate = ruled.and_then(Ruled::gate);
+            self.tell_lost(gate.map_or(missing.count, |writer| self.rules.gates().missing(writer, missing)));
         }
+    }
+
+    /// Hands on what waited for a history, and counts what the history did not bring.
+    pub(super) fn pass(&self, passed: Passed<Held<C::Value>>) {
+        self.tell_lost(passed.lost);
+        self.hand_on(passed.items);
     }
 
     #[cold]
     pub(super) fn tell_lost(&self, count: u64) {
+        if count == 0 {
+            return;
+        }
         let add = |lost: u64| Some(lost.saturating_add(count));
         let (Ok(before) | Err(before)) = self.counts.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         let total = before.saturating_add(count);
@@ -342,8 +352,8 @@ impl<C: Coding> RouteOf<C> {
 
     /// A channel of a writer has ended.
     pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: Terms, writer: Writer) {
-        let held = self.rules.gates().close(writer);
-        self.hand_on(held);
+        let passed = self.rules.gates().close(writer);
+        self.pass(passed);
         self.tell_orphans(source, self.rules.closed(terms.writer));
     }
 
@@ -449,13 +459,13 @@ impl<C: Coding> Wake for RouteOf<C> {
         self.rules.missed().into_iter().for_each(|instance| self.tell_missed(instance));
         self.lapse();
         self.writers.give_up(clock::now(), |missing, arrival| {
-            self.tell_missing(missing);
+            self.tell_missing(arrival.ruled(), missing);
             self.take(arrival);
         });
         let late = self.rules.gates().give_up(clock::now());
-        for (writer, held) in late {
+        for (writer, passed) in late {
             self.tell_history_missed(writer.0);
-            self.hand_on(held);
+            self.pass(passed);
         }
         if let Delivery::Queued(queue) = &self.delivery {
             queue.wake();

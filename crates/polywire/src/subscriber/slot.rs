@@ -27,7 +27,7 @@ use crate::{
     history::{Part, REPLAYED, Writer},
     node::{Slot, Source},
     queue::Weighed,
-    writers::{Follow, Turn},
+    writers::{Follow, Missing, Turn},
 };
 
 /// Messages of a channel whose latency is measured, from the first one on.
@@ -155,8 +155,8 @@ impl<C: Coding> SlotOf<C> {
         match Part::of(envelope).ok_or("a message of a history does not say what it is")? {
             Part::Begin => self.route.rules.gates().begin(ruled.writer),
             Part::End => {
-                let held = self.route.rules.gates().complete(ruled.writer);
-                self.route.hand_on(held);
+                let passed = self.route.rules.gates().complete(ruled.writer);
+                self.route.pass(passed);
                 self.history_changed.store(true, Ordering::Relaxed);
                 // This slot may be gone before it is drained.
                 self.drained();
@@ -280,13 +280,18 @@ impl<C: Coding> SlotOf<C> {
         let Some(follow) = &self.follow else { return };
         let mut any = false;
         while let Some((missing, arrival)) = follow.next() {
-            self.route.tell_missing(missing);
+            self.tell_missing(missing);
             self.route.take(arrival);
             any = true;
         }
         if any {
             self.drained();
         }
+    }
+
+    #[inline]
+    fn tell_missing(&self, missing: Missing) {
+        self.route.tell_missing(self.ruled.as_ref(), missing);
     }
 
     /// The extensions of messages that are understood here.
@@ -342,7 +347,7 @@ impl<C: Coding> Slot for SlotOf<C> {
             self.route.heard(self.source.announcement.writer);
         }
         let sequence = envelope.sequence;
-        let turn = self.follow.as_ref().map_or(Turn::Now(0), |follow| follow.came(sequence));
+        let turn = self.follow.as_ref().map_or(Turn::Now(Missing::default()), |follow| follow.came(sequence));
         let not_understood = envelope.extensions.not_understood(self.known_extensions());
         let refused = not_understood.map(|id| format!("extension {id} is required but not supported"));
         let info = Info {
@@ -361,7 +366,7 @@ impl<C: Coding> Slot for SlotOf<C> {
                 return self.hold(follow, sequence, decoded);
             }
             (Turn::Now(missing), refused, _) => {
-                self.route.tell_missing(missing);
+                self.tell_missing(missing);
                 match (refused, &self.ruled) {
                     (Some(reason), _) => Err(reason),
                     (None, Some(ruled)) if ruled.is_history => self.replay(ruled, envelope, payload, info),
@@ -414,7 +419,7 @@ impl<C: Coding> Slot for SlotOf<C> {
         let Some(follow) = &self.follow else { return self.route.tell_undecodable(reason) };
         match follow.came(sequence) {
             Turn::Now(missing) => {
-                self.route.tell_missing(missing);
+                self.tell_missing(missing);
                 self.route.tell_undecodable(reason);
                 if follow.done(sequence) {
                     self.release();
@@ -427,7 +432,7 @@ impl<C: Coding> Slot for SlotOf<C> {
 
     fn lost(&self, sequence: u64, count: u64) {
         if let Some(follow) = &self.follow {
-            self.route.tell_missing(follow.told(sequence, count));
+            self.tell_missing(follow.told(sequence, count));
             self.release();
         }
     }
@@ -441,7 +446,7 @@ impl<C: Coding> Slot for SlotOf<C> {
 
 impl<C: Coding> Drop for SlotOf<C> {
     fn drop(&mut self) {
-        self.route.tell_missing(self.follow.as_ref().map_or(0, Follow::end));
+        self.tell_missing(self.follow.as_ref().map_or_else(Missing::default, Follow::end));
         self.release();
         if self.leased {
             self.route.lease_closed(self.source.announcement.writer);
@@ -457,6 +462,10 @@ impl<C: Coding> Drop for SlotOf<C> {
 }
 
 impl<V> Arrival<V> {
+    pub(super) fn ruled(&self) -> Option<&Ruled> {
+        self.ruled.as_ref()
+    }
+
     pub(super) fn into_parts(self) -> (Result<Decoded<V>, String>, Option<Ruled>) {
         (self.decoded, self.ruled)
     }

@@ -20,6 +20,8 @@ pub(super) const NOT_RELAYED: &str =
 pub(super) struct Channels {
     pub(super) last: u32,
     pub(super) open: BTreeMap<ChannelId, Open>,
+    /// The channels of links among them, by origin.
+    by_origin: BTreeMap<(LinkId, ChannelId), ChannelId>,
     pub(super) fetches: Fetches,
     /// Channels that were not announced to a link, or not relayed.
     pub(super) withheld: u64,
@@ -62,6 +64,32 @@ impl Relayed {
 }
 
 impl Channels {
+    pub(super) fn insert(&mut self, channel: ChannelId, open: Open) {
+        self.by_origin.extend(open.origin.map(|origin| (origin, channel)));
+        self.open.insert(channel, open);
+    }
+
+    pub(super) fn remove(&mut self, channel: ChannelId) -> Option<Open> {
+        let open = self.open.remove(&channel)?;
+        // A link may have announced another channel with this id meanwhile.
+        let is_it = |origin: &_| self.by_origin.get(origin) == Some(&channel);
+        if let Some(origin) = open.origin.filter(is_it) {
+            self.by_origin.remove(&origin);
+        }
+        Some(open)
+    }
+
+    /// The channel that a link announced with this id.
+    pub(super) fn of_origin(&mut self, link: LinkId, theirs: ChannelId) -> Option<&mut Open> {
+        self.open.get_mut(self.by_origin.get(&(link, theirs))?)
+    }
+
+    /// The channels that a link announced.
+    pub(super) fn of_link(&self, link: LinkId) -> Vec<ChannelId> {
+        let all = (link, ChannelId(0))..=(link, ChannelId(u32::MAX));
+        self.by_origin.range(all).map(|(_, channel)| *channel).collect()
+    }
+
     /// Removes the newest channel of the link that announced the most. Fails if the newcomer's link
     /// would then have as many.
     pub(super) fn make_room(
@@ -76,7 +104,7 @@ impl Channels {
         let most = counts.iter().max_by_key(|(_, count)| **count).filter(|(_, count)| **count > own);
         let from = most.map(|(link, _)| *link);
         let newest = self.open.iter().rfind(|(_, open)| from.is_some() && open.origin.map(|(link, _)| link) == from);
-        let newest = newest.map(|(channel, _)| *channel).and_then(|channel| self.open.remove_entry(&channel));
+        let newest = newest.map(|(channel, _)| *channel).and_then(|channel| Some((channel, self.remove(channel)?)));
         newest.ok_or(EngineError::Frame(FrameError::TooManyChannels { limit }))
     }
 }

@@ -52,7 +52,8 @@ impl Shared {
     /// event: nodes probe a path that way before they take it over, and so do tools that watch
     /// services. Nor does a second connection between two nodes of a mesh.
     pub(super) fn serve(self: &Arc<Self>, connection: Connection, guest: Option<GuestId>) -> Served {
-        let Connection { stream, address, .. } = connection;
+        let Connection { stream, address, host } = connection;
+        let caller = host.filter(|_| guest.is_some());
         let (calling, guest) = (guest.is_none(), guest.unwrap_or_default());
         let cut = stream.clone();
         let number = self.stop.watch(move || cut.shutdown(Shutdown::Both));
@@ -70,6 +71,7 @@ impl Shared {
         match met {
             Ok((peer, _seat)) if self.stop.established(number) => {
                 self.guests.rise(guest, Standing::Idle);
+                self.linked(caller, &address);
                 self.live(reader, peer, address, guest);
                 was_link = true;
             }
@@ -78,7 +80,7 @@ impl Shared {
                 let only_looked = !calling && !reader.heard && matches!(reason, Disconnect::Lost(_));
                 let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
                 if !self.stop.is_set() && !only_looked && reason != Disconnect::Replaced {
-                    self.sink.event(Event::Rejected { address, reason });
+                    self.reject(caller, address, reason);
                 }
             }
         }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::engine::{
     Disconnect, EngineOptions, Overflow,
-    delivery::{Delivery, Ended, Holdable, Missing, Notice, Outcome, start_of},
+    delivery::{Delivery, Ended, Holdable, Leaving, Missing, Notice, Outcome, start_of},
 };
 
 /// Bytes written under the lock before others get a turn.
@@ -62,9 +62,10 @@ struct Outgoing {
     delivery: Delivery<Held>,
     /// The port's channel by the link's id for it.
     ids: BTreeMap<ChannelId, ChannelId>,
-    /// Channels that the peer may not subscribe to: the link's id and the topic, by the port's
-    /// channel.
-    denied: BTreeMap<ChannelId, (ChannelId, Arc<str>)>,
+    /// Channels that the peer may not subscribe to: the link's id by the port's channel.
+    denied: BTreeMap<ChannelId, ChannelId>,
+    /// Their topics by the link's id.
+    denied_topics: BTreeMap<ChannelId, Arc<str>>,
     queue: Queue,
     scratch: Vec<u8>,
     pace: Pace,
@@ -123,6 +124,7 @@ impl Outbox {
             delivery: Delivery::default(),
             ids: BTreeMap::new(),
             denied: BTreeMap::new(),
+            denied_topics: BTreeMap::new(),
             queue: Queue::new(options.overflow == Overflow::DropOldest),
             scratch: Vec::new(),
             pace: Pace::new(),
@@ -155,21 +157,22 @@ impl Outbox {
         let mut state = self.lock();
         let mut out = Vec::new();
         let id = state.encoder.announce(a, start, &mut out)?;
-        state.denied.insert(channel, (id, a.topic.as_str().into()));
+        state.denied.insert(channel, id);
+        state.denied_topics.insert(id, a.topic.as_str().into());
         self.push_control(&mut state, &out, false);
         Ok(())
     }
 
     /// The topic of the denied channel that the peer knows as `id`.
     pub(super) fn denied_topic(&self, id: ChannelId) -> Option<Arc<str>> {
-        let state = self.lock();
-        state.denied.values().find(|(denied, _)| *denied == id).map(|(_, topic)| topic.clone())
+        self.lock().denied_topics.get(&id).cloned()
     }
 
     /// Ends one of the port's channels, after what is held for it.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
-        if let Some((id, _)) = state.denied.remove(&channel) {
+        if let Some(id) = state.denied.remove(&channel) {
+            state.denied_topics.remove(&id);
             let mut out = Vec::new();
             // Fails only for a channel that has ended.
             if state.encoder.retire(id, &mut out).is_ok() {
@@ -186,8 +189,8 @@ impl Outbox {
     pub(super) fn answered(&self, id: ChannelId, answer: &Answer) -> Option<ChannelId> {
         let mut state = self.lock();
         let channel = *state.ids.get(&id)?;
-        state.delivery.answered(channel, answer);
-        self.release(&mut state);
+        let leaving = state.delivery.answered(channel, answer);
+        self.release(&mut state, leaving);
         self.room.notify_all();
         Some(channel)
     }
@@ -607,8 +610,8 @@ impl Outbox {
     }
 
     /// Sends the messages that an answer has released.
-    fn release(&self, state: &mut Outgoing) {
-        for (held, id, missing) in state.delivery.release() {
+    fn release(&self, state: &mut Outgoing, leaving: Vec<Leaving<Held>>) {
+        for (held, id, missing) in leaving {
             let extensions = Extensions::parse(&held.extensions).unwrap_or_default();
             let envelope = Envelope { channel: id, extensions, ..held.envelope };
             // Its size was checked when it was held. If the stream fails, the link ends.

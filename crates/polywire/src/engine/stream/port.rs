@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     io,
+    net::Shutdown,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -26,8 +27,12 @@ use super::{
     threads::{Stop, Threads},
     transport::{Connection, Listener, Rendezvous, Role, Transport},
 };
-use crate::engine::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink};
+use crate::engine::{
+    Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, rejections::Rejections,
+};
 
+/// How often a port looks whether links that end have gone.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Room before a lent payload, enough for any header without extensions.
 const HEADROOM: usize = 64;
 /// Threads of displaced connections that may still be ending. If more are, callers are turned away.
@@ -238,6 +243,19 @@ impl Port for StreamPort {
         self.0.links().iter().map(|link| link.stats()).collect()
     }
 
+    fn disconnect(&self, links: &[LinkId]) {
+        let deadline = Instant::now() + self.0.local.options.linger;
+        let present = || {
+            let all = self.0.links();
+            all.iter().filter(|link| links.contains(&link.info.id)).cloned().collect::<Vec<_>>()
+        };
+        present().iter().for_each(|link| link.say_goodbye(deadline));
+        while !present().is_empty() && Instant::now() < deadline {
+            self.0.stop.wait(LOOK_EVERY);
+        }
+        present().iter().for_each(|link| link.stream.shutdown(Shutdown::Both));
+    }
+
     fn close(&self) {
         self.0.close();
     }
@@ -260,6 +278,7 @@ impl Shared {
             links: ArcSwap::default(),
             channels: Mutex::<Channels>::default(),
             guests: Guests::default(),
+            rejections: Mutex::new(Rejections::new(local.options.peers)),
             seats: Seats::default(),
             calls: Mutex::<Calls>::default(),
             stop: Stop::default(),
@@ -338,7 +357,7 @@ impl Shared {
         let admitted = room.then(|| self.guests.admit(&connection.stream, connection.host, limit)).flatten();
         let Some(guest) = admitted else {
             let reason = Disconnect::TooMany(limit);
-            return self.sink.event(Event::Rejected { address: connection.address, reason });
+            return self.reject(connection.host, connection.address, reason);
         };
         let (thread, name) = (self.clone(), self.thread_name("read"));
         let started = self.threads.start(name, move || {

@@ -60,7 +60,7 @@ impl Shared {
             }
         }
         let open = Open { announcement: announcement.clone(), start, origin, here: None, answers, told: None };
-        channels.open.insert(channel, open);
+        channels.insert(channel, open);
         drop(channels);
         if let Some((_, open)) = displaced {
             self.tell_displaced(&open);
@@ -96,7 +96,7 @@ impl Shared {
 
     pub(super) fn retire_channel(&self, channel: ChannelId) {
         let mut channels = lock(&self.channels);
-        channels.open.remove(&channel);
+        channels.remove(channel);
         for link in self.links().iter() {
             link.outbox.retire(channel);
         }
@@ -123,11 +123,9 @@ impl Shared {
         let id = link.info.id;
         let mut channels = lock(&self.channels);
         self.replace_links(|links| links.retain(|other| other.info.id != id));
-        let ended = |open: &Open| open.origin.is_some_and(|(from, _)| from == id);
-        let gone: Vec<_> = channels.open.extract_if(.., |_, open| ended(open)).map(|(channel, _)| channel).collect();
-        for (channel, other) in gone.iter().flat_map(|channel| self.links().to_vec().into_iter().map(|l| (*channel, l)))
-        {
-            other.outbox.retire(channel);
+        for channel in channels.of_link(id) {
+            channels.remove(channel);
+            self.links().iter().for_each(|other| other.outbox.retire(channel));
         }
         for open in channels.open.values_mut() {
             if open.answers.remove(&id).is_some() {
@@ -152,7 +150,7 @@ impl Shared {
             return self.control(link, &Frame::Answer { channel, answer });
         }
         let mut channels = lock(&self.channels);
-        match channels.open.values_mut().find(|open| open.origin == Some((link, channel))) {
+        match channels.of_origin(link, channel) {
             Some(open) => {
                 open.here = Some(answer.lasting(open.here.as_ref()));
                 self.answer_origin(open, matches!(answer, Answer::Renew(_)));

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
 };
 
@@ -21,7 +22,9 @@ use super::{
     threads::{Stop, Threads},
     transport::{Listener, Rendezvous, Role, Transport},
 };
-use crate::engine::{EngineError, Event, LinkId, LinkInfo, Local, Principal, Sent, Sink};
+use crate::engine::{
+    Disconnect, EngineError, Event, LinkId, LinkInfo, Local, Principal, Sent, Sink, rejections::Rejections,
+};
 
 /// Where a port finds its peers.
 pub(super) enum Place {
@@ -43,6 +46,7 @@ pub(super) struct Shared {
     pub(super) links: ArcSwap<Vec<Arc<Link>>>,
     pub(super) channels: Mutex<Channels>,
     pub(super) guests: Guests,
+    pub(super) rejections: Mutex<Rejections>,
     /// Of a mesh.
     pub(super) seats: Seats,
     /// Of a mesh.
@@ -109,6 +113,17 @@ impl Shared {
         }
     }
 
+    /// A connection has not become a link. `host` is that of a caller.
+    pub(super) fn reject(&self, host: Option<IpAddr>, address: String, reason: Disconnect) {
+        let event = lock(&self.rejections).count(&called(host, &address), address, reason);
+        event.into_iter().for_each(|event| self.sink.event(event));
+    }
+
+    /// A connection has become a link.
+    pub(super) fn linked(&self, host: Option<IpAddr>, address: &str) {
+        lock(&self.rejections).forget(&called(host, address));
+    }
+
     pub(super) fn thread_name(&self, what: &str) -> String {
         format!("pw-{}-{what}", self.place.name())
     }
@@ -116,6 +131,12 @@ impl Shared {
     pub(super) fn link_info(&self, peer: Hello, address: String, principal: Principal) -> LinkInfo {
         LinkInfo { id: LinkId::next(), peer, address, principal }
     }
+}
+
+/// Callers are known by their hosts, as each call has a port of its own; those that are called by
+/// their addresses.
+fn called(caller: Option<IpAddr>, address: &str) -> String {
+    caller.map_or_else(|| address.into(), |host| host.to_canonical().to_string())
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

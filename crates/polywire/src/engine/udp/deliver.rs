@@ -188,7 +188,7 @@ impl Shared {
         let Some(link) = state.links.get_mut(&id) else { return };
         if !std::mem::replace(&mut link.is_reported, true) {
             let address = link.info.address.clone();
-            self.sink.event(Event::Rejected { address, reason: Disconnect::Protocol(error) });
+            self.sink.event(Event::Rejected { address, reason: Disconnect::Protocol(error), total: 1 });
         }
     }
 

@@ -64,7 +64,7 @@ impl UdpPort {
         (config, messages): (Config, Reliability),
         sockets: Sockets,
     ) -> Result<UdpPort, EngineError> {
-        let mut state = State::new();
+        let mut state = State::new(config.peers);
         match sockets.place {
             Place::Group(to) | Place::Caller(to) => {
                 let group = Group::new(member(&config, local.hello), to, clock::now());
@@ -508,10 +508,12 @@ impl Shared {
                 } else if state.groups.len() < self.config.peers {
                     let mut member = member(&self.config, self.local.hello);
                     member.admit(id);
+                    state.rejections.forget(&from.ip().to_string());
                     state.groups.insert(id, Group::new(member, from, now));
                 } else {
                     let reason = Disconnect::TooMany(self.config.peers);
-                    self.sink.event(Event::Rejected { address: from.to_string(), reason });
+                    let event = state.rejections.count(&from.ip().to_string(), from.to_string(), reason);
+                    event.into_iter().for_each(|event| self.sink.event(event));
                     return None;
                 }
                 Some(id)

@@ -18,6 +18,7 @@ use super::{
     super::{
         LinkId, LinkInfo, LinkSink, LinkStats,
         delivery::{Delivery, Holdable, Notice},
+        rejections::Rejections,
     },
     outbox::{Item, Outbox, encoded, position},
 };
@@ -40,6 +41,7 @@ pub(super) struct State {
     pub(super) waiting: usize,
     /// Why the last packet could not be sent, as the system's number of the error.
     pub(super) unreachable: Option<i32>,
+    pub(super) rejections: Rejections,
     /// Packets that groups have sent again which are gone.
     pub(super) retransmitted: u64,
 }
@@ -103,7 +105,8 @@ impl Holdable for Held {
 }
 
 impl State {
-    pub(super) fn new() -> State {
+    /// Of a port that takes at most `most` callers.
+    pub(super) fn new(most: usize) -> State {
         State {
             groups: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -115,6 +118,7 @@ impl State {
             planned: Duration::MAX,
             waiting: 0,
             unreachable: None,
+            rejections: Rejections::new(most),
         }
     }
 
@@ -163,12 +167,12 @@ impl State {
         let Some(group) = self.groups.get_mut(&link.group) else { return };
         let was_accepted = link.delivery.is_accepted(channel);
         link.is_stalled = false;
-        link.delivery.answered(channel, answer);
+        let leaving = link.delivery.answered(channel, answer);
         let to = Some(link.member);
         if answer.accepts() && !was_accepted {
             group.outbox.control(to, &Frame::Position { channel, start: Start::default(), lost: 0 });
         }
-        for (held, _, missing) in link.delivery.release() {
+        for (held, _, missing) in leaving {
             if let Some(missing) = missing {
                 group.outbox.control(to, &position(held.channel, missing));
             }

@@ -1,0 +1,448 @@
+//! The kept way, at the node: every sample reaches the collector once, in order, over restarts of
+//! either side.
+//!
+//! An [`Uplink`] numbers samples, keeps them in a spool until the collector has stored them, and
+//! makes node packets of them. It starts no thread and reads no clock; a [`Carrier`] has the thread
+//! that sends. `spec/telemetry.md` has the rules.
+//!
+//! One packet is under way at a time. Whatever comes meanwhile shares the next one, so packets grow
+//! with the time that the collector takes to answer.
+//!
+//! ```
+//! use polywire_telemetry::{
+//!     Moment, Uuid,
+//!     packet::{PacketReply, StreamDescription},
+//!     uplink::{Memory, Rule, Uplink, UplinkOptions},
+//! };
+//!
+//! let (node, now) = (Uuid::random(), Moment::default());
+//! let mut uplink = Uplink::new(node, 7, Box::new(Memory::default()), UplinkOptions::default(), now)?;
+//! let stream = uplink.open(StreamDescription { instance: "pump-1".into(), ..Default::default() }, Rule::default())?;
+//! uplink.offer(stream, b"a sample", now);
+//! let packet = uplink.poll(now).unwrap();
+//! assert_eq!((packet.packets[0].sequence, &packet.packets[0].payload[..]), (0, &b"a sample"[..]));
+//! // Nobody answers: the same packet is sent again.
+//! uplink.handle_failure();
+//! assert_eq!(uplink.poll(now).unwrap().packets, packet.packets);
+//! uplink.handle_reply(&PacketReply::default());
+//! assert!(uplink.poll(now).is_none() && uplink.is_empty());
+//! assert_eq!(uplink.status().acknowledged, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod budget;
+mod carrier;
+mod entry;
+mod format;
+mod rule;
+mod spool;
+mod storage;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt, io,
+    sync::Arc,
+    time::Duration,
+};
+
+use self::{budget::Budget, spool::Spool};
+pub use self::{
+    carrier::{Carrier, CarrierError, Kept},
+    format::Format,
+    rule::{Batch, Keep, MOST_PRIORITY, Rule, RuleError},
+    spool::SpoolLosses,
+    storage::{Files, Memory, SegmentId, Storage},
+};
+use crate::{
+    Moment, Uuid,
+    packet::{
+        DataPacket, MOST_DATA_PACKETS, MOST_PAYLOAD_BYTES, NodePacket, PacketReply, Reduction, StreamDescription,
+    },
+};
+
+/// The most streams of a start. A probe that changes its format or its rule begins a new one.
+pub const MOST_STREAMS: u32 = 1 << 14;
+
+/// Bounds of an [`Uplink`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UplinkOptions {
+    /// The most bytes of the spool: 256 MiB by default, at least 64 KiB.
+    pub spool_bytes: u64,
+    /// What is written is on the disk after this time, as far as the disk tells the truth: a second
+    /// by default. Killing the process loses nothing of it; a power failure loses so much.
+    pub sync: Duration,
+    /// The most bytes of a node packet, about: 256 KiB by default. One sample always fits.
+    pub packet_bytes: usize,
+    /// The most bytes a second that are sent, about; `None`, the default, for no limit. Counted are
+    /// node packets before compression.
+    pub budget_bytes_per_s: Option<u64>,
+}
+
+impl Default for UplinkOptions {
+    fn default() -> UplinkOptions {
+        let sync = Duration::from_secs(1);
+        UplinkOptions { spool_bytes: 256 << 20, sync, packet_bytes: 256 << 10, budget_bytes_per_s: None }
+    }
+}
+
+/// What an uplink has done since its start, in samples unless it says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UplinkStatus {
+    /// The collector has stored them.
+    pub acknowledged: u64,
+    /// Lost in the spool.
+    pub spool: SpoolLosses,
+    /// A newer sample took their place ([`Keep::Last`]).
+    pub replaced: u64,
+    /// Left out to keep the byte budget.
+    pub reduced: u64,
+    /// Refused by the collector, or too large to send.
+    pub refused: u64,
+    /// Bytes of the spool's segments.
+    pub spool_bytes: u64,
+    /// What is left out now.
+    pub reduction: Reduction,
+}
+
+/// Why a stream cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a node has at most {MOST_STREAMS} streams in one start")]
+pub struct TooManyStreams;
+
+/// Keeps samples until the collector has stored them. There is an example at [the
+/// module](crate::uplink).
+pub struct Uplink {
+    node: Uuid,
+    start: u64,
+    options: UplinkOptions,
+    streams: BTreeMap<u32, Stream>,
+    opened: u32,
+    spool: Spool,
+    budget: Option<Budget>,
+    flight: Option<Flight>,
+    /// The streams that the collector knows, and the start that they belong to.
+    told: (u64, BTreeSet<u32>),
+    /// When what waits is to be sent.
+    due: Option<Duration>,
+    /// Everything that waits is being sent.
+    is_flushing: bool,
+    synced: Duration,
+    status: UplinkStatus,
+}
+
+struct Stream {
+    description: Arc<StreamDescription>,
+    rule: Rule,
+    /// The number of the next sample.
+    next: u64,
+    /// The samples of [`Keep::Last`].
+    last: VecDeque<DataPacket>,
+    /// The latest sample of an interval, if the budget has them thinned.
+    held: Option<DataPacket>,
+    /// When the interval is over.
+    free_at: Duration,
+    /// Samples and bytes that wait for a batch.
+    waiting: (u64, u64),
+    is_closed: bool,
+}
+
+/// The packet that is under way until it is acknowledged.
+struct Flight {
+    packet: Arc<NodePacket>,
+    /// All streams of its samples.
+    streams: Vec<Arc<StreamDescription>>,
+    ends: Vec<(SegmentId, u64)>,
+    /// Sent and neither answered nor failed.
+    is_out: bool,
+}
+
+impl Uplink {
+    /// The uplink of a new start of a node. `start` must be random. What earlier starts have left
+    /// in the storage is sent first. Fails if the storage cannot be read.
+    pub fn new(
+        node: Uuid,
+        start: u64,
+        storage: Box<dyn Storage>,
+        options: UplinkOptions,
+        now: Moment,
+    ) -> io::Result<Uplink> {
+        let spool = Spool::new(storage, start, options.spool_bytes.max(1 << 16))?;
+        let is_flushing = spool.waiting_bytes() > 0;
+        Ok(Uplink {
+            node,
+            start,
+            options,
+            streams: BTreeMap::new(),
+            opened: 0,
+            spool,
+            budget: options.budget_bytes_per_s.map(|bytes| Budget::new(bytes, now.steady)),
+            flight: None,
+            told: (start, BTreeSet::new()),
+            due: None,
+            is_flushing,
+            synced: now.steady,
+            status: UplinkStatus::default(),
+        })
+    }
+
+    /// Opens a stream and returns its number, which the description gets.
+    pub fn open(&mut self, description: StreamDescription, rule: Rule) -> Result<u32, TooManyStreams> {
+        let number = self.opened;
+        if number >= MOST_STREAMS {
+            return Err(TooManyStreams);
+        }
+        self.opened += 1;
+        let description = Arc::new(StreamDescription { number, ..description });
+        let (last, free_at) = (VecDeque::new(), Duration::ZERO);
+        let stream =
+            Stream { description, rule, next: 0, last, held: None, free_at, waiting: (0, 0), is_closed: false };
+        self.streams.insert(number, stream);
+        Ok(number)
+    }
+
+    /// Takes no more samples of a stream. Those that wait are sent.
+    pub fn close(&mut self, number: u32) {
+        let Some(stream) = self.streams.get_mut(&number) else { return };
+        stream.is_closed = true;
+        if stream.last.is_empty() && stream.held.is_none() {
+            self.streams.remove(&number);
+        }
+    }
+
+    /// Takes a sample. When this returns, the sample outlives the process if its rule keeps all
+    /// samples and the spool is on a disk. Does nothing if there is no such stream. Blocks while
+    /// the sample is written.
+    pub fn offer(&mut self, number: u32, payload: &[u8], now: Moment) {
+        let Some(stream) = self.streams.get_mut(&number).filter(|stream| !stream.is_closed) else { return };
+        let sample =
+            DataPacket { stream: number, sequence: stream.next, time_ns: now.wall_ns, payload: payload.to_vec() };
+        stream.next += 1;
+        if payload.len() > MOST_PAYLOAD_BYTES {
+            self.status.refused += 1;
+            return;
+        }
+        let left = match &mut self.budget {
+            Some(budget) => stream.reduce(budget, sample, now.steady, &mut self.status.reduced),
+            None => Some(sample),
+        };
+        left.into_iter().for_each(|sample| self.keep(sample, now.steady));
+    }
+
+    /// Keeps a sample until it is sent.
+    fn keep(&mut self, sample: DataPacket, now: Duration) {
+        let Some(stream) = self.streams.get_mut(&sample.stream) else { return };
+        let Rule { keep, batch, priority } = stream.rule;
+        stream.waiting.0 += 1;
+        stream.waiting.1 += sample.payload.len() as u64;
+        let is_full = batch.is_full(stream.waiting.0, stream.waiting.1);
+        match keep {
+            Keep::All => self.spool.push(&stream.description, priority, &sample),
+            Keep::Last(most) => {
+                stream.last.push_back(sample);
+                if stream.last.len() > most as usize {
+                    stream.last.pop_front();
+                    self.status.replaced += 1;
+                }
+            }
+            Keep::None => return,
+        }
+        let due = match self.budget.as_ref().and_then(Budget::batch) {
+            Some(shared) => now + batch.wait().max(shared),
+            None if is_full => now,
+            None => now + batch.wait(),
+        };
+        self.due = Some(self.due.map_or(due, |before| before.min(due)));
+    }
+
+    /// Sends everything that waits, whatever batches say.
+    pub fn flush(&mut self) {
+        self.is_flushing = true;
+    }
+
+    /// The next packet to send, if it is time to send one. Then comes [`Uplink::handle_reply`] or
+    /// [`Uplink::handle_failure`]. Blocks while samples are read, and while they are synchronised
+    /// to the disk.
+    pub fn poll(&mut self, now: Moment) -> Option<Arc<NodePacket>> {
+        self.turn(now.steady);
+        let may_send = self.budget.as_ref().is_none_or(|budget| budget.wait().is_zero());
+        if !may_send || self.flight.as_ref().is_some_and(|flight| flight.is_out) {
+            return None;
+        }
+        if self.flight.is_none() && (self.is_flushing || self.due.is_some_and(|due| due <= now.steady)) {
+            self.load(now);
+        }
+        let told = &self.told.1;
+        let flight = self.flight.as_mut()?;
+        flight.is_out = true;
+        let unknown = flight.streams.iter().filter(|stream| !told.contains(&stream.number));
+        let streams: Vec<StreamDescription> = unknown.map(|stream| StreamDescription::clone(stream)).collect();
+        if flight.packet.streams != streams {
+            Arc::make_mut(&mut flight.packet).streams = streams;
+        }
+        self.budget.iter_mut().for_each(|budget| budget.spend(flight.packet.bytes()));
+        Some(flight.packet.clone())
+    }
+
+    /// Lets time pass for the budget, for what it holds back, and for the disk.
+    fn turn(&mut self, now: Duration) {
+        if let Some(budget) = &mut self.budget {
+            budget.turn(now, self.spool.waiting_bytes());
+            let interval = budget.interval();
+            let held = |stream: &mut Stream| {
+                let is_free = interval.is_none() || stream.free_at <= now;
+                let sample = stream.held.take_if(|_| is_free)?;
+                stream.free_at = now + interval.unwrap_or_default();
+                Some(sample)
+            };
+            let released: Vec<DataPacket> = self.streams.values_mut().filter_map(held).collect();
+            released.into_iter().for_each(|sample| self.keep(sample, now));
+        }
+        if self.spool.is_dirty() && now.saturating_sub(self.synced) >= self.options.sync {
+            self.synced = now;
+            if let Err(error) = self.spool.sync() {
+                log::warn!("the spool cannot be written to the disk: {error}");
+            }
+        }
+    }
+
+    /// Makes the next packet of what waits.
+    fn load(&mut self, now: Moment) {
+        if !self.is_flushing {
+            self.is_flushing = true;
+            self.streams.values_mut().for_each(|stream| stream.waiting = (0, 0));
+        }
+        let most_bytes = self.budget.as_ref().map_or(usize::MAX, Budget::packet_bytes).min(self.options.packet_bytes);
+        let spool::Read { start, mut samples, ends } = self.spool.read(most_bytes);
+        let start = if samples.is_empty() { self.start } else { start };
+        if start == self.start {
+            self.load_last(&mut samples, most_bytes);
+        }
+        if samples.is_empty() {
+            self.spool.taken(&ends);
+            (self.is_flushing, self.due) = (false, None);
+            return;
+        }
+        if self.told.0 != start {
+            self.told = (start, BTreeSet::new());
+        }
+        let numbers: BTreeSet<u32> = samples.iter().map(|sample| sample.stream).collect();
+        let streams = numbers.into_iter().filter_map(|number| self.description(start, number)).collect();
+        let reduction = self.budget.as_ref().map_or(Reduction::None, Budget::reduction);
+        let (node, time_ns) = (self.node.0, now.wall_ns);
+        let packet = NodePacket { node, start, time_ns, reduction, streams: Vec::new(), packets: samples };
+        self.flight = Some(Flight { packet: Arc::new(packet), streams, ends, is_out: false });
+    }
+
+    /// Adds the samples of [`Keep::Last`] that fit.
+    fn load_last(&mut self, samples: &mut Vec<DataPacket>, most_bytes: usize) {
+        let mut bytes: usize = samples.iter().map(DataPacket::bytes).sum();
+        for stream in self.streams.values_mut() {
+            while let Some(first) = stream.last.front() {
+                let fits = bytes + first.bytes() <= most_bytes && samples.len() < MOST_DATA_PACKETS;
+                if !fits && !samples.is_empty() {
+                    return;
+                }
+                bytes += first.bytes();
+                samples.extend(stream.last.pop_front());
+            }
+        }
+    }
+
+    fn description(&self, start: u64, number: u32) -> Option<Arc<StreamDescription>> {
+        let own = self.streams.get(&number).filter(|_| start == self.start).map(|stream| &stream.description);
+        own.or_else(|| self.spool.stream(start, number)).cloned()
+    }
+
+    /// The collector has answered.
+    pub fn handle_reply(&mut self, reply: &PacketReply) {
+        if reply.unknown {
+            return self.handle_failure();
+        }
+        let Some(flight) = self.flight.take_if(|flight| flight.is_out) else { return };
+        let samples = flight.packet.packets.len() as u64;
+        match reply.is_stored() {
+            true => self.status.acknowledged += samples,
+            // To send it again would stop everything behind it.
+            false => {
+                log::warn!("the collector refuses {samples} samples: {}", reply.problem);
+                self.status.refused += samples;
+            }
+        }
+        self.spool.taken(&flight.ends);
+        self.told.1.extend(flight.streams.iter().map(|stream| stream.number));
+        let is_over = |stream: &Stream| stream.is_closed && stream.last.is_empty() && stream.held.is_none();
+        self.streams.retain(|_, stream| !is_over(stream));
+    }
+
+    /// The packet may not have arrived, or the collector may have forgotten the streams: the packet
+    /// is sent again, with its streams.
+    pub fn handle_failure(&mut self) {
+        self.told.1.clear();
+        self.flight.iter_mut().for_each(|flight| flight.is_out = false);
+    }
+
+    /// How long [`Uplink::poll`] has nothing to do, unless something happens meanwhile.
+    pub fn wait(&self, now: Moment) -> Duration {
+        let until = |at: Duration| at.saturating_sub(now.steady);
+        let credit = self.budget.as_ref().map_or(Duration::ZERO, Budget::wait);
+        let packet = match &self.flight {
+            Some(flight) => (!flight.is_out).then_some(credit),
+            None if self.is_flushing => Some(credit),
+            None => self.due.map(|due| until(due).max(credit)),
+        };
+        let held =
+            self.streams.values().filter(|stream| stream.held.is_some()).map(|stream| until(stream.free_at)).min();
+        let sync = self.spool.is_dirty().then(|| until(self.synced + self.options.sync));
+        [packet, held, sync].into_iter().flatten().min().unwrap_or(Duration::MAX)
+    }
+
+    /// Blocks until all samples of the spool are on the disk.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.spool.sync()
+    }
+
+    /// Whether the collector has everything.
+    pub fn is_empty(&self) -> bool {
+        let waits = |stream: &Stream| !stream.last.is_empty() || stream.held.is_some();
+        self.flight.is_none() && self.spool.waiting_bytes() == 0 && !self.streams.values().any(waits)
+    }
+
+    /// Counts since the start.
+    pub fn status(&self) -> UplinkStatus {
+        let reduction = self.budget.as_ref().map_or(Reduction::None, Budget::reduction);
+        UplinkStatus { spool: self.spool.losses(), spool_bytes: self.spool.bytes(), reduction, ..self.status }
+    }
+}
+
+impl Stream {
+    /// What the budget leaves of a sample. Counts what it leaves out.
+    fn reduce(
+        &mut self,
+        budget: &mut Budget,
+        sample: DataPacket,
+        now: Duration,
+        reduced: &mut u64,
+    ) -> Option<DataPacket> {
+        budget.offer(sample.stream, self.rule.priority, sample.bytes());
+        if budget.drops(self.rule.priority) {
+            *reduced += 1;
+            return None;
+        }
+        let interval = budget.interval().unwrap_or_default();
+        let (left, before) = match now < self.free_at && !interval.is_zero() {
+            true => (None, self.held.replace(sample)),
+            false => {
+                self.free_at = now + interval;
+                (Some(sample), self.held.take())
+            }
+        };
+        *reduced += u64::from(before.is_some());
+        left
+    }
+}
+
+impl fmt::Debug for Uplink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "uplink of node {} with {} streams: {:?}", self.node, self.streams.len(), self.status())
+    }
+}

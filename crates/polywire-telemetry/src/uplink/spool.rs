@@ -1,0 +1,301 @@
+//! The samples that the collector has not acknowledged, in segments: bounded in bytes, the oldest of
+//! the lowest priority dropped first, damage skipped and counted.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+};
+
+use polywire::codec::BuildError;
+
+use super::{
+    entry::{Entries, Entry, Found, put_sample},
+    storage::{SegmentId, Storage},
+};
+use crate::packet::{DataPacket, MOST_DATA_PACKETS, StreamDescription};
+
+/// A segment is at most this part of the spool, so that dropping one leaves most of it.
+const SEGMENTS: u64 = 16;
+
+/// The bytes at which a segment ends and the next one begins.
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// What was lost in the spool, in samples unless it says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpoolLosses {
+    /// Dropped for want of room.
+    pub dropped: u64,
+    /// Not written: the disk is full or fails.
+    pub unwritten: u64,
+    /// Stretches of bytes that were damaged, and samples of streams whose description was.
+    pub damaged: u64,
+}
+
+/// Samples read from the spool.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// The start that numbered them.
+    pub start: u64,
+    pub samples: Vec<DataPacket>,
+    /// Up to where each segment was read.
+    pub ends: Vec<(SegmentId, u64)>,
+}
+
+pub struct Spool {
+    storage: Box<dyn Storage>,
+    entries: Entries,
+    start: u64,
+    most_bytes: u64,
+    segments: BTreeMap<SegmentId, Segment>,
+    /// The segments that are written to, by priority.
+    open: BTreeMap<u8, Open>,
+    next_number: u64,
+    /// The streams of all starts that samples in the spool have been read of, or are written of.
+    streams: BTreeMap<(u64, u32), Arc<StreamDescription>>,
+    losses: SpoolLosses,
+    is_dirty: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Segment {
+    bytes: u64,
+    /// Up to where it has been acknowledged.
+    taken: u64,
+    /// It is being sent: it goes last if room is needed.
+    is_flying: bool,
+}
+
+struct Open {
+    id: SegmentId,
+    /// The streams that it describes.
+    described: BTreeSet<u32>,
+}
+
+impl Spool {
+    /// The spool of a node's new start. What earlier starts have left in the storage comes first.
+    pub fn new(mut storage: Box<dyn Storage>, start: u64, most_bytes: u64) -> io::Result<Spool> {
+        let entries = Entries::new().map_err(|error: BuildError| io::Error::other(error.to_string()))?;
+        let known = storage.list()?;
+        let next_number = known.iter().map(|(id, _)| id.number.saturating_add(1)).max().unwrap_or(0);
+        let segment = |(id, bytes)| (id, Segment { bytes, ..Segment::default() });
+        Ok(Spool {
+            storage,
+            entries,
+            start,
+            most_bytes,
+            segments: known.into_iter().map(segment).collect(),
+            open: BTreeMap::new(),
+            next_number,
+            streams: BTreeMap::new(),
+            losses: SpoolLosses::default(),
+            is_dirty: false,
+        })
+    }
+
+    /// Adds a sample. If it cannot be kept, it is counted, and its number is missing from then on.
+    pub fn push(&mut self, stream: &Arc<StreamDescription>, priority: u8, sample: &DataPacket) {
+        if self.try_push(stream, priority, sample).is_err() {
+            self.losses.unwritten += 1;
+        }
+    }
+
+    fn try_push(&mut self, stream: &Arc<StreamDescription>, priority: u8, sample: &DataPacket) -> io::Result<()> {
+        let id = self.segment_for(priority);
+        let is_described = self.open.get(&priority).is_some_and(|open| open.described.contains(&stream.number));
+        let mut bytes = Vec::new();
+        if !is_described {
+            self.entries.put_stream(stream, &mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+        }
+        put_sample(sample, &mut bytes);
+        self.make_room(bytes.len() as u64, id);
+        let end = self.segments.get(&id).map_or(0, |segment| segment.bytes);
+        self.storage.write(id, end, &bytes)?;
+        self.is_dirty = true;
+        self.segments.entry(id).or_default().bytes = end + bytes.len() as u64;
+        if let Some(open) = self.open.get_mut(&priority).filter(|_| !is_described) {
+            open.described.insert(stream.number);
+            self.streams.insert((self.start, stream.number), stream.clone());
+        }
+        Ok(())
+    }
+
+    /// The segment that takes the next sample of a priority.
+    fn segment_for(&mut self, priority: u8) -> SegmentId {
+        let most = SEGMENT_BYTES.min(self.most_bytes / SEGMENTS);
+        let size = |id: &SegmentId| self.segments.get(id).map_or(0, |segment| segment.bytes);
+        if let Some(open) = self.open.get(&priority).filter(|open| size(&open.id) < most) {
+            return open.id;
+        }
+        let id = SegmentId { priority, number: self.next_number, start: self.start };
+        self.next_number += 1;
+        let before = self.open.insert(priority, Open { id, described: BTreeSet::new() });
+        before.into_iter().for_each(|before| self.remove_if_taken(before.id));
+        id
+    }
+
+    /// Drops segments until so many bytes fit, but never the one that is about to be written.
+    fn make_room(&mut self, bytes: u64, keep: SegmentId) {
+        while self.bytes() + bytes > self.most_bytes {
+            let victims = self.segments.iter().filter(|(id, _)| **id != keep);
+            let victim = victims.min_by_key(|(id, segment)| (segment.is_flying, **id)).map(|(id, _)| *id);
+            let Some(victim) = victim else { return };
+            self.losses.dropped += self.samples_in(victim);
+            self.forget(victim);
+        }
+    }
+
+    fn samples_in(&mut self, id: SegmentId) -> u64 {
+        let Some(Segment { bytes, taken, .. }) = self.segments.get(&id).copied() else { return 0 };
+        let rest = self.load(id, taken, bytes).unwrap_or_default();
+        let (mut samples, mut offset) = (0, 0);
+        while let Some((found, end)) = self.entries.at(&rest, offset) {
+            samples += u64::from(matches!(found, Found::Entry(Entry::Sample(_))));
+            offset = end;
+        }
+        samples
+    }
+
+    /// Reads samples of one start from the front. Reading again gives the same, until
+    /// [`Spool::taken`].
+    pub fn read(&mut self, most_bytes: usize) -> Read {
+        let (mut read, mut room) = (Read::default(), most_bytes);
+        for id in self.in_order() {
+            if !read.samples.is_empty() && id.start != read.start {
+                break;
+            }
+            read.start = id.start;
+            if !self.read_segment(id, &mut room, &mut read) {
+                break;
+            }
+        }
+        for segment in self.segments.values_mut() {
+            segment.is_flying = false;
+        }
+        for (id, _) in &read.ends {
+            self.segments.entry(*id).and_modify(|segment| segment.is_flying = true);
+        }
+        read
+    }
+
+    /// The segments as they are sent: those of earlier starts first, because the collector remembers
+    /// the latest starts only; then those of high priority.
+    fn in_order(&self) -> Vec<SegmentId> {
+        let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
+        for id in self.segments.keys() {
+            begun.entry(id.start).and_modify(|first| *first = id.number.min(*first)).or_insert(id.number);
+        }
+        let mut ids: Vec<SegmentId> = self.segments.keys().copied().collect();
+        ids.sort_by_key(|id| (begun.get(&id.start).copied(), u8::MAX - id.priority, id.number));
+        ids
+    }
+
+    /// Reads on in a segment. Returns whether there is room left for another one.
+    fn read_segment(&mut self, id: SegmentId, room: &mut usize, read: &mut Read) -> bool {
+        let Some(Segment { bytes, taken, .. }) = self.segments.get(&id).copied() else { return true };
+        let rest = match self.load(id, taken, bytes) {
+            Ok(rest) => rest,
+            Err(error) => {
+                log::warn!("a part of the spool cannot be read: {error}");
+                self.losses.damaged += 1;
+                self.forget(id);
+                return true;
+            }
+        };
+        let (mut offset, mut fits) = (0, true);
+        while let Some((found, end)) = self.entries.at(&rest, offset) {
+            match found {
+                Found::Damage => self.losses.damaged += 1,
+                Found::Entry(Entry::Stream(stream)) => {
+                    self.streams.entry((id.start, stream.number)).or_insert_with(|| Arc::new(stream));
+                }
+                Found::Entry(Entry::Sample(sample)) if !self.streams.contains_key(&(id.start, sample.stream)) => {
+                    self.losses.damaged += 1;
+                }
+                Found::Entry(Entry::Sample(sample)) => {
+                    // One sample always fits.
+                    let is_first = read.samples.is_empty();
+                    fits = (is_first || sample.bytes() <= *room) && read.samples.len() < MOST_DATA_PACKETS;
+                    if !fits {
+                        break;
+                    }
+                    *room = room.saturating_sub(sample.bytes());
+                    read.samples.push(sample);
+                }
+            }
+            offset = end;
+        }
+        if offset > 0 {
+            read.ends.push((id, taken + offset as u64));
+        } else {
+            self.remove_if_taken(id);
+        }
+        fits
+    }
+
+    fn load(&mut self, id: SegmentId, from: u64, to: u64) -> io::Result<Vec<u8>> {
+        let most = usize::try_from(to.saturating_sub(from)).map_err(io::Error::other)?;
+        if most == 0 { Ok(Vec::new()) } else { self.storage.read(id, from, most) }
+    }
+
+    /// What was read is the collector's now.
+    pub fn taken(&mut self, ends: &[(SegmentId, u64)]) {
+        for (id, end) in ends {
+            if let Some(segment) = self.segments.get_mut(id) {
+                (segment.taken, segment.is_flying) = (*end, false);
+                self.remove_if_taken(*id);
+            }
+        }
+    }
+
+    /// Removes a segment of which nothing is left to send, unless it is written to.
+    fn remove_if_taken(&mut self, id: SegmentId) {
+        let is_open = self.open.values().any(|open| open.id == id);
+        if !is_open && self.segments.get(&id).is_some_and(|segment| segment.taken >= segment.bytes) {
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: SegmentId) {
+        if let Err(error) = self.storage.remove(id) {
+            log::warn!("a part of the spool cannot be removed: {error}");
+        }
+        self.segments.remove(&id);
+        self.open.retain(|_, open| open.id != id);
+        // Other segments of that start describe the streams again.
+        if id.start != self.start && !self.segments.keys().any(|other| other.start == id.start) {
+            self.streams.retain(|(start, _), _| *start != id.start);
+        }
+    }
+
+    /// Blocks until all samples are on the disk. Does nothing if they are.
+    pub fn sync(&mut self) -> io::Result<()> {
+        if self.is_dirty {
+            self.storage.sync()?;
+            self.is_dirty = false;
+        }
+        Ok(())
+    }
+
+    pub fn is_dirty(&self) -> bool {
+        self.is_dirty
+    }
+
+    pub fn stream(&self, start: u64, number: u32) -> Option<&Arc<StreamDescription>> {
+        self.streams.get(&(start, number))
+    }
+
+    /// The bytes that wait to be sent.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.segments.values().map(|segment| segment.bytes.saturating_sub(segment.taken)).sum()
+    }
+
+    /// The bytes that the segments take.
+    pub fn bytes(&self) -> u64 {
+        self.segments.values().map(|segment| segment.bytes).sum()
+    }
+
+    pub fn losses(&self) -> SpoolLosses {
+        self.losses
+    }
+}
