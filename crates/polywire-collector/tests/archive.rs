@@ -242,13 +242,16 @@ fn damage_is_reported() {
     let is_told = |damaged: &[u8]| {
         fs::write(&path, damaged).expect("written");
         let Ok(archive) = Archive::open(&path) else { return true };
-        let check = archive.check().expect("it returns");
+        // Where there is damage, a query may be without an end.
+        if !archive.check().expect("it returns").damage.is_empty() {
+            return true;
+        }
         let mut found = Vec::new();
         let read = archive.query("SELECT number, text FROM \"test::Number\" ORDER BY number", |_, row| {
             found.push(row.to_vec());
-            true
+            found.len() <= expected.len()
         });
-        !check.damage.is_empty() || (read.is_ok() && found == expected)
+        read.is_ok() && found == expected
     };
     assert!(is_told(&whole));
     let mut state = 1u64;

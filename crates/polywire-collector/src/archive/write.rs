@@ -159,11 +159,11 @@ fn table(connection: &Connection, type_name: &str, columns: Columns) -> Result<T
 
 fn make_table(connection: &Connection, type_name: &str) -> rusqlite::Result<String> {
     let taken = names(connection, "SELECT name FROM polywire_types", [])?;
-    let is_reserved = |name: &str| {
-        let lower = name.to_ascii_lowercase();
-        lower.starts_with("sqlite_") || lower.starts_with("polywire_")
-    };
-    let name = free_name(type_name, |name| is_reserved(name) || is_in(&taken, name));
+    let lower = type_name.to_ascii_lowercase();
+    // SQLite permits no table with its own prefix, and the other one is that of the archive.
+    let is_reserved = lower.starts_with("sqlite_") || lower.starts_with("polywire_");
+    let wanted = if is_reserved { format!("type {type_name}") } else { type_name.to_owned() };
+    let name = free_name(&wanted, |name| is_in(&taken, name));
     connection.execute("INSERT INTO polywire_types VALUES (?1, ?2)", [type_name, &name])?;
     let (table, once, time) =
         (quoted(&name), quoted(&format!("polywire_once {name}")), quoted(&format!("polywire_time {name}")));
@@ -232,7 +232,8 @@ fn is_in(taken: &[String], name: &str) -> bool {
     taken.iter().any(|taken| taken.eq_ignore_ascii_case(name))
 }
 
-/// The name that is wanted, or one that begins alike and is not taken.
+/// The name that is wanted, or one that begins alike and is not taken. Among names that end in
+/// numbers, one must be free.
 fn free_name(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let wanted: String = wanted.chars().take(MOST_NAME).collect();
     let numbered = (2..).map(|number| format!("{wanted}~{number}"));

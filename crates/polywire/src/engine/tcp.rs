@@ -175,7 +175,9 @@ mod tests {
     fn thin_streams_are_an_option_of_addresses() {
         let mut options = EngineOptions { no_delay: false, ..EngineOptions::default() };
         assert_eq!((Inet.configure("a:1", &mut options), options.thin), (Ok("a:1"), false));
-        for (wrong, named) in [("a:1?", "''"), ("a:1?thick", "'thick'"), ("a:1?thin,", "''"), ("a:1?thin=on", "'thin=on'")] {
+        for (wrong, named) in
+            [("a:1?", "''"), ("a:1?thick", "'thick'"), ("a:1?thin,", "''"), ("a:1?thin=on", "'thin=on'")]
+        {
             let refused = Inet.configure(wrong, &mut EngineOptions::default()).expect_err(wrong);
             assert_eq!(refused, format!("{named} is no option; there is thin"));
         }
