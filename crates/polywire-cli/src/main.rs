@@ -31,6 +31,7 @@ mod node;
 mod outcome;
 mod probe;
 mod publish;
+mod query;
 mod rate;
 mod reach;
 mod relay;
@@ -84,6 +85,7 @@ static VERBS: &[Verb] = &[
     agent::VERB,
     probe::VERB,
     collect::VERB,
+    query::VERB,
     relay::VERB,
     bridge::VERB,
     link::VERB,

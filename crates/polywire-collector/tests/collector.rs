@@ -49,7 +49,7 @@ impl Handler for Odd {
         let number = entry.value.u64("number").expect("a number");
         match self.mode.as_str() {
             "slow" => thread::sleep(Duration::from_millis(20)),
-            "refuses" if number % 2 == 0 => return Err(HandlerError::Refused("it is even".into())),
+            "refuses" if number.is_multiple_of(2) => return Err(HandlerError::Refused("it is even".into())),
             "panics" if number == 5 => panic!("five is too much"),
             "fails" if number == 7 && OPENED.fetch_add(1, Ordering::Relaxed) < 4 => {
                 return Err(HandlerError::Failed("the disk is full".into()));
@@ -203,7 +203,7 @@ fn topics_reach_the_handlers_that_want_them() {
     let lines = folder.read("all.jsonl");
     let end = r#","kind":"data","value":{"number":3,"text":"a, \"b\""}}"#;
     let last =
-        lines.lines().filter(|line| line.contains(r#""topic":"plant/b","type":"test::Number","writer":""#)).last();
+        lines.lines().filter(|line| line.contains(r#""topic":"plant/b","type":"test::Number","writer":""#)).next_back();
     assert!(last.expect("a line").ends_with(end), "{lines}");
     let table = fs::read_to_string(folder.file("tables").join("test.Number.csv")).expect("a table");
     let rows: Vec<&str> = table.lines().collect();

@@ -249,7 +249,7 @@ fn rows(
     each: &mut impl FnMut(&[String], &[Value]) -> bool,
 ) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(sql)?;
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query(of)?;
     while let Some(row) = rows.next()? {
         let values: Vec<Value> = (0..names.len()).map(|at| row.get(at)).collect::<rusqlite::Result<_>>()?;

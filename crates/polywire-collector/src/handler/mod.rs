@@ -83,8 +83,10 @@ pub struct Kind {
     pub settings: &'static [Setting],
     /// Opens a handler. With [`HandlerError::Setting`], the configuration is refused; after any
     /// other error it is tried again later. A handler that publishes does it by this node.
-    pub open: fn(&Settings, &Node) -> Result<Box<dyn Handler>, HandlerError>,
+    pub open: OpenHandler,
 }
+
+type OpenHandler = fn(&Settings, &Node) -> Result<Box<dyn Handler>, HandlerError>;
 
 impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
