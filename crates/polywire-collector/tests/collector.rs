@@ -202,8 +202,7 @@ fn topics_reach_the_handlers_that_want_them() {
     assert!(ended && (status[0].stored, status[1].stored) == (6, 3), "{status:?}");
     let lines = folder.read("all.jsonl");
     let end = r#","kind":"data","value":{"number":3,"text":"a, \"b\""}}"#;
-    let last =
-        lines.lines().filter(|line| line.contains(r#""topic":"plant/b","type":"test::Number","writer":""#)).next_back();
+    let last = lines.lines().rfind(|line| line.contains(r#""topic":"plant/b","type":"test::Number","writer":""#));
     assert!(last.expect("a line").ends_with(end), "{lines}");
     let table = fs::read_to_string(folder.file("tables").join("test.Number.csv")).expect("a table");
     let rows: Vec<&str> = table.lines().collect();
@@ -212,4 +211,19 @@ fn topics_reach_the_handlers_that_want_them() {
         rows.len() == 4 && rows[3].starts_with("plant/b,") && rows[3].ends_with(r#",data,3,"a, ""b""""#),
         "{table}"
     );
+}
+
+/// The file has what is there now, also if nothing comes any more.
+#[test]
+fn numbers_for_prometheus_go_when_nobody_publishes_them() {
+    let folder = Folder::new("prometheus");
+    let path = folder.file("a.prom").display().to_string();
+    let handlers = format!("[handlers.prom]\nkind = 'prometheus'\npath = '{path}'\nsync = 0\nexpire = 1.5");
+    let mut collector = collector("prometheus", &handlers);
+    let (numbers, _) = Numbers::new(3);
+    collector.add_source(Box::new(numbers)).expect("a thread");
+    let read = || fs::read_to_string(&path).unwrap_or_default();
+    let expected = "# TYPE test_Number_number gauge\ntest_Number_number{topic=\"test/numbers\",member=\"number\"} 3\n";
+    until("the number is there", || read() == expected);
+    until("the number is gone", || read().is_empty());
 }

@@ -4,6 +4,7 @@ mod csv;
 mod file;
 mod jsonl;
 mod null;
+mod prometheus;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -18,6 +19,7 @@ pub static KINDS: &[&Kind] = &[
     &null::KIND,
     &jsonl::KIND,
     &csv::KIND,
+    &prometheus::KIND,
     #[cfg(feature = "sqlite")]
     &sqlite::KIND,
 ];
@@ -37,7 +39,7 @@ pub trait Handler: Send {
 
     /// Stores all entries that it took: when this returns, they survive the end of the process, and
     /// of the machine if that is in the handler's power. They are acknowledged to their sources
-    /// then.
+    /// then. Also called about once a second while nothing comes.
     fn sync(&mut self) -> Result<(), HandlerError>;
 }
 
