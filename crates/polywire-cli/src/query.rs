@@ -209,7 +209,8 @@ mod with_sqlite {
         }
 
         fn end(&mut self) -> anyhow::Result<()> {
-            self.flush()
+            // Without a row, nobody has said what the columns are.
+            if self.format == Format::Table && !self.names.is_empty() { self.flush() } else { Ok(()) }
         }
 
         /// Prints what is held back. The first rows decide on the widths.

@@ -107,3 +107,42 @@ fn slips_are_told() {
     let ended = collect.end().with(1);
     assert!(ended.out.lines().last().expect("a line").contains("; file/a.jsonl: "), "{ended:?}");
 }
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn an_archive_can_be_queried() {
+    let folder = Folder::new();
+    let collect = folder.start(&["collect", "--to", "sqlite=a.db", "plant/**"]);
+    publish(&folder, "plant/a", r#"{"id":7,"pressure":-2.5,"name":"a, \"b\""}"#);
+    publish(&folder, "plant/a", r#"{"id":8,"pressure":1.5}"#);
+    let query = |arguments: &[&str]| folder.run(&[&["query", "a.db"], arguments].concat());
+    let end = Instant::now() + SOON;
+    let series = ["--topic", "plant/a", "--member", "pressure"];
+    while query(&series).out.lines().count() < 2 {
+        assert!(Instant::now() < end, "{:?}", query(&series));
+    }
+    let rows = r#"SELECT id, name FROM "plant::Pump" ORDER BY id"#;
+    assert_eq!(query(&[rows]).with(0).out, "id  name\n7   a, \"b\"\n8   -\n");
+    assert_eq!(query(&[rows, "--format", "csv"]).with(0).out, "id,name\n7,\"a, \"\"b\"\"\"\n8,\n");
+    assert_eq!(
+        query(&[rows, "--json"]).with(0).out,
+        "{\"id\":7,\"name\":\"a, \\\"b\\\"\"}\n{\"id\":8,\"name\":null}\n"
+    );
+    let plot = query(&[&series[..], &["--last", "60", "--format", "svg"]].concat()).with(0).out;
+    assert!(plot.starts_with("<svg ") && plot.contains("plant/a pressure, from ") && plot.contains(">-2<"), "{plot}");
+    let none = query(&[&series[..], &["--until", "2000-01-01T00:00:00Z"]].concat()).with(2).errors;
+    assert!(none.contains("no message of 'plant/a' with 'pressure' in this time"), "{none}");
+    assert!(query(&[&series[..], &["--from", "soon"]].concat()).with(3).errors.contains("a time such as"));
+    assert!(query(&["SELEC"]).with(2).errors.contains("syntax error"));
+    query(&[]).with(3);
+    terminated(collect).with(0);
+    assert_eq!(query(&["--check", "--json"]).with(0).out, "{\"damage\":[],\"rows\":2}\n");
+    let path = folder.path().join("a.db");
+    let mut bytes = std::fs::read(&path).expect("an archive");
+    let at = bytes.windows(6).position(|part| part == b"a, \"b\"").expect("the name is there");
+    bytes[at] = b'c';
+    std::fs::write(&path, bytes).expect("written");
+    let damaged = query(&["--check"]).with(2);
+    assert!(damaged.errors.contains("plant::Pump: row 1 is not as it was written"), "{damaged:?}");
+    assert!(folder.run(&["query", "plant.idl", rows]).with(2).errors.contains("it is no SQLite database"));
+}
