@@ -12,8 +12,8 @@ use std::{
 use polywire::{Bridge, Node, Wire};
 
 use crate::{
-    CollectorConfig, CollectorError, CollectorProbe, HandlerError, HandlerPlan, Numbered, Source, lane::Lane, nodes::Nodes,
-    source::Subscribed,
+    CollectorConfig, CollectorError, CollectorProbe, HandlerError, HandlerPlan, Numbered, Source, lane::Lane,
+    nodes::Nodes, source::Subscribed,
 };
 
 /// How often a source looks whether it is to end, and what it can acknowledge.

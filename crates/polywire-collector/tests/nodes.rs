@@ -85,7 +85,7 @@ impl Place {
     }
 
     fn collector(&self) -> Collector {
-        let mut collector = Collector::new(Node::new(), &[]);
+        let mut collector = Collector::new(Node::new());
         collector.reload(&self.config("all.jsonl")).expect("it opens");
         collector
     }
@@ -115,7 +115,7 @@ fn samples_are_there_once_whenever_the_collector_runs() {
         sender.send(100);
         assert!(sender.carrier.flush(SOON), "acknowledged");
         assert_eq!(place.counts(), (1..=sender.sent).collect::<Vec<_>>());
-        assert!(collector.stop(SOON));
+        assert!(collector.stop(SOON).0);
         sender.send(100);
     }
 }
@@ -147,6 +147,6 @@ fn nothing_is_acknowledged_before_it_is_stored() {
 fn two_collectors_do_not_share_a_file() {
     let place = Place::new("share");
     let _first = place.collector();
-    let refused = Collector::new(Node::new(), &[]).reload(&place.config("other.jsonl"));
+    let refused = Collector::new(Node::new()).reload(&place.config("other.jsonl"));
     assert!(matches!(refused, Err(CollectorError::Positions { .. })), "{refused:?}");
 }
