@@ -1,7 +1,22 @@
 //! `polywire agent` and `polywire probe`: samples arrive, a probe changes while it runs, and the
 //! node is the same after a restart.
 
-use crate::common::{Folder, Running, told_to_manager};
+use std::{collections::BTreeMap, fs, net::TcpListener, process::Command, time::Duration};
+
+use polywire::{Node, service::Service};
+use polywire_telemetry::{
+    Uuid,
+    intake::{Intake, IntakeLimits, Sample},
+    packet::{NodePacket, PACKETS, PacketReply},
+};
+
+use crate::common::{Ended, Folder, Running, told_to_manager};
+
+fn terminated(running: Running) -> Ended {
+    let id = running.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+    running.end()
+}
 
 /// Starts an agent with these arguments, and returns it with what it says first.
 fn agent(folder: &Folder, arguments: &[&str]) -> (Running, String) {
@@ -92,4 +107,73 @@ fn slips_are_told() {
     says(&["probe", "describe", "clok"], 3, "unknown probe 'clok', did you mean 'clock'?");
     says(&["probe", "set", "clock", "every=1"], 3, "NODE/INSTANCE is expected");
     says(&["probe", "set", "a/b", "every"], 3, "NAME=VALUE is expected");
+}
+
+/// Takes node packets until it has a sample, and one of each of these instances; acknowledges nothing
+/// if `stores` is false.
+fn collect(wire: &str, instances: &[&str], stores: bool) -> Vec<Sample> {
+    let node = Node::new();
+    let service: Service<NodePacket, PacketReply> =
+        node.service(PACKETS, Some(wire)).expect("a service").open().expect("opened");
+    let (mut intake, mut all) = (Intake::new(IntakeLimits::default()), Vec::<Sample>::new());
+    let is_there =
+        |all: &[Sample], name: &&str| all.iter().any(|sample| sample.stream().description().instance == **name);
+    while all.is_empty() || !instances.iter().all(|name| is_there(&all, name)) {
+        let request = service.recv_timeout(Duration::from_secs(120)).expect("a packet");
+        let from = Uuid(request.info().source.link.peer.node.0);
+        let taken = match intake.take(request.value(), Some(from)) {
+            Ok(taken) => taken,
+            Err(rejection) => {
+                request.reply(&rejection.reply().expect("there is room")).expect("replied");
+                continue;
+            }
+        };
+        all.extend(taken.samples);
+        intake.stored(taken.ticket);
+        if stores {
+            request.reply(&PacketReply::default()).expect("replied");
+        }
+    }
+    node.flush(Duration::from_secs(60));
+    all
+}
+
+#[test]
+fn a_collector_that_was_away_gets_every_sample() {
+    let folder = Folder::new();
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    folder.write(
+        "agent.toml",
+        &format!(
+            "[agent]\nname = 'house'\ncollector = 'cdr+zstd@tcp-connect/{address}'\nsync = 0\n[probes.clock]\nevery = 0.02\n\
+             keep = 5\nbatch = '100'\n[probes.load]\nevery = 0.01\nwire = 'fast'\npriority = 8\n[probes.uptime]\nkeep = 'none'\n"
+        ),
+    );
+    let wire = format!("cdr@tcp-listen/{address}");
+    // The collector sees samples, and dies without having stored them. So does the node.
+    let (mut first, _) = agent(&folder, &["agent.toml"]);
+    let seen = collect(&wire, &[], false);
+    first.child.kill().expect("killed");
+    first.end();
+    assert!(fs::read_dir(folder.path().join("a.spool")).expect("a spool").count() > 1);
+    // After its restart the node sends them again.
+    let (second, said) = agent(&folder, &["agent.toml"]);
+    let all = collect(&wire, &["load", "clock"], true);
+    terminated(second).with(0);
+    let load = |sample: &&Sample| sample.stream().description().instance == "load";
+    let first_of =
+        |samples: &[Sample]| samples.iter().find(load).map(|sample| (sample.position(), sample.payload().to_vec()));
+    assert_eq!(first_of(&seen), first_of(&all));
+    assert!(said.contains(&all[0].stream().node().to_string()), "{said}");
+    let mut next = BTreeMap::new();
+    for sample in all.iter().filter(load) {
+        let expected = next.entry(sample.position().start).or_insert(0);
+        assert_eq!((sample.position().sequence, sample.missing()), (*expected, 0));
+        *expected += 1;
+    }
+    let value = all.iter().find(load).expect("a sample").decode().expect("decoded");
+    assert!(value.f64("average_1min").is_ok(), "{value:?}");
+    assert!(all.iter().all(|sample| sample.stream().description().instance != "uptime"));
+    let wrong = folder.run(&["agent", "--state", "a.state", "--collector", "nothing@tcp/127.0.0.1:1"]).with(2);
+    assert!(wrong.errors.contains("unknown codec 'nothing'"), "{wrong:?}");
 }
