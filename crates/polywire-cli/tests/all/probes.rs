@@ -118,8 +118,8 @@ fn slips_are_told() {
     says(&["probe", "set", "a/b", "every"], 3, "NAME=VALUE is expected");
 }
 
-/// Takes node packets until it has a sample, and one of each of these instances; acknowledges nothing
-/// if `stores` is false.
+/// Takes node packets until it has a sample, and one of each of these instances; acknowledges
+/// nothing if `stores` is false.
 fn collect(wire: &str, instances: &[&str], stores: bool) -> Vec<Sample> {
     let node = Node::new();
     let service: Service<NodePacket, PacketReply> =
