@@ -12,7 +12,8 @@ use std::{
 use polywire::{Bridge, Node};
 
 use crate::{
-    CollectorConfig, CollectorError, HandlerError, HandlerPlan, Kind, Numbered, Source, lane::Lane, source::Subscribed,
+    CollectorConfig, CollectorError, HandlerError, HandlerPlan, Kind, Numbered, Source, lane::Lane, nodes::Nodes,
+    source::Subscribed,
 };
 
 /// How often a source looks whether it is to end, and what it can acknowledge.
@@ -208,20 +209,24 @@ impl Collector {
 
     /// Subscribes and serves where the configuration says, if that has changed.
     fn go_to(&mut self, config: &CollectorConfig) -> Result<(), CollectorError> {
-        let places = format!("{:?}", (&config.topics, &config.endpoints, &config.serve));
+        let places = format!("{:?}", (&config.topics, &config.endpoints, &config.nodes, &config.serve));
         if places == self.places {
             return Ok(());
         }
-        let mut sources = Vec::new();
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
         for (at, pattern) in config.topics.iter().enumerate() {
             let others = config.topics.get(..at).unwrap_or_default();
-            sources.push(Subscribed::open(&self.node, pattern, others, &config.endpoints)?);
+            sources.push(Box::new(Subscribed::open(&self.node, pattern, others, &config.endpoints)?));
         }
         let bridges = self.bridges(config)?;
         let (old, kept): (Vec<_>, Vec<_>) = self.feeds.drain(..).partition(|feed| feed.is_configured);
         (self.feeds, self.bridges, self.places) = (kept, bridges, places);
         end(old);
-        sources.into_iter().try_for_each(|source| self.feed(Box::new(source), true))
+        // After the end of the one that had the file before.
+        if let Some(file) = &config.nodes {
+            sources.push(Box::new(Nodes::open(&self.node, &config.endpoints, file)?));
+        }
+        sources.into_iter().try_for_each(|source| self.feed(source, true))
     }
 
     fn bridges(&self, config: &CollectorConfig) -> Result<Vec<Bridge>, CollectorError> {

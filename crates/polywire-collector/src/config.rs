@@ -1,6 +1,6 @@
 //! The configuration of a collector, read from TOML.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, path::PathBuf, time::Duration};
 
 use polywire::{Overflow, Pattern, Wire, suggest};
 use toml::{
@@ -52,6 +52,9 @@ pub struct CollectorConfig {
     pub topics: Vec<Pattern>,
     /// The endpoints at which to subscribe; `local` unless there are others.
     pub endpoints: Vec<Wire>,
+    /// The file that keeps which samples of nodes are stored. With it, the collector also serves
+    /// nodes at the endpoints that keep their samples until they are stored.
+    pub nodes: Option<PathBuf>,
     /// Wires at which the topics are published again, in their format if they name one.
     pub serve: Vec<Wire>,
     /// The handlers, in the order of their names.
@@ -110,6 +113,7 @@ impl Default for CollectorConfig {
         CollectorConfig {
             topics: "probes/**".parse().into_iter().collect(),
             endpoints: "local".parse().into_iter().collect(),
+            nodes: None,
             serve: Vec::new(),
             handlers: Vec::new(),
         }
@@ -177,8 +181,9 @@ impl Reader<'_> {
             match key.get_ref().as_ref() {
                 "topics" => config.topics = self.list("[collector]: 'topics'", value, "a pattern of topics")?,
                 "endpoints" => config.endpoints = self.list("[collector]: 'endpoints'", value, "an endpoint")?,
+                "nodes" => config.nodes = Some(self.path("[collector]: 'nodes'", value)?),
                 "serve" => config.serve = self.list("[collector]: 'serve'", value, "a wire")?,
-                other => return Err(self.unknown(key, "setting", other, ["topics", "endpoints", "serve"])),
+                other => return Err(self.unknown(key, "setting", other, ["topics", "endpoints", "nodes", "serve"])),
             }
         }
         let expected = match (config.topics.is_empty(), config.endpoints.iter().all(|wire| wire.endpoint.is_some())) {
@@ -188,6 +193,11 @@ impl Reader<'_> {
             (_, true) => return Ok(()),
         };
         Err(self.error(value, format!("[collector]: {expected}")))
+    }
+
+    fn path(&self, place: &str, value: &Value<'_>) -> Result<PathBuf, ConfigError> {
+        let text = value.get_ref().as_str().filter(|text| !text.is_empty());
+        text.map(PathBuf::from).ok_or_else(|| self.error(value, format!("{place}: the path of a file is expected")))
     }
 
     /// A list of texts of one kind.

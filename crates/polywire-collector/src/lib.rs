@@ -51,6 +51,7 @@ mod error;
 pub mod handler;
 mod json;
 mod lane;
+mod nodes;
 mod queue;
 mod settings;
 mod source;

@@ -1,7 +1,7 @@
 //! `polywire agent` and `polywire probe`: samples arrive, a probe changes while it runs, and the
 //! node is the same after a restart.
 
-use std::{collections::BTreeMap, fs, net::TcpListener, os::unix::net::UnixDatagram, process::Command, time::Duration};
+use std::{collections::BTreeMap, fs, net::TcpListener, time::Duration};
 
 use polywire::{Node, service::Service};
 use polywire_telemetry::{
@@ -10,13 +10,7 @@ use polywire_telemetry::{
     packet::{NodePacket, PACKETS, PacketReply},
 };
 
-use crate::common::{Ended, Folder, Running};
-
-fn terminated(running: Running) -> Ended {
-    let id = running.child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
-    running.end()
-}
+use crate::common::{Folder, Running, told_to_manager};
 
 /// Starts an agent with these arguments, and returns it with what it says first.
 fn agent(folder: &Folder, arguments: &[&str]) -> (Running, String) {
@@ -37,7 +31,7 @@ fn samples_of_every_probe_arrive_at_a_process_without_their_types() {
         let echo = folder.run(&["echo", &topic, "--count", "2", "--timeout", "60"]).with(0);
         assert_eq!(echo.out.lines().count(), 2, "{echo:?}");
     }
-    terminated(running).with(0);
+    running.end_by("TERM").with(0);
 }
 
 #[test]
@@ -69,17 +63,17 @@ fn a_probe_changes_while_it_runs() {
     assert!(described.contains("probe Processes : Rated") && described.contains("pattern=polywire*"), "{described}");
     let missing = folder.run(&["probe", "describe", "house/clok", "--timeout", "60"]).with(1);
     assert!(missing.errors.contains("node 'house' has no probe 'clok', did you mean 'clock'?"), "{missing:?}");
-    terminated(running).with(0);
+    running.end_by("TERM").with(0);
 }
 
 #[test]
 fn a_node_is_the_same_after_a_restart() {
     let folder = Folder::new();
     let (first, said) = agent(&folder, &["--name", "house", "--probe", "clock"]);
-    terminated(first).with(0);
+    first.end_by("TERM").with(0);
     let (second, again) = agent(&folder, &["--probe", "clock"]);
     assert_eq!(said, again);
-    terminated(second).with(0);
+    second.end_by("TERM").with(0);
     folder.write("a.state", "anything");
     let ended = folder.run(&["agent", "--state", "a.state"]).with(2);
     assert!(ended.errors.contains("a.state is no state file of a node"), "{ended:?}");
@@ -87,17 +81,8 @@ fn a_node_is_the_same_after_a_restart() {
 
 #[test]
 fn it_tells_a_service_manager_when_it_is_ready() {
-    let folder = Folder::new();
-    let path = folder.path().join("notify.sock");
-    let manager = UnixDatagram::bind(&path).expect("a socket");
-    let mut command = folder.command(&["agent", "--state", "a.state", "--probe", "clock", "--for", "0.2"]);
-    assert!(command.env("NOTIFY_SOCKET", &path).status().expect("it runs").success());
-    let mut told = [0; 64];
-    let mut next = || {
-        let len = manager.recv(&mut told).expect("a message");
-        String::from_utf8_lossy(&told[..len]).trim().to_owned()
-    };
-    assert_eq!([next(), next()], ["READY=1", "STOPPING=1"]);
+    let arguments = ["agent", "--state", "a.state", "--probe", "clock", "--for", "0.2"];
+    assert_eq!(told_to_manager(&Folder::new(), &arguments), ["READY=1", "STOPPING=1"]);
 }
 
 #[test]
@@ -168,7 +153,7 @@ fn a_collector_that_was_away_gets_every_sample() {
     // After its restart the node sends them again.
     let (second, said) = agent(&folder, &["agent.toml"]);
     let all = collect(&wire, &["load", "clock"], true);
-    terminated(second).with(0);
+    second.end_by("TERM").with(0);
     let load = |sample: &&Sample| sample.stream().description().instance == "load";
     let first_of =
         |samples: &[Sample]| samples.iter().find(load).map(|sample| (sample.position(), sample.payload().to_vec()));

@@ -40,6 +40,7 @@ use crate::{
     engine::{Action, Held, LinkInfo, LinkSink, Properties},
     events::NodeEvent,
     packing::Unpacking,
+    spans::span,
     stats::{ReceiverCounts, TopicStats},
     status::Mismatch,
 };
@@ -359,6 +360,15 @@ impl Incoming {
         let Some(host) = self.host.upgrade() else { return };
         let Some(node) = host.node() else { return };
         let Some((source, before, refused)) = self.open_channel(channel, anew) else { return };
+        let _span = span!(
+            DEBUG,
+            "negotiate",
+            topic = %source.announcement.topic,
+            wire = %source.announcement.codec,
+            writer = %source.announcement.writer,
+            address = %self.link.address,
+        )
+        .entered();
         let mut routes = host.routes(&source.announcement.topic);
         let offer = Offer::parse(&source.announcement.offer);
         if let Ok(offer) = &offer {

@@ -29,6 +29,8 @@ use crate::{
 pub(super) trait Requests: Send + Sync {
     /// Tells servers that nobody waits for a reply any more.
     fn cancel(&self, header: &RequestHeader);
+    /// Whether the peer on a link takes requests. Until it says so, it may drop them.
+    fn is_taken_on(&self, link: LinkId) -> bool;
     /// Why the peer on a link does not take requests. `None` if it may.
     fn refusal_on(&self, link: LinkId) -> Option<String>;
     /// Why somebody does not take requests now. `None` if nobody refuses them.
@@ -39,6 +41,10 @@ impl<C: Coding> Requests for PublisherOf<C> {
     fn cancel(&self, header: &RequestHeader) {
         // If the port has closed, the servers know.
         let _ = self.send_call(None, Kind::Request, header.to_extensions().as_extensions(), |_| {});
+    }
+
+    fn is_taken_on(&self, link: LinkId) -> bool {
+        self.is_taken(link)
     }
 
     fn refusal_on(&self, link: LinkId) -> Option<String> {
@@ -145,7 +151,7 @@ impl<V: Send + 'static> Calls<V> {
 
     fn usable(&self, state: &State<V>) -> Vec<Id128> {
         let Some(requests) = self.requests.upgrade() else { return Vec::new() };
-        let takes = |server: &Server| requests.refusal_on(server.link).is_none();
+        let takes = |server: &Server| requests.is_taken_on(server.link);
         state.servers.iter().filter(|(_, server)| takes(server)).map(|(writer, _)| *writer).collect()
     }
 
