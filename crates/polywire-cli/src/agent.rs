@@ -60,7 +60,8 @@ pub struct Agent {
     /// Wire of the collector that gets all samples [default: the one in the file, or none]
     #[arg(long, value_name = "WIRE")]
     collector: Option<Wire>,
-    /// Folder of the samples that the collector does not have yet [default: the state file's name with .spool]
+    /// Folder of the samples that the collector does not have yet [default: the state file's name
+    /// with .spool]
     #[arg(long, value_name = "FOLDER")]
     spool: Option<PathBuf>,
     /// Probe to run instead of those in the file; may be given several times

@@ -151,9 +151,9 @@ impl Agent {
         })
     }
 
-    /// Sends the samples of all probes to a collector, as their rules say, and adds the probe `uplink`,
-    /// which says how that goes. Fails if a probe's format cannot be kept, or if there is a probe of
-    /// this name.
+    /// Sends the samples of all probes to a collector, as their rules say, and adds the probe
+    /// `uplink`, which says how that goes. Fails if a probe's format cannot be kept, or if there is
+    /// a probe of this name.
     pub fn send_to(&mut self, collector: UplinkHandle) -> Result<(), AgentError> {
         let rule = Rule { keep: Keep::Last(1), ..Rule::default() };
         let plan = Plan { rule, ..Plan::of(&uplink::probe::PROBE) };

@@ -43,8 +43,8 @@ impl Plan {
         Plan { instance, probe, every, wire: None, settings, thin, rule, enabled: true }
     }
 
-    /// Changes the plan: `every` in seconds, `enabled`, `wire`, `thin` ([`Thinning`]), `keep`, `batch`
-    /// and `priority` ([`Rule`]), or a parameter.
+    /// Changes the plan: `every` in seconds, `enabled`, `wire`, `thin` ([`Thinning`]), `keep`,
+    /// `batch` and `priority` ([`Rule`]), or a parameter.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), MeasureError> {
         let wrong = |expected: &str| MeasureError::Value {
             parameter: name.to_owned(),

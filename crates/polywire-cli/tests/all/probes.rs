@@ -1,7 +1,7 @@
 //! `polywire agent` and `polywire probe`: samples arrive, a probe changes while it runs, and the
 //! node is the same after a restart.
 
-use std::{collections::BTreeMap, fs, net::TcpListener, process::Command, time::Duration};
+use std::{collections::BTreeMap, fs, net::TcpListener, time::Duration};
 
 use polywire::{Node, service::Service};
 use polywire_telemetry::{
@@ -10,13 +10,7 @@ use polywire_telemetry::{
     packet::{NodePacket, PACKETS, PacketReply},
 };
 
-use crate::common::{Ended, Folder, Running, told_to_manager};
-
-fn terminated(running: Running) -> Ended {
-    let id = running.child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
-    running.end()
-}
+use crate::common::{Folder, Running, told_to_manager};
 
 /// Starts an agent with these arguments, and returns it with what it says first.
 fn agent(folder: &Folder, arguments: &[&str]) -> (Running, String) {
@@ -109,8 +103,8 @@ fn slips_are_told() {
     says(&["probe", "set", "a/b", "every"], 3, "NAME=VALUE is expected");
 }
 
-/// Takes node packets until it has a sample, and one of each of these instances; acknowledges nothing
-/// if `stores` is false.
+/// Takes node packets until it has a sample, and one of each of these instances; acknowledges
+/// nothing if `stores` is false.
 fn collect(wire: &str, instances: &[&str], stores: bool) -> Vec<Sample> {
     let node = Node::new();
     let service: Service<NodePacket, PacketReply> =
@@ -159,7 +153,7 @@ fn a_collector_that_was_away_gets_every_sample() {
     // After its restart the node sends them again.
     let (second, said) = agent(&folder, &["agent.toml"]);
     let all = collect(&wire, &["load", "clock"], true);
-    terminated(second).with(0);
+    second.end_by("TERM").with(0);
     let load = |sample: &&Sample| sample.stream().description().instance == "load";
     let first_of =
         |samples: &[Sample]| samples.iter().find(load).map(|sample| (sample.position(), sample.payload().to_vec()));

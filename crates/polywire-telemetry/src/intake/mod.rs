@@ -1,14 +1,16 @@
 //! The kept way, at the collector: takes node packets, and gives each sample once and in order.
 //!
-//! An [`Intake`] does no I/O and reads no clock. Its owner stores the samples, says so, and only then
-//! acknowledges their packets. With each sample it stores the [`Position`], so that a restart repeats
-//! nothing.
+//! An [`Intake`] does no I/O and reads no clock. Its owner stores the samples, says so, and only
+//! then acknowledges their packets. With each sample it stores the [`Position`], so that a restart
+//! repeats nothing.
 //!
 //! ```
 //! use polywire_telemetry::{
 //!     Uuid,
-//!     intake::{Intake, IntakeLimits, Position, Taken},
-//!     packet::{DataPacket, NodePacket, PacketReply, StreamDescription},
+//!     intake::{
+//!         DecodeError, Intake, IntakeLimits, IntakeStatus, Kind, Position, Rejection, Sample, Stream, Taken, Ticket,
+//!     },
+//!     packet::{DataPacket, NodePacket, PacketReply, Reduction, StreamDescription},
 //! };
 //! # use polywire::{Message, codec::{self, Encoder, Options}};
 //! # #[derive(polywire::Message)]
@@ -32,12 +34,36 @@
 //! // When the samples and their positions are on the disk, the packet is acknowledged.
 //! intake.stored(ticket);
 //! assert!(PacketReply::default().is_stored());
+//! assert_eq!((intake.pending(), intake.positions().eq(positions.clone())), (0, true));
+//!
+//! // What a handler needs to know of a sample.
+//! let sample: &Sample = &samples[0];
+//! let stream: &Stream = sample.stream();
+//! assert_eq!((stream.node(), stream.description().instance.as_str()), (Uuid([7; 16]), "pump-1"));
+//! let kind: &Kind = stream.kind();
+//! assert_eq!((kind.schema(), kind.schema_bytes()), (stream.schema(), &Pump::shape().schema().to_bytes()[..]));
+//! assert!(kind.configuration().is_empty() && sample.payload() == b"{\"pressure\":2.5}");
+//! assert_eq!((sample.time_ns(), sample.missing(), sample.reduction()), (1, 0, Reduction::None));
 //!
 //! // After a restart, a packet that is repeated has nothing new, and is acknowledged.
 //! let mut intake = Intake::new(IntakeLimits::default());
 //! positions.into_iter().for_each(|position| intake.recall(position));
 //! assert!(intake.take(&packet, None)?.samples.is_empty());
-//! assert_eq!(intake.status().repeated, 1);
+//! let status: IntakeStatus = intake.status();
+//! assert_eq!(status.repeated, 1);
+//!
+//! // A stream that is not known, and a payload that is damaged.
+//! let mut other = NodePacket { start: 2, streams: Vec::new(), ..packet.clone() };
+//! let rejection: Rejection = intake.take(&other, None).unwrap_err();
+//! assert!(rejection.reply().unwrap().unknown);
+//! other.streams = packet.streams.clone();
+//! other.packets[0].payload.truncate(3);
+//! let taken = intake.take(&other, None)?;
+//! let latest: Ticket = taken.ticket;
+//! assert!(matches!(taken.samples[0].decode(), Err(DecodeError::Payload(_))));
+//! // The disk is full: the nodes are told nothing, and send the packets again.
+//! intake.failed();
+//! assert_eq!(intake.take(&other, None)?.samples.len(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -116,7 +142,8 @@ pub enum Rejection {
     /// The packet cannot be right, whenever it comes.
     #[error("{0}")]
     Wrong(String),
-    /// This intake has as many as it can have. The node must try again later: no reply, or an error.
+    /// This intake has as many as it can have. The node must try again later: no reply, or an
+    /// error.
     #[error("the collector has {0} already")]
     Full(String),
 }
@@ -187,8 +214,8 @@ impl Intake {
         Intake { limits, nodes, streams: 0, kinds, pending, taken: 0, status: IntakeStatus::default() }
     }
 
-    /// Remembers a sample that was stored before a restart. The positions of a node must come in the
-    /// order in which its samples were stored; the last one of each stream is enough.
+    /// Remembers a sample that was stored before a restart. The positions of a node must come in
+    /// the order in which its samples were stored; the last one of each stream is enough.
     pub fn recall(&mut self, position: Position) {
         let Position { node, start, stream, sequence } = position;
         let before = self.streams_of(node);
@@ -310,8 +337,8 @@ impl Intake {
         samples
     }
 
-    /// All samples up to this packet are stored, in the order in which they were taken. Their packets
-    /// can be acknowledged.
+    /// All samples up to this packet are stored, in the order in which they were taken. Their
+    /// packets can be acknowledged.
     pub fn stored(&mut self, ticket: Ticket) {
         while let Some(pending) = self.pending.pop_front_if(|pending| pending.ticket <= ticket) {
             for position in pending.positions {

@@ -79,8 +79,8 @@ impl Stream {
         self.node
     }
 
-    /// Instance, probe and format, without the documents: those are in the [`Kind`], which streams of
-    /// many nodes share.
+    /// Instance, probe and format, without the documents: those are in the [`Kind`], which streams
+    /// of many nodes share.
     pub fn description(&self) -> &StreamDescription {
         &self.description
     }

@@ -44,6 +44,42 @@ pub enum CarrierError {
 
 /// Sends the packets of an [`Uplink`] to a collector, on a thread of its own, until it is dropped.
 /// What has not been acknowledged by then stays in the spool.
+///
+/// ```
+/// use polywire::{Message, Node, codec::Encoder, service::Service};
+/// use polywire_telemetry::{
+///     Clocks, Uuid,
+///     packet::{NodePacket, PACKETS, PacketReply, StreamDescription},
+///     uplink::{Carrier, CarrierError, Format, Memory, Rule, StreamError, Uplink, UplinkHandle, UplinkOptions},
+/// };
+/// use std::time::Duration;
+/// # #[derive(Default, polywire::Message)]
+/// # struct Pump { pressure: f64 }
+///
+/// // A collector that stores nothing.
+/// let (node, wire) = (Node::new(), "cdr@inproc/carrier-doc");
+/// let service = node.service::<NodePacket, PacketReply>(PACKETS, Some(wire))?;
+/// let _collector = service.on_request(1, |_, _| Ok::<_, &str>(PacketReply::default()))?;
+///
+/// let clocks = Clocks::new();
+/// let uplink = Uplink::new(Uuid::random(), 7, Box::new(Memory::default()), UplinkOptions::default(), clocks.now())?;
+/// let carrier: Result<Carrier, CarrierError> = Carrier::start(&Node::new(), wire, uplink, clocks);
+/// let carrier = carrier?;
+/// let handle: UplinkHandle = carrier.handle();
+///
+/// let format = Format::of(&"json".parse()?)?;
+/// let schema = Pump::shape().schema().to_bytes();
+/// let mut pump = StreamDescription { instance: "pump-1".into(), schema, ..Default::default() };
+/// format.describe(&mut pump);
+/// let stream: Result<u32, StreamError> = handle.open(pump, Rule::default());
+/// let (stream, mut payload) = (stream?, Vec::new());
+/// Encoder::new(format.codec(), format.options())?.encode(&Pump { pressure: 2.5 }, &mut payload)?;
+/// handle.offer(stream, &payload, clocks.now().wall_ns);
+/// assert!(carrier.flush(Duration::from_secs(60)));
+/// assert_eq!(handle.status().acknowledged, 1);
+/// handle.close(stream);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Carrier {
     handle: UplinkHandle,
     thread: Option<JoinHandle<()>>,

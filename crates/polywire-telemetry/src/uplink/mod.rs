@@ -12,7 +12,7 @@
 //! use polywire_telemetry::{
 //!     Moment, Uuid,
 //!     packet::{PacketReply, StreamDescription},
-//!     uplink::{Memory, Rule, Uplink, UplinkOptions},
+//!     uplink::{Memory, Rule, SpoolLosses, Uplink, UplinkOptions, UplinkStatus},
 //! };
 //!
 //! let (node, now) = (Uuid::random(), Moment::default());
@@ -26,7 +26,13 @@
 //! assert_eq!(uplink.poll(now).unwrap().packets, packet.packets);
 //! uplink.handle_reply(&PacketReply::default());
 //! assert!(uplink.poll(now).is_none() && uplink.is_empty());
-//! assert_eq!(uplink.status().acknowledged, 1);
+//! let status: UplinkStatus = uplink.status();
+//! assert_eq!((status.acknowledged, status.spool), (1, SpoolLosses::default()));
+//! // Samples that wait can be sent early, and be written to the disk.
+//! uplink.flush();
+//! uplink.sync()?;
+//! assert!(uplink.wait(now).is_zero());
+//! uplink.close(stream);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

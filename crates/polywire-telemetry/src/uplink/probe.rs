@@ -15,7 +15,7 @@ use crate::{MeasureError, Moment, Pdl, Probe, ProbeType, Settings, Uuid, host::H
 /// use polywire_telemetry::{
 ///     Agent, Clocks, Identity, Moment, Uuid,
 ///     system::Host,
-///     uplink::{Carrier, Memory, Uplink, UplinkOptions},
+///     uplink::{Carrier, Memory, Uplink, UplinkOptions, UplinkSample},
 /// };
 ///
 /// let (node, clocks, wire) = (Node::new(), Clocks::new(), "cdr@inproc/uplink-probe-doc");
@@ -24,6 +24,7 @@ use crate::{MeasureError, Moment, Pdl, Probe, ProbeType, Settings, Uuid, host::H
 /// let mut agent = Agent::new(node, Identity::new("house")?, Host::this(), wire, Moment::default())?;
 /// agent.send_to(carrier.handle())?;
 /// assert_eq!(agent.description().probes[0].topic, "probes/house/uplink");
+/// assert_eq!(UplinkSample::from(carrier.handle().status()).acknowledged, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Message)]

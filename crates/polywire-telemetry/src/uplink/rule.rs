@@ -56,9 +56,9 @@ pub enum Keep {
 }
 
 /// When samples are sent: at once, or when so much is there or so much time has passed. As text:
-/// `off`, or one or several of a time (`5s`, `200ms`), a number of samples (`100`) and bytes (`64kB`,
-/// 1 kB is 1000 bytes), with commas between. Without a time, a sample waits for at most a minute.
-/// When the samples of one probe are due, those of the others go with them.
+/// `off`, or one or several of a time (`5s`, `200ms`), a number of samples (`100`) and bytes
+/// (`64kB`, 1 kB is 1000 bytes), with commas between. Without a time, a sample waits for at most a
+/// minute. When the samples of one probe are due, those of the others go with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// The longest that a sample waits; at most an hour.

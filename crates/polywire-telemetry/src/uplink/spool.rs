@@ -1,5 +1,5 @@
-//! The samples that the collector has not acknowledged, in segments: bounded in bytes, the oldest of
-//! the lowest priority dropped first, damage skipped and counted.
+//! The samples that the collector has not acknowledged, in segments: bounded in bytes, the oldest
+//! of the lowest priority dropped first, damage skipped and counted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -151,8 +151,8 @@ impl Spool {
         id
     }
 
-    /// Drops segments until so many bytes of a priority fit. Returns false if only segments of higher
-    /// priority are left and they do not.
+    /// Drops segments until so many bytes of a priority fit. Returns false if only segments of
+    /// higher priority are left and they do not.
     fn make_room(&mut self, bytes: u64, priority: u8) -> bool {
         while self.bytes() + bytes > self.most_bytes {
             let victims = self.segments.iter().filter(|(id, _)| id.priority <= priority);
@@ -197,8 +197,8 @@ impl Spool {
         read
     }
 
-    /// The segments as they are sent: those of earlier starts first, because the collector remembers
-    /// the latest starts only; then those of high priority.
+    /// The segments as they are sent: those of earlier starts first, because the collector
+    /// remembers the latest starts only; then those of high priority.
     fn in_order(&self) -> Vec<SegmentId> {
         let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
         for id in self.segments.keys() {

@@ -11,7 +11,8 @@ use std::{
 /// The end of a file's name; the number is the version of the entries in it.
 const ENDING: &str = ".spool1";
 
-/// Which segment. If room is needed, they are dropped in this order, by priority and then by number.
+/// Which segment. If room is needed, they are dropped in this order, by priority and then by
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentId {
     /// The priority of all its samples.
