@@ -1,14 +1,18 @@
 //! Fuzz targets for every parser and decoder: [`TARGETS`]. README.md describes them. The binary of
 //! this crate and its tests run them. Targets only compute, except that those for IDL and PDL read
-//! files of this repository to generate inputs, and `cycle` starts a thread.
+//! files of this repository to generate inputs, `cycle` starts a thread, `peer` and `udp` start
+//! nodes, and `udp` opens sockets on the loopback interface.
 
 mod compressors;
+mod discovery;
 mod feeds;
 mod groups;
 mod layouts;
 mod messages;
+mod nodes;
 mod reused;
 mod sources;
+mod talk;
 
 use polywire_core::schema::arbitrary::Random;
 
@@ -34,6 +38,11 @@ pub static TARGETS: &[Target] = &[
     Target { name: "stream", generate: messages::stream_bytes, run: messages::read_stream },
     Target { name: "datagram", generate: messages::datagram_bytes, run: messages::read_datagram },
     Target { name: "group", generate: groups::group_packets, run: groups::read_group_packets },
+    Target { name: "peer", generate: nodes::stream_bytes, run: nodes::read_stream },
+    Target { name: "udp", generate: nodes::record_bytes, run: nodes::read_records },
+    Target { name: "directory", generate: discovery::description_bytes, run: discovery::collect },
+    Target { name: "record", generate: discovery::record_bytes, run: discovery::read_record },
+    Target { name: "mdns", generate: discovery::packet_bytes, run: discovery::read_packet },
     Target { name: "decode", generate: messages::message_bytes, run: messages::decode },
     Target { name: "evolved", generate: messages::message_bytes, run: messages::decode_evolved },
     Target { name: "reused", generate: messages::message_bytes, run: reused::decode_again },

@@ -2,7 +2,8 @@
 //!
 //! It has back ends and wires to loop over ([`backends`], [`wires`]), random records
 //! ([`random_record`]), damaged messages ([`mutated`]), allocators that count or guard
-//! ([`allocator`], `guard`), external programs ([`tools`]), hosts on a network (`network`),
+//! ([`allocator`], `guard`), external programs ([`tools`]), waiting and processes
+//! ([`waiting`]), the examples of pages ([`markdown`]), hosts on a network (`network`),
 //! hexadecimal text, and temporary folders ([`Folder`]). [`convert`](mod@convert) implements the
 //! rules of `spec/evolution.md` directly, as a reference for decoders.
 
@@ -13,11 +14,13 @@ pub mod derived;
 mod folder;
 #[cfg(unix)]
 pub mod guard;
+pub mod markdown;
 #[cfg(target_os = "linux")]
 pub mod network;
 pub mod programs;
 mod records;
 pub mod tools;
+pub mod waiting;
 
 pub use corpora::corpus;
 pub use folder::Folder;

@@ -87,7 +87,7 @@ impl Action for Agent {
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;
         let carrier = self.carrier(&config, &node, identity.uuid, &state)?;
-        carrier.iter().try_for_each(|carrier| agent.send_to(carrier.kept()))?;
+        carrier.iter().try_for_each(|carrier| agent.send_to(carrier.handle()))?;
         let mut running = Vec::new();
         for plan in plans {
             let instance = plan.instance.clone();
@@ -110,7 +110,7 @@ impl Action for Agent {
         if let Some(carrier) = &carrier
             && !carrier.flush(DRAIN)
         {
-            log::info!("samples wait in the spool for the next start: {:?}", carrier.kept().status());
+            log::info!("samples wait in the spool for the next start: {:?}", carrier.handle().status());
         }
         drop(carrier);
         node.flush(DRAIN);

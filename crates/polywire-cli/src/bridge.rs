@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::{
     outcome::{self, Outcome},
+    reload,
     seconds::Seconds,
     stop::{self, Stop},
     terminal::Terminal,
@@ -28,8 +29,8 @@ pub const VERB: Verb = Verb::new::<BridgeArgs>("bridge", "Passes topics on betwe
         "At an endpoint alone, payloads are passed on as they are; a wire with a format converts what goes to its \
          endpoint. Writers keep their ids and sequence numbers, so a subscriber gets each message once, also if \
          several bridges connect the same endpoints. Quality of service is carried over, apart from the history for \
-         late joiners. On SIGTERM or SIGINT, messages leave first, and the exit code is 0. Under systemd it reports \
-         readiness (Type=notify).",
+         late joiners. On SIGTERM or SIGINT, messages leave first, and the exit code is 0. On SIGHUP it reads the file \
+         of --config again. Under systemd it reports readiness (Type=notify).",
     )
     .example("polywire bridge local/7 json@unix//tmp/polywire-bridge-example.sock 'plant/**' --for 1");
 
@@ -85,6 +86,7 @@ impl Action for BridgeArgs {
         stop::hold()?;
         let stop = Stop::new()?;
         let node = Node::builder().config(config).build();
+        reload::on_hang_up(&node, self.config.clone());
         let events = node.events();
         let mut builder = node.bridge(&self.from.to_string(), &self.to.to_string())?;
         if !self.topics.is_empty() {

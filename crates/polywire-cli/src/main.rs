@@ -35,6 +35,7 @@ mod query;
 mod rate;
 mod reach;
 mod relay;
+mod reload;
 mod seconds;
 mod serve;
 mod stop;
@@ -42,6 +43,8 @@ mod terminal;
 mod text;
 mod top;
 mod topic;
+#[cfg(feature = "tracing")]
+mod trace;
 mod transcode;
 mod type_of;
 mod types;
@@ -52,7 +55,7 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::{ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser};
 
 use outcome::{Misuse, Outcome};
 use terminal::Terminal;
@@ -104,6 +107,7 @@ Exit codes:
   1    nothing arrived in time, messages were lost, or a check was not met
   2    failure: incompatible types, wrong files, an address that cannot be opened
   3    bad arguments
+  129  ended by SIGHUP, which otherwise reads the file of --config again
   130  ended by SIGINT (Ctrl-C)
   143  ended by SIGTERM
 
@@ -121,11 +125,30 @@ struct Cli {
     /// Prints JSON, for programs
     #[arg(long, global = true, display_order = 101)]
     json: bool,
+    /// Prints spans to standard error, as polywire=debug or polywire[publish]=trace says
+    #[cfg(feature = "tracing")]
+    #[arg(
+        long,
+        global = true,
+        display_order = 102,
+        value_name = "FILTER",
+        env = "POLYWIRE_TRACE",
+        hide_env_values = true
+    )]
+    trace: Option<String>,
 }
 
 /// The clap command of the whole program.
 fn command() -> Command {
     verb::add(VERBS, verb::one_of(Cli::command()))
+}
+
+#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "of what is global, only spans can fail"))]
+fn run(cli: &Cli, matches: &ArgMatches, terminal: &Terminal) -> outcome::Result {
+    #[cfg(feature = "tracing")]
+    cli.trace.as_deref().map_or(Ok(()), trace::print)?;
+    let unknown = || Err(Misuse("a command is missing: --help lists them".into()).into());
+    verb::dispatch(VERBS, matches, terminal).unwrap_or_else(unknown)
 }
 
 fn main() -> ExitCode {
@@ -140,8 +163,7 @@ fn main() -> ExitCode {
     };
     terminal::log_from(cli.verbose);
     let terminal = Terminal::new(cli.json);
-    let unknown = || Err(Misuse("a command is missing: --help lists them".into()).into());
-    let result = verb::dispatch(VERBS, &matches, &terminal).unwrap_or_else(unknown);
+    let result = run(&cli, &matches, &terminal);
     stop::give_way();
     let outcome = result.unwrap_or_else(|error| {
         let outcome = Outcome::of(&error);

@@ -14,6 +14,8 @@ pub enum Outcome {
     Missed = 1,
     Failed = 2,
     Misused = 3,
+    /// The code that shells report for a process that SIGHUP ended.
+    HungUp = 129,
     /// The code that shells report for a process that SIGINT (Ctrl-C) ended.
     Interrupted = 130,
     /// The code that shells report for a process that SIGTERM ended.

@@ -38,9 +38,9 @@ const DESCRIBE: Verb = Verb::new::<Describe>("describe", "Prints the type of a p
 
 const SET: Verb = Verb::new::<Set>("set", "Changes a probe of a node while it runs")
     .details(
-        "What can be set: every (seconds), enabled (true or false), thin (off, change, or MEMBER=BOUND,..), wire, and the \
-         probe's parameters. All of it is \
-         changed or nothing.",
+        "What can be set: every (seconds), enabled (true or false), thin (off, change, or MEMBER=BOUND,..), wire, for a \
+         collector keep (all, a number, or none), batch (such as 5s,1000,64kB) and priority (0 to 9), and the probe's \
+         parameters. All of it is changed or nothing.",
     )
     .example("polywire probe set pump-house/clock every=0.5");
 
@@ -167,8 +167,16 @@ fn describe_remote(terminal: &Terminal, node: &NodeDescription, probe: &ProbeDes
         return Ok(Outcome::Fine);
     }
     terminal.text(&probe.pdl)?;
-    let (every, enabled) = (probe.every_s.to_string(), probe.enabled.to_string());
-    let fixed = [("every", &every), ("enabled", &enabled), ("thin", &probe.thin), ("wire", &probe.wire)];
+    let (every, enabled, priority) = (probe.every_s.to_string(), probe.enabled.to_string(), probe.priority.to_string());
+    let fixed = [
+        ("every", &every),
+        ("enabled", &enabled),
+        ("thin", &probe.thin),
+        ("wire", &probe.wire),
+        ("keep", &probe.keep),
+        ("batch", &probe.batch),
+        ("priority", &priority),
+    ];
     let fixed = fixed.map(|(name, value)| vec![format!("{name}={value}")]);
     let own = probe.parameters.iter().map(|p| vec![format!("{}={}", p.name, p.value)]);
     print_parameters(terminal, own.chain(fixed).collect())
@@ -293,6 +301,9 @@ fn probe_json(probe: &ProbeDescription) -> Value {
         "every_s": probe.every_s,
         "enabled": probe.enabled,
         "thin": probe.thin,
+        "keep": probe.keep,
+        "batch": probe.batch,
+        "priority": probe.priority,
         "problem": probe.problem,
         "parameters": parameters,
     })

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::{
     outcome::{self, Misuse, Outcome},
+    reload,
     seconds::Seconds,
     stop::{self, Stop},
     terminal::Terminal,
@@ -29,7 +30,8 @@ pub const VERB: Verb = Verb::new::<Relay>("relay", "Holds an address and relays 
     .details(
         "A second relay at the same address stands by and takes over when the first one ends. Messages that are on \
          their way through a relay when it is killed are lost, and counted by their subscribers. On SIGTERM or SIGINT, \
-         the relay lets them leave first and ends with exit code 0. Under systemd it reports readiness (Type=notify).",
+         the relay lets them leave first and ends with exit code 0. On SIGHUP it reads the file of --config again. Under \
+         systemd it reports readiness (Type=notify).",
     )
     .example("polywire relay tcp/127.0.0.1:7465 --for 1");
 
@@ -58,6 +60,7 @@ impl Action for Relay {
         stop::hold()?;
         let stop = Stop::new()?;
         let node = Node::builder().config(config).build();
+        reload::on_hang_up(&node, self.config.clone());
         let events = node.events();
         for endpoint in &self.endpoints {
             node.open(endpoint)?;

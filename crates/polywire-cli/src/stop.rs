@@ -1,16 +1,21 @@
-//! Handles SIGINT and SIGTERM.
+//! Handles SIGINT, SIGTERM and SIGHUP.
 //!
-//! Every command but `relay` handles both alike: it cleans up, and then the process ends by the
-//! same signal. A shell reports 130 or 143, and systemd counts an end by SIGTERM as a success.
-//! Commands with nothing to clean up leave both signals at their default action, which has the same
-//! effect. `relay` cleans up and ends with exit code 0.
+//! Every command but `relay`, `bridge` and `agent` handles them alike: it cleans up, and then the
+//! process ends by the same signal. A shell reports 130, 143 or 129, and systemd counts an end by
+//! SIGTERM as a success. Commands with nothing to clean up leave the signals at their default
+//! action, which has the same effect. `relay`, `bridge` and `agent` clean up and end with exit code
+//! 0.
+//!
+//! A command that has a configuration file reads it again on SIGHUP ([`on_hang_up`]), unless the
+//! signal says that its terminal has gone.
 //!
 //! One thread waits for the signals, which are blocked in all threads, so no code runs inside a
 //! signal handler. `std::process::Command` unblocks them in the processes that it starts.
 
 use std::{
+    fs::File,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicI32, Ordering},
     },
     thread,
@@ -20,6 +25,15 @@ use anyhow::Context as _;
 use nix::sys::signal::{SigSet, Signal, raise};
 
 use crate::{outcome::Outcome, terminal};
+
+/// What is done on SIGHUP instead of ending.
+static RELOAD: Mutex<Option<Box<dyn FnMut() + Send>>> = Mutex::new(None);
+
+/// Calls `reload` on SIGHUP from now on instead of ending, on the thread that waits for signals. If
+/// the process has a terminal and loses it, SIGHUP still ends it.
+pub fn on_hang_up(reload: impl FnMut() + Send + 'static) {
+    *RELOAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(reload));
+}
 
 /// Blocks the signals, so that they do not end the process before a thread waits for them. Threads
 /// inherit the signal mask, so this must be called before the first thread starts.
@@ -66,6 +80,7 @@ impl Stop {
         match self.0.load(Ordering::Acquire) {
             0 => None,
             signal if signal == Signal::SIGTERM as i32 => Some(Outcome::Terminated),
+            signal if signal == Signal::SIGHUP as i32 => Some(Outcome::HungUp),
             _ => Some(Outcome::Interrupted),
         }
     }
@@ -102,21 +117,37 @@ pub fn end(outcome: Outcome) {
     match outcome {
         Outcome::Interrupted => end_by(Signal::SIGINT),
         Outcome::Terminated => end_by(Signal::SIGTERM),
+        Outcome::HungUp => end_by(Signal::SIGHUP),
         _ => {}
     }
 }
 
 fn signals() -> SigSet {
-    [Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }
 
 fn wait(then: impl FnOnce(Signal) + Send + 'static) -> anyhow::Result<()> {
-    let waiting = thread::Builder::new().name("signals".into()).spawn(|| {
-        if let Ok(signal) = signals().wait() {
-            then(signal);
+    let had_terminal = has_terminal();
+    let waiting = thread::Builder::new().name("signals".into()).spawn(move || {
+        while let Ok(signal) = signals().wait() {
+            let is_there_still = !had_terminal || has_terminal();
+            if signal != Signal::SIGHUP || !is_there_still || !reload() {
+                return then(signal);
+            }
         }
     });
     waiting.map(|_| ()).context("cannot start a thread")
+}
+
+/// Whether the process has a controlling terminal.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// False if there is nothing to reload.
+fn reload() -> bool {
+    let mut reload = RELOAD.lock().unwrap_or_else(PoisonError::into_inner);
+    reload.as_mut().map(|reload| reload()).is_some()
 }
 
 fn end_by(signal: Signal) {

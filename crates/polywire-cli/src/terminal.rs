@@ -86,6 +86,10 @@ impl Terminal {
         self.say("warning", "1;33", text);
     }
 
+    pub fn note(&self, text: &str) {
+        self.say("note", "1;36", text);
+    }
+
     fn say(&self, word: &str, tint: &str, text: &str) {
         let text = message(text);
         // If standard error is closed, there is no other way to report it.

@@ -22,7 +22,7 @@ use polywire::{
     wire::{Names, complete},
 };
 
-use crate::{outcome::Misuse, stop};
+use crate::{outcome::Misuse, reload, stop};
 
 /// Environment variable with a wire. It ranks below `--wire` and above the configuration file.
 const VARIABLE: &str = "POLYWIRE_WIRE";
@@ -78,6 +78,9 @@ impl WireArgs {
         let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
         let wires = self.wires_of(variable.as_deref(), &config, topic)?;
         let node = builder.config(config).build();
+        if self.config.is_some() {
+            reload::on_hang_up(&node, self.config.clone());
+        }
         OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(node.clone());
         Ok((node, wires))
     }
@@ -93,31 +96,39 @@ impl WireArgs {
             used.push(Wire::default());
         }
         used.iter().try_for_each(check).map_err(anyhow::Error::msg).context("the topic's wire")?;
-        Ok(Wires(used))
+        let is_configured = !config.wires_of(topic).is_empty();
+        let given = if given.is_empty() && !is_configured { used.clone() } else { given };
+        Ok(Wires { used, given })
     }
 }
 
-/// The wires of a topic, at least one.
-pub struct Wires(Vec<Wire>);
+/// The wires of a topic.
+pub struct Wires {
+    /// Completed by the configuration; at least one.
+    used: Vec<Wire>,
+    /// As far as the configuration does not have them: the node completes them, and does so anew
+    /// when the configuration is reloaded.
+    given: Vec<Wire>,
+}
 
 impl Wires {
     /// Subscribes at all endpoints.
     pub fn subscribe<C: Coding>(&self, node: &Node, topic: &str, coding: C) -> Result<Subscribe<C>, NodeError> {
-        let mut texts = self.0.iter().map(ToString::to_string);
+        let mut texts = self.given.iter().map(ToString::to_string);
         let subscribe = node.subscribe_of(topic, texts.next().as_deref(), coding)?;
         texts.try_fold(subscribe, |subscribe, wire| subscribe.also(&wire))
     }
 
     /// Publishes at all endpoints.
     pub fn publish<C: Coding>(&self, node: &Node, topic: &str, coding: C) -> Result<Publish<C>, NodeError> {
-        let mut texts = self.0.iter().map(ToString::to_string);
+        let mut texts = self.given.iter().map(ToString::to_string);
         let publish = node.publish_of(topic, texts.next().as_deref(), coding)?;
         texts.try_fold(publish, |publish, wire| publish.also(&wire))
     }
 
     /// The wire of a command that works at one endpoint.
     pub fn only(&self) -> Result<&Wire, Misuse> {
-        match self.0.as_slice() {
+        match self.used.as_slice() {
             [only] => Ok(only),
             several => Err(Misuse(format!("this command works at one endpoint, and there are {}", several.len()))),
         }
@@ -125,7 +136,7 @@ impl Wires {
 
     /// The endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = String> {
-        self.0.iter().filter_map(|wire| wire.endpoint.as_ref()).map(ToString::to_string)
+        self.used.iter().filter_map(|wire| wire.endpoint.as_ref()).map(ToString::to_string)
     }
 }
 
@@ -179,7 +190,7 @@ mod tests {
         let args = WireArgs { wires: wires.collect(), config: None };
         let config = Config::parse(config).expect("a configuration");
         let used = args.wires_of(variable, &config, "t").expect("a wire");
-        used.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        used.used.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }
 
     #[test]

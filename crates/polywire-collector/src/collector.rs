@@ -13,7 +13,7 @@ use polywire::{Bridge, Node, Wire};
 
 use crate::{
     CollectorConfig, CollectorError, CollectorProbe, HandlerError, HandlerPlan, Numbered, Source, lane::Lane,
-    source::Subscribed,
+    nodes::Nodes, source::Subscribed,
 };
 
 /// How often a source looks whether it is to end, and what it can acknowledge.
@@ -230,20 +230,24 @@ impl Collector {
     fn go_to(&mut self, config: &CollectorConfig) -> Result<(), CollectorError> {
         let local: Vec<Wire> = "local".parse().into_iter().collect();
         let endpoints = if config.endpoints.is_empty() { &local } else { &config.endpoints };
-        let places = format!("{:?}", (&config.topics, endpoints, &config.serve));
+        let places = format!("{:?}", (&config.topics, endpoints, &config.nodes, &config.serve));
         if places == self.places {
             return Ok(());
         }
-        let mut sources = Vec::new();
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
         for (at, pattern) in config.topics.iter().enumerate() {
             let others = config.topics.get(..at).unwrap_or_default();
-            sources.push(Subscribed::open(&self.node, pattern, others, endpoints)?);
+            sources.push(Box::new(Subscribed::open(&self.node, pattern, others, endpoints)?));
         }
         let bridges = self.bridges(config, endpoints)?;
         let (old, kept): (Vec<_>, Vec<_>) = self.feeds.drain(..).partition(|feed| feed.is_configured);
         (self.feeds, self.bridges, self.places) = (kept, bridges, places);
         end(old);
-        sources.into_iter().try_for_each(|source| self.feed(Box::new(source), true))
+        // After the end of the one that had the file before.
+        if let Some(file) = &config.nodes {
+            sources.push(Box::new(Nodes::open(&self.node, endpoints, file)?));
+        }
+        sources.into_iter().try_for_each(|source| self.feed(source, true))
     }
 
     fn bridges(&self, config: &CollectorConfig, endpoints: &[Wire]) -> Result<Vec<Bridge>, CollectorError> {

@@ -24,7 +24,7 @@ const QUEUE_BYTES: usize = 64 << 20;
 const SYNC: Duration = Duration::from_secs(1);
 
 /// The settings of the collector itself.
-const COLLECTOR: [&str; 5] = ["name", "state", "topics", "endpoints", "serve"];
+const COLLECTOR: [&str; 6] = ["name", "state", "topics", "endpoints", "nodes", "serve"];
 
 /// The most handlers of a collector.
 pub const MOST_HANDLERS: usize = 256;
@@ -60,6 +60,9 @@ pub struct CollectorConfig {
     pub topics: Vec<Pattern>,
     /// The endpoints at which to subscribe; `local` if there is none.
     pub endpoints: Vec<Wire>,
+    /// The file that keeps which samples of nodes are stored. With it, the collector also serves
+    /// nodes at the endpoints that keep their samples until they are stored.
+    pub nodes: Option<PathBuf>,
     /// Wires at which the topics are published again, in their format if they name one.
     pub serve: Vec<Wire>,
     /// The handlers, in the order of their names.
@@ -120,6 +123,7 @@ impl Default for CollectorConfig {
             state: None,
             topics: "probes/**".parse().into_iter().collect(),
             endpoints: Vec::new(),
+            nodes: None,
             serve: Vec::new(),
             handlers: Vec::new(),
         }
@@ -189,6 +193,7 @@ impl Reader<'_> {
                 "state" => config.state = Some(self.text("[collector]: 'state'", value)?.into()),
                 "topics" => config.topics = self.list("[collector]: 'topics'", value, "a pattern of topics")?,
                 "endpoints" => config.endpoints = self.list("[collector]: 'endpoints'", value, "an endpoint")?,
+                "nodes" => config.nodes = Some(self.text("[collector]: 'nodes'", value)?.into()),
                 "serve" => config.serve = self.list("[collector]: 'serve'", value, "a wire")?,
                 other => return Err(self.unknown(key, "setting", other, COLLECTOR)),
             }

@@ -47,6 +47,14 @@ pub enum CollectorError {
         /// What is wrong.
         reason: String,
     },
+    /// The file that keeps what nodes need not send again cannot be used.
+    #[error("{}: {cause}", path.display())]
+    Positions {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
     /// The system has no more threads.
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),

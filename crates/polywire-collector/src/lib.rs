@@ -53,6 +53,7 @@ mod error;
 pub mod handler;
 mod json;
 mod lane;
+mod nodes;
 mod probe;
 mod queue;
 mod settings;

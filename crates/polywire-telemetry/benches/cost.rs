@@ -1,4 +1,5 @@
-//! What an update of a cell costs, and a sample of each probe of the system. `sysinfo` takes the
+//! What an update of a cell costs, a sample of each probe of the system, and a sample's way to a
+//! collector. `sysinfo` takes the
 //! same figures for comparison.
 
 use std::{
@@ -6,9 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use polywire::Message as _;
 use polywire_telemetry::{
-    Clocks, Counter, Gauge, Histogram, Settings,
-    system::{Host, PROBES},
+    Clocks, Counter, Gauge, Histogram, Settings, Uuid,
+    intake::{Intake, IntakeLimits},
+    packet::{PacketReply, StreamDescription},
+    system::{Host, Load, PROBES},
+    uplink::{Files, Memory, Rule, Storage, Uplink, UplinkOptions},
 };
 use sysinfo::{Networks, System};
 
@@ -24,7 +29,38 @@ fn cost(mut work: impl FnMut()) -> f64 {
     spent.as_nanos() as f64 / runs as f64
 }
 
+/// What it costs to keep samples of 100 bytes until a collector has them, in nanoseconds a sample:
+/// offered, read again, put into packets of 256 KiB, taken in and acknowledged.
+fn kept(storage: Box<dyn Storage>) -> [f64; 2] {
+    let (node, clocks) = (Uuid::random(), Clocks::new());
+    let mut uplink = Uplink::new(node, 1, storage, UplinkOptions::default(), clocks.now()).expect("an uplink");
+    let description = StreamDescription { schema: Load::shape().schema().to_bytes(), ..StreamDescription::default() };
+    let description = StreamDescription { instance: "load".into(), codec: "cdr".into(), ..description };
+    let stream = uplink.open(description, Rule::default()).expect("a stream");
+    let (samples, payload) = (200_000_u32, [7; 100]);
+    let per_sample = |start: Instant| start.elapsed().as_nanos() as f64 / f64::from(samples);
+    let start = Instant::now();
+    (0..samples).for_each(|_| uplink.offer(stream, black_box(&payload), clocks.now()));
+    let offered = per_sample(start);
+    let (start, mut intake) = (Instant::now(), Intake::new(IntakeLimits::default()));
+    while let Some(packet) = uplink.poll(clocks.now()) {
+        let taken = intake.take(&packet, Some(node)).expect("taken");
+        intake.stored(black_box(taken).ticket);
+        uplink.handle_reply(&PacketReply::default());
+    }
+    assert_eq!((uplink.status().acknowledged, intake.status().samples), (samples.into(), samples.into()));
+    [offered, per_sample(start)]
+}
+
 fn main() {
+    let folder = std::env::temp_dir().join(format!("polywire-cost-{}", std::process::id()));
+    let storages: [(&str, Box<dyn Storage>); 2] =
+        [("memory", Box::new(Memory::default())), ("files", Box::new(Files::open(&folder).expect("a folder")))];
+    for (name, storage) in storages {
+        let [offered, carried] = kept(storage);
+        println!("keep in {name:12}{offered:8.1} ns, send and take in {carried:.1} ns");
+    }
+    std::fs::remove_dir_all(folder).expect("removed");
     let (gauge, counter, histogram) = (Gauge::<f64>::default(), Counter::default(), Histogram::default());
     let mut number = 0;
     println!("Gauge::set          {:8.1} ns", cost(|| black_box(&gauge).set(black_box(1.5))));

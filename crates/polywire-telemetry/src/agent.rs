@@ -11,7 +11,7 @@ use crate::{
     host::Host,
     identity::host_name,
     packet::StreamDescription,
-    uplink::{Format, Keep, Kept, Rule},
+    uplink::{self, Format, Keep, Rule, UplinkHandle},
 };
 
 /// The most probes of a node.
@@ -81,7 +81,7 @@ pub struct Agent {
     identity: Identity,
     host: Host,
     wire: Wire,
-    collector: Option<Kept>,
+    collector: Option<UplinkHandle>,
     running: BTreeMap<usize, Running>,
     schedule: Schedule,
     added: usize,
@@ -109,7 +109,7 @@ struct Running {
 /// The samples of a probe on their way to the collector. Dropping it ends them; those that wait are
 /// sent.
 struct Stream {
-    collector: Kept,
+    collector: UplinkHandle,
     number: u32,
     wire: String,
     rule: Rule,
@@ -151,9 +151,13 @@ impl Agent {
         })
     }
 
-    /// Sends the samples of all probes to a collector, as their rules say. Fails if a probe's format
-    /// cannot be kept; those before it are sent then.
-    pub fn send_to(&mut self, collector: Kept) -> Result<(), AgentError> {
+    /// Sends the samples of all probes to a collector, as their rules say, and adds the probe `uplink`,
+    /// which says how that goes. Fails if a probe's format cannot be kept, or if there is a probe of
+    /// this name.
+    pub fn send_to(&mut self, collector: UplinkHandle) -> Result<(), AgentError> {
+        let rule = Rule { keep: Keep::Last(1), ..Rule::default() };
+        let plan = Plan { rule, ..Plan::of(&uplink::probe::PROBE) };
+        self.run(plan, uplink::probe::probe(collector.clone()))?;
         self.collector = Some(collector);
         let wires = self.running.values().map(|running| self.wire_of(&running.plan)).collect::<Result<Vec<_>, _>>()?;
         for (running, wire) in self.running.values_mut().zip(wires) {
@@ -365,6 +369,9 @@ impl Running {
             every_s: plan.every.as_secs_f64(),
             enabled: plan.enabled,
             thin: plan.thin.to_string(),
+            keep: plan.rule.keep.to_string(),
+            batch: plan.rule.batch.to_string(),
+            priority: plan.rule.priority,
             problem: problem.clone(),
             parameters: plan.probe.parameters.iter().map(parameter).collect(),
         }
@@ -373,7 +380,7 @@ impl Running {
 
 impl Stream {
     /// Opens the stream of a probe; `None` if it has none. It has no samples before [`begun`].
-    fn open(collector: Option<&Kept>, plan: &Plan, wire: String) -> Result<Option<Stream>, AgentError> {
+    fn open(collector: Option<&UplinkHandle>, plan: &Plan, wire: String) -> Result<Option<Stream>, AgentError> {
         let Some(collector) = collector.filter(|_| plan.rule.keep != Keep::None) else { return Ok(None) };
         let format = Format::of(&wire.parse().map_err(NodeError::from)?)?;
         let mut description = StreamDescription {

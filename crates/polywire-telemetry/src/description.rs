@@ -116,6 +116,12 @@ pub struct ProbeDescription {
     pub enabled: bool,
     /// Which samples are sent: see [`crate::Thinning`].
     pub thin: String,
+    /// Which samples are kept for a collector: see [`crate::uplink::Keep`].
+    pub keep: String,
+    /// When they are sent to it: see [`crate::uplink::Batch`].
+    pub batch: String,
+    /// Their priority there, from 0 to 9.
+    pub priority: u8,
     /// Why it has no samples; empty if it has.
     pub problem: String,
     /// Its parameters.

@@ -9,15 +9,18 @@ use std::{
 };
 
 use polywire::{
-    Message,
-    codec::{self, Encoder, Options},
+    Message, Node,
+    codec::{self, Decoder, Encoder, Options},
     extend::layout::ValueRef,
+    service::Service,
 };
+use polywire_idl::{Compiler, Dialect};
 use polywire_telemetry::{
-    Moment, Thinner, Uuid,
+    Agent, Answer, Clocks, Identity, Moment, NodeDescription, Plan, Request, Setting, Thinner, Uuid,
     intake::{Intake, IntakeLimits, Position, Rejection, Sample, Taken},
-    packet::{DataPacket, NodePacket, PacketReply, Reduction, StreamDescription},
-    uplink::{Batch, Memory, Rule, SegmentId, Storage, Uplink, UplinkOptions},
+    packet::{DataPacket, NodePacket, PACKETS, PacketReply, Reduction, StreamDescription},
+    system::{self, Host},
+    uplink::{Batch, Carrier, Memory, Rule, SegmentId, Storage, Uplink, UplinkOptions, UplinkSample},
 };
 use proptest::prelude::*;
 
@@ -317,6 +320,26 @@ fn a_full_spool_drops_the_oldest_of_the_lowest_priority_and_tells() {
 }
 
 #[test]
+fn the_unimportant_makes_no_room_for_itself_at_the_cost_of_the_important() {
+    let rules = [1, 8].map(|priority| Rule { priority, ..Rule::default() });
+    let mut world = World::new(UplinkOptions { spool_bytes: 1 << 16, ..UplinkOptions::default() }, &rules);
+    let fits = |world: &World| world.uplink.status().spool.dropped == 0;
+    while fits(&world) {
+        world.offer(1);
+    }
+    let dropped = world.uplink.status().spool.dropped;
+    for _ in 0..2000 {
+        world.offer(0);
+    }
+    world.finish();
+    world.check();
+    let of = |stream| world.stored.iter().filter(|sample| sample.position().stream == stream).count() as u64;
+    let offered = |stream| world.offered.get(&(0, stream)).copied().unwrap_or_default();
+    assert_eq!(of(1), offered(1) - dropped);
+    assert_eq!(of(0), offered(0) - (world.uplink.status().spool.dropped - dropped));
+}
+
+#[test]
 fn a_full_disk_costs_what_cannot_be_written() {
     let mut world = World::new(UplinkOptions::default(), &[Rule::default()]);
     for full in [false, true, false, true, false] {
@@ -405,7 +428,8 @@ fn a_budget_is_kept_and_the_important_comes() {
 
 #[test]
 fn nodes_that_lie_are_refused() {
-    let mut intake = Intake::new(IntakeLimits { nodes: 2, streams: 3, streams_of_a_start: 2, kinds: 2 });
+    let mut intake =
+        Intake::new(IntakeLimits { nodes: 2, streams: 3, streams_of_a_start: 2, kinds: 2, document_bytes: 1000 });
     let data = |stream, sequence| DataPacket { stream, sequence, time_ns: 0, payload: vec![0; 16] };
     let stream = |number, instance: &str| StreamDescription { number, ..description(instance, "cdr") };
     let packet =
@@ -448,9 +472,34 @@ fn nodes_that_lie_are_refused() {
     assert!(matches!(&full, Rejection::Full(what) if what == "2 nodes") && full.reply().is_none());
     let full = take(packet(1, vec![stream(1, "b")], vec![]), None).expect_err("full");
     assert!(matches!(full, Rejection::Full(what) if what == "3 streams"));
+    let long = StreamDescription { configuration: vec![1; 1000], ..stream(1, "b") };
+    let full = intake.take(&packet(2, vec![StreamDescription { number: 7, ..long }], vec![]), None).expect_err("full");
+    assert!(matches!(full, Rejection::Full(what) if what == "1 types"));
     let status = intake.status();
     assert_eq!((status.samples, status.repeated), (4, 2));
     assert_eq!(status.missing, 5 + (u64::MAX - 1 - 8));
+}
+
+#[test]
+fn a_node_that_starts_again_and_again_costs_no_more() {
+    let mut intake = Intake::new(IntakeLimits { streams_of_a_start: 1, streams: 17, ..IntakeLimits::default() });
+    let packet = |start| NodePacket {
+        start,
+        streams: vec![description("a", "cdr")],
+        packets: vec![DataPacket::default()],
+        ..NodePacket::default()
+    };
+    let taken: Vec<Taken> = (0..100).map(|start| intake.take(&packet(start), None).expect("taken")).collect();
+    assert!(taken.iter().all(|taken| taken.samples.len() == 1));
+    intake.stored(taken[99].ticket);
+    assert_eq!((intake.positions().count(), intake.pending()), (16, 0));
+    (100..200).for_each(|start| drop(intake.take(&packet(start), None).expect("taken")));
+    intake.failed();
+    assert_eq!(intake.take(&packet(199), None).expect("taken").samples.len(), 1);
+    // Streams that a restart recalls are described again, and count once.
+    let positions: Vec<Position> = taken.iter().map(|taken| taken.samples[0].position()).collect();
+    positions.into_iter().for_each(|position| intake.recall(position));
+    assert_eq!(intake.take(&packet(99), None).expect("known").samples.len(), 0);
 }
 
 #[test]
@@ -485,5 +534,179 @@ fn every_format_passes_through() {
         let value = samples[0].decode().expect("decoded");
         assert_eq!((value.f64("level"), value.u64("number")), (Ok(2.5), Ok(7)), "{}", codec.name());
         assert_eq!(samples[0].stream().schema().name(), "plant::Level");
+        assert_eq!(samples[0].stream().kind().schema_bytes(), Level::shape().schema().to_bytes());
+    }
+}
+
+/// The types of the specification are those of the code.
+#[test]
+fn the_specification_has_these_types() {
+    let specification = include_str!("../../../spec/telemetry.md");
+    let mut hashes = std::collections::BTreeMap::new();
+    for block in specification.split("```idl\n").skip(1) {
+        let idl = block.split("```").next().expect("a block");
+        let document = Compiler::new().parse_as("telemetry.idl", idl, Dialect::Idl);
+        let document = document.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
+        for name in ["NodePacket", "PacketReply", "NodeDescription", "Request", "Answer"] {
+            if let Ok(schema) = document.schema(&format!("telemetry::{name}")) {
+                hashes.insert(name, schema.type_hash());
+            }
+        }
+    }
+    let derived =
+        [NodePacket::shape(), PacketReply::shape(), NodeDescription::shape(), Request::shape(), Answer::shape()];
+    let names = ["NodePacket", "PacketReply", "NodeDescription", "Request", "Answer"];
+    let expected = names.into_iter().zip(derived.map(|shape| shape.schema().type_hash()));
+    assert_eq!(hashes, expected.collect());
+}
+
+#[test]
+fn an_agent_keeps_samples_and_says_how_that_goes() {
+    let (node, clocks, wire) = (Node::new(), Clocks::new(), "cdr@inproc/uplink-agent");
+    let service: Service<NodePacket, PacketReply> =
+        node.service(PACKETS, Some(wire)).expect("a service").open().expect("opened");
+    let identity = Identity::new("house").expect("a name");
+    let uplink = Uplink::new(identity.uuid, 7, Box::new(Memory::default()), UplinkOptions::default(), clocks.now());
+    let carrier = Carrier::start(&Node::new(), wire, uplink.expect("an uplink"), clocks).expect("a carrier");
+    let host = Host::this();
+    let mut agent = Agent::new(Node::new(), identity, host, wire, Moment::default()).expect("an agent");
+    agent.send_to(carrier.handle()).expect("sent");
+    let mut plan = Plan::of(system::find("clock").expect("a probe"));
+    plan.set("wire", "fast").expect("a wire");
+    agent.add(plan).expect("added");
+    let described = agent.description().probes;
+    let pdl = Compiler::new().parse_as("uplink.pdl", &described[0].pdl, Dialect::Pdl).expect("valid");
+    let written = pdl.schema("telemetry::Uplink").expect("a type").type_hash();
+    assert_eq!((written, described[0].keep.as_str()), (UplinkSample::shape().schema().type_hash(), "1"));
+
+    // A change of the format begins another stream; settings that change nothing of it do not.
+    let set = |agent: &mut Agent, name: &str, value: &str| {
+        agent.set("clock", &[Setting { name: name.into(), value: value.into() }]).expect("set");
+    };
+    let mut now = Moment::default();
+    let mut turn = |agent: &mut Agent| {
+        now.steady += Duration::from_secs(10);
+        agent.turn(now);
+    };
+    turn(&mut agent);
+    set(&mut agent, "every", "10");
+    turn(&mut agent);
+    set(&mut agent, "wire", "json");
+    turn(&mut agent);
+    set(&mut agent, "keep", "none");
+    turn(&mut agent);
+    let (mut intake, mut formats, mut acknowledged) = (Intake::new(IntakeLimits::default()), Vec::new(), 0);
+    while formats.len() < 3 || acknowledged < 4 {
+        let request = service.recv_timeout(Duration::from_secs(120)).expect("a packet");
+        let Taken { samples, ticket } = intake.take(request.value(), None).expect("taken");
+        for sample in samples {
+            let (stream, value) = (sample.stream().clone(), sample.decode().expect("decoded"));
+            match stream.description().instance.as_str() {
+                "clock" => formats.push((stream.description().codec.clone(), sample.position().sequence)),
+                _ => acknowledged = value.u64("acknowledged").expect("a count"),
+            }
+        }
+        intake.stored(ticket);
+        request.reply(&PacketReply::default()).expect("replied");
+        turn(&mut agent);
+    }
+    let expected = [("fast", 0), ("fast", 1), ("json", 0)].map(|(codec, number)| (codec.to_owned(), number));
+    assert_eq!(formats, expected);
+}
+
+/// Packets of a few nodes, starts, streams and numbers, so that they contradict each other often.
+fn any_packet() -> impl Strategy<Value = NodePacket> {
+    let stream =
+        (0u32..4, 0usize..3, prop::collection::vec(any::<u8>(), 0..4)).prop_map(|(number, instance, damage)| {
+            let mut stream = StreamDescription { number, ..description(["a", "b", "c/d"][instance], "cdr") };
+            let last = stream.schema.len() - 1;
+            damage.iter().take(1).for_each(|byte| stream.schema[last] ^= byte & 1);
+            stream
+        });
+    let number = prop_oneof![0u64..6, Just(u64::MAX), Just(u64::MAX - 1)];
+    let data = (0u32..5, number, any::<i64>(), prop::collection::vec(any::<u8>(), 0..20));
+    let data = data.prop_map(|(stream, sequence, time_ns, payload)| DataPacket { stream, sequence, time_ns, payload });
+    let (streams, packets) = (prop::collection::vec(stream, 0..4), prop::collection::vec(data, 0..6));
+    (0u8..3, 0u64..16, any::<i64>(), streams, packets).prop_map(|(node, start, time_ns, streams, packets)| NodePacket {
+        node: [node; 16],
+        start,
+        time_ns,
+        streams,
+        packets,
+        ..NodePacket::default()
+    })
+}
+
+proptest! {
+    /// Whatever nodes send: a sample is given again only if the owner has lost it, and the intake
+    /// stays within its limits.
+    #[test]
+    fn any_packets_are_taken_or_refused(steps in prop::collection::vec((any_packet(), 0u8..4), 1..60)) {
+        let limits = IntakeLimits { nodes: 2, streams: 12, streams_of_a_start: 3, kinds: 2, document_bytes: 1000 };
+        let mut intake = Intake::new(limits);
+        let (mut latest, mut pending) = (BTreeMap::new(), Vec::new());
+        for (packet, fate) in steps {
+            let Ok(Taken { samples, ticket }) = intake.take(&packet, None) else { continue };
+            pending.extend(samples.iter().map(Sample::position));
+            samples.iter().for_each(|sample| drop(sample.decode()));
+            match fate {
+                0 => {}
+                1 => {
+                    intake.failed();
+                    pending.clear();
+                }
+                _ => {
+                    intake.stored(ticket);
+                    for Position { node, start, stream, sequence } in pending.drain(..) {
+                        let before = latest.insert((node, start, stream), sequence);
+                        prop_assert!(before.is_none_or(|before| before < sequence));
+                    }
+                    prop_assert_eq!(intake.pending(), 0);
+                }
+            }
+            let streams = intake.positions().count();
+            prop_assert!(streams <= limits.streams, "{streams}");
+        }
+        // What was stored is what a restart needs.
+        let mut again = Intake::new(limits);
+        intake.positions().for_each(|position| again.recall(position));
+        prop_assert!(intake.positions().eq(again.positions()));
+    }
+
+    /// Files with anything in them cost no more than themselves.
+    #[test]
+    fn any_bytes_can_be_a_segment(bytes in prop::collection::vec(any::<u8>(), 0..2000), number in any::<u64>()) {
+        let mut disk = Disk::default();
+        let id = SegmentId { priority: 255, number: number.saturating_sub(1), start: number };
+        disk.write(id, 0, &bytes).expect("written");
+        let mut uplink = Uplink::new(NODE, 1, Box::new(disk), UplinkOptions::default(), Moment::default()).expect("an uplink");
+        let stream = uplink.open(description("a", "cdr"), Rule::default()).expect("a stream");
+        uplink.offer(stream, b"x", Moment::default());
+        while let Some(packet) = uplink.poll(Moment::default()) {
+            prop_assert_eq!(packet.packets.len(), 1);
+            uplink.handle_reply(&PacketReply::default());
+        }
+        prop_assert_eq!((uplink.is_empty(), uplink.status().spool.damaged), (true, u64::from(!bytes.is_empty())));
+    }
+}
+
+#[test]
+fn any_wire_carries_node_packets() {
+    let data = DataPacket { stream: 0, sequence: u64::MAX - 1, time_ns: i64::MIN, payload: (0..=255).collect() };
+    let packet = NodePacket {
+        node: NODE.0,
+        start: u64::MAX,
+        time_ns: i64::MAX,
+        reduction: Reduction::Dropping,
+        streams: vec![StreamDescription { probe: [255; 16], ..description("a", "cdr") }],
+        packets: vec![data, DataPacket::default()],
+    };
+    for codec in codec::CODECS {
+        let (options, mut bytes, mut read) = (Options::default(), Vec::new(), NodePacket::default());
+        let encoder = Encoder::<NodePacket>::new(*codec, &options).expect("an encoder");
+        encoder.encode(&packet, &mut bytes).unwrap_or_else(|error| panic!("{}: {error}", codec.name()));
+        let decoder = Decoder::<NodePacket>::new(*codec, &options, encoder.schema()).expect("a decoder");
+        decoder.decode(&bytes, &mut read).unwrap_or_else(|error| panic!("{}: {error}", codec.name()));
+        assert_eq!(read, packet, "{}", codec.name());
     }
 }

@@ -61,7 +61,7 @@ fn node_process() {
     let uplink = Uplink::new(uuid, start, Box::new(files), options, clocks.now()).expect("an uplink");
     let wire = format!("cdr@tcp-connect/{}", variable("POLYWIRE_TEST_ADDRESS"));
     let carrier = Carrier::start(&node, &wire, uplink, clocks).expect("a carrier");
-    let kept = carrier.kept();
+    let kept = carrier.handle();
     let schema = Count::shape().schema().to_bytes();
     let stream = StreamDescription { instance: "count".into(), codec: "cdr".into(), schema, ..Default::default() };
     let stream = kept.open(stream, Rule::default()).expect("a stream");

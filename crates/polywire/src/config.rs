@@ -613,6 +613,7 @@ mod tests {
             wire = "cdr@tcp/127.0.0.1:7460"
             [engine]
             lease_ms = 250
+            thin = true
             queue_bytes = 1000
             overflow = "drop-oldest"
             gather_us = 10
@@ -632,7 +633,7 @@ mod tests {
         .expect("valid");
         assert_eq!(config.engine.overflow, Overflow::DropOldest);
         assert_eq!(config.engine.gather, Duration::from_micros(10));
-        assert_eq!(config.engine.lease, Duration::from_millis(250));
+        assert_eq!((config.engine.lease, config.engine.thin), (Duration::from_millis(250), true));
         assert_eq!((config.engine.write_bytes, config.engine.unix_mode), (512, 0o660));
         assert_eq!(config.wires_of("a/b")[0].to_string(), "json@tcp/127.0.0.1:7460");
         assert_eq!(config.wires_of("other")[0].to_string(), "cdr@tcp/127.0.0.1:7460");

@@ -34,7 +34,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Sequence numbers of replayed samples that a subscriber remembers, to drop their duplicates.
 const REMEMBERED: usize = 1 << 16;
 
-/// Gaps in what a writer publishes that wait to be filled by its history. Further ones count at once.
+/// Gaps in what a writer publishes that wait to be filled by its history. Further ones count at
+/// once.
 const GAPS: usize = 1024;
 
 /// What a publisher keeps.

@@ -318,8 +318,8 @@ impl<T> State<T> {
         Some((missing, message))
     }
 
-    /// Messages up to this one do not come on one channel. Gives those that come on no other either;
-    /// `told` of them if nothing is known of the writer yet.
+    /// Messages up to this one do not come on one channel. Gives those that come on no other
+    /// either; `told` of them if nothing is known of the writer yet.
     fn pass_lost(&mut self, sequence: u64, told: u64) -> Missing {
         let is_next_held = self.held.first_key_value().is_some_and(|(first, _)| *first <= sequence.saturating_add(1));
         let Some(after) = sequence.checked_add(1).filter(|_| !is_next_held && !self.is_busy()) else {

@@ -16,9 +16,7 @@ use polywire_core::{
     envelope::Id128,
     frame::{Answer, Frame, Hello, Step, StreamDecoder, StreamEncoder},
 };
-
-/// Longer than anything takes that a test waits for.
-const SOON: Duration = Duration::from_secs(20);
+use polywire_testing::waiting::{SOON, until};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Pump")]
@@ -50,14 +48,6 @@ fn denied(events: &Events) -> (Principal, Action, String) {
         if let NodeEvent::Denied { who, action, topic, .. } = event {
             return (who, action, topic);
         }
-    }
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{
     io::Read as _,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::Stdio,
     thread,
     time::{Duration, Instant},
 };
@@ -13,10 +13,8 @@ use polywire::{
     Events, Kind, Message, Node, NodeEvent, Publisher, Subscriber,
     qos::{InstanceState, Qos},
 };
+use polywire_testing::waiting::{Process, SOON, process_of, until};
 use rustix::process::{Pid, Signal, kill_process};
-
-/// Longer than anything takes that a test waits for.
-const SOON: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 struct Pump {
@@ -73,14 +71,6 @@ fn publisher(node: &Node, endpoint: &str, policies: &str) -> Publisher<Pump> {
 fn subscriber(node: &Node, endpoint: &str, policies: &str) -> Subscriber<Pump> {
     let subscribe = node.subscribe::<Pump>("pumps", Some(endpoint)).expect("a place");
     subscribe.qos(qos(policies)).expect(policies).instances().open()
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]
@@ -181,22 +171,14 @@ fn publisher_process() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = (self.0.kill(), self.0.wait());
-    }
-}
-
 #[test]
 fn a_publisher_that_is_suspended_is_not_alive_until_it_goes_on() {
     let endpoint = format!("local/{}", path("suspended").display());
     let node = Node::new();
     let events = node.events();
     let pumps = subscriber(&node, &endpoint, "lease=1min");
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "publisher_process", "--ignored", "--nocapture"]).env("POLYWIRE_TEST_WIRE", &endpoint);
+    let mut command = process_of("publisher_process");
+    command.env("POLYWIRE_TEST_WIRE", &endpoint);
     let process = Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts"));
     assert_eq!(pumps.recv_timeout(SOON).expect("a message").value, pump(1));
     let pid = Pid::from_child(&process.0);

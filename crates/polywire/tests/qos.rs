@@ -1,18 +1,13 @@
 //! Quality of service from end to end, on each engine built in: what is offered and requested, what
 //! late joiners get, and which samples a subscriber takes.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
 use polywire::{
     Kind, Message, Node, NodeError, NodeEvent, Publisher, Sample, Subscriber,
     qos::{InstanceState, Qos},
 };
-
-/// Longer than anything takes that a test waits for.
-const SOON: Duration = Duration::from_secs(30);
+use polywire_testing::waiting::{SOON, until};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Plant::Pump")]
@@ -87,15 +82,6 @@ fn next(subscriber: &Subscriber<Pump>) -> Sample<Pump> {
 
 fn values(subscriber: &Subscriber<Pump>, count: usize) -> Vec<u64> {
     (0..count).map(|_| next(subscriber).value.value).collect()
-}
-
-/// Waits until `done`, and fails with `what` if that does not come.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]

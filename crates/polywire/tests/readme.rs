@@ -1,7 +1,7 @@
 //! Checks that the Rust example of README.md compiles and works: this file has its lines, in the
 //! same order.
 
-const README: &str = include_str!("../../../README.md");
+use polywire_testing::markdown::{assert_shown, blocks, page};
 
 mod shown {
     use polywire::{Message, Node};
@@ -33,18 +33,8 @@ fn it_runs() {
     shown::run().expect("nothing fails");
 }
 
-/// Words of Rust, without visibility and line breaks, which differ between the two.
-fn words(text: &str) -> Vec<&str> {
-    let tokens = text.split(|c: char| c.is_whitespace() || ",;{}".contains(c)).filter(|word| !word.is_empty());
-    tokens.filter(|word| *word != "pub").collect()
-}
-
 #[test]
 fn it_is_the_example_of_the_readme() {
-    let shown = README.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block of Rust");
-    let source = include_str!("readme.rs");
-    let mut ours = words(source).into_iter();
-    for word in words(shown) {
-        assert!(ours.any(|own| own == word), "'{word}' is not here, or not in this place");
-    }
+    let shown = blocks(&page("README.md")).into_iter().find(|block| block.info == "rust").expect("a block of Rust");
+    assert_shown(&shown.text, include_str!("readme.rs"));
 }

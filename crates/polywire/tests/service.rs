@@ -4,11 +4,11 @@ use std::{
     future::poll_fn,
     io::{BufRead as _, BufReader, Read as _},
     pin::{Pin, pin},
-    process::{Child, Command, Stdio},
+    process::Stdio,
     sync::{Arc, mpsc},
     task::{Context, Poll, Wake, Waker},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_core::Stream;
@@ -18,9 +18,7 @@ use polywire::{
     service::{CallError, Client, Server, Service},
 };
 use polywire_core::rpc::{self, RemoteCode};
-
-/// Longer than anything takes that a test waits for.
-const SOON: Duration = Duration::from_secs(60);
+use polywire_testing::waiting::{Process, SOON, process_of, until};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Add_Request")]
@@ -109,14 +107,6 @@ fn near(test: &str) -> Place {
 
 fn add(a: i64, b: i64) -> Add {
     Add { a, b }
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]
@@ -302,6 +292,23 @@ fn a_server_that_closes_fails_its_calls_at_once() {
 }
 
 #[test]
+fn a_call_that_waits_for_a_server_reaches_the_one_that_comes() {
+    for place in places("comes") {
+        let at = place.serve_at.clone();
+        // The nodes know each other, so that requests have been announced when the server comes.
+        let _first = place.adder("first", "cdr");
+        place.client("first", "cdr").wait_for_server(SOON).expect(&at);
+        for round in 0..20 {
+            let name = format!("late-{round}");
+            let client = place.client(&name, "cdr");
+            let call = thread::spawn(move || client.call(&add(1, 2), SOON));
+            let _server = place.adder(&name, "cdr");
+            assert_eq!(call.join().expect("no panic").expect(&at).sum, 3, "{at}, round {round}");
+        }
+    }
+}
+
+#[test]
 fn a_server_sees_that_nobody_waits() {
     for place in places("cancel") {
         let at = place.serve_at.clone();
@@ -476,19 +483,11 @@ fn server_process() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = (self.0.kill(), self.0.wait());
-    }
-}
-
 #[test]
 fn a_server_that_is_killed_fails_its_calls_at_once() {
     let wire = format!("cdr@local/{}", path("killed"));
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "server_process", "--ignored", "--nocapture"]).env("POLYWIRE_TEST_WIRE", &wire);
+    let mut command = process_of("server_process");
+    command.env("POLYWIRE_TEST_WIRE", &wire);
     let mut process = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts"));
     let (send, ready) = mpsc::channel();
     let out = BufReader::new(process.0.stdout.take().expect("an output"));

@@ -9,26 +9,16 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use polywire::{Config, Info, Message, Node, NodeError, engine::Overflow, qos::Qos};
-
-const SOON: Duration = Duration::from_secs(20);
+use polywire_testing::waiting::{SOON, until};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Pump")]
 struct Pump {
     #[polywire(key)]
     id: u32,
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

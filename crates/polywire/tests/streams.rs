@@ -4,7 +4,7 @@ mod common;
 
 use std::{
     io::{Read, Write},
-    net::{Shutdown, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
     os::unix::net::UnixStream,
     sync::{Arc, Weak, atomic::Ordering, mpsc},
     thread,
@@ -136,6 +136,27 @@ fn a_silent_caller_is_sent_away_also_when_it_trickles() {
 
 /// A node that finds its path taken connects to see whether somebody listens, and so do tools that
 /// watch a service.
+/// As when a network names services that are no nodes.
+#[test]
+fn a_service_that_is_no_node_is_called_on_and_told_less_and_less_often() {
+    let foreign = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut options = options();
+    (options.reconnect_min, options.reconnect_max) = (Duration::from_millis(1), Duration::from_millis(1));
+    let address = foreign.local_addr().expect("an address").to_string();
+    let (_node, events) = Tap::open("tcp-connect", &address, options);
+    for _ in 0..20 {
+        let (mut caller, _) = foreign.accept().expect("it calls again");
+        caller.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").expect("sends");
+        assert!(is_closed(&mut caller), "which follows the event");
+    }
+    let total = |event| match event {
+        Event::Rejected { total, .. } => Some(total),
+        _ => None,
+    };
+    let told: Vec<u64> = events.try_iter().filter_map(total).collect();
+    assert_eq!(told, [1, 2, 4, 8, 16]);
+}
+
 #[test]
 fn who_only_looks_whether_someone_listens_makes_no_noise() {
     let path = std::env::temp_dir().join(format!("polywire-look-{}.sock", std::process::id()));

@@ -1,7 +1,7 @@
-//! Runs every command in docs/cli.md and docs/security.md, and compares its output with the page.
+//! Runs every command in docs/cli.md, docs/security.md and docs/telemetry.md, and compares its
+//! output with the page.
 
 use std::{
-    fs,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -9,7 +9,7 @@ use std::{
 
 use crate::common::{
     Folder, SOON,
-    markdown::{Fenced, blocks, fits},
+    markdown::{self, Fenced, blocks, fits},
 };
 
 /// Runs the commands of a block in one shell, and returns their output.
@@ -50,8 +50,7 @@ fn runs(info: &str) -> bool {
 
 /// Runs the blocks of a page, and returns the verbs in them.
 fn run_page(folder: &Folder, page: &str) -> Vec<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
-    let markdown = fs::read_to_string(file).expect(page);
+    let markdown = markdown::page(&format!("docs/{page}"));
     let mut verbs = Vec::new();
     for block in blocks(&markdown) {
         let file = ["idl ", "sh ", "toml ", "xml "].iter().find_map(|kind| block.info.strip_prefix(kind));
@@ -75,6 +74,11 @@ fn run_page(folder: &Folder, page: &str) -> Vec<String> {
 #[test]
 fn the_page_on_security_shows_what_happens() {
     run_page(&Folder::new(), "security.md");
+}
+
+#[test]
+fn the_page_on_telemetry_shows_what_happens() {
+    run_page(&Folder::new(), "telemetry.md");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod common;
 
 mod bench;
+mod bridge;
 mod collect;
 mod compat;
 mod demo;
@@ -21,10 +22,13 @@ mod probes;
 mod pub_echo;
 mod readme;
 mod relay;
+mod reload;
 mod services;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 mod shm;
 mod stop;
 mod tools;
+#[cfg(feature = "tracing")]
+mod trace;
 mod transcode;
 mod view;

@@ -1,22 +1,9 @@
 //! `polywire relay`: a process of its own relays, a second one takes over, and both end well when a
 //! service manager tells them to.
 
-use std::{os::unix::net::UnixDatagram, process::Command};
-
-use crate::common::{Ended, Folder, Running, report};
+use crate::common::{Folder, report, told_to_manager};
 
 const WIRE: [&str; 2] = ["--wire", "json@unix/t.sock"];
-
-fn terminated(running: Running) -> Ended {
-    let id = running.child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
-    running.end()
-}
-
-/// Waits for a line of the relay's output that has this text.
-fn wait_for(relay: &mut Running, text: &str) {
-    while !relay.line().contains(text) {}
-}
 
 /// Publishes one message to one subscriber through whatever relays there.
 fn deliver(folder: &Folder) {
@@ -32,31 +19,21 @@ fn deliver(folder: &Folder) {
 fn a_second_relay_takes_over() {
     let folder = Folder::new();
     let mut first = folder.start(&["relay", "unix/t.sock"]);
-    wait_for(&mut first, "relays at unix/t.sock");
+    first.line_with("relays at unix/t.sock");
     let mut second = folder.start(&["relay", "unix/t.sock"]);
-    wait_for(&mut second, " is up");
+    second.line_with(" is up");
     deliver(&folder);
-    let ended = terminated(first).with(0);
+    let ended = first.end_by("TERM").with(0);
     assert!(ended.out.contains(" is up"), "{ended:?}");
-    wait_for(&mut second, "relays at unix/t.sock");
+    second.line_with("relays at unix/t.sock");
     deliver(&folder);
-    terminated(second).with(0);
+    second.end_by("TERM").with(0);
 }
 
 #[test]
 fn it_tells_a_service_manager_when_it_is_ready() {
-    let folder = Folder::new();
-    let path = folder.path().join("notify.sock");
-    let manager = UnixDatagram::bind(&path).expect("a socket");
-    let mut command = folder.command(&["relay", "unix/r.sock", "--for", "0.2"]);
-    let status = command.env("NOTIFY_SOCKET", &path).status().expect("it runs");
-    assert!(status.success());
-    let mut told = [0; 64];
-    let mut next = || {
-        let len = manager.recv(&mut told).expect("a message");
-        String::from_utf8_lossy(&told[..len]).trim().to_owned()
-    };
-    assert_eq!([next(), next()], ["READY=1", "STOPPING=1"]);
+    let told = told_to_manager(&Folder::new(), &["relay", "unix/r.sock", "--for", "0.2"]);
+    assert_eq!(told, ["READY=1", "STOPPING=1"]);
 }
 
 #[test]

@@ -1,20 +1,12 @@
-//! SIGTERM and SIGINT: every command but `relay` cleans up and ends by the signal, as shells and
-//! service managers expect.
+//! SIGTERM, SIGINT and SIGHUP: every command but `relay`, `bridge` and `agent` cleans up and ends
+//! by the signal, as shells and service managers expect.
 
-use std::process::Command;
-
-use crate::common::{Ended, Folder, Running, report};
+use crate::common::{Folder, Running, report};
 
 const WIRE: [&str; 2] = ["--wire", "json@unix/t.sock"];
 
-/// Options of `kill`, and the numbers of the signals.
-const SIGNALS: [(&str, i32); 2] = [("-TERM", 15), ("-INT", 2)];
-
-fn signalled(running: Running, signal: &str) -> Ended {
-    let id = running.child.id().to_string();
-    assert!(Command::new("kill").args([signal, &id]).status().expect("kill runs").success());
-    running.end()
-}
+/// The names of the signals, and their numbers.
+const SIGNALS: [(&str, i32); 3] = [("TERM", 15), ("INT", 2), ("HUP", 1)];
 
 fn publishing(folder: &Folder) -> Running {
     let value = report(1);
@@ -33,14 +25,14 @@ fn every_verb_with_a_node_says_goodbye() {
             let arguments: Vec<&str> = verb.split(' ').collect();
             let mut running = folder.start(&[&arguments[..], &["-v"], &WIRE].concat());
             running.error_after(" is up");
-            let ended = signalled(running, signal);
+            let ended = running.end_by(signal);
             assert_eq!(ended.signal(), Some(number), "{verb}: {ended:?}");
             let goodbye = publisher.error_after(" is down: ");
             assert_eq!(goodbye, "closed by the peer", "{verb}");
             let mut echo = folder.start(&[&["echo", "weather", "-v"], &WIRE[..]].concat());
             echo.error_after(" is up");
             echo.line();
-            let ended = signalled(publisher, signal);
+            let ended = publisher.end_by(signal);
             assert_eq!(ended.signal(), Some(number), "pub: {ended:?}");
             assert_eq!(echo.error_after(" is down: "), "closed by the peer");
         }
@@ -53,7 +45,7 @@ fn a_link_shows_what_it_did() {
         let folder = Folder::new();
         let mut link = folder.start(&["link", "udp/127.0.0.1:0", "udp/127.0.0.1:9", "--every", "0"]);
         link.line();
-        let ended = signalled(link, signal);
+        let ended = link.end_by(signal);
         assert_eq!(ended.signal(), Some(number), "{ended:?}");
         assert!(ended.out.contains("there  in 0") && ended.out.contains("back   in 0"), "{ended:?}");
     }

@@ -208,7 +208,7 @@ impl Node {
         let topic = shared.random.below(TOPICS);
         self.interests[topic] = random_interest(shared);
         let name = topic.to_string();
-        self.peers.values_mut().for_each(|peer| peer.session.reconsider_topic(name, |_| true));
+        self.peers.values_mut().for_each(|peer| peer.session.reconsider_topic(&name, |_| true));
         self.drive_all(shared);
     }
 

@@ -89,6 +89,11 @@ pub static ENGINES: &[Engine] = &[
         settings: "Polywire's engine `shm` with `wait=spin`: readers look for messages all the time",
         by: SPINNING,
     },
+    Engine {
+        name: ours::THIN,
+        settings: "Polywire's engine `tcp` with the option `thin`",
+        by: By::Ends(ours::connect, ours::receive),
+    },
     Engine { name: "cyclonedds", settings: ddsperf::SETTINGS, by: By::Program },
 ];
 

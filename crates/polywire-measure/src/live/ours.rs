@@ -36,6 +36,9 @@ const THERE: &str = "there";
 /// The engine `shm` with readers that do not sleep.
 pub const SPINNING: &str = "shm-spin";
 
+/// The engine `tcp`, tuned for thin streams.
+pub const THIN: &str = "tcp-thin";
+
 /// The topic of the echoes.
 const BACK: &str = "back";
 
@@ -340,13 +343,15 @@ fn error_text(error: impl ToString) -> String {
 fn wire(setup: &Setup, side: &str) -> String {
     let Setup { engine, codec, compressor, address, .. } = setup;
     let compressor = if compressor == "none" { String::new() } else { format!("+{compressor}") };
-    if engine == SPINNING {
-        return format!("{codec}{compressor}@shm/{address}?wait=spin");
-    }
+    let (engine, settings) = match engine.as_str() {
+        SPINNING => ("shm", "?wait=spin"),
+        THIN => ("tcp", "?thin"),
+        other => (other, ""),
+    };
     // Some engines have a name for each role.
     let role = format!("{engine}-{side}");
-    let engine = polywire::engine::find(&role).map_or(engine.as_str(), |engine| engine.name());
-    format!("{codec}{compressor}@{engine}/{address}")
+    let engine = polywire::engine::find(&role).map_or(engine, |engine| engine.name());
+    format!("{codec}{compressor}@{engine}/{address}{settings}")
 }
 
 /// An address that no other case uses.

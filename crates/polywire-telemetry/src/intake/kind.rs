@@ -18,13 +18,14 @@ use crate::packet::StreamDescription;
 /// A type and a format.
 pub struct Kind {
     schema: Schema,
-    format: Format,
+    key: Key,
     decoder: OnceLock<Result<Decoder<Record>, String>>,
 }
 
 /// What is needed to make a decoder.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Format {
+struct Key {
+    schema: Vec<u8>,
     codec: String,
     options: String,
     configuration: Vec<u8>,
@@ -36,14 +37,44 @@ impl Kind {
         &self.schema
     }
 
+    /// The encoded type, as it came.
+    pub fn schema_bytes(&self) -> &[u8] {
+        &self.key.schema
+    }
+
+    /// The document that configures the format; empty if there is none.
+    pub fn configuration(&self) -> &[u8] {
+        &self.key.configuration
+    }
+
+    /// Whether the stream has this type and format.
+    pub(super) fn is_of(&self, stream: &StreamDescription) -> bool {
+        let Key { schema, codec, options, configuration } = &self.key;
+        (schema, codec, options, configuration)
+            == (&stream.schema, &stream.codec, &stream.options, &stream.configuration)
+    }
+
     /// The decoder, which the first call makes.
     pub(super) fn decoder(&self) -> Result<&Decoder<Record>, &str> {
-        let made = self.decoder.get_or_init(|| self.format.decoder(&self.schema));
+        let made = self.decoder.get_or_init(|| self.key.decoder(&self.schema));
         made.as_ref().map_err(String::as_str)
     }
 }
 
-impl Format {
+impl Key {
+    fn of(stream: &StreamDescription) -> Key {
+        Key {
+            schema: stream.schema.clone(),
+            codec: stream.codec.clone(),
+            options: stream.options.clone(),
+            configuration: stream.configuration.clone(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.schema.len() + self.configuration.len()
+    }
+
     fn decoder(&self, schema: &Schema) -> Result<Decoder<Record>, String> {
         let known = codec::find(&self.codec).ok_or_else(|| format!("unknown codec '{}'", self.codec))?;
         let configured;
@@ -62,31 +93,28 @@ impl Format {
 /// The kinds that streams have.
 pub(super) struct Kinds {
     most: usize,
-    known: BTreeMap<(Vec<u8>, Format), Weak<Kind>>,
+    most_bytes: usize,
+    known: BTreeMap<Key, Weak<Kind>>,
 }
 
 impl Kinds {
-    pub fn new(most: usize) -> Kinds {
-        Kinds { most, known: BTreeMap::new() }
+    pub fn new(most: usize, most_bytes: usize) -> Kinds {
+        Kinds { most, most_bytes, known: BTreeMap::new() }
     }
 
     pub fn of(&mut self, stream: &StreamDescription) -> Result<Arc<Kind>, Rejection> {
-        let format = Format {
-            codec: stream.codec.clone(),
-            options: stream.options.clone(),
-            configuration: stream.configuration.clone(),
-        };
-        let key = (stream.schema.clone(), format);
+        let key = Key::of(stream);
         if let Some(known) = self.known.get(&key).and_then(Weak::upgrade) {
             return Ok(known);
         }
         let wrong = |error| Rejection::Wrong(format!("stream {}: the type cannot be read: {error}", stream.number));
         let schema = Schema::from_bytes(&stream.schema, &SchemaLimits::default()).map_err(wrong)?;
         self.known.retain(|_, kind| kind.strong_count() > 0);
-        if self.known.len() >= self.most {
-            return Err(Rejection::Full(format!("{} types", self.most)));
+        let bytes: usize = self.known.keys().map(Key::bytes).sum();
+        if self.known.len() >= self.most || bytes + key.bytes() > self.most_bytes {
+            return Err(Rejection::Full(format!("{} types", self.known.len())));
         }
-        let kind = Arc::new(Kind { schema, format: key.1.clone(), decoder: OnceLock::new() });
+        let kind = Arc::new(Kind { schema, key: key.clone(), decoder: OnceLock::new() });
         self.known.insert(key, Arc::downgrade(&kind));
         Ok(kind)
     }
@@ -94,6 +122,6 @@ impl Kinds {
 
 impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in {}", self.schema.name(), self.format.codec)
+        write!(f, "{} in {}", self.schema.name(), self.key.codec)
     }
 }

@@ -45,7 +45,7 @@ mod kind;
 mod sample;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     fmt,
     sync::Arc,
 };
@@ -81,11 +81,15 @@ pub struct IntakeLimits {
     pub streams_of_a_start: usize,
     /// Pairs of type and format: 4096 by default.
     pub kinds: usize,
+    /// Bytes of their schemas and configuration documents: 64 MiB by default. In memory they take a
+    /// few times as much.
+    pub document_bytes: usize,
 }
 
 impl Default for IntakeLimits {
     fn default() -> IntakeLimits {
-        IntakeLimits { nodes: 1 << 16, streams: 1 << 20, streams_of_a_start: 1 << 14, kinds: 4096 }
+        let (streams_of_a_start, document_bytes) = (1 << 14, 64 << 20);
+        IntakeLimits { nodes: 1 << 16, streams: 1 << 20, streams_of_a_start, kinds: 4096, document_bytes }
     }
 }
 
@@ -179,7 +183,7 @@ impl Intake {
     /// An intake that has seen nothing.
     pub fn new(limits: IntakeLimits) -> Intake {
         let (nodes, pending) = (BTreeMap::new(), VecDeque::new());
-        let kinds = Kinds::new(limits.kinds);
+        let kinds = Kinds::new(limits.kinds, limits.document_bytes);
         Intake { limits, nodes, streams: 0, kinds, pending, taken: 0, status: IntakeStatus::default() }
     }
 
@@ -197,8 +201,9 @@ impl Intake {
     /// Takes a packet, and gives the samples in it that are new, in order. After an error, nothing
     /// of the packet was taken.
     ///
-    /// `from` is the UUID of the node that the packet came from, where that is known: a node sends
-    /// packets of its own only. Give `None` if another collector passes them on.
+    /// `from` is the UUID of the node that the packet came from, where that is known
+    /// ([`LinkInfo::peer`](polywire::engine::LinkInfo)): a node sends packets of its own only. Give
+    /// `None` if a relay or another collector passes them on.
     pub fn take(&mut self, packet: &NodePacket, from: Option<Uuid>) -> Result<Taken, Rejection> {
         let node = Uuid(packet.node);
         if from.is_some_and(|from| from != node) {
@@ -214,8 +219,7 @@ impl Intake {
         self.check(node, packet.start, &described, &packet.packets)?;
         let before = self.streams_of(node);
         let streams = self.start(node, packet.start);
-        for stream in described {
-            let number = stream.description().number;
+        for (number, stream) in described {
             streams.entry(number).or_default().stream = Some(stream);
         }
         self.streams = self.streams - before + self.streams_of(node);
@@ -227,29 +231,29 @@ impl Intake {
     }
 
     /// The streams that the packet describes and that are new here.
-    fn described(&mut self, node: Uuid, packet: &NodePacket) -> Result<Vec<Arc<Stream>>, Rejection> {
-        let mut fresh: Vec<Arc<Stream>> = Vec::new();
+    fn described(&mut self, node: Uuid, packet: &NodePacket) -> Result<BTreeMap<u32, Arc<Stream>>, Rejection> {
+        let mut fresh: BTreeMap<u32, Arc<Stream>> = BTreeMap::new();
         for description in &packet.streams {
             check_description(description)?;
             let number = description.number;
-            let known = self
-                .known(node, packet.start, number)
-                .or_else(|| fresh.iter().find(|s| s.description().number == number));
+            let known = self.known(node, packet.start, number).or_else(|| fresh.get(&number));
             match known {
-                Some(known) if known.description() == description => {}
+                Some(known) if known.is(description) => {}
                 Some(_) => return Err(Rejection::Wrong(format!("stream {number} cannot become another one"))),
                 None => {
                     let kind = self.kinds.of(description)?;
-                    fresh.push(Arc::new(Stream::new(node, packet.start, description.clone(), kind)));
+                    fresh.insert(number, Arc::new(Stream::new(node, packet.start, description, kind)));
                 }
             }
         }
-        let of_start = self.nodes.get(&node).and_then(|starts| starts.get(packet.start)).map_or(0, BTreeMap::len);
-        if of_start + fresh.len() > self.limits.streams_of_a_start {
+        let of_start = self.nodes.get(&node).and_then(|starts| starts.get(packet.start));
+        // Those that were recalled count already.
+        let more = fresh.keys().filter(|number| of_start.is_none_or(|streams| !streams.contains_key(number))).count();
+        if of_start.map_or(0, BTreeMap::len) + more > self.limits.streams_of_a_start {
             let most = self.limits.streams_of_a_start;
             return Err(Rejection::Wrong(format!("a node has at most {most} streams in one start")));
         }
-        if self.streams + fresh.len() > self.limits.streams {
+        if self.streams + more > self.limits.streams {
             return Err(Rejection::Full(format!("{} streams", self.limits.streams)));
         }
         Ok(fresh)
@@ -260,10 +264,15 @@ impl Intake {
     }
 
     /// Checks the samples before any of them is taken.
-    fn check(&self, node: Uuid, start: u64, fresh: &[Arc<Stream>], packets: &[DataPacket]) -> Result<(), Rejection> {
-        let fresh: BTreeSet<u32> = fresh.iter().map(|stream| stream.description().number).collect();
+    fn check(
+        &self,
+        node: Uuid,
+        start: u64,
+        fresh: &BTreeMap<u32, Arc<Stream>>,
+        packets: &[DataPacket],
+    ) -> Result<(), Rejection> {
         for DataPacket { stream, sequence, payload, .. } in packets {
-            if !fresh.contains(stream) && self.known(node, start, *stream).is_none() {
+            if !fresh.contains_key(stream) && self.known(node, start, *stream).is_none() {
                 return Err(Rejection::Unknown(*stream));
             }
             if *sequence == u64::MAX {
@@ -305,8 +314,8 @@ impl Intake {
     /// can be acknowledged.
     pub fn stored(&mut self, ticket: Ticket) {
         while let Some(pending) = self.pending.pop_front_if(|pending| pending.ticket <= ticket) {
-            for Position { node, start, stream, sequence } in pending.positions {
-                self.start(node, start).entry(stream).and_modify(|progress| progress.stored = sequence + 1);
+            for position in pending.positions {
+                self.progress(position).into_iter().for_each(|progress| progress.stored = position.sequence + 1);
             }
         }
     }
@@ -315,8 +324,8 @@ impl Intake {
     /// the nodes send them again, and their samples are taken again.
     pub fn failed(&mut self) {
         for pending in std::mem::take(&mut self.pending) {
-            for Position { node, start, stream, .. } in pending.positions {
-                self.start(node, start).entry(stream).and_modify(|progress| progress.next = progress.stored);
+            for position in pending.positions {
+                self.progress(position).into_iter().for_each(|progress| progress.next = progress.stored);
             }
         }
     }
@@ -346,6 +355,13 @@ impl Intake {
 
     fn streams_of(&self, node: Uuid) -> usize {
         self.nodes.get(&node).map_or(0, Starts::streams)
+    }
+
+    /// How far the stream of a position has come; `None` if its start has been forgotten.
+    fn progress(&mut self, Position { node, start, stream, .. }: Position) -> Option<&mut Progress> {
+        let starts = &mut self.nodes.get_mut(&node)?.0;
+        let (_, streams) = starts.iter_mut().rev().find(|(known, _)| *known == start)?;
+        streams.get_mut(&stream)
     }
 
     /// The streams of a start of a node, which counts as used.

@@ -57,8 +57,21 @@ pub enum DecodeError {
 }
 
 impl Stream {
-    pub(super) fn new(node: Uuid, start: u64, description: StreamDescription, kind: Arc<Kind>) -> Stream {
+    pub(super) fn new(node: Uuid, start: u64, described: &StreamDescription, kind: Arc<Kind>) -> Stream {
+        let (instance, version) = (described.instance.clone(), described.version.clone());
+        let (codec, options) = (described.codec.clone(), described.options.clone());
+        let StreamDescription { number, probe, .. } = *described;
+        let (schema, configuration) = (Vec::new(), Vec::new());
+        let description = StreamDescription { number, instance, probe, version, schema, codec, options, configuration };
         Stream { node, start, description, kind }
+    }
+
+    /// Whether this is the stream that is described.
+    pub(super) fn is(&self, other: &StreamDescription) -> bool {
+        let own = &self.description;
+        (own.number, own.probe, &own.instance, &own.version)
+            == (other.number, other.probe, &other.instance, &other.version)
+            && self.kind.is_of(other)
     }
 
     /// The node.
@@ -66,7 +79,8 @@ impl Stream {
         self.node
     }
 
-    /// Instance, probe and format.
+    /// Instance, probe and format, without the documents: those are in the [`Kind`], which streams of
+    /// many nodes share.
     pub fn description(&self) -> &StreamDescription {
         &self.description
     }
@@ -74,6 +88,11 @@ impl Stream {
     /// The type of the samples.
     pub fn schema(&self) -> &Schema {
         self.kind.schema()
+    }
+
+    /// Type and format, with the documents.
+    pub fn kind(&self) -> &Arc<Kind> {
+        &self.kind
     }
 }
 

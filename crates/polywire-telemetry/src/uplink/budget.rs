@@ -186,11 +186,17 @@ mod tests {
         // For a while, it stays as it is.
         assert_eq!(run(&mut budget, 4, 4, 10), (Reduction::Thinning, seconds(0.5)));
         assert_eq!(run(&mut budget, 8, 1, 10), (Reduction::None, None));
-        let mut thin = Budget::new(30, Duration::ZERO);
+        let mut thin = Budget::new(40, Duration::ZERO);
         assert_eq!(run(&mut thin, 0, 1, 100), (Reduction::Thinning, seconds(16.0)));
         let mut thinner = Budget::new(12, Duration::ZERO);
         assert_eq!(run(&mut thinner, 0, 1, 100), (Reduction::Dropping, seconds(16.0)));
         assert!(thinner.drops(2) && thinner.batch().is_some());
+        // Batching helps those who have many instances.
+        let mut many = Budget::new(200, Duration::ZERO);
+        (0..1000).for_each(|stream| many.offer(stream % 100, 5, 10));
+        many.sent_packets = 20;
+        many.turn(Duration::from_secs(1), 0);
+        assert_eq!((many.reduction(), many.drops(0), many.batch().is_some()), (Reduction::Batching, false, true));
     }
 
     #[test]

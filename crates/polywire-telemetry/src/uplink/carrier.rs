@@ -17,7 +17,7 @@ use polywire::{
     service::{CallError, Client},
 };
 
-use super::{TooManyStreams, Uplink, UplinkStatus};
+use super::{StreamError, Uplink, UplinkStatus};
 use crate::{
     Clocks, Moment,
     packet::{NodePacket, PACKETS, PacketReply, StreamDescription},
@@ -45,13 +45,13 @@ pub enum CarrierError {
 /// Sends the packets of an [`Uplink`] to a collector, on a thread of its own, until it is dropped.
 /// What has not been acknowledged by then stays in the spool.
 pub struct Carrier {
-    kept: Kept,
+    handle: UplinkHandle,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Where samples are offered to a [`Carrier`]. Threads may share it by cloning.
 #[derive(Clone)]
-pub struct Kept(Arc<Shared>);
+pub struct UplinkHandle(Arc<Shared>);
 
 struct Shared {
     uplink: Mutex<Uplink>,
@@ -68,21 +68,21 @@ impl Carrier {
         let client = node.client::<NodePacket, PacketReply>(PACKETS, Some(wire))?.open()?;
         let shared =
             Shared { uplink: Mutex::new(uplink), changed: Condvar::new(), ends: AtomicBool::new(false), clocks };
-        let kept = Kept(Arc::new(shared));
-        let shared = kept.0.clone();
+        let handle = UplinkHandle(Arc::new(shared));
+        let shared = handle.0.clone();
         let thread = thread::Builder::new().name("uplink".into()).spawn(move || run(&client, &shared));
-        Ok(Carrier { kept, thread: Some(thread.map_err(CarrierError::Thread)?) })
+        Ok(Carrier { handle, thread: Some(thread.map_err(CarrierError::Thread)?) })
     }
 
     /// Where samples are offered.
-    pub fn kept(&self) -> Kept {
-        self.kept.clone()
+    pub fn handle(&self) -> UplinkHandle {
+        self.handle.clone()
     }
 
     /// Sends what waits, whatever batches say, and blocks until the collector has it; for at most
     /// `timeout`. Returns whether the collector has everything.
     pub fn flush(&self, timeout: Duration) -> bool {
-        let shared = &self.kept.0;
+        let shared = &self.handle.0;
         let until = Instant::now() + timeout;
         let mut uplink = shared.lock();
         uplink.flush();
@@ -99,9 +99,9 @@ impl Carrier {
 
 impl Drop for Carrier {
     fn drop(&mut self) {
-        self.kept.0.ends.store(true, Ordering::Release);
-        drop(self.kept.0.lock());
-        self.kept.0.changed.notify_all();
+        self.handle.0.ends.store(true, Ordering::Release);
+        drop(self.handle.0.lock());
+        self.handle.0.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             // Fails if the thread has panicked, which has been reported then.
@@ -110,9 +110,9 @@ impl Drop for Carrier {
     }
 }
 
-impl Kept {
+impl UplinkHandle {
     /// See [`Uplink::open`].
-    pub fn open(&self, description: StreamDescription, rule: Rule) -> Result<u32, TooManyStreams> {
+    pub fn open(&self, description: StreamDescription, rule: Rule) -> Result<u32, StreamError> {
         self.0.lock().open(description, rule)
     }
 
@@ -164,23 +164,26 @@ impl Shared {
 }
 
 fn run(client: &Client<NodePacket, PacketReply>, shared: &Shared) {
-    let [mut pause, _] = PAUSES;
+    let [first, longest] = PAUSES;
+    let mut pause = first;
     while let Some(packet) = shared.next() {
-        let reply = until(shared, client.call_async(&packet, ANSWER));
-        match reply {
-            Some(Ok(reply)) => {
+        let Some(reply) = until(shared, client.call_async(&packet, ANSWER)) else { break };
+        let failed = match reply {
+            Ok(reply) => {
                 shared.lock().handle_reply(&reply);
-                [pause, _] = PAUSES;
+                // A collector that does not know what it has just been told gets some rest.
+                reply.unknown && !packet.streams.is_empty()
             }
-            Some(Err(error)) => {
-                failed(shared, &error);
-                let is_over = || shared.ends().then_some(());
-                park(pause, is_over);
-                pause = (2 * pause).min(PAUSES[1]);
+            Err(error) => {
+                handle_error(shared, &error);
+                true
             }
-            None => break,
-        }
+        };
         shared.changed.notify_all();
+        if failed {
+            rest(shared, pause);
+        }
+        pause = if failed { (2 * pause).min(longest) } else { first };
     }
     // Only a spool on a disk has something to write.
     if let Err(error) = shared.lock().sync() {
@@ -188,7 +191,7 @@ fn run(client: &Client<NodePacket, PacketReply>, shared: &Shared) {
     }
 }
 
-fn failed(shared: &Shared, error: &CallError) {
+fn handle_error(shared: &Shared, error: &CallError) {
     log::info!("the collector has no packet: {error}");
     let mut uplink = shared.lock();
     match error {
@@ -222,10 +225,10 @@ fn until<T>(shared: &Shared, future: impl Future<Output = T>) -> Option<T> {
     None
 }
 
-/// Waits for a time, or until a condition holds when the thread is unparked.
-fn park(time: Duration, is_over: impl Fn() -> Option<()>) {
+/// Waits for a time, but not past the end of the carrier.
+fn rest(shared: &Shared, time: Duration) {
     let until = Instant::now() + time;
-    while is_over().is_none() {
+    while !shared.ends() {
         let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) else { return };
         thread::park_timeout(rest);
     }
@@ -233,11 +236,11 @@ fn park(time: Duration, is_over: impl Fn() -> Option<()>) {
 
 impl fmt::Debug for Carrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "carrier of {:?}", self.kept.0.lock())
+        write!(f, "carrier of {:?}", self.handle.0.lock())
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for UplinkHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0.lock())
     }

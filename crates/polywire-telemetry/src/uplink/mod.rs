@@ -34,6 +34,7 @@ mod budget;
 mod carrier;
 mod entry;
 mod format;
+pub(crate) mod probe;
 mod rule;
 mod spool;
 mod storage;
@@ -45,10 +46,16 @@ use std::{
     time::Duration,
 };
 
-use self::{budget::Budget, spool::Spool};
+use polywire::extend::program::CodecError;
+
+use self::{
+    budget::Budget,
+    spool::{Described, Spool},
+};
 pub use self::{
-    carrier::{Carrier, CarrierError, Kept},
+    carrier::{Carrier, CarrierError, UplinkHandle},
     format::Format,
+    probe::UplinkSample,
     rule::{Batch, Keep, MOST_PRIORITY, Rule, RuleError},
     spool::SpoolLosses,
     storage::{Files, Memory, SegmentId, Storage},
@@ -105,9 +112,16 @@ pub struct UplinkStatus {
 }
 
 /// Why a stream cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a node has at most {MOST_STREAMS} streams in one start")]
-pub struct TooManyStreams;
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// The node has as many streams as it can have.
+    #[error("a node has at most {MOST_STREAMS} streams in one start")]
+    TooMany,
+    /// The description is too large to keep.
+    #[error("the stream cannot be described")]
+    Description(#[from] CodecError),
+}
 
 /// Keeps samples until the collector has stored them. There is an example at [the
 /// module](crate::uplink).
@@ -131,7 +145,7 @@ pub struct Uplink {
 }
 
 struct Stream {
-    description: Arc<StreamDescription>,
+    described: Described,
     rule: Rule,
     /// The number of the next sample.
     next: u64,
@@ -186,16 +200,15 @@ impl Uplink {
     }
 
     /// Opens a stream and returns its number, which the description gets.
-    pub fn open(&mut self, description: StreamDescription, rule: Rule) -> Result<u32, TooManyStreams> {
+    pub fn open(&mut self, description: StreamDescription, rule: Rule) -> Result<u32, StreamError> {
         let number = self.opened;
         if number >= MOST_STREAMS {
-            return Err(TooManyStreams);
+            return Err(StreamError::TooMany);
         }
+        let described = self.spool.describe(StreamDescription { number, ..description })?;
         self.opened += 1;
-        let description = Arc::new(StreamDescription { number, ..description });
         let (last, free_at) = (VecDeque::new(), Duration::ZERO);
-        let stream =
-            Stream { description, rule, next: 0, last, held: None, free_at, waiting: (0, 0), is_closed: false };
+        let stream = Stream { described, rule, next: 0, last, held: None, free_at, waiting: (0, 0), is_closed: false };
         self.streams.insert(number, stream);
         Ok(number)
     }
@@ -236,7 +249,7 @@ impl Uplink {
         stream.waiting.1 += sample.payload.len() as u64;
         let is_full = batch.is_full(stream.waiting.0, stream.waiting.1);
         match keep {
-            Keep::All => self.spool.push(&stream.description, priority, &sample),
+            Keep::All => self.spool.push(&stream.described, priority, &sample),
             Keep::Last(most) => {
                 stream.last.push_back(sample);
                 if stream.last.len() > most as usize {
@@ -349,7 +362,7 @@ impl Uplink {
     }
 
     fn description(&self, start: u64, number: u32) -> Option<Arc<StreamDescription>> {
-        let own = self.streams.get(&number).filter(|_| start == self.start).map(|stream| &stream.description);
+        let own = self.streams.get(&number).filter(|_| start == self.start).map(|stream| &stream.described.description);
         own.or_else(|| self.spool.stream(start, number)).cloned()
     }
 

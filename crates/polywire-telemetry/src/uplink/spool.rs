@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use polywire::codec::BuildError;
+use polywire::{codec::BuildError, extend::program::CodecError};
 
 use super::{
     entry::{Entries, Entry, Found, put_sample},
@@ -40,6 +40,12 @@ pub struct Read {
     pub samples: Vec<DataPacket>,
     /// Up to where each segment was read.
     pub ends: Vec<(SegmentId, u64)>,
+}
+
+/// A stream, and the entry that describes it.
+pub struct Described {
+    pub description: Arc<StreamDescription>,
+    entry: Vec<u8>,
 }
 
 pub struct Spool {
@@ -93,29 +99,40 @@ impl Spool {
         })
     }
 
+    /// Prepares a stream of this start.
+    pub fn describe(&self, description: StreamDescription) -> Result<Described, CodecError> {
+        let mut entry = Vec::new();
+        self.entries.put_stream(&description, &mut entry)?;
+        Ok(Described { description: Arc::new(description), entry })
+    }
+
     /// Adds a sample. If it cannot be kept, it is counted, and its number is missing from then on.
-    pub fn push(&mut self, stream: &Arc<StreamDescription>, priority: u8, sample: &DataPacket) {
+    pub fn push(&mut self, stream: &Described, priority: u8, sample: &DataPacket) {
         if self.try_push(stream, priority, sample).is_err() {
             self.losses.unwritten += 1;
         }
     }
 
-    fn try_push(&mut self, stream: &Arc<StreamDescription>, priority: u8, sample: &DataPacket) -> io::Result<()> {
-        let id = self.segment_for(priority);
-        let is_described = self.open.get(&priority).is_some_and(|open| open.described.contains(&stream.number));
+    fn try_push(&mut self, stream: &Described, priority: u8, sample: &DataPacket) -> io::Result<()> {
+        let number = stream.description.number;
         let mut bytes = Vec::new();
-        if !is_described {
-            self.entries.put_stream(stream, &mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-        }
         put_sample(sample, &mut bytes);
-        self.make_room(bytes.len() as u64, id);
+        if !self.make_room((stream.entry.len() + bytes.len()) as u64, priority) {
+            self.losses.dropped += 1;
+            return Ok(());
+        }
+        let id = self.segment_for(priority);
+        let is_described = self.open.get(&priority).is_some_and(|open| open.described.contains(&number));
+        if !is_described {
+            bytes.splice(0..0, stream.entry.iter().copied());
+        }
         let end = self.segments.get(&id).map_or(0, |segment| segment.bytes);
         self.storage.write(id, end, &bytes)?;
         self.is_dirty = true;
         self.segments.entry(id).or_default().bytes = end + bytes.len() as u64;
         if let Some(open) = self.open.get_mut(&priority).filter(|_| !is_described) {
-            open.described.insert(stream.number);
-            self.streams.insert((self.start, stream.number), stream.clone());
+            open.described.insert(number);
+            self.streams.insert((self.start, number), stream.description.clone());
         }
         Ok(())
     }
@@ -134,15 +151,17 @@ impl Spool {
         id
     }
 
-    /// Drops segments until so many bytes fit, but never the one that is about to be written.
-    fn make_room(&mut self, bytes: u64, keep: SegmentId) {
+    /// Drops segments until so many bytes of a priority fit. Returns false if only segments of higher
+    /// priority are left and they do not.
+    fn make_room(&mut self, bytes: u64, priority: u8) -> bool {
         while self.bytes() + bytes > self.most_bytes {
-            let victims = self.segments.iter().filter(|(id, _)| **id != keep);
+            let victims = self.segments.iter().filter(|(id, _)| id.priority <= priority);
             let victim = victims.min_by_key(|(id, segment)| (segment.is_flying, **id)).map(|(id, _)| *id);
-            let Some(victim) = victim else { return };
+            let Some(victim) = victim else { return false };
             self.losses.dropped += self.samples_in(victim);
             self.forget(victim);
         }
+        true
     }
 
     fn samples_in(&mut self, id: SegmentId) -> u64 {

@@ -40,6 +40,7 @@ use crate::{
     engine::{Action, Held, LinkInfo, LinkSink, Properties},
     events::NodeEvent,
     packing::Unpacking,
+    spans::span,
     stats::{ReceiverCounts, TopicStats},
     status::Mismatch,
 };
@@ -113,6 +114,8 @@ struct Driven {
     /// The thread that handles events. Others leave theirs to it: decisions take long, and may lead
     /// back here.
     deciding: Option<ThreadId>,
+    /// Channels that subscribers here read since the peer was last told so.
+    accepted: Vec<ChannelId>,
     /// When the timer wakes this link next.
     wakes: Option<Duration>,
 }
@@ -161,7 +164,7 @@ impl Incoming {
             link: Arc::new(link.clone()),
             rights,
             denied: AtomicU64::new(0),
-            driven: Mutex::new(Driven { session, sending: None, deciding: None, wakes: None }),
+            driven: Mutex::new(Driven { session, sending: None, deciding: None, accepted: Vec::new(), wakes: None }),
             settled: Condvar::new(),
             channels: Mutex::default(),
         })
@@ -297,7 +300,13 @@ impl Incoming {
             driven = self.lock();
         }
         driven.sending = None;
+        let accepted = mem::take(&mut driven.accepted);
         self.settled.notify_all();
+        drop(driven);
+        for channel in accepted {
+            let slots = self.channels().open.get(&channel).map(|known| known.slots.clone());
+            slots.iter().flat_map(|slots| slots.iter()).for_each(|(_, slot)| slot.accepted());
+        }
     }
 
     fn set_timer(&self, mut driven: MutexGuard<'_, Driven>) {
@@ -359,6 +368,15 @@ impl Incoming {
         let Some(host) = self.host.upgrade() else { return };
         let Some(node) = host.node() else { return };
         let Some((source, before, refused)) = self.open_channel(channel, anew) else { return };
+        let _span = span!(
+            DEBUG,
+            "negotiate",
+            topic = %source.announcement.topic,
+            wire = %source.announcement.codec,
+            writer = %source.announcement.writer,
+            address = %self.link.address,
+        )
+        .entered();
         let mut routes = host.routes(&source.announcement.topic);
         let offer = Offer::parse(&source.announcement.offer);
         if let Ok(offer) = &offer {
@@ -456,6 +474,9 @@ impl Incoming {
             known.gated = slots.iter().any(|(_, slot)| slot.is_gated());
             known.key_requested = decision.needs_key_frame;
             known.refused = refusals.to_vec();
+            if !slots.is_empty() {
+                driven.accepted.push(channel);
+            }
             mem::replace(&mut known.slots, Arc::new(slots))
         };
         if let Some(host) = self.host.upgrade() {

@@ -105,6 +105,8 @@ struct Opened {
     metrics: Mutex<Option<Metrics>>,
     /// Told when a port opens.
     watchers: Mutex<Vec<Weak<dyn PortWatcher>>>,
+    /// Held while the configuration is replaced.
+    reloading: Mutex<()>,
 }
 
 /// Something that wants to know which ports a node has.
@@ -248,7 +250,13 @@ impl NodeBuilder {
         let (node, open, signal) = (Arc::downgrade(&inner), Arc::downgrade(&ports), inner.signal.clone());
         let start = move || builtin::start(signal.clone(), node.clone(), open.clone());
         inner.signal.on_ask(Box::new(start));
-        Node(Arc::new(Opened { inner, ports, metrics: Mutex::default(), watchers: Mutex::default() }))
+        Node(Arc::new(Opened {
+            inner,
+            ports,
+            metrics: Mutex::default(),
+            watchers: Mutex::default(),
+            reloading: Mutex::default(),
+        }))
     }
 }
 
@@ -355,10 +363,10 @@ impl Node {
     /// meanwhile may be lost, and its subscribers and publishers count it.
     ///
     /// Returns the keys and sections that have changed ([`Config::differences`]). Fails with
-    /// [`NodeError::Restart`] if `[engine]`, `[identity]`, `node.name` or `node.metrics` differ, and
-    /// if there are rules of access now and an endpoint is open whose engine does not tell peers
-    /// apart; nothing has changed then. A publisher or subscriber that cannot move stays where it
-    /// is; the first error is returned after all have tried.
+    /// [`NodeError::Restart`] if `[engine]`, `[identity]`, `node.name` or `node.metrics` differ,
+    /// and if there are rules of access now and an endpoint is open whose engine does not tell
+    /// peers apart; nothing has changed then. A publisher or subscriber that cannot move stays
+    /// where it is; the first error is returned after all have tried.
     ///
     /// ```
     /// use polywire::{Config, Node};
@@ -374,16 +382,20 @@ impl Node {
     /// ```
     pub fn reload(&self, config: Config) -> Result<Vec<String>, NodeError> {
         let inner = &self.0.inner;
+        let _reloading = lock(&self.0.reloading);
         let changed = self.config().differences(&config);
         let fixed = Config::fixed(&changed);
         if !fixed.is_empty() {
             return Err(NodeError::Restart(fixed));
         }
-        let (access, follow) = (config.access.clone(), config.follow.clone());
-        if access.is_some() {
-            self.ports().iter().try_for_each(|port| port.check_access())?;
+        {
+            // No port opens meanwhile.
+            let ports = self.0.ports.lock();
+            if config.access.is_some() {
+                ports.values().try_for_each(|port| port.check_access())?;
+            }
+            inner.gate.replace(config.access.clone(), config.follow.clone());
         }
-        inner.gate.replace(access, follow);
         *inner.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
         self.ports().iter().for_each(|port| port.apply_access(&inner.gate));
         let results = inner.users().into_iter().map(|user| user.reload(self));

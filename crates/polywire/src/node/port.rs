@@ -34,6 +34,7 @@ use crate::{
         Sent, Sink, loopback,
     },
     events::NodeEvent,
+    spans::span,
     status::{PublisherStatus, Recent, Refusal, Refusing},
     wire::Endpoint,
 };
@@ -200,6 +201,8 @@ impl PortEntry {
     }
 
     fn incoming(self: &Arc<Self>, info: &LinkInfo) -> Arc<Incoming> {
+        let _span =
+            span!(DEBUG, "connect", wire = %self.endpoint, peer = %info.peer.node, address = %info.address).entered();
         let this: Arc<dyn Host> = self.clone();
         let answers = lock(&self.answers);
         let mut links = lock(&self.links);
@@ -283,6 +286,13 @@ impl PortEntry {
         let answers = lock(&self.answers);
         let (_, answer) = answers.by_channel.get(&channel)?.by_link.get(&link)?;
         answer.reason().filter(|_| !answer.accepts()).map(String::from)
+    }
+
+    /// Whether the peer on a link has said that it takes a channel of this node.
+    pub(crate) fn is_taken(&self, channel: ChannelId, link: LinkId) -> bool {
+        let answers = lock(&self.answers);
+        let answer = answers.by_channel.get(&channel).and_then(|known| known.by_link.get(&link));
+        answer.is_some_and(|(_, answer)| answer.accepts())
     }
 
     /// The number of peers that refuse a channel of this node.

@@ -145,7 +145,8 @@ impl Node {
         let (node, topic) = (self.clone(), String::from(topic));
         // Configuration is for both sides; this policy is one of subscribers.
         let configured = self.qos_of(&topic).time_based_filter(Duration::ZERO);
-        Publish { node, places, given, topic, coding, qos: Qos::default(), alone: false }.qos(configured)
+        Publish { node, places, given, topic, coding, qos: Qos::default(), alone: false, writer: random_id() }
+            .qos(configured)
     }
 }
 
@@ -179,6 +180,7 @@ pub struct Publish<C: Coding> {
     qos: Qos,
     /// No message refers to another one.
     alone: bool,
+    writer: Id128,
 }
 
 impl<C: Coding> Publish<C> {
@@ -235,6 +237,11 @@ impl<C: Coding> Publish<C> {
         &self.qos
     }
 
+    /// The id that the publisher will have.
+    pub(crate) fn writer(&self) -> Id128 {
+        self.writer
+    }
+
     /// Each message can be read without any other one, whatever the format.
     pub(crate) fn alone(self) -> Self {
         Publish { alone: true, ..self }
@@ -248,8 +255,8 @@ impl<C: Coding> Publish<C> {
 
 impl<C: Coding> PublisherOf<C> {
     fn open(publish: Publish<C>) -> Result<Self, NodeError> {
-        let Publish { node, places, given, topic, coding, qos, alone } = publish;
-        let ids = (random_id(), node.hello().incarnation);
+        let Publish { node, places, given, topic, coding, qos, alone, writer } = publish;
+        let ids = (writer, node.hello().incarnation);
         let offer = Offer { qos, ..Offer::default() };
         let core = Core::open(node.inner(), topic, ids, coding, offer, alone, (places, given))?;
         let user: Weak<Core<C>> = Arc::downgrade(&core);
@@ -345,6 +352,17 @@ impl<C: Coding> PublisherOf<C> {
         before: impl FnOnce(u64),
     ) -> Result<Sent, PublishError> {
         self.core.send_call(value, kind, extensions, before)
+    }
+
+    /// Whether the peer on a link has said that it takes the messages.
+    pub(crate) fn is_taken(&self, link: LinkId) -> bool {
+        self.core.is_taken(link)
+    }
+
+    /// The wires that the publisher is at.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn wires(&self) -> Vec<Wire> {
+        self.core.wires()
     }
 
     /// Why the peer on a link does not take the messages at all. `None` if it may.

@@ -30,6 +30,7 @@ use crate::{
     liveliness::Pulse,
     node::{Inner, Node, Place, PortEntry, Reload, Wake, Watcher},
     offered::Offered,
+    spans::{Span, span},
     stats::SenderCounts,
     status::PublisherStatus,
     wire::Wire,
@@ -178,6 +179,7 @@ impl<C: Coding> Core<C> {
             let next = || Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
             let last = given.map_or_else(next, |given| given.at);
             let sequence = last.sequence;
+            let _span = self.span(state, sequence).entered();
             let sent = match (state.groups.as_mut_slice(), &state.offered) {
                 ([only], None) if only.outs.len() == 1 => {
                     let out = &only.outs[0];
@@ -218,6 +220,7 @@ impl<C: Coding> Core<C> {
             let last = Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
             let plain = Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns);
             let envelope = Envelope { kind, extensions, ..plain };
+            let _span = self.span(state, last.sequence).entered();
             let encoded = match value {
                 Some(value) => state.encode_all(value, &envelope, Id128::ZERO)?,
                 None => state.groups.iter().map(|group| (group.outs[0].entry.port().reserve(0), None, None)).collect(),
@@ -227,6 +230,18 @@ impl<C: Coding> Core<C> {
         };
         entries.iter().for_each(|entry| entry.settle());
         Ok(sent)
+    }
+
+    /// Whether the peer on a link has said that it takes the messages.
+    pub(super) fn is_taken(&self, link: LinkId) -> bool {
+        self.present().iter().any(|(entry, channel)| entry.is_taken(*channel, link))
+    }
+
+    /// A span in which a message is published.
+    #[inline]
+    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only spans have fields"))]
+    fn span(&self, state: &Sending<C>, sequence: u64) -> Span {
+        span!(TRACE, "publish", topic = %self.topic, wire = %crate::spans::wires(state.outs().map(|out| &out.wire)), writer = %self.writer, sequence)
     }
 
     /// Why the peer on a link does not take the messages at all. `None` if it may.

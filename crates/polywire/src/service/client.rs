@@ -19,6 +19,7 @@ use crate::{
     coding::{Coding, Typed},
     error::NodeError,
     publisher::PublisherOf,
+    spans::{Span, span},
     subscriber::{Sample, Subscription},
 };
 
@@ -152,10 +153,21 @@ impl<Q: Coding, R: Coding> ClientOf<Q, R> {
         let servers = self.calls.pick(all)?;
         let header = RequestHeader { to: servers.first().copied().filter(|_| !all), cancels: None };
         let extensions = header.to_extensions();
+        let span = span!(
+            DEBUG,
+            "call",
+            topic = %self.service,
+            wire = %crate::spans::wires(self.requests.wires().iter()),
+            writer = %self.requests.writer(),
+            sequence = ::tracing::field::Empty,
+        );
         let mut call = None;
-        let sent = self.requests.send_call(Some(request), Kind::Request, extensions.as_extensions(), |sequence| {
-            self.calls.begin(sequence, servers, deadline);
-            call = Some(Call { calls: self.calls.clone(), sequence });
+        let sent = span.in_scope(|| {
+            self.requests.send_call(Some(request), Kind::Request, extensions.as_extensions(), |sequence| {
+                self.calls.begin(sequence, servers, deadline);
+                span.record("sequence", sequence);
+                call = Some(Call { calls: self.calls.clone(), sequence, _span: span.clone() });
+            })
         });
         sent?;
         // A request that was sent has a number.
@@ -174,6 +186,7 @@ impl<Q: Coding, R: Coding> ClientOf<Q, R> {
 struct Call<V: Send + 'static> {
     calls: Arc<Calls<V>>,
     sequence: u64,
+    _span: Span,
 }
 
 impl<V: Send + 'static> Drop for Call<V> {

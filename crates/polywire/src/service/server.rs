@@ -30,6 +30,7 @@ use crate::{
     error::NodeError,
     node::Source,
     publisher::{PublishError, PublisherOf},
+    spans::{Span, span},
     subscriber::{
         Info, Subscription,
         take::{Take, Wanted},
@@ -70,11 +71,12 @@ impl<Q: Coding, R: Coding> ServiceBuilder<Q, R> {
     pub fn open(self) -> Result<ServiceOf<Q, R>, NodeError> {
         let ServiceBuilder { place, qos, concurrent } = self;
         let Place { node, service, wire, requests, replies } = place;
-        let server = Arc::new(Serving { replies: OnceLock::new(), concurrent, state: Mutex::default() });
+        let publish = node.publish_of(&rpc::reply_topic(&service), Some(&wire), replies)?;
+        let (id, replies) = (publish.writer(), OnceLock::new());
+        let server = Arc::new(Serving { id, replies, concurrent, state: Mutex::default() });
         // Requests first: a client that sees the replies may send at once.
         let subscribe = node.subscribe_of(&rpc::request_topic(&service), Some(&wire), requests)?;
         let requests = subscribe.qos(qos.clone())?.hand_to(server.clone());
-        let publish = node.publish_of(&rpc::reply_topic(&service), Some(&wire), replies)?;
         let _ = server.replies.set(publish.qos(qos)?.alone().open()?);
         Ok(ServiceOf { service, server, requests: Arc::new(requests) })
     }
@@ -153,14 +155,22 @@ impl<Q: Coding, R: Coding> ServiceOf<Q, R> {
 
     /// The server's id, by which clients know it: the writer of its replies.
     pub fn id(&self) -> Id128 {
-        self.server.id().unwrap_or_default()
+        self.server.id
     }
 
     fn poll(&self, context: &Context<'_>) -> Poll<Option<RequestOf<Q, R>>> {
         let mut state = self.server.lock();
         if let Some((value, ticket)) = state.waiting.pop_front() {
             let (server, requests) = (self.server.clone(), self.requests.clone());
-            return Poll::Ready(Some(RequestOf { value, ticket, server, _requests: requests, answered: false }));
+            let span = span!(
+                DEBUG,
+                "serve",
+                topic = %self.service,
+                wire = %ticket.info.source.announcement.codec,
+                writer = %ticket.info.source.announcement.writer,
+                sequence = ticket.info.sequence,
+            );
+            return Poll::Ready(Some(RequestOf { value, ticket, server, _requests: requests, answered: false, span }));
         }
         if state.closed {
             return Poll::Ready(None);
@@ -218,6 +228,7 @@ pub struct RequestOf<Q: Coding, R: Coding> {
     /// As long as clients see the server, it refuses the requests that are still on their way.
     _requests: Arc<Subscription>,
     answered: bool,
+    span: Span,
 }
 
 impl<Q: Coding, R: Coding> RequestOf<Q, R> {
@@ -246,19 +257,19 @@ impl<Q: Coding, R: Coding> RequestOf<Q, R> {
     /// represent it, the client gets that as an error. Blocks as [`PublisherOf::publish`] does.
     pub fn reply(mut self, value: &R::Value) -> Result<Sent, PublishError> {
         self.answered = true;
-        self.server.reply(&self.ticket, value)
+        self.span.in_scope(|| self.server.reply(&self.ticket, value))
     }
 
     /// Replies with an error of the application, of the code [`RemoteCode::Failed`]. Texts longer
     /// than [`MAX_ERROR_BYTES`](polywire_core::rpc::MAX_ERROR_BYTES) are cut.
     pub fn fail(mut self, text: &str) {
         self.answered = true;
-        self.server.fail(&self.ticket, RemoteCode::Failed, text);
+        self.span.in_scope(|| self.server.fail(&self.ticket, RemoteCode::Failed, text));
     }
 
     fn answer<E: Display>(self, callback: &(impl Fn(&Q::Value, &Self) -> Result<R::Value, E> + ?Sized)) {
         // What the callback leaves behind is dropped with the request.
-        match catch_unwind(AssertUnwindSafe(|| callback(&self.value, &self))) {
+        match catch_unwind(AssertUnwindSafe(|| self.span.in_scope(|| callback(&self.value, &self)))) {
             // The client learns of a reply that cannot be encoded, and of a port that has closed.
             Ok(Ok(value)) => drop(self.reply(&value)),
             Ok(Err(error)) => self.fail(&error.to_string()),
@@ -290,6 +301,8 @@ impl Ticket {
 
 /// What the parts of a server share.
 struct Serving<V, R: Coding> {
+    /// The writer of the replies.
+    id: Id128,
     /// Set when the server is open.
     replies: OnceLock<PublisherOf<R>>,
     concurrent: usize,
@@ -319,10 +332,6 @@ impl<V> Default for State<V> {
 }
 
 impl<V, R: Coding> Serving<V, R> {
-    fn id(&self) -> Option<Id128> {
-        self.replies.get().map(PublisherOf::writer)
-    }
-
     fn default_reply(&self) -> R::Value {
         // Requests are received from an open server.
         self.replies.wait().default_value()
@@ -405,7 +414,7 @@ impl<V: Send + 'static, R: Coding> Take<V> for Serving<V, R> {
     fn wants(&self, envelope: &Envelope<'_>) -> Wanted {
         let header = RequestHeader::parse(envelope.extensions).filter(|_| envelope.kind == Kind::Request);
         let Some(RequestHeader { to, cancels }) = header else { return Wanted::Nothing };
-        match to.is_none_or(|server| Some(server) == self.id()) {
+        match to.is_none_or(|server| server == self.id) {
             false => Wanted::Nothing,
             true if cancels.is_some() => Wanted::Envelope,
             true => Wanted::Value,
@@ -430,6 +439,8 @@ impl<V: Send + 'static, R: Coding> Take<V> for Serving<V, R> {
     fn opened(&self, source: &Arc<Source>) {
         *self.lock().clients.entry(source.announcement.writer).or_default() += 1;
     }
+
+    fn accepted(&self, _: &Arc<Source>) {}
 
     fn closed(&self, source: &Arc<Source>) {
         let (writer, mut state) = (source.announcement.writer, self.lock());

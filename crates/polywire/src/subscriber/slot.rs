@@ -27,6 +27,7 @@ use crate::{
     history::{Part, REPLAYED, Writer},
     node::{Slot, Source},
     queue::Weighed,
+    spans::span,
     writers::{Follow, Missing, Turn},
 };
 
@@ -342,6 +343,15 @@ impl<C: Coding> SlotOf<C> {
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
+        let _span = span!(
+            TRACE,
+            "deliver",
+            topic = %self.source.announcement.topic,
+            wire = %self.source.announcement.codec,
+            writer = %self.source.announcement.writer,
+            sequence = envelope.sequence,
+        )
+        .entered();
         self.measure(envelope);
         if self.leased {
             self.route.heard(self.source.announcement.writer);
@@ -434,6 +444,12 @@ impl<C: Coding> Slot for SlotOf<C> {
         if let Some(follow) = &self.follow {
             self.tell_missing(follow.told(sequence, count));
             self.release();
+        }
+    }
+
+    fn accepted(&self) {
+        if let Delivery::Handed(taker) = &self.route.delivery {
+            taker.accepted(&self.source);
         }
     }
 

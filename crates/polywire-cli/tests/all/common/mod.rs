@@ -1,13 +1,12 @@
 //! Runs the program in a temporary folder, for all tests of the command line.
 #![allow(dead_code)] // `tools` is shared with tests of other crates.
 
-pub mod markdown;
-pub use polywire_testing::tools;
+pub use polywire_testing::{markdown, tools};
 
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    os::unix::process::ExitStatusExt as _,
+    os::unix::{net::UnixDatagram, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -91,6 +90,7 @@ impl Folder {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polywire"));
         command.args(arguments).current_dir(&self.0).env("NO_COLOR", "1");
         command.env_remove("POLYWIRE_WIRE").env_remove("POLYWIRE_CONFIG").env_remove("POLYWIRE_DOMAIN");
+        command.env_remove("POLYWIRE_TRACE");
         // Processes of other tests do not meet those of this one.
         command.env("XDG_RUNTIME_DIR", &self.0);
         command
@@ -163,6 +163,16 @@ impl Running {
         }
     }
 
+    /// The next line on standard output that contains `text`.
+    pub fn line_with(&mut self, text: &str) -> String {
+        loop {
+            let line = self.line();
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
     /// The rest of the first line on standard error that contains `text`.
     pub fn error_after(&mut self, text: &str) -> String {
         loop {
@@ -172,6 +182,18 @@ impl Running {
                 return rest.to_owned();
             }
         }
+    }
+
+    /// Sends a signal, by its name: `TERM`.
+    pub fn signal(&self, name: &str) {
+        let arguments = [format!("-{name}"), self.child.id().to_string()];
+        assert!(Command::new("kill").args(arguments).status().expect("kill runs").success());
+    }
+
+    /// Sends a signal and waits for the end.
+    pub fn end_by(self, name: &str) -> Ended {
+        self.signal(name);
+        self.end()
     }
 
     pub fn end(mut self) -> Ended {
@@ -231,6 +253,18 @@ impl Ended {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{}: {error}: {}", self.what, self.out))
     }
+}
+
+/// What a command tells a service manager until it ends, which it does without being asked.
+pub fn told_to_manager(folder: &Folder, arguments: &[&str]) -> Vec<String> {
+    let path = folder.path().join("notify.sock");
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    let status = folder.command(arguments).env("NOTIFY_SOCKET", &path).status().expect("it runs");
+    assert!(status.success());
+    manager.set_nonblocking(true).expect("a socket");
+    let mut bytes = [0; 64];
+    let next = || manager.recv(&mut bytes).ok().map(|len| String::from_utf8_lossy(&bytes[..len]).trim().to_owned());
+    std::iter::from_fn(next).collect()
 }
 
 /// True if network namespaces can be made. Otherwise [`tools::missing`] reports that or fails.

@@ -42,7 +42,7 @@ use std::{
 
 use polywire_core::frame::Hello;
 
-use self::{address::Address, finder::Finder, interfaces::Selection, member::Member};
+use self::{address::Address, finder::Finder, interfaces::Selection, member::Member, record::Record, table::Table};
 use super::{
     Engine, EngineError, Local, Port, Properties, Sink, domain,
     stream::{self, PROPERTIES},
@@ -144,6 +144,31 @@ pub fn browse(interfaces: &[&str], time: Duration) -> io::Result<Vec<Advertised>
 }
 
 impl Advertised {
+    /// What a node says of itself, as a browser of DNS-SD other than [`browse`] has found it.
+    /// `name` is the instance name, and `value` has the values of the TXT record by their keys.
+    /// Keeps at most 8 of the addresses. Fails with a reason if the record is malformed, or no
+    /// address is one at which a node could be called.
+    ///
+    /// ```
+    /// use polywire::engine::lan::Advertised;
+    /// let pairs = [("txtvers", "1"), ("frames", "1"), ("node", "ab"), ("inc", "7"), ("domain", "3"), ("tls", "0")];
+    /// let value = |key: &str| pairs.iter().find(|(own, _)| *own == key).map(|(_, value)| value.as_bytes());
+    /// let node = Advertised::read("plant:7461 ab", value, vec!["192.0.2.1:7461".parse().unwrap()]).unwrap();
+    /// assert_eq!((node.domain, node.is_tls, node.addresses.len()), (3, false, 1));
+    /// let error = Advertised::read("plant", |_| None, Vec::new()).unwrap_err();
+    /// assert_eq!(error, "its TXT record has no 'txtvers'");
+    /// ```
+    pub fn read<'a>(
+        name: &str,
+        value: impl Fn(&str) -> Option<&'a [u8]>,
+        addresses: Vec<SocketAddr>,
+    ) -> Result<Advertised, String> {
+        let mut found = Table::new(1);
+        found.found(name, Record::read(value)?, addresses)?;
+        let known = found.get(name).ok_or("it was not taken")?;
+        Ok(Advertised::new(name.into(), known.clone()))
+    }
+
     fn new(name: String, known: table::Known) -> Advertised {
         let (record, addresses) = (known.record, known.addresses);
         let (hello, domain, is_tls, version) = (record.hello, record.domain, record.is_tls, record.software);

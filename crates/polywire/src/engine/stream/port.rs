@@ -250,7 +250,7 @@ impl Port for StreamPort {
             all.iter().filter(|link| links.contains(&link.info.id)).cloned().collect::<Vec<_>>()
         };
         present().iter().for_each(|link| link.say_goodbye(deadline));
-        while !present().is_empty() && Instant::now() < deadline {
+        while !present().is_empty() && Instant::now() < deadline && !self.0.stop.is_set() {
             self.0.stop.wait(LOOK_EVERY);
         }
         present().iter().for_each(|link| link.stream.shutdown(Shutdown::Both));

@@ -1,12 +1,24 @@
-//! Reads the examples in Markdown files, and compares output with patterns.
+//! Reads the examples in Markdown files, and compares output and sources with them.
 
-/// A fenced block: its line number, the words after the fence, and its text.
+use std::{fs, path::Path};
+
+/// A fenced block.
 pub struct Fenced {
+    /// The number of its first line.
     pub line: usize,
+    /// The words after the fence.
     pub info: String,
+    /// What is between the fences.
     pub text: String,
 }
 
+/// A file of the project, by its path from the root.
+pub fn page(path: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// The fenced blocks of a page. Panics if one is not closed.
 pub fn blocks(markdown: &str) -> Vec<Fenced> {
     let (mut blocks, mut open): (Vec<Fenced>, Option<Fenced>) = (Vec::new(), None);
     for (number, line) in (1..).zip(markdown.lines()) {
@@ -35,6 +47,21 @@ pub fn fits(pattern: &[&str], lines: &[&str]) -> bool {
         (Some((expected, patterns)), Some((line, lines))) => line_fits(expected, line) && fits(patterns, lines),
         _ => false,
     }
+}
+
+/// Panics unless the source has the words of the example, in the same order. Visibility and line
+/// breaks may differ.
+pub fn assert_shown(example: &str, source: &str) {
+    let mut ours = words(source);
+    for word in words(example) {
+        assert!(ours.any(|own| own == word), "'{word}' is not here, or not in this place");
+    }
+}
+
+/// Words of Rust.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let tokens = text.split(|c: char| c.is_whitespace() || ",;{}".contains(c)).filter(|word| !word.is_empty());
+    tokens.filter(|word| *word != "pub")
 }
 
 fn line_fits(pattern: &str, text: &str) -> bool {

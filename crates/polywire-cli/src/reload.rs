@@ -1,0 +1,28 @@
+//! Reads the configuration file of a running command again, on SIGHUP.
+
+use std::path::{Path, PathBuf};
+
+use polywire::{Config, Node};
+
+use crate::{outcome::chain, stop, terminal::Terminal};
+
+/// Reloads the configuration of the node on SIGHUP, and says on standard error what has changed, or
+/// why nothing has.
+pub fn on_hang_up(node: &Node, config: Option<PathBuf>) {
+    let node = node.clone();
+    stop::on_hang_up(move || {
+        let terminal = Terminal::new(false);
+        let Some(path) = &config else {
+            return terminal.warning("SIGHUP: there is no configuration to read again: name a file with --config");
+        };
+        match reload(&node, path) {
+            Ok(changed) if changed.is_empty() => terminal.note(&format!("{}: nothing has changed", path.display())),
+            Ok(changed) => terminal.note(&format!("{}: {} changed", path.display(), changed.join(", "))),
+            Err(error) => terminal.error(&chain(&error.context("cannot apply the configuration"))),
+        }
+    });
+}
+
+fn reload(node: &Node, path: &Path) -> anyhow::Result<Vec<String>> {
+    Ok(node.reload(Config::read(path)?)?)
+}

@@ -1,0 +1,198 @@
+//! The source of the samples that nodes keep until a collector has stored them: node packets.
+
+mod positions;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use polywire::{
+    Node, Wire,
+    extend::envelope::Id128,
+    service::{Request, Service},
+};
+use polywire_telemetry::{
+    Uuid,
+    intake::{Intake, IntakeLimits, Position, Sample, Taken, Ticket},
+    packet::{NodePacket, PACKETS, PacketReply},
+};
+
+use self::positions::Positions;
+use crate::{CollectorError, Entry, Numbered, Origin, Source};
+
+/// Packets that are not stored yet. A node has one under way, and tries again later if there are
+/// too many.
+const MOST_PENDING: usize = 1024;
+
+/// The most origins that are remembered, so that their entries share one.
+const MOST_ORIGINS: usize = 65_536;
+
+/// A stream: its node, the start of the node, and its number.
+type Stream = (Uuid, u64, u32);
+
+/// Serves nodes that keep their samples, at some endpoints. A packet is acknowledged when all
+/// handlers have stored its samples, and after that their positions are on the disk.
+pub(crate) struct Nodes {
+    services: Vec<Service<NodePacket, PacketReply>>,
+    /// The service that is asked first next time.
+    turn: usize,
+    intake: Intake,
+    positions: Positions,
+    /// Entries that were taken and not given on yet.
+    ready: VecDeque<Entry>,
+    /// Packets that are not stored yet, in order.
+    pending: VecDeque<Pending>,
+    /// The position of the last entry that was taken.
+    taken: u64,
+    /// The position up to which all handlers have stored.
+    handled: u64,
+    origins: BTreeMap<Stream, Arc<Origin>>,
+    /// Streams of which a sample could not be decoded, which was reported.
+    undecodable: BTreeSet<Stream>,
+}
+
+/// A packet that is not stored yet.
+struct Pending {
+    request: Request<NodePacket, PacketReply>,
+    ticket: Ticket,
+    /// The position of the last entry that was taken with it or before it.
+    last: u64,
+    /// The last position of each of its streams.
+    positions: Vec<Position>,
+}
+
+impl Nodes {
+    /// `file` keeps what is stored over restarts.
+    pub fn open(node: &Node, endpoints: &[Wire], file: &Path) -> Result<Nodes, CollectorError> {
+        let failed = |cause: io::Error| CollectorError::Positions { path: file.to_owned(), cause };
+        let (positions, known) = Positions::open(file).map_err(failed)?;
+        let mut intake = Intake::new(IntakeLimits::default());
+        known.into_iter().for_each(|position| intake.recall(position));
+        let serve = |wire: &Wire| node.service(PACKETS, Some(&wire.to_string()))?.concurrent(MOST_PENDING).open();
+        let services = endpoints.iter().map(serve).collect::<Result<_, _>>()?;
+        Ok(Nodes {
+            services,
+            turn: 0,
+            intake,
+            positions,
+            ready: VecDeque::new(),
+            pending: VecDeque::new(),
+            taken: 0,
+            handled: 0,
+            origins: BTreeMap::new(),
+            undecodable: BTreeSet::new(),
+        })
+    }
+
+    /// Takes a packet, if there is one.
+    fn receive(&mut self, patience: Duration) {
+        let each = patience / u32::try_from(self.services.len()).unwrap_or(u32::MAX).max(1);
+        for _ in 0..self.services.len() {
+            self.turn = (self.turn + 1) % self.services.len();
+            if let Some(request) = self.services[self.turn].recv_timeout(each) {
+                return self.take(request);
+            }
+        }
+    }
+
+    fn take(&mut self, request: Request<NodePacket, PacketReply>) {
+        // A node may be behind a relay, so nothing is known of who has sent the packet.
+        match self.intake.take(request.value(), None) {
+            Ok(Taken { samples, ticket }) => {
+                let entries: Vec<Entry> = samples.iter().filter_map(|sample| self.entry(sample)).collect();
+                self.taken += entries.len() as u64;
+                self.ready.extend(entries);
+                let positions = last_of(&samples);
+                self.pending.push_back(Pending { request, ticket, last: self.taken, positions });
+            }
+            Err(rejection) => match rejection.reply() {
+                // If the node has gone, it asks again.
+                Some(reply) => drop(request.reply(&reply)),
+                None => request.fail(&rejection.to_string()),
+            },
+        }
+    }
+
+    /// Acknowledges what is stored. If the positions cannot be written, the next call tries again.
+    fn acknowledge_stored(&mut self) {
+        let packets = self.pending.iter().take_while(|packet| packet.last <= self.handled).count();
+        if packets == 0 {
+            return;
+        }
+        let stored: Vec<Position> =
+            self.pending.iter().take(packets).flat_map(|packet| packet.positions.clone()).collect();
+        let Nodes { positions, intake, .. } = self;
+        if let Err(error) = positions.add(&stored, || intake.positions()) {
+            log::error!("the positions of stored samples cannot be written: {error}");
+            return;
+        }
+        for packet in self.pending.drain(..packets) {
+            intake.stored(packet.ticket);
+            // A node that has gone sends the packet again when it comes back.
+            let _ = packet.request.reply(&PacketReply::default());
+        }
+    }
+
+    /// `None` if the sample cannot be decoded.
+    fn entry(&mut self, sample: &Sample) -> Option<Entry> {
+        let Position { node, start, stream, sequence } = sample.position();
+        match sample.decode() {
+            Ok(value) => Some(Entry::new(self.origin(sample), sequence + 1, sample.time_ns(), value)),
+            Err(error) => {
+                if self.undecodable.len() < MOST_ORIGINS && self.undecodable.insert((node, start, stream)) {
+                    let instance = &sample.stream().description().instance;
+                    log::warn!("node {node}: samples of '{instance}' cannot be decoded: {error}");
+                }
+                None
+            }
+        }
+    }
+
+    fn origin(&mut self, sample: &Sample) -> Arc<Origin> {
+        let Position { node, start, stream, .. } = sample.position();
+        if self.origins.len() >= MOST_ORIGINS {
+            self.origins.clear();
+        }
+        let fresh = || {
+            let topic = polywire_telemetry::topic_of(&node.to_string(), &sample.stream().description().instance);
+            Arc::new(Origin { topic, writer: writer(node, stream), incarnation: start })
+        };
+        self.origins.entry((node, start, stream)).or_insert_with(fresh).clone()
+    }
+}
+
+impl Source for Nodes {
+    fn next(&mut self, patience: Duration) -> Option<Numbered> {
+        if self.ready.is_empty() {
+            self.receive(patience);
+            // A packet may have had nothing new.
+            self.acknowledge_stored();
+        }
+        let entry = self.ready.pop_front()?;
+        Some(Numbered { position: self.taken - self.ready.len() as u64, entry })
+    }
+
+    fn acknowledge(&mut self, position: u64) {
+        self.handled = position;
+        self.acknowledge_stored();
+    }
+}
+
+/// Who numbers the samples of a stream: the node for stream 0, and an id beside it for each other.
+fn writer(node: Uuid, stream: u32) -> Id128 {
+    let mut id = node.0;
+    id.iter_mut().rev().zip(stream.to_le_bytes()).for_each(|(byte, other)| *byte ^= other);
+    Id128(id)
+}
+
+/// The last position of each stream.
+fn last_of(samples: &[Sample]) -> Vec<Position> {
+    let positions = samples.iter().map(Sample::position);
+    let last: BTreeMap<Stream, Position> =
+        positions.map(|position| ((position.node, position.start, position.stream), position)).collect();
+    last.into_values().collect()
+}
