@@ -115,7 +115,7 @@ impl Archive {
         })
     }
 
-    /// A member of a topic's messages over time. `member` is its path, such as `total.busy_percent`.
+    /// A member of a topic's messages over time. `member` is its path: `total.busy_percent`.
     pub fn series(&self, topic: &str, member: &str, times: RangeInclusive<i64>) -> Result<Series, ArchiveError> {
         let columns = self.columns_of(member).map_err(|cause| self.wrong(&cause))?;
         let (mut series, mut has_topic) = (Series::default(), false);
