@@ -401,7 +401,7 @@ impl Incoming {
             true => Ok(()),
             false => self.unpacking(channel, &opening),
         };
-        let (mut slots, mut refusals) = (Vec::new(), Vec::new());
+        let (mut slots, mut refusals, mut fresh) = (Vec::new(), Vec::new(), Vec::new());
         for route in routes {
             if let Some((_, slot)) = before.iter().find(|(other, _)| Arc::ptr_eq(other, &route)) {
                 slots.push((route, slot.clone()));
@@ -412,7 +412,7 @@ impl Incoming {
                 None => match unpacking.clone().and_then(|()| opening.slot(&*route)) {
                     Ok(slot) => slots.push((route, slot)),
                     Err(reason) => {
-                        tell_mismatch(&node, &source, &*route, &reason);
+                        fresh.push((route.clone(), reason.clone()));
                         refusals.push((route, reason));
                     }
                 },
@@ -420,6 +420,8 @@ impl Incoming {
         }
         let wants_history = slots.iter().any(|(_, slot)| slot.wants_history());
         self.settle(channel, slots, &refusals);
+        // Whoever hears of it finds it counted.
+        fresh.iter().for_each(|(route, reason)| tell_mismatch(&node, &source, &**route, reason));
         if wants_history {
             self.lock().session.reconsider_topic(&source.announcement.topic, is_history);
         }
