@@ -1,7 +1,7 @@
 //! Targets for whole nodes: a peer talks to one over a byte stream or in UDP packets. What it says
 //! reaches every part of the node that faces peers: sessions, documents, decoders, histories, the
-//! descriptions and statistics of nodes. The engines over byte streams differ only in where the bytes
-//! come from; `shm` hands them over in samples of any size.
+//! descriptions and statistics of nodes. The engines over byte streams differ only in where the
+//! bytes come from; `shm` hands them over in samples of any size.
 
 use crate::talk::{self, Pump};
 use polywire::{

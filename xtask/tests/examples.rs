@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The crates that must keep this rule.
-const CRATES: &[&str] = &["polywire", "polywire-idl", "polywire-core", "polywire-telemetry"];
+const CRATES: &[&str] = &["polywire", "polywire-idl", "polywire-core", "polywire-telemetry", "polywire-collector"];
 
 /// Files of `polywire-core`, by the start of their paths, that need no examples: codecs, back ends
 /// and derived code use them, and the codecs show how. If examples name everything in such files,

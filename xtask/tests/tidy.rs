@@ -150,12 +150,20 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
     let forbidden: &[&str] = match source.path.split("/src/").next() {
         Some("crates/polywire-core") => &["polywire_idl", "polywire::", "polywire_cli"],
         Some("crates/polywire-idl") => &["polywire::", "polywire_cli"],
-        Some("crates/polywire") => {
-            &["polywire_cli", "polywire_idl", "polywire_link", "polywire_measure", "polywire_telemetry"]
-        }
+        Some("crates/polywire") => &[
+            "polywire_cli",
+            "polywire_collector",
+            "polywire_idl",
+            "polywire_link",
+            "polywire_measure",
+            "polywire_telemetry",
+        ],
         Some("crates/polywire-link") => &["polywire_cli", "polywire_idl", "polywire_measure"],
         Some("crates/polywire-measure") => &["polywire_cli"],
-        Some("crates/polywire-telemetry") => &["polywire_cli", "polywire_idl", "polywire_link", "polywire_measure"],
+        Some("crates/polywire-telemetry") => {
+            &["polywire_cli", "polywire_collector", "polywire_idl", "polywire_link", "polywire_measure"]
+        }
+        Some("crates/polywire-collector") => &["polywire_cli", "polywire_idl", "polywire_link", "polywire_measure"],
         _ => &[],
     };
     // Text that a generator writes, or the name of an attribute, is not a dependency.
@@ -175,6 +183,7 @@ fn experiments_are_on_top(source: &Source) -> Vec<String> {
 /// Folders whose modules must not import each other in a circle. A folder's own `mod.rs` or
 /// `lib.rs` does not count as a module: it declares the others and has items that all of them use.
 const LAYERED: &[&str] = &[
+    "crates/polywire-collector/src/",
     "crates/polywire-core/src/multicast/",
     "crates/polywire-core/src/session/",
     "crates/polywire/src/",

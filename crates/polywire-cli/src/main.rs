@@ -7,6 +7,7 @@ mod bridge;
 mod bw;
 mod call;
 mod codecs;
+mod collect;
 mod compat;
 mod completions;
 mod cut;
@@ -30,6 +31,7 @@ mod node;
 mod outcome;
 mod probe;
 mod publish;
+mod query;
 mod rate;
 mod reach;
 mod relay;
@@ -85,6 +87,8 @@ static VERBS: &[Verb] = &[
     bench::VERB,
     agent::VERB,
     probe::VERB,
+    collect::VERB,
+    query::VERB,
     relay::VERB,
     bridge::VERB,
     link::VERB,

@@ -86,6 +86,32 @@ impl Stop {
     }
 }
 
+/// For commands that read their configuration again on SIGHUP.
+pub struct Hangup(Arc<AtomicBool>);
+
+impl Hangup {
+    /// Whether the signal has come since the last call.
+    pub fn came(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// Starts a thread that waits for SIGHUP, which no longer ends the process. Must be called before
+/// other threads start, after [`hold`].
+pub fn hangup() -> anyhow::Result<Hangup> {
+    let signal: SigSet = [Signal::SIGHUP].into_iter().collect();
+    signal.thread_block().context("cannot hold back SIGHUP")?;
+    let came = Arc::new(AtomicBool::new(false));
+    let tell = came.clone();
+    let wait = move || {
+        while signal.wait().is_ok() {
+            tell.store(true, Ordering::Release);
+        }
+    };
+    thread::Builder::new().name("hangup".into()).spawn(wait).context("cannot start a thread")?;
+    Ok(Hangup(came))
+}
+
 /// Ends the process by a signal if the outcome stands for one; otherwise returns.
 pub fn end(outcome: Outcome) {
     match outcome {

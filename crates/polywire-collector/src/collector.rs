@@ -6,14 +6,14 @@ use std::{
         atomic::{AtomicU8, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use polywire::{Bridge, Node};
+use polywire::{Bridge, Node, Wire};
 
 use crate::{
-    CollectorConfig, CollectorError, HandlerError, HandlerPlan, Kind, Numbered, Source, lane::Lane, nodes::Nodes,
-    source::Subscribed,
+    CollectorConfig, CollectorError, CollectorProbe, HandlerError, HandlerPlan, Numbered, Source, lane::Lane,
+    nodes::Nodes, source::Subscribed,
 };
 
 /// How often a source looks whether it is to end, and what it can acknowledge.
@@ -61,11 +61,35 @@ pub struct Changes {
 
 /// Takes entries from sources and gives them to handlers, until it is dropped.
 ///
-/// Dropping it is [`Collector::stop`] with no patience: what is not stored yet may be lost. See the
-/// [crate] for an example.
+/// Dropping it is [`Collector::stop`] with no patience: what is not stored yet may be lost.
+///
+/// ```
+/// use polywire::Node;
+/// use polywire_collector::{Changes, Collector, CollectorConfig, CollectorError, HandlerPlan, HandlerStatus};
+/// use std::time::Duration;
+///
+/// let mut collector = Collector::new(Node::new());
+/// let head = "[collector]\nendpoints = ['inproc/collector-changes']\n";
+/// let config = CollectorConfig::parse(&format!("{head}[handlers.a]\nkind = 'null'"))?;
+/// let plan: &HandlerPlan = &config.handlers[0];
+/// let Changes { opened, closed, .. } = collector.reload(&config)?;
+/// assert_eq!((opened, closed.len()), (vec![plan.name.clone()], 0));
+/// let status: Vec<HandlerStatus> = collector.status();
+/// assert_eq!((status[0].kind, status[0].received), ("null", 0));
+///
+/// let config = CollectorConfig::parse(&format!("{head}[handlers.b]\nkind = 'csv'\npath = 'x'\nzstd = true"))?;
+/// match collector.reload(&config) {
+///     Ok(changes) => assert_eq!((changes.opened, changes.closed), (vec!["b".to_owned()], vec!["a".to_owned()])),
+///     // Without the feature `zstd`.
+///     Err(CollectorError::Handler { line, .. }) => assert_eq!(line, 3),
+///     Err(other) => return Err(other.into()),
+/// }
+/// let (ended, _) = collector.stop(Duration::from_secs(60));
+/// assert!(ended);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Collector {
     node: Node,
-    own: Vec<&'static Kind>,
     lanes: Arc<Lanes>,
     feeds: Vec<Feed>,
     bridges: Vec<Bridge>,
@@ -93,10 +117,11 @@ struct Valve {
     passing: Mutex<()>,
 }
 
-/// The phases: takes entries, only acknowledges, or ends.
+/// The phases: takes entries, takes only those that are there already, only acknowledges, or ends.
 const TAKES: u8 = 0;
-const PAUSES: u8 = 1;
-const ENDS: u8 = 2;
+const DRAINS: u8 = 1;
+const PAUSES: u8 = 2;
+const ENDS: u8 = 3;
 
 impl Valve {
     fn phase(&self) -> u8 {
@@ -113,22 +138,16 @@ impl Valve {
 }
 
 impl Collector {
-    /// A collector without sources and handlers. `own` are the program's own kinds of handlers.
-    pub fn new(node: Node, own: &[&'static Kind]) -> Collector {
+    /// A collector without sources and handlers.
+    pub fn new(node: Node) -> Collector {
         Collector {
             node,
-            own: own.to_vec(),
             lanes: Arc::default(),
             feeds: Vec::new(),
             bridges: Vec::new(),
             places: String::new(),
             sources: 0,
         }
-    }
-
-    /// The program's own kinds of handlers, for [`CollectorConfig::parse_with`].
-    pub fn own_kinds(&self) -> &[&'static Kind] {
-        &self.own
     }
 
     /// Goes over to a configuration. Handlers that are the same in it run on; others are closed
@@ -209,28 +228,30 @@ impl Collector {
 
     /// Subscribes and serves where the configuration says, if that has changed.
     fn go_to(&mut self, config: &CollectorConfig) -> Result<(), CollectorError> {
-        let places = format!("{:?}", (&config.topics, &config.endpoints, &config.nodes, &config.serve));
+        let local: Vec<Wire> = "local".parse().into_iter().collect();
+        let endpoints = if config.endpoints.is_empty() { &local } else { &config.endpoints };
+        let places = format!("{:?}", (&config.topics, endpoints, &config.nodes, &config.serve));
         if places == self.places {
             return Ok(());
         }
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         for (at, pattern) in config.topics.iter().enumerate() {
             let others = config.topics.get(..at).unwrap_or_default();
-            sources.push(Box::new(Subscribed::open(&self.node, pattern, others, &config.endpoints)?));
+            sources.push(Box::new(Subscribed::open(&self.node, pattern, others, endpoints)?));
         }
-        let bridges = self.bridges(config)?;
+        let bridges = self.bridges(config, endpoints)?;
         let (old, kept): (Vec<_>, Vec<_>) = self.feeds.drain(..).partition(|feed| feed.is_configured);
         (self.feeds, self.bridges, self.places) = (kept, bridges, places);
         end(old);
         // After the end of the one that had the file before.
         if let Some(file) = &config.nodes {
-            sources.push(Box::new(Nodes::open(&self.node, &config.endpoints, file)?));
+            sources.push(Box::new(Nodes::open(&self.node, endpoints, file)?));
         }
         sources.into_iter().try_for_each(|source| self.feed(source, true))
     }
 
-    fn bridges(&self, config: &CollectorConfig) -> Result<Vec<Bridge>, CollectorError> {
-        let ways = config.endpoints.iter().flat_map(|from| config.serve.iter().map(move |to| (from, to)));
+    fn bridges(&self, config: &CollectorConfig, endpoints: &[Wire]) -> Result<Vec<Bridge>, CollectorError> {
+        let ways = endpoints.iter().flat_map(|from| config.serve.iter().map(move |to| (from, to)));
         ways.map(|(from, to)| {
             // Payloads are passed on as they are, unless the wire to serve at names a format.
             let builder = self.node.bridge(&from.to_string(), &to.to_string())?;
@@ -244,16 +265,30 @@ impl Collector {
         self.lanes().iter().map(|lane| lane.status()).collect()
     }
 
-    /// Takes no more entries, lets the handlers store what they have, and acknowledges that.
-    /// Returns false if a handler could not store everything within `patience`.
-    pub fn stop(&mut self, patience: Duration) -> bool {
+    /// Takes the entries that are there already, but no more, lets the handlers store what they
+    /// have, and acknowledges that.
+    /// Returns whether all could within `patience`, and what they have counted in the end.
+    pub fn stop(&mut self, patience: Duration) -> (bool, Vec<HandlerStatus>) {
         self.bridges.clear();
+        let until = Instant::now() + patience.min(PATIENCE);
+        self.feeds.iter().for_each(|feed| feed.valve.set(DRAINS));
+        while Instant::now() < until && self.feeds.iter().any(|feed| feed.valve.phase() == DRAINS) {
+            thread::sleep(TICK / 10);
+        }
         self.pause();
         let lanes = self.lanes();
         let ended = close(&lanes, patience);
         end(std::mem::take(&mut self.feeds));
+        let status = self.status();
         self.set_lanes(Vec::new());
-        ended && lanes.iter().all(|lane| lane.status().problem.is_empty())
+        (ended && status.iter().all(|status| status.problem.is_empty()), status)
+    }
+
+    /// The probe of this collector: what its handlers count. A node publishes it
+    /// ([`polywire_telemetry::Agent::add_application`]).
+    pub fn probe(&self) -> Arc<CollectorProbe> {
+        let lanes = self.lanes.clone();
+        Arc::new(CollectorProbe::new(move || current(&lanes).iter().map(|lane| lane.status()).collect()))
     }
 
     fn lanes(&self) -> Arc<Vec<Arc<Lane>>> {
@@ -297,8 +332,9 @@ fn feed(mut source: Box<dyn Source>, number: usize, lanes: &Lanes, valve: &Valve
     let mut acknowledged = 0;
     loop {
         let phase = valve.phase();
-        if phase == TAKES {
-            pass(&mut *source, number, lanes, valve);
+        if phase <= DRAINS && !pass(&mut *source, number, lanes, valve) && phase == DRAINS {
+            // There is no more. Unless it was told something else meanwhile:
+            let _ = valve.phase.compare_exchange(DRAINS, PAUSES, Ordering::AcqRel, Ordering::Acquire);
         }
         let handled = current(lanes).iter().filter_map(|lane| lane.handled(number)).min();
         if let Some(position) = handled.filter(|position| *position > acknowledged) {
@@ -306,23 +342,23 @@ fn feed(mut source: Box<dyn Source>, number: usize, lanes: &Lanes, valve: &Valve
             source.acknowledge(position);
         }
         match phase {
-            TAKES => {}
+            TAKES | DRAINS => {}
             PAUSES => thread::sleep(TICK),
             _ => return,
         }
     }
 }
 
-/// Passes an entry on to all queues, if there is one.
-fn pass(source: &mut dyn Source, number: usize, lanes: &Lanes, valve: &Valve) {
+/// Passes an entry on to all queues. Returns false if there was none.
+fn pass(source: &mut dyn Source, number: usize, lanes: &Lanes, valve: &Valve) -> bool {
     let _passing = valve.passing();
-    let stops = || valve.phase() != TAKES;
+    let stops = || valve.phase() >= PAUSES;
     // It may have been told to pause while it waited for the lock.
     if stops() {
-        return;
+        return false;
     }
-    if let Some(Numbered { position, entry }) = source.next(TICK) {
-        let entry = Arc::new(entry);
-        current(lanes).iter().for_each(|lane| lane.offer(number, position, &entry, stops));
-    }
+    let Some(Numbered { position, entry }) = source.next(TICK) else { return false };
+    let entry = Arc::new(entry);
+    current(lanes).iter().for_each(|lane| lane.offer(number, position, &entry, stops));
+    true
 }

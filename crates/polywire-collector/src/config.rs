@@ -3,6 +3,7 @@
 use std::{ops::Range, path::PathBuf, time::Duration};
 
 use polywire::{Overflow, Pattern, Wire, suggest};
+use polywire_telemetry::Identity;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -21,6 +22,9 @@ const QUEUE_BYTES: usize = 64 << 20;
 
 /// Time between two times at which a handler stores what it has, if its table does not say.
 const SYNC: Duration = Duration::from_secs(1);
+
+/// The settings of the collector itself.
+const COLLECTOR: [&str; 6] = ["name", "state", "topics", "endpoints", "nodes", "serve"];
 
 /// The most handlers of a collector.
 pub const MOST_HANDLERS: usize = 256;
@@ -48,9 +52,13 @@ pub const MOST_HANDLERS: usize = 256;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CollectorConfig {
+    /// The name of the collector's own node, for its probe; `collector` unless it has another.
+    pub name: String,
+    /// The file that keeps the node's UUID; without one it is new after each start.
+    pub state: Option<PathBuf>,
     /// Patterns of the topics to subscribe to; `probes/**` unless there are others.
     pub topics: Vec<Pattern>,
-    /// The endpoints at which to subscribe; `local` unless there are others.
+    /// The endpoints at which to subscribe; `local` if there is none.
     pub endpoints: Vec<Wire>,
     /// The file that keeps which samples of nodes are stored. With it, the collector also serves
     /// nodes at the endpoints that keep their samples until they are stored.
@@ -111,8 +119,10 @@ impl PartialEq for HandlerPlan {
 impl Default for CollectorConfig {
     fn default() -> CollectorConfig {
         CollectorConfig {
+            name: "collector".to_owned(),
+            state: None,
             topics: "probes/**".parse().into_iter().collect(),
-            endpoints: "local".parse().into_iter().collect(),
+            endpoints: Vec::new(),
             nodes: None,
             serve: Vec::new(),
             handlers: Vec::new(),
@@ -179,25 +189,32 @@ impl Reader<'_> {
     fn collector(&self, config: &mut CollectorConfig, value: &Value<'_>) -> Result<(), ConfigError> {
         for (key, value) in self.table("'collector'", value)? {
             match key.get_ref().as_ref() {
+                "name" => config.name = self.name(value)?,
+                "state" => config.state = Some(self.text("[collector]: 'state'", value)?.into()),
                 "topics" => config.topics = self.list("[collector]: 'topics'", value, "a pattern of topics")?,
                 "endpoints" => config.endpoints = self.list("[collector]: 'endpoints'", value, "an endpoint")?,
-                "nodes" => config.nodes = Some(self.path("[collector]: 'nodes'", value)?),
+                "nodes" => config.nodes = Some(self.text("[collector]: 'nodes'", value)?.into()),
                 "serve" => config.serve = self.list("[collector]: 'serve'", value, "a wire")?,
-                other => return Err(self.unknown(key, "setting", other, ["topics", "endpoints", "nodes", "serve"])),
+                other => return Err(self.unknown(key, "setting", other, COLLECTOR)),
             }
         }
-        let expected = match (config.topics.is_empty(), config.endpoints.iter().all(|wire| wire.endpoint.is_some())) {
-            (true, _) => "'topics': a pattern of topics is expected",
-            _ if config.endpoints.is_empty() => "'endpoints': an endpoint is expected",
-            (_, false) => "'endpoints': an endpoint is expected, such as 'tcp/127.0.0.1:7461'",
-            (_, true) => return Ok(()),
+        let expected = match config.endpoints.iter().all(|wire| wire.endpoint.is_some()) {
+            _ if config.topics.is_empty() => "'topics': a pattern of topics is expected",
+            true => return Ok(()),
+            false => "'endpoints': an endpoint is expected, such as 'tcp/127.0.0.1:7461'",
         };
         Err(self.error(value, format!("[collector]: {expected}")))
     }
 
-    fn path(&self, place: &str, value: &Value<'_>) -> Result<PathBuf, ConfigError> {
-        let text = value.get_ref().as_str().filter(|text| !text.is_empty());
-        text.map(PathBuf::from).ok_or_else(|| self.error(value, format!("{place}: the path of a file is expected")))
+    fn name(&self, value: &Value<'_>) -> Result<String, ConfigError> {
+        let name = self.text("[collector]: 'name'", value)?;
+        let identity =
+            Identity::new(name).map_err(|error| self.error(value, format!("[collector]: 'name': {error}")))?;
+        Ok(identity.name)
+    }
+
+    fn text<'v>(&self, place: &str, value: &'v Value<'_>) -> Result<&'v str, ConfigError> {
+        value.get_ref().as_str().ok_or_else(|| self.error(value, format!("{place}: a text is expected")))
     }
 
     /// A list of texts of one kind.
@@ -254,9 +271,7 @@ impl Reader<'_> {
             let names: Vec<&str> = names().collect();
             return Err(self.error(at, format!("{place}: 'kind' is missing; it is one of {}", names.join(", "))));
         };
-        let Some(name) = value.get_ref().as_str() else {
-            return Err(self.error(value, format!("{place}: 'kind': a text is expected")));
-        };
+        let name = self.text(&format!("{place}: 'kind'"), value)?;
         if let Some(kind) = handler::find(name, self.own) {
             return Ok(kind);
         }
@@ -336,6 +351,8 @@ mod tests {
             ("[collector]\ntopcs = []", "line 2: unknown setting 'topcs', did you mean 'topics'?"),
             ("[collector]\ntopics = 'a'", "line 2: [collector]: 'topics': a list is expected"),
             ("[collector]\ntopics = [1]", "line 2: [collector]: 'topics': a pattern of topics is expected, as a text"),
+            ("[collector]\nname = 'a/b'", "line 2: [collector]: 'name': 'a/b' cannot be the name of a node"),
+            ("[collector]\nendpoints = ['json']", "line 1: [collector]: 'endpoints': an endpoint is expected, such as"),
             ("[collector]\ntopics = []", "line 1: [collector]: 'topics': a pattern of topics is expected"),
             ("[collector]\ntopics = [\n'a',\n'a//b']", "line 4: [collector]: 'topics': "),
             ("[collector]\nendpoints = ['tcp/']", "line 2: [collector]: 'endpoints': "),

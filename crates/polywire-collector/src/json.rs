@@ -13,7 +13,7 @@ use crate::{Entry, HandlerError};
 const MOST_TYPES: usize = 1024;
 
 /// What a handler keeps for each type of values that it meets: encoders, columns, statements.
-pub struct PerType<T>(HashMap<usize, (Arc<Shape>, T)>);
+pub(crate) struct PerType<T>(HashMap<usize, (Arc<Shape>, T)>);
 
 impl<T> Default for PerType<T> {
     fn default() -> PerType<T> {
@@ -41,6 +41,20 @@ impl<T> PerType<T> {
 }
 
 /// Writes records as JSON with the codec `json`, whose rules are in `spec/json.md`.
+///
+/// ```
+/// # use polywire::{Message, Record, Shape};
+/// use polywire_collector::{Entry, JsonText};
+/// # #[derive(Default, Message)]
+/// # #[polywire(name = "Pump")]
+/// # struct Pump { id: u32 }
+/// let record = Record::new(&Shape::of(Pump::shape().schema())?);
+/// let entry = Entry::new(Default::default(), 1, 0, record);
+/// let mut json = JsonText::default();
+/// assert_eq!(json.value(&entry)?, r#"{"id":0}"#);
+/// assert!(json.line(&entry)?.starts_with(r#"{"topic":"","type":"Pump","#));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Default)]
 pub struct JsonText {
     encoders: PerType<Encoder<Record>>,

@@ -22,6 +22,9 @@ use crate::{
 /// The most entries that a handler has taken and not stored.
 const BATCH: usize = 4096;
 
+/// How often a handler that gets no entries may look after what it has.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// The times between two attempts of a handler that fails: the first, and the longest.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
@@ -183,7 +186,7 @@ impl Worker {
     fn fill(&mut self) {
         let room = BATCH - self.batch.len();
         let left = match self.batch.is_empty() {
-            true => Duration::MAX,
+            true => IDLE,
             false => self.lane.plan.sync.saturating_sub(self.since.elapsed()),
         };
         // After a failure there is something to do in any case.
@@ -226,8 +229,9 @@ impl Worker {
             }
             self.written += 1;
         }
-        let is_due = !self.more_may_come || self.batch.len() >= BATCH || self.since.elapsed() >= self.lane.plan.sync;
-        if is_due && !self.batch.is_empty() {
+        // Without entries it is time to look after what is stored.
+        let is_now = self.batch.is_empty() || self.batch.len() >= BATCH;
+        if is_now || !self.more_may_come || self.since.elapsed() >= self.lane.plan.sync {
             handler.sync()?;
             self.lane.queue.stored(self.batch.iter().map(|taken| &taken.item));
             let stored = self.batch.iter().filter(|taken| !taken.refused).count();

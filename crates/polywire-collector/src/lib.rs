@@ -28,7 +28,7 @@
 //!     kind = 'jsonl'
 //!     path = '{}'
 //! ", file.display()))?;
-//! let mut collector = Collector::new(Node::new(), &[]);
+//! let mut collector = Collector::new(Node::new());
 //! collector.reload(&config)?;
 //!
 //! let pumps = Node::new().publisher_on::<Pump>("plant/pump", "cdr@inproc/collector-doc")?;
@@ -43,6 +43,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "sqlite")]
+mod archive;
 mod collector;
 mod columns;
 mod config;
@@ -52,16 +54,20 @@ pub mod handler;
 mod json;
 mod lane;
 mod nodes;
+mod probe;
 mod queue;
 mod settings;
 mod source;
 
-pub use collector::{Collector, HandlerStatus};
+#[cfg(feature = "sqlite")]
+pub use archive::{Archive, ArchiveCheck, ArchiveError, ArchiveValue, Series};
+pub use collector::{Changes, Collector, HandlerStatus};
 pub use columns::{CellValue, Column, Columns, MOST_COLUMNS};
-pub use config::{CollectorConfig, ConfigError, HandlerPlan};
+pub use config::{CollectorConfig, ConfigError, HandlerPlan, MOST_HANDLERS};
 pub use entry::{Entry, Origin};
 pub use error::{CollectorError, HandlerError};
 pub use handler::{Handler, KINDS, Kind};
-pub use json::{JsonText, PerType};
+pub use json::JsonText;
+pub use probe::{CollectorProbe, CollectorSample, HandlerSample};
 pub use settings::{Expects, Setting, Settings};
 pub use source::{Numbered, Source};

@@ -33,7 +33,7 @@ pub struct Setting {
 /// The values of a handler's settings. What is not set is `None`.
 ///
 /// ```
-/// use polywire_collector::{CollectorConfig, KINDS};
+/// use polywire_collector::{CollectorConfig, Settings};
 ///
 /// let config = CollectorConfig::parse("
 ///     [handlers.files]
@@ -41,7 +41,7 @@ pub struct Setting {
 ///     path = 'samples.jsonl'
 ///     rotate_seconds = 3600
 /// ")?;
-/// let settings = &config.handlers[0].settings;
+/// let settings: &Settings = &config.handlers[0].settings;
 /// assert_eq!((settings.text("path"), settings.seconds("rotate_seconds").unwrap().as_secs()), (Some("samples.jsonl"), 3600));
 /// assert_eq!((settings.count("rotate_bytes"), settings.truth("zstd")), (None, None));
 /// # Ok::<(), polywire_collector::ConfigError>(())

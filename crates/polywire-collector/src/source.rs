@@ -19,6 +19,42 @@ pub struct Numbered {
 }
 
 /// Where a collector gets entries. Each source has a thread of its own, which alone calls it.
+///
+/// ```
+/// use polywire::{Node, Record, Shape};
+/// use polywire_collector::{Collector, CollectorConfig, Entry, Numbered, Source};
+/// use std::{sync::mpsc, thread, time::Duration};
+/// # use polywire::Message;
+/// # #[derive(Default, Message)]
+/// # struct Pump { id: u32 }
+///
+/// /// Three entries, and then none. Tells what is stored.
+/// struct Three(u64, mpsc::Sender<u64>);
+///
+/// impl Source for Three {
+///     fn next(&mut self, patience: Duration) -> Option<Numbered> {
+///         if self.0 == 3 {
+///             thread::sleep(patience);
+///             return None;
+///         }
+///         self.0 += 1;
+///         let record = Record::new(&Shape::of(Pump::shape().schema()).ok()?);
+///         Some(Numbered { position: self.0, entry: Entry::new(Default::default(), self.0, 0, record) })
+///     }
+///
+///     fn acknowledge(&mut self, position: u64) {
+///         self.1.send(position).unwrap();
+///     }
+/// }
+///
+/// let (tell, told) = mpsc::channel();
+/// let mut collector = Collector::new(Node::new());
+/// let config = CollectorConfig::parse("[handlers.none]\nkind = 'null'\nsync = 0")?;
+/// collector.add_handler(config.handlers[0].clone())?;
+/// collector.add_source(Box::new(Three(0, tell)))?;
+/// while told.recv_timeout(Duration::from_secs(60))? < 3 {}
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Source: Send {
     /// The next entry. Blocks for at most `patience`, which is a fraction of a second; `None` if
     /// there was none.

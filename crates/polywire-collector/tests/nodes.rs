@@ -15,7 +15,7 @@ use polywire_collector::{Collector, CollectorConfig, CollectorError};
 use polywire_telemetry::{
     Clocks, Uuid,
     packet::StreamDescription,
-    uplink::{Carrier, Kept, Memory, Rule, Uplink, UplinkOptions},
+    uplink::{Carrier, Memory, Rule, Uplink, UplinkHandle, UplinkOptions},
 };
 
 /// Longer than anything takes that a test waits for.
@@ -28,7 +28,7 @@ struct Count {
 
 /// A node with a probe.
 struct Sender {
-    kept: Kept,
+    uplink: UplinkHandle,
     carrier: Carrier,
     stream: u32,
     encoder: Encoder<Count>,
@@ -41,13 +41,13 @@ impl Sender {
         let options = UplinkOptions { packet_bytes: 500, ..UplinkOptions::default() };
         let uplink = Uplink::new(Uuid::of(7), start, Box::new(Memory::default()), options, clocks.now());
         let carrier = Carrier::start(&Node::new(), endpoint, uplink.expect("an uplink"), clocks).expect("a carrier");
-        let kept = carrier.kept();
+        let handle = carrier.handle();
         let schema = Count::shape().schema().to_bytes();
         let description =
             StreamDescription { instance: "count".into(), codec: "cdr".into(), schema, ..StreamDescription::default() };
-        let stream = kept.open(description, Rule::default()).expect("a stream");
+        let stream = handle.open(description, Rule::default()).expect("a stream");
         let encoder = Encoder::new(&codec::cdr::CDR, &Options::default()).expect("an encoder");
-        Sender { kept, carrier, stream, encoder, sent: 0 }
+        Sender { uplink: handle, carrier, stream, encoder, sent: 0 }
     }
 
     fn send(&mut self, samples: u64) {
@@ -55,7 +55,7 @@ impl Sender {
             self.sent += 1;
             let mut payload = Vec::new();
             self.encoder.encode(&Count { count: self.sent }, &mut payload).expect("encoded");
-            self.kept.offer(self.stream, &payload, self.sent as i64);
+            self.uplink.offer(self.stream, &payload, self.sent as i64);
         }
     }
 }
@@ -85,7 +85,7 @@ impl Place {
     }
 
     fn collector(&self) -> Collector {
-        let mut collector = Collector::new(Node::new(), &[]);
+        let mut collector = Collector::new(Node::new());
         collector.reload(&self.config("all.jsonl")).expect("it opens");
         collector
     }
@@ -115,7 +115,7 @@ fn samples_are_there_once_whenever_the_collector_runs() {
         sender.send(100);
         assert!(sender.carrier.flush(SOON), "acknowledged");
         assert_eq!(place.counts(), (1..=sender.sent).collect::<Vec<_>>());
-        assert!(collector.stop(SOON));
+        assert!(collector.stop(SOON).0);
         sender.send(100);
     }
 }
@@ -147,6 +147,6 @@ fn nothing_is_acknowledged_before_it_is_stored() {
 fn two_collectors_do_not_share_a_file() {
     let place = Place::new("share");
     let _first = place.collector();
-    let refused = Collector::new(Node::new(), &[]).reload(&place.config("other.jsonl"));
+    let refused = Collector::new(Node::new()).reload(&place.config("other.jsonl"));
     assert!(matches!(refused, Err(CollectorError::Positions { .. })), "{refused:?}");
 }

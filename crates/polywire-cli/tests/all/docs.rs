@@ -38,6 +38,16 @@ fn run(folder: &Folder, block: &Fenced) -> String {
     folder.read("output.txt")
 }
 
+/// Whether a block has commands that this build can run here.
+fn runs(info: &str) -> bool {
+    match info {
+        "console" => true,
+        "console hosts" => crate::common::hosts_are_permitted(),
+        "console sqlite" => cfg!(feature = "sqlite"),
+        _ => false,
+    }
+}
+
 /// Runs the blocks of a page, and returns the verbs in them.
 fn run_page(folder: &Folder, page: &str) -> Vec<String> {
     let markdown = markdown::page(&format!("docs/{page}"));
@@ -46,11 +56,13 @@ fn run_page(folder: &Folder, page: &str) -> Vec<String> {
         let file = ["idl ", "sh ", "toml ", "xml "].iter().find_map(|kind| block.info.strip_prefix(kind));
         if let Some(name) = file {
             folder.write(name, &block.text);
-        } else if block.info == "console" || (block.info == "console hosts" && crate::common::hosts_are_permitted()) {
+        } else if runs(&block.info) {
             let expected: Vec<&str> = block.text.lines().filter(|line| !line.starts_with("$ ")).collect();
             let output = run(folder, &block);
             let lines: Vec<&str> = output.lines().collect();
             assert!(fits(&expected, &lines), "docs/{page}, line {}: the output is\n{output}", block.line);
+        }
+        if block.info.starts_with("console") {
             verbs.extend(
                 block.text.split("polywire ").skip(1).filter_map(|rest| rest.split(' ').next().map(str::to_owned)),
             );
@@ -67,6 +79,13 @@ fn the_page_on_security_shows_what_happens() {
 #[test]
 fn the_page_on_telemetry_shows_what_happens() {
     run_page(&Folder::new(), "telemetry.md");
+}
+
+#[test]
+fn the_page_on_collecting_shows_what_happens() {
+    let folder = Folder::new();
+    folder.write("weather.idl", "module weather { struct Report { string station; double temperature_c; }; };");
+    run_page(&folder, "collect.md");
 }
 
 #[test]

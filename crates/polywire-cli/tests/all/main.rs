@@ -5,6 +5,7 @@ mod common;
 
 mod bench;
 mod bridge;
+mod collect;
 mod compat;
 mod demo;
 mod docs;

@@ -10,7 +10,7 @@ use super::{
     Handler, Kind,
     file::{LineFile, ROTATION, Rotation},
 };
-use crate::{CellValue, Columns, Entry, Expects, HandlerError, JsonText, PerType, Setting, columns::float_text};
+use crate::{CellValue, Columns, Entry, Expects, HandlerError, JsonText, Setting, columns::float_text, json::PerType};
 
 /// The most types, and with that open files.
 const MOST_FILES: usize = 256;

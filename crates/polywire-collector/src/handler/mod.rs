@@ -4,6 +4,9 @@ mod csv;
 mod file;
 mod jsonl;
 mod null;
+mod prometheus;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 use std::fmt;
 
@@ -12,10 +15,17 @@ use polywire::Node;
 use crate::{Entry, HandlerError, Setting, Settings};
 
 /// The kinds of handlers of this build.
-pub static KINDS: &[&Kind] = &[&null::KIND, &jsonl::KIND, &csv::KIND];
+pub static KINDS: &[&Kind] = &[
+    &null::KIND,
+    &jsonl::KIND,
+    &csv::KIND,
+    &prometheus::KIND,
+    #[cfg(feature = "sqlite")]
+    &sqlite::KIND,
+];
 
 /// Kinds that need a feature of this crate.
-pub(crate) const FEATURES: &[(&str, &str)] = &[];
+pub(crate) const FEATURES: &[(&str, &str)] = &[("sqlite", "sqlite")];
 
 /// Does something with entries: stores them, shows them, sends them on.
 ///
@@ -29,7 +39,7 @@ pub trait Handler: Send {
 
     /// Stores all entries that it took: when this returns, they survive the end of the process, and
     /// of the machine if that is in the handler's power. They are acknowledged to their sources
-    /// then.
+    /// then. Also called about once a second while nothing comes.
     fn sync(&mut self) -> Result<(), HandlerError>;
 }
 
@@ -61,7 +71,7 @@ pub trait Handler: Send {
 /// };
 ///
 /// let config = CollectorConfig::parse_with("[handlers.out]\nkind = 'print'\nprefix = '# '", &[&PRINT])?;
-/// let mut collector = Collector::new(Node::new(), &[&PRINT]);
+/// let mut collector = Collector::new(Node::new());
 /// collector.add_handler(config.handlers[0].clone())?;
 /// assert_eq!(collector.status()[0].kind, "print");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -75,8 +85,10 @@ pub struct Kind {
     pub settings: &'static [Setting],
     /// Opens a handler. With [`HandlerError::Setting`], the configuration is refused; after any
     /// other error it is tried again later. A handler that publishes does it by this node.
-    pub open: fn(&Settings, &Node) -> Result<Box<dyn Handler>, HandlerError>,
+    pub open: OpenHandler,
 }
+
+type OpenHandler = fn(&Settings, &Node) -> Result<Box<dyn Handler>, HandlerError>;
 
 impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

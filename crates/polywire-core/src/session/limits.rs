@@ -117,13 +117,13 @@ impl Default for Repeat {
 ///
 /// ```
 /// use polywire_core::{frame::Start, session::{Budget, Carrier, Exceeded, Limits, Session}};
-/// let budget = Budget::new(1000);
+/// let budget = Budget::new(2000);
 /// let session = || Session::new(Limits::default(), Carrier::Reliable, budget.clone());
 /// let (mut one, mut other) = (session(), session());
 /// let long = polywire_core::envelope::Announcement { topic: "t".repeat(500), ..Default::default() };
 /// assert_eq!(one.handle_announce(polywire_core::envelope::ChannelId(1), Start::default(), &long, Default::default()), Ok(()));
 /// let refused = other.handle_announce(polywire_core::envelope::ChannelId(1), Start::default(), &long, Default::default());
-/// assert!(matches!(refused, Err(Exceeded::Bytes { limit: 1000, .. })));
+/// assert!(matches!(refused, Err(Exceeded::Bytes { limit: 2000, .. })));
 /// assert!(budget.used() > 500);
 /// ```
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// How an axis maps values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Linear, from 0.
+    /// Linear, from 0, or from the lowest value if that is negative.
     Linear,
     /// Logarithmic, by powers of ten.
     Logarithmic,
@@ -175,7 +175,7 @@ impl Axis {
         let (mut low, mut high) = (f64::MAX, f64::MIN_POSITIVE);
         values.filter(|value| value.is_finite()).for_each(|value| (low, high) = (low.min(value), high.max(value)));
         match scale {
-            Scale::Linear => (low, high) = (0.0, high * 1.02),
+            Scale::Linear => (low, high) = (low.min(0.0) * 1.02, high * 1.02),
             Scale::Logarithmic => {
                 low = 10f64.powf(low.max(1e-9).log10().floor());
                 high = 10f64.powf(high.max(1e-9).log10().ceil());
@@ -211,7 +211,8 @@ impl Axis {
                     .into_iter()
                     .find(|step| *step >= rough * 0.95)
                     .unwrap_or(rough);
-                (0..).map(|i| f64::from(i) * step).take_while(|tick| *tick <= self.high).collect()
+                let first = (self.low / step).ceil() as i64;
+                (first..).map(|i| i as f64 * step).take_while(|tick| *tick <= self.high).collect()
             }
         }
     }
@@ -286,5 +287,20 @@ fn shorten(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most - 1).chain(['…']).collect(),
         false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_axis_has_all_values() {
+        let axis = |values: &[f64]| Axis::new(Scale::Linear, values.iter().copied(), 0.0, 100.0);
+        assert_eq!(axis(&[5.0, 10.0]).ticks(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        let both = axis(&[-10.0, 5.0]);
+        assert_eq!(both.ticks(), [-10.0, -5.0, 0.0, 5.0]);
+        assert!(both.place(-10.0) > 0.0 && both.place(-10.0) < both.place(0.0) && both.place(5.0) < 100.0);
+        assert!(axis(&[-3.0]).ticks().contains(&-3.0));
     }
 }

@@ -592,9 +592,9 @@ pub enum Event {
         /// The system's error message.
         reason: String,
     },
-    /// A connection was closed before it became a link. Reported with the 1st, 2nd, 4th, 8th, ... of
-    /// a host that called, or of an address that was called, for the same reason since it last had a
-    /// link. Those of more hosts than the port may have peers are counted together.
+    /// A connection was closed before it became a link. Reported with the 1st, 2nd, 4th, 8th, ...
+    /// of a host that called, or of an address that was called, for the same reason since it last
+    /// had a link. Those of more hosts than the port may have peers are counted together.
     Rejected {
         /// Address of the other end.
         address: String,

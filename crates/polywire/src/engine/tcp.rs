@@ -31,8 +31,8 @@ use super::{
     stream::{PROPERTIES, Role},
 };
 
-/// `tcp/ADDR[?thin]`: listens if the address is local and free, and connects otherwise. The port that
-/// listens relays messages between those that connect.
+/// `tcp/ADDR[?thin]`: listens if the address is local and free, and connects otherwise. The port
+/// that listens relays messages between those that connect.
 pub struct Tcp;
 /// `tcp-listen/ADDR[?thin]`: listens; opening fails if it cannot. Does not relay.
 pub struct TcpListen;

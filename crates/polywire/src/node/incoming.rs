@@ -114,6 +114,8 @@ struct Driven {
     /// The thread that handles events. Others leave theirs to it: decisions take long, and may lead
     /// back here.
     deciding: Option<ThreadId>,
+    /// Channels that subscribers here read since the peer was last told so.
+    accepted: Vec<ChannelId>,
     /// When the timer wakes this link next.
     wakes: Option<Duration>,
 }
@@ -162,7 +164,7 @@ impl Incoming {
             link: Arc::new(link.clone()),
             rights,
             denied: AtomicU64::new(0),
-            driven: Mutex::new(Driven { session, sending: None, deciding: None, wakes: None }),
+            driven: Mutex::new(Driven { session, sending: None, deciding: None, accepted: Vec::new(), wakes: None }),
             settled: Condvar::new(),
             channels: Mutex::default(),
         })
@@ -298,7 +300,13 @@ impl Incoming {
             driven = self.lock();
         }
         driven.sending = None;
+        let accepted = mem::take(&mut driven.accepted);
         self.settled.notify_all();
+        drop(driven);
+        for channel in accepted {
+            let slots = self.channels().open.get(&channel).map(|known| known.slots.clone());
+            slots.iter().flat_map(|slots| slots.iter()).for_each(|(_, slot)| slot.accepted());
+        }
     }
 
     fn set_timer(&self, mut driven: MutexGuard<'_, Driven>) {
@@ -466,6 +474,9 @@ impl Incoming {
             known.gated = slots.iter().any(|(_, slot)| slot.is_gated());
             known.key_requested = decision.needs_key_frame;
             known.refused = refusals.to_vec();
+            if !slots.is_empty() {
+                driven.accepted.push(channel);
+            }
             mem::replace(&mut known.slots, Arc::new(slots))
         };
         if let Some(host) = self.host.upgrade() {

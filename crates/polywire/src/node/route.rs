@@ -96,6 +96,8 @@ pub(crate) trait Slot: Send + Sync {
     /// The sender dropped `count` messages up to and including this one. With a count of 0, its
     /// messages begin after this one.
     fn lost(&self, _sequence: u64, _count: u64) {}
+    /// The peer has been told that this channel is read; it may hear so again.
+    fn accepted(&self) {}
     /// Everything that has come so far was delivered.
     fn drained(&self) {}
 }

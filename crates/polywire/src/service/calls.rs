@@ -84,13 +84,21 @@ struct State<V> {
     closed: bool,
 }
 
+#[derive(Default)]
 struct Server {
-    link: LinkId,
-    channels: usize,
+    /// The open channels of its replies.
+    channels: Vec<Replies>,
     /// Calls of this client that it has not answered.
     pending: usize,
     /// When it was picked last.
     picked: u64,
+}
+
+/// A channel of replies.
+struct Replies {
+    link: LinkId,
+    /// The peer on the link knows that replies are taken. Before, it may drop them.
+    is_heard: bool,
 }
 
 struct Call<V> {
@@ -151,7 +159,8 @@ impl<V: Send + 'static> Calls<V> {
 
     fn usable(&self, state: &State<V>) -> Vec<Id128> {
         let Some(requests) = self.requests.upgrade() else { return Vec::new() };
-        let takes = |server: &Server| requests.is_taken_on(server.link);
+        let is_ready = |replies: &Replies| replies.is_heard && requests.is_taken_on(replies.link);
+        let takes = |server: &Server| server.channels.iter().any(is_ready);
         state.servers.iter().filter(|(_, server)| takes(server)).map(|(writer, _)| *writer).collect()
     }
 
@@ -350,13 +359,18 @@ impl<V: Send + 'static> Take<V> for Calls<V> {
     }
 
     fn opened(&self, source: &Arc<Source>) {
+        let mut state = self.lock();
+        let server = state.servers.entry(source.announcement.writer).or_default();
+        server.channels.push(Replies { link: source.link.id, is_heard: false });
+        state.refused = None;
+    }
+
+    fn accepted(&self, source: &Arc<Source>) {
         let waiting = {
             let mut state = self.lock();
-            let link = source.link.id;
-            let server = state.servers.entry(source.announcement.writer);
-            let server = server.or_insert(Server { link, channels: 0, pending: 0, picked: 0 });
-            (server.link, server.channels) = (link, server.channels + 1);
-            state.refused = None;
+            let Some(server) = state.servers.get_mut(&source.announcement.writer) else { return };
+            let here = server.channels.iter_mut().filter(|replies| replies.link == source.link.id);
+            here.for_each(|replies| replies.is_heard = true);
             state.waiting.take()
         };
         waiting.wake();
@@ -367,8 +381,9 @@ impl<V: Send + 'static> Take<V> for Calls<V> {
         let waiting: Vec<Wakers> = {
             let mut state = self.lock();
             let Some(server) = state.servers.get_mut(&writer) else { return };
-            server.channels -= 1;
-            if server.channels > 0 {
+            let here = server.channels.iter().position(|replies| replies.link == source.link.id);
+            here.map(|at| server.channels.swap_remove(at));
+            if !server.channels.is_empty() {
                 return;
             }
             state.servers.remove(&writer);
@@ -398,7 +413,7 @@ impl<V: Send + 'static> Watcher for Calls<V> {
         let Some(requests) = self.requests.upgrade() else { return };
         let waiting: Vec<Wakers> = {
             let mut state = self.lock();
-            let reason = |server: &Server| requests.refusal_on(server.link);
+            let reason = |server: &Server| requests.refusal_on(server.channels.last()?.link);
             let refused: Vec<(Id128, String)> =
                 state.servers.iter().filter_map(|(writer, server)| Some((*writer, reason(server)?))).collect();
             let mut waiting = vec![state.waiting.take()];

@@ -440,6 +440,8 @@ impl<V: Send + 'static, R: Coding> Take<V> for Serving<V, R> {
         *self.lock().clients.entry(source.announcement.writer).or_default() += 1;
     }
 
+    fn accepted(&self, _: &Arc<Source>) {}
+
     fn closed(&self, source: &Arc<Source>) {
         let (writer, mut state) = (source.announcement.writer, self.lock());
         let open = state.clients.entry(writer).or_default();

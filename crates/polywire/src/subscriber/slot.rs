@@ -447,6 +447,12 @@ impl<C: Coding> Slot for SlotOf<C> {
         }
     }
 
+    fn accepted(&self) {
+        if let Delivery::Handed(taker) = &self.route.delivery {
+            taker.accepted(&self.source);
+        }
+    }
+
     fn drained(&self) {
         if let Delivery::Queued(queue) = &self.route.delivery {
             queue.wake();

@@ -144,10 +144,10 @@ pub fn browse(interfaces: &[&str], time: Duration) -> io::Result<Vec<Advertised>
 }
 
 impl Advertised {
-    /// What a node says of itself, as a browser of DNS-SD other than [`browse`] has found it. `name`
-    /// is the instance name, and `value` has the values of the TXT record by their keys. Keeps at
-    /// most 8 of the addresses. Fails with a reason if the record is malformed, or no address is one
-    /// at which a node could be called.
+    /// What a node says of itself, as a browser of DNS-SD other than [`browse`] has found it.
+    /// `name` is the instance name, and `value` has the values of the TXT record by their keys.
+    /// Keeps at most 8 of the addresses. Fails with a reason if the record is malformed, or no
+    /// address is one at which a node could be called.
     ///
     /// ```
     /// use polywire::engine::lan::Advertised;

@@ -1,0 +1,148 @@
+//! `polywire collect`: messages reach files, a new configuration takes effect on SIGHUP, and
+//! mistakes are told with their line.
+
+use std::{
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::common::{Ended, Folder, Running, SOON};
+
+const IDL: &str = "module plant { struct Pump { uint32 id; double pressure; @optional string name; }; };";
+
+fn signal(running: &Running, name: &str) {
+    let id = running.child.id().to_string();
+    assert!(Command::new("kill").args([name, &id]).status().expect("kill runs").success());
+}
+
+fn terminated(running: Running) -> Ended {
+    signal(&running, "-TERM");
+    running.end()
+}
+
+/// Waits until a file has a text.
+fn until_file(folder: &Folder, name: &str, text: &str) -> String {
+    let end = Instant::now() + SOON;
+    loop {
+        let found = std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+        if found.contains(text) {
+            return found;
+        }
+        assert!(Instant::now() < end, "{name} has no {text}: {found}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn publish(folder: &Folder, topic: &str, value: &str) {
+    folder.write("plant.idl", IDL);
+    folder.run(&["pub", topic, value, "--idl", "plant.idl", "--quiet"]).with(0);
+}
+
+#[test]
+fn messages_reach_files_whatever_their_type() {
+    let folder = Folder::new();
+    let mut collect = folder.start(&["collect", "--to", "jsonl=a.jsonl", "--to", "csv=tables", "plant/**", "--json"]);
+    let said = collect.line();
+    assert!(said.contains(r#""topics":["plant/**"]"#) && said.contains("\"csv=tables\",\"jsonl=a.jsonl\""), "{said}");
+    publish(&folder, "plant/a", r#"{"id":7,"pressure":2.5}"#);
+    publish(&folder, "plant/b", r#"{"id":8,"name":"x"}"#);
+    publish(&folder, "plant/b", r#"{"id":9,"name":""}"#);
+    let lines = until_file(&folder, "a.jsonl", r#""value":{"id":9,"pressure":0.0,"name":""}}"#);
+    assert!(lines.starts_with(r#"{"topic":"plant/a","type":"plant::Pump","writer":""#), "{lines}");
+    until_file(&folder, "tables/plant.Pump.csv", ",data,9,0,\"\"\n");
+    // What it counts is the sample of a probe.
+    let probe = folder.run(&["echo", "probes/collector/collector", "--count", "1", "--timeout", "60"]).with(0).out;
+    assert!(probe.contains(r#"{"name":"jsonl=a.jsonl","kind":"jsonl","received":3,"stored":3"#), "{probe}");
+    let ended = terminated(collect).with(0);
+    let last = ended.out.lines().last().expect("a line");
+    assert!(last.contains(r#""name":"csv=tables","problem":"","received":3,"refused":0,"stored":3"#), "{last}");
+}
+
+#[test]
+fn a_new_configuration_takes_effect_on_a_hangup() {
+    let folder = Folder::new();
+    let handler = |name: &str| format!("[handlers.{name}]\nkind = 'jsonl'\npath = '{name}.jsonl'\nsync = 0.01\n");
+    folder.write("c.toml", &format!("[collector]\ntopics = ['plant/*']\n{}{}", handler("a"), handler("b")));
+    let mut collect = folder.start(&["collect", "--file", "c.toml"]);
+    assert_eq!(collect.line(), "collects plant/* at auto@local: a, b");
+    publish(&folder, "plant/a", r#"{"id":1}"#);
+    until_file(&folder, "b.jsonl", r#""id":1"#);
+    folder.write("c.toml", "[collector]\ntopics = ['plant/*']\n[handlers.a]\nkind = 'jsonl'\npaht = 'x'\n");
+    signal(&collect, "-HUP");
+    collect.error_after("line 5: [handlers.a]: unknown setting 'paht', did you mean 'path'?");
+    folder.write("c.toml", &format!("[collector]\ntopics = ['plant/*']\n{}{}", handler("a"), handler("c")));
+    signal(&collect, "-HUP");
+    assert_eq!(collect.line(), "opened c; closed b");
+    publish(&folder, "plant/a", r#"{"id":2}"#);
+    until_file(&folder, "c.jsonl", r#""id":2"#);
+    terminated(collect).with(0);
+    assert_eq!((folder.read("a.jsonl").lines().count(), folder.read("b.jsonl").lines().count()), (2, 1));
+}
+
+#[test]
+fn slips_are_told() {
+    let folder = Folder::new();
+    let says = |arguments: &[&str], code: i32, text: &str| {
+        let ended = folder.run(arguments).with(code);
+        assert!(ended.errors.contains(text), "{ended:?}");
+    };
+    says(&["collect"], 3, "where to? give --to jsonl=FILE, or a --file with handlers");
+    says(
+        &["collect", "--to", "jsnl=a"],
+        3,
+        "--to jsnl=a: [handlers.jsnl=a]: unknown kind 'jsnl', did you mean 'jsonl'?",
+    );
+    says(&["collect", "--to", "jsonl"], 3, "'path' is missing");
+    folder.write("c.toml", "[handlers.a]\nkind = 'null'\nqueue = 'x'\n");
+    says(
+        &["collect", "--file", "c.toml"],
+        2,
+        "c.toml: line 3: [handlers.a]: 'queue': a whole number from 1 is expected",
+    );
+    says(&["collect", "--file", "none.toml"], 2, "cannot read none.toml");
+    // A handler that cannot work now is opened again later.
+    folder.write("file", "");
+    let collect = folder.start(&["collect", "--to", "jsonl=file/a.jsonl", "--every", "0.2", "--for", "1", "--verbose"]);
+    let ended = collect.end().with(1);
+    assert!(ended.out.lines().last().expect("a line").contains("; file/a.jsonl: "), "{ended:?}");
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn an_archive_can_be_queried() {
+    let folder = Folder::new();
+    let collect = folder.start(&["collect", "--to", "sqlite=a.db", "plant/**"]);
+    publish(&folder, "plant/a", r#"{"id":7,"pressure":-2.5,"name":"a, \"b\""}"#);
+    publish(&folder, "plant/a", r#"{"id":8,"pressure":1.5}"#);
+    let query = |arguments: &[&str]| folder.run(&[&["query", "a.db"], arguments].concat());
+    let end = Instant::now() + SOON;
+    let series = ["--topic", "plant/a", "--member", "pressure"];
+    while query(&series).out.lines().count() < 2 {
+        assert!(Instant::now() < end, "{:?}", query(&series));
+    }
+    let rows = r#"SELECT id, name FROM "plant::Pump" ORDER BY id"#;
+    assert_eq!(query(&[rows]).with(0).out, "id  name\n7   a, \"b\"\n8   -\n");
+    assert_eq!(query(&[rows, "--format", "csv"]).with(0).out, "id,name\n7,\"a, \"\"b\"\"\"\n8,\n");
+    assert_eq!(
+        query(&[rows, "--json"]).with(0).out,
+        "{\"id\":7,\"name\":\"a, \\\"b\\\"\"}\n{\"id\":8,\"name\":null}\n"
+    );
+    let plot = query(&[&series[..], &["--last", "60", "--format", "svg"]].concat()).with(0).out;
+    assert!(plot.starts_with("<svg ") && plot.contains("plant/a pressure, from ") && plot.contains(">-2<"), "{plot}");
+    let none = query(&[&series[..], &["--until", "2000-01-01T00:00:00Z"]].concat()).with(2).errors;
+    assert!(none.contains("no message of 'plant/a' with 'pressure' in this time"), "{none}");
+    assert!(query(&[&series[..], &["--from", "soon"]].concat()).with(3).errors.contains("a time such as"));
+    assert!(query(&["SELEC"]).with(2).errors.contains("syntax error"));
+    query(&[]).with(3);
+    terminated(collect).with(0);
+    assert_eq!(query(&["--check", "--json"]).with(0).out, "{\"damage\":[],\"rows\":2}\n");
+    let path = folder.path().join("a.db");
+    let mut bytes = std::fs::read(&path).expect("an archive");
+    let at = bytes.windows(6).position(|part| part == b"a, \"b\"").expect("the name is there");
+    bytes[at] = b'c';
+    std::fs::write(&path, bytes).expect("written");
+    let damaged = query(&["--check"]).with(2);
+    assert!(damaged.errors.contains("plant::Pump: row 1 is not as it was written"), "{damaged:?}");
+    assert!(folder.run(&["query", "plant.idl", rows]).with(2).errors.contains("it is no SQLite database"));
+}

@@ -1,0 +1,271 @@
+//! Reads archives: queries, a member over time, and whether everything is whole.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension as _,
+    hooks::{AuthAction, AuthContext, Authorization},
+    params,
+    types::Value,
+};
+
+use super::{ArchiveError, METADATA, checksum, is_archive, quoted};
+
+/// An archive of the handler `sqlite`, opened for reading alone.
+///
+/// ```
+/// # use polywire::Node;
+/// use polywire_collector::{Archive, ArchiveCheck, ArchiveError, ArchiveValue, Collector, CollectorConfig, Series};
+/// # use std::{fs, time::Duration};
+/// # #[derive(Default, polywire::Message)]
+/// # #[polywire(name = "plant::Pump")]
+/// # struct Pump { pressure: f64 }
+/// # let folder = std::env::temp_dir().join(format!("polywire-archive-doc-{}", std::process::id()));
+/// # let file = folder.join("plant.db");
+/// let config = format!("
+///     [collector]
+///     topics = ['plant/*']
+///     endpoints = ['inproc/archive-doc']
+///     [handlers.archive]
+///     kind = 'sqlite'
+///     path = '{}'", file.display());
+/// let mut collector = Collector::new(Node::new());
+/// collector.reload(&CollectorConfig::parse(&config)?)?;
+/// # let pumps = Node::new().publisher_on::<Pump>("plant/pump", "cdr@inproc/archive-doc")?;
+/// # pumps.wait_for_subscribers(1, Duration::from_secs(60));
+/// # for pressure in [1.0, 2.5] { pumps.publish(&Pump { pressure })?; }
+/// # while collector.status()[0].stored < 2 { std::thread::yield_now(); }
+///
+/// let archive = Archive::open(&file)?;
+/// let mut rows = Vec::new();
+/// archive.query("SELECT max(pressure) FROM \"plant::Pump\"", |_, row| {
+///     rows.push(row.to_vec());
+///     true
+/// })?;
+/// assert_eq!(rows, [[ArchiveValue::Real(2.5)]]);
+/// let series: Series = archive.series("plant/pump", "pressure", i64::MIN..=i64::MAX)?;
+/// assert_eq!(series.points.iter().map(|(_, pressure)| *pressure).collect::<Vec<_>>(), [1.0, 2.5]);
+/// let check: ArchiveCheck = archive.check()?;
+/// assert_eq!((check.rows, check.damage.len()), (2, 0));
+/// let refused = archive.query("DROP TABLE \"plant::Pump\"", |_, _| true);
+/// assert!(matches!(refused, Err(ArchiveError::Query(_))));
+/// let newest = archive.newest("plant/pump", "pressure")?.unwrap();
+/// assert!(newest > archive.time("2026-01-01T00:00:00Z")?);
+/// # fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Archive {
+    path: PathBuf,
+    connection: Connection,
+    /// For queries of others: SQLite asks [`reads`] about everything that they want.
+    guarded: Connection,
+}
+
+/// A member over time.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Series {
+    /// Time in nanoseconds since 1970, and value; the oldest first.
+    pub points: Vec<(i64, f64)>,
+    /// Messages in which the member is no number, such as an absent one or NaN.
+    pub without: u64,
+}
+
+/// What is in an archive, and what is damaged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveCheck {
+    /// Rows of all types.
+    pub rows: u64,
+    /// What is wrong: the places that SQLite reports, and rows that are not as they were written.
+    pub damage: Vec<String>,
+}
+
+/// The most places of damage that are listed.
+const MOST_DAMAGE: usize = 100;
+
+impl Archive {
+    /// Opens an archive, also while a collector writes it.
+    pub fn open(path: &Path) -> Result<Archive, ArchiveError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let open = || -> rusqlite::Result<(Connection, Connection)> {
+            let mut guarded = Connection::open_with_flags(path, flags)?;
+            guarded.authorizer(Some(reads))?;
+            Ok((Connection::open_with_flags(path, flags)?, guarded))
+        };
+        let (connection, guarded) = open().map_err(|cause| ArchiveError::of(path, &cause))?;
+        if !is_archive(&connection, path)? {
+            return Err(ArchiveError::Format { path: path.to_owned(), reason: "an empty database".to_owned() });
+        }
+        Ok(Archive { path: path.to_owned(), connection, guarded })
+    }
+
+    /// Runs one `SELECT`, and calls `each` with the names of the columns and the values of each
+    /// row, until it returns false. A statement that does anything but read this archive is
+    /// refused.
+    pub fn query(&self, sql: &str, mut each: impl FnMut(&[String], &[Value]) -> bool) -> Result<(), ArchiveError> {
+        rows(&self.guarded, sql, [], &mut each).map_err(|cause| match cause.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::SystemIoFailure) => self.wrong(&cause),
+            _ => ArchiveError::Query(cause.to_string()),
+        })
+    }
+
+    /// A member of a topic's messages over time. `member` is its path, such as `total.busy_percent`.
+    pub fn series(&self, topic: &str, member: &str, times: RangeInclusive<i64>) -> Result<Series, ArchiveError> {
+        let columns = self.columns_of(member).map_err(|cause| self.wrong(&cause))?;
+        let (mut series, mut has_topic) = (Series::default(), false);
+        for (table, columns) in &columns {
+            // A member whose content has changed has several columns, of which a row uses one.
+            let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
+            let sql = format!(
+                "SELECT _timestamp_ns, coalesce({}, NULL) FROM {} WHERE _topic = ?1 AND _timestamp_ns BETWEEN ?2 AND ?3 AND _kind = 'data'",
+                columns.join(", "),
+                quoted(table),
+            );
+            let mut add = |_: &[String], row: &[Value]| {
+                has_topic = true;
+                match row {
+                    [Value::Integer(time), Value::Integer(number)] => series.points.push((*time, *number as f64)),
+                    [Value::Integer(time), Value::Real(number)] => series.points.push((*time, *number)),
+                    _ => series.without += 1,
+                }
+                true
+            };
+            let of = params![topic, times.start(), times.end()];
+            rows(&self.connection, &sql, of, &mut add).map_err(|cause| self.wrong(&cause))?;
+        }
+        series.points.sort_by_key(|(time, _)| *time);
+        match (columns.is_empty(), has_topic) {
+            (true, _) => Err(ArchiveError::Query(format!("no type in the archive has a member '{member}'"))),
+            (_, false) => Err(ArchiveError::Query(format!("no message of '{topic}' with '{member}' in this time"))),
+            (_, true) => Ok(series),
+        }
+    }
+
+    /// The tables of all types that have a member of this path, with its columns.
+    fn columns_of(&self, member: &str) -> rusqlite::Result<BTreeMap<String, Vec<String>>> {
+        let sql = "SELECT t.name, c.name FROM polywire_types t JOIN polywire_columns c USING (type) WHERE c.path = ?1";
+        let mut statement = self.connection.prepare(sql)?;
+        let (mut rows, mut found) = (statement.query([member])?, BTreeMap::<_, Vec<_>>::new());
+        while let Some(row) = rows.next()? {
+            found.entry(row.get(0)?).or_default().push(row.get(1)?);
+        }
+        Ok(found)
+    }
+
+    /// The newest time of a topic's messages with this member; `None` if there are none.
+    pub fn newest(&self, topic: &str, member: &str) -> Result<Option<i64>, ArchiveError> {
+        let newest = |table: &String| -> rusqlite::Result<Option<i64>> {
+            let sql = format!("SELECT max(_timestamp_ns) FROM {} WHERE _topic = ?1", quoted(table));
+            self.connection.query_row(&sql, [topic], |row| row.get(0)).optional().map(Option::flatten)
+        };
+        let all = || self.columns_of(member)?.keys().map(newest).collect::<rusqlite::Result<Vec<_>>>();
+        Ok(all().map_err(|cause| self.wrong(&cause))?.into_iter().flatten().max())
+    }
+
+    /// A time as SQLite reads it, such as `2026-11-22 23:38:33`, in nanoseconds since 1970.
+    pub fn time(&self, text: &str) -> Result<i64, ArchiveError> {
+        let sql = "SELECT CAST(round(unixepoch(?1, 'subsec') * 1000) AS INTEGER)";
+        let found: rusqlite::Result<Option<i64>> = self.connection.query_row(sql, [text], |row| row.get(0));
+        let milliseconds = found.ok().flatten().and_then(|time| time.checked_mul(1_000_000));
+        let expected = "a time such as 2026-11-22T23:38:33Z is expected";
+        milliseconds.ok_or_else(|| ArchiveError::Query(format!("'{text}': {expected}")))
+    }
+
+    /// Checks everything: the structure, and the checksum of each row. Takes as long as reading the
+    /// whole archive.
+    pub fn check(&self) -> Result<ArchiveCheck, ArchiveError> {
+        let mut check = ArchiveCheck::default();
+        if let Err(cause) = self.check_structure(&mut check) {
+            check.add(cause.to_string());
+        }
+        let tables = || -> rusqlite::Result<Vec<String>> {
+            let mut statement = self.connection.prepare("SELECT name FROM polywire_types")?;
+            statement.query_map([], |row| row.get(0))?.collect()
+        };
+        match tables() {
+            Ok(tables) => tables.iter().for_each(|table| self.check_table(table, &mut check)),
+            Err(cause) => check.add(cause.to_string()),
+        }
+        Ok(check)
+    }
+
+    fn check_structure(&self, check: &mut ArchiveCheck) -> rusqlite::Result<()> {
+        let mut statement = self.connection.prepare("PRAGMA integrity_check")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            match row.get::<_, String>(0)? {
+                ok if ok == "ok" => {}
+                damage => check.add(damage),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_table(&self, table: &str, check: &mut ArchiveCheck) {
+        let mut number = 0u64;
+        // In a damaged file, pages can refer to each other in a circle.
+        let most = fs::metadata(&self.path).map_or(0, |data| data.len());
+        let sql = format!("SELECT * FROM {}", quoted(table));
+        let read = rows(&self.connection, &sql, [], &mut |names, row| {
+            (number, check.rows) = (number + 1, check.rows + 1);
+            let all = || names.iter().map(String::as_str).zip(row);
+            let stored = all().find(|(name, _)| *name == METADATA[6]).map(|(_, value)| value);
+            if stored != Some(&Value::Integer(checksum(table, all().filter(|(name, _)| *name != METADATA[6])))) {
+                check.add(format!("{table}: row {number} is not as it was written"));
+            }
+            number <= most
+        });
+        match read {
+            Err(cause) => check.add(format!("{table}: {cause}, after {number} rows")),
+            Ok(()) if number > most => check.add(format!("{table}: it has no end")),
+            Ok(()) => {}
+        }
+    }
+
+    fn wrong(&self, cause: &rusqlite::Error) -> ArchiveError {
+        ArchiveError::of(&self.path, cause)
+    }
+}
+
+impl ArchiveCheck {
+    fn add(&mut self, damage: String) {
+        if self.damage.len() < MOST_DAMAGE {
+            self.damage.push(damage);
+        }
+    }
+}
+
+/// Calls `each` with the rows of a query, until it returns false.
+fn rows(
+    connection: &Connection,
+    sql: &str,
+    of: impl rusqlite::Params,
+    each: &mut impl FnMut(&[String], &[Value]) -> bool,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(sql)?;
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut rows = statement.query(of)?;
+    while let Some(row) = rows.next()? {
+        let values: Vec<Value> = (0..names.len()).map(|at| row.get(at)).collect::<rusqlite::Result<_>>()?;
+        if !each(&names, &values) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Permits reading alone: no other file, no setting, no change.
+fn reads(context: AuthContext<'_>) -> Authorization {
+    match context.action {
+        AuthAction::Select | AuthAction::Read { .. } | AuthAction::Function { .. } | AuthAction::Recursive => {
+            Authorization::Allow
+        }
+        _ => Authorization::Deny,
+    }
+}

@@ -1,0 +1,280 @@
+//! Writes entries into an archive, in transactions.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params, params_from_iter, types::Value};
+
+use super::{APPLICATION, ArchiveError, METADATA, VERSION, checksum, is_archive, quoted};
+use crate::{CellValue, Column, Columns, Entry, HandlerError, JsonText, columns::float_text, json::PerType};
+
+/// The most columns of a table, over all versions of its type. SQLite has at most 2000.
+const MOST: usize = 1900;
+
+/// The most characters of a name in the database.
+const MOST_NAME: usize = 200;
+
+/// Statements that are kept prepared.
+const STATEMENTS: usize = 256;
+
+const SETUP: &str = "
+    CREATE TABLE polywire_types (type TEXT PRIMARY KEY, name TEXT NOT NULL);
+    CREATE TABLE polywire_columns (
+        type TEXT NOT NULL, path TEXT NOT NULL, content TEXT NOT NULL, name TEXT NOT NULL,
+        PRIMARY KEY (type, path, content)
+    );
+";
+
+/// An archive that is written.
+pub(crate) struct ArchiveWriter {
+    path: PathBuf,
+    connection: Connection,
+    tables: PerType<Table>,
+    json: JsonText,
+    /// A transaction is open.
+    is_open: bool,
+}
+
+/// The table of a type, as one version of the type uses it.
+struct Table {
+    name: String,
+    columns: Columns,
+    /// The names of the columns in the database.
+    names: Vec<String>,
+    insert: String,
+}
+
+impl ArchiveWriter {
+    /// Opens an archive, or makes it together with its folder.
+    pub fn open(path: &Path) -> Result<ArchiveWriter, ArchiveError> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            let failed = |cause: std::io::Error| ArchiveError::Database { path: path.into(), cause: cause.to_string() };
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let open = || -> Result<Connection, rusqlite::Error> {
+            let connection = Connection::open(path)?;
+            connection.set_prepared_statement_cache_capacity(STATEMENTS);
+            Ok(connection)
+        };
+        let wrong = |cause: rusqlite::Error| ArchiveError::of(path, &cause);
+        let connection = open().map_err(wrong)?;
+        if !is_archive(&connection, path)? {
+            setup(&connection).map_err(wrong)?;
+        }
+        // What is committed is on the disk, and readers do not wait for the writer.
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(wrong)?;
+        connection.pragma_update(None, "synchronous", "FULL").map_err(wrong)?;
+        Ok(ArchiveWriter {
+            path: path.to_owned(),
+            connection,
+            tables: PerType::default(),
+            json: JsonText::default(),
+            is_open: false,
+        })
+    }
+
+    /// Adds an entry, unless it is there already.
+    pub fn write(&mut self, entry: &Entry) -> Result<(), HandlerError> {
+        if !self.is_open {
+            self.connection.execute_batch("BEGIN IMMEDIATE").map_err(|cause| failed(&self.path, &cause))?;
+            self.is_open = true;
+        }
+        let (connection, shape) = (&self.connection, entry.value.shape());
+        let make = || table(connection, entry.type_name(), Columns::of(shape.schema()));
+        let table = self.tables.get(shape, || make().map_err(|error| error.of(&self.path)))?;
+        let row = table.columns.row(entry, &mut self.json)?;
+        let mut values = metadata(entry);
+        values.extend(table.columns.iter().zip(row).map(|((_, column), cell)| value(column, cell)));
+        let names = METADATA[..6].iter().copied().chain(table.names.iter().map(String::as_str));
+        values.push(Value::Integer(checksum(&table.name, names.zip(&values))));
+        let insert = || connection.prepare_cached(&table.insert)?.execute(params_from_iter(&values));
+        insert().map(|_| ()).map_err(|cause| failed(&self.path, &cause))
+    }
+
+    /// Stores what was written.
+    pub fn commit(&mut self) -> Result<(), HandlerError> {
+        if self.is_open {
+            self.connection.execute_batch("COMMIT").map_err(|cause| failed(&self.path, &cause))?;
+            self.is_open = false;
+        }
+        Ok(())
+    }
+}
+
+/// A fault of one entry is refused, any other is one of the archive.
+fn failed(path: &Path, cause: &rusqlite::Error) -> HandlerError {
+    match cause.sqlite_error_code() {
+        Some(ErrorCode::TooBig) => HandlerError::Refused(format!("SQLite: {cause}")),
+        _ => HandlerError::Failed(format!("{}: {cause}", path.display())),
+    }
+}
+
+fn setup(connection: &Connection) -> rusqlite::Result<()> {
+    let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};");
+    connection.execute_batch(&format!("BEGIN IMMEDIATE; {SETUP} {marks} COMMIT;"))
+}
+
+/// Why there is no table for a type.
+enum NoTable {
+    Database(rusqlite::Error),
+    TooManyColumns,
+}
+
+impl From<rusqlite::Error> for NoTable {
+    fn from(cause: rusqlite::Error) -> NoTable {
+        NoTable::Database(cause)
+    }
+}
+
+impl NoTable {
+    fn of(self, path: &Path) -> HandlerError {
+        match self {
+            NoTable::Database(cause) => failed(path, &cause),
+            NoTable::TooManyColumns => {
+                HandlerError::Refused(format!("the versions of its type have more than {MOST} columns"))
+            }
+        }
+    }
+}
+
+/// Finds the table of a type, or makes it, and adds the columns that it does not have yet.
+fn table(connection: &Connection, type_name: &str, columns: Columns) -> Result<Table, NoTable> {
+    let find = "SELECT name FROM polywire_types WHERE type = ?1";
+    let found: Option<String> = connection.query_row(find, [type_name], |row| row.get(0)).optional()?;
+    let name = match found {
+        Some(name) => name,
+        None => make_table(connection, type_name)?,
+    };
+    let mut names = Vec::new();
+    for (path, column) in columns.iter() {
+        names.push(column_name(connection, type_name, &name, path, column)?);
+    }
+    let all: Vec<String> = METADATA[..6].iter().copied().chain(names.iter().map(String::as_str)).map(quoted).collect();
+    let places = vec!["?"; all.len() + 1].join(", ");
+    let insert = format!("INSERT OR IGNORE INTO {} ({}, _checksum) VALUES ({places})", quoted(&name), all.join(", "));
+    Ok(Table { name, columns, names, insert })
+}
+
+fn make_table(connection: &Connection, type_name: &str) -> rusqlite::Result<String> {
+    let taken = names(connection, "SELECT name FROM polywire_types", [])?;
+    let lower = type_name.to_ascii_lowercase();
+    // SQLite permits no table with its own prefix, and the other one is that of the archive.
+    let is_reserved = lower.starts_with("sqlite_") || lower.starts_with("polywire_");
+    let wanted = if is_reserved { format!("type {type_name}") } else { type_name.to_owned() };
+    let name = free_name(&wanted, |name| is_in(&taken, name));
+    connection.execute("INSERT INTO polywire_types VALUES (?1, ?2)", [type_name, &name])?;
+    let (table, once, time) =
+        (quoted(&name), quoted(&format!("polywire_once {name}")), quoted(&format!("polywire_time {name}")));
+    connection.execute_batch(&format!(
+        "CREATE TABLE {table} (
+            _topic TEXT NOT NULL, _writer TEXT NOT NULL, _incarnation NOT NULL, _sequence NOT NULL,
+            _timestamp_ns INTEGER NOT NULL, _kind TEXT NOT NULL, _checksum INTEGER NOT NULL
+         );
+         CREATE UNIQUE INDEX {once} ON {table} (_writer, _incarnation, _sequence);
+         CREATE INDEX {time} ON {table} (_topic, _timestamp_ns);"
+    ))?;
+    Ok(name)
+}
+
+/// Finds the column of a member, or adds it. A member whose content has changed has a column of its
+/// own for each content.
+fn column_name(
+    connection: &Connection,
+    type_name: &str,
+    table: &str,
+    path: &str,
+    column: Column,
+) -> Result<String, NoTable> {
+    let content = format!("{column:?}").to_ascii_lowercase();
+    let find = "SELECT name FROM polywire_columns WHERE type = ?1 AND path = ?2 AND content = ?3";
+    let mut statement = connection.prepare_cached(find)?;
+    if let Some(name) = statement.query_row(params![type_name, path, content], |row| row.get(0)).optional()? {
+        return Ok(name);
+    }
+    let taken = names(connection, "SELECT name FROM polywire_columns WHERE type = ?1", [type_name])?;
+    if taken.len() >= MOST {
+        return Err(NoTable::TooManyColumns);
+    }
+    let is_taken = |name: &str| is_in(&taken, name) || METADATA.iter().any(|taken| taken.eq_ignore_ascii_case(name));
+    // SQLite has three names of its own for the number of a row.
+    let is_own = |name: &str| ["rowid", "oid", "_rowid_"].iter().any(|own| own.eq_ignore_ascii_case(name));
+    let name = free_name(path, |name| is_taken(name) || is_own(name));
+    connection.execute("INSERT INTO polywire_columns VALUES (?1, ?2, ?3, ?4)", [type_name, path, &content, &name])?;
+    connection.execute_batch(&format!(
+        "ALTER TABLE {} ADD COLUMN {} {}",
+        quoted(table),
+        quoted(&name),
+        declared(column)
+    ))?;
+    Ok(name)
+}
+
+/// The declared type of a column: none, if SQLite would convert some values of the type.
+fn declared(column: Column) -> &'static str {
+    match column {
+        Column::Bool => "BOOLEAN",
+        Column::Int => "INTEGER",
+        Column::Uint => "",
+        Column::Float32 | Column::Float64 => "REAL",
+        Column::Text | Column::Json => "TEXT",
+        Column::Bytes => "BLOB",
+    }
+}
+
+fn names(connection: &Connection, sql: &str, of: impl rusqlite::Params) -> rusqlite::Result<Vec<String>> {
+    connection.prepare_cached(sql)?.query_map(of, |row| row.get(0))?.collect()
+}
+
+/// SQLite takes names with other letters of the same alphabet for the same.
+fn is_in(taken: &[String], name: &str) -> bool {
+    taken.iter().any(|taken| taken.eq_ignore_ascii_case(name))
+}
+
+/// The name that is wanted, or one that begins alike and is not taken. Among names that end in
+/// numbers, one must be free.
+fn free_name(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let wanted: String = wanted.chars().take(MOST_NAME).collect();
+    let numbered = (2..).map(|number| format!("{wanted}~{number}"));
+    [wanted.clone()].into_iter().chain(numbered).find(|name| !is_taken(name)).unwrap_or(wanted)
+}
+
+fn metadata(entry: &Entry) -> Vec<Value> {
+    vec![
+        Value::Text(entry.origin.topic.clone()),
+        Value::Text(entry.origin.writer.to_string()),
+        unsigned(entry.origin.incarnation),
+        unsigned(entry.sequence),
+        Value::Integer(entry.timestamp_ns),
+        Value::Text(entry.kind_name().to_owned()),
+    ]
+}
+
+/// A number without a sign: SQLite's integers end at 2^63 - 1. Larger ones are texts of 20 digits,
+/// which SQLite sorts behind all integers, in the order of the numbers.
+fn unsigned(number: u64) -> Value {
+    i64::try_from(number).map_or_else(|_| Value::Text(format!("{number:020}")), Value::Integer)
+}
+
+/// SQLite has no NaN: it would become NULL.
+fn float(number: f64) -> Value {
+    if number.is_nan() { Value::Text(float_text(number, String::new())) } else { Value::Real(number) }
+}
+
+fn value(column: Column, cell: CellValue<'_>) -> Value {
+    match cell {
+        CellValue::Absent => Value::Null,
+        CellValue::Bool(truth) => Value::Integer(truth.into()),
+        // A literal without a name, or half a surrogate pair.
+        CellValue::Int(number) if column == Column::Text => Value::Text(number.to_string()),
+        CellValue::Int(number) => Value::Integer(number),
+        CellValue::Uint(number) => unsigned(number),
+        CellValue::Float32(number) => float(number.into()),
+        CellValue::Float64(number) => float(number),
+        CellValue::Text(text) => Value::Text(text.to_owned()),
+        CellValue::Char(character) => Value::Text(character.to_string()),
+        CellValue::Bytes(bytes) => Value::Blob(bytes.to_vec()),
+        CellValue::Json(text) => Value::Text(text),
+    }
+}

@@ -1,0 +1,323 @@
+//! The kind `prometheus`: the latest numbers of each topic, as a file in Prometheus' text format.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use polywire::{Kind as Message, extend::layout::ValueRef};
+
+use super::{Handler, Kind};
+use crate::{Entry, Expects, HandlerError, Setting};
+
+/// The most numbers of a handler.
+const MOST: usize = 100_000;
+
+/// How long a number stays that nobody publishes any more, by default.
+const EXPIRE: Duration = Duration::from_secs(300);
+
+pub(super) static KIND: Kind = Kind {
+    name: "prometheus",
+    summary: "The latest numbers, as a file for Prometheus",
+    settings: &[
+        Setting { name: "path", expects: Expects::Required, summary: "the file" },
+        Setting {
+            name: "expire",
+            expects: Expects::Seconds,
+            summary: "leaves out what nobody has published for this time; 300 is the default, 0 never does",
+        },
+    ],
+    open: |settings, _| {
+        let path = Path::new(settings.text("path").unwrap_or_default());
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(|cause| HandlerError::file(path, &cause))?;
+        }
+        let expire = settings.seconds("expire").unwrap_or(EXPIRE);
+        Ok(Box::new(Metrics {
+            path: path.to_owned(),
+            expire: Some(expire).filter(|expire| !expire.is_zero()),
+            latest: BTreeMap::new(),
+            count: 0,
+            is_news: true,
+        }))
+    },
+};
+
+struct Metrics {
+    path: PathBuf,
+    expire: Option<Duration>,
+    /// By topic, type and key.
+    latest: BTreeMap<(String, String, String), Latest>,
+    /// How many numbers there are.
+    count: usize,
+    is_news: bool,
+}
+
+/// The latest message of an instance.
+struct Latest {
+    at: Instant,
+    /// Names of metrics, and their labels and values as text.
+    numbers: Vec<(String, String)>,
+}
+
+impl Handler for Metrics {
+    fn write(&mut self, entry: &Entry) -> Result<(), HandlerError> {
+        let key = key_of(entry.value.view());
+        let mut labels = format!("topic=\"{}\"", escaped(entry.topic()));
+        if !key.is_empty() {
+            let _ = write!(labels, ",key=\"{}\"", escaped(&key));
+        }
+        let instance = (entry.topic().to_owned(), entry.type_name().to_owned(), key);
+        if entry.kind != Message::Data {
+            self.remove(&instance);
+            return Ok(());
+        }
+        let mut numbers = Numbers { of: entry.type_name(), labels: &labels, found: Vec::new() };
+        numbers.add(&mut String::new(), "", entry.value.view());
+        let numbers = numbers.found;
+        self.remove(&instance);
+        if self.count + numbers.len() > MOST {
+            return Err(HandlerError::Refused(format!("there would be more than {MOST} numbers")));
+        }
+        self.count += numbers.len();
+        self.latest.insert(instance, Latest { at: Instant::now(), numbers });
+        Ok(())
+    }
+
+    /// Replaces the file. Numbers are not meant to survive, so there is nothing else to store.
+    fn sync(&mut self) -> Result<(), HandlerError> {
+        self.expire();
+        if !self.is_news {
+            return Ok(());
+        }
+        let mut partial: OsString = self.path.clone().into();
+        partial.push(".part");
+        let replaced = fs::write(&partial, self.text()).and_then(|()| fs::rename(&partial, &self.path));
+        replaced.map_err(|cause| HandlerError::file(&self.path, &cause))?;
+        self.is_news = false;
+        Ok(())
+    }
+}
+
+impl Metrics {
+    fn remove(&mut self, instance: &(String, String, String)) {
+        self.is_news = true;
+        if let Some(old) = self.latest.remove(instance) {
+            self.count -= old.numbers.len();
+        }
+    }
+
+    fn expire(&mut self) {
+        let Some(expire) = self.expire else { return };
+        let is_old = |latest: &Latest| latest.at.elapsed() >= expire;
+        let old: Vec<_> = self.latest.iter().filter(|(_, latest)| is_old(latest)).map(|(key, _)| key.clone()).collect();
+        old.iter().for_each(|instance| self.remove(instance));
+    }
+
+    /// The file. The numbers of a metric are beside each other, as the format wants it.
+    fn text(&self) -> String {
+        let mut metrics: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, rest) in self.latest.values().flat_map(|latest| &latest.numbers) {
+            metrics.entry(name).or_default().push(rest);
+        }
+        let mut text = String::new();
+        for (name, lines) in metrics {
+            let _ = writeln!(text, "# TYPE {name} gauge");
+            for line in lines {
+                let _ = writeln!(text, "{name}{line}");
+            }
+        }
+        text
+    }
+}
+
+/// The numbers in a value.
+struct Numbers<'a> {
+    /// The type.
+    of: &'a str,
+    labels: &'a str,
+    found: Vec<(String, String)>,
+}
+
+impl Numbers<'_> {
+    /// `path` has the names of members; `index` has places in lists and keys of maps.
+    fn add(&mut self, path: &mut String, index: &str, value: ValueRef<'_>) {
+        let below = |place: &str| if index.is_empty() { place.to_owned() } else { format!("{index}.{place}") };
+        match value {
+            ValueRef::Struct(structure) => {
+                structure
+                    .fields()
+                    .into_iter()
+                    .for_each(|(member, value)| self.member(path, index, &member.name, value));
+            }
+            ValueRef::Union(union) => {
+                if let Some((case, value)) = union.case() {
+                    self.member(path, index, &case.member.name, value);
+                }
+            }
+            // Octets are data, not numbers.
+            ValueRef::List(list) if list.as_bytes().is_some() => {}
+            ValueRef::List(list) => {
+                list.iter().enumerate().for_each(|(at, value)| self.add(path, &below(&at.to_string()), value));
+            }
+            ValueRef::Map(map) => {
+                map.entries().into_iter().for_each(|(key, value)| self.add(path, &below(&plain(key)), value));
+            }
+            scalar => self.number(path, index, scalar),
+        }
+    }
+
+    fn member(&mut self, path: &mut String, index: &str, name: &str, value: ValueRef<'_>) {
+        let len = path.len();
+        path.push_str(if len == 0 { "" } else { "." });
+        path.push_str(name);
+        self.add(path, index, value);
+        path.truncate(len);
+    }
+
+    fn number(&mut self, path: &str, index: &str, value: ValueRef<'_>) {
+        let number = match value {
+            ValueRef::Bool(truth) => f64::from(u8::from(truth)),
+            ValueRef::Enum(literal) => literal.value().into(),
+            ValueRef::Bitmask(mask) => mask.bits() as f64,
+            ValueRef::Bitset(set) => set.bits() as f64,
+            other => match other.as_f64() {
+                Some(number) => number,
+                None => return,
+            },
+        };
+        let index = if index.is_empty() { String::new() } else { format!(",index=\"{}\"", escaped(index)) };
+        let rest = format!("{{{},member=\"{}\"{index}}} {}", self.labels, escaped(path), number_text(number));
+        self.found.push((metric(self.of, path), rest));
+    }
+}
+
+/// The key members of a structure, as text.
+fn key_of(value: ValueRef<'_>) -> String {
+    let ValueRef::Struct(structure) = value else { return String::new() };
+    let keys = structure.fields().into_iter().filter(|(member, _)| member.key);
+    keys.map(|(member, value)| format!("{}={}", member.name, plain(value))).collect::<Vec<_>>().join(",")
+}
+
+fn plain(value: ValueRef<'_>) -> String {
+    value.as_str().map_or_else(|| format!("{value:?}"), str::to_owned)
+}
+
+/// The name of a metric: letters, digits and `_`, not beginning with a digit.
+fn metric(type_name: &str, path: &str) -> String {
+    let name = format!("{}_{path}", type_name.replace("::", "_"));
+    let permitted = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let name: String = name.chars().map(permitted).collect();
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
+}
+
+/// The value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn number_text(number: f64) -> String {
+    match number {
+        _ if number.is_nan() => "NaN".to_owned(),
+        f64::INFINITY => "+Inf".to_owned(),
+        f64::NEG_INFINITY => "-Inf".to_owned(),
+        _ => number.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap as Map, sync::Arc, thread};
+
+    use polywire::{Message as _, Record, Shape};
+
+    use super::*;
+    use crate::Origin;
+
+    #[derive(Default, polywire::Message)]
+    struct Core {
+        busy: f32,
+    }
+
+    #[derive(Default, polywire::Message)]
+    #[polywire(name = "plant::Pump_2")]
+    struct Pump {
+        #[polywire(key)]
+        id: u32,
+        pressure: Option<f64>,
+        on: bool,
+        name: String,
+        cores: Vec<Core>,
+        levels: Map<String, i64>,
+        blob: Vec<u8>,
+    }
+
+    fn metrics(expire: Option<Duration>) -> Metrics {
+        Metrics { path: PathBuf::new(), expire, latest: BTreeMap::new(), count: 0, is_news: false }
+    }
+
+    fn pump(topic: &str, id: u32, set: impl FnOnce(&mut Record)) -> Entry {
+        let mut record = Record::new(&Shape::of(Pump::shape().schema()).expect("a shape"));
+        record.set("id", id).expect("set");
+        set(&mut record);
+        Entry::new(Arc::new(Origin { topic: topic.to_owned(), ..Origin::default() }), 1, 0, record)
+    }
+
+    #[test]
+    fn numbers_have_names_and_labels() {
+        let mut metrics = metrics(None);
+        let full = pump("a\"\\b\n", 7, |record| {
+            record.set("pressure", f64::NEG_INFINITY).expect("set");
+            record.set("on", true).expect("set");
+            record.resize("cores", 2).expect("set");
+            record.set("cores[1].busy", f32::NAN).expect("set");
+            record.set("levels[\"low\"]", -3).expect("set");
+        });
+        metrics.write(&full).expect("taken");
+        metrics.write(&pump("p", 8, |_| {})).expect("taken");
+        let expected = r##"# TYPE plant_Pump_2_cores_busy gauge
+plant_Pump_2_cores_busy{topic="a\"\\b\n",key="id=7",member="cores.busy",index="0"} 0
+plant_Pump_2_cores_busy{topic="a\"\\b\n",key="id=7",member="cores.busy",index="1"} NaN
+# TYPE plant_Pump_2_id gauge
+plant_Pump_2_id{topic="a\"\\b\n",key="id=7",member="id"} 7
+plant_Pump_2_id{topic="p",key="id=8",member="id"} 8
+# TYPE plant_Pump_2_levels gauge
+plant_Pump_2_levels{topic="a\"\\b\n",key="id=7",member="levels",index="low"} -3
+# TYPE plant_Pump_2_on gauge
+plant_Pump_2_on{topic="a\"\\b\n",key="id=7",member="on"} 1
+plant_Pump_2_on{topic="p",key="id=8",member="on"} 0
+# TYPE plant_Pump_2_pressure gauge
+plant_Pump_2_pressure{topic="a\"\\b\n",key="id=7",member="pressure"} -Inf
+"##;
+        assert_eq!(metrics.text(), expected);
+    }
+
+    #[test]
+    fn an_instance_ends_and_old_numbers_go() {
+        let mut metrics = metrics(Some(Duration::from_nanos(1)));
+        metrics.write(&pump("p", 7, |_| {})).expect("taken");
+        metrics.write(&pump("p", 8, |_| {})).expect("taken");
+        assert_eq!((metrics.latest.len(), metrics.count), (2, 4));
+        metrics.write(&Entry { kind: Message::Dispose, ..pump("p", 7, |_| {}) }).expect("taken");
+        assert_eq!((metrics.latest.len(), metrics.count), (1, 2));
+        while metrics.latest.values().any(|latest| latest.at.elapsed().is_zero()) {
+            thread::yield_now();
+        }
+        metrics.expire();
+        assert_eq!((metrics.text(), metrics.count), (String::new(), 0));
+    }
+
+    #[test]
+    fn there_are_not_more_numbers_than_the_limit() {
+        let mut metrics = metrics(None);
+        let large = |id, len| pump("p", id, |record| record.resize("cores", len).expect("set"));
+        metrics.write(&large(1, MOST - 2)).expect("taken");
+        assert!(matches!(metrics.write(&large(2, 0)), Err(HandlerError::Refused(_))));
+        metrics.write(&large(1, 0)).expect("an instance is replaced");
+        metrics.write(&large(2, 0)).expect("taken");
+    }
+}
