@@ -26,8 +26,8 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    /// Opens a file, and makes it if there is none. Gives the positions in it, in the order in which
-    /// they were added. Damaged lines are reported and left out: the samples may come again.
+    /// Opens a file, and makes it if there is none. Gives the positions in it, in the order in
+    /// which they were added. Damaged lines are reported and left out: the samples may come again.
     pub(super) fn open(path: &Path) -> io::Result<(Positions, Vec<Position>)> {
         let lock = OpenOptions::new().write(true).create(true).truncate(false).open(beside(path, "lock"))?;
         lock.try_lock().map_err(|_| io::Error::other("another collector uses it"))?;
@@ -45,8 +45,8 @@ impl Positions {
         Ok((Positions { path, file, lines: lines.len(), needed: 0, is_torn, _lock: lock }, found))
     }
 
-    /// Adds positions. They are on the disk when it returns without an error. `known` gives the last
-    /// position of each stream before them, which the file needs if it is written anew.
+    /// Adds positions. They are on the disk when it returns without an error. `known` gives the
+    /// last position of each stream before them, which the file needs if it is written anew.
     pub(super) fn add<I>(&mut self, positions: &[Position], known: impl FnOnce() -> I) -> io::Result<()>
     where
         I: Iterator<Item = Position>,
@@ -160,7 +160,7 @@ mod tests {
             damaged[at] ^= 0x10;
             fs::write(&path, damaged).expect("written");
             let (_, found) = Positions::open(&path).expect("opened");
-            assert!(found.iter().all(|position| added.contains(position)) && found.len() >= 1, "at {at}: {found:?}");
+            assert!(found.iter().all(|position| added.contains(position)) && !found.is_empty(), "at {at}: {found:?}");
         }
         fs::remove_dir_all(path.parent().expect("a folder")).expect("removed");
     }
