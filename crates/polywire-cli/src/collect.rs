@@ -183,13 +183,16 @@ impl Collect {
 /// Says what is collected, and who gets it.
 fn say(terminal: &Terminal, config: &CollectorConfig) -> anyhow::Result<()> {
     let texts = |wires: &[Wire]| wires.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let topics: Vec<&str> = config.topics.iter().map(Pattern::as_str).collect();
+    let mut topics: Vec<&str> = config.topics.iter().map(Pattern::as_str).collect();
     let (endpoints, serve) = (texts(&config.endpoints), texts(&config.serve));
     let handlers: Vec<&str> = config.handlers.iter().map(|plan| plan.name.as_str()).collect();
     if terminal.json {
-        let value = json!({ "topics": topics, "endpoints": endpoints, "serve": serve, "handlers": handlers });
+        let nodes = &config.nodes;
+        let value =
+            json!({ "topics": topics, "nodes": nodes, "endpoints": endpoints, "serve": serve, "handlers": handlers });
         return terminal.value(&value);
     }
+    topics.extend(config.nodes.iter().map(|_| "samples of nodes"));
     let all: Vec<&str> = handlers.into_iter().chain(serve.iter().map(String::as_str)).collect();
     Ok(terminal.line(&format!("collects {} at {}: {}", topics.join(" "), endpoints.join(" "), all.join(", ")))?)
 }

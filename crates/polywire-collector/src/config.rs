@@ -56,7 +56,7 @@ pub struct CollectorConfig {
     pub name: String,
     /// The file that keeps the node's UUID; without one it is new after each start.
     pub state: Option<PathBuf>,
-    /// Patterns of the topics to subscribe to; `probes/**` unless there are others.
+    /// Patterns of the topics to subscribe to; `probes/**` unless there are others, or `nodes`.
     pub topics: Vec<Pattern>,
     /// The endpoints at which to subscribe; `local` if there is none.
     pub endpoints: Vec<Wire>,
@@ -187,7 +187,8 @@ impl Reader<'_> {
     }
 
     fn collector(&self, config: &mut CollectorConfig, value: &Value<'_>) -> Result<(), ConfigError> {
-        for (key, value) in self.table("'collector'", value)? {
+        let table = self.table("'collector'", value)?;
+        for (key, value) in table {
             match key.get_ref().as_ref() {
                 "name" => config.name = self.name(value)?,
                 "state" => config.state = Some(self.text("[collector]: 'state'", value)?.into()),
@@ -198,8 +199,11 @@ impl Reader<'_> {
                 other => return Err(self.unknown(key, "setting", other, COLLECTOR)),
             }
         }
+        if config.nodes.is_some() && !table.iter().any(|(key, _)| key.get_ref() == "topics") {
+            config.topics.clear();
+        }
         let expected = match config.endpoints.iter().all(|wire| wire.endpoint.is_some()) {
-            _ if config.topics.is_empty() => "'topics': a pattern of topics is expected",
+            _ if config.topics.is_empty() && config.nodes.is_none() => "'topics': a pattern of topics is expected",
             true => return Ok(()),
             false => "'endpoints': an endpoint is expected, such as 'tcp/127.0.0.1:7461'",
         };

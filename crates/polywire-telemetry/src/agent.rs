@@ -161,7 +161,7 @@ impl Agent {
         self.collector = Some(collector);
         let wires = self.running.values().map(|running| self.wire_of(&running.plan)).collect::<Result<Vec<_>, _>>()?;
         for (running, wire) in self.running.values_mut().zip(wires) {
-            let stream = Stream::open(self.collector.as_ref(), &running.plan, wire)?;
+            let stream = Stream::open(&self.identity.name, self.collector.as_ref(), &running.plan, wire)?;
             running.stream = begun(stream, &mut *running.probe)?;
         }
         Ok(())
@@ -187,7 +187,7 @@ impl Agent {
             return Err(AgentError::Plan(format!("there is a probe '{}' already", plan.instance)));
         }
         let wire = self.wire_of(&plan)?;
-        let stream = Stream::open(self.collector.as_ref(), &plan, wire.clone())?;
+        let stream = Stream::open(&self.identity.name, self.collector.as_ref(), &plan, wire.clone())?;
         probe.advertise(&self.node, &self.topic(&plan), Some(&wire))?;
         let stream = begun(stream, &mut *probe)?;
         self.added += 1;
@@ -260,7 +260,7 @@ impl Agent {
         let is_same = |stream: &Stream| stream.wire == wire && stream.rule == plan.rule;
         let stream = match running.stream.as_ref().is_some_and(is_same) {
             true => None,
-            false => Some(Stream::open(self.collector.as_ref(), &plan, wire.clone())?),
+            false => Some(Stream::open(&self.identity.name, self.collector.as_ref(), &plan, wire.clone())?),
         };
         let rewired = plan.wire != running.plan.wire;
         if let Some(mut probe) = fresh {
@@ -380,10 +380,16 @@ impl Running {
 
 impl Stream {
     /// Opens the stream of a probe; `None` if it has none. It has no samples before [`begun`].
-    fn open(collector: Option<&UplinkHandle>, plan: &Plan, wire: String) -> Result<Option<Stream>, AgentError> {
+    fn open(
+        node: &str,
+        collector: Option<&UplinkHandle>,
+        plan: &Plan,
+        wire: String,
+    ) -> Result<Option<Stream>, AgentError> {
         let Some(collector) = collector.filter(|_| plan.rule.keep != Keep::None) else { return Ok(None) };
         let format = Format::of(&wire.parse().map_err(NodeError::from)?)?;
         let mut description = StreamDescription {
+            node: node.to_owned(),
             instance: plan.instance.clone(),
             probe: plan.probe.uuid.0,
             version: plan.probe.version.to_owned(),

@@ -72,6 +72,8 @@ pub struct StreamDescription {
     /// The number by which data packets of this start name the stream. It never changes its
     /// meaning.
     pub number: u32,
+    /// The name of the node; may be empty.
+    pub node: String,
     /// The name of the probe on its node.
     pub instance: String,
     /// The UUID of the probe's type.
@@ -125,8 +127,9 @@ impl NodePacket {
 
 impl StreamDescription {
     fn bytes(&self) -> usize {
-        let texts = self.instance.len() + self.version.len() + self.codec.len() + self.options.len();
-        52 + texts + self.schema.len() + self.configuration.len()
+        let texts = [&self.node, &self.instance, &self.version, &self.codec, &self.options];
+        let texts: usize = texts.into_iter().map(String::len).sum();
+        56 + texts + self.schema.len() + self.configuration.len()
     }
 }
 

@@ -158,7 +158,9 @@ impl Nodes {
             self.origins.clear();
         }
         let fresh = || {
-            let topic = polywire_telemetry::topic_of(&node.to_string(), &sample.stream().description().instance);
+            let described = sample.stream().description();
+            let name = if described.node.is_empty() { node.to_string() } else { described.node.clone() };
+            let topic = polywire_telemetry::topic_of(&name, &described.instance);
             Arc::new(Origin { topic, writer: writer(node, stream), incarnation: start })
         };
         self.origins.entry((node, start, stream)).or_insert_with(fresh).clone()

@@ -423,6 +423,9 @@ fn check_description(stream: &StreamDescription) -> Result<(), Rejection> {
     if !crate::identity::is_name(&stream.instance) {
         return Err(Rejection::Wrong(format!("stream {number}: {:?} cannot be the name of a probe", stream.instance)));
     }
+    if !stream.node.is_empty() && !crate::identity::is_name(&stream.node) {
+        return Err(Rejection::Wrong(format!("stream {number}: {:?} cannot be the name of a node", stream.node)));
+    }
     let texts = [&stream.version, &stream.codec, &stream.options];
     if texts.iter().any(|text| text.len() > 1024)
         || stream.schema.len().max(stream.configuration.len()) > MOST_DOCUMENT_BYTES

@@ -58,19 +58,21 @@ pub enum DecodeError {
 
 impl Stream {
     pub(super) fn new(node: Uuid, start: u64, described: &StreamDescription, kind: Arc<Kind>) -> Stream {
-        let (instance, version) = (described.instance.clone(), described.version.clone());
+        let (name, instance, version) = (&described.node, &described.instance, &described.version);
+        let (name, instance, version) = (name.clone(), instance.clone(), version.clone());
         let (codec, options) = (described.codec.clone(), described.options.clone());
         let StreamDescription { number, probe, .. } = *described;
         let (schema, configuration) = (Vec::new(), Vec::new());
-        let description = StreamDescription { number, instance, probe, version, schema, codec, options, configuration };
+        let description =
+            StreamDescription { number, node: name, instance, probe, version, schema, codec, options, configuration };
         Stream { node, start, description, kind }
     }
 
     /// Whether this is the stream that is described.
     pub(super) fn is(&self, other: &StreamDescription) -> bool {
         let own = &self.description;
-        (own.number, own.probe, &own.instance, &own.version)
-            == (other.number, other.probe, &other.instance, &other.version)
+        (own.number, own.probe, &own.node, &own.instance, &own.version)
+            == (other.number, other.probe, &other.node, &other.instance, &other.version)
             && self.kind.is_of(other)
     }
 
