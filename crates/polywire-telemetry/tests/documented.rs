@@ -55,7 +55,7 @@ fn it_is_the_example_of_the_page_and_works() {
         .open();
     shown::run(|| {
         let sample = pumps.recv_timeout(Duration::from_secs(120)).expect("a sample");
-        assert_eq!(sample.info.source.announcement.type_name, "plant::PumpSample");
+        assert_eq!(sample.info.source.announcement.type_name, "plant::Pump");
     })
     .expect("nothing fails");
 }

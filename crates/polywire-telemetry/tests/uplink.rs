@@ -11,7 +11,7 @@ use std::{
 use polywire::{
     Message, Node,
     codec::{self, Decoder, Encoder, Options},
-    extend::layout::ValueRef,
+    extend::{layout::ValueRef, program::Backend},
     service::Service,
 };
 use polywire_idl::{Compiler, Dialect};
@@ -81,7 +81,9 @@ impl Storage for Disk {
 
 fn encode(level: &Level, codec: &str) -> Vec<u8> {
     let mut payload = Vec::new();
-    let encoder = Encoder::<Level>::new(codec::find(codec).expect("a codec"), &Options::default()).expect("an encoder");
+    // Interpreted, as it is made for each value.
+    let (codec, backend) = (codec::find(codec).expect("a codec"), Backend::Interpreter);
+    let encoder = Encoder::<Level>::with_backend(codec, &Options::default(), backend).expect("an encoder");
     encoder.encode(level, &mut payload).expect("encoded");
     payload
 }
