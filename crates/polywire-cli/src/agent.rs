@@ -39,8 +39,8 @@ pub const VERB: Verb = Verb::new::<Agent>("agent", "Runs probes of this machine 
          all probes of `probe list --here` run that this machine has. The node keeps its UUID in a state file: the one \
          that --state or the configuration names, or agent.toml in STATE_DIRECTORY, XDG_STATE_HOME/polywire or \
          ~/.local/state/polywire. With a collector, every sample is kept until the collector has stored it: in the \
-         folder of --spool, or next to the state file. On SIGTERM or SIGINT, published samples leave first, and the exit code is 0. Under \
-         systemd it reports readiness (Type=notify).",
+         folder of --spool, or next to the state file. On SIGTERM or SIGINT, published samples leave first, and the \
+         exit code is 0. Under systemd it reports readiness (Type=notify).",
     )
     .example("polywire agent --name pump-house --state agent.state --for 1")
     .example("polywire agent --probe load --state agent.state --collector cdr+zstd@tcp/127.0.0.1:7461 --for 1");
