@@ -18,7 +18,7 @@ pub const VERB: Verb = Verb::new::<Query>("query", "Reads an archive that the co
          --member it prints a member over time, which can also be plotted. --check reads everything, and ends with \
          exit code 2 if anything is damaged. An archive is never changed, and can be read while it is written.",
     )
-    .example("polywire query plant.db 'SELECT _topic, pressure FROM \"plant::Pump\"'");
+    .example("polywire query plant.db 'SELECT _topic, id, pressure FROM \"plant::Pump\"'");
 
 #[derive(Args)]
 pub struct Query {
