@@ -124,7 +124,8 @@ impl TlsStream {
             most = HANDSHAKE_BYTES;
         }
         reading.bytes.resize(most, 0);
-        reading.from = 0;
+        // If reading fails, nothing is left of what was decrypted before.
+        (reading.from, reading.to) = (0, 0);
         reading.to = self.below.read(&mut reading.bytes)?;
         match reading.to {
             0 => self.ended(),
@@ -459,6 +460,36 @@ mod tests {
             assert_eq!(client.principal(), Principal::Certificate("server".into()));
             assert_eq!(server.principal(), Principal::Certificate("client".into()));
         }
+    }
+
+    #[test]
+    fn reading_goes_on_after_a_time_out() {
+        let fleet = Fleet::new();
+        let (client, server) = ends(&fleet, 7);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let (mut came, mut timeouts, mut buffer) = (Vec::new(), 0, [0; 1000]);
+                while came.len() < 6 {
+                    server.set_read_timeout(Some(Duration::from_millis(5))).expect("set");
+                    match server.read(&mut buffer) {
+                        Ok(0) => panic!("the end"),
+                        Ok(count) => came.extend(&buffer[..count]),
+                        Err(e) if e.kind() == ErrorKind::WouldBlock => timeouts += 1,
+                        Err(e) => panic!("after {timeouts} time-outs: {e}"),
+                    }
+                }
+                assert_eq!((came.as_slice(), timeouts > 0), (b"onetwo".as_slice(), true));
+            });
+            let from_server = scope.spawn(|| client.read(&mut [0; 1000]));
+            until_connected(&client);
+            write_all(&client, b"one", &mut 1);
+            // Longer than the time-out.
+            thread::sleep(Duration::from_millis(100));
+            write_all(&client, b"two", &mut 1);
+            reader.join().expect("no panic");
+            client.shutdown(Shutdown::Both);
+            let _ = from_server.join();
+        });
     }
 
     fn until_connected(stream: &TlsStream) {
