@@ -241,13 +241,16 @@ impl Collector {
         }
         let bridges = self.bridges(config, endpoints)?;
         let (old, kept): (Vec<_>, Vec<_>) = self.feeds.drain(..).partition(|feed| feed.is_configured);
-        (self.feeds, self.bridges, self.places) = (kept, bridges, places);
+        // If something fails from here on, the next reload tries again.
+        (self.feeds, self.bridges, self.places) = (kept, bridges, String::new());
         end(old);
         // After the end of the one that had the file before.
         if let Some(file) = &config.nodes {
             sources.push(Box::new(Nodes::open(&self.node, endpoints, file)?));
         }
-        sources.into_iter().try_for_each(|source| self.feed(source, true))
+        sources.into_iter().try_for_each(|source| self.feed(source, true))?;
+        self.places = places;
+        Ok(())
     }
 
     fn bridges(&self, config: &CollectorConfig, endpoints: &[Wire]) -> Result<Vec<Bridge>, CollectorError> {
