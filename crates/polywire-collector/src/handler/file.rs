@@ -255,7 +255,7 @@ fn compress(_: &Path) -> Result<(), HandlerError> {
 }
 
 /// Stores the name of a file that was made or renamed.
-fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }

@@ -10,6 +10,7 @@ mod sqlite;
 
 use std::fmt;
 
+pub(crate) use file::sync_folder;
 use polywire::Node;
 
 use crate::{Entry, HandlerError, Setting, Settings};

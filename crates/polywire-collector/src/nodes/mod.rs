@@ -124,7 +124,7 @@ impl Nodes {
             return;
         }
         let stored: Vec<Position> =
-            self.pending.iter().take(packets).flat_map(|packet| packet.positions.clone()).collect();
+            self.pending.iter().take(packets).flat_map(|packet| packet.positions.iter().copied()).collect();
         let Nodes { positions, intake, .. } = self;
         if let Err(error) = positions.add(&stored, || intake.positions()) {
             log::error!("the positions of stored samples cannot be written: {error}");

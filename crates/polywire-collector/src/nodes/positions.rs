@@ -9,6 +9,8 @@ use std::{
 
 use polywire_telemetry::intake::Position;
 
+use crate::handler::sync_folder;
+
 /// Lines that the file may have beyond twice those that it needs.
 const SPARE_LINES: usize = 10_000;
 
@@ -83,12 +85,6 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.push(".");
     name.push(ending);
     name.into()
-}
-
-/// Has the names of the files in the folder on the disk.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }
 
 fn line(position: &Position) -> String {
