@@ -1,7 +1,7 @@
 //! The kind `forward`: sends messages to another collector, in node packets.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -19,6 +19,9 @@ use crate::{Entry, Expects, HandlerError, Origin, Setting, Settings, json::PerTy
 /// How long the other collector may take to store what it got, before it gets everything again.
 /// Less than a handler has at its end.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most origins and types whose stream is remembered.
+const MOST_KNOWN: usize = 4096;
 
 /// The prefix of the topics of nodes' probes.
 const PROBES: &str = "probes/";
@@ -42,11 +45,14 @@ struct Forward {
     carrier: Carrier,
     handle: UplinkHandle,
     encoders: PerType<Encoder<Record>>,
-    streams: HashMap<StreamKey, Stream>,
+    /// The streams of origins and types, to find them quickly.
+    known: HashMap<StreamKey, Stream>,
+    /// All streams, by topic and type.
+    streams: BTreeMap<(String, Vec<u8>), u32>,
     payload: Vec<u8>,
 }
 
-/// A stream has one writer and type. Both are addresses, which the stream keeps alive.
+/// An origin and a type. Both are addresses, which the value keeps alive.
 type StreamKey = (usize, usize);
 type Stream = (Arc<Origin>, Arc<Shape>, u32);
 
@@ -77,7 +83,8 @@ impl Forward {
             handle: carrier.handle(),
             carrier,
             encoders: PerType::default(),
-            streams: HashMap::new(),
+            known: HashMap::new(),
+            streams: BTreeMap::new(),
             payload: Vec::new(),
         })
     }
@@ -86,21 +93,35 @@ impl Forward {
     fn stream(&mut self, entry: &Entry) -> Result<u32, HandlerError> {
         let (origin, shape) = (&entry.origin, entry.value.shape());
         let key = (Arc::as_ptr(origin).addr(), Arc::as_ptr(shape).addr());
-        if let Some((_, _, stream)) = self.streams.get(&key) {
+        if let Some((_, _, stream)) = self.known.get(&key) {
             return Ok(*stream);
         }
-        let (node, instance) = name(&origin.topic, &self.node);
+        let stream = self.open_stream(&origin.topic, shape.schema().to_bytes())?;
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(key, (origin.clone(), shape.clone(), stream));
+        Ok(stream)
+    }
+
+    /// The stream of a topic and type. All writers of a topic share it.
+    fn open_stream(&mut self, topic: &str, schema: Vec<u8>) -> Result<u32, HandlerError> {
+        let key = (topic.to_owned(), schema);
+        if let Some(stream) = self.streams.get(&key) {
+            return Ok(*stream);
+        }
+        let (node, instance) = name(topic, &self.node);
         let mut description = StreamDescription {
             node: node.to_owned(),
             instance: instance.to_owned(),
-            schema: shape.schema().to_bytes(),
+            schema: key.1.clone(),
             ..StreamDescription::default()
         };
         self.format.describe(&mut description);
         let stream = self.handle.open(description, Rule::default());
         // Opened again, there is room for new streams.
         let stream = stream.map_err(|error| HandlerError::Failed(format!("{}: {error}", self.to)))?;
-        self.streams.insert(key, (origin.clone(), shape.clone(), stream));
+        self.streams.insert(key, stream);
         Ok(stream)
     }
 

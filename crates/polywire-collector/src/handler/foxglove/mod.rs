@@ -209,14 +209,23 @@ impl Hub {
         }
     }
 
-    /// Makes a channel for the topic and type of an entry, and tells everybody.
+    /// The channel for the topic and type of an entry. If it is new, everybody is told.
     fn advertise(&self, entry: &Entry) -> Result<u32, HandlerError> {
         let schema = json_schema(entry.value.shape().schema());
         let mut state = self.lock();
+        // Each writer's type is another one in memory.
+        let is_same = |channel: &Value| {
+            channel["topic"] == entry.topic()
+                && channel["schemaName"] == entry.type_name()
+                && channel["schema"] == schema
+        };
+        if let Some(at) = state.channels.iter().position(is_same) {
+            return Ok(number_of(at));
+        }
         if state.channels.len() >= MOST_CHANNELS {
             return Err(HandlerError::Refused(format!("there are {MOST_CHANNELS} topics already")));
         }
-        let channel = u32::try_from(state.channels.len() + 1).unwrap_or(u32::MAX);
+        let channel = number_of(state.channels.len());
         let described = json!({
             "id": channel, "topic": entry.topic(), "encoding": "json", "schemaName": entry.type_name(),
             "schema": schema, "schemaEncoding": "jsonschema",
@@ -254,6 +263,11 @@ impl Hub {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The number of the channel at this place.
+fn number_of(place: usize) -> u32 {
+    u32::try_from(place + 1).unwrap_or(u32::MAX)
 }
 
 fn advertisement(channels: &[Value]) -> String {
