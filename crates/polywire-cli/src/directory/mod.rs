@@ -1,6 +1,8 @@
 //! `polywire directory`: which collectors, nodes, probes, commands and types there are. It puts
 //! together what discovery knows and what nodes say about themselves.
 
+mod serve;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -28,13 +30,16 @@ use crate::{
 /// The most entries of a list. Hostile nodes could name any number of types.
 const MOST: usize = 100_000;
 
-pub const VERB: Verb =
-    Verb::group("directory", "Names the collectors, nodes, probes, commands and types that are there", &[LIST, SHOW]);
+pub const VERB: Verb = Verb::group(
+    "directory",
+    "Names the collectors, nodes, probes, commands and types that are there",
+    &[LIST, SHOW, serve::VERB],
+);
 
 const LIST: Verb = Verb::new::<List>("list", "Lists the collectors, nodes, probes, commands and types")
     .details(
         "Needs no other process: it asks discovery, so what ends, or is silent past its lease, is gone from the list. \
-         For what is not in this domain, give the address with --wire or --endpoint.",
+         From another domain, give the address of a `directory serve` there with --wire; it has no types.",
     )
     .example("polywire directory list --timeout 60");
 
