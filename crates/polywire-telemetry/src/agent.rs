@@ -22,6 +22,7 @@ use crate::{
     description::{NODES, nodes_qos, topic_of},
     host::Host,
     identity::{host_name, is_name},
+    input::{self, INPUTS},
     packet::StreamDescription,
     uplink::{self, Format, Keep, Rule, UplinkHandle},
 };
@@ -397,7 +398,13 @@ impl Agent {
             return Err(Refused::whole(Reason::UnknownProbe, unknown));
         };
         let mut plan = before.clone();
-        checked(settings, |setting| plan.set(&setting.name, &setting.value))?;
+        // Whoever may change probes may not make the node run programs, or connect to other places.
+        let is_input = INPUTS.iter().any(|input| std::ptr::eq(input, before.probe));
+        let is_fixed = |name: &str| is_input && before.probe.parameters.iter().any(|known| known.name == name);
+        checked(settings, |setting| match is_fixed(&setting.name) {
+            true => Err(input::problem(&format!("parameter '{}'", setting.name), "only the configuration can set it")),
+            false => plan.set(&setting.name, &setting.value),
+        })?;
         let impossible = |error| Refused::whole(Reason::Impossible, error);
         let (wire, before) =
             (self.wire_of(&plan).map_err(impossible)?, self.wire_of(before).map_err(impossible)?);

@@ -79,6 +79,21 @@ fn everything_that_is_wrong_is_told_and_nothing_changes() {
 }
 
 #[test]
+fn nobody_makes_a_node_run_another_program() {
+    let mut agent = agent(Node::new(), "cdr@inproc/command-input");
+    let mut plan = Plan { instance: "tank".to_owned(), ..Plan::of(system::find("command").expect("an input")) };
+    plan.set("command", "echo level=1").expect("a parameter");
+    agent.add(plan).expect("added");
+    let tank = |settings: &[(&str, &str)]| Command { instance: "tank".to_owned(), ..set(&agent, settings) };
+    let (command, every) = (tank(&[("command", "echo level=2"), ("timeout", "9")]), tank(&[("every", "2")]));
+    let refused = agent.handle(&command);
+    let reasons: Vec<(&str, Reason)> =
+        refused.refused.iter().map(|refusal| (refusal.setting.as_str(), refusal.reason)).collect();
+    assert_eq!(reasons, [("command", Reason::Impossible), ("timeout", Reason::Impossible)]);
+    assert!(agent.handle(&every).is_done());
+}
+
+#[test]
 fn probes_stop_and_start() {
     let mut agent = agent(Node::new(), "cdr@inproc/command-stop");
     let command = |agent: &Agent, action| Command { action, ..set(agent, &[]) };

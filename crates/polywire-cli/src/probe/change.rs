@@ -102,7 +102,7 @@ fn setting(text: &str) -> Result<Setting, String> {
     setting.ok_or_else(|| "NAME=VALUE is expected".to_owned())
 }
 
-fn probe(text: &str) -> Result<String, String> {
+pub fn probe(text: &str) -> Result<String, String> {
     let is_probe = text.split_once('/').is_some_and(|(node, instance)| !node.is_empty() && !instance.is_empty());
     is_probe.then(|| text.to_owned()).ok_or_else(|| "NODE/INSTANCE is expected; `probe list` lists them".to_owned())
 }

@@ -2,6 +2,8 @@
 
 mod call;
 mod change;
+mod run;
+mod send;
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +41,7 @@ const QUIET: Duration = Duration::from_millis(500);
 pub const VERB: Verb = Verb::group(
     "probe",
     "Lists, describes, changes and commands the probes that nodes run",
-    &[LIST, DESCRIBE, change::SET, change::START, change::STOP, call::VERB],
+    &[LIST, DESCRIBE, change::SET, change::START, change::STOP, call::VERB, send::VERB, run::VERB],
 );
 
 const LIST: Verb = Verb::new::<List>("list", "Lists the probes of the nodes at an endpoint, or of this machine")

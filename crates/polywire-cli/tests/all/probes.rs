@@ -253,6 +253,9 @@ fn slips_are_told() {
     says(&["agent", "wrong.toml"], 2, "[probes.load]: unknown setting 'evry', did you mean 'every'?");
     says(&["probe", "list", "--timeout", "0.1"], 1, "nobody is there");
     says(&["probe", "describe", "clok"], 3, "unknown probe 'clok', did you mean 'clock'?");
+    says(&["probe", "run", "clock", "true"], 3, "NODE/INSTANCE is expected");
+    says(&["probe", "run", "a/b c", "true"], 3, "'b c' cannot be the name of a node");
+    says(&["probe", "run", "a/b", ""], 2, "parameter 'command' cannot be ''");
     says(&["probe", "start", "clock"], 3, "NODE/INSTANCE is expected");
     says(&["probe", "describe", "house/"], 1, "nobody is there");
     says(&["probe", "set", "a/b", "every"], 3, "NAME=VALUE is expected");

@@ -11,7 +11,12 @@ use std::{
 
 use polywire::Message as _;
 
-use super::{Label, MOST_METRICS, Metric, Metrics, fetch::Fetch, needed};
+use super::{
+    Metrics,
+    fetch::Fetch,
+    flat::{add, flatten},
+    needed,
+};
 use crate::{MeasureError, Parameter, ProbeType, Settings, probe::boxed};
 
 const COMMAND: Parameter = Parameter {
@@ -105,42 +110,10 @@ fn read(text: &str) -> Result<Metrics, String> {
     Ok(sample)
 }
 
-/// Adds the numbers and texts of a JSON value, with the names of their members and points between.
-fn flatten(path: &mut String, value: &serde_json::Value, sample: &mut Metrics) {
-    use serde_json::Value;
-    let mut below = |name: &str, value: &Value, sample: &mut Metrics| {
-        let len = path.len();
-        path.push_str(if len == 0 { "" } else { "." });
-        path.push_str(name);
-        flatten(path, value, sample);
-        path.truncate(len);
-    };
-    match value {
-        Value::Object(members) => members.iter().for_each(|(name, value)| below(name, value, sample)),
-        Value::Array(values) => {
-            values.iter().enumerate().for_each(|(i, value)| below(&i.to_string(), value, sample));
-        }
-        Value::Number(number) => add(sample, path, number.as_f64(), ""),
-        Value::Bool(truth) => add(sample, path, Some(f64::from(u8::from(*truth))), ""),
-        Value::String(text) => add(sample, path, None, text),
-        Value::Null => {}
-    }
-}
-
-fn add(sample: &mut Metrics, name: &str, number: Option<f64>, text: &str) {
-    if sample.metrics.len() + sample.texts.len() >= MOST_METRICS {
-        sample.refused += 1;
-        return;
-    }
-    match number {
-        Some(value) => sample.metrics.push(Metric { name: name.to_owned(), value, ..Metric::default() }),
-        None => sample.texts.push(Label { name: name.to_owned(), value: text.to_owned() }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::{Label, MOST_METRICS};
 
     fn numbers(sample: &Metrics) -> Vec<(&str, f64)> {
         sample.metrics.iter().map(|metric| (metric.name.as_str(), metric.value)).collect()

@@ -29,6 +29,8 @@
 
 mod command;
 mod fetch;
+mod flat;
+mod lines;
 mod prometheus;
 #[cfg(feature = "metrics")]
 mod recorder;
@@ -44,7 +46,7 @@ pub use registry::MOST_METRICS;
 use crate::{MeasureError, Pdl, ProbeType, Uuid};
 
 /// The inputs, in the order of lists.
-pub static INPUTS: &[ProbeType] = &[command::PROBE, prometheus::PROBE, statsd::PROBE];
+pub static INPUTS: &[ProbeType] = &[command::PROBE, lines::PROBE, prometheus::PROBE, statsd::PROBE];
 
 /// The identity of the type of all inputs.
 const UUID: Uuid = Uuid::of(0xc3a6d3a4_9b0a_4f5b_8a0e_2c1d0f7d5e61);
@@ -127,7 +129,7 @@ pub struct MetricDistribution {
     pub most: f64,
 }
 
-fn problem(what: &str, problem: impl std::fmt::Display) -> MeasureError {
+pub(crate) fn problem(what: &str, problem: impl std::fmt::Display) -> MeasureError {
     MeasureError::Input { what: what.to_owned(), problem: problem.to_string() }
 }
 

@@ -14,8 +14,8 @@ use crate::{Cell as _, Distribution, Histogram};
 /// The most names, each with its labels, of an input. Further ones are refused and counted.
 pub const MOST_METRICS: usize = 10_000;
 
-/// The most bytes of a name with its labels.
-const MOST_NAME_BYTES: usize = 4096;
+/// The most bytes of a name with its labels, or with its text.
+pub const MOST_NAME_BYTES: usize = 4096;
 
 /// Numbers of a distribution are kept as whole multiples of this. A histogram knows whole numbers.
 const GRAIN: f64 = 1e-6;
