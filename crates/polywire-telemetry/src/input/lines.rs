@@ -167,7 +167,8 @@ mod tests {
     fn the_latest_values_count() {
         let values = Values::default();
         values.take(b"{\"probe\":\"pump\",\"value\":{\"bar\":2.5,\"on\":true,\"state\":\"up\"}}\n\n");
-        values.take(b"{\"value\":{\"bar\":3,\"state\":\"down\"},\"probe\":\"pump\"}\n{\"probe\":\"level\",\"value\":7}");
+        values
+            .take(b"{\"value\":{\"bar\":3,\"state\":\"down\"},\"probe\":\"pump\"}\n{\"probe\":\"level\",\"value\":7}");
         let found = sample(values);
         let metrics: Vec<(&str, f64)> = found.metrics.iter().map(|m| (m.name.as_str(), m.value)).collect();
         assert_eq!(metrics, [("level", 7.0), ("pump.bar", 3.0), ("pump.on", 1.0)]);
@@ -181,8 +182,15 @@ mod tests {
         let deep = format!("{{\"probe\":\"a\",\"value\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
         let long = format!("{{\"probe\":\"a\",\"value\":\"{}\"}}", "x".repeat(MOST_NAME_BYTES));
         let lines: [&[u8]; 9] = [
-            b"x", b"1", b"{}", b"{\"probe\":1,\"value\":1}", b"{\"probe\":\"a\"}", b"{\"probe\":\"\",\"value\":1}",
-            b"{\"probe\":\"a\",\"value\":1,\"more\":1}", deep.as_bytes(), long.as_bytes(),
+            b"x",
+            b"1",
+            b"{}",
+            b"{\"probe\":1,\"value\":1}",
+            b"{\"probe\":\"a\"}",
+            b"{\"probe\":\"\",\"value\":1}",
+            b"{\"probe\":\"a\",\"value\":1,\"more\":1}",
+            deep.as_bytes(),
+            long.as_bytes(),
         ];
         lines.iter().for_each(|line| values.take(line));
         values.take(b"\xff\xfe");

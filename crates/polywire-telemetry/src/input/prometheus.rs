@@ -15,8 +15,7 @@ use crate::{MeasureError, Parameter, ProbeType, Settings, probe::boxed};
 const URL: Parameter =
     Parameter { name: "url", summary: "Where the figures are, such as http://127.0.0.1:9100/metrics", default: "" };
 
-const TIMEOUT: Parameter =
-    Parameter { name: "timeout", summary: "Seconds that the server may take", default: "10" };
+const TIMEOUT: Parameter = Parameter { name: "timeout", summary: "Seconds that the server may take", default: "10" };
 
 /// The largest value of the parameter `timeout`.
 const MOST_SECONDS: usize = 3600;
@@ -237,7 +236,8 @@ mod tests {
 
     #[test]
     fn wrong_lines_are_counted() {
-        let lines = ["a", "a x", "a 1 2 3", "a 1 x", "{} 1", "a{x} 1", "a{x=\"} 1", "a{x=\"y\" 1", "a{x=\"y\"z=\"\"} 1"];
+        let lines =
+            ["a", "a x", "a 1 2 3", "a 1 x", "{} 1", "a{x} 1", "a{x=\"} 1", "a{x=\"y\" 1", "a{x=\"y\"z=\"\"} 1"];
         let sample = read(&lines.join("\n"));
         assert_eq!((sample.metrics.len(), sample.refused), (0, lines.len() as u64), "{:?}", sample.metrics);
         let sample = read(&"a 1\n".repeat(MOST_METRICS + 3));

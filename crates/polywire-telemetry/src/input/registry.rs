@@ -83,7 +83,16 @@ impl Spread {
         let scaled = |grains: u64| grains as f64 * GRAIN;
         let Key { name, labels } = key.clone();
         let (least, p50, p90) = (scaled(of.least), scaled(of.p50), scaled(of.p90));
-        MetricDistribution { name, labels, count: of.count, least, p50, p90, p99: scaled(of.p99), most: scaled(of.most) }
+        MetricDistribution {
+            name,
+            labels,
+            count: of.count,
+            least,
+            p50,
+            p90,
+            p99: scaled(of.p99),
+            most: scaled(of.most),
+        }
     }
 }
 

@@ -167,7 +167,17 @@ mod tests {
     fn hostile_datagrams_are_counted() {
         let registry = Registry::default();
         let lines: [&[u8]; 11] = [
-            b"", b"x", b"x:1", b"x:1|q", b":1|c", b"x:nan|c", b"x:1|c|@0", b"x:1|c|@nan", b"x:1|c|?", b"\xff:1|c", b"x:|c",
+            b"",
+            b"x",
+            b"x:1",
+            b"x:1|q",
+            b":1|c",
+            b"x:nan|c",
+            b"x:1|c|@0",
+            b"x:1|c|@nan",
+            b"x:1|c|?",
+            b"\xff:1|c",
+            b"x:|c",
         ];
         lines.iter().for_each(|line| take(&registry, line));
         take(&registry, b"x:1|c\nx:1|g");
