@@ -106,7 +106,7 @@ fn receive(socket: &UnixDatagram, values: &Weak<Values>) {
     let mut bytes = vec![0; MOST_BYTES + 1];
     while let Some(values) = values.upgrade() {
         match socket.recv(&mut bytes) {
-            Ok(len) if len > MOST_BYTES => drop(values.registry.refuse::<()>()),
+            Ok(len) if len > MOST_BYTES => values.registry.refuse(),
             Ok(len) => values.take(bytes.get(..len).unwrap_or_default()),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
             // An error of the socket does not end by itself: it must not take all processor time.
@@ -121,7 +121,7 @@ impl Values {
         for line in datagram.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             match parse(line) {
                 Some((probe, value)) => self.apply(probe, &value),
-                None => drop(self.registry.refuse::<()>()),
+                None => self.registry.refuse(),
             }
         }
     }
@@ -129,7 +129,7 @@ impl Values {
     fn apply(&self, mut probe: String, value: &Value) {
         let mut found = Metrics::default();
         flatten(&mut probe, value, &mut found);
-        (0..found.refused).for_each(|_| drop(self.registry.refuse::<()>()));
+        (0..found.refused).for_each(|_| self.registry.refuse());
         for metric in found.metrics {
             // The registry counts what it refuses.
             self.registry.gauge(Key::new(metric.name, Vec::new())).iter().for_each(|gauge| gauge.set(metric.value));
@@ -138,7 +138,7 @@ impl Values {
         for Label { name, value } in found.texts {
             match texts.len() < MOST_METRICS || texts.contains_key(&name) {
                 true => drop(texts.insert(name, value)),
-                false => drop(self.registry.refuse::<()>()),
+                false => self.registry.refuse(),
             }
         }
     }

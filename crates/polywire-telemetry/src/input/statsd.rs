@@ -85,9 +85,8 @@ fn take(registry: &Registry, datagram: &[u8]) {
     for line in datagram.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
         let done = std::str::from_utf8(line).ok().and_then(|line| parse(line.trim()));
         match done {
-            // The registry counts what it refuses.
-            Some(line) => drop(line.apply(registry)),
-            None => drop(registry.refuse::<()>()),
+            Some(line) => line.apply(registry),
+            None => registry.refuse(),
         }
     }
 }
@@ -126,17 +125,17 @@ fn label(tag: &str) -> Label {
 }
 
 impl Line<'_> {
-    /// Changes the figure. `None` if the registry refuses it.
-    fn apply(self, registry: &Registry) -> Option<()> {
-        match self.kind {
-            "c" => registry.counter(self.key)?.add(self.number / self.rate),
+    /// Changes the figure. The registry counts what it refuses.
+    fn apply(self, registry: &Registry) {
+        let Line { key, value, number, kind, rate } = self;
+        match kind {
+            "c" => registry.counter(key).iter().for_each(|counter| counter.add(number / rate)),
             // A sign means a change.
-            "g" if self.value.starts_with(['+', '-']) => registry.gauge(self.key)?.add(self.number),
-            "g" => registry.gauge(self.key)?.set(self.number),
-            "ms" | "h" | "d" => registry.spread(self.key)?.observe(self.number),
-            _ => return registry.refuse(),
+            "g" if value.starts_with(['+', '-']) => registry.gauge(key).iter().for_each(|gauge| gauge.add(number)),
+            "g" => registry.gauge(key).iter().for_each(|gauge| gauge.set(number)),
+            "ms" | "h" | "d" => registry.spread(key).iter().for_each(|spread| spread.observe(number)),
+            _ => registry.refuse(),
         }
-        Some(())
     }
 }
 
