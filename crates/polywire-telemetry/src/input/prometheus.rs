@@ -209,8 +209,26 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 mod tests {
     use std::{net::TcpListener, thread};
 
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{Measure as _, Moment};
+
+    proptest! {
+        /// Whatever a server sends: each line is a figure, a comment, or counted.
+        #[test]
+        fn any_text_is_read(lines in prop::collection::vec("[a-z{}=\",\\\\ .0-9#é]{0,30}", 0..20)) {
+            let sample = read(&lines.join("\n"));
+            let told = lines.iter().filter(|line| !line.trim().is_empty() && !line.trim().starts_with('#')).count();
+            prop_assert_eq!(sample.metrics.len() + sample.refused as usize, told);
+        }
+
+        #[test]
+        fn any_reply_is_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = body(bytes.clone());
+            let _ = body([&b"HTTP/1.1 200 OK\r\n\r\n"[..], &bytes].concat()).map(|text| read(&text));
+        }
+    }
 
     #[test]
     fn the_text_format_is_read() {

@@ -141,8 +141,28 @@ impl Line<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::input::MetricKind;
+
+    proptest! {
+        /// Whatever a program sends: each line changes a figure or is counted.
+        #[test]
+        fn any_datagram_is_taken(lines in prop::collection::vec("[ab]{0,2}[:|@#,+-]{0,3}[0-9.]{0,3}[|@#cghmsd:]{0,6}", 0..20)) {
+            let registry = Registry::default();
+            take(&registry, lines.join("\n").as_bytes());
+            let told = lines.iter().filter(|line| !line.is_empty()).count() as u64;
+            let found = sample(&registry);
+            let figures = found.metrics.len() + found.distributions.len();
+            prop_assert!(found.refused <= told && (figures as u64) <= told - found.refused);
+        }
+
+        #[test]
+        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            take(&Registry::default(), &bytes);
+        }
+    }
 
     fn sample(registry: &Registry) -> Metrics {
         let mut sample = Metrics::default();
