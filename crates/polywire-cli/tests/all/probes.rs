@@ -259,16 +259,16 @@ fn slips_are_told() {
     says(&["probe", "set", "a/b", "every"], 3, "NAME=VALUE is expected");
 }
 
-/// Takes node packets until it has a sample, and one of each of these instances; acknowledges
-/// nothing if `stores` is false.
+/// Takes node packets until it has a sample of each of these instances; does not acknowledge the
+/// last packet if `stores` is false.
 fn collect(wire: &str, instances: &[&str], stores: bool) -> Vec<Sample> {
     let node = Node::new();
     let service: Service<NodePacket, PacketReply> =
         node.service(PACKETS, Some(wire)).expect("a service").open().expect("opened");
     let (mut intake, mut all) = (Intake::new(IntakeLimits::default()), Vec::<Sample>::new());
-    let is_there =
-        |all: &[Sample], name: &&str| all.iter().any(|sample| sample.stream().description().instance == **name);
-    while all.is_empty() || !instances.iter().all(|name| is_there(&all, name)) {
+    let has = |all: &[Sample], name: &str| all.iter().any(|sample| sample.stream().description().instance == name);
+    let is_over = |all: &[Sample]| instances.iter().all(|name| has(all, name));
+    while !is_over(&all) {
         let request = service.recv_timeout(Duration::from_secs(120)).expect("a packet");
         let from = Uuid(request.info().source.link.peer.node.0);
         let taken = match intake.take(request.value(), Some(from)) {
@@ -280,7 +280,7 @@ fn collect(wire: &str, instances: &[&str], stores: bool) -> Vec<Sample> {
         };
         all.extend(taken.samples);
         intake.stored(taken.ticket);
-        if stores {
+        if stores || !is_over(&all) {
             request.reply(&PacketReply::default()).expect("replied");
         }
     }
