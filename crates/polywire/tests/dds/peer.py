@@ -1,6 +1,6 @@
 """A program that knows only DDS: Eclipse Cyclone DDS, by its Python package.
 
-    peer.py write DOMAIN TOPIC TYPE     waits for a reader, writes three samples, disposes of the first
+    peer.py write DOMAIN TOPIC TYPE     waits for a reader, writes three samples, disposes of the first Pump
     peer.py keep DOMAIN TOPIC TYPE      writes three samples at once, and keeps them for late joiners
     peer.py read DOMAIN TOPIC TYPE      prints each sample that it reads
     peer.py strict DOMAIN TOPIC TYPE    requests a deadline, and prints the policy that does not match
@@ -64,10 +64,18 @@ class Told(Listener):
     def on_requested_incompatible_qos(self, reader, status):
         say(f"incompatible {status.last_policy_id}")
 
-    def on_data_available(self, reader):
-        for sample in reader.take(100):
-            state = int(sample.sample_info.instance_state)
-            say({16: "alive", 32: "disposed"}.get(state, "no writers") + (f" {sample}" if sample.sample_info.valid_data else ""))
+
+def show(sample):
+    state = {16: "alive", 32: "disposed"}.get(int(sample.sample_info.instance_state), "no writers")
+    say(f"{state} {sample}" if sample.sample_info.valid_data else state)
+
+
+def wait_for_end(read):
+    """Calls `read` again and again until standard input ends."""
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    while not ended.wait(0.01):
+        read()
 
 
 def main():
@@ -77,21 +85,23 @@ def main():
     topic = Topic(member, topic_name, of)
     reliable = Policy.Reliability.Reliable(duration(seconds=10))
     if mode in ("write", "keep"):
-        kept = [Policy.Durability.TransientLocal, Policy.DurabilityService(0, Policy.History.KeepLast(10), -1, -1, -1)]
-        writer = DataWriter(member, topic, qos=Qos(reliable, *(kept if mode == "keep" else [])))
+        # With transient local, DDS loses nothing while two programs are still finding each other.
+        service = Policy.DurabilityService(0, Policy.History.KeepLast(10), -1, -1, -1)
+        writer = DataWriter(member, topic, qos=Qos(reliable, Policy.Durability.TransientLocal, service))
         while mode == "write" and not writer.get_matched_subscriptions():
             time.sleep(0.01)
         for value in values(of):
             writer.write(value)
-        if of is not Note and mode == "write":
+        if of is Pump and mode == "write":
             writer.dispose(values(of)[0])
+        say("ready")
+        wait_for_end(lambda: None)
     else:
         strict = [Policy.Deadline(duration(milliseconds=10))] if mode == "strict" else []
         told = Told()
-        reader = DataReader(member, topic, qos=Qos(reliable, Policy.History.KeepAll, *strict), listener=told)
-        say(f"reading {reader.topic.name}")
-    say("ready")
-    sys.stdin.read()
+        reader = DataReader(member, topic, qos=Qos(reliable, Policy.Durability.TransientLocal, Policy.History.KeepAll, *strict), listener=told)
+        say("ready")
+        wait_for_end(lambda: [show(sample) for sample in reader.take(100)])
 
 
 main()

@@ -335,4 +335,57 @@ mod tests {
             assert_eq!(opened(Form::Octets, 0, &sample), []);
         }
     }
+
+    /// Bytes of every kind, from a number.
+    fn noise(seed: u64) -> Vec<u8> {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let len = next() % 200;
+        (0..len).map(|_| next() as u8).collect()
+    }
+
+    #[test]
+    fn hostile_samples_do_no_harm() {
+        let message = Envelope::data(ChannelId(1), 9, 5);
+        let valid = Form::Octets.sample(&message, b"payload", &encoder()).expect("a sample");
+        for seed in 0..5000 {
+            let mut bytes = valid.bytes.sample().to_vec();
+            let noise = noise(seed);
+            let at = seed as usize % bytes.len();
+            bytes.splice(at..(at + noise.len() / 8).min(bytes.len()), noise.iter().copied());
+            for sample in [bytes, noise] {
+                let Ok(bytes) = Bytes::of_sample(&sample) else { continue };
+                let sample = Sample { bytes, ..valid.clone() };
+                for form in
+                    [NATIVE, Form::Native { identifier: [0, 7], is_keyed: true, has_header: true }, Form::Octets]
+                {
+                    // Whatever comes is a message behind the last one, or nothing.
+                    assert!(opened(form, 100, &sample).iter().all(|(sequence, _)| *sequence > 100), "seed {seed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_user_data_says_nothing() {
+        use super::super::peer::{introduced, introduction, label, labelled};
+        let hello = polywire_core::frame::Hello { node: polywire_core::envelope::Id128([7; 16]), incarnation: 3 };
+        let texts = [introduction(&hello), label(ChannelId(3), &Announcement::default())];
+        for seed in 0..5000 {
+            let noise = noise(seed);
+            assert_eq!((introduced(&noise), labelled(&noise)), (None, None), "seed {seed}");
+            for text in &texts {
+                let mut text = text.clone();
+                let at = seed as usize % text.len();
+                text.splice(at..=at, noise.iter().copied());
+                // It may still say something, as after a change of one digit.
+                let _ = (introduced(&text), labelled(&text));
+            }
+        }
+    }
 }

@@ -87,7 +87,11 @@ impl Worker {
         if self.is_ours(guid) || lock(&self.shared.state).peers.contains_key(&guid) {
             return;
         }
-        let node = introduced(user_data).filter(|hello| hello.node != self.shared.hello.node);
+        let node = introduced(user_data);
+        // Another port of this node in the same domain: its own publishers reach it without this one.
+        if node.is_some_and(|hello| hello.node == self.shared.hello.node) {
+            return;
+        }
         let shared = self.shared.clone();
         let node = match node.map(|hello| Correspondent::new(&shared.us, guid, hello, &shared.inbox)).transpose() {
             Ok(node) => node,
