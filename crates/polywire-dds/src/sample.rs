@@ -453,7 +453,7 @@ unsafe extern "C" fn from_vector(
 ) -> *mut ddsi_serdata {
     let Ok(mut bytes) = Bytes::zeroed(size) else { return ptr::null_mut() };
     let mut rest = bytes.sample_mut();
-    for number in 0..count as usize {
+    for number in 0..count {
         // SAFETY: Cyclone passes an array of `count` parts, each with its address and length.
         let part = unsafe {
             let part = &*parts.add(number);

@@ -63,7 +63,11 @@ fn samples_of_any_size_go_both_ways_in_order() {
         let reader = to.topic("t", "T", false).unwrap().reader(&reliable(), receiver, |_| {}).unwrap();
         let (sender, changes) = mpsc::channel();
         let topic = from.topic("t", "T", false).unwrap();
-        let writer = topic.writer(&reliable(), move |change| drop(sender.send(change))).unwrap();
+        let writer = topic
+            .writer(&reliable(), move |change| {
+                let _heard = sender.send(change);
+            })
+            .unwrap();
         matched(&changes);
         assert_eq!(writer.readers(), [reader.guid()]);
         assert_eq!(reader.writers(), [writer.guid()]);
@@ -88,7 +92,13 @@ fn instances_end_with_their_key_hash() {
     let (receiver, samples) = inbox();
     let _reader = b.topic("t", "T", true).unwrap().reader(&reliable(), receiver, |_| {}).unwrap();
     let (sender, changes) = mpsc::channel();
-    let writer = a.topic("t", "T", true).unwrap().writer(&reliable(), move |change| drop(sender.send(change))).unwrap();
+    let writer = a
+        .topic("t", "T", true)
+        .unwrap()
+        .writer(&reliable(), move |change| {
+            let _heard = sender.send(change);
+        })
+        .unwrap();
     matched(&changes);
     let all = [
         sample(Kind::Data, b"\x01\0\0\0abcd", Some(1), 1),
@@ -116,7 +126,13 @@ fn a_full_receiver_holds_a_writer_up_and_loses_nothing() {
     let _reader = b.topic("t", "T", false).unwrap().reader(&reliable(), Arc::new(Slow(sender)), |_| {}).unwrap();
     let (sender, changes) = mpsc::channel();
     let brief = Qos { reliable: Some(Duration::from_millis(50)), ..Qos::default() };
-    let writer = a.topic("t", "T", false).unwrap().writer(&brief, move |change| drop(sender.send(change))).unwrap();
+    let writer = a
+        .topic("t", "T", false)
+        .unwrap()
+        .writer(&brief, move |change| {
+            let _heard = sender.send(change);
+        })
+        .unwrap();
     matched(&changes);
     let write = |time| writer.write(&sample(Kind::Data, &[0; 1000], None, time));
     let failed = (1..100).find_map(|time| write(time).err().map(|error| (time, error)));
@@ -143,10 +159,13 @@ fn incompatible_policies_are_told_on_both_sides() {
     let [a, b] = pair();
     let (sender, told) = mpsc::channel();
     let (here, there) = (sender.clone(), sender);
-    let writer = a.topic("t", "T", false).unwrap().writer(&Qos::default(), move |change| drop(here.send(change)));
+    let writer = a.topic("t", "T", false).unwrap().writer(&Qos::default(), move |change| {
+        let _heard = here.send(change);
+    });
     let (receiver, _samples) = inbox();
-    let reader =
-        b.topic("t", "T", false).unwrap().reader(&reliable(), receiver, move |change| drop(there.send(change)));
+    let reader = b.topic("t", "T", false).unwrap().reader(&reliable(), receiver, move |change| {
+        let _heard = there.send(change);
+    });
     for _ in 0..2 {
         assert_eq!(told.recv_timeout(SOON), Ok(Change::Incompatible { policy: 11 }));
     }
@@ -157,7 +176,11 @@ fn incompatible_policies_are_told_on_both_sides() {
 fn discovery_shows_policies_and_ends() {
     let [a, b] = pair();
     let (sender, discovered) = mpsc::channel();
-    let _watch = b.watch(move |discovery| drop(sender.send(discovery))).expect("a watch");
+    let _watch = b
+        .watch(move |discovery| {
+            let _heard = sender.send(discovery);
+        })
+        .expect("a watch");
     let qos = Qos {
         deadline: Some(Duration::from_millis(70)),
         exclusive: Some(-3),

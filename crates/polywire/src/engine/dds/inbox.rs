@@ -14,7 +14,7 @@ use super::super::pipe::lock;
 /// Something to do.
 #[derive(Debug)]
 pub(super) enum Item {
-    Discovered(Discovery),
+    Discovered(Box<Discovery>),
     /// A letter of another node.
     Letter(Guid, Sample),
     /// A sample of a topic.
@@ -108,12 +108,12 @@ fn size(item: &Item) -> usize {
 }
 
 /// Puts what a reader receives into an inbox.
-pub(super) struct Into {
+pub(super) struct Receiver {
     pub(super) inbox: Arc<Inbox>,
     pub(super) item: fn(Guid, Sample) -> Item,
 }
 
-impl Receive for Into {
+impl Receive for Receiver {
     fn receive(&self, writer: Guid, sample: Sample) -> bool {
         self.inbox.push((self.item)(writer, sample))
     }

@@ -3,10 +3,9 @@
 //! A channel in CDR or XCDR2 is a DDS topic like any other, so programs that know only DDS read it,
 //! and their topics are read here. Channels in other formats carry octets. Nodes find each other by
 //! the user data of their participants; what DDS has no words for (announcements, answers,
-//! documents) they tell each other on the topic [`LETTERS`](peer::LETTERS). `docs/dds.md` says what
-//! becomes of what.
+//! documents) they tell each other on the topic `polywire_letters`. `docs/dds.md` says more.
 //!
-//! Cyclone's threads put what they report and receive into the port's [`inbox`]. One thread of the
+//! Cyclone's threads put what they report and receive into the port's inbox. One thread of the
 //! port takes it from there, calls the node, and sends letters.
 //!
 //! ```

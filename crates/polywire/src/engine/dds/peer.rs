@@ -18,7 +18,7 @@ use polywire_dds::{Guid, Kind, Participant, Qos, Reader, Sample, Writer};
 use super::{
     super::{LinkInfo, LinkSink, LinkStats},
     form::{Form, OCTETS, Place, octets},
-    inbox::{Inbox, Into, Item},
+    inbox::{Inbox, Item, Receiver},
 };
 
 /// The topic on which nodes send each other letters: datagrams of `spec/frame.md` without messages.
@@ -173,8 +173,8 @@ fn letters_qos() -> Qos {
 /// Makes the reader of the letters to a participant.
 pub(super) fn letter_box(us: &Participant, inbox: &Arc<Inbox>) -> Result<Reader, polywire_dds::Error> {
     let qos = Qos { partitions: vec![us.guid().to_string()], ..letters_qos() };
-    let into = Into { inbox: inbox.clone(), item: Item::Letter };
-    us.topic(LETTERS, OCTETS, false)?.reader(&qos, Arc::new(into), |_| {})
+    let receiver = Receiver { inbox: inbox.clone(), item: Item::Letter };
+    us.topic(LETTERS, OCTETS, false)?.reader(&qos, Arc::new(receiver), |_| {})
 }
 
 /// Writes letters of a node.
@@ -198,6 +198,8 @@ pub(super) struct Incoming {
     pub(super) writer: Option<Guid>,
     /// `Some` while the node wants its messages.
     pub(super) reading: Option<Reading>,
+    /// The last place that its node has named.
+    pub(super) position: u64,
     /// It ends with the message of this number.
     pub(super) ends_at: Option<u64>,
 }

@@ -60,7 +60,7 @@ impl DdsPort {
         let encoder = || DatagramEncoder::new(local.hello.node, local.hello.incarnation, local.options.limits);
         let letters = letter_box(&us, &inbox).map_err(failed("receive letters"))?;
         let discovered = inbox.clone();
-        let watch = us.watch(move |discovery| discovered.tell(Item::Discovered(discovery)));
+        let watch = us.watch(move |discovery| discovered.tell(Item::Discovered(Box::new(discovery))));
         let watch = watch.map_err(failed("discover others"))?;
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),
@@ -118,6 +118,15 @@ impl DdsPort {
         let done = change(&mut lock(&self.shared.state), &self.shared);
         self.shared.inbox.tell(Item::Ring);
         done
+    }
+
+    /// Sends a letter to a node.
+    fn tell(&self, link: LinkId, frame: &Frame<'_>) {
+        self.with(|state, shared| {
+            if let Some((guid, _)) = state.peer_of(link) {
+                state.post(guid, shared.pen.letter(std::slice::from_ref(frame)));
+            }
+        });
     }
 
     fn channels(&self) -> Vec<Arc<Channel>> {
@@ -219,17 +228,11 @@ impl Port for DdsPort {
     }
 
     fn want(&self, link: LinkId, document: Id128) {
-        self.with(|state, shared| {
-            let guid = state.peer_of(link).map(|(guid, _)| guid);
-            guid.map(|guid| state.post(guid, shared.pen.letter(&[Frame::Want { document }])));
-        });
+        self.tell(link, &Frame::Want { document });
     }
 
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
-        self.with(|state, shared| {
-            let guid = state.peer_of(link).map(|(guid, _)| guid);
-            guid.map(|guid| state.post(guid, shared.pen.letter(&[Frame::Document { document, bytes }])));
-        });
+        self.tell(link, &Frame::Document { document, bytes });
     }
 
     fn flush(&self, deadline: Instant) -> bool {
@@ -250,7 +253,7 @@ impl Port for DdsPort {
             state.closed = true;
             (std::mem::take(&mut state.channels), std::mem::take(&mut state.peers))
         };
-        for node in peers.values_mut().filter_map(|peer| peer.node.as_mut()) {
+        for node in peers.values_mut().filter_map(|peer| peer.node.as_mut()).filter(|node| node.is_confirmed) {
             node.post(self.shared.pen.letter(&[Frame::Bye]));
             while !node.flush() && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(1));

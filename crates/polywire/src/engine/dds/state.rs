@@ -18,7 +18,7 @@ use polywire_dds::{Endpoint, Guid, Participant, Writer};
 use super::{
     super::{EngineOptions, LinkId, Sink, pipe::lock},
     form::{Form, OCTETS},
-    inbox::{Inbox, Into, Item},
+    inbox::{Inbox, Item, Receiver},
     peer::{Gate, Incoming, Interest, Link, Peer, Pen, ReadEnd, Reading},
     policies,
 };
@@ -117,8 +117,8 @@ impl State {
             return Ok(end);
         }
         let topic = shared.us.topic(&writer.topic, &writer.type_name, is_keyed)?;
-        let (into, changed) = (Into { inbox: shared.inbox.clone(), item: Item::Arrived }, shared.inbox.clone());
-        let reader = topic.reader(&qos, Arc::new(into), move |_| changed.tell(Item::Reads))?;
+        let (receiver, changed) = (Receiver { inbox: shared.inbox.clone(), item: Item::Arrived }, shared.inbox.clone());
+        let reader = topic.reader(&qos, Arc::new(receiver), move |_| changed.tell(Item::Reads))?;
         let (topic, type_name) = (writer.topic.clone(), writer.type_name.clone());
         let end = Arc::new(ReadEnd { topic, type_name, is_keyed, qos, reader });
         self.read_ends.push(Arc::downgrade(&end));
@@ -183,7 +183,7 @@ impl State {
 impl Incoming {
     pub(super) fn new(announcement: &Announcement) -> Incoming {
         let announcement = Arc::new(announcement.clone());
-        Incoming { announcement, form: None, writer: None, reading: None, ends_at: None }
+        Incoming { announcement, form: None, writer: None, reading: None, position: 0, ends_at: None }
     }
 
     pub(super) fn found(&mut self, writer: &Endpoint) {

@@ -64,16 +64,22 @@ impl Worker {
 
     fn handle(&mut self, item: Item) {
         match item {
-            Item::Discovered(Discovery::Participant { guid, user_data }) => self.participant(guid, &user_data),
-            Item::Discovered(Discovery::Writer(writer)) => self.writer(writer),
-            Item::Discovered(Discovery::Reader(reader)) => self.reader(reader),
-            Item::Discovered(Discovery::Gone(guid)) => self.gone(guid),
+            Item::Discovered(discovery) => self.discovered(*discovery),
             Item::Letter(writer, sample) => self.letter(writer.participant(), &sample),
             Item::Arrived(writer, sample) => self.arrived(writer, sample),
             Item::Matched(channel) => self.matched(channel),
             Item::Incompatible(channel, policy) => self.incompatible(channel, policy),
             Item::Reads => self.reads(),
             Item::Ring => {}
+        }
+    }
+
+    fn discovered(&mut self, discovery: Discovery) {
+        match discovery {
+            Discovery::Participant { guid, user_data } => self.participant(guid, &user_data),
+            Discovery::Writer(writer) => self.writer(writer),
+            Discovery::Reader(reader) => self.reader(reader),
+            Discovery::Gone(guid) => self.gone(guid),
         }
     }
 
@@ -88,7 +94,7 @@ impl Worker {
             return;
         }
         let node = introduced(user_data);
-        // Another port of this node in the same domain: its own publishers reach it without this one.
+        // Another port of this node in the same domain. It has the same publishers.
         if node.is_some_and(|hello| hello.node == self.shared.hello.node) {
             return;
         }
@@ -148,7 +154,10 @@ impl Worker {
         let codec = match writer.qos.representations.first() {
             None | Some(Representation::Xcdr1) => "cdr",
             Some(Representation::Xcdr2) => "xcdr2",
-            Some(Representation::Other(_)) => return,
+            Some(Representation::Other(number)) => {
+                let topic = &writer.topic;
+                return log::debug!("{}: '{topic}' has the unknown data representation {number}", self.shared.endpoint);
+            }
         };
         if writer.type_name == OCTETS {
             return;
@@ -323,7 +332,9 @@ impl Worker {
             Frame::Taken { .. } => {
                 let mut state = lock(&self.shared.state);
                 let node = state.peers.get_mut(&guid).and_then(|peer| peer.node.as_mut());
-                node.map(|node| node.is_confirmed = true);
+                if let Some(node) = node {
+                    node.is_confirmed = true;
+                }
             }
             Frame::Announce { channel, start, announcement } => {
                 self.announced(guid, link, channel, start, &announcement)
@@ -372,15 +383,14 @@ impl Worker {
         waiting.into_iter().for_each(|(guid, channel)| state.read(&self.shared, guid, channel));
     }
 
-    /// The messages of a channel begin, or end, after this place.
+    /// The messages of a channel begin after this place, or end with it if the channel retires next.
     fn position(&mut self, guid: Guid, link: &Arc<Link>, channel: ChannelId, start: Start) {
         let waiting = {
             let mut state = lock(&self.shared.state);
             let peer = state.peers.get_mut(&guid);
             let Some(incoming) = peer.and_then(|peer| peer.incoming.get_mut(&channel)) else { return };
-            incoming.ends_at = Some(start.sequence);
+            incoming.position = start.sequence;
             let Some(Reading { gate: gate @ Gate::Shut(_), .. }) = &mut incoming.reading else { return };
-            incoming.ends_at = None;
             let place = Place { last: start.sequence, begins_after_ns: Some(start.timestamp_ns) };
             let Gate::Shut(waiting) = std::mem::replace(gate, Gate::Open(place)) else { return };
             (incoming.writer, waiting)
@@ -396,9 +406,7 @@ impl Worker {
             let mut state = lock(&self.shared.state);
             let Some(peer) = state.peers.get_mut(&guid) else { return };
             let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
-            let end = incoming.ends_at.get_or_insert(0);
-            let is_unread = incoming.reading.is_none();
-            *end = if is_unread { 0 } else { *end };
+            incoming.ends_at = Some(incoming.position);
             let is_over = incoming.is_over() || incoming.writer.is_none();
             if is_over {
                 peer.incoming.remove(&channel);
