@@ -16,8 +16,8 @@ use crate::{
 
 /// Takes what arrives at a [`Reader`](crate::Reader).
 pub trait Receive: Send + Sync {
-    /// A sample came from a writer. Called on Cyclone's threads, or on the thread that writes if the
-    /// writer belongs to this process. Must neither block nor panic.
+    /// A sample came from a writer. Called on Cyclone's threads, or on the thread that writes if
+    /// the writer belongs to this process. Must neither block nor panic.
     ///
     /// False if there is no room: the sample is offered again a little later. Meanwhile nothing
     /// else arrives at any reader of the domain in this process, and reliable writers are held up.

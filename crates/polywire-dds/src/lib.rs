@@ -2,10 +2,10 @@
 //! as bytes, and their types at run time.
 //!
 //! A [`Participant`] joins a domain. Its [`Topic`]s have names, and names of types; what the bytes
-//! mean is the caller's affair. A [`Writer`] sends [`Sample`]s: an encapsulation header and a payload
-//! that DDS's other programs understand, or the key of an instance that ends. A [`Receive`] gets each
-//! sample that arrives at a [`Reader`], in the order of arrival. [`Participant::watch`] reports who
-//! is in the domain.
+//! mean is the caller's affair. A [`Writer`] sends [`Sample`]s: an encapsulation header and a
+//! payload that DDS's other programs understand, or the key of an instance that ends. A [`Receive`]
+//! gets each sample that arrives at a [`Reader`], in the order of arrival. [`Participant::watch`]
+//! reports who is in the domain.
 //!
 //! ```
 //! use polywire_dds::{Bytes, Change, Guid, Kind, LOOPBACK, Participant, Qos, Receive, Sample};

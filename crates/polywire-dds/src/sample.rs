@@ -238,8 +238,8 @@ impl Native {
         // SAFETY: all-zero is a valid `ddsi_serdata`: integers, and pointers that may be null.
         let base = unsafe { mem::zeroed() };
         let sample = Box::into_raw(Box::new(Native { base, bytes, key_hash })).cast::<ddsi_serdata>();
-        // SAFETY: `sample` points to the `ddsi_serdata` at the beginning of `Native`, and the caller
-        // vouches for the type.
+        // SAFETY: `sample` points to the `ddsi_serdata` at the beginning of `Native`, and the
+        // caller vouches for the type.
         unsafe {
             ddsi_serdata_init(sample, of, kind);
             (*sample).hash = (*of).serdata_basehash ^ hash(key_hash);

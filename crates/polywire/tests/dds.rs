@@ -33,8 +33,8 @@ fn wire(format: &str, domain: u32) -> String {
     format!("{format}@dds/{domain}?interface=127.0.0.1")
 }
 
-/// The configuration of the programs. Older versions of Cyclone DDS have to be told that the loopback
-/// interface can multicast.
+/// The configuration of the programs. Older versions of Cyclone DDS have to be told that the
+/// loopback interface can multicast.
 const LOOPBACK: &str = "<CycloneDDS><Domain><General><Interfaces>\
 <NetworkInterface address=\"127.0.0.1\" multicast=\"true\"/></Interfaces></General></Domain></CycloneDDS>";
 

@@ -1,5 +1,5 @@
-//! Quality of service: what a channel offers as policies of a DDS writer, and back; and the policies
-//! with which a reader matches a writer.
+//! Quality of service: what a channel offers as policies of a DDS writer, and back; and the
+//! policies with which a reader matches a writer.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
 }
 
 /// What another program's writer offers, as a channel announces it. Its history comes without a
-/// request, so it is not offered; a lease would have to be kept by assertions that it does not send.
+/// request, so it is not offered; nor is its lease, since it sends none of our assertions.
 pub(super) fn offer_of(writer: &dds::Qos) -> Vec<u8> {
     let mut qos = Qos::default().durability(Durability::Volatile);
     qos.reliability = if writer.reliable.is_some() { Reliability::Reliable } else { Reliability::BestEffort };

@@ -383,7 +383,7 @@ impl Worker {
         waiting.into_iter().for_each(|(guid, channel)| state.read(&self.shared, guid, channel));
     }
 
-    /// The messages of a channel begin after this place, or end with it if the channel retires next.
+    /// The messages of a channel begin after this place, or end with it if the channel retires.
     fn position(&mut self, guid: Guid, link: &Arc<Link>, channel: ChannelId, start: Start) {
         let waiting = {
             let mut state = lock(&self.shared.state);
@@ -574,7 +574,8 @@ impl Worker {
         }
     }
 
-    /// A reader of a channel's topic does not match because of a policy. DDS does not say which one.
+    /// A reader of a channel's topic does not match because of a policy. DDS does not say which
+    /// reader.
     fn incompatible(&self, id: ChannelId, policy: u32) {
         let Some(channel) = self.channel(id) else { return };
         let matched: BTreeSet<Guid> = channel.writer.readers().into_iter().collect();
