@@ -91,6 +91,8 @@
 //! # Ok::<(), engine::EngineError>(())
 //! ```
 
+#[cfg(feature = "dds")]
+pub mod dds;
 mod delivery;
 mod domain;
 mod identity;
@@ -156,6 +158,8 @@ pub static ENGINES: &[&dyn Engine] = &[
     &tls::TlsConnect,
     &udp::UdpReliable,
     &udp::Udp,
+    #[cfg(feature = "dds")]
+    &dds::Dds,
 ];
 
 /// Finds an engine built in by its name.
@@ -369,6 +373,12 @@ pub trait Sink: Send + Sync {
 
     /// Reports an event. It does not block and does not call the port.
     fn event(&self, event: Event);
+
+    /// A document that this node has announced, such as the schema of a channel: for engines whose
+    /// medium has types. `None` if the node does not have it.
+    fn document(&self, _id: Id128) -> Option<Arc<[u8]>> {
+        None
+    }
 }
 
 /// The node's receiving side of one link. The engine calls it from one thread at a time, in the

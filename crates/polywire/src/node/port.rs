@@ -584,6 +584,10 @@ fn keeps_all(engine: &dyn Engine, local: &Local) -> bool {
 struct PortSink(Weak<PortEntry>);
 
 impl Sink for PortSink {
+    fn document(&self, id: Id128) -> Option<Arc<[u8]>> {
+        self.0.upgrade()?.documents.bytes(id)
+    }
+
     fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {
         match self.0.upgrade() {
             Some(entry) => entry.incoming(link),
