@@ -32,3 +32,5 @@ mod tools;
 mod trace;
 mod transcode;
 mod view;
+#[cfg(feature = "zenoh")]
+mod zenoh;
