@@ -39,9 +39,8 @@ const LEARNED_FROM: usize = 128;
 
 fn table<T: Measured + fast::Fast>(effort: Effort) -> Group {
     let note = format!(
-        "Times are multiples of hand-written CDR. Wide instructions: {}. Hand-written FAST uses the workload's template and checks less. The \
-         templates are the workload's, the one derived from the type, and those learned from {LEARNED_FROM} messages.",
-        polywire_core::program::simd_level()
+        "Times are multiples of hand-written CDR. Hand-written FAST uses the workload's template and checks less. The templates are the \
+         workload's, the one derived from the type, and those learned from {LEARNED_FROM} messages."
     );
     Group { title: T::NAME, note, rows: rows::<T>(effort), ..Group::default() }
 }

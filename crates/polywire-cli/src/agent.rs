@@ -14,6 +14,7 @@ use polywire_telemetry::{
     Agent as Node, AgentConfig, Clocks, Identity, Moment, Plan, Runner, Uuid,
     system::{self, Host, PROBES},
     uplink::{Carrier, Files, Uplink},
+    command::AuditFile,
 };
 use sd_notify::NotifyState;
 use serde_json::json;
@@ -39,7 +40,9 @@ pub const VERB: Verb = Verb::new::<Agent>("agent", "Runs probes of this machine 
          all probes of `probe list --here` run that this machine has. The node keeps its UUID in a state file: the one \
          that --state or the configuration names, or agent.toml in STATE_DIRECTORY, XDG_STATE_HOME/polywire or \
          ~/.local/state/polywire. With a collector, every sample is kept until the collector has stored it: in the \
-         folder of --spool, or next to the state file. On SIGTERM or SIGINT, published samples leave first, and the \
+         folder of --spool, or next to the state file. A record of each command (`probe set`, `start`, `stop`, \
+         `call`) goes to the file with the ending .audit next to it, and what is set with --keep to the one with \
+         .kept. On SIGTERM or SIGINT, published samples leave first, and the \
          exit code is 0. Under systemd it reports readiness (Type=notify).",
     )
     .example("polywire agent --name pump-house --state agent.state --for 1")
@@ -87,6 +90,10 @@ impl Action for Agent {
         let wire = wires.only()?;
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;
+        let audit = state.with_extension("audit");
+        let failed = || format!("cannot use the audit file {}", audit.display());
+        agent.audit_to(AuditFile::open(&audit).with_context(failed)?);
+        agent.keep_settings(&state.with_extension("kept"))?;
         let carrier = self.carrier(&config, &node, identity.uuid, &state)?;
         carrier.iter().try_for_each(|carrier| agent.send_to(carrier.handle()))?;
         let mut running = Vec::new();

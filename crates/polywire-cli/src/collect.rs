@@ -10,7 +10,9 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use polywire::{Pattern, Wire};
-use polywire_collector::{Changes, Collector, CollectorConfig, HandlerPlan, HandlerSample, HandlerStatus};
+use polywire_collector::{
+    Alert, AlertState, Changes, Collector, CollectorConfig, HandlerPlan, HandlerSample, HandlerStatus,
+};
 use polywire_telemetry::{Agent, Clocks, Identity, Moment, Runner, system::Host};
 use sd_notify::NotifyState;
 use serde_json::json;
@@ -91,6 +93,7 @@ impl Action for Collect {
             if hangup.came() {
                 self.reload(&mut collector, &given, terminal)?;
             }
+            collector.take_alerts().iter().try_for_each(|alert| show_alert(alert, terminal))?;
             if shown.elapsed() >= self.every.0 {
                 shown = Instant::now();
                 show(&collector.status(), terminal)?;
@@ -121,8 +124,8 @@ impl Collect {
             config.topics = self.topics.clone();
         }
         config.serve.extend(self.serve.iter().cloned());
-        match config.handlers.is_empty() && config.serve.is_empty() {
-            true => Err(Misuse("where to? give --to jsonl=FILE, or a --file with handlers".into()).into()),
+        match config.handlers.is_empty() && config.serve.is_empty() && config.alerts.is_empty() {
+            true => Err(Misuse("where to? give --to jsonl=FILE, or a --file with handlers or alerts".into()).into()),
             false => Ok(config),
         }
     }
@@ -186,14 +189,17 @@ fn say(terminal: &Terminal, config: &CollectorConfig) -> anyhow::Result<()> {
     let mut topics: Vec<&str> = config.topics.iter().map(Pattern::as_str).collect();
     let (endpoints, serve) = (texts(&config.endpoints), texts(&config.serve));
     let handlers: Vec<&str> = config.handlers.iter().map(|plan| plan.name.as_str()).collect();
+    let alerts: Vec<&str> = config.alerts.iter().map(|plan| plan.name.as_str()).collect();
     if terminal.json {
         let nodes = &config.nodes;
-        let value =
-            json!({ "topics": topics, "nodes": nodes, "endpoints": endpoints, "serve": serve, "handlers": handlers });
-        return terminal.value(&value);
+        return terminal.value(&json!({
+            "topics": topics, "nodes": nodes, "endpoints": endpoints, "serve": serve, "handlers": handlers,
+            "alerts": alerts,
+        }));
     }
     topics.extend(config.nodes.iter().map(|_| "samples of nodes"));
-    let all: Vec<&str> = handlers.into_iter().chain(serve.iter().map(String::as_str)).collect();
+    let alerts = alerts.into_iter().map(|name| format!("alert {name}"));
+    let all: Vec<String> = handlers.into_iter().map(str::to_owned).chain(serve).chain(alerts).collect();
     Ok(terminal.line(&format!("collects {} at {}: {}", topics.join(" "), endpoints.join(" "), all.join(", ")))?)
 }
 
@@ -207,6 +213,26 @@ fn tell(changes: &Changes, terminal: &Terminal) -> anyhow::Result<()> {
 
 fn names(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// Prints an alert that was raised or cleared.
+fn show_alert(alert: &Alert, terminal: &Terminal) -> anyhow::Result<()> {
+    let Alert { name, prefix, instance, state, severity, condition, values, summary } = alert;
+    let word = if *state == AlertState::Raised { "raised" } else { "cleared" };
+    if terminal.json {
+        let values: serde_json::Map<_, _> =
+            values.iter().map(|value| (value.field.clone(), json!(value.value))).collect();
+        return terminal.value(&json!({
+            "alert": name, "state": word, "severity": severity.name(), "prefix": prefix, "instance": instance,
+            "condition": condition, "values": values, "summary": summary,
+        }));
+    }
+    let places: Vec<&str> =
+        [prefix, instance].into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+    let at = if places.is_empty() { String::new() } else { format!(" at {}", places.join(" ")) };
+    let values: Vec<String> = values.iter().map(|value| format!("{} = {}", value.field, value.value)).collect();
+    let summary = if summary.is_empty() { String::new() } else { format!("; {summary}") };
+    Ok(terminal.line(&format!("{word} {name}{at} ({}): {}{summary}", severity.name(), values.join(", ")))?)
 }
 
 /// Prints the figures of the handlers.

@@ -213,7 +213,7 @@ impl Printer<'_> {
 
     fn json(&mut self, sample: &Sample<Record>) -> anyhow::Result<()> {
         let value = self.json.of(&sample.value, self.echo.field.as_deref())?;
-        let kind = kind(&sample.info);
+        let kind = sample.info.kind.name();
         if !self.echo.info {
             return match kind {
                 "data" => Ok(self.terminal.line(&value)?),
@@ -254,23 +254,11 @@ impl Printer<'_> {
             text.insert_str(0, &head);
         }
         if sample.info.kind != Kind::Data {
-            text.insert_str(0, &format!("# {}\n", kind(&sample.info)));
+            text.insert_str(0, &format!("# {}\n", sample.info.kind.name()));
         }
         if self.echo.field.is_none() {
             text.push_str("---\n");
         }
         Ok(self.terminal.text(&text)?)
-    }
-}
-
-/// The kind of a message as a word.
-fn kind(info: &Info) -> &'static str {
-    match info.kind {
-        Kind::Data => "data",
-        Kind::Dispose => "dispose",
-        Kind::Unregister => "unregister",
-        Kind::Request => "request",
-        Kind::Reply => "reply",
-        _ => "other",
     }
 }

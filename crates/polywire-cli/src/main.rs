@@ -12,6 +12,7 @@ mod compat;
 mod completions;
 mod cut;
 mod demo;
+mod directory;
 #[cfg(feature = "zstd")]
 mod dict;
 mod doctor;
@@ -87,6 +88,7 @@ static VERBS: &[Verb] = &[
     bench::VERB,
     agent::VERB,
     probe::VERB,
+    directory::VERB,
     collect::VERB,
     query::VERB,
     relay::VERB,

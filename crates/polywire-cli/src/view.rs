@@ -8,9 +8,10 @@ use std::{
 
 use clap::Args;
 use polywire::{
-    Node, Subscriber, Wire,
+    Message, Node, Subscriber, Wire,
     directory::{Directory, NodeData, STATS_TOPIC, Snapshot},
     node::Source,
+    qos::Qos,
     stats::{NodeStats, TopicStats},
 };
 
@@ -112,6 +113,12 @@ impl View {
                 return Ok(());
             }
         }
+    }
+
+    /// Subscribes to a topic at each of the endpoints.
+    pub fn subscribe<T: Message>(&self, topic: &str, qos: &Qos) -> anyhow::Result<Vec<Subscriber<T>>> {
+        let subscribe = |place: &String| Ok(self.node.subscribe::<T>(topic, Some(place))?.qos(qos.clone())?.open());
+        self.places.iter().map(subscribe).collect()
     }
 
     /// Takes what has come.

@@ -12,8 +12,11 @@ use std::{
 use polywire::{Bridge, Node, Wire};
 
 use crate::{
-    CollectorConfig, CollectorError, CollectorProbe, HandlerError, HandlerPlan, Numbered, Source, lane::Lane,
-    nodes::Nodes, source::Subscribed,
+    Alert, CollectorConfig, CollectorError, CollectorProbe, HandlerError, HandlerPlan, Numbered, Source,
+    alerts::{AlertSource, Alerts},
+    lane::Lane,
+    nodes::Nodes,
+    source::Subscribed,
 };
 
 /// How often a source looks whether it is to end, and what it can acknowledge.
@@ -91,6 +94,7 @@ pub struct Changes {
 pub struct Collector {
     node: Node,
     lanes: Arc<Lanes>,
+    alerts: Arc<Alerts>,
     feeds: Vec<Feed>,
     bridges: Vec<Bridge>,
     /// Topics, endpoints and wires that the subscriptions and bridges were made for.
@@ -143,6 +147,7 @@ impl Collector {
         Collector {
             node,
             lanes: Arc::default(),
+            alerts: Arc::default(),
             feeds: Vec::new(),
             bridges: Vec::new(),
             places: String::new(),
@@ -167,6 +172,7 @@ impl Collector {
             self.set_lanes(kept);
         }
         let result = self.open_missing(config, &mut changes);
+        self.alerts.set_plans(&config.alerts, Instant::now());
         self.feeds.iter().for_each(|feed| feed.valve.set(TAKES));
         self.go_to(config)?;
         result.map(|()| changes)
@@ -213,15 +219,21 @@ impl Collector {
 
     /// Takes entries from a source, too, on a thread of its own.
     pub fn add_source(&mut self, source: Box<dyn Source>) -> Result<(), CollectorError> {
-        self.feed(source, false)
+        let alerts = Some(self.alerts.clone());
+        self.feed(source, alerts, false)
     }
 
-    fn feed(&mut self, source: Box<dyn Source>, is_configured: bool) -> Result<(), CollectorError> {
+    /// Starts the thread of a source. `alerts` see what comes from it.
+    fn feed(
+        &mut self,
+        source: Box<dyn Source>,
+        alerts: Option<Arc<Alerts>>,
+        is_configured: bool,
+    ) -> Result<(), CollectorError> {
         self.sources += 1;
-        let (number, lanes, valve) = (self.sources, self.lanes.clone(), Arc::new(Valve::default()));
-        let seen = valve.clone();
-        let run = move || feed(source, number, &lanes, &seen);
-        let thread = thread::Builder::new().name(format!("source {number}")).spawn(run)?;
+        let (number, valve) = (self.sources, Arc::new(Valve::default()));
+        let way = Way { number, lanes: self.lanes.clone(), alerts, valve: valve.clone() };
+        let thread = thread::Builder::new().name(format!("source {number}")).spawn(move || feed(source, &way))?;
         self.feeds.push(Feed { valve, thread, is_configured });
         Ok(())
     }
@@ -230,7 +242,8 @@ impl Collector {
     fn go_to(&mut self, config: &CollectorConfig) -> Result<(), CollectorError> {
         let local: Vec<Wire> = "local".parse().into_iter().collect();
         let endpoints = if config.endpoints.is_empty() { &local } else { &config.endpoints };
-        let places = format!("{:?}", (&config.topics, endpoints, &config.nodes, &config.serve));
+        let has_alerts = self.alerts.is_used();
+        let places = format!("{:?}", (&config.topics, endpoints, &config.nodes, &config.serve, has_alerts));
         if places == self.places {
             return Ok(());
         }
@@ -248,7 +261,14 @@ impl Collector {
         if let Some(file) = &config.nodes {
             sources.push(Box::new(Nodes::open(&self.node, endpoints, file)?));
         }
-        sources.into_iter().try_for_each(|source| self.feed(source, true))?;
+        for source in sources {
+            let alerts = Some(self.alerts.clone());
+            self.feed(source, alerts, true)?;
+        }
+        if has_alerts {
+            let source = AlertSource::open(&self.node, endpoints, self.alerts.clone())?;
+            self.feed(Box::new(source), None, true)?;
+        }
         self.places = places;
         Ok(())
     }
@@ -266,6 +286,41 @@ impl Collector {
     /// How the handlers are doing, in the order of their names.
     pub fn status(&self) -> Vec<HandlerStatus> {
         self.lanes().iter().map(|lane| lane.status()).collect()
+    }
+
+    /// What alerts were raised and cleared since the last call, at most 4096 changes. They are also
+    /// published on [`ALERTS`](crate::ALERTS), and handlers get them.
+    ///
+    /// ```
+    /// use polywire::Node;
+    /// use polywire_collector::{AlertPlan, AlertState, AlertValue, Collector, CollectorConfig, MOST_ALERTS, Severity};
+    ///
+    /// let config = CollectorConfig::parse("
+    ///     [collector]
+    ///     endpoints = ['inproc/collector-alerts']
+    ///
+    ///     [alerts.silent]
+    ///     prefix = 'probes/pump-house'
+    ///     when = 'processor/ missing for 0.1s'
+    ///     severity = 'critical'
+    /// ")?;
+    /// let plan: &AlertPlan = &config.alerts[0];
+    /// assert_eq!((plan.severity.name(), config.alerts.len() <= MOST_ALERTS), ("critical", true));
+    /// let mut collector = Collector::new(Node::new());
+    /// collector.reload(&config)?;
+    /// let alert = loop {
+    ///     if let Some(alert) = collector.take_alerts().pop() {
+    ///         break alert;
+    ///     }
+    ///     std::thread::yield_now();
+    /// };
+    /// assert_eq!((alert.name.as_str(), alert.prefix.as_str()), ("silent", "probes/pump-house"));
+    /// assert_eq!((alert.state, alert.severity), (AlertState::Raised, Severity::Critical));
+    /// assert_eq!(alert.values, [AlertValue { field: "processor/".into(), value: String::new() }]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take_alerts(&self) -> Vec<Alert> {
+        self.alerts.take_untold()
     }
 
     /// Takes the entries that are there already, but no more, lets the handlers store what they
@@ -330,16 +385,25 @@ fn end(feeds: Vec<Feed>) {
     }
 }
 
+/// The way from a source to the handlers.
+struct Way {
+    /// The number of the source.
+    number: usize,
+    lanes: Arc<Lanes>,
+    alerts: Option<Arc<Alerts>>,
+    valve: Arc<Valve>,
+}
+
 /// The thread of a source.
-fn feed(mut source: Box<dyn Source>, number: usize, lanes: &Lanes, valve: &Valve) {
+fn feed(mut source: Box<dyn Source>, way: &Way) {
     let mut acknowledged = 0;
     loop {
-        let phase = valve.phase();
-        if phase <= DRAINS && !pass(&mut *source, number, lanes, valve) && phase == DRAINS {
+        let phase = way.valve.phase();
+        if phase <= DRAINS && !way.pass(&mut *source) && phase == DRAINS {
             // There is no more. Unless it was told something else meanwhile:
-            let _ = valve.phase.compare_exchange(DRAINS, PAUSES, Ordering::AcqRel, Ordering::Acquire);
+            let _ = way.valve.phase.compare_exchange(DRAINS, PAUSES, Ordering::AcqRel, Ordering::Acquire);
         }
-        let handled = current(lanes).iter().filter_map(|lane| lane.handled(number)).min();
+        let handled = current(&way.lanes).iter().filter_map(|lane| lane.handled(way.number)).min();
         if let Some(position) = handled.filter(|position| *position > acknowledged) {
             acknowledged = position;
             source.acknowledge(position);
@@ -352,16 +416,21 @@ fn feed(mut source: Box<dyn Source>, number: usize, lanes: &Lanes, valve: &Valve
     }
 }
 
-/// Passes an entry on to all queues. Returns false if there was none.
-fn pass(source: &mut dyn Source, number: usize, lanes: &Lanes, valve: &Valve) -> bool {
-    let _passing = valve.passing();
-    let stops = || valve.phase() >= PAUSES;
-    // It may have been told to pause while it waited for the lock.
-    if stops() {
-        return false;
+impl Way {
+    /// Passes an entry on to all queues. Returns false if there was none.
+    fn pass(&self, source: &mut dyn Source) -> bool {
+        let _passing = self.valve.passing();
+        let stops = || self.valve.phase() >= PAUSES;
+        // It may have been told to pause while it waited for the lock.
+        if stops() {
+            return false;
+        }
+        let Some(Numbered { position, entry }) = source.next(TICK) else { return false };
+        let is_new = self.alerts.as_ref().is_none_or(|alerts| alerts.see(&entry, Instant::now()));
+        if is_new {
+            let entry = Arc::new(entry);
+            current(&self.lanes).iter().for_each(|lane| lane.offer(self.number, position, &entry, stops));
+        }
+        true
     }
-    let Some(Numbered { position, entry }) = source.next(TICK) else { return false };
-    let entry = Arc::new(entry);
-    current(lanes).iter().for_each(|lane| lane.offer(number, position, &entry, stops));
-    true
 }

@@ -168,7 +168,7 @@ fn own_columns<'a>(schema: &'a Schema, ty: &'a Type) -> Option<Vec<&'a Member>> 
     Some(members).filter(|members| !is_decimal(schema, members))
 }
 
-fn is_decimal(schema: &Schema, members: &[&Member]) -> bool {
+pub(crate) fn is_decimal(schema: &Schema, members: &[&Member]) -> bool {
     let [exponent, mantissa] = members else { return false };
     let is = |member: &Member, name: &str, ty: Type| member.name == name && *schema.resolve(&member.ty) == ty;
     is(exponent, "exponent", Type::Int32) && is(mantissa, "mantissa", Type::Int64)

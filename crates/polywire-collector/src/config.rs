@@ -10,6 +10,8 @@ use toml::{
 };
 
 use crate::{
+    AlertPlan, MOST_ALERTS, Severity,
+    alerts::SEVERITIES,
     handler::{self, Kind},
     settings::{COMMON, SettingValue, Settings},
 };
@@ -25,6 +27,12 @@ const SYNC: Duration = Duration::from_secs(1);
 
 /// The settings of the collector itself.
 const COLLECTOR: [&str; 6] = ["name", "state", "topics", "endpoints", "nodes", "serve"];
+
+/// The settings of an alert.
+const ALERT: [&str; 4] = ["when", "prefix", "severity", "summary"];
+
+/// The topics below which alerts are, if their tables do not say: those of a node's probes.
+const PREFIX: &str = "probes/*";
 
 /// The most handlers of a collector.
 pub const MOST_HANDLERS: usize = 256;
@@ -67,6 +75,8 @@ pub struct CollectorConfig {
     pub serve: Vec<Wire>,
     /// The handlers, in the order of their names.
     pub handlers: Vec<HandlerPlan>,
+    /// The alerts, in the order of their names.
+    pub alerts: Vec<AlertPlan>,
 }
 
 /// A handler as the configuration has it.
@@ -126,6 +136,7 @@ impl Default for CollectorConfig {
             nodes: None,
             serve: Vec::new(),
             handlers: Vec::new(),
+            alerts: Vec::new(),
         }
     }
 }
@@ -148,10 +159,12 @@ impl CollectorConfig {
             match key.get_ref().as_ref() {
                 "collector" => reader.collector(&mut config, value)?,
                 "handlers" => config.handlers = reader.handlers(value)?,
-                other => return Err(reader.unknown(key, "key", other, ["collector", "handlers"])),
+                "alerts" => config.alerts = reader.alerts(value)?,
+                other => return Err(reader.unknown(key, "key", other, ["collector", "handlers", "alerts"])),
             }
         }
         config.handlers.sort_by(|a, b| a.name.cmp(&b.name));
+        config.alerts.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(config)
     }
 }
@@ -318,6 +331,71 @@ impl Reader<'_> {
         debug_assert!(COMMON.contains(&name) || plan.kind.settings.iter().any(|setting| setting.name == name));
         Ok(())
     }
+
+    fn alerts(&self, value: &Value<'_>) -> Result<Vec<AlertPlan>, ConfigError> {
+        let tables = self.table("'alerts'", value)?;
+        if tables.len() > MOST_ALERTS {
+            return Err(self.error(value, format!("a collector has at most {MOST_ALERTS} alerts")));
+        }
+        tables.iter().map(|(name, value)| self.alert(name, value)).collect()
+    }
+
+    fn alert(&self, name: &Spanned<impl AsRef<str>>, value: &Value<'_>) -> Result<AlertPlan, ConfigError> {
+        let (at, name) = (name, name.get_ref().as_ref());
+        let place = format!("[alerts.{name}]");
+        let table = self.table(&place, value)?;
+        let (mut condition, mut prefix) = (None, PREFIX);
+        let (mut severity, mut summary) = (Severity::default(), String::new());
+        for (key, value) in table {
+            let key_name = key.get_ref().as_ref();
+            let place = format!("{place}: '{key_name}'");
+            match key_name {
+                "when" => condition = Some(self.parsed(&place, value)?),
+                "prefix" => prefix = self.text(&place, value)?,
+                "severity" => severity = self.severity(&place, value)?,
+                "summary" => summary = self.text(&place, value)?.to_owned(),
+                other => {
+                    return Err(self.error(
+                        key,
+                        format!("[alerts.{name}]: unknown setting '{other}'{}", suggest::hint(other, ALERT)),
+                    ));
+                }
+            }
+        }
+        let prefix = self.prefix(at, &place, prefix)?;
+        let condition = condition.ok_or_else(|| self.error(at, format!("{place}: 'when' is missing, a condition")))?;
+        Ok(AlertPlan { name: name.to_owned(), prefix, condition, severity, summary, line: self.line(at.span()) })
+    }
+
+    fn severity(&self, place: &str, value: &Value<'_>) -> Result<Severity, ConfigError> {
+        let word = self.text(place, value)?;
+        let known = SEVERITIES.iter().find(|(name, _)| *name == word);
+        known.map(|(_, severity)| *severity).ok_or_else(|| {
+            let names = SEVERITIES.map(|(name, _)| name).join("', '");
+            self.error(value, format!("{place}: one of '{names}' is expected, not '{word}'"))
+        })
+    }
+
+    /// The first levels of topics, of which it must be known how many there are.
+    fn prefix<T>(&self, at: &Spanned<T>, place: &str, text: &str) -> Result<Option<Pattern>, ConfigError> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let wrong = |reason: String| self.error(at, format!("{place}: 'prefix': {reason}"));
+        let pattern: Pattern = text.parse().map_err(|error| wrong(format!("{error}")))?;
+        match text.split('/').any(|level| level == "**") {
+            true => Err(wrong("'*' is expected for each level, not '**'".to_owned())),
+            false => Ok(Some(pattern)),
+        }
+    }
+
+    /// A text that is parsed.
+    fn parsed<T>(&self, place: &str, value: &Value<'_>) -> Result<T, ConfigError>
+    where
+        T: std::str::FromStr<Err: std::fmt::Display>,
+    {
+        self.text(place, value)?.parse().map_err(|error| self.error(value, format!("{place}: {error}")))
+    }
 }
 
 fn overflow(word: &str) -> Option<Overflow> {
@@ -370,6 +448,13 @@ mod tests {
             ("[handlers.a]\nkind = 'null'\noverflow = 'wait'", "'drop-oldest', 'drop-newest' or 'block' is expected"),
             ("[handlers.a]\nkind = 'null'\nqueu = 1", "unknown setting 'queu', did you mean 'queue'?"),
             ("[handlers.a]\nkind = 'jsonl'\npath = 'a'\nrotate_bytes = 1.5", "line 4: [handlers.a]: 'rotate_bytes'"),
+            ("[alerts.a]", "line 1: [alerts.a]: 'when' is missing, a condition"),
+            ("[alerts.a]\nwhen = 1", "line 2: [alerts.a]: 'when': a text is expected"),
+            ("[alerts.a]\nwhen = 'a/b >'", "line 2: [alerts.a]: 'when': column 6: a number, a text in quotes"),
+            ("[alerts.a]\nwhn = ''", "line 2: [alerts.a]: unknown setting 'whn', did you mean 'when'?"),
+            ("[alerts.a]\nwhen = 'a/b > 1'\nprefix = 'a/**'", "line 1: [alerts.a]: 'prefix': '*' is expected"),
+            ("[alerts.a]\nwhen = 'a/b > 1'\nprefix = 'a/'", "line 1: [alerts.a]: 'prefix': topic \"a/\""),
+            ("[alerts.a]\nseverity = 'bad'", "line 2: [alerts.a]: 'severity': one of 'info', 'warning', 'critical' is"),
             ("handlers = { a = 1 }", "line 1: [handlers.a]: a table is expected"),
         ];
         for (text, expected) in cases {

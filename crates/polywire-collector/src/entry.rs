@@ -31,7 +31,7 @@ pub struct Origin {
 /// let record = Record::new(&Shape::of(Pump::shape().schema())?);
 /// let origin = Arc::new(Origin { topic: "plant/pump".into(), ..Origin::default() });
 /// let entry = Entry::new(origin, 1, 1_700_000_000_000_000_000, record);
-/// assert_eq!((entry.type_name(), entry.kind_name()), ("plant::Pump", "data"));
+/// assert_eq!((entry.type_name(), entry.kind.name()), ("plant::Pump", "data"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -74,17 +74,17 @@ impl Entry {
         self.value.shape().schema().name()
     }
 
-    /// The kind of the message as a word: `data`, `dispose`, `unregister`, `request` or `reply`.
-    pub fn kind_name(&self) -> &'static str {
-        match self.kind {
-            Kind::Data => "data",
-            Kind::Dispose => "dispose",
-            Kind::Unregister => "unregister",
-            Kind::Request => "request",
-            Kind::Reply => "reply",
-            _ => "other",
-        }
+    /// The key members as text, `id=7,place=a`; empty for a type without a key.
+    pub(crate) fn instance(&self) -> String {
+        let ValueRef::Struct(structure) = self.value.view() else { return String::new() };
+        let keys = structure.fields().into_iter().filter(|(member, _)| member.key);
+        keys.map(|(member, value)| format!("{}={}", member.name, plain(value))).collect::<Vec<_>>().join(",")
     }
+}
+
+/// A value as text, without quotes.
+pub(crate) fn plain(value: ValueRef<'_>) -> String {
+    value.as_str().map_or_else(|| format!("{value:?}"), str::to_owned)
 }
 
 /// About the bytes that a value has allocated. Small elements of lists count as a word each.

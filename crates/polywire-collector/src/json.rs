@@ -81,7 +81,7 @@ impl JsonText {
             entry.origin.incarnation,
             entry.sequence,
             entry.timestamp_ns,
-            entry.kind_name(),
+            entry.kind.name(),
         );
         self.bytes.extend_from_slice(head.as_bytes());
         self.append(&entry.value)?;

@@ -43,6 +43,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod alerts;
 #[cfg(feature = "sqlite")]
 mod archive;
 mod collector;
@@ -52,6 +53,8 @@ mod entry;
 mod error;
 pub mod handler;
 mod json;
+#[cfg(any(feature = "foxglove", feature = "mcap"))]
+mod json_schema;
 mod lane;
 mod nodes;
 mod probe;
@@ -59,6 +62,9 @@ mod queue;
 mod settings;
 mod source;
 
+pub use alerts::{
+    ALERTS, Alert, AlertPlan, AlertState, AlertValue, Condition, ConditionError, MOST_ALERTS, Severity, alerts_qos,
+};
 #[cfg(feature = "sqlite")]
 pub use archive::{Archive, ArchiveCheck, ArchiveError, ArchiveValue, Series};
 pub use collector::{Changes, Collector, HandlerStatus};

@@ -5,6 +5,8 @@ mod common;
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -218,12 +220,38 @@ fn topics_reach_the_handlers_that_want_them() {
 fn numbers_for_prometheus_go_when_nobody_publishes_them() {
     let folder = Folder::new("prometheus");
     let path = folder.file("a.prom").display().to_string();
-    let handlers = format!("[handlers.prom]\nkind = 'prometheus'\npath = '{path}'\nsync = 0\nexpire = 1.5");
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+    let handlers =
+        format!("[handlers.prom]\nkind = 'prometheus'\npath = '{path}'\nserve = '{address}'\nsync = 0\nexpire = 1.5");
     let mut collector = collector("prometheus", &handlers);
     let (numbers, _) = Numbers::new(3);
     collector.add_source(Box::new(numbers)).expect("a thread");
     let read = || fs::read_to_string(&path).unwrap_or_default();
     let expected = "# TYPE test_Number_number gauge\ntest_Number_number{topic=\"test/numbers\",member=\"number\"} 3\n";
     until("the number is there", || read() == expected);
-    until("the number is gone", || read().is_empty());
+    let served = || {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply");
+        reply.split_once("\r\n\r\n").expect("a body").1.to_owned()
+    };
+    // It may have expired meanwhile.
+    assert!(served() == expected || served().is_empty());
+    until("the number is gone", || read().is_empty() && served().is_empty());
+    drop(collector);
+    assert!(TcpStream::connect(address).is_err(), "it ends with the handler");
+}
+
+#[test]
+fn metrics_are_served_at_this_machine_alone() {
+    for (setting, expected) in [
+        ("serve = '0.0.0.0:0'", "line 3: [handlers.a]: 'serve': other machines could reach it"),
+        ("serve = 'here'", "line 3: [handlers.a]: 'serve': an address such as 127.0.0.1:9464 is expected, not 'here'"),
+        ("", "line 3: [handlers.a]: 'path' or 'serve' is missing"),
+    ] {
+        let text = format!("[collector]\nendpoints = ['inproc/metrics']\n[handlers.a]\nkind = 'prometheus'\n{setting}");
+        let error = Collector::new(Node::new()).reload(&config(&text)).expect_err(setting).to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
 }

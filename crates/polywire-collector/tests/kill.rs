@@ -27,10 +27,11 @@ fn config(folder: &Path) -> CollectorConfig {
     let text = format!(
         "[collector]\nendpoints = ['inproc/kill']\n\
          [handlers.lines]\nkind = 'jsonl'\npath = '{}'\nsync = 0.002\noverflow = 'block'\nrotate_bytes = 100000\n\
-         [handlers.tables]\nkind = 'csv'\npath = '{}'\nsync = 0.002\noverflow = 'block'\n{}",
+         [handlers.tables]\nkind = 'csv'\npath = '{}'\nsync = 0.002\noverflow = 'block'\n{}{}",
         path("lines.jsonl"),
         path("tables"),
         archive(folder),
+        recording(folder),
     );
     CollectorConfig::parse(&text).expect("valid")
 }
@@ -43,6 +44,17 @@ fn archive(folder: &Path) -> String {
 
 #[cfg(not(feature = "sqlite"))]
 fn archive(_: &Path) -> &'static str {
+    ""
+}
+
+#[cfg(feature = "mcap")]
+fn recording(folder: &Path) -> String {
+    let path = folder.join("all.mcap");
+    format!("[handlers.recording]\nkind = 'mcap'\npath = '{}'\nsync = 0.002\noverflow = 'block'\n", path.display())
+}
+
+#[cfg(not(feature = "mcap"))]
+fn recording(_: &Path) -> &'static str {
     ""
 }
 
@@ -107,6 +119,8 @@ fn what_was_acknowledged_is_there() {
     let expected: BTreeSet<u64> = (1..=latest).collect();
     assert!(lines(&folder).is_superset(&expected), "JSON lines");
     assert!(table(&folder).is_superset(&expected), "CSV");
+    #[cfg(feature = "mcap")]
+    assert!(recorded(&folder).is_superset(&expected), "MCAP");
     #[cfg(feature = "sqlite")]
     assert!(database(&folder).is_superset(&expected), "SQLite");
 }
@@ -132,6 +146,26 @@ fn table(folder: &Folder) -> BTreeSet<u64> {
     let text = fs::read_to_string(folder.file("tables").join("test.Number.csv")).expect("a table");
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().skip(1).map(|line| line.split(',').nth(6).expect("a field").parse().expect("a number")).collect()
+}
+
+/// The numbers in all MCAP files. The last one was interrupted.
+#[cfg(feature = "mcap")]
+fn recorded(folder: &Folder) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(&folder.0).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|ending| ending == "mcap") {
+            let bytes = fs::read(&path).expect("a file");
+            let messages = mcap::io::MessageReader::new(bytes.as_slice());
+            for message in messages.take_while(Result::is_ok).flatten() {
+                let value: serde_json::Value = serde_json::from_slice(&message.data).expect("JSON");
+                found.insert(value["number"].as_u64().expect("a number"));
+            }
+            let is_numbered = path.file_stem() != Some("all".as_ref());
+            assert!(!is_numbered || mcap::Summary::read(&bytes).expect("whole").is_some(), "{}", path.display());
+        }
+    }
+    found
 }
 
 /// The numbers in the database, none of which is there twice.

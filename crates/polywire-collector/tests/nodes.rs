@@ -143,6 +143,39 @@ fn nothing_is_acknowledged_before_it_is_stored() {
     assert_eq!(collector.status()[0].stored, 50);
 }
 
+/// A collector sends what it gets on to another one, which is stopped and started meanwhile.
+#[test]
+fn what_is_forwarded_is_stored_at_the_other_end() {
+    let (near, far) = (Place::new("near"), Place::new("far"));
+    let text = format!(
+        "[collector]\nendpoints = ['{}']\nnodes = '{}/positions'\n\
+         [handlers.on]\nkind = 'forward'\nto = 'json@{}'\noverflow = 'block'\nsync = 0.05\n",
+        near.endpoint,
+        near.folder.display(),
+        far.endpoint,
+    );
+    let mut forwarding = Collector::new(Node::new());
+    forwarding.reload(&CollectorConfig::parse(&text).expect("valid")).expect("it opens");
+    let mut sender = Sender::new(9, &near.endpoint);
+    let mut collector = far.collector();
+    sender.send(200);
+    assert!(sender.carrier.flush(SOON), "acknowledged");
+    // What is acknowledged to the sender is stored at the far end.
+    assert_eq!(far.counts(), (1..=200).collect::<Vec<_>>());
+    let line = fs::read_to_string(far.folder.join("all.jsonl")).expect("a file");
+    let topic = format!("{{\"topic\":\"probes/{}/count\",", Uuid::of(7));
+    assert!(line.starts_with(&topic), "{line}");
+    assert!(collector.stop(SOON).0);
+    drop(collector);
+    sender.send(50);
+    assert!(!sender.carrier.flush(Duration::from_millis(300)), "nobody has stored it");
+    let _collector = far.collector();
+    assert!(sender.carrier.flush(SOON), "acknowledged");
+    let counts: std::collections::BTreeSet<u64> = far.counts().into_iter().collect();
+    assert_eq!(counts, (1..=250).collect(), "each at least once");
+    assert!(forwarding.stop(SOON).0);
+}
+
 #[test]
 fn two_collectors_do_not_share_a_file() {
     let place = Place::new("share");

@@ -151,6 +151,23 @@ impl Kind {
         self as u8
     }
 
+    /// The name for people and files.
+    ///
+    /// ```
+    /// use polywire_core::envelope::Kind;
+    /// let names = Kind::ALL.map(Kind::name);
+    /// assert_eq!(names, ["data", "dispose", "unregister", "request", "reply"]);
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Data => "data",
+            Kind::Dispose => "dispose",
+            Kind::Unregister => "unregister",
+            Kind::Request => "request",
+            Kind::Reply => "reply",
+        }
+    }
+
     /// The kind with this number. `None` for an unknown number.
     pub fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.get(usize::from(number)).copied()

@@ -1,15 +1,28 @@
 //! A node: runs probes and publishes their samples.
 
-use std::{collections::BTreeMap, fmt, process, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display},
+    io,
+    path::Path,
+    process,
+    sync::Arc,
+    time::Duration,
+};
 
-use polywire::{Node, NodeError, Publisher, Subscriber, Wire};
+use polywire::{Message, Node, NodeError, Publisher, Wire, codec::Encoder, service::Service};
 
 use crate::{
-    Answer, Application, Identity, MeasureError, Moment, NodeDescription, Plan, Probe, ProbeDescription, Request,
+    Application, Identity, IdentityError, MeasureError, Moment, NodeDescription, Plan, Probe, ProbeDescription,
     Schedule, Setting, Thinner, application,
-    description::{ANSWERS, NODES, REQUESTS, events_qos, nodes_qos, topic_of},
+    command::{
+        self, Action, Audit, AuditFile, Command, CommandReply, Declared, Kept, KeptError, MOST_SETTINGS, Reason,
+        Refusal, Refused, service_of,
+    },
+    description::{NODES, nodes_qos, topic_of},
     host::Host,
-    identity::host_name,
+    identity::{host_name, is_name},
+    input::{self, INPUTS},
     packet::StreamDescription,
     uplink::{self, Format, Keep, Rule, UplinkHandle},
 };
@@ -17,8 +30,14 @@ use crate::{
 /// The most probes of a node.
 pub const MOST_PROBES: usize = 4096;
 
-/// The most requests that a node handles in one turn.
-const MOST_REQUESTS: usize = 64;
+/// The most commands that an application can declare.
+pub const MOST_COMMANDS: usize = 256;
+
+/// The most commands that a node handles in one turn, of its own and of each declared one.
+const MOST_HANDLED: usize = 64;
+
+/// The setting of a node that has a collector: its byte budget.
+const BUDGET: &str = "budget";
 
 /// Why a probe cannot run.
 ///
@@ -43,10 +62,12 @@ pub enum AgentError {
     /// Its topic cannot be published.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// The node has a probe of this name, or as many as it can have; or the endpoint of a topic
-    /// would change.
+    /// The node has a probe or a command of this name, or as many as it can have.
     #[error("{0}")]
     Plan(String),
+    /// The name of a command cannot be part of a service.
+    #[error(transparent)]
+    Name(#[from] IdentityError),
 }
 
 /// A node that runs probes.
@@ -87,8 +108,12 @@ pub struct Agent {
     added: usize,
     latest: Moment,
     described: Publisher<NodeDescription>,
-    requests: Subscriber<Request>,
-    answers: Publisher<Answer>,
+    commands: Service<Command, CommandReply>,
+    /// The encoder for the text of commands.
+    text: Encoder<Command>,
+    declared: Vec<Box<dyn Declared>>,
+    audit: Audit,
+    kept: Kept,
     /// What does not change of the description.
     itself: NodeDescription,
     /// The description has changed since it was published.
@@ -122,33 +147,75 @@ struct Stream {
 impl Agent {
     /// A node without probes. `wire` is the wire of its topics unless a probe has its own.
     pub fn new(node: Node, identity: Identity, host: Host, wire: &str, now: Moment) -> Result<Agent, NodeError> {
-        let requests = node.subscribe::<Request>(REQUESTS, Some(wire))?.qos(events_qos())?.open();
-        let answers = node.publish::<Answer>(ANSWERS, Some(wire))?.qos(events_qos())?.open()?;
         let described = node.publish::<NodeDescription>(NODES, Some(wire))?.qos(nodes_qos())?.open()?;
+        let commands = node.service(&service_of(&identity.name), Some(wire))?.open()?;
+        let wire: Wire = wire.parse()?;
+        let audit = Audit::new(&node, &identity, &wire)?;
         let itself = NodeDescription {
             uuid: identity.uuid.to_string(),
             name: identity.name.clone(),
             host: host_name(),
             process: process::id(),
             started_ns: now.wall_ns,
-            probes: Vec::new(),
+            ..NodeDescription::default()
         };
         Ok(Agent {
             node,
             identity,
             host,
-            wire: wire.parse()?,
+            wire,
             collector: None,
             running: BTreeMap::new(),
             schedule: Schedule::default(),
             added: 0,
             latest: now,
             described,
-            requests,
-            answers,
+            commands,
+            text: command::encoder()?,
+            declared: Vec::new(),
+            audit,
+            kept: Kept::default(),
             itself,
             is_news: true,
         })
+    }
+
+    /// Also writes a record of each command to a file, from now on. Commands wait until the record
+    /// is on the disk; if it cannot be written, the log tells once, and commands go on.
+    pub fn audit_to(&mut self, file: AuditFile) {
+        self.audit.write_to(file);
+    }
+
+    /// Keeps settings in a file if a command says so, and applies those that are there to all that
+    /// is added from now on. Call it before [`Agent::send_to`] and [`Agent::add`].
+    pub fn keep_settings(&mut self, file: &Path) -> Result<(), KeptError> {
+        self.kept = Kept::open(file)?;
+        Ok(())
+    }
+
+    /// Declares a command: a service of the name `telemetry/NODE/command/NAME`, with requests and
+    /// replies of these types. The callback runs in [`Agent::turn`], so samples wait for it: what
+    /// takes long belongs on another thread. An `Err` is the error of the call, and so is a panic.
+    /// There is an example at [`crate::command`].
+    pub fn add_command<Q: Message, R: Message, E: Display + 'static>(
+        &mut self,
+        name: &str,
+        summary: &str,
+        callback: impl FnMut(&Q) -> Result<R, E> + Send + 'static,
+    ) -> Result<(), AgentError> {
+        if !is_name(name) {
+            return Err(IdentityError::Name(name.to_owned()).into());
+        }
+        if self.declared.len() >= MOST_COMMANDS {
+            return Err(AgentError::Plan(format!("a node has at most {MOST_COMMANDS} commands")));
+        }
+        if self.declared.iter().any(|declared| declared.description().name == name) {
+            return Err(AgentError::Plan(format!("there is a command '{name}' already")));
+        }
+        let node = &self.identity.name;
+        self.declared.push(command::declare(&self.node, &self.wire, node, name, summary, callback)?);
+        self.is_news = true;
+        Ok(())
     }
 
     /// Sends the samples of all probes to a collector, as their rules say, and adds the probe
@@ -157,8 +224,12 @@ impl Agent {
     pub fn send_to(&mut self, collector: UplinkHandle) -> Result<(), AgentError> {
         let rule = Rule { keep: Keep::Last(1), ..Rule::default() };
         let plan = Plan { rule, ..Plan::of(&uplink::probe::PROBE) };
-        self.run(plan, uplink::probe::probe(collector.clone()))?;
+        let way = collector.clone();
+        self.run(plan, move |_, _| Ok(uplink::probe::probe(way)))?;
         self.collector = Some(collector);
+        if let Err(error) = self.set_node(&self.kept.of("")) {
+            log::warn!("settings of the node that were kept are left out: {error}");
+        }
         let wires = self.running.values().map(|running| self.wire_of(&running.plan)).collect::<Result<Vec<_>, _>>()?;
         for (running, wire) in self.running.values_mut().zip(wires) {
             let stream = Stream::open(&self.identity.name, self.collector.as_ref(), &running.plan, wire)?;
@@ -169,23 +240,29 @@ impl Agent {
 
     /// Opens a probe and its topic.
     pub fn add(&mut self, plan: Plan) -> Result<(), AgentError> {
-        let probe = (plan.probe.open)(&self.host, &plan.settings)?;
-        self.run(plan, probe)
+        self.run(plan, |host, plan| (plan.probe.open)(host, &plan.settings))
     }
 
     /// Opens the topic of an application's probe. Threads of the application go on updating its
     /// cells.
     pub fn add_application<A: Application>(&mut self, instance: &str, cells: &Arc<A>) -> Result<(), AgentError> {
-        self.run(application::plan::<A>(instance)?, application::probe(cells))
+        self.run(application::plan::<A>(instance)?, |_, _| Ok(application::probe(cells)))
     }
 
-    fn run(&mut self, plan: Plan, mut probe: Box<dyn Probe>) -> Result<(), AgentError> {
+    /// Runs a probe that is opened with its final plan.
+    pub(crate) fn run(
+        &mut self,
+        mut plan: Plan,
+        open: impl FnOnce(&Host, &Plan) -> Result<Box<dyn Probe>, MeasureError>,
+    ) -> Result<(), AgentError> {
         if self.running.len() >= MOST_PROBES {
             return Err(AgentError::Plan(format!("a node has at most {MOST_PROBES} probes")));
         }
         if self.running.values().any(|running| running.plan.instance == plan.instance) {
             return Err(AgentError::Plan(format!("there is a probe '{}' already", plan.instance)));
         }
+        self.kept.apply(&mut plan);
+        let mut probe = open(&self.host, &plan)?;
         let wire = self.wire_of(&plan)?;
         let stream = Stream::open(&self.identity.name, self.collector.as_ref(), &plan, wire.clone())?;
         probe.advertise(&self.node, &self.topic(&plan), Some(&wire))?;
@@ -201,13 +278,23 @@ impl Agent {
         Ok(())
     }
 
-    /// Handles requests, and samples and publishes the probes that are due. Never blocks longer
-    /// than reading the system and publishing take.
+    /// Handles commands, and samples and publishes the probes that are due. Never blocks longer
+    /// than reading the system, publishing, and the callbacks and records of commands take.
     pub fn turn(&mut self, now: Moment) {
         self.latest = now;
-        for _ in 0..MOST_REQUESTS {
-            let Some(request) = self.requests.try_recv() else { break };
-            self.answer(&request.value);
+        for _ in 0..MOST_HANDLED {
+            let Some(request) = self.commands.recv_timeout(Duration::ZERO) else { break };
+            let reply = self.handle(request.value());
+            // The new description leaves before the reply, so whoever has the reply can read it.
+            self.describe();
+            let problem = reply.problem();
+            self.audit.record(request.info(), self.commands.service(), &self.text, request.value(), &problem, now);
+            if let Err(error) = request.reply(&reply) {
+                log::warn!("the reply to a command cannot be sent: {error}");
+            }
+        }
+        for declared in &mut self.declared {
+            (0..MOST_HANDLED).take_while(|_| declared.serve(&mut self.audit, now)).for_each(drop);
         }
         for number in self.schedule.due(now.steady) {
             if let Some(running) = self.running.get_mut(&number) {
@@ -235,28 +322,108 @@ impl Agent {
     /// What the node says about itself.
     pub fn description(&self) -> NodeDescription {
         let probes = self.running.values().map(|running| running.describe(&self.topic(&running.plan))).collect();
-        NodeDescription { probes, ..self.itself.clone() }
+        let commands = self.declared.iter().map(|declared| declared.description().clone()).collect();
+        let budget = |collector: &UplinkHandle| Setting {
+            name: BUDGET.to_owned(),
+            value: collector.budget().map_or("off".to_owned(), |bytes| bytes.to_string()),
+        };
+        let settings = self.collector.iter().map(budget).collect();
+        NodeDescription { probes, commands, settings, ..self.itself.clone() }
     }
 
-    /// Changes a probe as a request says. If a part is wrong, nothing changes.
-    pub fn set(&mut self, instance: &str, settings: &[Setting]) -> Result<(), AgentError> {
-        let found = self.running.iter().find(|(_, running)| running.plan.instance == instance);
-        let Some((number, running)) = found else {
-            let names = self.running.values().map(|running| running.plan.instance.as_str());
-            return Err(MeasureError::unknown("probe", instance, names).into());
+    /// Does what a command says, as if it had come over the network, but leaves no record.
+    pub fn handle(&mut self, command: &Command) -> CommandReply {
+        let refused = self.obey(command).err().map_or(Vec::new(), |Refused(all)| all);
+        let is_asked = command.action == Action::Describe && refused.is_empty();
+        CommandReply { refused, description: is_asked.then(|| self.description()) }
+    }
+
+    fn obey(&mut self, command: &Command) -> Result<(), Refused> {
+        let Command { node, action, instance, settings, keep } = command;
+        if *node != self.itself.uuid {
+            let text = format!("this node has the UUID {}, and not {node}", self.itself.uuid);
+            return Err(Refused::whole(Reason::WrongNode, text));
+        }
+        if settings.len() > MOST_SETTINGS {
+            return Err(Refused::whole(Reason::Impossible, format!("a command has at most {MOST_SETTINGS} settings")));
+        }
+        if *keep && !self.kept.has_file() {
+            return Err(Refused::whole(Reason::Impossible, "this node has no file to keep settings in"));
+        }
+        let enabled = |value: &str| Setting { name: "enabled".to_owned(), value: value.to_owned() };
+        let enabled = match action {
+            Action::Describe => return Ok(()),
+            Action::Set => None,
+            Action::Start => Some(enabled("true")),
+            Action::Stop => Some(enabled("false")),
         };
-        let (number, mut plan) = (*number, running.plan.clone());
-        settings.iter().try_for_each(|setting| plan.set(&setting.name, &setting.value))?;
-        let (topic, wire, before) = (self.topic(&plan), self.wire_of(&plan)?, self.wire_of(&running.plan)?);
+        let settings: Vec<Setting> = settings.iter().cloned().chain(enabled).collect();
+        self.set(instance, &settings)?;
+        match *keep {
+            true => self.kept.add(instance, &settings).map_err(|error| not_kept(&error)),
+            false => Ok(()),
+        }
+    }
+
+    /// Changes a probe, or the node itself if `instance` is empty. If a part is wrong, nothing
+    /// changes.
+    pub fn set(&mut self, instance: &str, settings: &[Setting]) -> Result<(), Refused> {
+        if instance.is_empty() {
+            return self.set_node(settings);
+        }
+        let (number, plan) = self.changed(instance, settings)?;
+        self.change(number, plan).map_err(|error| Refused::whole(Reason::Impossible, chain(&error)))
+    }
+
+    fn set_node(&mut self, settings: &[Setting]) -> Result<(), Refused> {
+        let budget = |setting: &Setting| match (setting.name.as_str(), &self.collector) {
+            (BUDGET, Some(_)) => budget_of(&setting.value),
+            (BUDGET, None) => Err(MeasureError::Unknown("a node without a collector has no budget".to_owned())),
+            (name, _) => Err(MeasureError::unknown("setting of a node", name, [BUDGET])),
+        };
+        let budgets = checked(settings, budget)?;
+        for (budget, collector) in budgets.into_iter().zip(&self.collector) {
+            collector.set_budget(budget);
+            self.is_news = true;
+        }
+        Ok(())
+    }
+
+    /// The number of a probe, and its plan with these settings.
+    fn changed(&self, instance: &str, settings: &[Setting]) -> Result<(usize, Plan), Refused> {
+        let found = self.running.iter().find(|(_, running)| running.plan.instance == instance);
+        let Some((number, Running { plan: before, .. })) = found else {
+            let names = self.running.values().map(|running| running.plan.instance.as_str());
+            let unknown = MeasureError::unknown("probe", instance, names);
+            return Err(Refused::whole(Reason::UnknownProbe, unknown));
+        };
+        let mut plan = before.clone();
+        // Whoever may change probes may not make the node run programs, or connect to other places.
+        let is_input = INPUTS.iter().any(|input| std::ptr::eq(input, before.probe));
+        let is_fixed = |name: &str| is_input && before.probe.parameters.iter().any(|known| known.name == name);
+        checked(settings, |setting| match is_fixed(&setting.name) {
+            true => Err(input::problem(&format!("parameter '{}'", setting.name), "only the configuration can set it")),
+            false => plan.set(&setting.name, &setting.value),
+        })?;
+        let impossible = |error| Refused::whole(Reason::Impossible, error);
+        let (wire, before) =
+            (self.wire_of(&plan).map_err(impossible)?, self.wire_of(before).map_err(impossible)?);
         // Whoever may change probes may not make the node connect to other places.
         if wire.split_once('@').map(|(_, place)| place) != before.split_once('@').map(|(_, place)| place) {
-            return Err(AgentError::Plan(format!("a topic keeps its endpoint: '{before}' cannot become '{wire}'")));
+            let text = format!("a topic keeps its endpoint: '{before}' cannot become '{wire}'");
+            return Err(Refused(vec![Refusal { setting: "wire".to_owned(), reason: Reason::Impossible, text }]));
         }
+        Ok((*number, plan))
+    }
+
+    /// Gives a probe another plan.
+    fn change(&mut self, number: usize, plan: Plan) -> Result<(), AgentError> {
+        let (topic, wire) = (self.topic(&plan), self.wire_of(&plan)?);
+        let Some(running) = self.running.get_mut(&number) else { return Ok(()) };
         let fresh = match plan.settings == running.plan.settings {
             true => None,
             false => Some((plan.probe.open)(&self.host, &plan.settings)?),
         };
-        let Some(running) = self.running.get_mut(&number) else { return Ok(()) };
         let is_same = |stream: &Stream| stream.wire == wire && stream.rule == plan.rule;
         let stream = match running.stream.as_ref().is_some_and(is_same) {
             true => None,
@@ -280,20 +447,6 @@ impl Agent {
         running.plan = plan;
         self.is_news = true;
         Ok(())
-    }
-
-    fn answer(&mut self, request: &Request) {
-        if request.node != self.itself.uuid {
-            return;
-        }
-        let problem = self.set(&request.instance, &request.settings).err();
-        let problem = problem.map(|error| chain(&error)).unwrap_or_default();
-        // The new description leaves before the answer, so whoever has the answer can read it.
-        self.describe();
-        let answer = Answer { id: request.id.clone(), node: request.node.clone(), problem };
-        if let Err(error) = self.answers.publish(&answer) {
-            log::warn!("the answer to a request cannot be published: {error}");
-        }
     }
 
     /// Publishes the description if it has changed.
@@ -429,6 +582,40 @@ fn begun(stream: Option<Stream>, probe: &mut dyn Probe) -> Result<Option<Stream>
         probe.set_format(codec, format.options()).map_err(failed)?;
     }
     Ok(stream)
+}
+
+/// What each of the settings amounts to, or what is wrong with them.
+fn checked<T>(
+    settings: &[Setting],
+    check: impl FnMut(&Setting) -> Result<T, MeasureError>,
+) -> Result<Vec<T>, Refused> {
+    let mut check = check;
+    let (mut all, mut refused) = (Vec::new(), Vec::new());
+    for setting in settings {
+        match check(setting) {
+            Ok(value) => all.push(value),
+            Err(error) => refused.push(Refusal::of(setting, &error)),
+        }
+    }
+    if refused.is_empty() { Ok(all) } else { Err(Refused(refused)) }
+}
+
+/// The bytes a second of a budget; `None` for no limit.
+fn budget_of(value: &str) -> Result<Option<u64>, MeasureError> {
+    let bytes = value.parse().ok().filter(|bytes| *bytes > 0);
+    match (value, bytes) {
+        ("off", _) => Ok(None),
+        (_, Some(bytes)) => Ok(Some(bytes)),
+        _ => Err(MeasureError::Value {
+            parameter: BUDGET.to_owned(),
+            value: value.to_owned(),
+            expected: "'off', or a number of bytes a second from 1 up".to_owned(),
+        }),
+    }
+}
+
+fn not_kept(error: &io::Error) -> Refused {
+    Refused::whole(Reason::NotKept, format!("done, but not kept for the next start: {error}"))
 }
 
 /// An error and its causes in one line.

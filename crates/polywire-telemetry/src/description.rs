@@ -1,11 +1,11 @@
-//! What nodes say about themselves and their probes, and how they are asked to change. The topics
-//! and types are those of `spec/telemetry.md`.
+//! What nodes say about themselves and their probes. The topic and types are those of
+//! `spec/telemetry.md`.
 //!
 //! ```
 //! use polywire::{Node, Subscriber};
 //! use polywire_telemetry::{
-//!     Agent, Answer, Identity, Moment, NodeDescription, Plan, ProbeDescription, Request, Runner, Setting, Uuid,
-//!     description::{ANSWERS, NODES, REQUESTS, events_qos, nodes_qos},
+//!     Agent, Identity, Moment, NodeDescription, Plan, ProbeDescription, Runner,
+//!     description::{NODES, nodes_qos},
 //!     host_name, system::{self, Host},
 //! };
 //! use std::time::Duration;
@@ -22,19 +22,6 @@
 //! let found: NodeDescription = nodes.recv_timeout(soon).unwrap().value;
 //! let clock: &ProbeDescription = &found.probes[0];
 //! assert_eq!((found.host, clock.topic.as_str(), clock.every_s), (host_name(), "probes/house/clock", 10.0));
-//!
-//! // It asks the node to change a probe.
-//! let answers: Subscriber<Answer> = node.subscribe(ANSWERS, wire)?.qos(events_qos())?.open();
-//! let requests = node.publish::<Request>(REQUESTS, wire)?.qos(events_qos())?.open()?;
-//! requests.wait_for_subscribers(1, soon);
-//! while answers.status().writers == 0 {
-//!     std::thread::yield_now();
-//! }
-//! let settings = vec![Setting { name: "every".into(), value: "0.5".into() }];
-//! let id = Uuid::random().to_string();
-//! requests.publish(&Request { id: id.clone(), node: found.uuid, instance: clock.instance.clone(), settings })?;
-//! let answer = answers.recv_timeout(soon).unwrap().value;
-//! assert_eq!((answer.id, answer.problem.as_str()), (id, ""));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -46,20 +33,30 @@ use polywire::{
 /// The topic on which nodes describe themselves.
 pub const NODES: &str = "telemetry/nodes";
 
-/// The topic of requests to nodes.
-pub const REQUESTS: &str = "telemetry/requests";
-
-/// The topic of their answers.
-pub const ANSWERS: &str = "telemetry/answers";
-
 /// The policies of [`NODES`]: whoever asks gets the latest description of each node.
 pub fn nodes_qos() -> Qos {
-    events_qos().durability(Durability::TransientLocal).history(History::KeepLast(1))
+    let qos = Qos::default().reliability(Reliability::Reliable);
+    qos.durability(Durability::TransientLocal).history(History::KeepLast(1))
 }
 
-/// The policies of [`REQUESTS`] and [`ANSWERS`].
-pub fn events_qos() -> Qos {
-    Qos::default().reliability(Reliability::Reliable)
+/// Whether a name fits a pattern in which `*` stands for any text.
+///
+/// ```
+/// use polywire_telemetry::fits;
+///
+/// assert!(fits("pump-*", "pump-7") && fits("pump-7", "pump-7") && !fits("pump-*", "hall"));
+/// ```
+pub fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
 }
 
 /// The topic of a probe's samples.
@@ -89,6 +86,26 @@ pub struct NodeDescription {
     pub started_ns: i64,
     /// Its probes, by instance.
     pub probes: Vec<ProbeDescription>,
+    /// The commands that its application has declared.
+    pub commands: Vec<CommandDescription>,
+    /// Its own settings.
+    pub settings: Vec<Setting>,
+}
+
+/// A command that an application has declared.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "telemetry::CommandDescription", nested)]
+pub struct CommandDescription {
+    /// Its name on the node.
+    pub name: String,
+    /// What it does, in one line.
+    pub summary: String,
+    /// The service that takes its requests.
+    pub service: String,
+    /// The type of its requests, as [`polywire::Schema::to_bytes_with_docs`] has it.
+    pub request: Vec<u8>,
+    /// The type of its replies, likewise.
+    pub reply: Vec<u8>,
 }
 
 /// A probe of a node.
@@ -138,29 +155,19 @@ pub struct Setting {
     pub value: String,
 }
 
-/// A request to change a probe.
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "telemetry::Request")]
-pub struct Request {
-    /// The identity of the request, which the answer repeats.
-    pub id: String,
-    /// The UUID of the node.
-    pub node: String,
-    /// The instance.
-    pub instance: String,
-    /// What to set: `every` (seconds), `enabled` (`true` or `false`), `thin`, `wire`, or a
-    /// parameter. All of them are applied, or none.
-    pub settings: Vec<Setting>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The answer to a request.
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "telemetry::Answer")]
-pub struct Answer {
-    /// The identity of the request.
-    pub id: String,
-    /// The UUID of the node that answers.
-    pub node: String,
-    /// Why nothing was changed; empty if all was.
-    pub problem: String,
+    #[test]
+    fn patterns_fit() {
+        for (pattern, name) in
+            [("*", ""), ("*", "a"), ("a*", "a"), ("a*c", "abc"), ("*b*", "abc"), ("a", "a"), ("a**b", "ab")]
+        {
+            assert!(fits(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("a", "ab"), ("a*", "ba"), ("a*a", "a"), ("", "a"), ("*b*b", "ab")] {
+            assert!(!fits(pattern, name), "{pattern} {name}");
+        }
+    }
 }

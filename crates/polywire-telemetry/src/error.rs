@@ -25,6 +25,14 @@ pub enum MeasureError {
         /// What was expected in it.
         expected: &'static str,
     },
+    /// An input has nothing.
+    #[error("{what}: {problem}")]
+    Input {
+        /// Where it comes from.
+        what: String,
+        /// Why there is nothing.
+        problem: String,
+    },
     /// There is no probe or parameter of this name.
     #[error("{0}")]
     Unknown(String),

@@ -1,12 +1,12 @@
 //! The identity of a node, kept over restarts in a file.
 
 use std::{
-    fs::{self, File},
-    io::{self, Read as _, Write as _},
+    fs::File,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
-use crate::Uuid;
+use crate::{Uuid, disk::replace_file};
 
 /// The longest name of a node, in bytes.
 pub const MOST_NAME_BYTES: usize = 128;
@@ -84,7 +84,7 @@ impl Identity {
         };
         let identity = Identity { uuid: kept.as_ref().map_or(named.uuid, |kept| kept.uuid), ..named };
         if kept.as_ref() != Some(&identity) {
-            write(file, &identity.to_text()).map_err(failed)?;
+            replace_file(file, identity.to_text().as_bytes()).map_err(failed)?;
         }
         Ok(identity)
     }
@@ -121,20 +121,10 @@ fn read(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes the whole file or nothing: the machine may lose power at any time.
-fn write(file: &Path, text: &str) -> io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let fresh = file.with_extension(format!("new-{}", std::process::id()));
-    let mut out = File::create(&fresh)?;
-    out.write_all(text.as_bytes())?;
-    out.sync_all()?;
-    fs::rename(&fresh, file)?;
-    File::open(folder)?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

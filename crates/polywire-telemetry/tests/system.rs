@@ -16,6 +16,7 @@ use polywire::{
 use polywire_idl::{Compiler, Document};
 use polywire_telemetry::{
     MeasureError, Moment, Probe, ProbeType, Settings,
+    input::INPUTS,
     system::{self, Host, PROBES},
 };
 
@@ -340,7 +341,7 @@ fn units(schema: &Schema) -> BTreeMap<String, String> {
 
 #[test]
 fn each_probe_is_what_its_pdl_file_says() {
-    for probe in PROBES {
+    for probe in PROBES.iter().chain(INPUTS) {
         let (document, schema) = (document(probe), (probe.shape)().schema());
         let written = document.schema(schema.name()).expect("the probe's type");
         let hashes: [TypeHash; 2] = [written.type_hash(), schema.type_hash()];
@@ -360,9 +361,10 @@ fn each_probe_is_what_its_pdl_file_says() {
 
 #[test]
 fn names_and_uuids_are_unique() {
-    let names: std::collections::BTreeSet<_> = PROBES.iter().map(|probe| probe.name).collect();
-    let uuids: std::collections::BTreeSet<_> = PROBES.iter().map(|probe| probe.uuid).collect();
-    assert_eq!((names.len(), uuids.len()), (PROBES.len(), PROBES.len()));
+    let names: std::collections::BTreeSet<_> = PROBES.iter().chain(INPUTS).map(|probe| probe.name).collect();
+    // All inputs have the same type.
+    let uuids: std::collections::BTreeSet<_> = PROBES.iter().chain(INPUTS).map(|probe| probe.uuid).collect();
+    assert_eq!((names.len(), uuids.len()), (PROBES.len() + INPUTS.len(), PROBES.len() + 1));
     assert_eq!(
         system::find("procesor").expect_err("unknown").to_string(),
         "unknown probe 'procesor', did you mean 'processor'?"

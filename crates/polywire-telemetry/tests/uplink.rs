@@ -16,7 +16,8 @@ use polywire::{
 };
 use polywire_idl::{Compiler, Dialect};
 use polywire_telemetry::{
-    Agent, Answer, Clocks, Identity, Moment, NodeDescription, Plan, Request, Setting, Thinner, Uuid,
+    Agent, Clocks, Identity, Moment, NodeDescription, Plan, Setting, Thinner, Uuid,
+    command::{AuditRecord, Command, CommandReply},
     intake::{Intake, IntakeLimits, Position, Rejection, Sample, Taken},
     packet::{DataPacket, NodePacket, PACKETS, PacketReply, Reduction, StreamDescription},
     system::{self, Host},
@@ -544,22 +545,26 @@ fn every_format_passes_through() {
 #[test]
 fn the_specification_has_these_types() {
     let specification = include_str!("../../../spec/telemetry.md");
+    let types = [
+        ("NodePacket", NodePacket::shape()),
+        ("PacketReply", PacketReply::shape()),
+        ("NodeDescription", NodeDescription::shape()),
+        ("Command", Command::shape()),
+        ("CommandReply", CommandReply::shape()),
+        ("AuditRecord", AuditRecord::shape()),
+    ];
     let mut hashes = std::collections::BTreeMap::new();
     for block in specification.split("```idl\n").skip(1) {
         let idl = block.split("```").next().expect("a block");
         let document = Compiler::new().parse_as("telemetry.idl", idl, Dialect::Idl);
         let document = document.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
-        for name in ["NodePacket", "PacketReply", "NodeDescription", "Request", "Answer"] {
+        for (name, _) in types {
             if let Ok(schema) = document.schema(&format!("telemetry::{name}")) {
                 hashes.insert(name, schema.type_hash());
             }
         }
     }
-    let derived =
-        [NodePacket::shape(), PacketReply::shape(), NodeDescription::shape(), Request::shape(), Answer::shape()];
-    let names = ["NodePacket", "PacketReply", "NodeDescription", "Request", "Answer"];
-    let expected = names.into_iter().zip(derived.map(|shape| shape.schema().type_hash()));
-    assert_eq!(hashes, expected.collect());
+    assert_eq!(hashes, types.map(|(name, shape)| (name, shape.schema().type_hash())).into());
 }
 
 #[test]

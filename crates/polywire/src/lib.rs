@@ -87,7 +87,7 @@ mod events;
 pub mod extend;
 mod history;
 mod liveliness;
-mod metrics;
+pub mod metrics;
 pub mod node;
 mod offered;
 mod packing;

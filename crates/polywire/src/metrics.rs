@@ -1,4 +1,4 @@
-//! Serves text to Prometheus over HTTP, at an address of this machine.
+//! Serves metrics to Prometheus over HTTP, at an address of this machine.
 //!
 //! One request at a time, each on a connection of its own: `GET /metrics` is answered, all else is
 //! refused. Whoever connects gets [`PATIENCE`] and may send [`REQUEST`] bytes.
@@ -20,20 +20,31 @@ const REQUEST: usize = 8 << 10;
 /// How long a caller may take to send its request, and to take the reply.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A listener with its thread, which ends with it.
-pub(crate) struct Metrics {
+/// Serves a text at `/metrics`, on a thread of its own, until it is dropped.
+///
+/// ```
+/// use polywire::metrics::MetricsServer;
+/// use std::{io::{Read, Write}, net::TcpStream};
+///
+/// let server = MetricsServer::serve("127.0.0.1:0".parse()?, || Some("pumps 7\n".into()))?;
+/// let mut stream = TcpStream::connect(server.address())?;
+/// stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+/// let mut reply = String::new();
+/// stream.read_to_string(&mut reply)?;
+/// assert!(reply.ends_with("\r\n\r\npumps 7\n"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct MetricsServer {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Metrics {
-    /// Listens. `text` makes the reply; without one, there is nothing to serve any more. Fails if
-    /// other machines could reach the address.
-    pub(crate) fn serve(
-        address: SocketAddr,
-        text: impl Fn() -> Option<String> + Send + 'static,
-    ) -> io::Result<Metrics> {
+impl MetricsServer {
+    /// Listens. The thread calls `text` for each request; it returns `None` if there is nothing to
+    /// serve any more. Fails if the address is taken, or with [`io::ErrorKind::InvalidInput`] if
+    /// other machines could reach it.
+    pub fn serve(address: SocketAddr, text: impl Fn() -> Option<String> + Send + 'static) -> io::Result<MetricsServer> {
         if !address.ip().is_loopback() {
             let reason = "other machines could reach it; use an address such as 127.0.0.1:9464";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
@@ -52,16 +63,16 @@ impl Metrics {
             }
         };
         let thread = thread::Builder::new().name("pw-metrics".into()).spawn(work)?;
-        Ok(Metrics { address, stop, thread: Some(thread) })
+        Ok(MetricsServer { address, stop, thread: Some(thread) })
     }
 
     /// The address, with the port number that the system chose.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-impl Drop for Metrics {
+impl Drop for MetricsServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         // Wakes the thread.
@@ -80,7 +91,7 @@ fn answer(mut caller: &TcpStream, text: &impl Fn() -> Option<String>) -> io::Res
     let (status, body) = match request(&head) {
         Ok(()) => match text() {
             Some(text) => ("200 OK", text),
-            None => ("503 Service Unavailable", "the node is closed\n".into()),
+            None => ("503 Service Unavailable", "it is closed\n".into()),
         },
         Err(status) => (status, format!("{status}\n")),
     };
@@ -145,7 +156,7 @@ mod tests {
     #[test]
     fn metrics_are_served_and_nothing_else() {
         let any = "127.0.0.1:0".parse().expect("an address");
-        let metrics = Metrics::serve(any, || Some("a 1\n".into())).expect("listens");
+        let metrics = MetricsServer::serve(any, || Some("a 1\n".into())).expect("listens");
         let address = metrics.address();
         let reply = ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(
@@ -172,7 +183,7 @@ mod tests {
 
     #[test]
     fn other_machines_are_not_served() {
-        let error = Metrics::serve("0.0.0.0:0".parse().expect("an address"), || None).err().expect("refused");
+        let error = MetricsServer::serve("0.0.0.0:0".parse().expect("an address"), || None).err().expect("refused");
         assert!(error.to_string().contains("other machines"), "{error}");
     }
 }

@@ -81,13 +81,68 @@ fn a_new_configuration_takes_effect_on_a_hangup() {
 }
 
 #[test]
+fn alerts_are_raised_and_cleared() {
+    let folder = Folder::new();
+    let handler = "[handlers.a]\nkind = 'jsonl'\npath = 'a.jsonl'\nsync = 0.01\ntopics = ['telemetry/alerts']\n";
+    let alert = "[alerts.high]\nprefix = 'plant'\nsummary = 'open the valve'\n\
+        when = 'a/pressure > 3 clear below 2 or a/id == 9'\n";
+    let config = |more: &str| format!("[collector]\ntopics = ['plant/*', 'telemetry/**']\n{handler}{alert}{more}");
+    folder.write("c.toml", &config(""));
+    let mut collect = folder.start(&["collect", "--file", "c.toml"]);
+    assert_eq!(collect.line(), "collects plant/* telemetry/** at auto@local: a, alert high");
+    publish(&folder, "plant/a", r#"{"id":1,"pressure":3}"#);
+    publish(&folder, "plant/a", r#"{"id":2,"pressure":3.5}"#);
+    let values = |pressure, id| format!("(warning): a/pressure = {pressure}, a/id = {id}; open the valve");
+    assert_eq!(collect.line(), format!("raised high at plant {}", values("3.5", 2)));
+    // A new configuration keeps the state of the alert, and what subscribes late gets it.
+    folder.write("c.toml", &config("[alerts.other]\nwhen = 'a/b > 1'\n"));
+    signal(&collect, "-HUP");
+    assert_eq!(collect.line(), "opened none; closed none");
+    let echo = folder
+        .run(&[
+            "echo",
+            "telemetry/alerts",
+            "--count",
+            "1",
+            "--timeout",
+            "60",
+            "--qos",
+            "durability=transient-local,reliability=reliable",
+        ])
+        .with(0)
+        .out;
+    assert!(
+        echo.starts_with(r#"{"name":"high","prefix":"plant","instance":"","state":"Raised","severity":"Warning","#),
+        "{echo}"
+    );
+    publish(&folder, "plant/a", r#"{"id":3,"pressure":1.5}"#);
+    assert_eq!(collect.line(), format!("cleared high at plant {}", values("1.5", 3)));
+    until_file(&folder, "a.jsonl", r#""state":"Cleared""#);
+    terminated(collect).with(0);
+    assert_eq!(folder.read("a.jsonl").lines().count(), 2, "a subscription to them brings none twice");
+    let mut collect = folder.start(&["collect", "--file", "c.toml", "--json"]);
+    assert!(collect.line().contains(r#""alerts":["high","other"]"#));
+    publish(&folder, "plant/a", r#"{"id":9}"#);
+    let line = collect.line();
+    assert!(
+        line.starts_with(r#"{"alert":"high","condition":"a/pressure > 3 clear below 2 or a/id == 9","instance":"","#),
+        "{line}"
+    );
+    assert!(
+        line.contains(r#""state":"raised","summary":"open the valve","values":{"a/id":"9","a/pressure":"0.0"}}"#),
+        "{line}"
+    );
+    terminated(collect).with(0);
+}
+
+#[test]
 fn slips_are_told() {
     let folder = Folder::new();
     let says = |arguments: &[&str], code: i32, text: &str| {
         let ended = folder.run(arguments).with(code);
         assert!(ended.errors.contains(text), "{ended:?}");
     };
-    says(&["collect"], 3, "where to? give --to jsonl=FILE, or a --file with handlers");
+    says(&["collect"], 3, "where to? give --to jsonl=FILE, or a --file with handlers or alerts");
     says(
         &["collect", "--to", "jsnl=a"],
         3,

@@ -1,5 +1,5 @@
-//! Runs every command in docs/cli.md, docs/security.md and docs/telemetry.md, and compares its
-//! output with the page.
+//! Runs every command in docs/cli.md, docs/security.md and others, and compares its output
+//! with the page.
 
 use std::{
     path::Path,
@@ -85,6 +85,11 @@ fn the_page_on_telemetry_shows_what_happens() {
 #[test]
 fn the_page_on_zenoh_shows_what_happens() {
     run_page(&Folder::new(), "zenoh.md");
+}
+
+#[test]
+fn the_page_on_commands_shows_what_happens() {
+    run_page(&Folder::new(), "commands.md");
 }
 
 #[test]

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, fs, net::TcpListener, time::Duration};
 
 use polywire::{Node, service::Service};
 use polywire_telemetry::{
-    Uuid,
+    Agent, Identity, Moment, Runner, Uuid,
     intake::{Intake, IntakeLimits, Sample},
     packet::{NodePacket, PACKETS, PacketReply},
+    system::Host,
 };
 
 use crate::common::{Folder, Running, told_to_manager};
@@ -67,6 +68,159 @@ fn a_probe_changes_while_it_runs() {
 }
 
 #[test]
+fn several_probes_change_at_once_and_keep_it() {
+    let folder = Folder::new();
+    let probes = ["--probe", "clock", "--probe", "uptime"];
+    let (house, _) = agent(&folder, &[&["--name", "house"], &probes[..]].concat());
+    let barn = folder.start(&["agent", "--state", "b.state", "--name", "barn", "--probe", "clock"]);
+    // Both nodes are there before they are asked.
+    for topic in ["probes/house/clock", "probes/barn/clock"] {
+        folder.run(&["echo", topic, "--count", "1", "--timeout", "60"]).with(0);
+    }
+    let set = |arguments: &[&str]| folder.run(&[&["probe"], arguments, &["--timeout", "60", "--json"]].concat());
+    let targets = |ended: &crate::common::Ended| -> Vec<(String, bool)> {
+        let json = ended.json();
+        let all = json.as_array().expect("an array");
+        let of = |one: &serde_json::Value| (one["target"].as_str().expect("a name").to_owned(), one["done"] == true);
+        let mut all: Vec<(String, bool)> = all.iter().map(of).collect();
+        all.sort();
+        all
+    };
+    let all = set(&["set", "*/c*", "every=0.5", "--keep"]).with(0);
+    assert_eq!(targets(&all), [("barn/clock".to_owned(), true), ("house/clock".to_owned(), true)]);
+    let some = set(&["stop", "*/uptime", "--keep"]).with(0);
+    assert_eq!(targets(&some), [("house/uptime".to_owned(), true)]);
+    let refused = set(&["set", "house/clok", "every=1"]).with(2);
+    assert_eq!(refused.json()[0]["refused"][0]["reason"], "unknown probe");
+    let refused = set(&["set", "house", "budget=1"]).with(2);
+    assert_eq!(refused.json()[0]["refused"][0]["setting"], "budget");
+    assert!(set(&["set", "house/x*", "every=1"]).with(3).errors.contains("no probe fits 'house/x*'"));
+    house.end_by("TERM").with(0);
+    barn.end_by("TERM").with(0);
+    // Each command is on record, also those that were refused.
+    let audit = folder.read("a.audit");
+    let problems: Vec<bool> = audit.lines().map(|line| line.contains(r#""problem":"""#)).collect();
+    assert_eq!(problems, [true, true, false, false], "{audit}");
+    let (again, _) = agent(&folder, &probes);
+    let listed = folder.run(&["probe", "list", "--timeout", "60", "--json"]).with(0).json();
+    let probes = listed[0]["probes"].as_array().expect("probes");
+    let found: Vec<(f64, bool)> =
+        probes.iter().map(|probe| (probe["every_s"].as_f64().expect("a time"), probe["enabled"] == true)).collect();
+    assert_eq!(found, [(0.5, true), (10.0, false)], "{listed}");
+    again.end_by("TERM").with(0);
+    folder.write("a.kept", "[agent]\nbudget = 1\n");
+    let ended = folder.run(&["agent", "--state", "a.state"]).with(2);
+    assert!(ended.errors.contains("a.kept has no settings of a node ('budget' is no text)"), "{ended:?}");
+}
+
+/// How many parts to eject.
+#[derive(Default, polywire::Message)]
+#[polywire(name = "plant::Eject")]
+struct Eject {
+    parts: u32,
+}
+
+/// What is left.
+#[derive(Default, polywire::Message)]
+#[polywire(name = "plant::Ejected")]
+struct Ejected {
+    left: u32,
+}
+
+#[test]
+fn a_command_of_an_application_is_described_and_called() {
+    let folder = Folder::new();
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let (identity, wire) = (Identity::new("press").expect("a name"), format!("cdr@tcp-listen/{address}"));
+    let mut agent = Agent::new(Node::new(), identity, Host::this(), &wire, Moment::default()).expect("an agent");
+    let mut stock = 10_u32;
+    let eject = move |eject: &Eject| {
+        stock = stock.checked_sub(eject.parts).ok_or("there are fewer parts")?;
+        Ok::<_, &str>(Ejected { left: stock })
+    };
+    agent.add_command("eject", "Ejects parts", eject).expect("declared");
+    let runner = Runner::start(agent).expect("a thread");
+    let at = format!("tcp-connect/{address}");
+    let run = |arguments: &[&str]| folder.run(&[arguments, &["--wire", &at, "--timeout", "60"]].concat());
+    assert!(run(&["probe", "list"]).with(0).out.contains("press/eject  Ejects parts"));
+    let described = run(&["probe", "describe", "press/eject"]).with(0).out;
+    assert!(described.contains("uint32 parts;") && described.contains("uint32 left;"), "{described}");
+    assert_eq!(run(&["probe", "call", "press", "eject", r#"{"parts":2}"#]).with(0).out, "{\"left\":8}\n");
+    let failed = run(&["probe", "call", "press", "eject", r#"{"parts":9}"#]).with(2);
+    assert!(failed.errors.contains("eject: there are fewer parts"), "{failed:?}");
+    let wrong = run(&["probe", "call", "press", "eject", r#"{"part":9}"#]).with(3);
+    assert!(wrong.errors.contains("there is no member 'part'"), "{wrong:?}");
+    let missing = run(&["probe", "call", "press", "ejct"]).with(1);
+    assert!(missing.errors.contains("node 'press' has no command 'ejct', did you mean 'eject'?"), "{missing:?}");
+    let listed = run(&["directory", "list", "--kind", "command", "--json"]).with(0).json();
+    assert_eq!(listed[0]["places"][0], "telemetry/press/command/eject");
+    drop(runner);
+}
+
+#[test]
+fn the_directory_names_what_is_there_and_forgets_what_has_gone() {
+    let folder = Folder::new();
+    let (house, _) = agent(&folder, &["--name", "house", "--probe", "clock"]);
+    let mut collecting = folder.start(&["collect", "--to", "jsonl=samples.jsonl"]);
+    collecting.line();
+    // Both are there before the list is made.
+    folder.run(&["echo", "probes/*/clock", "--count", "1", "--timeout", "60"]).with(0);
+    folder.run(&["echo", "probes/*/collector", "--count", "1", "--timeout", "60"]).with(0);
+    let list = |more: &[&str]| folder.run(&[&["directory", "list", "--timeout", "60", "--json"], more].concat());
+    let listed = list(&[]).with(0).json();
+    let all: Vec<(&str, &str)> = listed
+        .as_array()
+        .expect("an array")
+        .iter()
+        .map(|entry| (entry["kind"].as_str().expect("a kind"), entry["name"].as_str().expect("a name")))
+        .collect();
+    for entry in [("node", "house"), ("probe", "house/clock"), ("type", "system::Clock")] {
+        assert!(all.contains(&entry), "{all:?}");
+    }
+    assert!(all.iter().any(|(kind, _)| *kind == "collector"), "{all:?}");
+    let shown = folder.run(&["directory", "show", "house", "--timeout", "60", "--json"]).with(0).json();
+    assert_eq!((&shown["name"], &shown["probes"][0]["instance"]), (&"house".into(), &"clock".into()));
+    let missing = folder.run(&["directory", "show", "hose", "--timeout", "60"]).with(1);
+    assert!(missing.errors.contains("there is no node 'hose', did you mean 'house'?"), "{missing:?}");
+    house.end_by("TERM").with(0);
+    assert!(list(&["--kind", "node"]).with(1).errors.contains("there is nothing of this kind"));
+    collecting.end_by("TERM").with(0);
+}
+
+#[test]
+fn a_directory_tells_clients_elsewhere_who_comes_and_goes() {
+    let folder = Folder::new();
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let (at, listen) = (format!("tcp-connect/{address}"), format!("tcp-listen/{address}"));
+    let (mut house, said) = agent(&folder, &["--name", "house", "--probe", "clock"]);
+    let (barn, _) = {
+        let mut barn = folder.start(&["agent", "--state", "b.state", "--name", "barn", "--probe", "clock"]);
+        let said = barn.line();
+        (barn, said)
+    };
+    let mut serving = folder.start(&["directory", "serve", &listen]);
+    let came = [serving.line(), serving.line()];
+    assert!(came.iter().any(|line| line.ends_with(" house")) && came.iter().any(|line| line.ends_with(" barn")));
+    let nodes = || {
+        let listed = folder.run(&["directory", "list", "--kind", "node", "--wire", &at, "--timeout", "60", "--json"]);
+        let listed = listed.with(0).json();
+        let nodes = listed.as_array().expect("an array").iter().map(|node| node["name"].as_str().expect("a name").to_owned());
+        nodes.collect::<Vec<_>>()
+    };
+    assert_eq!(nodes(), ["barn", "house"]);
+    // It does not say goodbye.
+    house.child.kill().expect("killed");
+    house.end();
+    let gone = serving.line();
+    assert!(gone.ends_with(" has gone") && said.contains(gone.split(' ').next().expect("a word")), "{gone}");
+    assert_eq!(nodes(), ["barn"]);
+    serving.end_by("TERM").with(0);
+    barn.end_by("TERM").with(0);
+    let wrong = folder.run(&["directory", "serve", "local"]).with(3);
+    assert!(wrong.errors.contains("clients need an address of their own"), "{wrong:?}");
+}
+
+#[test]
 fn a_node_is_the_same_after_a_restart() {
     let folder = Folder::new();
     let (first, said) = agent(&folder, &["--name", "house", "--probe", "clock"]);
@@ -99,7 +253,11 @@ fn slips_are_told() {
     says(&["agent", "wrong.toml"], 2, "[probes.load]: unknown setting 'evry', did you mean 'every'?");
     says(&["probe", "list", "--timeout", "0.1"], 1, "nobody is there");
     says(&["probe", "describe", "clok"], 3, "unknown probe 'clok', did you mean 'clock'?");
-    says(&["probe", "set", "clock", "every=1"], 3, "NODE/INSTANCE is expected");
+    says(&["probe", "run", "clock", "true"], 3, "NODE/INSTANCE is expected");
+    says(&["probe", "run", "a/b c", "true"], 3, "'b c' cannot be the name of a node");
+    says(&["probe", "run", "a/b", ""], 2, "parameter 'command' cannot be ''");
+    says(&["probe", "start", "clock"], 3, "NODE/INSTANCE is expected");
+    says(&["probe", "describe", "house/"], 1, "nobody is there");
     says(&["probe", "set", "a/b", "every"], 3, "NAME=VALUE is expected");
 }
 

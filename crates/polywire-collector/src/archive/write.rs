@@ -247,7 +247,7 @@ fn metadata(entry: &Entry) -> Vec<Value> {
         unsigned(entry.origin.incarnation),
         unsigned(entry.sequence),
         Value::Integer(entry.timestamp_ns),
-        Value::Text(entry.kind_name().to_owned()),
+        Value::Text(entry.kind.name().to_owned()),
     ]
 }
 

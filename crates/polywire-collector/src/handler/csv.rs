@@ -68,7 +68,7 @@ impl Handler for Tables {
             field(line, number.as_bytes(), true);
         }
         field(line, entry.timestamp_ns.to_string().as_bytes(), true);
-        field(line, entry.kind_name().as_bytes(), true);
+        field(line, entry.kind.name().as_bytes(), true);
         row.iter().for_each(|cell| add(line, cell));
         match files.get_mut(*at) {
             Some((_, file)) => file.line(line),

@@ -35,10 +35,10 @@ pub(super) const ROTATION: [Setting; 4] = [
 /// When a new file begins, and what becomes of the full one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rotation {
-    bytes: Option<u64>,
-    time: Option<Duration>,
-    keep: Option<usize>,
-    zstd: bool,
+    pub bytes: Option<u64>,
+    pub time: Option<Duration>,
+    pub keep: Option<usize>,
+    pub zstd: bool,
 }
 
 impl Rotation {
@@ -152,20 +152,26 @@ impl LineFile {
     /// Gives the full file its number, and begins a new one.
     fn rotate(&mut self) -> Result<(), HandlerError> {
         self.sync()?;
-        let failed = |cause| HandlerError::file(&self.path, &cause);
-        let full = numbered(&self.path).map_err(failed)?;
-        let number = full.last().map_or(1, |(number, _)| number + 1);
-        let name = with_number(&self.path, number);
-        fs::rename(&self.path, &name).map_err(failed)?;
-        if self.rotation.zstd {
-            compress(&name)?;
-        }
-        let surplus = self.rotation.keep.map_or(0, |keep| (full.len() + 1).saturating_sub(keep));
-        full.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path)).map_err(failed)?;
+        full(&self.path, self.rotation)?;
         let fresh = LineFile::open(&self.path, self.rotation, &self.header)?;
         *self = LineFile { began: SystemTime::now(), ..fresh };
         Ok(())
     }
+}
+
+/// Gives a full file its number, compresses it, and removes the oldest ones.
+pub(super) fn full(path: &Path, rotation: Rotation) -> Result<(), HandlerError> {
+    let failed = |cause| HandlerError::file(path, &cause);
+    let full = numbered(path).map_err(failed)?;
+    let number = full.last().map_or(1, |(number, _)| number + 1);
+    let name = with_number(path, number);
+    fs::rename(path, &name).map_err(failed)?;
+    if rotation.zstd {
+        compress(&name)?;
+    }
+    let surplus = rotation.keep.map_or(0, |keep| (full.len() + 1).saturating_sub(keep));
+    full.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path)).map_err(failed)?;
+    sync_folder(path).map_err(failed)
 }
 
 /// Cuts off a last line without its end, and returns the length of the rest.

@@ -2,7 +2,12 @@
 
 mod csv;
 mod file;
+mod forward;
+#[cfg(feature = "foxglove")]
+mod foxglove;
 mod jsonl;
+#[cfg(feature = "mcap")]
+mod mcap;
 mod null;
 mod prometheus;
 #[cfg(feature = "sqlite")]
@@ -21,12 +26,17 @@ pub static KINDS: &[&Kind] = &[
     &jsonl::KIND,
     &csv::KIND,
     &prometheus::KIND,
+    &forward::KIND,
+    #[cfg(feature = "foxglove")]
+    &foxglove::KIND,
+    #[cfg(feature = "mcap")]
+    &mcap::KIND,
     #[cfg(feature = "sqlite")]
     &sqlite::KIND,
 ];
 
 /// Kinds that need a feature of this crate.
-pub(crate) const FEATURES: &[(&str, &str)] = &[("sqlite", "sqlite")];
+pub(crate) const FEATURES: &[(&str, &str)] = &[("foxglove", "foxglove"), ("mcap", "mcap"), ("sqlite", "sqlite")];
 
 /// Does something with entries: stores them, shows them, sends them on.
 ///

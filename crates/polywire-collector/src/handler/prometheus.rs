@@ -1,18 +1,20 @@
-//! The kind `prometheus`: the latest numbers of each topic, as a file in Prometheus' text format.
+//! The kind `prometheus`: the latest numbers of each topic in Prometheus' text format, as a file or
+//! over HTTP.
 
 use std::{
     collections::BTreeMap,
     ffi::OsString,
     fmt::Write as _,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use polywire::{Kind as Message, extend::layout::ValueRef};
+use polywire::{Kind as Message, extend::layout::ValueRef, metrics::MetricsServer};
 
 use super::{Handler, Kind};
-use crate::{Entry, Expects, HandlerError, Setting};
+use crate::{Entry, Expects, HandlerError, Setting, Settings, entry::plain};
 
 /// The most numbers of a handler.
 const MOST: usize = 100_000;
@@ -22,9 +24,14 @@ const EXPIRE: Duration = Duration::from_secs(300);
 
 pub(super) static KIND: Kind = Kind {
     name: "prometheus",
-    summary: "The latest numbers, as a file for Prometheus",
+    summary: "The latest numbers for Prometheus, as a file or over HTTP",
     settings: &[
-        Setting { name: "path", expects: Expects::Required, summary: "the file" },
+        Setting { name: "path", expects: Expects::Text, summary: "the file" },
+        Setting {
+            name: "serve",
+            expects: Expects::Text,
+            summary: "address of this machine that serves the same at /metrics, such as 127.0.0.1:9464",
+        },
         Setting {
             name: "expire",
             expects: Expects::Seconds,
@@ -32,13 +39,20 @@ pub(super) static KIND: Kind = Kind {
         },
     ],
     open: |settings, _| {
-        let path = Path::new(settings.text("path").unwrap_or_default());
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let path = settings.text("path").map(Path::new);
+        if let Some(path) = path
+            && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
+        {
             fs::create_dir_all(folder).map_err(|cause| HandlerError::file(path, &cause))?;
+        }
+        let served = Served::open(settings)?;
+        if path.is_none() && served.is_none() {
+            return Err(HandlerError::Setting("'path' or 'serve' is missing".into()));
         }
         let expire = settings.seconds("expire").unwrap_or(EXPIRE);
         Ok(Box::new(Metrics {
-            path: path.to_owned(),
+            path: path.map(Path::to_owned),
+            served,
             expire: Some(expire).filter(|expire| !expire.is_zero()),
             latest: BTreeMap::new(),
             count: 0,
@@ -48,13 +62,42 @@ pub(super) static KIND: Kind = Kind {
 };
 
 struct Metrics {
-    path: PathBuf,
+    path: Option<PathBuf>,
+    served: Option<Served>,
     expire: Option<Duration>,
     /// By topic, type and key.
     latest: BTreeMap<(String, String, String), Latest>,
     /// How many numbers there are.
     count: usize,
     is_news: bool,
+}
+
+/// What is served over HTTP.
+struct Served {
+    text: Arc<Mutex<String>>,
+    /// Ends with this.
+    _server: MetricsServer,
+}
+
+impl Served {
+    fn open(settings: &Settings) -> Result<Option<Served>, HandlerError> {
+        let Some(address) = settings.text("serve") else { return Ok(None) };
+        let address = address.parse().map_err(|_| {
+            HandlerError::Setting(format!("'serve': an address such as 127.0.0.1:9464 is expected, not '{address}'"))
+        })?;
+        let text: Arc<Mutex<String>> = Arc::default();
+        let shown = text.clone();
+        let server = MetricsServer::serve(address, move || Some(lock(&shown).clone()));
+        let server = server.map_err(|cause| match cause.kind() {
+            io::ErrorKind::InvalidInput => HandlerError::Setting(format!("'serve': {cause}")),
+            _ => HandlerError::Failed(format!("{address}: {cause}")),
+        })?;
+        Ok(Some(Served { text, _server: server }))
+    }
+}
+
+fn lock(text: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The latest message of an instance.
@@ -66,7 +109,7 @@ struct Latest {
 
 impl Handler for Metrics {
     fn write(&mut self, entry: &Entry) -> Result<(), HandlerError> {
-        let key = key_of(entry.value.view());
+        let key = entry.instance();
         let mut labels = format!("topic=\"{}\"", escaped(entry.topic()));
         if !key.is_empty() {
             let _ = write!(labels, ",key=\"{}\"", escaped(&key));
@@ -88,16 +131,22 @@ impl Handler for Metrics {
         Ok(())
     }
 
-    /// Replaces the file. Numbers are not meant to survive, so there is nothing else to store.
+    /// Replaces the text. Numbers are not meant to survive, so there is nothing else to store.
     fn sync(&mut self) -> Result<(), HandlerError> {
         self.expire();
         if !self.is_news {
             return Ok(());
         }
-        let mut partial: OsString = self.path.clone().into();
-        partial.push(".part");
-        let replaced = fs::write(&partial, self.text()).and_then(|()| fs::rename(&partial, &self.path));
-        replaced.map_err(|cause| HandlerError::file(&self.path, &cause))?;
+        let text = self.text();
+        if let Some(path) = &self.path {
+            let mut partial: OsString = path.into();
+            partial.push(".part");
+            let replaced = fs::write(&partial, &text).and_then(|()| fs::rename(&partial, path));
+            replaced.map_err(|cause| HandlerError::file(path, &cause))?;
+        }
+        if let Some(served) = &self.served {
+            *lock(&served.text) = text;
+        }
         self.is_news = false;
         Ok(())
     }
@@ -196,17 +245,6 @@ impl Numbers<'_> {
     }
 }
 
-/// The key members of a structure, as text.
-fn key_of(value: ValueRef<'_>) -> String {
-    let ValueRef::Struct(structure) = value else { return String::new() };
-    let keys = structure.fields().into_iter().filter(|(member, _)| member.key);
-    keys.map(|(member, value)| format!("{}={}", member.name, plain(value))).collect::<Vec<_>>().join(",")
-}
-
-fn plain(value: ValueRef<'_>) -> String {
-    value.as_str().map_or_else(|| format!("{value:?}"), str::to_owned)
-}
-
 /// The name of a metric: letters, digits and `_`, not beginning with a digit.
 fn metric(type_name: &str, path: &str) -> String {
     let name = format!("{}_{path}", type_name.replace("::", "_"));
@@ -257,7 +295,7 @@ mod tests {
     }
 
     fn metrics(expire: Option<Duration>) -> Metrics {
-        Metrics { path: PathBuf::new(), expire, latest: BTreeMap::new(), count: 0, is_news: false }
+        Metrics { path: None, served: None, expire, latest: BTreeMap::new(), count: 0, is_news: false }
     }
 
     fn pump(topic: &str, id: u32, set: impl FnOnce(&mut Record)) -> Entry {

@@ -22,19 +22,6 @@ use super::{
 };
 use crate::layout::Growth;
 
-/// What machine code for fields of streams uses to handle several at once: `AVX-512`, `AVX2` or
-/// `none`. `POLYWIRE_SIMD=avx2` or `off` in the environment forbids more.
-///
-/// ```
-/// assert!(["AVX-512", "AVX2", "none"].contains(&polywire_core::program::simd_level()));
-/// ```
-pub fn simd_level() -> &'static str {
-    #[cfg(feature = "jit")]
-    return super::state::run::level().name();
-    #[cfg(not(feature = "jit"))]
-    "none"
-}
-
 /// Which back end runs a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {

@@ -111,7 +111,7 @@ pub(crate) mod verify;
 mod words;
 
 pub use adapter::{Adapter, Events, PositionMap};
-pub use exec::{Backend, ExecError, Executable, simd_level};
+pub use exec::{Backend, ExecError, Executable};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
     ActionKernel, Cursor, Ending, InlineForm, InlineKernel, MemberDialect, MemberKey, MemberTable, NumberForm,

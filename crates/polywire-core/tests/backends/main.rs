@@ -4,5 +4,6 @@ mod derived;
 mod direct;
 mod error_words;
 mod foreign_codecs;
+mod foreign_state;
 mod random;
 mod recursion;

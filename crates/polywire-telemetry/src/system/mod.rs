@@ -72,7 +72,7 @@ pub use temperatures::{Sensor, Temperatures};
 pub use uptime::Uptime;
 
 pub use crate::host::Host;
-use crate::{MeasureError, Moment, ProbeType};
+use crate::{MeasureError, Moment, ProbeType, input::INPUTS};
 
 /// The probes, in the order of lists.
 pub static PROBES: &[ProbeType] = &[
@@ -92,10 +92,11 @@ pub static PROBES: &[ProbeType] = &[
 /// The PDL file that the files of some probes include as `rated.pdl`.
 pub const RATED_PDL: &str = include_str!("../../pdl/rated.pdl");
 
-/// The probe of this name.
+/// The probe or the input of this name.
 pub fn find(name: &str) -> Result<&'static ProbeType, MeasureError> {
-    let probe = PROBES.iter().find(|probe| probe.name == name);
-    probe.ok_or_else(|| MeasureError::unknown("probe", name, PROBES.iter().map(|probe| probe.name)))
+    let all = || PROBES.iter().chain(INPUTS);
+    let probe = all().find(|probe| probe.name == name);
+    probe.ok_or_else(|| MeasureError::unknown("probe", name, all().map(|probe| probe.name)))
 }
 
 /// What samples with rates have in common.

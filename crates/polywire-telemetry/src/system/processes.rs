@@ -6,7 +6,7 @@ use polywire::Message;
 
 use super::{Interval, Rated};
 use crate::{
-    Measure, MeasureError, Moment, Parameter, Pdl, ProbeType, Uuid,
+    Measure, MeasureError, Moment, Parameter, Pdl, ProbeType, Uuid, fits,
     host::{Host, take},
     probe::boxed,
 };
@@ -145,35 +145,9 @@ fn name_and_fields(line: &str) -> Option<(&str, &str)> {
     Some((name, after.split_once(' ')?.1))
 }
 
-/// Whether a name fits a pattern in which `*` stands for any text.
-fn fits(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    for part in middle {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.ends_with(last)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_fit() {
-        for (pattern, name) in
-            [("*", ""), ("*", "a"), ("a*", "a"), ("a*c", "abc"), ("*b*", "abc"), ("a", "a"), ("a**b", "ab")]
-        {
-            assert!(fits(pattern, name), "{pattern} {name}");
-        }
-        for (pattern, name) in [("a", "ab"), ("a*", "ba"), ("a*a", "a"), ("", "a"), ("*b*b", "ab")] {
-            assert!(!fits(pattern, name), "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn names_may_look_like_fields() {

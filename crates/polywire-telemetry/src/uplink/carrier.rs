@@ -164,6 +164,17 @@ impl UplinkHandle {
         self.0.changed.notify_all();
     }
 
+    /// See [`Uplink::set_budget`].
+    pub fn set_budget(&self, bytes_per_s: Option<u64>) {
+        self.0.lock().set_budget(bytes_per_s, self.0.clocks.now());
+        self.0.changed.notify_all();
+    }
+
+    /// See [`Uplink::budget`].
+    pub fn budget(&self) -> Option<u64> {
+        self.0.lock().budget()
+    }
+
     /// See [`Uplink::status`].
     pub fn status(&self) -> UplinkStatus {
         self.0.lock().status()

@@ -273,6 +273,24 @@ impl Uplink {
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
     }
 
+    /// Sends at most so many bytes a second from now on; `None` for no limit. What the former
+    /// budget held back is sent.
+    pub fn set_budget(&mut self, bytes_per_s: Option<u64>, now: Moment) {
+        self.options.budget_bytes_per_s = bytes_per_s;
+        self.budget = bytes_per_s.map(|bytes| Budget::new(bytes, now.steady));
+        let free = |stream: &mut Stream| {
+            stream.free_at = now.steady;
+            stream.held.take()
+        };
+        let held: Vec<DataPacket> = self.streams.values_mut().filter_map(free).collect();
+        held.into_iter().for_each(|sample| self.keep(sample, now.steady));
+    }
+
+    /// The bytes a second of [`Uplink::set_budget`], or of the options.
+    pub fn budget(&self) -> Option<u64> {
+        self.options.budget_bytes_per_s
+    }
+
     /// Sends everything that waits, whatever batches say.
     pub fn flush(&mut self) {
         self.is_flushing = true;

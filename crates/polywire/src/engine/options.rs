@@ -49,12 +49,12 @@ pub struct EngineOptions {
     pub receive_buffer: Option<usize>,
     /// After this many publications without a pause, 16 by default, the next ones are gathered and
     /// written together. Publications follow without a pause if each begins at most 2 µs after the
-    /// last write, or a little more if there are several peers to write to. Gathering ends when
-    /// fewer than this many come in half of [`gather`](EngineOptions::gather).
+    /// last one has been written to all peers. Gathering ends when fewer than this many come in
+    /// half of the time that [`gather`](EngineOptions::gather) gives them.
     pub burst: u32,
     /// Longest time that a gathered message waits for others, apart from the resolution of the
-    /// system's timer: 50 µs by default. With many peers it is the time of two rounds of writes to
-    /// all of them, if that is longer, but at most 5 ms.
+    /// system's timer, for each peer of the port: 50 µs by default. With many peers it is at most
+    /// 5 ms in all.
     pub gather: Duration,
     /// When this many bytes have been gathered, they are written at once: 64 KiB by default.
     pub write_bytes: usize,

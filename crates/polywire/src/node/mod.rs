@@ -54,7 +54,7 @@ use crate::{
     config::{Config, NODE_NAME},
     engine::{ENGINES, Engine, Local},
     events::{Events, Hub},
-    metrics::Metrics,
+    metrics::MetricsServer,
     qos::Qos,
     stats::{NodeStats, Totals, program},
     suggest::hint,
@@ -102,7 +102,7 @@ pub struct Node(Arc<Opened>);
 struct Opened {
     inner: Arc<Inner>,
     ports: Arc<Ports>,
-    metrics: Mutex<Option<Metrics>>,
+    metrics: Mutex<Option<MetricsServer>>,
     /// Told when a port opens.
     watchers: Mutex<Vec<Weak<dyn PortWatcher>>>,
     /// Held while the configuration is replaced.
@@ -448,14 +448,14 @@ impl Node {
         self.serve(address, &mut metrics)
     }
 
-    fn serve(&self, address: SocketAddr, metrics: &mut Option<Metrics>) -> Result<SocketAddr, NodeError> {
+    fn serve(&self, address: SocketAddr, metrics: &mut Option<MetricsServer>) -> Result<SocketAddr, NodeError> {
         let (inner, ports) = (Arc::downgrade(&self.0.inner), Arc::downgrade(&self.0.ports));
         let text = move || {
             let (inner, ports) = (inner.upgrade()?, ports.upgrade()?);
             let entries = each_once(&ports.lock());
             Some(builtin::count(&inner, &entries).prometheus())
         };
-        let served = Metrics::serve(address, text).map_err(|cause| NodeError::Metrics { address, cause })?;
+        let served = MetricsServer::serve(address, text).map_err(|cause| NodeError::Metrics { address, cause })?;
         Ok(metrics.insert(served).address())
     }
 

@@ -253,13 +253,7 @@ impl Slots {
     ) -> Field {
         let key = operator.key.as_ref().unwrap_or(&field.name);
         let (mut slot, mut text) = (0, 0);
-        let is_text = !matches!(ty, FieldType::Int { .. } | FieldType::Decimal);
-        let takes_no_lane = is_text && operator.kind == OperatorKind::Constant;
-        if !(operator.kind.has_dictionary() || takes_no_lane) {
-            // This slot is not used for previous values. It keeps the slots of adjacent fields
-            // adjacent, so that several can be read and written at once.
-            slot = self.value("", &Name::local(format!("{}", self.values.len())), 2);
-        } else if operator.kind.has_dictionary() {
+        if operator.kind.has_dictionary() {
             let dictionary = dictionary(&operator.dictionary, scope);
             slot = self.value(&dictionary, key, 0);
             text = match ty {

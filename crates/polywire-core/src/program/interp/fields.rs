@@ -6,7 +6,7 @@ use super::{Failed, decode, encode, from_word, ok};
 use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
     program::{
-        Elements, FaultKind, Field, Input, Output, Overflow, Place, Status,
+        Elements, FaultKind, Field, Input, Overflow, Place, Status,
         state::{self, Out},
     },
 };
@@ -73,7 +73,7 @@ pub(crate) unsafe fn set_octets(
 }
 
 /// Reads a mandatory string, or bytes.
-pub(crate) fn get_pending(input: &mut Input<'_>, field: &Field) -> Status {
+pub(super) fn get_pending(input: &mut Input<'_>, field: &Field) -> Status {
     match state::get(input, field) {
         Ok(true) => Status::Ok,
         Ok(false) => input.fail(FaultKind::MissingMember, 0, 0),
@@ -82,7 +82,7 @@ pub(crate) fn get_pending(input: &mut Input<'_>, field: &Field) -> Status {
 }
 
 /// Puts the pending bytes into a string.
-pub(crate) fn set_pending(input: &mut Input<'_>, string: &mut String) -> Status {
+pub(super) fn set_pending(input: &mut Input<'_>, string: &mut String) -> Status {
     let pending = core::mem::take(&mut input.state().pending);
     let status = match core::str::from_utf8(&pending) {
         Ok(text) => input.set_text(string, text),
@@ -99,8 +99,15 @@ impl encode::Run<'_, '_> {
         self.output.state().words[usize::from(index & 1)] = self.accumulator as u64;
     }
 
+    /// Writes a field that is absent, or a decimal or number from the words of the state.
     pub(super) fn put_field(&mut self, field: &Field, present: bool) -> Done {
-        ok(put_field(self.output, field, present))
+        let [first, second, ..] = self.output.state().words;
+        let value = match (present, field.kind.is_scalar()) {
+            (false, _) => Out::Absent,
+            (true, true) => Out::Word(first),
+            (true, false) => Out::Decimal(first as i64, second as i64),
+        };
+        ok(state::put(self.output, field, value))
     }
 
     pub(super) fn put_octets(&mut self, place: Place, field: &Field, bound: u32, frame: *const u8) -> Done {
@@ -116,15 +123,4 @@ impl encode::Run<'_, '_> {
         let bytes = unsafe { core::slice::from_raw_parts(data, len) };
         ok(state::put(self.output, field, Out::Bytes(bytes)))
     }
-}
-
-/// Writes a field that is absent, or a decimal or number from the words of the state.
-pub(crate) fn put_field(output: &mut Output<'_>, field: &Field, present: bool) -> Status {
-    let [first, second, ..] = output.state().words;
-    let value = match (present, field.kind.is_scalar()) {
-        (false, _) => Out::Absent,
-        (true, true) => Out::Word(first),
-        (true, false) => Out::Decimal(first as i64, second as i64),
-    };
-    state::put(output, field, value)
 }

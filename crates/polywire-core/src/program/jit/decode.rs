@@ -17,7 +17,7 @@ use crate::{
     layout::{Kind, Scalar},
     program::{
         Block, Check, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect, Segment,
-        SequenceDialect, Source, State, TextForm, Wire, interp::HOST, kernel::RegionForm, state::run::Runs,
+        SequenceDialect, Source, State, TextForm, Wire, interp::HOST, kernel::RegionForm,
     },
 };
 
@@ -32,7 +32,6 @@ pub(super) fn define<'e>(
     id: FuncId,
     routines: &'e [FuncId],
     direct: bool,
-    runs: &mut Runs,
 ) -> Result<usize, alloc::string::String> {
     let fields = Fields {
         base: offset_of!(Input<'_>, base) as i32,
@@ -44,20 +43,13 @@ pub(super) fn define<'e>(
         moves: false,
         origin_moves: origin_moves(program),
     };
-    function(module, program, id, routines, (fields, direct), runs, |emit, frame| emit.decode_block(block, frame))
+    function(module, program, id, routines, (fields, direct), |emit, frame| emit.decode_block(block, frame))
 }
 
 impl<'e> Emit<'e, '_> {
     pub(super) fn decode_block(&mut self, block: &'e Block, frame: Value) {
-        let mut at = 0;
-        while let Some(op) = block.0.get(at) {
-            at += match self.decode_fields(&block.0[at..], frame) {
-                0 => {
-                    self.decode_op(op, frame);
-                    1
-                }
-                done => done,
-            };
+        for op in &block.0 {
+            self.decode_op(op, frame);
         }
     }
 
@@ -430,9 +422,9 @@ impl<'e> Emit<'e, '_> {
                 self.code.switch_to_block(done);
             }
             // What follows takes the place for a string of its own.
-            _ if self.is_shared(place) => slow(self),
             (TextForm::Field(field), _) if self.direct => self.get_text(place, field, bound, frame),
             (TextForm::Pending, _) if self.direct => self.take_pending(place, bound, frame),
+            _ if self.is_shared(place) => slow(self),
             (TextForm::Kernel(kernel), _) if bound == 0 => {
                 let string = match place {
                     Place::Sink => self.constant(0),
@@ -441,8 +433,6 @@ impl<'e> Emit<'e, '_> {
                 let kernel = self.address(*kernel);
                 self.call_status(op, shims::get_text as *const u8, &[self.context, kernel, string]);
             }
-            (TextForm::Field(field), _) if bound == 0 => self.decode_field_text(op, place, Some(field), frame),
-            (TextForm::Pending, _) if bound == 0 => self.decode_field_text(op, place, None, frame),
             _ => slow(self),
         }
     }

@@ -18,7 +18,7 @@ use cranelift_module::{FuncId, Module, ModuleReloc};
 use super::stream::Segment;
 use crate::{
     layout::{EnumNode, Kind, Layout, NodeId, Scalar, SequenceNode},
-    program::{Op, Order, Place, Program, interp::HOST, state::run::Runs},
+    program::{Op, Order, Place, Program, interp::HOST},
 };
 
 /// Accesses through verified places and checked positions: never trap, any alignment.
@@ -73,19 +73,14 @@ pub(super) struct Emit<'e, 'f> {
     pub segment: Option<Segment>,
     /// Slots that nobody uses any more, with their words.
     free_slots: Vec<(u32, StackSlot)>,
-    /// Runs of fields that the code refers to.
-    pub runs: &'f mut Runs,
 }
 
 /// What machine code holds of the state of a stream.
 #[derive(Clone, Copy)]
 pub(super) struct Stream {
     pub state: Value,
-    /// First slot, and first tag.
+    /// The first slot's value.
     pub values: Value,
-    pub tags: Value,
-    /// The presence map's word; none without a context.
-    pub map: Option<Variable>,
 }
 
 /// Where the context keeps what machine code holds in registers.
@@ -112,7 +107,6 @@ pub(super) fn function<'e>(
     function: FuncId,
     routines: &'e [FuncId],
     (fields, direct): (Fields, bool),
-    runs: &mut Runs,
     fill: impl FnOnce(&mut Emit<'e, '_>, Value),
 ) -> Result<usize, String> {
     let mut context = Context::new();
@@ -151,7 +145,6 @@ pub(super) fn function<'e>(
         rare: false,
         segment: None,
         free_slots: Vec::new(),
-        runs,
     };
     emit.begin(size, state);
     fill(&mut emit, frame);
@@ -247,10 +240,6 @@ impl<'e> Emit<'e, '_> {
         let end = self.load(types::I64, self.context, self.fields.end);
         self.code.def_var(self.position, position);
         self.code.def_var(self.end, end);
-        if let Some(Stream { state, map: Some(map), .. }) = self.stream {
-            let word = self.load(types::I64, state, super::fields::MAP_WORD);
-            self.code.def_var(map, word);
-        }
     }
 
     /// Puts the position into the context, before whatever looks at it there.
@@ -260,10 +249,6 @@ impl<'e> Emit<'e, '_> {
         }
         let position = self.position();
         self.store(position, self.context, self.fields.position);
-        if let Some(Stream { state, map: Some(map), .. }) = self.stream {
-            let word = self.code.use_var(map);
-            self.store(word, state, super::fields::MAP_WORD);
-        }
     }
 
     /// Without a context: bytes up to the position.

@@ -18,7 +18,6 @@ use crate::{
     program::{
         Block, InlineKernel, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire,
         kernel::{RegionForm, Room, ShortText},
-        state::run::Runs,
     },
 };
 
@@ -73,7 +72,6 @@ pub(super) fn define<'e>(
     id: FuncId,
     routines: &'e [FuncId],
     direct: bool,
-    runs: &mut Runs,
 ) -> Result<usize, alloc::string::String> {
     let fields = Fields {
         base: offset_of!(Output<'_>, base) as i32,
@@ -85,20 +83,13 @@ pub(super) fn define<'e>(
         moves: true,
         origin_moves: origin_moves(program),
     };
-    function(module, program, id, routines, (fields, direct), runs, |emit, frame| emit.encode_block(block, frame))
+    function(module, program, id, routines, (fields, direct), |emit, frame| emit.encode_block(block, frame))
 }
 
 impl<'e> Emit<'e, '_> {
     pub(super) fn encode_block(&mut self, block: &'e Block, frame: Value) {
-        let mut at = 0;
-        while let Some(op) = block.0.get(at) {
-            at += match self.encode_fields(&block.0[at..], frame) {
-                0 => {
-                    self.encode_op(op, frame);
-                    1
-                }
-                done => done,
-            };
+        for op in &block.0 {
+            self.encode_op(op, frame);
         }
     }
 
@@ -195,7 +186,7 @@ impl<'e> Emit<'e, '_> {
                 self.encode_by_interpreter(op, frame);
                 self.accumulator = None;
             }
-            OpKind::PutField { field, present } => self.encode_put_field(op, field, *present),
+            OpKind::PutField { field, present } if self.direct => self.encode_words(field, *present),
             OpKind::Octets { field: None, .. } | OpKind::TestField(_) => {
                 unreachable!("the verifier refuses decode operations here")
             }
@@ -203,7 +194,9 @@ impl<'e> Emit<'e, '_> {
                 self.put_octets(*place, field, *bound, frame);
             }
             OpKind::Fail(_) if self.direct => self.give_up(),
-            OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => self.encode_by_interpreter(op, frame),
+            OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } | OpKind::PutField { .. } => {
+                self.encode_by_interpreter(op, frame);
+            }
             OpKind::Store(_)
             | OpKind::Get(_)
             | OpKind::SetText(..)
@@ -427,9 +420,6 @@ impl<'e> Emit<'e, '_> {
                 self.call_status(op, shims::put_text as *const u8, &[self.context, kernel, string]);
             }
             TextForm::Field(field) if self.direct => self.put_text(place, field, bound, frame),
-            TextForm::Field(field) if bound == 0 && !self.is_shared(place) => {
-                self.encode_field_text(op, place, field, frame);
-            }
             _ => self.encode_by_interpreter(op, frame),
         }
         // Nobody but machine code knows of slack.

@@ -19,11 +19,7 @@ use cranelift_codegen::{
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
-use super::{
-    Direction, Input, Output, Program, State, Status,
-    passes::part_count,
-    state::{run::Runs, specialised::Specialisation},
-};
+use super::{Direction, Input, Output, Program, State, Status, passes::part_count, state::specialised::Specialisation};
 
 mod decode;
 mod direct;
@@ -31,9 +27,7 @@ mod emit;
 mod encode;
 mod fields;
 mod forms;
-mod integers;
 mod members;
-mod runs;
 mod scalars;
 mod shims;
 mod stream;
@@ -60,8 +54,6 @@ pub(crate) struct Code {
     direct: *const u8,
     /// Operations and layout nodes whose addresses are in the code.
     _program: Arc<Program>,
-    /// Runs of fields likewise.
-    _runs: Runs,
 }
 
 // SAFETY: the code is immutable once made, and keeps its state in its arguments; the module is only
@@ -184,12 +176,11 @@ pub(crate) fn compile(program: &Arc<Program>) -> Result<Code, String> {
         return Err("the program has too many operations".into());
     }
     let mut module = JITModule::new(builder()?);
-    let mut runs = Runs::new();
-    match define(&mut module, program, &mut runs) {
+    match define(&mut module, program) {
         Ok((root, direct)) => {
             let root = module.get_finalized_function(root);
             let direct = direct.map_or(core::ptr::null(), |direct| module.get_finalized_function(direct));
-            Ok(Code { module: Some(module), root, direct, _program: program.clone(), _runs: runs })
+            Ok(Code { module: Some(module), root, direct, _program: program.clone() })
         }
         Err(error) => {
             // SAFETY: nothing of it was ever run.
@@ -233,7 +224,7 @@ pub(crate) fn specialised(program: &Program) -> Option<Specialisation> {
 }
 
 /// Compiles the root and all routines, and gives the root, with its direct twin if it has one.
-fn define(module: &mut JITModule, program: &Arc<Program>, runs: &mut Runs) -> Result<(FuncId, Option<FuncId>), String> {
+fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<(FuncId, Option<FuncId>), String> {
     let signatures = [false, true].map(|direct| block_signature(module, direct, program.bank.is_some()));
     let mut declare = |name: &str, direct: bool| {
         module
@@ -250,8 +241,8 @@ fn define(module: &mut JITModule, program: &Arc<Program>, runs: &mut Runs) -> Re
     for (block, function) in routines.chain(roots) {
         let is_direct = direct == Some(function);
         bytes += match program.direction {
-            Direction::Decode => decode::define(module, program, block, function, &functions, is_direct, runs)?,
-            Direction::Encode => encode::define(module, program, block, function, &functions, is_direct, runs)?,
+            Direction::Decode => decode::define(module, program, block, function, &functions, is_direct)?,
+            Direction::Encode => encode::define(module, program, block, function, &functions, is_direct)?,
         };
         if bytes > MAX_CODE {
             return Err("the machine code is too long".into());

@@ -11,21 +11,19 @@ use super::{
 
 /// The map of the segment that a message is at.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct Map {
+pub(super) struct Map {
     /// Where the next bytes come from or go to.
-    pub next: u64,
+    next: u64,
     /// Reading: where the map ends. Writing: where the room for it does.
-    pub end: u64,
-    /// Bits and the mark. Behind the others: machine code writes it alone, and who then read it
-    /// together with another would wait.
-    pub word: u64,
+    end: u64,
+    /// Bits and the mark.
+    word: u64,
 }
 
 /// Bits of a word.
 const WORD: u32 = 56;
 /// The mark of a word of which everything was taken.
-pub(crate) const MARK: u64 = 1 << 63;
+const MARK: u64 = 1 << 63;
 
 /// A segment: a presence map, and what it is for. The argument is made by [`segment`].
 pub(crate) static SEGMENT: RegionDialect =
@@ -36,7 +34,8 @@ pub(crate) fn segment(bits: u32, policy: Policy) -> u64 {
     u64::from(bits) | (policy as u64) << 32
 }
 
-fn policy(argument: u64) -> Policy {
+/// What happens to deviations in a [`SEGMENT`] with this argument.
+pub(crate) fn policy(argument: u64) -> Policy {
     match argument >> 32 {
         1 => Policy::Report,
         2 => Policy::Ignore,
@@ -68,7 +67,7 @@ impl Map {
 impl Input<'_> {
     /// The next bit of the presence map. Behind its end there are zeros.
     #[inline]
-    pub(crate) fn take_bit(&mut self) -> bool {
+    pub(super) fn take_bit(&mut self) -> bool {
         let word = self.state().map.word;
         let word = if word == MARK || word == 0 { self.refill_map() } else { word };
         self.state().map.word = word << 1;
@@ -77,7 +76,7 @@ impl Input<'_> {
 
     /// The next word of the map.
     #[cold]
-    pub(crate) fn refill_map(&mut self) -> u64 {
+    fn refill_map(&mut self) -> u64 {
         let message = self.message();
         let map = &mut self.state().map;
         let rest = message.get(map.next as usize..map.end as usize).unwrap_or(&[]);
@@ -175,7 +174,7 @@ extern "C" fn get_bits(input: &mut Input<'_>, argument: u64) -> Status {
 impl Output<'_> {
     /// Appends a bit to the presence map.
     #[inline]
-    pub(crate) fn put_bit(&mut self, bit: bool) {
+    pub(super) fn put_bit(&mut self, bit: bool) {
         let word = self.state().map.word << 1 | u64::from(bit);
         self.state().map.word = word;
         if word >> WORD != 0 {
@@ -185,7 +184,7 @@ impl Output<'_> {
 
     /// Moves a full word of the map into its room.
     #[cold]
-    pub(crate) fn flush_map(&mut self) {
+    fn flush_map(&mut self) {
         let Map { word, next, end } = self.state().map;
         let mut bytes = [0; 8];
         bytes.iter_mut().rev().enumerate().for_each(|(i, byte)| *byte = (word >> (7 * i)) as u8 & 0x7F);

@@ -250,6 +250,22 @@ impl Field {
         }
     }
 
+    /// Of a decimal, the field that knows about the exponent.
+    pub(crate) fn exponent(&self) -> &Field {
+        match &self.kind {
+            FieldKind::Split(parts) => &parts[0],
+            _ => self,
+        }
+    }
+
+    /// The exponent of the initial value, of a decimal or of its exponent alone.
+    pub(crate) fn initial_exponent(&self) -> Option<i64> {
+        match self.initial_decimal() {
+            Some((exponent, _)) => Some(exponent),
+            None => self.initial_int().map(|exponent| exponent as i64),
+        }
+    }
+
     pub(crate) fn initial_bytes(&self) -> Option<&[u8]> {
         match &self.initial {
             Some(Initial::Bytes(bytes)) => Some(bytes),

@@ -54,13 +54,6 @@ fn shortest_single(value: f64, bits: u64) -> Option<(i64, i64)> {
     Some(found)
 }
 
-/// The mantissa of a double with this exponent, if they are exactly the double.
-#[cfg(feature = "jit")]
-#[inline]
-pub(super) fn mantissa(bits: u64, exponent: i64) -> Option<i64> {
-    at(f64::from_bits(bits), bits, false, places(exponent)?).map(|(_, mantissa)| mantissa)
-}
-
 /// The places of an exponent whose power of ten a double holds exactly.
 #[inline]
 fn places(exponent: i64) -> Option<usize> {
@@ -86,8 +79,19 @@ fn back(mantissa: i64, power: f64, single: bool) -> u64 {
     if single { u64::from((value as f32).to_bits()) } else { value.to_bits() }
 }
 
+/// The integer that a decimal with an exponent above zero is, if it fits 64 bits.
+fn product(exponent: i64, mantissa: i64) -> Option<i64> {
+    let exponent = u32::try_from(exponent).ok().filter(|exponent| *exponent > 0)?;
+    mantissa.checked_mul(10i64.checked_pow(exponent)?)
+}
+
 /// The bits of the number that a decimal stands for: the nearest.
-pub(super) fn compose(exponent: i64, mantissa: i64, single: bool) -> u64 {
+pub(crate) fn compose(exponent: i64, mantissa: i64, single: bool) -> u64 {
+    // Zeros at the end are no decimal places.
+    let (exponent, mantissa) = match product(exponent, mantissa) {
+        Some(whole) => (0, whole),
+        None => (exponent, mantissa),
+    };
     match places(exponent) {
         // One division of two exact numbers, rounded once.
         Some(places) if mantissa.unsigned_abs() <= 1 << 53 => back(mantissa, POWERS[places], single),
@@ -157,6 +161,11 @@ mod tests {
         assert_eq!(decompose(12.5f64.to_bits(), false, None), Some((-1, 125)));
         assert_eq!(decompose(12.5f64.to_bits(), false, Some(-4)), Some((-4, 125_000)));
         assert_eq!(compose(3, 12, false), 12000f64.to_bits());
+        for (exponent, mantissa) in [(1, 7), (15, -9), (15, 9_007), (18, 9), (18, 10), (22, 3), (1, (1 << 53) + 1)] {
+            let text = format!("{mantissa}e{exponent}");
+            assert_eq!(compose(exponent, mantissa, false), text.parse::<f64>().unwrap().to_bits(), "{text}");
+            assert_eq!(compose(exponent, mantissa, true), u64::from(text.parse::<f32>().unwrap().to_bits()), "{text}");
+        }
         assert_eq!(compose(-63, i64::MAX, false), "9223372036854775807e-63".parse::<f64>().unwrap().to_bits());
     }
 }

@@ -79,7 +79,8 @@ pub(crate) fn get_int(input: &mut Input<'_>, field: &Field) -> Result<u64, Statu
     }
 }
 
-fn whole(exponent: i64, mantissa: i64) -> Option<i64> {
+/// The integer that a decimal is; none if it has a fraction, or does not fit 64 bits.
+pub(crate) fn whole(exponent: i64, mantissa: i64) -> Option<i64> {
     match exponent {
         0.. => 10i64.checked_pow(u32::try_from(exponent).ok()?).and_then(|factor| mantissa.checked_mul(factor)),
         _ if mantissa == 0 => Some(0),
@@ -241,7 +242,10 @@ pub(super) fn next(field: &Field, value: u64) -> u64 {
 
 fn wrapped(field: &Field, value: i128) -> u64 {
     match &field.kind {
-        FieldKind::Int { min, max, .. } => ((value - min).rem_euclid(max - min + 1) + min) as u64,
+        // To divide 128 bits takes longer than all else that is done for a field.
+        FieldKind::Int { min, max, .. } if !(*min..=*max).contains(&value) => {
+            ((value - min).rem_euclid(max - min + 1) + min) as u64
+        }
         _ => value as u64,
     }
 }
@@ -375,18 +379,6 @@ fn text(input: &mut Input<'_>, field: &Field) -> Got {
             Ok(true)
         }
     }
-}
-
-/// Reads a mandatory string whose bit was set, with a copy or a default for an operator; it waits
-/// then.
-#[cfg(feature = "jit")]
-pub(super) fn get_text(input: &mut Input<'_>, field: &Field) -> Status {
-    let got = match bytes(input, field, false) {
-        Ok(_) if field.operator == Operator::Copy => assign_text(input, field),
-        Ok(_) => Ok(()),
-        Err(status) => Err(status),
-    };
-    got.map_or_else(|status| status, |()| Status::Ok)
 }
 
 fn initial_text(input: &mut Input<'_>, field: &Field) -> Got {

@@ -18,20 +18,20 @@ pub(crate) mod integer;
 mod octets;
 mod put;
 #[cfg(feature = "jit")]
-pub(crate) mod run;
-#[cfg(feature = "jit")]
 pub(crate) mod specialised;
 
 #[cfg(feature = "jit")]
-pub(crate) use bits::Map;
+pub(crate) use bits::policy;
 pub(crate) use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
 pub(crate) use float::decompose;
+#[cfg(feature = "jit")]
+pub(crate) use get::whole as whole_number;
 pub(crate) use get::{get, get_int};
 pub(crate) use octets::{OCTET, OCTETS};
 pub(crate) use put::{Out, put, put_int};
 #[cfg(feature = "jit")]
-pub(crate) use put::{differing_end, replaced};
+pub(crate) use put::{differing_end, normal as normal_decimal, replaced};
 
 /// The slots that a program's fields refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,9 +46,6 @@ pub struct Bank {
 pub(crate) const UNDEFINED: u8 = 0;
 /// A slot whose value is known to be absent.
 pub(crate) const EMPTY: u8 = 1;
-
-/// Slots behind the last one, so that eight can be looked at from any.
-const SPARE_SLOTS: usize = 8;
 
 /// A bank's slots are a multiple of this.
 const ROW: usize = 8;
@@ -66,9 +63,8 @@ const MAX_REPORTS: usize = 256;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct State {
-    /// Where values, tags and texts are, for machine code; said before each message.
+    /// Where values and texts are, for machine code; said before each message.
     pub(crate) values_at: usize,
-    pub(crate) tags_at: usize,
     pub(crate) texts_at: usize,
     /// Where the limits of a message are that is read without a context, and what it has left of
     /// the memory that they allow.
@@ -79,7 +75,7 @@ pub struct State {
     /// Undefined, empty, or assigned with what type.
     pub(crate) tags: Box<[u8]>,
     /// The presence map that is read or written.
-    pub(crate) map: bits::Map,
+    map: bits::Map,
     /// Where a field's value is between operations.
     pub(crate) words: [u64; 4],
     pub(crate) pending: Vec<u8>,
@@ -146,10 +142,9 @@ pub struct Report {
 impl State {
     /// The state before the first message.
     pub fn new(bank: &Arc<Bank>) -> State {
-        let slots = (bank.slots as usize + SPARE_SLOTS).next_multiple_of(ROW);
+        let slots = (bank.slots as usize).next_multiple_of(ROW);
         State {
             values_at: 0,
-            tags_at: 0,
             texts_at: 0,
             limits_at: 0,
             memory_left: 0,
@@ -227,7 +222,6 @@ impl State {
         self.despecialise();
         self.saved_tags.copy_from_slice(&self.tags);
         self.map = bits::Map::default();
-        self.tags_at = self.tags.as_mut_ptr() as usize;
         self.keep_values();
         self.begin_message();
     }

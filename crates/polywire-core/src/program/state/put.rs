@@ -74,7 +74,7 @@ fn put_value(output: &mut Output<'_>, field: &Field, value: Out<'_>) -> Put {
 }
 
 /// Without zeros at the end of the mantissa.
-fn normal(mut exponent: i64, mut mantissa: i64) -> (i64, i64) {
+pub(crate) fn normal(mut exponent: i64, mut mantissa: i64) -> (i64, i64) {
     while mantissa != 0 && mantissa % 10 == 0 && exponent < 63 {
         (exponent, mantissa) = (exponent + 1, mantissa / 10);
     }
@@ -82,14 +82,13 @@ fn normal(mut exponent: i64, mut mantissa: i64) -> (i64, i64) {
 }
 
 fn number(output: &mut Output<'_>, (single, decimal, bits): (bool, &Field, Option<&Field>), value: u64) -> Put {
-    let hint = match exponent_field(decimal) {
-        field if field.operator == Operator::Constant || field.operator == Operator::Default => {
-            field.initial_int().or(field.initial_decimal().map(|(exponent, _)| exponent as u64))
+    let hint = match decimal.exponent() {
+        field if field.has_slot() && output.state().tag(field.slot) == field.tag => {
+            Some(output.state().value(field.slot) as i64)
         }
-        field if output.state().tag(field.slot) == field.tag => Some(output.state().value(field.slot)),
-        field => field.initial_int(),
+        field => field.initial_exponent(),
     };
-    let scaled = float::decompose(value, single, hint.map(|hint| hint as i64));
+    let scaled = float::decompose(value, single, hint);
     match (scaled, bits) {
         (Some((exponent, mantissa)), _) if !fixed(decimal, exponent) => {
             put_value(output, decimal, Out::Decimal(exponent, mantissa))?;
@@ -103,18 +102,10 @@ fn number(output: &mut Output<'_>, (single, decimal, bits): (bool, &Field, Optio
     }
 }
 
-fn exponent_field(decimal: &Field) -> &Field {
-    match &decimal.kind {
-        FieldKind::Split(parts) => &parts[0],
-        _ => decimal,
-    }
-}
-
 /// True if the exponent is another than this, always.
 fn fixed(decimal: &Field, exponent: i64) -> bool {
-    let field = exponent_field(decimal);
-    let constant = field.operator == Operator::Constant;
-    constant && field.initial_int().or(field.initial_decimal().map(|(e, _)| e as u64)) != Some(exponent as u64)
+    let field = decimal.exponent();
+    field.operator == Operator::Constant && field.initial_exponent() != Some(exponent)
 }
 
 /// A decimal with the exponent that its operator demands, if it can be said so.
@@ -365,24 +356,6 @@ fn text(output: &mut Output<'_>, field: &Field, value: Option<&[u8]>) -> Put {
             bytes(output, field, Some(rest), false)?;
             assign_text(output, field, value)
         }
-    }
-}
-
-/// Writes a mandatory string whose bit is written: one with another operator than a copy or a
-/// default is none of these.
-#[cfg(feature = "jit")]
-pub(super) fn put_text(output: &mut Output<'_>, field: &Field, value: &[u8]) -> Status {
-    let put = |output: &mut Output<'_>| {
-        let not_ascii = value.iter().find(|byte| !byte.is_ascii()).filter(|_| field.kind == FieldKind::Ascii);
-        if let Some(byte) = not_ascii {
-            return Err(output.fail(FaultKind::NotAscii, 0x7F, (*byte).into()));
-        }
-        bytes(output, field, Some(value), false)?;
-        if field.operator == Operator::Copy { assign_text(output, field, value) } else { Ok(()) }
-    };
-    match put(output) {
-        Ok(()) => Status::Ok,
-        Err(status) => status,
     }
 }
 

@@ -149,7 +149,7 @@ impl Shared {
 
     fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String, guest: GuestId) {
         let info = self.link_info(peer, address, reader.stream.principal());
-        let outbox = Outbox::new(reader.stream.clone(), &self.local.options);
+        let outbox = Outbox::new(reader.stream.clone(), &self.local.options, self.pace.clone());
         let sink = self.sink.link(&info);
         let link = Link { info: info.clone(), outbox, stream: reader.stream.clone(), sink: sink.clone() };
         let link = Arc::new(link);

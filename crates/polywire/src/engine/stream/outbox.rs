@@ -16,7 +16,7 @@ use polywire_core::{
 };
 
 use super::{
-    pace::Pace,
+    pace::{Pace, Turn},
     payload::Payload,
     pulse::{Change, Pulse, Watch},
     queue::Queue,
@@ -29,8 +29,6 @@ use crate::engine::{
 
 /// Bytes written under the lock before others get a turn.
 const PUMP_BYTES: usize = 256 << 10;
-/// Longest time that messages are gathered, however many links a port has.
-const LONGEST_GATHER: Duration = Duration::from_millis(5);
 /// Bytes of frames other than messages that may wait for a peer. Beyond that the link is broken
 /// off.
 const CONTROL_BYTES: usize = 16 << 20;
@@ -39,6 +37,8 @@ const CONTROL_BYTES: usize = 16 << 20;
 pub(super) struct Outbox {
     stream: Arc<dyn ByteStream>,
     options: EngineOptions,
+    /// That of the port.
+    pace: Arc<Pace>,
     state: Mutex<Outgoing>,
     pub(super) pulse: Pulse,
     /// Wakes the flusher.
@@ -68,9 +68,8 @@ struct Outgoing {
     denied_topics: BTreeMap<ChannelId, Arc<str>>,
     queue: Queue,
     scratch: Vec<u8>,
-    pace: Pace,
-    /// Links of the port, as of the last publication.
-    links: u32,
+    last_written: Instant,
+    burst: Burst,
     /// The stream takes no more for now; the flusher waits until it does.
     full: bool,
     /// A publisher has waited without result. The next ones do not wait, until half the queue is
@@ -86,6 +85,17 @@ struct Outgoing {
     broken: bool,
     /// Why this end broke the link, if it did.
     reason: Option<Disconnect>,
+}
+
+/// The link's part in a burst of its port.
+#[derive(Default)]
+struct Burst {
+    /// The flusher looks after gathered messages from time to time.
+    gathering: bool,
+    /// What [`Pace::look`] needs.
+    seen: u64,
+    /// Publishers wrote since the flusher's last look.
+    written: bool,
 }
 
 /// A message that waits for the peer's answer to an announcement.
@@ -118,7 +128,7 @@ pub(super) struct Tally {
 type Mark = (ChannelId, Start);
 
 impl Outbox {
-    pub(super) fn new(stream: Arc<dyn ByteStream>, options: &EngineOptions) -> Self {
+    pub(super) fn new(stream: Arc<dyn ByteStream>, options: &EngineOptions, pace: Arc<Pace>) -> Self {
         let state = Outgoing {
             encoder: StreamEncoder::new(options.limits),
             delivery: Delivery::default(),
@@ -127,8 +137,8 @@ impl Outbox {
             denied_topics: BTreeMap::new(),
             queue: Queue::new(options.overflow == Overflow::DropOldest),
             scratch: Vec::new(),
-            pace: Pace::new(),
-            links: 1,
+            last_written: Instant::now(),
+            burst: Burst::default(),
             full: false,
             stalled: false,
             written: 0,
@@ -138,7 +148,8 @@ impl Outbox {
             reason: None,
         };
         let (work, room) = (Condvar::new(), Condvar::new());
-        Outbox { stream, options: options.clone(), state: Mutex::new(state), pulse: Pulse::default(), work, room }
+        let (options, state) = (options.clone(), Mutex::new(state));
+        Outbox { stream, options, pace, state, pulse: Pulse::default(), work, room }
     }
 
     /// Announces one of the port's channels.
@@ -196,14 +207,14 @@ impl Outbox {
     }
 
     /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`. Returns
-    /// the outcome, and the event that is due. `links` is the number of the port's links. Blocks
+    /// the outcome, and the event that is due. Blocks
     /// only with [`Overflow::Block`]. Fails if the message is too large.
     #[inline]
     pub(super) fn send(
         &self,
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
-        links: u32,
+        turn: Turn,
     ) -> Result<(Outcome, Option<Notice>), FrameError> {
         let size = payload.bytes().len();
         let mut state = self.lock();
@@ -222,14 +233,13 @@ impl Outbox {
             notice = state.delivery.notice(Instant::now());
         }
         state.delivery.count_sent();
-        state.links = links;
         if state.delivery.must_hold(envelope.channel, subscribers) {
             state.hold(envelope, payload.bytes());
         } else {
             let unknown = FrameError::UnknownChannel(envelope.channel);
             let (id, missing) = state.delivery.next(envelope.channel).ok_or(unknown)?;
             let to = Envelope { channel: id, ..*envelope };
-            self.dispatch(&mut state, &to, missing, payload)?;
+            self.dispatch(&mut state, &to, missing, payload, turn)?;
         }
         Ok((Outcome::Sent(subscribers), notice))
     }
@@ -304,7 +314,7 @@ impl Outbox {
             if left.is_zero() {
                 self.unread(&mut state);
             } else if state.full {
-                state = wait_timeout(&self.room, state, left.min(Duration::from_millis(20)));
+                state = wait_timeout(&self.room, state, left.min(Duration::from_millis(20))).0;
             } else {
                 self.pump(&mut state, PUMP_BYTES);
             }
@@ -348,7 +358,7 @@ impl Outbox {
     fn beat(&self, state: &mut Outgoing, watch: &mut Watch) -> Option<Report> {
         let now = Instant::now();
         // What waits in the queue is as good as a heartbeat once it leaves.
-        if state.queue.is_empty() && !state.full && watch.is_due(now, state.pace.last_written) {
+        if state.queue.is_empty() && !state.full && watch.is_due(now, state.last_written) {
             let mut out = Vec::new();
             state.encoder.control(&Frame::Heartbeat, &mut out);
             self.push_control(state, &out, false);
@@ -371,31 +381,33 @@ impl Outbox {
             state = self.lock();
             state.full = false;
             self.pump(&mut state, PUMP_BYTES);
-        } else if state.pace.gathering {
-            let look = self.gather(&state) / 2;
-            state = wait_timeout(&self.work, state, look);
-            if state.pace.look(self.options.burst) && !state.full {
-                self.pump(&mut state, PUMP_BYTES);
+        } else if state.burst.gathering {
+            let (waited, rested) = wait_timeout(&self.work, state, self.pace.rest());
+            state = waited;
+            if rested {
+                self.look(&mut state);
             }
         } else if !state.queue.is_empty() {
             self.pump(&mut state, PUMP_BYTES);
         } else {
             // The queue keeps memory for its usual content, and frees what one huge message took.
             state.queue.shrink(self.options.queue_bytes.saturating_mul(2));
-            return match watch.rest(&self.pulse, Instant::now(), state.pace.last_written) {
-                Some(rest) => wait_timeout(&self.work, state, rest),
+            return match watch.rest(&self.pulse, Instant::now(), state.last_written) {
+                Some(rest) => wait_timeout(&self.work, state, rest).0,
                 None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
         }
         state
     }
 
-    /// How long gathered messages wait for others: the configured time, or that of two rounds of
-    /// writes to all links of the port if it is longer. If messages were due before a round is
-    /// complete, each would be written on its own again, and every flusher would wake for each.
-    fn gather(&self, state: &Outgoing) -> Duration {
-        let rounds = state.pace.write.saturating_mul(state.links.saturating_mul(2));
-        self.options.gather.max(rounds.min(LONGEST_GATHER))
+    /// Writes what is gathered if the burst is over, or if publishers have not written lately.
+    fn look(&self, state: &mut Outgoing) {
+        state.burst.gathering = self.pace.look(&mut state.burst.seen);
+        let is_due = !state.burst.gathering || !state.burst.written;
+        if is_due && !state.full {
+            self.pump(state, PUMP_BYTES);
+        }
+        state.burst.written = false;
     }
 
     /// Reports losses after the last queued message, which no message reports for now.
@@ -429,7 +441,7 @@ impl Outbox {
             if left.is_zero() || self.pulse.is_silent() {
                 return false;
             }
-            state = wait_timeout(&self.room, state, left.min(Duration::from_millis(20)));
+            state = wait_timeout(&self.room, state, left.min(Duration::from_millis(20))).0;
         }
     }
 
@@ -448,15 +460,14 @@ impl Outbox {
         envelope: &Envelope<'_>,
         missing: Option<Missing>,
         payload: &mut Payload<'_>,
+        turn: Turn,
     ) -> Result<(), FrameError> {
         let (told, mark) = match state.encode_header(envelope, missing, payload.bytes().len()) {
             Ok(header) => header,
             Err(error) => return self.refuse(state, error),
         };
         state.handed += 1;
-        let was_gathering = state.pace.gathering;
-        let at_once = state.pace.at_once(state.links, self.options.burst);
-        if let Some(began) = at_once
+        if let Turn::AtOnce(began) = turn
             && let Payload::Loan(loan) = payload
             && told == 0
             && state.queue.is_empty()
@@ -464,7 +475,7 @@ impl Outbox {
             && let Some(frame) = loan.with_header(&state.scratch)
         {
             let written = self.stream.write(frame);
-            state.pace.wrote(began, Instant::now());
+            state.last_written = began;
             return self.after_write(state, frame, written, mark);
         }
         let Outgoing { scratch, queue, .. } = state;
@@ -476,10 +487,10 @@ impl Outbox {
         if state.full {
             return Ok(());
         }
-        if at_once.is_some() || state.queue.len() >= self.options.write_bytes {
+        if turn != Turn::Gather || state.queue.len() >= self.options.write_bytes {
             self.pump(state, PUMP_BYTES);
-        }
-        if state.pace.gathering && !was_gathering {
+        } else if !state.burst.gathering {
+            state.burst = Burst { gathering: true, seen: self.pace.gathered(), written: false };
             self.work.notify_one();
         }
         Ok(())
@@ -532,7 +543,7 @@ impl Outbox {
         if state.broken {
             return;
         }
-        let (before, began) = (state.queue.len(), Instant::now());
+        let before = state.queue.len();
         let pumped = state.queue.pump(most, |bytes| self.stream.write(bytes));
         state.written += before.saturating_sub(state.queue.len()) as u64;
         match pumped {
@@ -545,7 +556,8 @@ impl Outbox {
             }
             Err(_) => self.broke(state),
         }
-        state.pace.wrote(began, Instant::now());
+        state.last_written = Instant::now();
+        state.burst.written = true;
         if state.waiting_bytes() <= self.options.queue_bytes / 2 {
             state.stalled = false;
             self.room.notify_all();
@@ -603,7 +615,7 @@ impl Outbox {
                 // What is held waits for an answer, which needs the lock.
                 self.pump(&mut state, PUMP_BYTES);
             } else {
-                state = wait_timeout(&self.room, state, left);
+                state = wait_timeout(&self.room, state, left).0;
             }
         }
         state
@@ -611,11 +623,12 @@ impl Outbox {
 
     /// Sends the messages that an answer has released.
     fn release(&self, state: &mut Outgoing, leaving: Vec<Leaving<Held>>) {
+        let turn = Turn::AtOnce(Instant::now());
         for (held, id, missing) in leaving {
             let extensions = Extensions::parse(&held.extensions).unwrap_or_default();
             let envelope = Envelope { channel: id, extensions, ..held.envelope };
             // Its size was checked when it was held. If the stream fails, the link ends.
-            let _ = self.dispatch(state, &envelope, missing, &mut Payload::Bytes(&held.payload));
+            let _ = self.dispatch(state, &envelope, missing, &mut Payload::Bytes(&held.payload), turn);
         }
         self.finish_retiring(state);
         if state.delivery.has_untold() {
@@ -713,8 +726,14 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-fn wait_timeout<'a>(condvar: &Condvar, guard: MutexGuard<'a, Outgoing>, time: Duration) -> MutexGuard<'a, Outgoing> {
-    condvar.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
+/// Waits until it is woken or `time` is over. True if the time is over.
+fn wait_timeout<'a>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, Outgoing>,
+    time: Duration,
+) -> (MutexGuard<'a, Outgoing>, bool) {
+    let (guard, waited) = condvar.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner);
+    (guard, waited.timed_out())
 }
 
 #[cfg(test)]
@@ -735,7 +754,8 @@ mod tests {
         change(&mut options);
         let (here, there) = UnixStream::pair().expect("sockets");
         let both = Descriptors::new(here.try_clone().expect("a clone"), here).expect("descriptors");
-        (Outbox::new(Arc::new(both), &options), there)
+        let pace = Arc::new(Pace::new(&options));
+        (Outbox::new(Arc::new(both), &options, pace), there)
     }
 
     fn document() -> Frame<'static> {
@@ -752,7 +772,7 @@ mod tests {
     fn send(outbox: &Outbox, channel: ChannelId, sequence: u64, size: usize) -> Result<Outcome, FrameError> {
         let payload = vec![0; size];
         let envelope = Envelope::data(channel, sequence, 0);
-        outbox.send(&envelope, &mut Payload::Bytes(&payload), 1).map(|(outcome, _)| outcome)
+        outbox.send(&envelope, &mut Payload::Bytes(&payload), Turn::AtOnce(Instant::now())).map(|(outcome, _)| outcome)
     }
 
     #[test]

@@ -1,69 +1,122 @@
-//! Decides when messages follow each other so closely that gathering them pays off.
+//! Decides when messages follow each other so closely that gathering them pays off. A port decides
+//! for all its links together: the time that it takes to write to one of them is no pause of the
+//! publisher.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-/// A message of a burst comes at most this long after the last write.
+use crate::engine::EngineOptions;
+
+/// A message of a burst comes at most this long after the port has handed the last one to its links.
 const CALM: Duration = Duration::from_micros(2);
-/// Bound of a write's time in the average: in a longer write, the system did something else.
-const LONG_WRITE: Duration = Duration::from_millis(1);
+/// Longest time that messages are gathered, however many links a port has.
+const LONGEST_GATHER: Duration = Duration::from_millis(5);
 
-/// Recognises bursts of messages on one link. While messages are gathered, publishers do not look
-/// at the clock: the flusher looks after the link from time to time.
+/// Recognises bursts of messages at one port. While messages are gathered, publishers do not look
+/// at the clock: the links' flushers look after them from time to time.
 pub(super) struct Pace {
-    streak: u32,
-    pub(super) gathering: bool,
-    pub(super) last_written: Instant,
-    /// Average time of a write.
-    pub(super) write: Duration,
-    /// Messages gathered since the flusher's last look.
-    gathered: u32,
-    /// Publishers wrote since the flusher's last look.
-    written: bool,
+    burst: u32,
+    gather: Duration,
+    gathering: AtomicBool,
+    /// Messages of all bursts so far.
+    gathered: AtomicU64,
+    links: AtomicU64,
+    row: Mutex<Row>,
+}
+
+/// Messages that followed each other without a pause.
+struct Row {
+    messages: u32,
+    ended: Instant,
+}
+
+/// What is done with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It is written at once. It came at this time.
+    AtOnce(Instant),
+    /// It is gathered with others.
+    Gather,
 }
 
 impl Pace {
-    pub(super) fn new() -> Self {
-        let last_written = Instant::now();
-        Pace { streak: 0, gathering: false, last_written, write: Duration::ZERO, gathered: 0, written: false }
+    pub(super) fn new(options: &EngineOptions) -> Self {
+        Pace {
+            burst: options.burst,
+            gather: options.gather,
+            gathering: AtomicBool::new(false),
+            gathered: AtomicU64::new(0),
+            links: AtomicU64::new(1),
+            row: Mutex::new(Row { messages: 0, ended: Instant::now() }),
+        }
     }
 
-    /// A message comes, which is one of a round over all `links` of the port. The time, if it is to
-    /// be written at once; `None` if it is gathered. Messages are gathered after `burst` in a row.
+    /// Says what is done with a message that goes to `links` links. Follow it by
+    /// [`end`](Pace::end).
     #[inline]
-    pub(super) fn at_once(&mut self, links: u32, burst: u32) -> Option<Instant> {
-        if self.gathering {
-            self.gathered += 1;
-            return None;
+    pub(super) fn begin(&self, links: usize) -> Turn {
+        if self.gathering.load(Ordering::Relaxed) {
+            self.count();
+            return Turn::Gather;
         }
-        self.at_once_at(Instant::now(), links, burst)
+        self.begin_at(Instant::now(), links)
     }
 
-    fn at_once_at(&mut self, now: Instant, links: u32, burst: u32) -> Option<Instant> {
-        // The time in which the port writes to its other links is no pause of the publisher.
-        let round = self.write.saturating_mul(links.saturating_sub(1).saturating_mul(2));
-        let follows = now.saturating_duration_since(self.last_written) <= CALM + round;
-        self.streak = if follows { self.streak + 1 } else { 0 };
-        self.gathering = self.streak > burst;
-        (self.gathered, self.written) = (1, false);
-        (!self.gathering).then_some(now)
-    }
-
-    pub(super) fn wrote(&mut self, began: Instant, ended: Instant) {
-        self.last_written = ended;
-        self.written = true;
-        self.write = (self.write * 7 + ended.saturating_duration_since(began).min(LONG_WRITE)) / 8;
-    }
-
-    /// The flusher looks. True if it has to write what is gathered, as publishers have not written
-    /// since its last look. If fewer than `burst` messages came since then, the burst is over.
-    pub(super) fn look(&mut self, burst: u32) -> bool {
-        let is_over = self.gathered < burst;
-        let is_due = is_over || !self.written;
-        (self.gathered, self.written) = (0, false);
-        if is_over {
-            (self.gathering, self.streak) = (false, 0);
+    fn begin_at(&self, now: Instant, links: usize) -> Turn {
+        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let follows = now.saturating_duration_since(row.ended) <= CALM;
+        row.messages = if follows { row.messages + 1 } else { 0 };
+        if row.messages <= self.burst {
+            return Turn::AtOnce(now);
         }
-        is_due
+        row.messages = 0;
+        self.links.store(links as u64, Ordering::Relaxed);
+        self.count();
+        self.gathering.store(true, Ordering::Relaxed);
+        Turn::Gather
+    }
+
+    /// Counts a gathered message. Of messages that several threads publish at the same moment, one
+    /// may be counted: adding atomically costs as much as a lock.
+    #[inline]
+    fn count(&self) {
+        self.gathered.store(self.gathered.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// The message was handed to all links.
+    #[inline]
+    pub(super) fn end(&self, turn: Turn) {
+        if turn != Turn::Gather {
+            self.row.lock().unwrap_or_else(PoisonError::into_inner).ended = Instant::now();
+        }
+    }
+
+    /// Messages of bursts so far, for [`look`](Pace::look).
+    pub(super) fn gathered(&self) -> u64 {
+        self.gathered.load(Ordering::Relaxed)
+    }
+
+    /// How long a flusher waits before it looks after its link.
+    pub(super) fn rest(&self) -> Duration {
+        let links = u32::try_from(self.links.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let most = LONGEST_GATHER.max(self.gather);
+        self.gather.saturating_mul(links).min(most) / 2
+    }
+
+    /// A flusher looks, after a rest, at whose beginning `seen` messages had been gathered. False if
+    /// the burst is over, because fewer messages came than begin one.
+    pub(super) fn look(&self, seen: &mut u64) -> bool {
+        let gathered = self.gathered();
+        if gathered - *seen < u64::from(self.burst) {
+            self.gathering.store(false, Ordering::Relaxed);
+        }
+        *seen = gathered;
+        self.gathering.load(Ordering::Relaxed)
     }
 }
 
@@ -71,45 +124,49 @@ impl Pace {
 mod tests {
     use super::*;
 
-    const BURST: u32 = 16;
-
-    /// The pace after messages that come this long after the last write.
-    fn after(messages: u32, links: u32, pause: Duration) -> Pace {
-        let (mut pace, write) = (Pace::new(), Duration::from_micros(10));
+    /// The pace of a port with this many links, after messages that come this long after the last
+    /// one was written to all links.
+    fn after(messages: u32, links: usize, pause: Duration) -> Pace {
+        let pace = Pace::new(&EngineOptions::default());
         for _ in 0..messages {
-            let began = pace.last_written + pause;
-            if pace.at_once_at(began, links, BURST).is_none() {
-                break;
+            let ended = pace.row.lock().expect("no panic").ended;
+            match pace.begin_at(ended + pause, links) {
+                Turn::AtOnce(began) => {
+                    pace.row.lock().expect("no panic").ended = began + Duration::from_micros(10) * links as u32;
+                }
+                Turn::Gather => break,
             }
-            pace.wrote(began, began + write);
         }
         pace
+    }
+
+    fn is_gathering(pace: &Pace) -> bool {
+        pace.gathering.load(Ordering::Relaxed)
     }
 
     #[test]
     fn messages_in_a_row_are_gathered() {
         let (near, far) = (Duration::from_nanos(200), Duration::from_micros(20));
-        assert!(!after(BURST, 1, near).gathering && after(100, 1, near).gathering);
-        assert!(!after(100, 1, far).gathering);
-    }
-
-    #[test]
-    fn what_other_links_take_is_no_pause() {
-        let (round, long) = (Duration::from_micros(31 * 10), Duration::from_micros(31 * 30));
-        assert!(after(100, 32, round).gathering);
-        assert!(!after(100, 32, long).gathering);
+        let burst = EngineOptions::default().burst;
+        assert!(!is_gathering(&after(burst, 1, near)) && is_gathering(&after(100, 1, near)));
+        assert!(is_gathering(&after(100, 32, near)), "writing to other links is no pause");
+        assert!(!is_gathering(&after(100, 1, far)));
     }
 
     #[test]
     fn a_burst_ends_when_few_messages_come() {
-        let mut pace = after(100, 1, Duration::ZERO);
-        (0..BURST).for_each(|_| assert!(pace.at_once(1, BURST).is_none()));
-        assert!(pace.look(BURST) && pace.gathering, "nobody has written");
-        (0..BURST).for_each(|_| assert!(pace.at_once(1, BURST).is_none()));
-        pace.wrote(pace.last_written, pace.last_written);
-        assert!(!pace.look(BURST) && pace.gathering);
-        (1..BURST).for_each(|_| assert!(pace.at_once(1, BURST).is_none()));
-        pace.wrote(pace.last_written, pace.last_written);
-        assert!(pace.look(BURST) && !pace.gathering);
+        let pace = after(100, 1, Duration::ZERO);
+        let mut seen = pace.gathered();
+        let burst = EngineOptions::default().burst;
+        (0..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
+        assert!(pace.look(&mut seen));
+        (1..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
+        assert!(!pace.look(&mut seen) && !is_gathering(&pace));
+    }
+
+    #[test]
+    fn many_links_are_given_more_time() {
+        let rests = [1, 32, 1000].map(|links| after(100, links, Duration::ZERO).rest());
+        assert_eq!(rests.map(|rest| rest.as_micros()), [25, 800, 2500]);
     }
 }

@@ -17,6 +17,7 @@ use super::{
     channels::Channels,
     guests::Guests,
     link::Link,
+    pace::Pace,
     payload::Payload,
     seats::Seats,
     threads::{Stop, Threads},
@@ -44,6 +45,7 @@ pub(super) struct Shared {
     pub(super) sink: Arc<dyn Sink>,
     /// A change replaces the list, and is made only while `channels` is locked.
     pub(super) links: ArcSwap<Vec<Arc<Link>>>,
+    pub(super) pace: Arc<Pace>,
     pub(super) channels: Mutex<Channels>,
     pub(super) guests: Guests,
     pub(super) rejections: Mutex<Rejections>,
@@ -96,14 +98,15 @@ impl Shared {
     ) -> Result<Sent, EngineError> {
         let mut sent = Sent::default();
         let links = self.links();
-        let count = u32::try_from(links.len()).unwrap_or(u32::MAX);
+        let turn = self.pace.begin(links.len());
         for link in links.iter().filter(|link| Some(link.info.id) != from) {
-            let (outcome, notice) = link.outbox.send(envelope, payload, count)?;
+            let (outcome, notice) = link.outbox.send(envelope, payload, turn)?;
             outcome.count(&mut sent);
             if let Some((topic, count)) = notice {
                 self.sink.event(Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count });
             }
         }
+        self.pace.end(turn);
         Ok(sent)
     }
 

@@ -4,12 +4,15 @@
 
 use alloc::string::String;
 
-use crate::program::{
-    State,
-    io::SHORT_TEXT,
-    state::{
-        integer::plain::{read_unsigned, write_unsigned},
-        specialised::EMPTY_WORD,
+use crate::{
+    layout::SharedStr,
+    program::{
+        State,
+        io::SHORT_TEXT,
+        state::{
+            integer::plain::{read_unsigned, write_unsigned},
+            specialised::EMPTY_WORD,
+        },
     },
 };
 
@@ -89,6 +92,17 @@ pub(super) unsafe extern "C" fn take_pending(state: *mut State, string: *mut Str
     let (state, string) = unsafe { (&mut *state, &mut *string) };
     let is_text = core::str::from_utf8(&state.pending).is_ok();
     u64::from(!(is_text && fill(&mut state.memory_left, string, &state.pending, bound)))
+}
+
+/// The same for a string that may be a part of a message, which this one is not.
+pub(super) unsafe extern "C" fn take_shared(state: *mut State, text: *mut SharedStr, bound: u64) -> u64 {
+    // SAFETY: as the module says.
+    unsafe {
+        let mut string = (*text).take_string();
+        let answer = take_pending(state, &raw mut string, bound);
+        *text = string.into();
+        answer
+    }
 }
 
 /// Where pending bytes are, and how many.

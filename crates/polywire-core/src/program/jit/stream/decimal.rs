@@ -7,15 +7,11 @@ use cranelift_codegen::ir::{
 };
 use cranelift_frontend::Variable;
 
-use super::{
-    super::{emit::Emit, integers::Int},
-    map::Bit,
-    optional::optional,
-};
+use super::{super::emit::Emit, integer::Int, map::Bit, optional::optional};
 use crate::{
     layout::Scalar,
     program::{
-        Field, FieldKind, Op,
+        Field, FieldKind,
         state::{
             Operator, decompose,
             float::{EXACT, POWERS},
@@ -40,28 +36,36 @@ pub(super) fn parts(field: &Field) -> Option<[&Field; 2]> {
     (plain && bits.iter().all(|bits| escaped(bits))).then_some([exponent, mantissa])
 }
 
+/// True if there is an exponent that goes without saying, which a writer tries first.
+pub(super) fn is_expected(exponent: &Field) -> bool {
+    match exponent.operator {
+        Operator::None => false,
+        Operator::Constant | Operator::Default => places(exponent).is_some(),
+        _ => true,
+    }
+}
+
 /// Decimal places of an exponent that is known.
 fn places(exponent: &Field) -> Option<usize> {
-    let exponent = exponent.initial_int()? as i64;
-    usize::try_from(exponent.checked_neg()?).ok().filter(|places| *places < POWERS.len())
+    usize::try_from(exponent.initial_exponent()?.checked_neg()?).ok().filter(|places| *places < POWERS.len())
 }
 
 /// Largest exponent, and with the other sign the smallest.
 const MOST: i64 = 63;
 
-impl<'e> Emit<'e, '_> {
+impl Emit<'_, '_> {
     /// The words as a decimal.
-    pub(in super::super) fn encode_decimal(&mut self, op: &Op, parts: &[Field; 2]) {
+    pub(super) fn encode_decimal(&mut self, parts: &[Field; 2]) {
         let values = self.words.map(|word| self.code.use_var(word));
         self.check_exponent(values[0]);
         for (part, value) in parts.iter().zip(values) {
             self.set(value, Scalar::I64);
-            self.encode_field(op, part, value);
+            self.encode_number(part, value);
         }
     }
 
     /// The words from a decimal; accumulator from whether it is there.
-    pub(in super::super) fn decode_decimal(&mut self, op: &Op, [exponent, mantissa]: &[Field; 2]) {
+    pub(super) fn decode_decimal(&mut self, [exponent, mantissa]: &[Field; 2]) {
         let done = self.code.create_block();
         let there = match optional(exponent) {
             Some(int) => {
@@ -76,13 +80,13 @@ impl<'e> Emit<'e, '_> {
                 there
             }
             None => {
-                self.decode_int(op, exponent);
+                self.decode_int(exponent);
                 let value = self.accumulator().value;
                 self.code.def_var(self.words[0], value);
                 self.constant(1)
             }
         };
-        self.decode_int(op, mantissa);
+        self.decode_int(mantissa);
         let value = self.accumulator().value;
         self.code.def_var(self.words[1], value);
         let exponent = self.code.use_var(self.words[0]);
@@ -93,7 +97,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Leaves out the bits of a mantissa that is not there.
-    pub(in super::super) fn leave_bits_out(&mut self, mantissa: &Field) {
+    pub(super) fn leave_bits_out(&mut self, mantissa: &Field) {
         if mantissa.bits() > 0 {
             self.leave_bit_out();
         }
@@ -106,22 +110,11 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The accumulator, the bits of a number, as a field.
-    pub(in super::super) fn encode_float(&mut self, op: &Op, field: &Field, bits: Value) {
+    pub(super) fn encode_float(&mut self, field: &Field, bits: Value) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
         let Some([exponent, mantissa]) = parts(field) else { return };
         let (expected, power, known) = self.expected_power(exponent);
-        let number = self.number(bits, *single);
-        let scaled = self.code.ins().fmul(number, power);
-        let size = self.code.ins().fabs(scaled);
-        let most = self.code.ins().f64const(EXACT);
-        let fits = self.code.ins().fcmp(FloatCC::LessThanOrEqual, size, most);
-        let half = self.code.ins().f64const(0.5);
-        let half = self.code.ins().fcopysign(half, scaled);
-        let nearest = self.code.ins().fadd(scaled, half);
-        let whole = self.code.ins().fcvt_to_sint_sat(types::I64, nearest);
-        let back = self.compose(whole, power, *single);
-        let same = self.code.ins().icmp(IntCC::Equal, back, bits);
-        let mut exact = self.code.ins().band(fits, same);
+        let (whole, mut exact) = self.scaled((bits, *single), power);
         if let Some(known) = known {
             exact = self.code.ins().band(exact, known);
         }
@@ -143,7 +136,7 @@ impl<'e> Emit<'e, '_> {
         }
         let whole = self.code.use_var(value);
         self.set(whole, mantissa.scalar());
-        self.encode_int(op, mantissa, whole);
+        self.encode_int(mantissa, whole);
         if escape.is_some() {
             self.next_bit();
         }
@@ -159,6 +152,23 @@ impl<'e> Emit<'e, '_> {
         }
         self.code.switch_to_block(done);
         self.accumulator = accumulator;
+    }
+
+    /// The mantissa of a number for a power of ten as divisor, and whether they are exactly the
+    /// number.
+    pub(super) fn scaled(&mut self, (bits, single): (Value, bool), power: Value) -> (Value, Value) {
+        let number = self.number(bits, single);
+        let scaled = self.code.ins().fmul(number, power);
+        let size = self.code.ins().fabs(scaled);
+        let most = self.code.ins().f64const(EXACT);
+        let fits = self.code.ins().fcmp(FloatCC::LessThanOrEqual, size, most);
+        let half = self.code.ins().f64const(0.5);
+        let half = self.code.ins().fcopysign(half, scaled);
+        let nearest = self.code.ins().fadd(scaled, half);
+        let whole = self.code.ins().fcvt_to_sint_sat(types::I64, nearest);
+        let back = self.compose(whole, power, single);
+        let same = self.code.ins().icmp(IntCC::Equal, back, bits);
+        (whole, self.code.ins().band(fits, same))
     }
 
     /// A number that is no decimal: the exponent is absent, and the bits take the mantissa's place.
@@ -178,19 +188,13 @@ impl<'e> Emit<'e, '_> {
     fn other_exponent(
         &mut self,
         (field, expected): (&Field, Value),
-        (bits, single): (Value, bool),
+        number: (Value, bool),
         (whole, bit): (Variable, Option<Bit>),
         raw: CodeBlock,
     ) {
         let Some(int) = Int::of_any(field) else { return };
-        let (single, word) = (self.constant(single.into()), self.word());
-        let initial = self.constant(field.initial_int().map_or(i64::MAX, |initial| initial as i64));
-        let arguments = [bits, single, expected, initial, word];
-        let found = self.call(any_decimal as *const u8, &arguments, Some(types::I64)).expect("it returns a word");
-        let none = self.code.ins().icmp_imm_s(IntCC::Equal, found, 0);
-        self.or_else(none, raw);
+        let [exponent, mantissa] = self.other_decimal(field, expected, number, raw);
         bit.into_iter().for_each(|bit| self.set_bit(bit));
-        let (exponent, mantissa) = (self.load_word(0), self.load_word(8));
         self.code.def_var(whole, mantissa);
         if field.operator == Operator::Copy {
             self.set_slot(&int, exponent);
@@ -202,9 +206,27 @@ impl<'e> Emit<'e, '_> {
         self.write_entity(true, wire);
     }
 
+    /// Exponent and mantissa of a number that has not the expected exponent; goes to `raw` if it is
+    /// no decimal.
+    pub(super) fn other_decimal(
+        &mut self,
+        exponent: &Field,
+        expected: Value,
+        (bits, single): (Value, bool),
+        raw: CodeBlock,
+    ) -> [Value; 2] {
+        let (single, word) = (self.constant(single.into()), self.word());
+        let initial = self.constant(exponent.initial_exponent().unwrap_or(i64::MAX));
+        let arguments = [bits, single, expected, initial, word];
+        let found = self.call(any_decimal as *const u8, &arguments, Some(types::I64)).expect("it returns a word");
+        let none = self.code.ins().icmp_imm_s(IntCC::Equal, found, 0);
+        self.or_else(none, raw);
+        [self.load_word(0), self.load_word(8)]
+    }
+
     /// The exponent that goes without saying, the power of ten that it stands for, and unless it
     /// always does, whether it stands for one.
-    fn expected_power(&mut self, exponent: &Field) -> (Value, Value, Option<Value>) {
+    pub(super) fn expected_power(&mut self, exponent: &Field) -> (Value, Value, Option<Value>) {
         if let (Operator::Constant | Operator::Default, Some(places)) = (exponent.operator, places(exponent)) {
             return (self.constant(-(places as i64)), self.code.ins().f64const(POWERS[places]), None);
         }
@@ -224,13 +246,19 @@ impl<'e> Emit<'e, '_> {
     /// A power of ten from a table; leaves if it is not there.
     fn power_of(&mut self, exponent: Value) -> Value {
         let unwind = self.unwind;
-        let places = self.code.ins().ineg(exponent);
-        let outside = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThanOrEqual, places, POWERS.len() as i64);
-        self.or_else(outside, unwind);
+        let places = self.known_places(exponent, unwind);
         self.power(places)
     }
 
-    fn power(&mut self, places: Value) -> Value {
+    /// The decimal places of an exponent; goes to `odd` if the table has no power for it.
+    pub(super) fn known_places(&mut self, exponent: Value, odd: CodeBlock) -> Value {
+        let places = self.code.ins().ineg(exponent);
+        let outside = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThanOrEqual, places, POWERS.len() as i64);
+        self.or_else(outside, odd);
+        places
+    }
+
+    pub(super) fn power(&mut self, places: Value) -> Value {
         let (table, distance) = (self.address(&POWERS), self.code.ins().ishl_imm_u(places, 3));
         let at = self.code.ins().iadd(table, distance);
         self.load(types::F64, at, 0)
@@ -262,7 +290,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The bits of a mantissa divided by a power of ten.
-    fn compose(&mut self, mantissa: Value, power: Value, single: bool) -> Value {
+    pub(super) fn compose(&mut self, mantissa: Value, power: Value, single: bool) -> Value {
         let number = self.code.ins().fcvt_from_sint(types::F64, mantissa);
         let number = self.code.ins().fdiv(number, power);
         if !single {
@@ -274,13 +302,13 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Accumulator from a number.
-    pub(in super::super) fn decode_float(&mut self, op: &Op, field: &Field) {
+    pub(super) fn decode_float(&mut self, field: &Field) {
         let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
         let Some([exponent, mantissa]) = parts(field) else { return };
         let (value, raw, done) = (self.code.declare_var(types::I64), self.cold(), self.code.create_block());
         let power = self.read_power(exponent, raw);
         let (start, unwind) = (self.bits_done(), self.unwind);
-        self.decode_int(op, mantissa);
+        self.decode_int(mantissa);
         let whole = self.accumulator().value;
         if escape.is_some() {
             let escaped = self.take_bit();
@@ -305,66 +333,11 @@ impl<'e> Emit<'e, '_> {
         self.set(bits, field.scalar());
     }
 
-    /// Accumulator from whether a number is there, which waits in the words then.
-    pub(in super::super) fn test_float(&mut self, op: &Op, field: &Field) {
-        let FieldKind::Float { single, bits: escape, .. } = &field.kind else { return };
-        let Some((int, [_, mantissa])) = parts(field).and_then(|parts| Some((optional(parts[0])?, parts))) else {
-            return;
-        };
-        let [some, exponent] = self.decode_optional(&int);
-        let (word, absent) = (self.words[0], self.code.ins().icmp_imm_s(IntCC::Equal, some, 0));
-        let there = self.code.declare_var(types::I64);
-        self.code.def_var(there, some);
-        self.branch(
-            absent,
-            |emit| {
-                emit.leave_bits_out(mantissa);
-                let none = emit.constant(0);
-                emit.code.def_var(word, none);
-            },
-            |emit| {
-                let power = emit.power_of(exponent);
-                emit.decode_int(op, mantissa);
-                let whole = emit.accumulator().value;
-                let (large, unwind) = (emit.outside(whole, -(1 << 53), 1 << 53), emit.unwind);
-                emit.or_else(large, unwind);
-                let bits = emit.compose(whole, power, *single);
-                emit.code.def_var(word, bits);
-            },
-        );
-        if escape.is_some() {
-            let (escaped, unwind) = (self.take_bit(), self.unwind);
-            self.rarely(escaped, |emit| {
-                emit.or_else(some, unwind);
-                let (bits, one) = (emit.raw_bits(*single), emit.constant(1));
-                emit.code.def_var(word, bits);
-                emit.code.def_var(there, one);
-            });
-        }
-        let there = self.code.use_var(there);
-        self.set(there, Scalar::Bool);
-    }
-
-    /// The absence of a number.
-    pub(in super::super) fn encode_no_float(&mut self, field: &Field) {
-        let FieldKind::Float { bits: escape, .. } = &field.kind else { return };
-        let Some([exponent, mantissa]) = parts(field) else { return };
-        self.encode_absent(exponent);
-        self.leave_bits_out(mantissa);
-        escape.iter().for_each(|bits| self.encode_absent(bits));
-    }
-
     /// The bits of a number that is no decimal.
     fn decode_raw(&mut self, single: bool) -> Value {
         let (unwind, escaped) = (self.unwind, self.take_bit());
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, escaped, 0);
         self.or_else(none, unwind);
-        self.raw_bits(single)
-    }
-
-    /// The same when it is known that they are there.
-    fn raw_bits(&mut self, single: bool) -> Value {
-        let unwind = self.unwind;
         let wire = self.read_entity(unwind, false, None);
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, wire, 0);
         self.or_else(none, unwind);

@@ -35,10 +35,10 @@ pub(super) fn has_elided(block: &Block) -> bool {
 }
 
 /// True if a field takes fewer bits where it is absent.
-fn elided_bit(field: &Field) -> bool {
+pub(super) fn elided_bit(field: &Field) -> bool {
     match &field.kind {
         FieldKind::Split(parts) => field.optional && parts[1].bits() > 0,
-        FieldKind::Float { decimal, .. } => elided_bit(decimal),
+        FieldKind::Float { decimal, .. } | FieldKind::Whole(decimal) => elided_bit(decimal),
         _ => false,
     }
 }

@@ -1,5 +1,6 @@
 //! Operations that are left to the interpreter: what is rare and long, as maps are, whose fields
-//! take no bits of what is around them.
+//! take no bits of what is around them. Their fields are refused unless they are as they should be:
+//! what is reported has its place in the whole message.
 
 use alloc::vec::Vec;
 
@@ -9,7 +10,10 @@ use super::{
     super::{emit::Emit, shims},
     Eligibility, Second,
 };
-use crate::program::{Block, Field, Op, OpKind, TextForm, Wire, passes, state::SEGMENT};
+use crate::program::{
+    Block, Field, Op, OpKind, Policy, TextForm, Wire, passes,
+    state::{SEGMENT, policy},
+};
 
 impl Eligibility<'_> {
     /// The bits of an operation that the interpreter can do, which are none.
@@ -21,22 +25,34 @@ impl Eligibility<'_> {
     fn fall_back_op(&mut self, op: &Op, in_segment: bool) -> Option<()> {
         if let Some(field) = field(&op.kind) {
             (in_segment || field.bits() == 0).then_some(())?;
-            field.each(&mut |part| {
-                if part.has_slot() {
-                    self.fallback.push(part.slot);
-                    self.fallback_seconds.extend(Second::of(part));
-                }
-            });
+            self.fall_back_slots(field)?;
         }
         let in_segment = match &op.kind {
             // What they do is not only their own.
             OpKind::Action(..) | OpKind::Test(_) | OpKind::Call { .. } => return None,
-            OpKind::Region { dialect, .. } => in_segment || core::ptr::eq(*dialect, &SEGMENT),
+            OpKind::Region { dialect, argument, .. } if core::ptr::eq(*dialect, &SEGMENT) => {
+                (policy(*argument) == Policy::Reject).then_some(true)?
+            }
             _ => in_segment,
         };
         let mut blocks: Vec<&Block> = Vec::new();
         passes::inner_blocks(&op.kind, &mut |block| blocks.push(block));
         blocks.into_iter().flat_map(|block| &block.0).try_for_each(|op| self.fall_back_op(op, in_segment))
+    }
+
+    /// Notes the slots of a field that is left to the interpreter.
+    fn fall_back_slots(&mut self, field: &Field) -> Option<()> {
+        let mut policy = field.policy;
+        field.each(&mut |part| {
+            if part.policy != Policy::Reject {
+                policy = part.policy;
+            }
+            if part.has_slot() {
+                self.fallback.push(part.slot);
+                self.fallback_seconds.extend(Second::of(part));
+            }
+        });
+        (policy == Policy::Reject).then_some(())
     }
 }
 

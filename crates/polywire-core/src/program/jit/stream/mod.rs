@@ -6,7 +6,6 @@
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
-use super::integers::Int;
 use crate::{
     layout::Kind,
     program::{
@@ -23,7 +22,10 @@ mod combined;
 mod decimal;
 mod elided;
 mod fallback;
+mod field;
+mod integer;
 mod map;
+mod number;
 mod octets;
 mod optional;
 mod text;
@@ -32,8 +34,9 @@ mod whole;
 #[cfg(test)]
 mod tests;
 
+use integer::Int;
 pub(super) use map::Segment;
-pub(super) use optional::optional;
+use optional::optional;
 
 /// Slots up to which their distances are part of instructions.
 const MAX_SLOTS: usize = 1 << 16;
@@ -71,8 +74,6 @@ pub(super) struct Eligibility<'p> {
     /// Slots of operations that are left to the interpreter.
     fallback: Vec<u32>,
     fallback_seconds: Vec<Second>,
-    /// Slots of exponents without an operator: what is there would be a hint.
-    unused: Vec<u32>,
 }
 
 impl<'p> Eligibility<'p> {
@@ -104,7 +105,6 @@ impl<'p> Eligibility<'p> {
             kept: Vec::new(),
             seconds: BTreeMap::new(),
             fallback_seconds: Vec::new(),
-            unused: Vec::new(),
             fallback: Vec::new(),
         })
     }
@@ -165,11 +165,11 @@ impl<'p> Eligibility<'p> {
                 // One that might be absent is asked for before it is put anywhere.
                 let asked = self.program.direction == Direction::Encode || !field.optional;
                 let is_text = field.kind != FieldKind::Bytes;
-                self.text(field).filter(|_| bounded && asked && is_text && self.is_own_text(*place))
+                self.text(field).filter(|_| bounded && asked && is_text && self.is_string(*place))
             }
             OpKind::Text { place, form: TextForm::Pending, bound, utf16_bound, overflow, .. } => {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
-                (bounded && self.is_own_text(*place)).then_some(0)
+                (bounded && self.is_string(*place)).then_some(0)
             }
             OpKind::Octets { field: Some(field), .. } => {
                 let asked = self.program.direction == Direction::Encode || !field.optional;
@@ -219,39 +219,37 @@ impl<'p> Eligibility<'p> {
                 self.keep(field, INTEGER)?;
             }
             FieldKind::Bits { bits, .. } => return self.number(bits),
-            FieldKind::Float { .. } => {
-                let [exponent, mantissa] = decimal::parts(field)?;
-                self.keep(exponent, INTEGER)?;
-                self.number(mantissa)?;
-                if exponent.operator == Operator::None {
-                    self.unused.push(exponent.slot);
+            _ => match decimal::parts(field) {
+                Some([exponent, mantissa]) => {
+                    self.keep(exponent, INTEGER)?;
+                    self.number(mantissa)?;
                 }
-            }
-            _ => return None,
+                None => return self.number_by_decimal(field),
+            },
         }
         Some(field.bits())
     }
 
     /// The bits of a field that might be absent, or whose value is two words.
     fn waiting(&mut self, field: &Field) -> Option<u32> {
-        let parts = match &field.kind {
-            FieldKind::Split(parts) => parts,
-            kind if kind.is_text() => return self.text(field),
-            FieldKind::Int { .. } => return self.number(field),
-            FieldKind::Bits { bits, .. } => return self.waiting(bits),
-            FieldKind::Float { .. } => {
-                let [exponent, _] = decimal::parts(field)?;
-                return self.number(field).filter(|_| field.optional && optional(exponent).is_some());
-            }
-            FieldKind::Decimal => {
-                self.keep(field, 2 * INTEGER)?;
-                return Some(field.bits());
-            }
-            _ => return None,
-        };
-        let [exponent, mantissa] = &**parts;
-        // What is not there has no mantissa: its bit is left out.
-        Some(self.number(exponent)? + self.number(mantissa)?)
+        match &field.kind {
+            kind if kind.is_text() => self.text(field),
+            FieldKind::Int { .. } => self.number(field),
+            FieldKind::Bits { bits, .. } => self.waiting(bits),
+            FieldKind::Split(_) | FieldKind::Decimal => self.decimal(field),
+            _ => self.number_by_decimal(field),
+        }
+    }
+
+    /// The bits of a decimal, whose value is two words.
+    fn decimal(&mut self, field: &Field) -> Option<u32> {
+        if let FieldKind::Split(parts) = &field.kind {
+            // What is not there has no mantissa: its bit is left out.
+            let [exponent, mantissa] = &**parts;
+            return Some(self.number(exponent)? + self.number(mantissa)?);
+        }
+        self.keep(field, 2 * INTEGER)?;
+        Some(field.bits())
     }
 
     fn text(&mut self, field: &Field) -> Option<u32> {
@@ -349,7 +347,6 @@ impl<'p> Eligibility<'p> {
         self.seconds.keys().all(own)
             && self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.mantissa.is_none() && slot.text.is_none()))
             && self.fallback.iter().all(|at| is_free(at) && !is_mantissa(at))
-            && self.unused.iter().all(|at| is_free(at) && !self.fallback.contains(at))
             && self.fallback_seconds.iter().all(|second| !self.seconds.contains_key(second) && own(second))
     }
 
@@ -357,9 +354,11 @@ impl<'p> Eligibility<'p> {
         matches!(place.node().map(|node| &self.program.layout.node(node).kind), Some(Kind::Optional(_)))
     }
 
-    fn is_own_text(&self, place: Place) -> bool {
+    /// True for a string that need not be asked where its bytes are, or that may be a part of a
+    /// message.
+    fn is_string(&self, place: Place) -> bool {
         let kind = place.node().map(|node| &self.program.layout.node(node).kind);
-        matches!(kind, Some(Kind::String { shared: false, words: Some(_), .. }))
+        matches!(kind, Some(Kind::String { shared: true, .. } | Kind::String { words: Some(_), .. }))
     }
 
     /// True for an array, or a sequence that need not be asked where its elements are.

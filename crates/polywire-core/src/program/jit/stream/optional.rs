@@ -4,20 +4,17 @@
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 use cranelift_frontend::Variable;
 
-use super::{
-    super::{emit::Emit, integers::Int},
-    map::Bit,
-};
+use super::{super::emit::Emit, integer::Int, map::Bit};
 use crate::{
     layout::Scalar,
     program::{
-        Field, Op,
+        Field,
         state::{Operator, specialised::EMPTY_WORD},
     },
 };
 
 /// An integer that can be made here.
-pub(in super::super) fn optional(field: &Field) -> Option<Int> {
+pub(super) fn optional(field: &Field) -> Option<Int> {
     Int::of_any(field).filter(|_| field.optional)
 }
 
@@ -28,9 +25,9 @@ struct Found {
     value: Variable,
 }
 
-impl<'e> Emit<'e, '_> {
+impl Emit<'_, '_> {
     /// Whether an integer is there, and which.
-    pub(in super::super) fn decode_optional(&mut self, int: &Int) -> [Value; 2] {
+    pub(super) fn decode_optional(&mut self, int: &Int) -> [Value; 2] {
         let [there, value] = [(); 2].map(|()| self.code.declare_var(types::I64));
         let (found, unwind) = (Found { there, value }, self.unwind);
         match int.operator {
@@ -135,22 +132,22 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Accumulator from whether a field is there; its value waits in the words.
-    pub(in super::super) fn test_optional(&mut self, int: &Int) {
+    pub(super) fn test_optional(&mut self, int: &Int) {
         let [there, value] = self.decode_optional(int);
         self.code.def_var(self.words[0], value);
         self.set(there, Scalar::Bool);
     }
 
     /// The same of a field that is always there.
-    pub(in super::super) fn test_present(&mut self, op: &Op, field: &Field) {
-        self.decode_int(op, field);
+    pub(super) fn test_present(&mut self, field: &Field) {
+        self.decode_int(field);
         let (value, there) = (self.accumulator().value, self.constant(1));
         self.code.def_var(self.words[0], value);
         self.set(there, Scalar::Bool);
     }
 
     /// Accumulator from an integer that might be absent and must not be.
-    pub(in super::super) fn demand(&mut self, field: &Field, int: &Int) {
+    pub(super) fn demand(&mut self, field: &Field, int: &Int) {
         let [there, value] = self.decode_optional(int);
         let (absent, unwind) = (self.code.ins().icmp_imm_s(IntCC::Equal, there, 0), self.unwind);
         self.or_else(absent, unwind);
@@ -158,7 +155,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The accumulator as a field that might be absent.
-    pub(in super::super) fn encode_present(&mut self, int: &Int, value: Value) {
+    pub(super) fn encode_present(&mut self, int: &Int, value: Value) {
         let unwind = self.unwind;
         if int.operator != Operator::Constant && !int.holds(self.accumulator().from) {
             self.within(unwind, int, value);
@@ -207,7 +204,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The absence of an integer, a decimal or a text.
-    pub(in super::super) fn encode_absent(&mut self, field: &Field) {
+    pub(super) fn encode_absent(&mut self, field: &Field) {
         let zero = self.constant(0);
         match field.operator {
             Operator::None | Operator::Delta => self.write_entity(false, zero),

@@ -265,6 +265,70 @@ fn numbers_that_may_be_absent_need_no_context() {
     }
 }
 
+/// Ends for a type with the member `n` between two others.
+fn ends_of(fields: &str, member: Member) -> Ends {
+    let mut types = SchemaBuilder::new();
+    let plain = |name: &str| Member::new(name, Type::Uint32);
+    let root = types.add(Def::structure("T", vec![plain("a"), member, plain("z")]));
+    let schema = types.finish(Type::Def(root)).unwrap();
+    let xml = format!("<templates><template id=\"1\" name=\"T\">{fields}</template></templates>");
+    Ends::of(&Fast::new(TemplateSet::parse(&xml).unwrap()), &schema)
+}
+
+#[test]
+fn numbers_with_any_operators_need_no_context() {
+    let both =
+        ["", "<copy/>", "<copy value=\"0.5\"/>", "<delta/>", "<delta value=\"0.5\"/>", "<default value=\"0.5\"/>"];
+    let parts = ["", "<copy/>", "<copy value=\"-1\"/>", "<delta/>", "<increment/>", "<default value=\"-1\"/>"];
+    let split = parts.iter().flat_map(|exponent| {
+        ["<delta/>", "<copy/>"]
+            .map(|mantissa| format!("<exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa>"))
+    });
+    let operators: Vec<String> = both.into_iter().map(String::from).chain(split).collect();
+    for (ty, operator) in
+        [Type::Float64, Type::Float32, Type::Int64].iter().flat_map(|ty| operators.iter().map(move |o| (ty, o)))
+    {
+        for (is_optional, presence) in presences() {
+            let field = format!("<decimal name=\"n\"{presence}>{operator}</decimal>");
+            let fields = format!("<uInt32 name=\"a\"><copy/></uInt32>{field}<uInt32 name=\"z\"><increment/></uInt32>");
+            let member = Member::new("n", ty.clone());
+            let member = if is_optional { member.as_optional() } else { member };
+            carried_by(ends_of(&fields, member), is_optional, &fields, false, |record, value| {
+                let value = match (value, ty) {
+                    (None, _) => Value::Absent,
+                    (Some(value), Type::Int64) => Value::Int(value.into()),
+                    (Some(value), _) => Value::Float(value as f64 / 4.0),
+                };
+                record.set("n", value).unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_no_decimal_need_no_context() {
+    let operators = ["<copy/>", "<delta/>", "<default value=\"0.5\"/>", "<constant value=\"0.5\"/>"];
+    for (is_optional, operator) in [false, true].into_iter().flat_map(|it| operators.map(|operator| (it, operator))) {
+        let fields = format!(
+            "<uInt32 name=\"a\"><copy/></uInt32><decimal name=\"n\" presence=\"optional\">{operator}</decimal>\
+             <uInt64 name=\"n.bits\" presence=\"optional\"><default/></uInt64>\
+             <uInt32 name=\"z\"><increment/></uInt32>"
+        );
+        let member = Member::new("n", Type::Float64);
+        let member = if is_optional { member.as_optional() } else { member };
+        let is_constant = operator.contains("constant");
+        carried_by(ends_of(&fields, member), is_optional, &fields, false, |record, value| {
+            let value = match value {
+                None => Value::Absent,
+                Some(value) if value % 10 != 0 => Value::Float(value as f64 / 7.0),
+                Some(_) if is_constant => Value::Float(0.5),
+                Some(value) => Value::Float(value as f64 / 4.0),
+            };
+            record.set("n", value).unwrap();
+        });
+    }
+}
+
 /// Texts or octets for a number: brief, longer and long, and mostly as they were.
 fn text(value: i64) -> String {
     match value {

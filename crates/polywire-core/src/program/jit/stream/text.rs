@@ -42,10 +42,8 @@ struct Target {
 impl<'e> Emit<'e, '_> {
     /// A string as a field. There is room for all but its bytes.
     pub(in super::super) fn put_text(&mut self, place: Place, field: &'e Field, bound: u32, frame: Value) {
-        let Some(target) = self.target(place, frame) else { return };
-        let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
-        let len = self.load(types::I64, target.base, target.offset + target.words.len as i32);
-        self.put_bytes((data, len), field, bound);
+        let text = self.slice(place, frame);
+        self.put_bytes(text, field, bound);
     }
 
     /// Bytes as a field.
@@ -344,14 +342,15 @@ impl<'e> Emit<'e, '_> {
 
     /// A string from what is pending.
     pub(in super::super) fn take_pending(&mut self, place: Place, bound: u32, frame: Value) {
-        let Some(target) = self.target(place, frame) else { return };
-        let (state, string, bound) = (self.state(), self.string(target), self.constant(bound.into()));
-        self.call_well(calls::take_pending as *const u8, &[state, string, bound]);
+        let take =
+            if self.is_shared(place) { calls::take_shared as *const u8 } else { calls::take_pending as *const u8 };
+        let (state, string, bound) = (self.state(), self.place_address(place, frame), self.constant(bound.into()));
+        self.call_well(take, &[state, string, bound]);
     }
 
     /// A string from a field that is always there.
     pub(in super::super) fn get_text(&mut self, place: Place, field: &'e Field, bound: u32, frame: Value) {
-        if is_combined(field) {
+        if is_combined(field) || self.is_shared(place) {
             self.test_text(field);
             return self.take_pending(place, bound, frame);
         }

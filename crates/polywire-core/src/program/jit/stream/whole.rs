@@ -193,7 +193,7 @@ impl Emit<'_, '_> {
         Some([exponent, mantissa].map(|part| self.constant(part)))
     }
 
-    fn set_parts(&mut self, parts: [Value; 2]) {
+    pub(super) fn set_parts(&mut self, parts: [Value; 2]) {
         for (word, part) in self.words.into_iter().zip(parts) {
             self.code.def_var(word, part);
         }

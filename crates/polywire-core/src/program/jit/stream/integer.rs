@@ -1,34 +1,24 @@
-//! Mandatory integer fields inline: the presence bit, entities of one byte, and what operators do
-//! with them. Everything that is rare (an entity of more than eight bytes, an undefined previous
-//! value, the end of a word of the presence map, whatever is wrong) is left to the functions that
-//! both back ends share, from the field's beginning.
+//! Mandatory integer fields: the presence bit, entities, and what operators do with them. Whatever
+//! is wrong, or unusual (an overlong entity, an undefined previous value), leaves.
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
-use cranelift_frontend::Variable;
 
-use super::emit::{Emit, Stream};
+use super::super::emit::Emit;
 use crate::{
     layout::Scalar,
     program::{
-        Field, FieldKind, Op,
+        Field, FieldKind,
         state::{Operator, integer::Functions, specialised::NO_NUMBER},
     },
 };
 
-/// Bytes that any integer of 64 bits fits.
-const LONGEST: i64 = 10;
-
-/// Bits of a word of the presence map, when it is written.
-const MAP_BITS: i64 = 56;
-
 /// An integer's type and operator, as far as it can be inlined.
 #[derive(Clone, Copy)]
-pub(super) struct Int {
+pub(in super::super) struct Int {
     pub signed: bool,
     /// Range, if it is narrower than 64 bits.
     pub range: Option<(i64, i64)>,
     slot: i32,
-    tag: i64,
     pub operator: Operator,
     pub initial: Option<i64>,
 }
@@ -60,8 +50,7 @@ impl Int {
         if narrow.is_some_and(|(min, max)| min > brief.0 || max < brief.1) {
             return None;
         }
-        let (slot, tag) = (field.slot as i32, i64::from(field.tag));
-        Some(Int { signed, range: narrow, slot, tag, operator: field.operator, initial })
+        Some(Int { signed, range: narrow, slot: field.slot as i32, operator: field.operator, initial })
     }
 
     /// True if its range leaves words that are none of its numbers.
@@ -69,7 +58,7 @@ impl Int {
         self.range.is_some()
     }
 
-    /// True if its slot may have no value, which a word stands for without a context.
+    /// True if its slot may have no value, which a word stands for.
     fn may_have_none(&self) -> bool {
         self.initial.is_none() && self.operator != Operator::Default
     }
@@ -93,42 +82,7 @@ impl Int {
     }
 }
 
-/// A field being made: where it goes when it is done, and when it must be left to others.
-struct Parts {
-    stream: Stream,
-    /// If there is a context, the presence map's word when it began; and the position.
-    map: Option<Value>,
-    position: Value,
-    value: Variable,
-    done: CodeBlock,
-    slow: CodeBlock,
-}
-
 impl Emit<'_, '_> {
-    fn parts(&mut self) -> Option<Parts> {
-        let stream = self.stream?;
-        let (map, position) = (stream.map.map(|map| self.code.use_var(map)), self.position());
-        let value = self.code.declare_var(types::I64);
-        let slow = if self.direct { self.unwind } else { self.cold() };
-        Some(Parts { stream, map, position, value, done: self.code.create_block(), slow })
-    }
-
-    /// Ends a field; if there is a context, `otherwise` does what was left to others, from the
-    /// field's beginning.
-    fn finish(&mut self, parts: &Parts, otherwise: impl FnOnce(&mut Self)) {
-        self.code.ins().jump(parts.done, &[]);
-        if !self.direct {
-            self.code.switch_to_block(parts.slow);
-            if let (Some(variable), Some(map)) = (parts.stream.map, parts.map) {
-                self.code.def_var(variable, map);
-            }
-            self.code.def_var(self.position, parts.position);
-            otherwise(self);
-            self.code.ins().jump(parts.done, &[]);
-        }
-        self.code.switch_to_block(parts.done);
-    }
-
     pub(super) fn slot_value(&mut self, int: &Int) -> Value {
         let values = self.stream().values;
         self.load(types::I64, values, 8 * int.slot)
@@ -137,25 +91,6 @@ impl Emit<'_, '_> {
     pub(super) fn set_slot(&mut self, int: &Int, value: Value) {
         let values = self.stream().values;
         self.store(value, values, 8 * int.slot);
-    }
-
-    fn set_tag(&mut self, parts: &Parts, int: &Int) {
-        if self.direct {
-            return;
-        }
-        let tag = self.constant(int.tag);
-        self.store_scalar(Scalar::U8, tag, parts.stream.tags, int.slot);
-    }
-
-    /// Leaves if the slot has no value of the type. Without a context all slots have, or a word
-    /// that stands for none.
-    fn assigned(&mut self, parts: &Parts, int: &Int) {
-        if self.direct {
-            return;
-        }
-        let tag = self.load_scalar(Scalar::U8, parts.stream.tags, int.slot);
-        let other = self.code.ins().icmp_imm_s(IntCC::NotEqual, tag, int.tag);
-        self.or_else(other, parts.slow);
     }
 
     /// Leaves if a value is none of the type.
@@ -211,89 +146,76 @@ impl Emit<'_, '_> {
         self.code.ins().icmp_imm_s(IntCC::SignedLessThan, both, 0)
     }
 
-    /// Accumulator from a mandatory integer; false if it is none that can be inlined.
-    pub(super) fn decode_int(&mut self, op: &Op, field: &Field) -> bool {
-        let Some((int, parts)) = Int::of(field).and_then(|int| Some((int, self.parts()?))) else { return false };
-        match (int.operator, int.initial) {
-            (Operator::Constant, initial) => {
-                let value = self.constant(initial.unwrap_or(0));
-                self.code.def_var(parts.value, value);
-            }
-            (Operator::None, _) => {
-                let value = self.read_entity(parts.slow, int.signed, Some(&int));
-                self.code.def_var(parts.value, value);
-            }
-            (Operator::Delta, _) => {
-                self.assigned(&parts, &int);
+    /// Accumulator from a mandatory integer.
+    pub(in super::super) fn decode_int(&mut self, field: &Field) {
+        let (unwind, Some(int)) = (self.unwind, Int::of(field)) else { return };
+        let value = match int.operator {
+            Operator::Constant => self.constant(int.initial.unwrap_or(0)),
+            Operator::None => self.read_entity(unwind, int.signed, Some(&int)),
+            Operator::Delta => {
                 let base = self.slot_value(&int);
-                let delta = self.read_entity(parts.slow, true, None);
+                let delta = self.read_entity(unwind, true, None);
                 let sum = self.code.ins().iadd(base, delta);
-                self.wrapped(parts.slow, &int, base, delta, sum);
-                self.within(parts.slow, &int, sum);
+                self.wrapped(unwind, &int, base, delta, sum);
+                self.within(unwind, &int, sum);
                 self.set_slot(&int, sum);
-                self.code.def_var(parts.value, sum);
+                sum
             }
-            _ => self.decode_with_bit(&parts, &int),
-        }
-        self.finish(&parts, |emit| {
-            emit.decode_field_slowly(op, field);
-            let value = emit.accumulator().value;
-            emit.code.def_var(parts.value, value);
-        });
-        let value = self.code.use_var(parts.value);
+            _ => self.decode_with_bit(&int),
+        };
         self.set(value, field.scalar());
         if let (Some(accumulator), Some(narrow)) = (&mut self.accumulator, int.narrow()) {
             accumulator.from = narrow;
         }
-        true
     }
 
-    fn decode_with_bit(&mut self, parts: &Parts, int: &Int) {
-        let bit = self.decode_bit(parts);
-        let (there, left_out) = (self.code.create_block(), self.code.create_block());
+    fn decode_with_bit(&mut self, int: &Int) -> Value {
+        let (bit, value) = (self.take_bit(), self.code.declare_var(types::I64));
+        let (there, left_out, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
         self.code.ins().brif(bit, there, &[], left_out, &[]);
         self.code.switch_to_block(there);
-        let value = self.read_entity(parts.slow, int.signed, Some(int));
-        // Without a context there may be no value, which is none of its numbers.
-        let may_have_none = self.direct && int.may_have_none();
-        if may_have_none {
-            self.not_a_mark(parts.slow, int, value, NO_NUMBER);
+        let sent = self.sent(int);
+        self.code.def_var(value, sent);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(left_out);
+        let known = self.left_out_int(int);
+        self.code.def_var(value, known);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+        self.code.use_var(value)
+    }
+
+    /// A value that is in the stream.
+    fn sent(&mut self, int: &Int) -> Value {
+        let unwind = self.unwind;
+        let value = self.read_entity(unwind, int.signed, Some(int));
+        if int.may_have_none() {
+            self.not_a_mark(unwind, int, value, NO_NUMBER);
         }
         if int.operator != Operator::Default {
             self.set_slot(int, value);
-            self.set_tag(parts, int);
         }
-        self.code.def_var(parts.value, value);
-        self.code.ins().jump(parts.done, &[]);
-        self.code.switch_to_block(left_out);
+        value
+    }
+
+    /// A value that the stream has nothing for.
+    fn left_out_int(&mut self, int: &Int) -> Value {
+        let unwind = self.unwind;
         let value = match int.operator {
             Operator::Default => self.constant(int.initial.unwrap_or(0)),
             Operator::Increment => {
-                self.assigned(parts, int);
-                let value = self.incremented(parts.slow, int);
+                let value = self.incremented(unwind, int);
                 self.set_slot(int, value);
                 value
             }
-            _ => {
-                self.assigned(parts, int);
-                self.slot_value(int)
-            }
+            _ => self.slot_value(int),
         };
-        if may_have_none {
-            self.within(parts.slow, int, value);
-            self.not_a_mark(parts.slow, int, value, NO_NUMBER);
+        // Where there may be no value, that is none of its numbers.
+        if int.may_have_none() {
+            self.within(unwind, int, value);
+            self.not_a_mark(unwind, int, value, NO_NUMBER);
         }
-        self.code.def_var(parts.value, value);
-    }
-
-    /// The next bit of the presence map; leaves if it is in the map's next word.
-    fn decode_bit(&mut self, parts: &Parts) -> Value {
-        let (Some(variable), Some(map)) = (parts.stream.map, parts.map) else { return self.take_bit() };
-        let rest = self.code.ins().ishl_imm_u(map, 1);
-        let over = self.code.ins().icmp_imm_s(IntCC::Equal, rest, 0);
-        self.or_else(over, parts.slow);
-        self.code.def_var(variable, rest);
-        self.code.ins().icmp_imm_s(IntCC::SignedLessThan, map, 0)
+        value
     }
 
     /// An entity of up to ten bytes, moving past it; leaves if it is none of a type.
@@ -344,89 +266,51 @@ impl Emit<'_, '_> {
         self.code.use_var(value)
     }
 
-    /// A mandatory integer from the accumulator; false if it is none that can be inlined.
-    pub(super) fn encode_int(&mut self, op: &Op, field: &Field, value: Value) -> bool {
-        let Some((int, parts)) = Int::of(field).and_then(|int| Some((int, self.parts()?))) else { return false };
+    /// A mandatory integer from the accumulator.
+    pub(in super::super) fn encode_int(&mut self, field: &Field, value: Value) {
+        let (unwind, Some(int)) = (self.unwind, Int::of(field)) else { return };
         if int.operator == Operator::Constant {
             let other = self.code.ins().icmp_imm_s(IntCC::NotEqual, value, int.initial.unwrap_or(0));
-            self.or_else(other, parts.slow);
-        } else {
-            self.entity_room(&parts);
-            if !int.holds(self.accumulator().from) {
-                self.within(parts.slow, &int, value);
-            }
+            return self.or_else(other, unwind);
+        }
+        if !int.holds(self.accumulator().from) {
+            self.within(unwind, &int, value);
         }
         match int.operator {
-            Operator::Constant => {}
             Operator::None => self.write_entity(int.signed, value),
             Operator::Delta => {
-                self.assigned(&parts, &int);
                 let base = self.slot_value(&int);
                 let delta = self.code.ins().isub(value, base);
-                self.wrapped(parts.slow, &int, base, delta, value);
+                self.wrapped(unwind, &int, base, delta, value);
                 self.set_slot(&int, value);
                 self.write_entity(true, delta);
             }
-            _ => self.encode_with_bit(&parts, &int, value),
+            _ => self.encode_with_bit(&int, value),
         }
-        self.finish(&parts, |emit| emit.encode_field_slowly(op, field, value));
-        true
     }
 
-    /// Makes sure of room for an entity, before anything changes. Without a context there is room
-    /// for the whole message.
-    fn entity_room(&mut self, parts: &Parts) {
-        if self.direct {
-            return;
-        }
-        let (capacity, position) = (self.code.use_var(self.end), self.position());
-        let wanted = self.code.ins().iadd_imm_s(position, LONGEST);
-        let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
-        self.or_else(full, parts.slow);
-    }
-
-    fn encode_with_bit(&mut self, parts: &Parts, int: &Int, value: Value) {
-        if self.direct && int.may_have_none() {
-            self.not_a_mark(parts.slow, int, value, NO_NUMBER);
+    fn encode_with_bit(&mut self, int: &Int, value: Value) {
+        let unwind = self.unwind;
+        if int.may_have_none() {
+            self.not_a_mark(unwind, int, value, NO_NUMBER);
         }
         let expected = match int.operator {
             Operator::Default => self.constant(int.initial.unwrap_or(0)),
-            Operator::Increment => {
-                self.assigned(parts, int);
-                self.incremented(parts.slow, int)
-            }
-            _ => {
-                self.assigned(parts, int);
-                self.slot_value(int)
-            }
+            Operator::Increment => self.incremented(unwind, int),
+            _ => self.slot_value(int),
         };
         let differs = self.code.ins().icmp(IntCC::NotEqual, value, expected);
-        let bit = if self.direct { Some(self.next_bit()) } else { None };
-        if bit.is_none() {
-            self.encode_bit(parts, differs);
-        }
+        let bit = self.next_bit();
         if int.operator != Operator::Default {
             self.set_slot(int, value);
         }
-        let there = self.code.create_block();
-        self.code.ins().brif(differs, there, &[], parts.done, &[]);
+        let (there, done) = (self.code.create_block(), self.code.create_block());
+        self.code.ins().brif(differs, there, &[], done, &[]);
         self.code.switch_to_block(there);
-        if let Some(bit) = bit {
-            self.set_bit(bit);
-        }
+        self.set_bit(bit);
         self.write_entity(int.signed, value);
-    }
-
-    /// Appends a bit to the presence map; leaves if the map's word is full then.
-    fn encode_bit(&mut self, parts: &Parts, bit: Value) {
-        let (Some(variable), Some(map)) = (parts.stream.map, parts.map) else { return };
-        let bit = self.code.ins().uextend(types::I64, bit);
-        let up = self.code.ins().ishl_imm_u(map, 1);
-        let map = self.code.ins().bor(up, bit);
-        // A full word has to be written, which is not done here.
-        let full = self.code.ins().ushr_imm_u(map, MAP_BITS);
-        self.or_else(full, parts.slow);
-        self.code.def_var(variable, map);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
     }
 
     /// An entity; there is room for it.

@@ -1,15 +1,28 @@
-//! `polywire probe`: what probes there are, what nodes run, and changing it.
+//! `polywire probe`: what probes there are, what nodes run, and commands to them.
+
+mod call;
+mod change;
+mod run;
+mod send;
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
+use anyhow::Context as _;
 use clap::Args;
-use polywire::{Node, Subscriber};
+use polywire::{
+    Node, Subscriber,
+    schema::{Schema, SchemaLimits},
+    service::CallError,
+    suggest,
+};
+use polywire_idl::emit;
 use polywire_telemetry::{
-    Answer, NodeDescription, Parameter, ProbeDescription, ProbeType, Request, Setting, Settings, Uuid,
-    description::{ANSWERS, NODES, REQUESTS, events_qos, nodes_qos},
+    CommandDescription, NodeDescription, Parameter, ProbeDescription, ProbeType, Setting, Settings,
+    description::{NODES, nodes_qos},
+    fits,
     system::{self, Host, PROBES},
 };
 use serde_json::{Value, json};
@@ -25,24 +38,22 @@ use crate::{
 /// Descriptions of nodes arrive together. If none arrives for this long, these are all.
 const QUIET: Duration = Duration::from_millis(500);
 
-pub const VERB: Verb =
-    Verb::group("probe", "Lists, describes and changes the probes that nodes run", &[LIST, DESCRIBE, SET]);
+pub const VERB: Verb = Verb::group(
+    "probe",
+    "Lists, describes, changes and commands the probes that nodes run",
+    &[LIST, DESCRIBE, change::SET, change::START, change::STOP, call::VERB, send::VERB, run::VERB],
+);
 
 const LIST: Verb = Verb::new::<List>("list", "Lists the probes of the nodes at an endpoint, or of this machine")
-    .details("The last column says why a probe has no samples.")
+    .details("The last column says why a probe has no samples. The commands that applications declare follow.")
     .example("polywire probe list --here");
 
 const DESCRIBE: Verb = Verb::new::<Describe>("describe", "Prints the type of a probe as PDL, and its parameters")
-    .details("PROBE is the name of a probe that `probe list --here` lists, or NODE/INSTANCE for a probe of a node.")
-    .example("polywire probe describe processes");
-
-const SET: Verb = Verb::new::<Set>("set", "Changes a probe of a node while it runs")
     .details(
-        "What can be set: every (seconds), enabled (true or false), thin (off, change, or MEMBER=BOUND,..), wire, for a \
-         collector keep (all, a number, or none), batch (such as 5s,1000,64kB) and priority (0 to 9), and the probe's \
-         parameters. All of it is changed or nothing.",
+        "PROBE is the name of a probe that `probe list --here` lists, NODE/INSTANCE for a probe of a node, or \
+         NODE/COMMAND for a command of its application: then the types of request and reply as IDL.",
     )
-    .example("polywire probe set pump-house/clock every=0.5");
+    .example("polywire probe describe processes");
 
 #[derive(Args)]
 pub struct Asking {
@@ -64,20 +75,8 @@ pub struct List {
 
 #[derive(Args)]
 pub struct Describe {
-    /// PROBE or NODE/INSTANCE
+    /// PROBE, NODE/INSTANCE or NODE/COMMAND
     probe: String,
-    #[command(flatten)]
-    asking: Asking,
-}
-
-#[derive(Args)]
-pub struct Set {
-    /// NODE/INSTANCE
-    #[arg(value_name = "NODE/INSTANCE")]
-    probe: String,
-    /// What to set
-    #[arg(required = true, value_name = "NAME=VALUE", value_parser = setting)]
-    settings: Vec<(String, String)>,
     #[command(flatten)]
     asking: Asking,
 }
@@ -98,6 +97,15 @@ impl Action for List {
             rows.extend(node.probes.iter().map(|probe| row(node, probe)));
         }
         terminal.text(&columns(&rows))?;
+        let head = ["COMMAND", "WHAT"].map(String::from).to_vec();
+        let mut rows = vec![head];
+        for node in nodes.values() {
+            let row = |c: &CommandDescription| vec![format!("{}/{}", node.name, c.name), c.summary.clone()];
+            rows.extend(node.commands.iter().map(row));
+        }
+        if rows.len() > 1 {
+            terminal.text(&format!("\n{}", columns(&rows)))?;
+        }
         Ok(Outcome::Fine)
     }
 }
@@ -142,8 +150,16 @@ fn list_here(terminal: &Terminal) -> outcome::Result {
 impl Action for Describe {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         if self.probe.contains('/') {
-            let (_, node, probe) = self.asking.find(&self.probe)?;
-            return describe_remote(terminal, &node, &probe);
+            let (_, node, name) = self.asking.find(&self.probe)?;
+            if let Some(command) = node.commands.iter().find(|command| command.name == name) {
+                return describe_command(terminal, &node, command);
+            }
+            let names = || node.probes.iter().map(|probe| probe.instance.as_str());
+            let Some(probe) = node.probes.iter().find(|probe| probe.instance == name) else {
+                let hint = suggest::hint(&name, names());
+                return Err(Missed(format!("node '{}' has no probe '{name}'{hint}", node.name)).into());
+            };
+            return describe_remote(terminal, &node, probe);
         }
         let probe = system::find(&self.probe).map_err(|error| Misuse(error.to_string()))?;
         if terminal.json {
@@ -182,48 +198,31 @@ fn describe_remote(terminal: &Terminal, node: &NodeDescription, probe: &ProbeDes
     print_parameters(terminal, own.chain(fixed).collect())
 }
 
-fn print_parameters(terminal: &Terminal, rows: Vec<Vec<String>>) -> outcome::Result {
-    if !rows.is_empty() {
-        terminal.text(&format!("\nParameters:\n{}", columns(&rows)))?;
+fn describe_command(terminal: &Terminal, node: &NodeDescription, command: &CommandDescription) -> outcome::Result {
+    let (request, reply) = (schema_of(&command.request)?, schema_of(&command.reply)?);
+    let (request, reply) = (emit::idl(&request)?, emit::idl(&reply)?);
+    match terminal.json {
+        true => terminal.value(&json!({
+            "node": node.name,
+            "command": command.name,
+            "summary": command.summary,
+            "service": command.service,
+            "request": request,
+            "reply": reply,
+        }))?,
+        false => terminal.text(&format!("// {}.\n// Request:\n{request}\n// Reply:\n{reply}", command.summary))?,
     }
     Ok(Outcome::Fine)
 }
 
-impl Action for Set {
-    fn run(self, terminal: &Terminal) -> outcome::Result {
-        let (asked, node, probe) = self.asking.find(&self.probe)?;
-        let settings = self.settings.into_iter().map(|(name, value)| Setting { name, value }).collect();
-        let id = Uuid::random().to_string();
-        let request = Request { id: id.clone(), node: node.uuid, instance: probe.instance, settings };
-        let wire = asked.wire.as_str();
-        let answers: Subscriber<Answer> = asked.node.subscribe(ANSWERS, Some(wire))?.qos(events_qos())?.open();
-        let requests = asked.node.publish::<Request>(REQUESTS, Some(wire))?.qos(events_qos())?.open()?;
-        let until = Instant::now() + self.asking.timeout.0.max(QUIET);
-        let silent = || Missed(format!("no answer from '{}' within {} s", self.probe, self.asking.timeout));
-        // The node must be reachable both ways before it is asked.
-        let left = || until.saturating_duration_since(Instant::now());
-        while answers.status().writers == 0 || requests.status().accepting == 0 {
-            if left().is_zero() {
-                return Err(silent().into());
-            }
-            requests.wait_for_subscribers(1, left().min(Duration::from_millis(20)));
-        }
-        requests.publish(&request)?;
-        loop {
-            let answer = answers.recv_timeout(left()).ok_or_else(silent)?.value;
-            if answer.id == id {
-                return answered(terminal, &answer.problem);
-            }
-        }
-    }
+/// A type that a node has described.
+fn schema_of(bytes: &[u8]) -> anyhow::Result<Schema> {
+    Schema::from_bytes(bytes, &SchemaLimits::default()).context("the node describes a type that cannot be read")
 }
 
-fn answered(terminal: &Terminal, problem: &str) -> outcome::Result {
-    if !problem.is_empty() {
-        return Err(anyhow::anyhow!("{problem}"));
-    }
-    if terminal.json {
-        terminal.value(&json!({ "changed": true }))?;
+fn print_parameters(terminal: &Terminal, rows: Vec<Vec<String>>) -> outcome::Result {
+    if !rows.is_empty() {
+        terminal.text(&format!("\nParameters:\n{}", columns(&rows)))?;
     }
     Ok(Outcome::Fine)
 }
@@ -260,37 +259,59 @@ impl Asking {
         Ok((Asked { node, wire: text }, nodes))
     }
 
-    /// The probe `NODE/INSTANCE`.
-    fn find(&self, path: &str) -> anyhow::Result<(Asked, NodeDescription, ProbeDescription)> {
-        let Some((name, instance)) = path.split_once('/') else {
+    /// The node of `NODE/NAME`, and the name.
+    fn find(&self, path: &str) -> anyhow::Result<(Asked, NodeDescription, String)> {
+        let Some((node, name)) = path.split_once('/') else {
             return Err(Misuse(format!("'{path}': NODE/INSTANCE is expected; `probe list` lists them")).into());
         };
-        let (asked, nodes) = self.nodes(|node| node.name == name)?;
-        let Some(node) = nodes.into_values().find(|node| node.name == name) else {
-            return Err(Missed(format!("there is no node '{name}'")).into());
-        };
-        let names = || node.probes.iter().map(|probe| probe.instance.as_str());
-        let probe = node.probes.iter().find(|probe| probe.instance == instance).cloned();
-        let missing =
-            || Missed(format!("node '{name}' has no probe '{instance}'{}", polywire::suggest::hint(instance, names())));
-        let probe = probe.ok_or_else(missing)?;
-        Ok((asked, node, probe))
+        let (asked, mut nodes) = self.like(node)?;
+        Ok((asked, nodes.swap_remove(0), name.to_owned()))
+    }
+
+    /// The nodes whose names fit a pattern, at least one. A name without `*` is looked for no longer
+    /// than until it is found.
+    fn like(&self, pattern: &str) -> anyhow::Result<(Asked, Vec<NodeDescription>)> {
+        let (asked, nodes) = self.nodes(|node| node.name == pattern)?;
+        let names: Vec<String> = nodes.values().map(|node| node.name.clone()).collect();
+        let found: Vec<NodeDescription> = nodes.into_values().filter(|node| fits(pattern, &node.name)).collect();
+        match found.is_empty() {
+            true => {
+                let hint = suggest::hint(pattern, names.iter().map(String::as_str));
+                Err(Missed(format!("there is no node '{pattern}'{hint}")).into())
+            }
+            false => Ok((asked, found)),
+        }
     }
 }
 
-fn node_json(node: &NodeDescription) -> Value {
+/// Whether a call had no reply in time, so that the exit code is 1.
+fn is_missed(error: &CallError) -> bool {
+    matches!(error, CallError::NoServer | CallError::TimedOut | CallError::ServerGone { .. })
+}
+
+pub fn node_json(node: &NodeDescription) -> Value {
     json!({
         "name": node.name,
         "uuid": node.uuid,
         "host": node.host,
         "process": node.process,
         "started_ns": node.started_ns,
+        "settings": settings_json(&node.settings),
+        "commands": node.commands.iter().map(command_json).collect::<Vec<_>>(),
         "probes": node.probes.iter().map(probe_json).collect::<Vec<_>>(),
     })
 }
 
+fn settings_json(settings: &[Setting]) -> Value {
+    let all: BTreeMap<&str, &str> = settings.iter().map(|setting| (&*setting.name, &*setting.value)).collect();
+    json!(all)
+}
+
+fn command_json(command: &CommandDescription) -> Value {
+    json!({ "command": command.name, "summary": command.summary, "service": command.service })
+}
+
 fn probe_json(probe: &ProbeDescription) -> Value {
-    let parameters: BTreeMap<&str, &str> = probe.parameters.iter().map(|p| (&*p.name, &*p.value)).collect();
     json!({
         "instance": probe.instance,
         "probe": probe.probe,
@@ -305,11 +326,6 @@ fn probe_json(probe: &ProbeDescription) -> Value {
         "batch": probe.batch,
         "priority": probe.priority,
         "problem": probe.problem,
-        "parameters": parameters,
+        "parameters": settings_json(&probe.parameters),
     })
-}
-
-fn setting(text: &str) -> Result<(String, String), String> {
-    let split = text.split_once('=').filter(|(name, _)| !name.is_empty());
-    split.map(|(name, value)| (name.to_owned(), value.to_owned())).ok_or_else(|| "NAME=VALUE is expected".to_owned())
 }

@@ -1,0 +1,98 @@
+//! `polywire directory serve`: tells clients elsewhere which nodes there are.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use polywire::{Kind, Wire, extend::envelope::Id128};
+use polywire_telemetry::{
+    NodeDescription, Uuid,
+    description::{NODES, nodes_qos},
+};
+use sd_notify::NotifyState;
+use serde_json::json;
+
+use crate::{
+    outcome::{self, Misuse, Outcome},
+    seconds::Seconds,
+    stop::{self, Stop},
+    terminal::Terminal,
+    topic::{WireArgs, wire},
+    verb::{Action, Verb},
+};
+
+/// How often the loop looks for a signal.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How long descriptions may take to leave when the process is told to end.
+const DRAIN: Duration = Duration::from_secs(1);
+
+pub const VERB: Verb = Verb::new::<Serve>("serve", "Tells clients at other addresses which nodes there are")
+    .details(
+        "Passes on what the nodes of this domain say about themselves, to whoever asks at an address, also later; and \
+         that a node has gone, or is silent past its lease. Clients give the address to `probe list` and `directory` \
+         by --wire. Prints the nodes that come and go. On SIGTERM or SIGINT it ends with exit code 0. Under systemd it \
+         reports readiness (Type=notify).",
+    )
+    .example("polywire directory serve tcp-listen/127.0.0.1:7478 --for 1");
+
+#[derive(Args)]
+pub struct Serve {
+    /// Wires at which clients ask: [CODEC@]ENGINE/ADDRESS
+    #[arg(required = true, value_name = "WIRE", value_parser = wire)]
+    to: Vec<Wire>,
+    #[command(flatten)]
+    wire: WireArgs,
+    /// Ends after this time instead of running until it is told to end
+    #[arg(long = "for", value_name = "SECONDS")]
+    duration: Option<Seconds>,
+}
+
+impl Action for Serve {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        stop::hold()?;
+        let stop = Stop::new()?;
+        let (node, wires) = self.wire.node_at("", Id128::from(Uuid::random()))?;
+        self.check(&wires.only()?.to_string())?;
+        let here = wires.only()?.to_string();
+        let nodes = node.subscribe::<NodeDescription>(NODES, Some(&here))?.qos(nodes_qos())?.instances().open();
+        let mut texts = self.to.iter().map(ToString::to_string);
+        let publish = node.publish::<NodeDescription>(NODES, texts.next().as_deref())?.qos(nodes_qos())?;
+        let clients = texts.try_fold(publish, |publish, wire| publish.also(&wire))?.open()?;
+        // Without systemd this does nothing.
+        sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the directory is ready")?;
+        let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
+        while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
+            let Some(sample) = nodes.recv_timeout(TICK) else { continue };
+            let is_there = sample.info.kind == Kind::Data;
+            match is_there {
+                true => clients.publish(&sample.value)?,
+                false => clients.dispose(&sample.value)?,
+            };
+            tell(terminal, &sample.value, is_there)?;
+        }
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        node.flush(DRAIN);
+        node.close();
+        Ok(Outcome::Fine)
+    }
+}
+
+impl Serve {
+    /// A directory that heard itself would never stop to repeat what it says.
+    fn check(&self, here: &str) -> Result<(), Misuse> {
+        let place = |wire: &str| wire.rsplit_once('@').map_or(wire, |(_, place)| place).to_owned();
+        match self.to.iter().all(|to| to.endpoint.is_some() && place(&to.to_string()) != place(here)) {
+            true => Ok(()),
+            false => Err(Misuse(format!("clients need an address of their own, not that of the nodes: {here}"))),
+        }
+    }
+}
+
+fn tell(terminal: &Terminal, node: &NodeDescription, is_there: bool) -> anyhow::Result<()> {
+    match terminal.json {
+        true => terminal.value(&json!({ "uuid": node.uuid, "name": node.name, "there": is_there })),
+        false if is_there => Ok(terminal.line(&format!("{} {}", node.uuid, node.name))?),
+        false => Ok(terminal.line(&format!("{} has gone", node.uuid))?),
+    }
+}

@@ -1,0 +1,197 @@
+//! The kind `forward`: sends messages to another collector, in node packets.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use polywire::{Kind as Message, Node, Record, Shape, Wire, codec::Encoder};
+use polywire_telemetry::{
+    Clocks, Uuid,
+    packet::{MOST_PAYLOAD_BYTES, StreamDescription},
+    uplink::{Carrier, CarrierError, Format, Memory, Rule, SpoolLosses, Uplink, UplinkHandle, UplinkOptions},
+};
+
+use super::{Handler, Kind};
+use crate::{Entry, Expects, HandlerError, Origin, Setting, Settings, json::PerType};
+
+/// How long the other collector may take to store what it got, before it gets everything again.
+/// Less than a handler has at its end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most origins and types whose stream is remembered.
+const MOST_KNOWN: usize = 4096;
+
+/// The prefix of the topics of nodes' probes.
+const PROBES: &str = "probes/";
+
+pub(super) static KIND: Kind = Kind {
+    name: "forward",
+    summary: "Another collector, which stores before it acknowledges",
+    settings: &[Setting {
+        name: "to",
+        expects: Expects::Required,
+        summary: "wire of the other collector, such as cdr@tcp/127.0.0.1:7468",
+    }],
+    open: |settings, node| Ok(Box::new(Forward::open(settings, node)?)),
+};
+
+struct Forward {
+    to: String,
+    /// The name of this node.
+    node: String,
+    format: Format,
+    carrier: Carrier,
+    handle: UplinkHandle,
+    encoders: PerType<Encoder<Record>>,
+    /// The streams of origins and types, to find them quickly.
+    known: HashMap<StreamKey, Stream>,
+    /// All streams, by topic and type.
+    streams: BTreeMap<(String, Vec<u8>), u32>,
+    payload: Vec<u8>,
+}
+
+/// An origin and a type. Both are addresses, which the value keeps alive.
+type StreamKey = (usize, usize);
+type Stream = (Arc<Origin>, Arc<Shape>, u32);
+
+impl Forward {
+    fn open(settings: &Settings, node: &Node) -> Result<Forward, HandlerError> {
+        let to = settings.text("to").unwrap_or_default().to_owned();
+        let wrong = |error: &dyn std::fmt::Display| HandlerError::Setting(format!("'to': {error}"));
+        let wire: Wire = to.parse().map_err(|error| wrong(&error))?;
+        if wire.endpoint.is_none() {
+            return Err(wrong(&"an endpoint is expected, such as tcp/127.0.0.1:7468"));
+        }
+        let format = Format::of(&wire).map_err(|error| wrong(&error))?;
+        let clocks = Clocks::new();
+        // Each start numbers its samples from the beginning.
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let start = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        let storage = Box::new(Memory::default());
+        let uplink = Uplink::new(sender(node, &to), start, storage, UplinkOptions::default(), clocks.now())
+            .map_err(|cause| HandlerError::Failed(cause.to_string()))?;
+        let carrier = Carrier::start(node, &to, uplink, clocks).map_err(|error| match error {
+            CarrierError::Node(error) => wrong(&error),
+            error => HandlerError::Failed(error.to_string()),
+        })?;
+        Ok(Forward {
+            to,
+            node: node.name().to_owned(),
+            format,
+            handle: carrier.handle(),
+            carrier,
+            encoders: PerType::default(),
+            known: HashMap::new(),
+            streams: BTreeMap::new(),
+            payload: Vec::new(),
+        })
+    }
+
+    /// The stream of an entry, which is opened for the first one.
+    fn stream(&mut self, entry: &Entry) -> Result<u32, HandlerError> {
+        let (origin, shape) = (&entry.origin, entry.value.shape());
+        let key = (Arc::as_ptr(origin).addr(), Arc::as_ptr(shape).addr());
+        if let Some((_, _, stream)) = self.known.get(&key) {
+            return Ok(*stream);
+        }
+        let stream = self.open_stream(&origin.topic, shape.schema().to_bytes())?;
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(key, (origin.clone(), shape.clone(), stream));
+        Ok(stream)
+    }
+
+    /// The stream of a topic and type. All writers of a topic share it.
+    fn open_stream(&mut self, topic: &str, schema: Vec<u8>) -> Result<u32, HandlerError> {
+        let key = (topic.to_owned(), schema);
+        if let Some(stream) = self.streams.get(&key) {
+            return Ok(*stream);
+        }
+        let (node, instance) = name(topic, &self.node);
+        let mut description = StreamDescription {
+            node: node.to_owned(),
+            instance: instance.to_owned(),
+            schema: key.1.clone(),
+            ..StreamDescription::default()
+        };
+        self.format.describe(&mut description);
+        let stream = self.handle.open(description, Rule::default());
+        // Opened again, there is room for new streams.
+        let stream = stream.map_err(|error| HandlerError::Failed(format!("{}: {error}", self.to)))?;
+        self.streams.insert(key, stream);
+        Ok(stream)
+    }
+
+    fn encode(&mut self, record: &Record) -> Result<(), HandlerError> {
+        let refused = |error: &dyn std::fmt::Display| HandlerError::Refused(format!("it cannot be forwarded: {error}"));
+        let Forward { format, encoders, payload, .. } = self;
+        let make = || Encoder::for_shape(format.codec(), format.options(), record.shape());
+        let encoder = encoders.get(record.shape(), make).map_err(|error| refused(&error))?;
+        payload.clear();
+        encoder.encode(record, payload).map_err(|error| refused(&error))?;
+        match payload.len() > MOST_PAYLOAD_BYTES {
+            true => Err(refused(&format!("{} bytes are more than {MOST_PAYLOAD_BYTES}", payload.len()))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Handler for Forward {
+    fn write(&mut self, entry: &Entry) -> Result<(), HandlerError> {
+        if entry.kind != Message::Data {
+            return Err(HandlerError::Refused("node packets have no ends of instances".into()));
+        }
+        self.encode(&entry.value)?;
+        let stream = self.stream(entry)?;
+        self.handle.offer(stream, &self.payload, entry.timestamp_ns);
+        Ok(())
+    }
+
+    /// Waits until the handlers of the other collector have stored everything.
+    fn sync(&mut self) -> Result<(), HandlerError> {
+        let is_stored = self.carrier.flush(PATIENCE);
+        match self.handle.status().spool == SpoolLosses::default() {
+            _ if !is_stored => {
+                Err(HandlerError::Failed(format!("{}: the collector has not stored everything", self.to)))
+            }
+            true => Ok(()),
+            false => Err(HandlerError::Failed(format!("{}: there is more than can wait for it", self.to))),
+        }
+    }
+}
+
+/// Who sends: always the same for a node and a collector, and another one for each of its
+/// collectors.
+fn sender(node: &Node, to: &str) -> Uuid {
+    let mut id = node.hello().node.0;
+    for (at, byte) in to.bytes().enumerate() {
+        let place = at % id.len();
+        id[place] = id[place].rotate_left(1) ^ byte;
+    }
+    Uuid(id)
+}
+
+/// The node and the instance of a topic. Those of probes keep their names at the other collector,
+/// others are instances of this node.
+fn name<'a>(topic: &'a str, node: &'a str) -> (&'a str, &'a str) {
+    topic.strip_prefix(PROBES).and_then(|rest| rest.split_once('/')).unwrap_or((node, topic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_keep_their_names() {
+        assert_eq!(name("probes/pump-house/load", "here"), ("pump-house", "load"));
+        assert_eq!(name("probes/pump-house/a/b", "here"), ("pump-house", "a/b"));
+        assert_eq!(name("plant/pump", "here"), ("here", "plant/pump"));
+        assert_eq!(name("probes/load", "here"), ("here", "probes/load"));
+        let node = Node::new();
+        assert_ne!(sender(&node, "tcp/127.0.0.1:1"), sender(&node, "tcp/127.0.0.1:2"));
+        assert_eq!(sender(&node, "a"), sender(&node, "a"));
+    }
+}

@@ -1,0 +1,150 @@
+//! The thread of a client: sends what waits for it, and takes what it asks for.
+
+use std::{io, net::TcpStream, time::Duration};
+
+use serde::Deserialize;
+use tungstenite::{
+    Error, Message, WebSocket,
+    handshake::server::{Request, Response},
+    protocol::WebSocketConfig,
+};
+
+use super::{Client, Hub, MOST_CHANNELS, status};
+
+/// How long a client may take to open a connection, and to read what it is sent.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the thread waits for requests before it looks what there is to send.
+const TURN: Duration = Duration::from_millis(20);
+
+/// Bytes of a request.
+const MOST_REQUEST: usize = 1 << 20;
+
+/// A request, as far as it concerns this server.
+#[derive(Deserialize)]
+#[serde(tag = "op", rename_all = "camelCase")]
+enum Asked {
+    Subscribe {
+        subscriptions: Vec<Subscription>,
+    },
+    #[serde(rename_all = "camelCase")]
+    Unsubscribe {
+        subscription_ids: Vec<u32>,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Subscription {
+    id: u32,
+    channel_id: u32,
+}
+
+/// Serves a client until it goes, does not read, or the server ends.
+pub(super) fn run(stream: TcpStream, client: &Client, hub: &Hub) {
+    let Some(mut socket) = open(stream, hub) else { return };
+    hub.greet(client);
+    match serve(&mut socket, client, hub) {
+        Err(Error::Io(error)) if is_timeout(&error) => {
+            log::warn!("foxglove: a client does not read and is dropped, {} until now", hub.count_stalled());
+        }
+        Err(error) => log::debug!("foxglove: a client has gone: {error}"),
+        Ok(()) => {
+            let _ = socket.close(None).and_then(|()| socket.flush());
+        }
+    }
+}
+
+fn open(stream: TcpStream, hub: &Hub) -> Option<WebSocket<TcpStream>> {
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    stream.set_nodelay(true).ok()?;
+    let config = WebSocketConfig::default()
+        .read_buffer_size(16 << 10)
+        .max_message_size(Some(MOST_REQUEST))
+        .max_frame_size(Some(MOST_REQUEST));
+    #[expect(clippy::result_large_err, reason = "the library has these types")]
+    let answer = |request: &Request, response: Response| hub.admission.answer(request, response);
+    let opened = tungstenite::accept_hdr_with_config(stream, answer, Some(config));
+    let socket = opened.inspect_err(|error| log::debug!("foxglove: no connection: {error}")).ok()?;
+    socket.get_ref().set_read_timeout(Some(TURN)).ok()?;
+    Some(socket)
+}
+
+/// Ends well if the client closes the connection or the server ends.
+fn serve(socket: &mut WebSocket<TcpStream>, client: &Client, hub: &Hub) -> Result<(), Error> {
+    while !hub.ends() {
+        let (texts, messages) = client.take();
+        for text in texts {
+            socket.write(Message::text(text))?;
+        }
+        for message in messages {
+            socket.write(Message::binary(message))?;
+        }
+        socket.flush()?;
+        match socket.read() {
+            Ok(Message::Text(text)) => {
+                if let Err(problem) = ask(text.as_str(), client) {
+                    client.lock().texts.push(status(2, &problem));
+                }
+            }
+            Ok(Message::Close(_)) | Err(Error::ConnectionClosed) => return Ok(()),
+            // Nobody publishes through this server.
+            Ok(_) => {}
+            Err(Error::Io(error)) if is_timeout(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Does what the client asks for. The error is a text for its user.
+fn ask(text: &str, client: &Client) -> Result<(), String> {
+    let asked: Asked =
+        serde_json::from_str(text).map_err(|error| format!("this server knows subscribe and unsubscribe: {error}"))?;
+    let subscribed = &mut client.lock().subscriptions;
+    match asked {
+        Asked::Unsubscribe { subscription_ids } => subscribed.retain(|_, id| !subscription_ids.contains(id)),
+        Asked::Subscribe { subscriptions } => {
+            for Subscription { id, channel_id } in subscriptions {
+                if !(1..=MOST_CHANNELS).contains(&(channel_id as usize)) {
+                    return Err(format!("there is no channel {channel_id}"));
+                }
+                if subscribed.contains_key(&channel_id) || subscribed.values().any(|other| *other == id) {
+                    return Err(format!("channel {channel_id} or subscription {id} is there already"));
+                }
+                subscribed.insert(channel_id, id);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_subscribe_to_channels() {
+        let client = Client::default();
+        let subscriptions = || client.lock().subscriptions.clone().into_iter().collect::<Vec<_>>();
+        let subscribe = |id: u32, channel: u32| {
+            ask(&format!(r#"{{"op":"subscribe","subscriptions":[{{"id":{id},"channelId":{channel}}}]}}"#), &client)
+        };
+        assert_eq!((subscribe(7, 1), subscribe(8, 2)), (Ok(()), Ok(())));
+        assert_eq!(subscriptions(), [(1, 7), (2, 8)]);
+        assert!(subscribe(9, 1).is_err() && subscribe(7, 3).is_err() && subscribe(9, 0).is_err());
+        assert!(subscribe(9, u32::MAX).is_err());
+        ask(r#"{"op":"unsubscribe","subscriptionIds":[7,99]}"#, &client).expect("known");
+        assert_eq!(subscriptions(), [(2, 8)]);
+        for text in
+            ["", "{}", "[]", r#"{"op":"advertise","channels":[]}"#, r#"{"op":"subscribe","subscriptions":[{}]}"#]
+        {
+            assert!(ask(text, &client).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The kind `foxglove`: live messages for Foxglove and for browsers, by WebSocket.
+//!
+//! The protocol is that of Foxglove: each topic and type is a channel, with JSON and its schema,
+//! and clients subscribe to channels. `client` has a thread for each client, which alone uses its
+//! socket. Nothing waits for a client: what does not fit its queue is left out.
+
+mod client;
+mod handshake;
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    io,
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use polywire::{Kind as Message, extend::envelope::Id128};
+use serde_json::{Value, json};
+
+use self::handshake::Admission;
+use super::{Handler, Kind};
+use crate::{Entry, Expects, HandlerError, JsonText, Setting, Settings, json::PerType, json_schema::json_schema};
+
+/// The most clients at a time.
+const MOST_CLIENTS: usize = 32;
+
+/// The most channels: topics with their types.
+const MOST_CHANNELS: usize = 4096;
+
+/// The most bytes of messages that wait for a client. Of more, the oldest are left out.
+const MOST_WAITING: usize = 16 << 20;
+
+/// How long the end of a server waits until its listener has seen it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(super) static KIND: Kind = Kind {
+    name: "foxglove",
+    summary: "Live messages by WebSocket, for Foxglove and browsers",
+    settings: &[
+        Setting {
+            name: "serve",
+            expects: Expects::Required,
+            summary: "address of this machine to listen at, such as 127.0.0.1:8765",
+        },
+        Setting {
+            name: "origins",
+            expects: Expects::Text,
+            summary: "web sites whose pages may connect, beside those of this machine, such as https://app.foxglove.dev",
+        },
+    ],
+    open: |settings, node| Ok(Box::new(Live::open(settings, node.name(), node.hello().node)?)),
+};
+
+struct Live {
+    hub: Arc<Hub>,
+    address: SocketAddr,
+    listener: Option<JoinHandle<()>>,
+    /// The channels of each type, by topic.
+    channels: PerType<HashMap<String, u32>>,
+    json: JsonText,
+}
+
+/// What the handler shares with the threads of its clients.
+struct Hub {
+    /// What each client is told first.
+    greeting: String,
+    admission: Admission,
+    state: Mutex<State>,
+    ends: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// What clients are told of the channels, in the order of their numbers from 1.
+    channels: Vec<Value>,
+    clients: Vec<Arc<Client>>,
+    /// Clients that were dropped because they did not read.
+    stalled: u64,
+}
+
+/// What waits for a client.
+#[derive(Default)]
+struct Client {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// What is said about channels.
+    texts: Vec<String>,
+    messages: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// Messages that were left out, since the client was told.
+    lost: u64,
+    /// The client's number of the subscription to each channel.
+    subscriptions: BTreeMap<u32, u32>,
+}
+
+impl Live {
+    fn open(settings: &Settings, name: &str, id: Id128) -> Result<Live, HandlerError> {
+        let address = settings.text("serve").unwrap_or_default();
+        let address: SocketAddr = address.parse().map_err(|_| {
+            HandlerError::Setting(format!("'serve': an address such as 127.0.0.1:8765 is expected, not '{address}'"))
+        })?;
+        if !address.ip().is_loopback() {
+            let reason = "other machines could reach it; use an address such as 127.0.0.1:8765";
+            return Err(HandlerError::Setting(format!("'serve': {reason}")));
+        }
+        let failed = |cause: io::Error| HandlerError::Failed(format!("{address}: {cause}"));
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let greeting = json!({
+            "op": "serverInfo", "name": name, "capabilities": [], "supportedEncodings": ["json"],
+            "sessionId": id.to_string(),
+        });
+        let hub = Arc::new(Hub {
+            greeting: greeting.to_string(),
+            admission: Admission::of(settings.text("origins").unwrap_or_default()),
+            state: Mutex::default(),
+            ends: AtomicBool::new(false),
+        });
+        let shared = hub.clone();
+        let listen = move || shared.listen(&listener);
+        let thread = thread::Builder::new().name("foxglove".into()).spawn(listen).map_err(failed)?;
+        Ok(Live { hub, address, listener: Some(thread), channels: PerType::default(), json: JsonText::default() })
+    }
+}
+
+impl Handler for Live {
+    fn write(&mut self, entry: &Entry) -> Result<(), HandlerError> {
+        if entry.kind != Message::Data {
+            return Err(HandlerError::Refused("ends of instances are not shown".into()));
+        }
+        let Live { hub, channels, json, .. } = self;
+        let shape = entry.value.shape();
+        let of_type = channels.get(shape, || Ok::<_, HandlerError>(HashMap::new()))?;
+        let channel = match of_type.get(entry.topic()) {
+            Some(channel) => *channel,
+            None => {
+                let channel = hub.advertise(entry)?;
+                of_type.insert(entry.topic().to_owned(), channel);
+                channel
+            }
+        };
+        let wanting = hub.wanting(channel);
+        if !wanting.is_empty() {
+            let text = json.value(entry)?;
+            let time = u64::try_from(entry.timestamp_ns).unwrap_or(0);
+            wanting.iter().for_each(|(client, subscription)| client.push(message(*subscription, time, text)));
+        }
+        Ok(())
+    }
+
+    /// Nothing is kept.
+    fn sync(&mut self) -> Result<(), HandlerError> {
+        Ok(())
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.hub.ends.store(true, Ordering::Release);
+        // Wakes the thread.
+        let woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
+        if let Some(thread) = self.listener.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A message on the wire.
+fn message(subscription: u32, time_ns: u64, text: &str) -> Vec<u8> {
+    const MESSAGE_DATA: u8 = 1;
+    let mut bytes = Vec::with_capacity(13 + text.len());
+    bytes.push(MESSAGE_DATA);
+    bytes.extend_from_slice(&subscription.to_le_bytes());
+    bytes.extend_from_slice(&time_ns.to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
+}
+
+impl Hub {
+    fn listen(self: Arc<Hub>, listener: &TcpListener) {
+        for stream in listener.incoming() {
+            if self.ends() {
+                return;
+            }
+            // One that goes away at once is its own problem.
+            let Ok(stream) = stream else { continue };
+            if self.lock().clients.len() >= MOST_CLIENTS {
+                log::warn!("foxglove: there are {MOST_CLIENTS} clients; another one is turned away");
+                continue;
+            }
+            let (hub, client) = (self.clone(), Arc::new(Client::default()));
+            self.lock().clients.push(client.clone());
+            let run = move || {
+                client::run(stream, &client, &hub);
+                hub.lock().clients.retain(|other| !Arc::ptr_eq(other, &client));
+            };
+            if let Err(error) = thread::Builder::new().name("foxglove client".into()).spawn(run) {
+                log::error!("foxglove: a client has no thread: {error}");
+                self.lock().clients.pop();
+            }
+        }
+    }
+
+    /// The channel for the topic and type of an entry. If it is new, everybody is told.
+    fn advertise(&self, entry: &Entry) -> Result<u32, HandlerError> {
+        let schema = json_schema(entry.value.shape().schema());
+        let mut state = self.lock();
+        // Each writer's type is another one in memory.
+        let is_same = |channel: &Value| {
+            channel["topic"] == entry.topic()
+                && channel["schemaName"] == entry.type_name()
+                && channel["schema"] == schema
+        };
+        if let Some(at) = state.channels.iter().position(is_same) {
+            return Ok(number_of(at));
+        }
+        if state.channels.len() >= MOST_CHANNELS {
+            return Err(HandlerError::Refused(format!("there are {MOST_CHANNELS} topics already")));
+        }
+        let channel = number_of(state.channels.len());
+        let described = json!({
+            "id": channel, "topic": entry.topic(), "encoding": "json", "schemaName": entry.type_name(),
+            "schema": schema, "schemaEncoding": "jsonschema",
+        });
+        let text = advertisement(std::slice::from_ref(&described));
+        state.channels.push(described);
+        state.clients.iter().for_each(|client| client.lock().texts.push(text.clone()));
+        Ok(channel)
+    }
+
+    /// The clients that have subscribed to a channel, with their numbers of the subscription.
+    fn wanting(&self, channel: u32) -> Vec<(Arc<Client>, u32)> {
+        let subscription = |client: &Arc<Client>| Some((client.clone(), *client.lock().subscriptions.get(&channel)?));
+        self.lock().clients.iter().filter_map(subscription).collect()
+    }
+
+    /// Tells a client that has just come what there is.
+    fn greet(&self, client: &Client) {
+        let state = self.lock();
+        let mut waiting = client.lock();
+        // What was advertised before the client could be told is among it.
+        waiting.texts = vec![self.greeting.clone(), advertisement(&state.channels)];
+    }
+
+    fn count_stalled(&self) -> u64 {
+        let mut state = self.lock();
+        state.stalled += 1;
+        state.stalled
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The number of the channel at this place.
+fn number_of(place: usize) -> u32 {
+    u32::try_from(place + 1).unwrap_or(u32::MAX)
+}
+
+fn advertisement(channels: &[Value]) -> String {
+    json!({ "op": "advertise", "channels": channels }).to_string()
+}
+
+impl Client {
+    /// Queues a message. If the client is too slow, the oldest ones go.
+    fn push(&self, message: Vec<u8>) {
+        let mut waiting = self.lock();
+        waiting.bytes += message.len();
+        waiting.messages.push_back(message);
+        while waiting.bytes > MOST_WAITING && waiting.messages.len() > 1 {
+            let oldest = waiting.messages.pop_front().map_or(0, |oldest| oldest.len());
+            waiting.bytes -= oldest;
+            waiting.lost += 1;
+        }
+    }
+
+    /// What is to be sent now.
+    fn take(&self) -> (Vec<String>, VecDeque<Vec<u8>>) {
+        let mut waiting = self.lock();
+        waiting.bytes = 0;
+        let mut texts = std::mem::take(&mut waiting.texts);
+        let lost = std::mem::take(&mut waiting.lost);
+        if lost > 0 {
+            texts.push(status(1, &format!("{lost} messages were left out, because this client is too slow")));
+        }
+        (texts, std::mem::take(&mut waiting.messages))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A text for the user of a client; level 1 is a warning, 2 an error.
+fn status(level: u8, text: &str) -> String {
+    json!({ "op": "status", "level": level, "message": text }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_is_too_slow_loses_the_oldest_messages() {
+        let client = Client::default();
+        for number in 0..4 {
+            client.push(message(1, number, &"x".repeat(MOST_WAITING / 2 - 100)));
+        }
+        let (texts, messages) = client.take();
+        assert_eq!((messages.len(), messages[0][5], messages[1][5]), (2, 2, 3));
+        assert!(texts[0].contains("2 messages were left out"), "{texts:?}");
+        client.push(message(1, 9, &"x".repeat(MOST_WAITING * 2)));
+        assert_eq!(client.take().1.len(), 1, "a large one passes alone");
+        assert!(client.take().0.is_empty());
+    }
+
+    #[test]
+    fn messages_have_the_bytes_of_the_protocol() {
+        assert_eq!(message(0x0102, 3, "{}"), [1, 2, 1, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, b'{', b'}']);
+    }
+}

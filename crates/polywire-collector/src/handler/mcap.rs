@@ -1,0 +1,551 @@
+//! The kind `mcap`: files for Foxglove and the tools around it, with JSON and its schemas.
+//!
+//! Chunks are written as a whole and only appended, so an interrupted file can be read up to its
+//! last chunk. When such a file is found, it is completed. Each start begins a new file.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, BufReader, BufWriter, Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use mcap::{
+    Compression, MAGIC, McapError, WriteOptions, Writer, io::MessageReader, records::MessageHeader,
+    sans_io::LinearReaderOptions,
+};
+use polywire::{Kind as Message, Shape};
+
+use super::{
+    Handler, Kind,
+    file::{ROTATION, Rotation, full, sync_folder},
+};
+use crate::{Entry, Expects, HandlerError, JsonText, Origin, Setting, json::PerType, json_schema::json_schema};
+
+/// Bytes of messages after which a chunk ends.
+const CHUNK: u64 = 1 << 20;
+
+/// The most channels of a file, which may have 65,535.
+const MOST_CHANNELS: u16 = 32_768;
+
+/// The most entries for whose origins and types the channel is remembered.
+const MOST_KNOWN: usize = 4096;
+
+/// The largest record of an interrupted file that is completed. Chunks are not much larger than
+/// the largest message.
+const MOST_RECORD: usize = 1 << 28;
+
+pub(super) static KIND: Kind = Kind {
+    name: "mcap",
+    summary: "MCAP files with JSON for Foxglove, with rotation",
+    settings: &{
+        let [bytes, time, keep, _] = ROTATION;
+        let path = Setting { name: "path", expects: Expects::Required, summary: "the file" };
+        let zstd = Setting { name: "zstd", expects: Expects::Truth, summary: "compresses chunks; true is the default" };
+        [path, bytes, time, keep, zstd]
+    },
+    open: |settings, _| {
+        let path = Path::new(settings.text("path").unwrap_or_default());
+        let is_compressed = settings.truth("zstd").unwrap_or(cfg!(feature = "zstd"));
+        let rotation = Rotation { zstd: false, ..Rotation::of(settings)? };
+        let recording = Recording {
+            path: path.to_owned(),
+            rotation,
+            options: options(is_compressed),
+            file: None,
+            schemas: PerType::default(),
+            json: JsonText::default(),
+        };
+        recording.put_away()?;
+        Ok(Box::new(recording))
+    },
+};
+
+fn options(is_compressed: bool) -> WriteOptions {
+    let options = WriteOptions::new().library(concat!("polywire ", env!("CARGO_PKG_VERSION")));
+    // Without seeking, a chunk is written when it is whole.
+    options.compression(compression(is_compressed)).chunk_size(Some(CHUNK)).disable_seeking(true)
+}
+
+#[cfg(feature = "zstd")]
+fn compression(is_compressed: bool) -> Option<Compression> {
+    is_compressed.then_some(Compression::Zstd)
+}
+
+/// [`Rotation::of`] refuses the setting.
+#[cfg(not(feature = "zstd"))]
+fn compression(_: bool) -> Option<Compression> {
+    None
+}
+
+struct Recording {
+    path: PathBuf,
+    rotation: Rotation,
+    options: WriteOptions,
+    /// Made for the first message.
+    file: Option<OpenFile>,
+    schemas: PerType<String>,
+    json: JsonText,
+}
+
+/// A file that is being written.
+struct OpenFile {
+    path: PathBuf,
+    /// Missing when it has been closed.
+    writer: Option<Writer<BufWriter<File>>>,
+    /// The same file.
+    file: File,
+    began: Instant,
+    /// The channels of origins and types.
+    known: HashMap<ChannelKey, Channel>,
+    /// How many channels there are.
+    channels: u16,
+    /// Bytes of the file that are stored.
+    stored: u64,
+    /// There is more than is stored.
+    is_dirty: bool,
+}
+
+/// A channel has one topic, writer and type. Both are addresses, which the channel keeps alive.
+type ChannelKey = (usize, usize, Message);
+type Channel = (Arc<Origin>, Arc<Shape>, u16);
+
+impl Handler for Recording {
+    fn write(&mut self, entry: &Entry) -> Result<(), HandlerError> {
+        if self.is_full() {
+            self.rotate()?;
+        }
+        let Recording { path, options, file, schemas, json, .. } = self;
+        let text = json.value(entry)?;
+        let file = match file {
+            Some(file) => file,
+            none => none.insert(OpenFile::create(path, options.clone())?),
+        };
+        let failed = |error: McapError| failed(path, &error);
+        file.is_dirty = true;
+        let channel = file.channel(entry, schemas).map_err(failed)?;
+        let time = u64::try_from(entry.timestamp_ns).unwrap_or(0);
+        // The format has 32 bits for it.
+        let sequence = entry.sequence as u32;
+        let header = MessageHeader { channel_id: channel, sequence, log_time: time, publish_time: time };
+        file.writer()?.write_to_known_channel(&header, text.as_bytes()).map_err(failed)
+    }
+
+    fn sync(&mut self) -> Result<(), HandlerError> {
+        self.file.as_mut().map_or(Ok(()), OpenFile::sync)
+    }
+}
+
+impl Recording {
+    fn is_full(&self) -> bool {
+        let Some(file) = &self.file else { return false };
+        let is_large = self.rotation.bytes.is_some_and(|most| file.stored >= most);
+        let is_old = self.rotation.time.is_some_and(|most| file.began.elapsed() >= most);
+        is_large || is_old || file.channels >= MOST_CHANNELS
+    }
+
+    fn rotate(&mut self) -> Result<(), HandlerError> {
+        if let Some(mut file) = self.file.take() {
+            file.sync()?;
+            file.finish()?;
+        }
+        full(&self.path, self.rotation)
+    }
+
+    /// Gives a file that is there already its number. One that is not complete is completed first.
+    fn put_away(&self) -> Result<(), HandlerError> {
+        let path = &self.path;
+        let found = match ends(path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(HandlerError::file(path, &error)),
+        };
+        match found {
+            Ends::Complete => full(path, self.rotation),
+            Ends::Interrupted => {
+                complete(path, self.options.clone())?;
+                full(path, self.rotation)
+            }
+            Ends::TooShort => fs::remove_file(path).map_err(|cause| HandlerError::file(path, &cause)),
+            Ends::Other => Err(HandlerError::Setting(format!("'path': {} is there and no MCAP file", path.display()))),
+        }
+    }
+}
+
+fn failed(path: &Path, error: &McapError) -> HandlerError {
+    HandlerError::Failed(format!("{}: {error}", path.display()))
+}
+
+impl OpenFile {
+    fn create(path: &Path, options: WriteOptions) -> Result<OpenFile, HandlerError> {
+        let wrong = |cause| HandlerError::file(path, &cause);
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(wrong)?;
+        }
+        let file = File::create_new(path).map_err(wrong)?;
+        sync_folder(path).map_err(wrong)?;
+        let writer = options.create(BufWriter::new(file.try_clone().map_err(wrong)?));
+        Ok(OpenFile {
+            path: path.to_owned(),
+            writer: Some(writer.map_err(|error| failed(path, &error))?),
+            file,
+            began: Instant::now(),
+            known: HashMap::new(),
+            channels: 0,
+            stored: 0,
+            is_dirty: false,
+        })
+    }
+
+    fn writer(&mut self) -> Result<&mut Writer<BufWriter<File>>, HandlerError> {
+        self.writer.as_mut().ok_or_else(|| HandlerError::Failed(format!("{} is closed", self.path.display())))
+    }
+
+    /// The channel of an entry, which is made for the first one.
+    fn channel(&mut self, entry: &Entry, schemas: &mut PerType<String>) -> Result<u16, McapError> {
+        let (origin, shape) = (&entry.origin, entry.value.shape());
+        let key = (Arc::as_ptr(origin).addr(), Arc::as_ptr(shape).addr(), entry.kind);
+        if let Some((_, _, channel)) = self.known.get(&key) {
+            return Ok(*channel);
+        }
+        let Some(writer) = &mut self.writer else { return Err(McapError::AttemptedWriteAfterFailure) };
+        let described = schemas.get(shape, || Ok::<_, McapError>(json_schema(shape.schema())))?;
+        let schema = writer.add_schema(entry.type_name(), "jsonschema", described.as_bytes())?;
+        // Viewers would take the end of an instance for a value.
+        let topic = match entry.kind {
+            Message::Data => origin.topic.clone(),
+            kind => format!("{}#{}", origin.topic, kind.name()),
+        };
+        let metadata = BTreeMap::from([
+            ("writer".to_owned(), origin.writer.to_string()),
+            ("incarnation".to_owned(), origin.incarnation.to_string()),
+            ("kind".to_owned(), entry.kind.name().to_owned()),
+        ]);
+        let channel = writer.add_channel(schema, &topic, "json", &metadata)?;
+        // Numbers rise; origins and types that are equal share one.
+        self.channels = self.channels.max(channel);
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(key, (origin.clone(), shape.clone(), channel));
+        Ok(channel)
+    }
+
+    /// Ends the chunk and stores it.
+    fn sync(&mut self) -> Result<(), HandlerError> {
+        if !self.is_dirty {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        self.writer()?.flush().map_err(|error| failed(&path, &error))?;
+        let stored = self.file.sync_data().and_then(|()| self.file.metadata());
+        self.stored = stored.map_err(|cause| HandlerError::file(&path, &cause))?.len();
+        self.is_dirty = false;
+        Ok(())
+    }
+
+    /// Writes the index and the end of the file.
+    fn finish(&mut self) -> Result<(), HandlerError> {
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
+        let finished = writer.finish();
+        drop(writer);
+        finished.map_err(|error| failed(&self.path, &error))?;
+        self.file.sync_all().map_err(|cause| HandlerError::file(&self.path, &cause))
+    }
+}
+
+impl Drop for OpenFile {
+    /// Removes what is not stored, because it is written again, or completes the file.
+    fn drop(&mut self) {
+        if !self.is_dirty {
+            if let Err(error) = self.finish() {
+                log::warn!("the file is completed when it is found again: {error}");
+            }
+            return;
+        }
+        if let Some(writer) = self.writer.take() {
+            // Dropping it would complete the file.
+            drop(writer.into_inner());
+        }
+        let _ = match self.stored {
+            0 => fs::remove_file(&self.path),
+            stored => self.file.set_len(stored),
+        };
+    }
+}
+
+/// What a file's beginning and end say.
+#[derive(Debug, PartialEq, Eq)]
+enum Ends {
+    Complete,
+    Interrupted,
+    /// Nothing but a part of the beginning.
+    TooShort,
+    Other,
+}
+
+fn ends(path: &Path) -> io::Result<Ends> {
+    let mut file = File::open(path)?;
+    let (len, magic) = (file.metadata()?.len(), MAGIC.len() as u64);
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    (&mut file).take(magic).read_to_end(&mut first)?;
+    file.seek(SeekFrom::Start(len.saturating_sub(magic)))?;
+    file.read_to_end(&mut last)?;
+    Ok(match (MAGIC.starts_with(&first), len > magic) {
+        (false, _) => Ends::Other,
+        (true, false) => Ends::TooShort,
+        (true, true) if last == MAGIC => Ends::Complete,
+        (true, true) => Ends::Interrupted,
+    })
+}
+
+/// Replaces an interrupted file by a complete one with all its whole chunks.
+fn complete(path: &Path, options: WriteOptions) -> Result<(), HandlerError> {
+    let wrong = |cause: io::Error| HandlerError::file(path, &cause);
+    let mut partial: OsString = path.into();
+    partial.push(".part");
+    let target = File::create(&partial).map_err(wrong)?;
+    let writer = options.create(BufWriter::new(target.try_clone().map_err(wrong)?));
+    let mut writer = writer.map_err(|error| failed(path, &error))?;
+    let options =
+        LinearReaderOptions::default().with_record_length_limit(MOST_RECORD).with_prevalidate_chunk_crcs(true);
+    let reader = BufReader::new(File::open(path).map_err(wrong)?);
+    let (mut messages, mut end) = (0_u64, None);
+    for message in MessageReader::new_with_options(reader, options) {
+        match message {
+            Ok(message) => copy(&message, &mut writer).map_err(|error| failed(path, &error))?,
+            Err(error) => {
+                end = Some(error);
+                break;
+            }
+        }
+        messages += 1;
+    }
+    writer.finish().map_err(|error| failed(path, &error))?;
+    drop(writer);
+    target.sync_all().and_then(|()| fs::rename(&partial, path)).and_then(|()| sync_folder(path)).map_err(wrong)?;
+    let reason = end.map_or("it has no index".to_owned(), |error| error.to_string());
+    log::warn!("{} was interrupted ({reason}): it is completed with its {messages} messages", path.display());
+    Ok(())
+}
+
+fn copy(message: &mcap::Message<'_>, writer: &mut Writer<BufWriter<File>>) -> Result<(), McapError> {
+    let mcap::Message { channel, sequence, log_time, publish_time, data } = message;
+    let schema = match &channel.schema {
+        Some(schema) => writer.add_schema(&schema.name, &schema.encoding, &schema.data)?,
+        None => 0,
+    };
+    let channel_id = writer.add_channel(schema, &channel.topic, &channel.message_encoding, &channel.metadata)?;
+    let header = MessageHeader { channel_id, sequence: *sequence, log_time: *log_time, publish_time: *publish_time };
+    writer.write_to_known_channel(&header, data)
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire::{Message as _, Record, extend::envelope::Id128};
+
+    use super::*;
+
+    #[derive(Default, polywire::Message)]
+    #[polywire(name = "plant::Pump")]
+    struct Pump {
+        #[polywire(key)]
+        id: u32,
+        pressure: f64,
+    }
+
+    /// A folder for one test, which is removed at its end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("polywire-mcap-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).expect("a folder");
+            Folder(path)
+        }
+
+        fn file(&self) -> PathBuf {
+            self.0.join("a.mcap")
+        }
+
+        fn names(&self) -> Vec<String> {
+            let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name().into_string();
+            let mut names: Vec<String> =
+                fs::read_dir(&self.0).expect("a folder").map(|entry| name(entry).expect("a text")).collect();
+            names.sort();
+            names
+        }
+
+        /// The numbers of the pumps in a file, and whether the file is complete.
+        fn pumps(&self, name: &str) -> (Vec<u64>, bool) {
+            let (mut pumps, mut is_whole) = (Vec::new(), true);
+            for message in MessageReader::new(File::open(self.0.join(name)).expect(name)) {
+                let Ok(message) = message else {
+                    is_whole = false;
+                    break;
+                };
+                let value: serde_json::Value = serde_json::from_slice(&message.data).expect("JSON");
+                pumps.push(value["id"].as_u64().expect("a number"));
+            }
+            (pumps, is_whole)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn recording(folder: &Folder, rotation: Rotation) -> Recording {
+        let recording = Recording {
+            path: folder.file(),
+            rotation,
+            options: options(true),
+            file: None,
+            schemas: PerType::default(),
+            json: JsonText::default(),
+        };
+        recording.put_away().expect("it can begin");
+        recording
+    }
+
+    /// Writes the pumps with these numbers.
+    fn write(recording: &mut Recording, numbers: impl IntoIterator<Item = u32>) {
+        for number in numbers {
+            recording.write(&pump("plant/pump", number)).expect("written");
+        }
+    }
+
+    fn pump(topic: &str, id: u32) -> Entry {
+        let mut record = Record::new(&Shape::of(Pump::shape().schema()).expect("a shape"));
+        record.set("id", id).expect("set");
+        let origin = Origin { topic: topic.to_owned(), writer: Id128([7; 16]), incarnation: 3 };
+        Entry::new(Arc::new(origin), id.into(), 1_700_000_000_000_000_000 + i64::from(id), record)
+    }
+
+    #[test]
+    fn a_file_has_channels_with_schemas_and_an_index() {
+        let folder = Folder::new("whole");
+        let mut recording = recording(&folder, Rotation::default());
+        let hostile = "<script>/\"x\"";
+        for entry in [
+            pump("plant/pump", 1),
+            pump(hostile, 2),
+            Entry { kind: Message::Dispose, ..pump("plant/pump", 1) },
+            pump("plant/pump", 3),
+        ] {
+            recording.write(&entry).expect("written");
+        }
+        recording.sync().expect("stored");
+        drop(recording);
+        let bytes = fs::read(folder.file()).expect("a file");
+        let summary = mcap::Summary::read(&bytes).expect("readable").expect("there is one");
+        let statistics = summary.stats.as_ref().expect("there are some");
+        // Each origin has a channel; those with the same content are one.
+        assert_eq!((statistics.message_count, statistics.channel_count, statistics.schema_count), (4, 3, 1));
+        assert_eq!(summary.chunk_indexes.len(), 1);
+        let mut topics: Vec<&str> = summary.channels.values().map(|channel| channel.topic.as_str()).collect();
+        topics.sort();
+        assert_eq!(topics, [hostile, "plant/pump", "plant/pump#dispose"]);
+        let schema = summary.schemas.values().next().expect("there is one");
+        assert_eq!((schema.name.as_str(), schema.encoding.as_str()), ("plant::Pump", "jsonschema"));
+        let message =
+            mcap::MessageStream::new(&bytes).expect("readable").next().expect("there are some").expect("whole");
+        assert_eq!(&*message.data, br#"{"id":1,"pressure":0.0}"#);
+        assert_eq!((message.sequence, message.log_time), (1, 1_700_000_000_000_000_001));
+        let metadata = &message.channel.metadata;
+        assert_eq!((metadata["incarnation"].as_str(), metadata["kind"].as_str()), ("3", "data"));
+    }
+
+    #[test]
+    fn an_interrupted_file_is_completed_wherever_it_ends() {
+        let folder = Folder::new("torn");
+        let mut torn = recording(&folder, Rotation::default());
+        write(&mut torn, 1..=3);
+        torn.sync().expect("stored");
+        let stored = fs::metadata(folder.file()).expect("a file").len();
+        write(&mut torn, 4..=6);
+        torn.sync().expect("stored");
+        let bytes = fs::read(folder.file()).expect("a file");
+        // As if the process had been killed.
+        std::mem::forget(torn);
+        let len = bytes.len();
+        for at in (0..len).step_by(7).chain([len]) {
+            fs::write(folder.file(), &bytes[..at]).expect("written");
+            drop(recording(&folder, Rotation::default()));
+            let names = folder.names();
+            // A chunk is whole before what is written after it.
+            let least = [at as u64 >= stored, at == len].iter().filter(|is_stored| **is_stored).count() as u64 * 3;
+            match names.as_slice() {
+                [] => assert!(at <= MAGIC.len()),
+                [name] => {
+                    let (pumps, is_whole) = folder.pumps(name);
+                    assert!(is_whole && pumps.len() as u64 >= least, "{at} of {len} bytes, {stored} stored: {pumps:?}");
+                    assert_eq!(pumps, (1..=pumps.len() as u64).collect::<Vec<_>>());
+                }
+                more => panic!("{more:?}"),
+            }
+            names.iter().for_each(|name| fs::remove_file(folder.0.join(name)).expect("removed"));
+        }
+    }
+
+    #[test]
+    fn damage_is_no_panic() {
+        let folder = Folder::new("damage");
+        let mut torn = recording(&folder, Rotation::default());
+        write(&mut torn, 1..=50);
+        torn.sync().expect("stored");
+        let bytes = fs::read(folder.file()).expect("a file");
+        std::mem::forget(torn);
+        for at in (MAGIC.len()..bytes.len()).step_by(3) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x55;
+            fs::write(folder.file(), damaged).expect("written");
+            drop(recording(&folder, Rotation::default()));
+            let names = folder.names();
+            assert_eq!(names, ["a.1.mcap"]);
+            assert!(folder.pumps("a.1.mcap").1, "what is left is a whole file");
+            fs::remove_file(folder.0.join("a.1.mcap")).expect("removed");
+        }
+    }
+
+    #[test]
+    fn full_files_get_numbers_and_old_ones_go() {
+        let folder = Folder::new("rotate");
+        let rotation = Rotation { bytes: Some(1), keep: Some(2), ..Rotation::default() };
+        let mut recording = recording(&folder, rotation);
+        for number in 1..=5 {
+            write(&mut recording, [number]);
+            recording.sync().expect("stored");
+        }
+        assert_eq!(folder.names(), ["a.3.mcap", "a.4.mcap", "a.mcap"]);
+        assert_eq!((folder.pumps("a.4.mcap"), folder.pumps("a.mcap")), ((vec![4], true), (vec![5], false)));
+        // What is not stored is written again, so that it is removed here.
+        write(&mut recording, [6]);
+        recording.sync().expect("stored");
+        write(&mut recording, [7]);
+        drop(recording);
+        assert_eq!(folder.names(), ["a.5.mcap", "a.6.mcap"]);
+    }
+
+    #[test]
+    fn another_file_stays_as_it_is() {
+        let folder = Folder::new("other");
+        fs::write(folder.file(), "something else").expect("written");
+        let other = Recording {
+            path: folder.file(),
+            rotation: Rotation::default(),
+            options: options(false),
+            file: None,
+            schemas: PerType::default(),
+            json: JsonText::default(),
+        };
+        let error = other.put_away().expect_err("it is no MCAP file").to_string();
+        assert!(error.contains("a.mcap is there and no MCAP file"), "{error}");
+        assert_eq!(fs::read_to_string(folder.file()).expect("still there"), "something else");
+    }
+}

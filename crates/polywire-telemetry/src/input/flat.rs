@@ -1,0 +1,39 @@
+//! JSON values as numbers and texts with names.
+
+use serde_json::Value;
+
+use super::{Label, MOST_METRICS, Metric, Metrics, registry::MOST_NAME_BYTES};
+
+/// Adds the numbers and texts of a JSON value, with the names of their members and points between.
+pub(super) fn flatten(path: &mut String, value: &Value, sample: &mut Metrics) {
+    let mut below = |name: &str, value: &Value, sample: &mut Metrics| {
+        let len = path.len();
+        path.push_str(if len == 0 { "" } else { "." });
+        path.push_str(name);
+        flatten(path, value, sample);
+        path.truncate(len);
+    };
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| below(name, value, sample)),
+        Value::Array(values) => {
+            values.iter().enumerate().for_each(|(i, value)| below(&i.to_string(), value, sample));
+        }
+        Value::Number(number) => add(sample, path, number.as_f64(), ""),
+        Value::Bool(truth) => add(sample, path, Some(f64::from(u8::from(*truth))), ""),
+        Value::String(text) => add(sample, path, None, text),
+        Value::Null => {}
+    }
+}
+
+/// Adds a number, or what is no number as a text.
+pub(super) fn add(sample: &mut Metrics, name: &str, number: Option<f64>, text: &str) {
+    let is_long = name.len() + text.len() > MOST_NAME_BYTES;
+    if is_long || sample.metrics.len() + sample.texts.len() >= MOST_METRICS {
+        sample.refused += 1;
+        return;
+    }
+    match number {
+        Some(value) => sample.metrics.push(Metric { name: name.to_owned(), value, ..Metric::default() }),
+        None => sample.texts.push(Label { name: name.to_owned(), value: text.to_owned() }),
+    }
+}

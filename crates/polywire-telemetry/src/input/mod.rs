@@ -1,0 +1,139 @@
+//! Inputs: probes whose figures other programs measure. They are in one table, [`INPUTS`], with a
+//! file each. A node runs them only if its configuration names them.
+//!
+//! All of them have samples of one type, [`Metrics`], because the names of their figures are known
+//! only when they come.
+//!
+//! ```
+//! use polywire_telemetry::{
+//!     Probe as _, Settings,
+//!     input::{INPUTS, Label, Metric, MetricDistribution, MetricKind, Metrics},
+//!     system::{self, Host},
+//! };
+//!
+//! assert!(INPUTS.iter().any(|input| input.name == "statsd"));
+//! let input = system::find("command")?;
+//! let mut settings = Settings::default();
+//! settings.set(input.parameters, "command", "echo level=2.5 name=tank")?;
+//! let probe = (input.open)(&Host::this(), &settings)?;
+//! assert_eq!(probe.schema().name(), "telemetry::Metrics");
+//!
+//! // What a handler of such samples may look at.
+//! let label = Label { name: "pump".into(), value: "1".into() };
+//! let level = Metric { name: "level".into(), labels: vec![label], kind: MetricKind::Gauge, value: 2.5 };
+//! let sample = Metrics { metrics: vec![level], ..Metrics::default() };
+//! assert!(sample.metrics.iter().all(|metric| metric.value < 3.0));
+//! assert_eq!(MetricDistribution::default().count, 0);
+//! # Ok::<(), polywire_telemetry::MeasureError>(())
+//! ```
+
+mod command;
+mod fetch;
+mod flat;
+mod lines;
+mod prometheus;
+#[cfg(feature = "metrics")]
+mod recorder;
+mod registry;
+mod statsd;
+
+use polywire::Message;
+
+#[cfg(feature = "metrics")]
+pub use recorder::{Recorder, RecorderError};
+pub use registry::MOST_METRICS;
+
+use crate::{MeasureError, Pdl, ProbeType, Uuid};
+
+/// The inputs, in the order of lists.
+pub static INPUTS: &[ProbeType] = &[command::PROBE, lines::PROBE, prometheus::PROBE, statsd::PROBE];
+
+/// The identity of the type of all inputs.
+const UUID: Uuid = Uuid::of(0xc3a6d3a4_9b0a_4f5b_8a0e_2c1d0f7d5e61);
+
+const VERSION: &str = "1.0";
+
+const PDL: Pdl = Pdl::File(include_str!("../../pdl/metrics.pdl"));
+
+/// Figures that other programs have measured.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "telemetry::Metrics")]
+pub struct Metrics {
+    /// Numbers, by name and labels.
+    pub metrics: Vec<Metric>,
+    /// Distributions, by name and labels.
+    pub distributions: Vec<MetricDistribution>,
+    /// Values that are no numbers.
+    pub texts: Vec<Label>,
+    /// What could not be read since the start: lines, values, or names beyond the limit.
+    pub refused: u64,
+}
+
+/// A name and a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Message)]
+#[polywire(name = "telemetry::Label", nested)]
+pub struct Label {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// What a number means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
+#[polywire(name = "telemetry::MetricKind", nested)]
+pub enum MetricKind {
+    /// Nobody has said so.
+    #[default]
+    Untyped,
+    /// It rises from the start of what counts.
+    Counter,
+    /// It is how things are now.
+    Gauge,
+}
+
+/// A number.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "telemetry::Metric", nested)]
+pub struct Metric {
+    /// Its name.
+    pub name: String,
+    /// What else tells it from others, by name.
+    pub labels: Vec<Label>,
+    /// What it means.
+    pub kind: MetricKind,
+    /// The number.
+    pub value: f64,
+}
+
+/// How numbers are distributed. All but `count` is about those since the previous sample, and 0 if
+/// there are none.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "telemetry::MetricDistribution", nested)]
+pub struct MetricDistribution {
+    /// Its name.
+    pub name: String,
+    /// What else tells it from others, by name.
+    pub labels: Vec<Label>,
+    /// How many numbers there were since the start.
+    pub count: u64,
+    /// The smallest number.
+    pub least: f64,
+    /// Half of the numbers are at most this.
+    pub p50: f64,
+    /// 90 % are at most this.
+    pub p90: f64,
+    /// 99 % are at most this.
+    pub p99: f64,
+    /// The largest number.
+    pub most: f64,
+}
+
+pub(crate) fn problem(what: &str, problem: impl std::fmt::Display) -> MeasureError {
+    MeasureError::Input { what: what.to_owned(), problem: problem.to_string() }
+}
+
+/// A parameter that must be set.
+fn needed(parameter: &crate::Parameter, expected: &str) -> MeasureError {
+    MeasureError::Value { parameter: parameter.name.to_owned(), value: String::new(), expected: expected.to_owned() }
+}

@@ -1,0 +1,148 @@
+//! The figures of programs that use the crate `metrics`.
+
+use std::{sync::Arc, time::Duration};
+
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key as MetricKey, KeyName, Metadata, SharedString, Unit,
+};
+use polywire::Message as _;
+
+use super::{
+    Label, Metrics,
+    registry::{Key, Number, Registry, Spread},
+};
+use crate::{
+    Agent, AgentError, MeasureError, Moment, Plan, Probe, ProbeType, Settings, host::Host, probe::boxed,
+};
+
+static PROBE: ProbeType = ProbeType {
+    name: "metrics",
+    summary: "What the program measures by the crate metrics",
+    uuid: super::UUID,
+    version: super::VERSION,
+    pdl: super::PDL,
+    every: Duration::from_secs(10),
+    parameters: &[],
+    shape: Metrics::shape,
+    open,
+};
+
+fn open(_: &Host, _: &Settings) -> Result<Box<dyn Probe>, MeasureError> {
+    Err(MeasureError::Unknown("a program opens this probe, by Recorder::install".to_owned()))
+}
+
+/// Why a program's figures cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecorderError {
+    /// The node cannot have the probe.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// The process has a recorder already.
+    #[error("the process has a recorder for the crate metrics already")]
+    Taken,
+}
+
+/// Records what a program measures by the crate `metrics`, as samples of a probe.
+///
+/// An update of a counter or gauge that the program holds takes an atomic exchange; one of a
+/// histogram an atomic addition. A histogram keeps whole millionths, to 1/32 of the number.
+///
+/// ```
+/// use polywire::Node;
+/// use polywire_telemetry::{
+///     Agent, Identity, Moment, Runner,
+///     input::{Metrics, Recorder, RecorderError},
+///     system::Host,
+/// };
+/// use std::time::Duration;
+///
+/// let wire = "cdr@inproc/recorder-doc";
+/// let mut agent = Agent::new(Node::new(), Identity::new("shop")?, Host::this(), wire, Moment::default())?;
+/// Recorder::install(&mut agent, "metrics")?;
+/// assert!(matches!(Recorder::install(&mut agent, "again"), Err(RecorderError::Taken)));
+///
+/// // Anywhere in the program.
+/// metrics::counter!("orders", "kind" => "large").increment(2);
+/// metrics::histogram!("seconds").record(0.25);
+///
+/// let samples = Node::new().subscriber_on::<Metrics>("probes/shop/metrics", wire)?;
+/// let runner = Runner::start(agent)?;
+/// let sample = samples.recv_timeout(Duration::from_secs(60)).unwrap().value;
+/// assert_eq!((sample.metrics[0].name.as_str(), sample.metrics[0].value), ("orders", 2.0));
+/// assert_eq!(sample.distributions[0].count, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Recorder(Arc<Registry>);
+
+impl Recorder {
+    /// Becomes the recorder of the process, and adds a probe with all its figures to a node. Fails if
+    /// Becomes the recorder of the process, and adds a probe with all its figures to a node. Fails if
+    /// the process has a recorder. If the node cannot have the probe, the process keeps the recorder.
+    pub fn install(agent: &mut Agent, instance: &str) -> Result<(), RecorderError> {
+        let registry = Arc::new(Registry::default());
+        metrics::set_global_recorder(Recorder(registry.clone())).map_err(|_| RecorderError::Taken)?;
+        let plan = Plan { instance: instance.to_owned(), ..Plan::of(&PROBE) };
+        let read = move |_: Moment, sample: &mut Metrics| -> Result<(), MeasureError> {
+            registry.read(sample);
+            Ok(())
+        };
+        Ok(agent.run(plan, |_, _| Ok(boxed::<Metrics>(read)))?)
+    }
+}
+
+fn key(key: &MetricKey) -> Key {
+    let label = |label: &metrics::Label| Label { name: label.key().to_owned(), value: label.value().to_owned() };
+    Key::new(key.name(), key.labels().map(label).collect())
+}
+
+/// What the registry refuses is counted there, and changes nothing here.
+impl metrics::Recorder for Recorder {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, name: &MetricKey, _: &Metadata<'_>) -> Counter {
+        self.0.counter(key(name)).map_or_else(Counter::noop, Counter::from_arc)
+    }
+
+    fn register_gauge(&self, name: &MetricKey, _: &Metadata<'_>) -> Gauge {
+        self.0.gauge(key(name)).map_or_else(Gauge::noop, Gauge::from_arc)
+    }
+
+    fn register_histogram(&self, name: &MetricKey, _: &Metadata<'_>) -> Histogram {
+        self.0.spread(key(name)).map_or_else(Histogram::noop, Histogram::from_arc)
+    }
+}
+
+impl CounterFn for Number {
+    fn increment(&self, more: u64) {
+        self.add(more as f64);
+    }
+
+    fn absolute(&self, value: u64) {
+        self.raise(value as f64);
+    }
+}
+
+impl GaugeFn for Number {
+    fn increment(&self, more: f64) {
+        self.add(more);
+    }
+
+    fn decrement(&self, less: f64) {
+        self.add(-less);
+    }
+
+    fn set(&self, value: f64) {
+        Number::set(self, value);
+    }
+}
+
+impl HistogramFn for Spread {
+    fn record(&self, value: f64) {
+        self.observe(value);
+    }
+}

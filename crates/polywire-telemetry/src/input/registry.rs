@@ -1,0 +1,204 @@
+//! Figures by name: counters, gauges and distributions that any thread may change.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::{Label, Metric, MetricDistribution, MetricKind, Metrics};
+use crate::{Cell as _, Distribution, Histogram};
+
+/// The most names, each with its labels, of an input. Further ones are refused and counted.
+pub const MOST_METRICS: usize = 10_000;
+
+/// The most bytes of a name with its labels, or with its text.
+pub const MOST_NAME_BYTES: usize = 4096;
+
+/// Numbers of a distribution are kept as whole multiples of this. A histogram knows whole numbers.
+const GRAIN: f64 = 1e-6;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    pub name: String,
+    /// Sorted.
+    pub labels: Vec<Label>,
+}
+
+impl Key {
+    pub fn new(name: impl Into<String>, mut labels: Vec<Label>) -> Key {
+        labels.sort();
+        Key { name: name.into(), labels }
+    }
+
+    fn bytes(&self) -> usize {
+        self.name.len() + self.labels.iter().map(|label| label.name.len() + label.value.len()).sum::<usize>()
+    }
+}
+
+/// A number that threads change by adding and setting; kept as the bits of a double.
+#[derive(Debug, Default)]
+pub struct Number(AtomicU64);
+
+impl Number {
+    pub fn set(&self, value: f64) {
+        self.0.store(value.to_bits(), Ordering::Relaxed);
+    }
+
+    pub fn add(&self, more: f64) {
+        let add = |bits| Some((f64::from_bits(bits) + more).to_bits());
+        // The closure never declines.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    /// Sets it unless it is higher.
+    #[cfg(feature = "metrics")]
+    pub fn raise(&self, value: f64) {
+        let raise = |bits| Some(f64::from_bits(bits).max(value).to_bits());
+        // The closure never declines.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise);
+    }
+
+    pub fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Numbers from 0 up.
+#[derive(Default)]
+pub struct Spread(Histogram);
+
+impl Spread {
+    /// Counts a number. One below 0, or none, counts as 0.
+    pub fn observe(&self, number: f64) {
+        // Beyond the range, the conversion takes the nearest end of it.
+        self.0.observe((number / GRAIN).round() as u64);
+    }
+
+    fn read(&self, key: &Key) -> MetricDistribution {
+        let mut of = Distribution::default();
+        self.0.read(&mut of);
+        let scaled = |grains: u64| grains as f64 * GRAIN;
+        let Key { name, labels } = key.clone();
+        let (least, p50, p90) = (scaled(of.least), scaled(of.p50), scaled(of.p90));
+        MetricDistribution { name, labels, count: of.count, least, p50, p90, p99: scaled(of.p99), most: scaled(of.most) }
+    }
+}
+
+#[derive(Clone)]
+enum Figure {
+    Counter(Arc<Number>),
+    Gauge(Arc<Number>),
+    Spread(Arc<Spread>),
+}
+
+/// Figures by name. A name has one kind; another one is refused.
+#[derive(Default)]
+pub struct Registry {
+    figures: Mutex<BTreeMap<Key, Figure>>,
+    refused: AtomicU64,
+}
+
+impl Registry {
+    /// The counter of this name; a new one if there is none. `None` if it is refused, which is
+    /// counted.
+    pub fn counter(&self, key: Key) -> Option<Arc<Number>> {
+        match self.figure(key, || Figure::Counter(Arc::default()))? {
+            Figure::Counter(number) => Some(number),
+            _ => self.refuse(),
+        }
+    }
+
+    pub fn gauge(&self, key: Key) -> Option<Arc<Number>> {
+        match self.figure(key, || Figure::Gauge(Arc::default()))? {
+            Figure::Gauge(number) => Some(number),
+            _ => self.refuse(),
+        }
+    }
+
+    pub fn spread(&self, key: Key) -> Option<Arc<Spread>> {
+        match self.figure(key, || Figure::Spread(Arc::default()))? {
+            Figure::Spread(spread) => Some(spread),
+            _ => self.refuse(),
+        }
+    }
+
+    /// Counts something that cannot be read. The log tells of the first one.
+    pub fn refuse<T>(&self) -> Option<T> {
+        if self.refused.fetch_add(1, Ordering::Relaxed) == 0 {
+            log::warn!("an input has a value that is refused; the samples count them");
+        }
+        None
+    }
+
+    /// Writes all figures over an older sample.
+    pub fn read(&self, sample: &mut Metrics) {
+        *sample = Metrics { refused: self.refused.load(Ordering::Relaxed), ..Metrics::default() };
+        for (key, figure) in &*self.lock() {
+            let metric = |kind, number: &Number| {
+                let Key { name, labels } = key.clone();
+                Metric { name, labels, kind, value: number.get() }
+            };
+            match figure {
+                Figure::Counter(number) => sample.metrics.push(metric(MetricKind::Counter, number)),
+                Figure::Gauge(number) => sample.metrics.push(metric(MetricKind::Gauge, number)),
+                Figure::Spread(spread) => sample.distributions.push(spread.read(key)),
+            }
+        }
+    }
+
+    fn figure(&self, key: Key, fresh: impl FnOnce() -> Figure) -> Option<Figure> {
+        let mut figures = self.lock();
+        if let Some(figure) = figures.get(&key) {
+            return Some(figure.clone());
+        }
+        if figures.len() >= MOST_METRICS || key.bytes() > MOST_NAME_BYTES {
+            return self.refuse();
+        }
+        Some(figures.entry(key).or_insert_with(fresh).clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Figure>> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new(name, Vec::new())
+    }
+
+    #[test]
+    fn a_name_keeps_its_kind_and_names_are_bounded() {
+        let registry = Registry::default();
+        registry.counter(key("a")).expect("new").add(2.0);
+        registry.counter(key("a")).expect("known").add(0.5);
+        assert!(registry.gauge(key("a")).is_none() && registry.spread(key("a")).is_none());
+        assert!(registry.gauge(key(&"x".repeat(MOST_NAME_BYTES + 1))).is_none());
+        (0..MOST_METRICS).for_each(|number| drop(registry.gauge(key(&format!("g{number}")))));
+        assert!(registry.spread(key("late")).is_none());
+        let mut sample = Metrics::default();
+        registry.read(&mut sample);
+        assert_eq!((sample.metrics.len(), sample.metrics[0].value, sample.refused), (MOST_METRICS, 2.5, 5));
+    }
+
+    #[test]
+    fn distributions_know_small_and_strange_numbers() {
+        let registry = Registry::default();
+        let spread = registry.spread(key("s")).expect("new");
+        [0.000_003, 0.25, 1.0].into_iter().for_each(|number| spread.observe(number));
+        let mut sample = Metrics::default();
+        registry.read(&mut sample);
+        let found = &sample.distributions[0];
+        assert_eq!((found.count, found.least), (3, 0.000_003));
+        assert!((found.p50 - 0.25).abs() < 0.25 / 16.0 && (found.most - 1.0).abs() < 1.0 / 16.0, "{found:?}");
+        [f64::NAN, -1.0, f64::INFINITY].into_iter().for_each(|number| spread.observe(number));
+        registry.read(&mut sample);
+        assert_eq!((sample.distributions[0].count, sample.distributions[0].p50), (6, 0.0));
+    }
+}
