@@ -10,10 +10,7 @@ use std::{
 };
 
 use polywire::{Message, Node, NodeEvent, Publisher, Subscriber};
-use polywire_core::{
-    codec::{self, Options},
-    layout::Message as _,
-};
+use polywire_core::codec::{self, Options};
 use polywire_testing::{
     tools,
     waiting::{SOON, until},
@@ -103,7 +100,9 @@ fn a_plain_application_reads_exactly_the_bytes_of_the_format() {
         let publisher: Publisher<Pump> =
             node.publisher_on("plant/pumps", &format!("{format}@{endpoint}")).expect("a publisher");
         // It hears nothing before its subscription has come here.
-        let first = until_heard(&everything, || drop(publisher.publish(&pump(1)).expect("published")));
+        let first = until_heard(&everything, || {
+            publisher.publish(&pump(1)).expect("published");
+        });
         assert_eq!(first.key_expr().as_str(), "plant/pumps");
         assert_eq!(&*first.payload().to_bytes(), encoded(format, &pump(1)), "{format}");
         let encoding = first.encoding().to_string();

@@ -73,8 +73,8 @@ impl Address {
         Ok(())
     }
 
-    /// Replaces the port 0 of locators to listen at by one that is free, so that others can be told.
-    /// Returns the address with these ports.
+    /// Replaces the port 0 of locators to listen at by one that is free, so that others can be
+    /// told. Returns the address with these ports.
     pub(super) fn choose_ports(&mut self, text: &str) -> String {
         let mut told = text.to_owned();
         for locator in &mut self.listen {

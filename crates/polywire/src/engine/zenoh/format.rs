@@ -1,5 +1,5 @@
-//! The `Encoding` of samples: the format of a channel, with the name of its type and the hash of its
-//! schema behind it.
+//! The `Encoding` of samples: the format of a channel, with the name of its type and the hash of
+//! its schema behind it.
 
 use polywire_core::envelope::Announcement;
 use zenoh::bytes::Encoding;

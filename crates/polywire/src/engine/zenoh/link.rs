@@ -1,10 +1,10 @@
 //! One end of a link to another node: what it sends, and which of the peer's messages it takes.
 //!
-//! As long as the peer keeps up, it takes messages from the keys of their topics, where they are put
-//! once for all. At most a *window* of bytes is under way that the peer has not taken. If it falls
-//! behind, the sender tells it to leave: messages for it wait here by the overflow policy, and go to
-//! it by mail, until it has caught up and joins again. So one slow peer does not hold up the others
-//! for longer than the policy says.
+//! As long as the peer keeps up, it takes messages from the keys of their topics, where they are
+//! put once for all. At most a *window* of bytes is under way that the peer has not taken. If it
+//! falls behind, the sender tells it to leave: messages for it wait here by the overflow policy,
+//! and go to it by mail, until it has caught up and joins again. So one slow peer does not hold up
+//! the others for longer than the policy says.
 
 use std::{
     collections::BTreeMap,
@@ -209,8 +209,8 @@ impl Link {
         (self.taken, self.delivery.held_bytes())
     }
 
-    /// Sends a message, or keeps it here, or drops it. If it is to be put under its topic's key, that
-    /// is noted in the message, and [`Link::mark_if_due`] follows.
+    /// Sends a message, or keeps it here, or drops it. If it is to be put under its topic's key,
+    /// that is noted in the message, and [`Link::mark_if_due`] follows.
     pub(super) fn send(&mut self, way: &mut Way<'_>, message: &mut Message<'_>) -> Outcome {
         let (envelope, channel) = (message.envelope, message.envelope.channel);
         let Some(subscribers) = self.delivery.wanted(envelope) else { return Outcome::Unwanted };
@@ -249,7 +249,7 @@ impl Link {
     }
 
     fn hold(&mut self, way: &mut Way<'_>, message: &mut Message<'_>, subscribers: u32) -> Outcome {
-        // It waits behind others of its writer, so the peer must not take it where it is put for all.
+        // It waits behind others of its writer: the peer must not take it where it is put for all.
         if self.delivery.is_accepted(message.envelope.channel) {
             self.leave(way);
         }

@@ -1,5 +1,5 @@
-//! Zenoh: topics are keys, formats are encodings, and what a message needs besides its payload is in
-//! the sample's attachment. `spec/zenoh.md` defines the mapping.
+//! Zenoh: topics are keys, formats are encodings, and what a message needs besides its payload is
+//! in the sample's attachment. `spec/zenoh.md` defines the mapping.
 //!
 //! Each port has a session of its own. Nodes find each other by liveliness tokens. What they tell
 //! each other (announcements, answers, documents) goes to the mailbox of the node that it is for;
