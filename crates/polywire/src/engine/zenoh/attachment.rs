@@ -84,7 +84,8 @@ mod tests {
             let mut claimed = MAGIC.to_vec();
             claimed.extend(&bytes);
             if let Ok(Attached::Ours(writer, envelope)) = parse(&claimed, &Limits::default()) {
-                prop_assert_eq!(parse(&put(writer, &envelope), &Limits::default()), Ok(Attached::Ours(writer, envelope)));
+                let again = put(writer, &envelope);
+                prop_assert_eq!(parse(&again, &Limits::default()), Ok(Attached::Ours(writer, envelope)));
             }
             let _ = parse(&bytes, &Limits::default());
         }

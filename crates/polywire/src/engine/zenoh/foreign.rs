@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn what_the_node_does_not_take_is_lost_and_told() {
         let (mut foreign, mut inbox) = (Foreign::new(9, 400), Inbox::default());
-        let mut take = |foreign: &mut Foreign, inbox: &mut Inbox| foreign.take("a".into(), "", 0, payload(), inbox);
+        let take = |foreign: &mut Foreign, inbox: &mut Inbox| foreign.take("a".into(), "", 0, payload(), inbox);
         (0..5).for_each(|_| take(&mut foreign, &mut inbox));
         assert_eq!(told(&mut inbox), ["up foreign", "1 is a  ", "1: 1", "1: 2"]);
         foreign.taken(&payload());
