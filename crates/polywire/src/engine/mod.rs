@@ -337,9 +337,8 @@ pub trait Port: Send + Sync {
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>);
 
     /// A subscriber of this node wants a topic, or the topics that fit a pattern
-    /// (`spec/wire-names.md`). Called once for each subscriber. Engines that hear only what they ask
-    /// for need it to receive from writers that announce nothing; for the others, which are the
-    /// default, there is nothing to do.
+    /// (`spec/wire-names.md`). Called once for each subscriber. Engines that hear only what they
+    /// ask for need it to receive from writers that announce nothing; the default does nothing.
     fn subscribe(&self, _topic: &str) {}
 
     /// A subscriber for which [`Port::subscribe`] was called has gone.
