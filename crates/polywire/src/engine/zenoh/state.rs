@@ -261,10 +261,8 @@ impl State {
                     inbox.push(id, Arrival::Frame(bytes.to_vec()));
                 }
             }
-            Frame::Data(envelope, _) => {
-                if link.remote.get(&envelope.channel).is_some_and(|remote| remote.is_open) {
-                    inbox.push(id, Arrival::Frame(bytes.to_vec()));
-                }
+            Frame::Data(envelope, _) if link.remote.get(&envelope.channel).is_some_and(|remote| remote.is_open) => {
+                inbox.push(id, Arrival::Frame(bytes.to_vec()));
             }
             Frame::Want { .. } | Frame::Document { .. } => inbox.push(id, Arrival::Frame(bytes.to_vec())),
             Frame::Bye => {
