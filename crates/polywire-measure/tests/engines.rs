@@ -59,7 +59,7 @@ fn our_engines_and_bare_sockets_carry_closed_loops_open_loops_and_floods() {
 
 #[test]
 fn peers_that_are_built_in_carry_the_same() {
-    for engine in ["zeromq", "zenoh", "zenoh-node", "iceoryx2"] {
+    for engine in ["zeromq", "zenoh", "iceoryx2"] {
         if !engines::find(engine).expect("it is known").is_there() {
             eprintln!("{engine} is not built in: skipped");
             continue;
@@ -95,7 +95,6 @@ fn an_engine_that_is_not_there_says_what_it_takes() {
         let word = match engine.name {
             "cyclonedds" => "cyclonedds-tools",
             "shm" | "shm-spin" => "feature `shm`",
-            "zenoh-node" => "feature `zenoh`",
             _ => "feature `peers",
         };
         assert!(problem.contains(word), "{}: {problem}", engine.name);

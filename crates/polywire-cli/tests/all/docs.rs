@@ -44,7 +44,6 @@ fn runs(info: &str) -> bool {
         "console" => true,
         "console hosts" => crate::common::hosts_are_permitted(),
         "console sqlite" => cfg!(feature = "sqlite"),
-        "console zenoh" => cfg!(feature = "zenoh"),
         _ => false,
     }
 }
@@ -80,11 +79,6 @@ fn the_page_on_security_shows_what_happens() {
 #[test]
 fn the_page_on_telemetry_shows_what_happens() {
     run_page(&Folder::new(), "telemetry.md");
-}
-
-#[test]
-fn the_page_on_zenoh_shows_what_happens() {
-    run_page(&Folder::new(), "zenoh.md");
 }
 
 #[test]

@@ -32,5 +32,3 @@ mod tools;
 mod trace;
 mod transcode;
 mod view;
-#[cfg(feature = "zenoh")]
-mod zenoh;

@@ -55,11 +55,6 @@ const SPINNING: By = By::Ends(ours::connect, ours::receive);
 #[cfg(not(all(feature = "shm", target_os = "linux")))]
 const SPINNING: By = By::Feature("shm");
 
-#[cfg(feature = "zenoh")]
-const OUR_ZENOH: By = By::Ends(ours::connect, ours::receive);
-#[cfg(not(feature = "zenoh"))]
-const OUR_ZENOH: By = By::Feature("zenoh");
-
 /// The engines besides [`polywire::engine::ENGINES`].
 ///
 /// ```
@@ -98,11 +93,6 @@ pub static ENGINES: &[Engine] = &[
         name: ours::THIN,
         settings: "Polywire's engine `tcp` with the option `thin`",
         by: By::Ends(ours::connect, ours::receive),
-    },
-    Engine {
-        name: ours::ZENOH,
-        settings: "Polywire's engine `zenoh`, as peers connected by TCP, without scouting",
-        by: OUR_ZENOH,
     },
     Engine { name: "cyclonedds", settings: ddsperf::SETTINGS, by: By::Program },
 ];

@@ -38,8 +38,6 @@ pub const SPINNING: &str = "shm-spin";
 
 /// The engine `tcp`, tuned for thin streams.
 pub const THIN: &str = "tcp-thin";
-/// Polywire's engine `zenoh`: that name is the peer's.
-pub const ZENOH: &str = "zenoh-node";
 
 /// The topic of the echoes.
 const BACK: &str = "back";
@@ -345,10 +343,6 @@ fn error_text(error: impl ToString) -> String {
 fn wire(setup: &Setup, side: &str) -> String {
     let Setup { engine, codec, compressor, address, .. } = setup;
     let compressor = if compressor == "none" { String::new() } else { format!("+{compressor}") };
-    if engine == ZENOH {
-        let own = if side == "listen" { "" } else { "listen=tcp/127.0.0.1:0," };
-        return format!("{codec}{compressor}@zenoh/peer?scouting=off,{own}{side}=tcp/{address}");
-    }
     let (engine, settings) = match engine.as_str() {
         SPINNING => ("shm", "?wait=spin"),
         THIN => ("tcp", "?thin"),
