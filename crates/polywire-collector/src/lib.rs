@@ -57,6 +57,7 @@ mod json;
 mod json_schema;
 mod lane;
 mod nodes;
+mod numbers;
 mod probe;
 mod queue;
 mod settings;

@@ -20,6 +20,7 @@ use polywire::Node;
 use polywire_collector::{
     Collector, CollectorConfig, CollectorError, Entry, Expects, Handler, HandlerError, Kind, Setting,
 };
+use serde_json::{Value, json};
 
 /// A handler that does what its setting `mode` says.
 struct Odd {
@@ -254,4 +255,59 @@ fn metrics_are_served_at_this_machine_alone() {
         let error = Collector::new(Node::new()).reload(&config(&text)).expect_err(setting).to_string();
         assert!(error.starts_with(expected), "{error}");
     }
+}
+
+/// Takes requests, and answers the first one with a failure. Returns their bodies.
+fn metrics_server(listener: &TcpListener, requests: usize) -> Vec<Value> {
+    let mut bodies = Vec::new();
+    for number in 0..requests {
+        let (mut stream, _) = listener.accept().expect("a request");
+        let (mut request, mut part) = (Vec::new(), [0; 4096]);
+        let body = loop {
+            let read = stream.read(&mut part).expect("a part");
+            assert!(read > 0, "the request ends early");
+            request.extend_from_slice(&part[..read]);
+            let Some(end) = request.windows(4).position(|end| end == b"\r\n\r\n") else { continue };
+            if let Ok(body) = serde_json::from_slice(&request[end + 4..]) {
+                break body;
+            }
+        };
+        let head = String::from_utf8_lossy(&request);
+        assert!(
+            head.starts_with("POST /v1/metrics HTTP/1.1\r\n") && head.contains("Content-Type: application/json\r\n")
+        );
+        let status = if number == 0 { "503 Service Unavailable" } else { "200 OK" };
+        let reply = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}");
+        stream.write_all(reply.as_bytes()).expect("sent");
+        bodies.push(body);
+    }
+    bodies
+}
+
+#[test]
+fn numbers_reach_a_server_of_opentelemetry_in_the_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let server = thread::spawn(move || metrics_server(&listener, 2));
+    let handlers = format!("[handlers.export]\nkind = 'otlp'\nto = 'http://{address}'\noverflow = 'block'\nsync = 60");
+    let mut collector = collector("otlp", &handlers);
+    let (numbers, counts) = Numbers::new(3);
+    collector.add_source(Box::new(numbers)).expect("a thread");
+    until("all came", || counts.given.load(Ordering::Acquire) == 3);
+    let (ended, status) = collector.stop(SOON);
+    assert!(ended && (status[0].stored, status[0].failures) == (3, 1), "{status:?}");
+    let bodies = server.join().expect("it ends");
+    assert_eq!(bodies[0], bodies[1], "what was not taken comes again");
+    let resource = &bodies[1]["resourceMetrics"][0];
+    assert_eq!(resource["resource"]["attributes"][0]["key"], "service.name");
+    let metrics = &resource["scopeMetrics"][0]["metrics"];
+    let expected = json!({
+        "name": "test.Number.number",
+        "gauge": { "dataPoints": [{
+            "timeUnixNano": "3",
+            "asInt": "3",
+            "attributes": [{ "key": "topic", "value": { "stringValue": "test/numbers" } }],
+        }] },
+    });
+    assert_eq!((metrics.as_array().map(Vec::len), &metrics[2]), (Some(3), &expected));
 }

@@ -7,6 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(feature = "mcap")]
+use polywire_testing::tools;
+
 use crate::common::{Ended, Folder, Running, SOON};
 
 const IDL: &str = "module plant { struct Pump { uint32 id; double pressure; @optional string name; }; };";
@@ -200,4 +203,31 @@ fn an_archive_can_be_queried() {
     let damaged = query(&["--check"]).with(2);
     assert!(damaged.errors.contains("plant::Pump: row 1 is not as it was written"), "{damaged:?}");
     assert!(folder.run(&["query", "plant.idl", rows]).with(2).errors.contains("it is no SQLite database"));
+}
+
+/// Foxglove's library for Python reads the file by its index.
+#[cfg(feature = "mcap")]
+#[test]
+fn recordings_can_be_read_with_the_tools_of_mcap() {
+    if !tools::python_has("mcap.reader") {
+        return;
+    }
+    let folder = Folder::new();
+    let collect = folder.start(&["collect", "--to", "mcap=a.mcap", "--to", "jsonl=b.jsonl", "plant/**"]);
+    publish(&folder, "plant/a", r#"{"id":7,"pressure":-2.5,"name":"a, \"b\""}"#);
+    publish(&folder, "plant/b", r#"{"id":8,"pressure":1.5}"#);
+    until_file(&folder, "b.jsonl", r#""id":8"#);
+    terminated(collect).with(0);
+    let script = "import json, sys\n\
+        from mcap.reader import make_reader\n\
+        reader = make_reader(open(sys.argv[1], 'rb'))\n\
+        assert reader.get_summary().statistics.message_count == 2\n\
+        for schema, channel, message in reader.iter_messages(topics=['plant/a']):\n\
+        \x20   described = json.loads(schema.data)['properties']\n\
+        \x20   print(schema.name, schema.encoding, described['pressure'], channel.message_encoding, message.data.decode())\n";
+    let mut python = Command::new(tools::python());
+    let read = tools::output_of(python.args(["-c", script]).arg(folder.path().join("a.mcap")), b"");
+    let expected =
+        "plant::Pump jsonschema {'type': 'number'} json {\"id\":7,\"pressure\":-2.5,\"name\":\"a, \\\"b\\\"\"}\n";
+    assert_eq!(read.map(|text| String::from_utf8_lossy(&text).into_owned()), Ok(expected.to_owned()));
 }

@@ -307,6 +307,9 @@ impl Alerts {
 impl State {
     fn see(&mut self, entry: &Entry, now: Instant) {
         let State { rules, concerned, book, .. } = self;
+        if rules.is_empty() {
+            return;
+        }
         let topic = entry.topic();
         if !concerned.contains_key(topic) {
             if concerned.len() >= MOST_TOPICS {

@@ -9,6 +9,7 @@ mod jsonl;
 #[cfg(feature = "mcap")]
 mod mcap;
 mod null;
+mod otlp;
 mod prometheus;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -27,6 +28,7 @@ pub static KINDS: &[&Kind] = &[
     &csv::KIND,
     &prometheus::KIND,
     &forward::KIND,
+    &otlp::KIND,
     #[cfg(feature = "foxglove")]
     &foxglove::KIND,
     #[cfg(feature = "mcap")]

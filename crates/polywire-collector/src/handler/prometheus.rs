@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire::{Kind as Message, extend::layout::ValueRef, metrics::MetricsServer};
+use polywire::{Kind as Message, metrics::MetricsServer};
 
 use super::{Handler, Kind};
-use crate::{Entry, Expects, HandlerError, Setting, Settings, entry::plain};
+use crate::{Entry, Expects, HandlerError, Setting, Settings, numbers::numbers};
 
 /// The most numbers of a handler.
 const MOST: usize = 100_000;
@@ -119,15 +119,19 @@ impl Handler for Metrics {
             self.remove(&instance);
             return Ok(());
         }
-        let mut numbers = Numbers { of: entry.type_name(), labels: &labels, found: Vec::new() };
-        numbers.add(&mut String::new(), "", entry.value.view());
-        let numbers = numbers.found;
+        let mut found = Vec::new();
+        numbers(entry.value.view(), &mut |path, index, number| {
+            let index = if index.is_empty() { String::new() } else { format!(",index=\"{}\"", escaped(index)) };
+            let value = number_text(number.as_f64());
+            let rest = format!("{{{labels},member=\"{}\"{index}}} {value}", escaped(path));
+            found.push((metric(entry.type_name(), path), rest));
+        });
         self.remove(&instance);
-        if self.count + numbers.len() > MOST {
+        if self.count + found.len() > MOST {
             return Err(HandlerError::Refused(format!("there would be more than {MOST} numbers")));
         }
-        self.count += numbers.len();
-        self.latest.insert(instance, Latest { at: Instant::now(), numbers });
+        self.count += found.len();
+        self.latest.insert(instance, Latest { at: Instant::now(), numbers: found });
         Ok(())
     }
 
@@ -181,67 +185,6 @@ impl Metrics {
             }
         }
         text
-    }
-}
-
-/// The numbers in a value.
-struct Numbers<'a> {
-    /// The type.
-    of: &'a str,
-    labels: &'a str,
-    found: Vec<(String, String)>,
-}
-
-impl Numbers<'_> {
-    /// `path` has the names of members; `index` has places in lists and keys of maps.
-    fn add(&mut self, path: &mut String, index: &str, value: ValueRef<'_>) {
-        let below = |place: &str| if index.is_empty() { place.to_owned() } else { format!("{index}.{place}") };
-        match value {
-            ValueRef::Struct(structure) => {
-                structure
-                    .fields()
-                    .into_iter()
-                    .for_each(|(member, value)| self.member(path, index, &member.name, value));
-            }
-            ValueRef::Union(union) => {
-                if let Some((case, value)) = union.case() {
-                    self.member(path, index, &case.member.name, value);
-                }
-            }
-            // Octets are data, not numbers.
-            ValueRef::List(list) if list.as_bytes().is_some() => {}
-            ValueRef::List(list) => {
-                list.iter().enumerate().for_each(|(at, value)| self.add(path, &below(&at.to_string()), value));
-            }
-            ValueRef::Map(map) => {
-                map.entries().into_iter().for_each(|(key, value)| self.add(path, &below(&plain(key)), value));
-            }
-            scalar => self.number(path, index, scalar),
-        }
-    }
-
-    fn member(&mut self, path: &mut String, index: &str, name: &str, value: ValueRef<'_>) {
-        let len = path.len();
-        path.push_str(if len == 0 { "" } else { "." });
-        path.push_str(name);
-        self.add(path, index, value);
-        path.truncate(len);
-    }
-
-    fn number(&mut self, path: &str, index: &str, value: ValueRef<'_>) {
-        let number = match value {
-            ValueRef::Bool(truth) => f64::from(u8::from(truth)),
-            ValueRef::Enum(literal) => literal.value().into(),
-            ValueRef::Bitmask(mask) => mask.bits() as f64,
-            ValueRef::Bitset(set) => set.bits() as f64,
-            other => match other.as_f64() {
-                Some(number) => number,
-                None => return,
-            },
-        };
-        let index = if index.is_empty() { String::new() } else { format!(",index=\"{}\"", escaped(index)) };
-        let rest = format!("{{{},member=\"{}\"{index}}} {}", self.labels, escaped(path), number_text(number));
-        self.found.push((metric(self.of, path), rest));
     }
 }
 

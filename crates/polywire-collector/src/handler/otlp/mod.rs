@@ -1,0 +1,167 @@
+//! The kind `otlp`: numbers as gauges, for an OpenTelemetry collector, by OTLP over HTTP with JSON.
+
+mod http;
+
+use std::time::Duration;
+
+use polywire::Kind as Message;
+use serde_json::{Value, json};
+
+use self::http::{Target, post};
+use super::{Handler, Kind};
+use crate::{
+    Entry, Expects, HandlerError, Setting,
+    numbers::{Number, numbers},
+};
+
+/// The most numbers of a request.
+const MOST: usize = 10_000;
+
+/// How long the server may take for a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(super) static KIND: Kind = Kind {
+    name: "otlp",
+    summary: "Numbers as metrics of OpenTelemetry, over HTTP",
+    settings: &[Setting {
+        name: "to",
+        expects: Expects::Required,
+        summary: "address of the server, such as http://127.0.0.1:4318; the path is /v1/metrics unless it has one",
+    }],
+    open: |settings, node| {
+        let to = settings.text("to").unwrap_or_default();
+        let target =
+            Target::of(to, "/v1/metrics").map_err(|reason| HandlerError::Setting(format!("'to': {reason}")))?;
+        Ok(Box::new(Export { target, service: node.name().to_owned(), metrics: Vec::new() }))
+    },
+};
+
+struct Export {
+    target: Target,
+    /// The name of the collector's node.
+    service: String,
+    /// What the server has not got.
+    metrics: Vec<Value>,
+}
+
+impl Handler for Export {
+    fn write(&mut self, entry: &Entry) -> Result<(), HandlerError> {
+        if entry.kind != Message::Data {
+            return Err(HandlerError::Refused("metrics have no ends of instances".into()));
+        }
+        let before = self.metrics.len();
+        let instance = entry.instance();
+        numbers(entry.value.view(), &mut |path, index, number| {
+            self.metrics.push(gauge(entry, &instance, path, index, number));
+        });
+        if self.metrics.len() - before > MOST {
+            self.metrics.truncate(before);
+            return Err(HandlerError::Refused(format!("it has more than {MOST} numbers")));
+        }
+        match self.metrics.len() > MOST {
+            true => self.send(),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until the server has taken everything.
+    fn sync(&mut self) -> Result<(), HandlerError> {
+        if self.metrics.is_empty() { Ok(()) } else { self.send() }
+    }
+}
+
+impl Export {
+    fn send(&mut self) -> Result<(), HandlerError> {
+        let metrics = std::mem::take(&mut self.metrics);
+        let scope = json!({ "name": "polywire", "version": env!("CARGO_PKG_VERSION") });
+        let body = json!({ "resourceMetrics": [{
+            "resource": { "attributes": [attribute("service.name", &self.service)] },
+            "scopeMetrics": [{ "scope": scope, "metrics": metrics }],
+        }] });
+        let failed = |reason: String| HandlerError::Failed(format!("{}: {reason}", self.target));
+        let reply = post(&self.target, body.to_string().as_bytes(), PATIENCE).map_err(failed)?;
+        warn_of_rejected(&reply);
+        Ok(())
+    }
+}
+
+/// The server may take a request and reject some of its numbers, which is final.
+fn warn_of_rejected(reply: &[u8]) {
+    let reply: Value = serde_json::from_slice(reply).unwrap_or_default();
+    let partial = &reply["partialSuccess"];
+    // Numbers of 64 bits are strings in the JSON of Protobuf.
+    let rejected = partial["rejectedDataPoints"].as_str().map_or(0, |number| number.parse().unwrap_or(0));
+    if rejected.max(partial["rejectedDataPoints"].as_u64().unwrap_or(0)) > 0 {
+        log::warn!("otlp: the server rejects numbers: {partial}");
+    }
+}
+
+fn gauge(entry: &Entry, instance: &str, path: &str, index: &str, number: Number) -> Value {
+    let mut attributes = vec![attribute("topic", entry.topic())];
+    for (name, text) in [("key", instance), ("index", index)] {
+        if !text.is_empty() {
+            attributes.push(attribute(name, text));
+        }
+    }
+    let time = entry.timestamp_ns.max(0).to_string();
+    let mut point = json!({ "timeUnixNano": time, "attributes": attributes });
+    match number {
+        Number::Int(number) => point["asInt"] = number.to_string().into(),
+        Number::Float(number) => point["asDouble"] = double(number),
+    }
+    let of = entry.type_name().replace("::", ".");
+    let name = if path.is_empty() { of } else { format!("{of}.{path}") };
+    json!({ "name": name, "gauge": { "dataPoints": [point] } })
+}
+
+fn attribute(key: &str, text: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": text } })
+}
+
+/// A `double` in the JSON of Protobuf.
+fn double(number: f64) -> Value {
+    match number {
+        _ if number.is_nan() => "NaN".into(),
+        f64::INFINITY => "Infinity".into(),
+        f64::NEG_INFINITY => "-Infinity".into(),
+        _ => number.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire::{Message as _, Record, Shape};
+
+    use super::*;
+
+    #[derive(Default, polywire::Message)]
+    #[polywire(name = "plant::Pump")]
+    struct Pump {
+        #[polywire(key)]
+        id: u32,
+        levels: Vec<f64>,
+        total: u64,
+    }
+
+    #[test]
+    fn numbers_are_gauges_with_attributes() {
+        let mut record = Record::new(&Shape::of(Pump::shape().schema()).expect("a shape"));
+        record.set("id", 7).expect("set");
+        record.resize("levels", 2).expect("set");
+        record.set("levels[1]", f64::NAN).expect("set");
+        record.set("total", u64::MAX).expect("set");
+        let entry = Entry::new(Default::default(), 1, -5, record);
+        let mut found = Vec::new();
+        numbers(entry.value.view(), &mut |path, index, number| {
+            found.push(gauge(&entry, "id=7", path, index, number));
+        });
+        let [id, first, second, total] = &found[..] else { panic!("{found:?}") };
+        let point = |metric: &Value| metric["gauge"]["dataPoints"][0].clone();
+        assert_eq!((&id["name"], &point(id)["asInt"]), (&json!("plant.Pump.id"), &json!("7")));
+        assert_eq!((&first["name"], &point(first)["asDouble"]), (&json!("plant.Pump.levels"), &json!(0.0)));
+        assert_eq!(point(second)["asDouble"], "NaN");
+        assert_eq!(point(second)["attributes"][2], attribute("index", "1"));
+        assert_eq!(point(total)["asDouble"], json!(u64::MAX as f64), "the protocol has integers with a sign");
+        assert_eq!(point(total)["timeUnixNano"], "0");
+    }
+}
