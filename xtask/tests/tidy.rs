@@ -192,6 +192,7 @@ const LAYERED: &[&str] = &[
     "crates/polywire/src/engine/",
     "crates/polywire/src/engine/stream/",
     "crates/polywire/src/engine/udp/",
+    "crates/polywire/src/engine/zenoh/",
     "crates/polywire/src/node/",
     "crates/polywire-cli/src/transcode/",
     "crates/polywire-link/src/",

@@ -32,9 +32,15 @@ struct Place {
 /// One node of `lan` that others have to name: the suite does not depend on multicast.
 const LAN: &str = "0?multicast=off,interface=127.0.0.1,port=0";
 
+/// A peer of Zenoh that is met by its locator alone.
+const ZENOH: &str = "peer?scouting=off,listen=tcp/127.0.0.1:0";
+
 /// The address at which others open to meet the one that opened first.
 fn to(first: &Tap) -> String {
     let address = first.address();
+    if let Some((_, locator)) = address.split_once(",listen=") {
+        return format!("{ZENOH},connect={locator}");
+    }
     match address.split_once(",port=") {
         Some((_, port)) => format!("{LAN},peer=127.0.0.1:{port}"),
         None => address,
@@ -68,6 +74,7 @@ fn places(test: &str) -> Vec<Place> {
             "inproc" => (format!("engines-{test}"), engine),
             "local" | "shm" => (path(name), engine),
             "lan" => (LAN.into(), engine),
+            "zenoh" => (ZENOH.into(), engine),
             "tcp" | "tls" => ("127.0.0.1:0".into(), engine),
             "unix" => (path("either"), engine),
             // With the option of addresses.

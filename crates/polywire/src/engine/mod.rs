@@ -102,6 +102,7 @@ pub mod lan;
 pub mod local;
 pub(crate) mod loopback;
 mod options;
+mod outbox;
 mod pipe;
 mod principal;
 mod rejections;
@@ -115,6 +116,8 @@ pub mod tls;
 pub mod udp;
 pub mod unix;
 mod waiting;
+#[cfg(feature = "zenoh")]
+pub mod zenoh;
 
 use std::{
     fmt, io,
@@ -160,6 +163,8 @@ pub static ENGINES: &[&dyn Engine] = &[
     &udp::Udp,
     #[cfg(feature = "dds")]
     &dds::Dds,
+    #[cfg(feature = "zenoh")]
+    &zenoh::Zenoh,
 ];
 
 /// Finds an engine built in by its name.
@@ -334,6 +339,14 @@ pub trait Port: Send + Sync {
     /// Sends a peer the document that it asked for by [`LinkSink::wanted`]; `None` if this node
     /// does not have it.
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>);
+
+    /// A subscriber of this node wants a topic, or the topics that fit a pattern
+    /// (`spec/wire-names.md`). Called once for each subscriber. Engines that hear only what they
+    /// ask for need it to receive from writers that announce nothing; the default does nothing.
+    fn subscribe(&self, _topic: &str) {}
+
+    /// A subscriber for which [`Port::subscribe`] was called has gone.
+    fn unsubscribe(&self, _topic: &str) {}
 
     /// Whether the port may announce the channels of one peer to the others. The node then keeps
     /// the documents of those channels, so that it can supply them after their writer has left.

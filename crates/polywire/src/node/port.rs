@@ -378,7 +378,10 @@ impl PortEntry {
         self.reconsider(&*route);
         match is_builtin(route.topic()) {
             true => self.ask(),
-            false => self.changed(),
+            false => {
+                self.port().subscribe(route.topic());
+                self.changed();
+            }
         }
     }
 
@@ -401,6 +404,9 @@ impl PortEntry {
     pub(crate) fn remove_route(&self, route: &Arc<dyn Route>) {
         lock(&self.routes).remove(route);
         self.reconsider(&**route);
+        if !is_builtin(route.topic()) {
+            self.port().unsubscribe(route.topic());
+        }
         self.changed();
     }
 
