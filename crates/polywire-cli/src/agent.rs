@@ -12,9 +12,9 @@ use clap::Args;
 use polywire::Wire;
 use polywire_telemetry::{
     Agent as Node, AgentConfig, Clocks, Identity, Moment, Plan, Runner, Uuid,
+    command::AuditFile,
     system::{self, Host, PROBES},
     uplink::{Carrier, Files, Uplink},
-    command::AuditFile,
 };
 use sd_notify::NotifyState;
 use serde_json::json;

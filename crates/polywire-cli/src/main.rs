@@ -12,9 +12,9 @@ mod compat;
 mod completions;
 mod cut;
 mod demo;
-mod directory;
 #[cfg(feature = "zstd")]
 mod dict;
+mod directory;
 mod doctor;
 mod echo;
 mod fast;

@@ -406,8 +406,7 @@ impl Agent {
             false => plan.set(&setting.name, &setting.value),
         })?;
         let impossible = |error| Refused::whole(Reason::Impossible, error);
-        let (wire, before) =
-            (self.wire_of(&plan).map_err(impossible)?, self.wire_of(before).map_err(impossible)?);
+        let (wire, before) = (self.wire_of(&plan).map_err(impossible)?, self.wire_of(before).map_err(impossible)?);
         // Whoever may change probes may not make the node connect to other places.
         if wire.split_once('@').map(|(_, place)| place) != before.split_once('@').map(|(_, place)| place) {
             let text = format!("a topic keeps its endpoint: '{before}' cannot become '{wire}'");
@@ -585,10 +584,7 @@ fn begun(stream: Option<Stream>, probe: &mut dyn Probe) -> Result<Option<Stream>
 }
 
 /// What each of the settings amounts to, or what is wrong with them.
-fn checked<T>(
-    settings: &[Setting],
-    check: impl FnMut(&Setting) -> Result<T, MeasureError>,
-) -> Result<Vec<T>, Refused> {
+fn checked<T>(settings: &[Setting], check: impl FnMut(&Setting) -> Result<T, MeasureError>) -> Result<Vec<T>, Refused> {
     let mut check = check;
     let (mut all, mut refused) = (Vec::new(), Vec::new());
     for setting in settings {

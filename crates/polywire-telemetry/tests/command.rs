@@ -136,8 +136,7 @@ fn the_wire_changes_and_no_sample_is_lost() {
     check(5);
     for wire in ["fast", "json", "cdr", "msgpack", "fast+lz4", "protobuf", "xml", "cdr"] {
         let settings = vec![setting("wire", wire)];
-        let command =
-            Command { action: Action::Set, instance: "ticks".to_owned(), settings, ..Command::to(&uuid) };
+        let command = Command { action: Action::Set, instance: "ticks".to_owned(), settings, ..Command::to(&uuid) };
         assert!(client.call(&command, SOON).expect("a reply").is_done());
         let codec = wire.split('+').next().expect("a word");
         while check(1) != codec {}
@@ -168,11 +167,8 @@ fn settings_are_kept_over_a_restart_if_that_is_asked_for() {
     let keep = |command: Command| Command { keep: true, ..command };
     assert!(first.handle(&keep(set(&first, &[("every", "0.25"), ("wire", "fast")]))).is_done());
     assert!(first.handle(&set(&first, &[("thin", "change")])).is_done());
-    let budget = Command {
-        instance: String::new(),
-        settings: vec![setting("budget", "5000")],
-        ..keep(set(&first, &[]))
-    };
+    let budget =
+        Command { instance: String::new(), settings: vec![setting("budget", "5000")], ..keep(set(&first, &[])) };
     assert!(first.handle(&budget).is_done());
     let wrong = Command { settings: vec![setting("budget", "0")], ..budget };
     assert_eq!(first.handle(&wrong).refused[0].reason, Reason::BadValue);
@@ -203,15 +199,16 @@ fn commands_of_an_application_answer_fail_and_panic() {
     let wire = "cdr@inproc/command-declared";
     let mut agent = agent(Node::new(), wire);
     let mut total = 0;
-    agent.add_command("add", "Adds", move |number: &Number| match number.value {
-        13 => panic!("unlucky"),
-        value if value < 0 => Err(format!("{value} is less than nothing")),
-        value => {
-            total += value;
-            Ok(Number { value: total })
-        }
-    })
-    .expect("declared");
+    agent
+        .add_command("add", "Adds", move |number: &Number| match number.value {
+            13 => panic!("unlucky"),
+            value if value < 0 => Err(format!("{value} is less than nothing")),
+            value => {
+                total += value;
+                Ok(Number { value: total })
+            }
+        })
+        .expect("declared");
     let again = agent.add_command("add", "Adds", |number: &Number| Ok::<_, String>(number.clone()));
     assert!(again.is_err_and(|error| error.to_string() == "there is a command 'add' already"));
     let wrong = agent.add_command("a/b", "", |number: &Number| Ok::<_, String>(number.clone()));
@@ -274,11 +271,8 @@ fn who_has_no_right_changes_nothing() {
         }
     };
     assert!(matches!(&denied, Err(CallError::Denied { reason }) if reason.contains("request")), "{denied:?}");
-    let add: Client<Number, Number> = node
-        .client("telemetry/house/command/add", Some(&wire("connect")))
-        .expect("a client")
-        .open()
-        .expect("opened");
+    let add: Client<Number, Number> =
+        node.client("telemetry/house/command/add", Some(&wire("connect"))).expect("a client").open().expect("opened");
     assert_eq!(add.call(&Number { value: 7 }, SOON).expect("allowed"), Number { value: 7 });
     assert!(called.load(Ordering::Acquire));
     drop(runner);

@@ -1,10 +1,13 @@
 //! `polywire directory serve`: tells clients elsewhere which nodes there are.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use clap::Args;
-use polywire::{Kind, Wire, extend::envelope::Id128};
+use polywire::{Kind, Sample, Wire, extend::envelope::Id128};
 use polywire_telemetry::{
     NodeDescription, Uuid,
     description::{NODES, nodes_qos},
@@ -24,13 +27,16 @@ use crate::{
 /// How often the loop looks for a signal.
 const TICK: Duration = Duration::from_millis(50);
 
+/// The most nodes that are passed on.
+const MOST_NODES: usize = 4096;
+
 /// How long descriptions may take to leave when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(1);
 
 pub const VERB: Verb = Verb::new::<Serve>("serve", "Tells clients at other addresses which nodes there are")
     .details(
         "Passes on what the nodes of this domain say about themselves, to whoever asks at an address, also later; and \
-         that a node has gone, or is silent past its lease. Clients give the address to `probe list` and `directory` \
+         that a node has gone, or is silent past its lease; at most 4096 nodes. Clients give the address to `probe list` and `directory` \
          by --wire. Prints the nodes that come and go. On SIGTERM or SIGINT it ends with exit code 0. Under systemd it \
          reports readiness (Type=notify).",
     )
@@ -62,14 +68,20 @@ impl Action for Serve {
         // Without systemd this does nothing.
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the directory is ready")?;
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
+        let mut there: BTreeMap<Option<Id128>, NodeDescription> = BTreeMap::new();
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
-            let Some(sample) = nodes.recv_timeout(TICK) else { continue };
-            let is_there = sample.info.kind == Kind::Data;
-            match is_there {
-                true => clients.publish(&sample.value)?,
-                false => clients.dispose(&sample.value)?,
-            };
-            tell(terminal, &sample.value, is_there)?;
+            let Some(Sample { value, info }) = nodes.recv_timeout(TICK) else { continue };
+            let has_room = there.len() < MOST_NODES || there.contains_key(&info.key_hash);
+            if info.kind == Kind::Data && has_room {
+                clients.publish(&value)?;
+                if there.insert(info.key_hash, value.clone()).is_none() {
+                    tell(terminal, &value, true)?;
+                }
+            } else if let Some(gone) = there.remove(&info.key_hash) {
+                // The end of an instance may have its hash alone.
+                clients.dispose(&gone)?;
+                tell(terminal, &gone, false)?;
+            }
         }
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         node.flush(DRAIN);
@@ -93,6 +105,6 @@ fn tell(terminal: &Terminal, node: &NodeDescription, is_there: bool) -> anyhow::
     match terminal.json {
         true => terminal.value(&json!({ "uuid": node.uuid, "name": node.name, "there": is_there })),
         false if is_there => Ok(terminal.line(&format!("{} {}", node.uuid, node.name))?),
-        false => Ok(terminal.line(&format!("{} has gone", node.uuid))?),
+        false => Ok(terminal.line(&format!("{} {} has gone", node.uuid, node.name))?),
     }
 }

@@ -145,11 +145,12 @@ impl Options {
         for node in &nodes {
             let named = node.probes.iter().map(|probe| &*probe.instance).filter(|name| fits(instance, name));
             // The node itself says what is wrong with a name that it does not know.
-            let instances = if instance.contains('*') { named.collect() } else { vec![instance] };
+            let instances = if path.contains('*') && !instance.is_empty() { named.collect() } else { vec![instance] };
             targets.extend(instances.into_iter().map(|instance| {
                 let slash = if instance.is_empty() { "" } else { "/" };
                 let (settings, keep) = (settings.to_vec(), self.keep);
-                let command = Command { action, instance: instance.to_owned(), settings, keep, ..Command::to(&node.uuid) };
+                let command =
+                    Command { action, instance: instance.to_owned(), settings, keep, ..Command::to(&node.uuid) };
                 Target { name: format!("{}{slash}{instance}", node.name), node: node.name.clone(), command }
             }));
         }

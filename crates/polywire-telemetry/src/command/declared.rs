@@ -80,7 +80,8 @@ where
     fn serve(&mut self, audit: &mut Audit, now: Moment) -> bool {
         let Some(request) = self.service.recv_timeout(Duration::ZERO) else { return false };
         let request: Request<Q, R> = request;
-        let done = catch_unwind(AssertUnwindSafe(|| (self.callback)(request.value()).map_err(|error| error.to_string())));
+        let done =
+            catch_unwind(AssertUnwindSafe(|| (self.callback)(request.value()).map_err(|error| error.to_string())));
         let done = done.unwrap_or_else(|_| Err("the command panicked".to_owned()));
         let problem = done.as_ref().err().map_or("", String::as_str);
         audit.record(request.info(), &self.description.service, &self.text, request.value(), problem, now);

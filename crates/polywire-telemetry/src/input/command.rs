@@ -19,11 +19,8 @@ use super::{
 };
 use crate::{MeasureError, Parameter, ProbeType, Settings, probe::boxed};
 
-const COMMAND: Parameter = Parameter {
-    name: "command",
-    summary: "Shell command that prints a JSON object, or words NAME=VALUE",
-    default: "",
-};
+const COMMAND: Parameter =
+    Parameter { name: "command", summary: "Shell command that prints a JSON object, or words NAME=VALUE", default: "" };
 
 const TIMEOUT: Parameter =
     Parameter { name: "timeout", summary: "Seconds after which the command is killed", default: "10" };

@@ -106,7 +106,7 @@ fn receive(socket: &UnixDatagram, values: &Weak<Values>) {
     let mut bytes = vec![0; MOST_BYTES + 1];
     while let Some(values) = values.upgrade() {
         match socket.recv(&mut bytes) {
-            Ok(len) if len > MOST_BYTES => drop(values.registry.refuse::<()>()),
+            Ok(len) if len > MOST_BYTES => values.registry.refuse(),
             Ok(len) => values.take(bytes.get(..len).unwrap_or_default()),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
             // An error of the socket does not end by itself: it must not take all processor time.
@@ -121,7 +121,7 @@ impl Values {
         for line in datagram.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             match parse(line) {
                 Some((probe, value)) => self.apply(probe, &value),
-                None => drop(self.registry.refuse::<()>()),
+                None => self.registry.refuse(),
             }
         }
     }
@@ -129,7 +129,7 @@ impl Values {
     fn apply(&self, mut probe: String, value: &Value) {
         let mut found = Metrics::default();
         flatten(&mut probe, value, &mut found);
-        (0..found.refused).for_each(|_| drop(self.registry.refuse::<()>()));
+        (0..found.refused).for_each(|_| self.registry.refuse());
         for metric in found.metrics {
             // The registry counts what it refuses.
             self.registry.gauge(Key::new(metric.name, Vec::new())).iter().for_each(|gauge| gauge.set(metric.value));
@@ -138,7 +138,7 @@ impl Values {
         for Label { name, value } in found.texts {
             match texts.len() < MOST_METRICS || texts.contains_key(&name) {
                 true => drop(texts.insert(name, value)),
-                false => drop(self.registry.refuse::<()>()),
+                false => self.registry.refuse(),
             }
         }
     }
@@ -167,7 +167,8 @@ mod tests {
     fn the_latest_values_count() {
         let values = Values::default();
         values.take(b"{\"probe\":\"pump\",\"value\":{\"bar\":2.5,\"on\":true,\"state\":\"up\"}}\n\n");
-        values.take(b"{\"value\":{\"bar\":3,\"state\":\"down\"},\"probe\":\"pump\"}\n{\"probe\":\"level\",\"value\":7}");
+        values
+            .take(b"{\"value\":{\"bar\":3,\"state\":\"down\"},\"probe\":\"pump\"}\n{\"probe\":\"level\",\"value\":7}");
         let found = sample(values);
         let metrics: Vec<(&str, f64)> = found.metrics.iter().map(|m| (m.name.as_str(), m.value)).collect();
         assert_eq!(metrics, [("level", 7.0), ("pump.bar", 3.0), ("pump.on", 1.0)]);
@@ -181,8 +182,15 @@ mod tests {
         let deep = format!("{{\"probe\":\"a\",\"value\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
         let long = format!("{{\"probe\":\"a\",\"value\":\"{}\"}}", "x".repeat(MOST_NAME_BYTES));
         let lines: [&[u8]; 9] = [
-            b"x", b"1", b"{}", b"{\"probe\":1,\"value\":1}", b"{\"probe\":\"a\"}", b"{\"probe\":\"\",\"value\":1}",
-            b"{\"probe\":\"a\",\"value\":1,\"more\":1}", deep.as_bytes(), long.as_bytes(),
+            b"x",
+            b"1",
+            b"{}",
+            b"{\"probe\":1,\"value\":1}",
+            b"{\"probe\":\"a\"}",
+            b"{\"probe\":\"\",\"value\":1}",
+            b"{\"probe\":\"a\",\"value\":1,\"more\":1}",
+            deep.as_bytes(),
+            long.as_bytes(),
         ];
         lines.iter().for_each(|line| values.take(line));
         values.take(b"\xff\xfe");

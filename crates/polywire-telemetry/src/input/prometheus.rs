@@ -15,8 +15,7 @@ use crate::{MeasureError, Parameter, ProbeType, Settings, probe::boxed};
 const URL: Parameter =
     Parameter { name: "url", summary: "Where the figures are, such as http://127.0.0.1:9100/metrics", default: "" };
 
-const TIMEOUT: Parameter =
-    Parameter { name: "timeout", summary: "Seconds that the server may take", default: "10" };
+const TIMEOUT: Parameter = Parameter { name: "timeout", summary: "Seconds that the server may take", default: "10" };
 
 /// The largest value of the parameter `timeout`.
 const MOST_SECONDS: usize = 3600;
@@ -210,8 +209,26 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 mod tests {
     use std::{net::TcpListener, thread};
 
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{Measure as _, Moment};
+
+    proptest! {
+        /// Whatever a server sends: each line is a figure, a comment, or counted.
+        #[test]
+        fn any_text_is_read(lines in prop::collection::vec("[a-z{}=\",\\\\ .0-9#é]{0,30}", 0..20)) {
+            let sample = read(&lines.join("\n"));
+            let told = lines.iter().filter(|line| !line.trim().is_empty() && !line.trim().starts_with('#')).count();
+            prop_assert_eq!(sample.metrics.len() + sample.refused as usize, told);
+        }
+
+        #[test]
+        fn any_reply_is_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = body(bytes.clone());
+            let _ = body([&b"HTTP/1.1 200 OK\r\n\r\n"[..], &bytes].concat()).map(|text| read(&text));
+        }
+    }
 
     #[test]
     fn the_text_format_is_read() {
@@ -237,7 +254,8 @@ mod tests {
 
     #[test]
     fn wrong_lines_are_counted() {
-        let lines = ["a", "a x", "a 1 2 3", "a 1 x", "{} 1", "a{x} 1", "a{x=\"} 1", "a{x=\"y\" 1", "a{x=\"y\"z=\"\"} 1"];
+        let lines =
+            ["a", "a x", "a 1 2 3", "a 1 x", "{} 1", "a{x} 1", "a{x=\"} 1", "a{x=\"y\" 1", "a{x=\"y\"z=\"\"} 1"];
         let sample = read(&lines.join("\n"));
         assert_eq!((sample.metrics.len(), sample.refused), (0, lines.len() as u64), "{:?}", sample.metrics);
         let sample = read(&"a 1\n".repeat(MOST_METRICS + 3));

@@ -11,9 +11,7 @@ use super::{
     Label, Metrics,
     registry::{Key, Number, Registry, Spread},
 };
-use crate::{
-    Agent, AgentError, MeasureError, Moment, Plan, Probe, ProbeType, Settings, host::Host, probe::boxed,
-};
+use crate::{Agent, AgentError, MeasureError, Moment, Plan, Probe, ProbeType, Settings, host::Host, probe::boxed};
 
 static PROBE: ProbeType = ProbeType {
     name: "metrics",

@@ -83,7 +83,16 @@ impl Spread {
         let scaled = |grains: u64| grains as f64 * GRAIN;
         let Key { name, labels } = key.clone();
         let (least, p50, p90) = (scaled(of.least), scaled(of.p50), scaled(of.p90));
-        MetricDistribution { name, labels, count: of.count, least, p50, p90, p99: scaled(of.p99), most: scaled(of.most) }
+        MetricDistribution {
+            name,
+            labels,
+            count: of.count,
+            least,
+            p50,
+            p90,
+            p99: scaled(of.p99),
+            most: scaled(of.most),
+        }
     }
 }
 
@@ -107,29 +116,34 @@ impl Registry {
     pub fn counter(&self, key: Key) -> Option<Arc<Number>> {
         match self.figure(key, || Figure::Counter(Arc::default()))? {
             Figure::Counter(number) => Some(number),
-            _ => self.refuse(),
+            _ => self.none(),
         }
     }
 
     pub fn gauge(&self, key: Key) -> Option<Arc<Number>> {
         match self.figure(key, || Figure::Gauge(Arc::default()))? {
             Figure::Gauge(number) => Some(number),
-            _ => self.refuse(),
+            _ => self.none(),
         }
     }
 
     pub fn spread(&self, key: Key) -> Option<Arc<Spread>> {
         match self.figure(key, || Figure::Spread(Arc::default()))? {
             Figure::Spread(spread) => Some(spread),
-            _ => self.refuse(),
+            _ => self.none(),
         }
     }
 
     /// Counts something that cannot be read. The log tells of the first one.
-    pub fn refuse<T>(&self) -> Option<T> {
+    pub fn refuse(&self) {
         if self.refused.fetch_add(1, Ordering::Relaxed) == 0 {
             log::warn!("an input has a value that is refused; the samples count them");
         }
+    }
+
+    /// Counts something that is refused in place of a figure.
+    fn none<T>(&self) -> Option<T> {
+        self.refuse();
         None
     }
 
@@ -155,7 +169,7 @@ impl Registry {
             return Some(figure.clone());
         }
         if figures.len() >= MOST_METRICS || key.bytes() > MOST_NAME_BYTES {
-            return self.refuse();
+            return self.none();
         }
         Some(figures.entry(key).or_insert_with(fresh).clone())
     }

@@ -85,9 +85,8 @@ fn take(registry: &Registry, datagram: &[u8]) {
     for line in datagram.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
         let done = std::str::from_utf8(line).ok().and_then(|line| parse(line.trim()));
         match done {
-            // The registry counts what it refuses.
-            Some(line) => drop(line.apply(registry)),
-            None => drop(registry.refuse::<()>()),
+            Some(line) => line.apply(registry),
+            None => registry.refuse(),
         }
     }
 }
@@ -126,24 +125,44 @@ fn label(tag: &str) -> Label {
 }
 
 impl Line<'_> {
-    /// Changes the figure. `None` if the registry refuses it.
-    fn apply(self, registry: &Registry) -> Option<()> {
-        match self.kind {
-            "c" => registry.counter(self.key)?.add(self.number / self.rate),
+    /// Changes the figure. The registry counts what it refuses.
+    fn apply(self, registry: &Registry) {
+        let Line { key, value, number, kind, rate } = self;
+        match kind {
+            "c" => registry.counter(key).iter().for_each(|counter| counter.add(number / rate)),
             // A sign means a change.
-            "g" if self.value.starts_with(['+', '-']) => registry.gauge(self.key)?.add(self.number),
-            "g" => registry.gauge(self.key)?.set(self.number),
-            "ms" | "h" | "d" => registry.spread(self.key)?.observe(self.number),
-            _ => return registry.refuse(),
+            "g" if value.starts_with(['+', '-']) => registry.gauge(key).iter().for_each(|gauge| gauge.add(number)),
+            "g" => registry.gauge(key).iter().for_each(|gauge| gauge.set(number)),
+            "ms" | "h" | "d" => registry.spread(key).iter().for_each(|spread| spread.observe(number)),
+            _ => registry.refuse(),
         }
-        Some(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::input::MetricKind;
+
+    proptest! {
+        /// Whatever a program sends: each line changes a figure or is counted.
+        #[test]
+        fn any_datagram_is_taken(lines in prop::collection::vec("[ab]{0,2}[:|@#,+-]{0,3}[0-9.]{0,3}[|@#cghmsd:]{0,6}", 0..20)) {
+            let registry = Registry::default();
+            take(&registry, lines.join("\n").as_bytes());
+            let told = lines.iter().filter(|line| !line.is_empty()).count() as u64;
+            let found = sample(&registry);
+            let figures = found.metrics.len() + found.distributions.len();
+            prop_assert!(found.refused <= told && (figures as u64) <= told - found.refused);
+        }
+
+        #[test]
+        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            take(&Registry::default(), &bytes);
+        }
+    }
 
     fn sample(registry: &Registry) -> Metrics {
         let mut sample = Metrics::default();
@@ -167,7 +186,17 @@ mod tests {
     fn hostile_datagrams_are_counted() {
         let registry = Registry::default();
         let lines: [&[u8]; 11] = [
-            b"", b"x", b"x:1", b"x:1|q", b":1|c", b"x:nan|c", b"x:1|c|@0", b"x:1|c|@nan", b"x:1|c|?", b"\xff:1|c", b"x:|c",
+            b"",
+            b"x",
+            b"x:1",
+            b"x:1|q",
+            b":1|c",
+            b"x:nan|c",
+            b"x:1|c|@0",
+            b"x:1|c|@nan",
+            b"x:1|c|?",
+            b"\xff:1|c",
+            b"x:|c",
         ];
         lines.iter().for_each(|line| take(&registry, line));
         take(&registry, b"x:1|c\nx:1|g");
