@@ -2,13 +2,12 @@
 
 #[cfg(feature = "jit")]
 mod direct;
+#[cfg(feature = "jit")]
+mod tier;
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 #[cfg(feature = "jit")]
-use core::{
-    ptr::NonNull,
-    sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering},
-};
+use core::{ptr::NonNull, sync::atomic::AtomicUsize};
 
 use super::{
     Direction, FaultKind, Program, State, Status,
@@ -85,20 +84,10 @@ struct Inner {
     adapter: Option<&'static Adapter>,
     #[cfg(feature = "jit")]
     code: std::sync::OnceLock<Option<super::jit::Code>>,
-    /// The first instruction of `code`, or null: what each message asks for, without a way through
-    /// `code`.
+    /// Which function of `code` runs a message, if any.
     #[cfg(feature = "jit")]
-    entry: AtomicPtr<u8>,
-    /// The same for a program that needs neither [`Output`] nor, of the other direction, [`Input`];
-    /// null while it is not to be tried.
-    #[cfg(feature = "jit")]
-    direct_encode: AtomicPtr<u8>,
-    #[cfg(feature = "jit")]
-    direct_decode: AtomicPtr<u8>,
-    /// The same for a program with a bank, of either direction, and what makes a state specialised
-    /// for it.
-    #[cfg(feature = "jit")]
-    stream: AtomicPtr<u8>,
+    tiers: tier::Tiers,
+    /// What makes a state specialised for direct code of a program with a bank.
     #[cfg(feature = "jit")]
     specialised: Option<Arc<super::state::specialised::Specialisation>>,
     /// For such a program: bytes that a message has at least, or that there must be room for.
@@ -107,10 +96,6 @@ struct Inner {
     /// Room that is made ahead for a message of a stream, if that is more.
     #[cfg(feature = "jit")]
     ahead: AtomicUsize,
-    /// Messages that do without the direct way, since it said no of the one before them: what it
-    /// says no to often would cost twice.
-    #[cfg(feature = "jit")]
-    pause: AtomicU32,
 }
 
 impl Executable {
@@ -125,25 +110,17 @@ impl Executable {
         let executable = Executable(Arc::new(Inner {
             adapter: program.adapter,
             #[cfg(feature = "jit")]
-            direct_encode: Default::default(),
-            #[cfg(feature = "jit")]
-            direct_decode: Default::default(),
-            #[cfg(feature = "jit")]
-            stream: Default::default(),
+            tiers: tier::Tiers::new(&program),
             #[cfg(feature = "jit")]
             specialised: super::jit::specialised(&program).map(Arc::new),
             #[cfg(feature = "jit")]
             direct_size: super::jit::direct_size(&program).unwrap_or(0),
             #[cfg(feature = "jit")]
             ahead: Default::default(),
-            #[cfg(feature = "jit")]
-            pause: Default::default(),
             program: Arc::new(program),
             idle: Idle::default(),
             #[cfg(feature = "jit")]
             code: Default::default(),
-            #[cfg(feature = "jit")]
-            entry: Default::default(),
         }));
         match backend {
             Backend::Interpreter => {}
@@ -171,14 +148,8 @@ impl Executable {
     #[cfg(feature = "jit")]
     fn keep(&self, make: impl FnOnce() -> Option<super::jit::Code>) {
         if let Some(code) = self.0.code.get_or_init(make) {
-            self.0.entry.store(code.entry().cast_mut(), Ordering::Release);
-            self.allow_direct(code);
+            self.0.tiers.set(code.entry(), code.direct());
         }
-    }
-
-    #[cfg(feature = "jit")]
-    fn allow_direct(&self, code: &super::jit::Code) {
-        self.direct().store(code.direct().cast_mut(), Ordering::Release);
     }
 
     #[cfg(not(feature = "jit"))]
@@ -420,7 +391,7 @@ impl Executable {
         growth: &Growth,
     ) -> Result<Decoded, CodecError> {
         #[cfg(feature = "jit")]
-        self.count_down();
+        self.0.tiers.went_generally();
         // SAFETY: the caller keeps the same contract.
         unsafe {
             match self.0.adapter {
@@ -444,7 +415,7 @@ impl Executable {
             return self.alone(|state| unsafe { self.encode_with(state, false, value, out, limits) });
         }
         #[cfg(feature = "jit")]
-        self.count_down();
+        self.0.tiers.went_generally();
         // SAFETY: as the caller promises.
         unsafe { self.encode_to(&mut Output::new(out, limits), value) }?;
         // The direct way may have found too little room; behind the next message there is.
@@ -589,7 +560,7 @@ impl Executable {
     /// After a message of a stream that was done with a context.
     fn settle(&self, state: &mut State, keep: bool) {
         #[cfg(feature = "jit")]
-        self.count_down();
+        self.0.tiers.went_generally();
         if !keep {
             state.roll_back();
         }
@@ -612,18 +583,9 @@ impl Executable {
     }
 
     #[cfg(feature = "jit")]
-    fn direct(&self) -> &AtomicPtr<u8> {
-        match self.0.program.direction {
-            _ if self.0.program.bank.is_some() => &self.0.stream,
-            Direction::Encode => &self.0.direct_encode,
-            Direction::Decode => &self.0.direct_decode,
-        }
-    }
-
-    #[cfg(feature = "jit")]
     #[inline]
     fn entry(&self) -> Option<NonNull<u8>> {
-        NonNull::new(self.0.entry.load(Ordering::Acquire))
+        self.0.tiers.general()
     }
 
     #[cfg(not(feature = "jit"))]

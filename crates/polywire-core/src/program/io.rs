@@ -349,8 +349,8 @@ pub struct Input<'a> {
     pub(crate) origin: usize,
     pub(crate) memory_left: usize,
     pub(crate) depth_left: u32,
-    /// The kind that the format's own marks gave the value which comes next: a BSON element's type,
-    /// for instance.
+    /// The kind that the format's delimiters gave the value which comes next: a BSON element's
+    /// type, for instance.
     pub tag: u32,
     pub(crate) len: usize,
     pub(crate) limits: &'a Limits,

@@ -202,7 +202,7 @@ pub struct SliceKernel {
     pub name: &'static str,
     /// An element in memory; any but a boolean.
     pub scalar: Scalar,
-    /// Reads all, with marks of their own if there are any.
+    /// Reads all, with their delimiters if there are any.
     pub get: fn(&mut Input<'_>, &mut Elements<'_>) -> Status,
     /// Writes all: their bytes in the host's order.
     pub put: fn(&mut Output<'_>, &[u8]) -> Status,
@@ -317,7 +317,7 @@ pub struct ActionKernel {
     pub put: extern "C" fn(&mut Output<'_>, u64) -> Status,
 }
 
-/// A sequence, array or map with marks of its own.
+/// A sequence, array or map with delimiters.
 pub struct SequenceDialect {
     /// For dumps and documentation.
     pub name: &'static str,
@@ -349,8 +349,8 @@ pub struct RegionDialect {
 /// What a [`RegionDialect`]'s functions do, where that is simple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionForm {
-    /// The region is all that is left of what is around it; there are no marks. Its rest is passed
-    /// over.
+    /// The region is all that is left of what is around it; there are no delimiters. Its rest is
+    /// passed over.
     Rest,
     /// Its length in bytes stands before it, as [`NumberForm::Varint`] has it; decoding, its rest
     /// is passed over.

@@ -316,7 +316,7 @@ pub enum Source {
     Count,
     /// After this many: an array.
     Fixed(u32),
-    /// Where the format's own marks say.
+    /// Where the format's delimiters say.
     Dialect(&'static SequenceDialect),
     /// The same, behind those that are there already: of a sequence or map that a format may send
     /// in pieces.

@@ -17,8 +17,8 @@
 //!    nested; blocks nest to a limited depth, and their operations are not too many;
 //! 7. who asks for the state of a stream has a bank, and fields are sound and keep to its slots;
 //!    who takes a field's value has asked for it, and for no other one since;
-//! 8. kernels are of types that they can have, and what forms and leads say is within what machine
-//!    code can do: kernels are anybody's safe code.
+//! 8. kernels are of types that they can have, and what forms and expected prefixes say is within
+//!    what machine code can do: kernels are anybody's safe code.
 
 use alloc::string::String;
 
@@ -382,9 +382,9 @@ impl Verifier<'_> {
             }
             Wire::Inline(kernel, argument) => {
                 require(self.program.direction == Direction::Encode, "the operation is of the other direction")?;
-                require(kernel.scalar != Scalar::F128, "a brief kernel's value has 64 bits")?;
+                require(kernel.scalar != Scalar::F128, "an inline kernel's value has 64 bits")?;
                 // The bytes of a form's argument stand below the one that counts them.
-                require(kernel.form.is_none() || argument >> 56 <= 7, "a brief kernel's head is too long")
+                require(kernel.form.is_none() || argument >> 56 <= 7, "an inline kernel's head is too long")
             }
             Wire::Kernel(kernel) => scalar_kernel(kernel),
             Wire::Symbol(kernel, _) => {

@@ -2,7 +2,10 @@
 //! before an inaccessible page, and freed memory is inaccessible, too.
 
 use polywire_core::{
-    codec::{Decoder, Encoder},
+    codec::{
+        Decoder, Encoder, Options,
+        fast::{Fast, template::TemplateSet},
+    },
     layout::{Message, Record, Shape},
     program::Backend,
     schema::arbitrary::{Random, random_schema},
@@ -84,6 +87,39 @@ fn strings_of_every_length_at_the_end_of_a_page() {
                     guarded(|| drop((back, input)));
                 }
             }
+        }
+    }
+}
+
+#[derive(Message, Debug, Default, Clone, PartialEq)]
+struct Deltas {
+    plain: String,
+    wide: String,
+}
+
+/// Messages of a stream that end anywhere, with strings that are differences from those before.
+#[test]
+fn streams_cut_off_at_the_end_of_a_page() {
+    let xml = "<templates><template name='Deltas' id='1'>\
+        <string name='plain'><delta/></string><string name='wide' charset='unicode'><delta/></string>\
+        </template></templates>";
+    let codec = Fast::new(TemplateSet::parse(xml).unwrap());
+    for backend in backends() {
+        let encoder = Encoder::<Deltas>::with_backend(&codec, &Options::default(), backend).unwrap();
+        // A new one for each message: one that bailed out does not try the next one directly.
+        let decoder =
+            || Decoder::<Deltas>::with_backend(&codec, &Options::default(), encoder.schema(), backend).unwrap();
+        let (mut writer, mut reader) = (encoder.state().unwrap(), decoder().state().unwrap());
+        let mut back = Deltas::default();
+        for text in ["one", "ones", ""] {
+            let (value, mut message) = (Deltas { plain: text.into(), wide: text.into() }, Vec::new());
+            encoder.encode_with(&mut writer, true, &value, &mut message).unwrap();
+            for len in 0..message.len() {
+                let result = decoder().decode_with(&mut reader, false, &exact(&message[..len]), &mut back);
+                assert!(result.is_err(), "{backend:?}, {len} of {message:x?}");
+            }
+            decoder().decode_with(&mut reader, true, &exact(&message), &mut back).unwrap();
+            assert_eq!(back, value, "{backend:?}");
         }
     }
 }

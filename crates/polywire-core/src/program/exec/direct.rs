@@ -1,25 +1,15 @@
-//! Calls of machine code that runs without a context, and when it is not worth another try.
+//! Calls of machine code that runs without a context. `tier` says when it is tried.
 
 use alloc::vec::Vec;
-use core::{ptr::NonNull, sync::atomic::Ordering};
+use core::sync::atomic::Ordering;
 
-use super::Executable;
+use super::{Executable, tier::Kind};
 use crate::{
     layout::Growth,
     program::{State, io::Limits, jit, payload::Decoded},
 };
 
-/// Messages that go the long way after one for which the direct one was tried in vain.
-const PAUSE: u32 = 15;
-
-/// In place of a number of messages, times a score: in a stream one odd message is no reason to
-/// wait for fifteen. One that was in vain counts two, one that was not takes one back.
-const SCORE: u32 = 1 << 16;
-
-/// The score that is one.
-const TOO_OFTEN: u32 = 4 * SCORE;
-
-/// The same for a message of a stream, which is mostly much shorter than it may be.
+/// Room that is made ahead for a message of a stream, which is mostly much shorter than it may be.
 const MAX_STREAM_AHEAD: usize = 1 << 14;
 
 /// The same after messages for which it did not do: each element of a sequence wants room for
@@ -34,7 +24,7 @@ impl Executable {
     /// As [`Executable::encode`].
     #[inline]
     pub(super) unsafe fn encode_direct(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> bool {
-        let Some(direct) = NonNull::new(self.0.direct_encode.load(Ordering::Acquire)) else { return false };
+        let Some(direct) = self.0.tiers.direct(Kind::Encode) else { return false };
         let (start, size) = (out.len(), self.0.direct_size);
         let room = out.capacity() - start;
         if size > limits.message_bytes || room < size {
@@ -46,7 +36,8 @@ impl Executable {
             let written = jit::encode_direct(direct, out.as_mut_ptr().add(start), room, value);
             // What it says no to is more than any room.
             if written > room.min(limits.message_bytes) {
-                return self.pause();
+                self.0.tiers.bailed_out();
+                return false;
             }
             out.set_len(start + written);
         }
@@ -60,7 +51,7 @@ impl Executable {
     /// As [`Executable::decode`].
     #[inline]
     pub(super) unsafe fn decode_direct(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Option<usize> {
-        let direct = NonNull::new(self.0.direct_decode.load(Ordering::Acquire))?;
+        let direct = self.0.tiers.direct(Kind::Decode)?;
         if bytes.len() < self.0.direct_size || bytes.len() > limits.message_bytes {
             return None;
         }
@@ -68,7 +59,7 @@ impl Executable {
         // the caller promises.
         let taken = unsafe { jit::decode_direct(direct, bytes, value) };
         if taken > bytes.len() {
-            self.pause();
+            self.0.tiers.bailed_out();
             return None;
         }
         Some(taken)
@@ -88,9 +79,7 @@ impl Executable {
         out: &mut Vec<u8>,
         limits: &Limits,
     ) -> bool {
-        let (Some(entry), Some(specialised)) =
-            (NonNull::new(self.0.stream.load(Ordering::Acquire)), &self.0.specialised)
-        else {
+        let (Some(entry), Some(specialised)) = (self.0.tiers.direct(Kind::Stream), &self.0.specialised) else {
             return false;
         };
         let (start, size) = (out.len(), self.0.direct_size);
@@ -108,12 +97,12 @@ impl Executable {
             if written > room.min(limits.message_bytes) {
                 state.roll_back_specialised();
                 self.0.ahead.store((2 * room).min(MAX_MORE_AHEAD), Ordering::Relaxed);
-                self.bail_out();
+                self.0.tiers.bailed_out();
                 return false;
             }
             out.set_len(start + written);
         }
-        self.walk();
+        self.0.tiers.went_well();
         if !keep {
             state.roll_back_specialised();
         }
@@ -135,7 +124,7 @@ impl Executable {
         growth: &Growth,
     ) -> Option<Decoded> {
         state.memory_left = limits.memory(bytes.len());
-        let entry = NonNull::new(self.0.stream.load(Ordering::Acquire))?;
+        let entry = self.0.tiers.direct(Kind::Stream)?;
         let specialised = self.0.specialised.as_ref()?;
         if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_specialised(specialised, limits) {
             return None;
@@ -149,62 +138,22 @@ impl Executable {
         }
         if taken > bytes.len() {
             state.roll_back_specialised();
-            self.bail_out();
+            self.0.tiers.bailed_out();
             return None;
         }
-        self.walk();
+        self.0.tiers.went_well();
         if !keep {
             state.roll_back_specialised();
         }
         Some(Decoded { bytes: taken, grown })
     }
 
-    /// The direct way asks for memory now and then, but never gives any back: the other one does.
+    /// Direct code asks for memory now and then, but never gives any back: the general way does.
     #[cold]
-    pub(super) fn note_growth(&self, bytes: usize, limits: &Limits, growth: &Growth) {
+    fn note_growth(&self, bytes: usize, limits: &Limits, growth: &Growth) {
         growth.add(bytes);
         if growth.bytes() > limits.memory_bytes {
-            self.pause();
-        }
-    }
-
-    /// Lets the direct way be for a while.
-    #[cold]
-    pub(super) fn pause(&self) -> bool {
-        self.0.pause.store(PAUSE, Ordering::Relaxed);
-        self.direct().store(core::ptr::null_mut(), Ordering::Relaxed);
-        false
-    }
-
-    /// Lets the direct way be for a while, if it is in vain too often.
-    #[cold]
-    pub(super) fn bail_out(&self) {
-        if self.0.pause.fetch_add(2 * SCORE, Ordering::Relaxed) + 2 * SCORE >= TOO_OFTEN {
-            self.pause();
-        }
-    }
-
-    /// The direct way was not in vain.
-    #[inline]
-    pub(super) fn walk(&self) {
-        let score = self.0.pause.load(Ordering::Relaxed);
-        if score >= SCORE {
-            // What somebody else has set meanwhile stays.
-            let _ = self.0.pause.compare_exchange(score, score - SCORE, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    /// Comes back to the direct way when the while is over. Of several threads that count at once
-    /// one may be lost, which matters to nobody.
-    #[inline]
-    pub(super) fn count_down(&self) {
-        let left = self.0.pause.load(Ordering::Relaxed);
-        if left == 0 || left >= SCORE {
-            return;
-        }
-        self.0.pause.store(left - 1, Ordering::Relaxed);
-        if let (1, Some(Some(code))) = (left, self.0.code.get()) {
-            self.allow_direct(code);
+            self.0.tiers.pause();
         }
     }
 }

@@ -447,7 +447,7 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    /// A sequence or array with marks of its own.
+    /// A sequence or array with delimiters.
     fn marked(
         &mut self,
         place: Place,

@@ -184,7 +184,7 @@ impl<'e> Emit<'e, '_> {
         let scalar = self.accumulator.map_or(Scalar::U64, |a| a.scalar) as i64;
         let scalar = self.constant(scalar);
         if self.direct {
-            return self.lend_decode([program, address, frame, accumulator, scalar]);
+            return self.interpret_decode([program, address, frame, accumulator, scalar]);
         }
         let arguments = [self.context, program, address, frame, accumulator, scalar];
         self.call_status(op, shims::decode_op as *const u8, &arguments);

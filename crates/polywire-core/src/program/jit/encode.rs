@@ -216,7 +216,7 @@ impl<'e> Emit<'e, '_> {
             None => self.constant(0),
         };
         if self.direct {
-            return self.lend_encode([program, address, frame, index]);
+            return self.interpret_encode([program, address, frame, index]);
         }
         self.call_status(op, shims::encode_op as *const u8, &[self.context, program, address, frame, index]);
     }

@@ -88,11 +88,11 @@ fn word_offset(index: u8) -> i32 {
     offset_of!(State, words) as i32 + 8 * i32::from(index & 1)
 }
 
-// The functions below are reached from verified programs only, with pointers that machine code was
-// made with: contexts, fields that live as long as the code, and words of the stack. None unwinds.
+// Machine code with a context calls the functions below. None unwinds.
 
 unsafe extern "C" fn get_int(input: *mut Input<'_>, field: *const Field, word: *mut u64) -> Status {
-    // SAFETY: as above.
+    // SAFETY: machine code gives its context, a field that lives as long as the code, and a word of
+    // the stack.
     unsafe {
         match state::get_int(&mut *input, &*field) {
             Ok(value) => {
@@ -105,7 +105,8 @@ unsafe extern "C" fn get_int(input: *mut Input<'_>, field: *const Field, word: *
 }
 
 unsafe extern "C" fn test_field(input: *mut Input<'_>, field: *const Field, word: *mut u64) -> Status {
-    // SAFETY: as above.
+    // SAFETY: machine code gives its context, a field that lives as long as the code, and a word of
+    // the stack.
     unsafe {
         match state::get(&mut *input, &*field) {
             Ok(there) => {
@@ -118,6 +119,6 @@ unsafe extern "C" fn test_field(input: *mut Input<'_>, field: *const Field, word
 }
 
 unsafe extern "C" fn put_int(output: *mut Output<'_>, field: *const Field, value: u64) -> Status {
-    // SAFETY: as above.
+    // SAFETY: machine code gives its context, and a field that lives as long as the code.
     unsafe { state::put_int(&mut *output, &*field, value) }
 }

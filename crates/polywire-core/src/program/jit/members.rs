@@ -104,7 +104,8 @@ impl<'e> Emit<'e, '_> {
     /// is for others.
     fn decode_in_order(&mut self, arms: &'e [Arm], frame: Value) {
         for arm in arms {
-            let prefix = arm.prefix.as_ref().expect("only members with leads have a function without a context");
+            let prefix =
+                arm.prefix.as_ref().expect("only members with expected prefixes have a function without a context");
             let (absent, next) = (self.code.create_block(), self.code.create_block());
             let (position, end) = (self.position(), self.code.use_var(self.end));
             let behind = self.code.ins().iadd_imm_s(position, prefix.bytes.len() as i64);

@@ -59,7 +59,8 @@ pub(crate) struct Code {
 // SAFETY: the code is immutable once made, and keeps its state in its arguments; the module is only
 // touched by `drop`.
 unsafe impl Send for Code {}
-// SAFETY: as above.
+// SAFETY: nothing is changed through a shared reference: the code is immutable, and `drop` alone
+// touches the module.
 unsafe impl Sync for Code {}
 
 type DecodeFn = unsafe extern "C" fn(*mut Input<'_>, *mut u8) -> u32;

@@ -16,14 +16,14 @@ pub(super) struct Map {
     next: u64,
     /// Reading: where the map ends. Writing: where the room for it does.
     end: u64,
-    /// Bits and the mark.
+    /// Bits and the delimiter.
     word: u64,
 }
 
 /// Bits of a word.
 const WORD: u32 = 56;
-/// The mark of a word of which everything was taken.
-const MARK: u64 = 1 << 63;
+/// The delimiter of a word of which everything was taken.
+const DELIMITER: u64 = 1 << 63;
 
 /// A segment: a presence map, and what it is for. The argument is made by [`segment`].
 pub(crate) static SEGMENT: RegionDialect =
@@ -69,9 +69,9 @@ impl Input<'_> {
     #[inline]
     pub(super) fn take_bit(&mut self) -> bool {
         let word = self.state().map.word;
-        let word = if word == MARK || word == 0 { self.refill_map() } else { word };
+        let word = if word == DELIMITER || word == 0 { self.refill_map() } else { word };
         self.state().map.word = word << 1;
-        word & MARK != 0
+        word & DELIMITER != 0
     }
 
     /// The next word of the map.
@@ -86,7 +86,7 @@ impl Input<'_> {
     }
 }
 
-/// Up to eight bytes of a map as a word with its mark.
+/// Up to eight bytes of a map as a word with its delimiter.
 fn word_of(bytes: &[u8]) -> u64 {
     word_of_eight(first_eight(bytes))
 }
@@ -145,7 +145,7 @@ extern "C" fn get_begin(input: &mut Input<'_>, argument: u64, cursor: &mut Curso
 extern "C" fn get_end(input: &mut Input<'_>, argument: u64, cursor: &mut Cursor) -> Status {
     let map = input.state().map;
     let more = input.message().get(map.next as usize..map.end as usize).unwrap_or(&[]);
-    // What is left of the word is its mark, if no bit is.
+    // What is left of the word is its delimiter, if no bit is.
     let surplus = map.word & map.word.wrapping_sub(1) != 0 || more.iter().any(|byte| byte & 0x7F != 0);
     if surplus && let Err(status) = input.deviate(FaultKind::UnusedBits, policy(argument), 0) {
         return status;

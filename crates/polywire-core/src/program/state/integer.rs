@@ -101,14 +101,15 @@ macro_rules! machine_functions {
         /// The same of a signed one.
         $(#[$attribute])*
                 pub(crate) unsafe extern "C" fn read_signed(at: *const u8, end: *const u8, value: *mut u64) -> *const u8 {
-            // SAFETY: as above.
+            // SAFETY: machine code gives the bytes that are left, at least one, and a word. A first
+            // byte that does not end the integer has another behind it.
             unsafe {
                 let Some((groups, last)) = groups(at, end) else { return core::ptr::null() };
                 let unused = (57 - 7 * last.offset_from(at)).max(0);
                 *value = ((groups << unused) as i64 >> unused) as u64;
-                let [first, second] = [*at, *at.add(1)];
+                let first = *at;
                 let is_sign = first == 0 || first == 0x7F;
-                let redundant = is_sign && (first ^ second) & 0x40 == 0;
+                let redundant = is_sign && (first ^ *at.add(1)) & 0x40 == 0;
                 let large = last.offset_from(at) == 9 && !is_sign;
                 if redundant || large { core::ptr::null() } else { last.add(1) }
             }
@@ -158,7 +159,7 @@ macro_rules! machine_functions {
                 pub(crate) unsafe extern "C" fn write_signed(at: *mut u8, value: u64) -> *mut u8 {
             let sign = (value as i64 >> 63) as u64;
             let count = (65 - (value ^ sign).leading_zeros()).div_ceil(7);
-            // SAFETY: as above.
+            // SAFETY: machine code has made sure of ten bytes, which any signed integer fits.
             unsafe { write_groups(at, value, ((value as i64 >> 56) as u64, sign), count) }
         }
 

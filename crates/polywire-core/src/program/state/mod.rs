@@ -360,7 +360,7 @@ impl Deref for Values {
 
 impl DerefMut for Values {
     fn deref_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as above.
+        // SAFETY: a line is its words and nothing else, and all of them are borrowed mutably.
         unsafe { core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * ROW) }
     }
 }

@@ -1,6 +1,6 @@
 //! A *specialised* state: one whose slots all have what a program that asks for no tags expects of
-//! them: a value of its type, or a word that has the same effect as none; and texts in brief, in
-//! the slots that go with them.
+//! them: a value of its type, or a word that has the same effect as none; and short texts inline,
+//! in the slots that go with them.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -40,7 +40,7 @@ impl State {
         let is_specialised = self.specialised.is_specialised
             && self.specialised.wanted.as_ref().is_some_and(|specialised| Arc::ptr_eq(specialised, wanted));
         (self.specialised.began_fresh, self.specialised.keeps_tags) = (false, false);
-        if !is_specialised && !self.warm_up(wanted) {
+        if !is_specialised && !self.specialise(wanted) {
             return false;
         }
         self.limits_at = core::ptr::from_ref(limits) as usize;
@@ -72,10 +72,10 @@ impl State {
         }
     }
 
-    /// Gives slots without a value what stands for that, and texts in brief; false if a slot has
-    /// what the program does not expect.
+    /// Gives slots without a value what stands for that, and has short texts inline; false if a
+    /// slot has what the program does not expect.
     #[inline(never)]
-    fn warm_up(&mut self, wanted: &Arc<Specialisation>) -> bool {
+    fn specialise(&mut self, wanted: &Arc<Specialisation>) -> bool {
         let is_fresh = self.specialised.is_fresh && !self.specialised.is_specialised;
         self.despecialise();
         self.specialised.is_fresh = is_fresh;
@@ -109,7 +109,7 @@ impl State {
                             if !slot.octets && core::str::from_utf8(text).is_err() {
                                 return false;
                             }
-                            self.values[at] = brief(text);
+                            self.values[at] = inline_text(text);
                         }
                     }
                 }
@@ -173,22 +173,22 @@ impl State {
         (word != NO_TEXT && word != EMPTY_WORD).then(|| self.text(text))
     }
 
-    /// Puts bytes into a text slot of a specialised state, and in brief into the slot that goes
-    /// with it; the error is the limit that they break.
+    /// Puts bytes into a text slot of a specialised state, and a short text inline into the slot
+    /// that goes with it; the error is the limit that they break.
     pub(crate) fn set_specialised_text(&mut self, (slot, text): (u32, u32), bytes: &[u8]) -> Result<(), usize> {
         self.set_text(text, bytes)?;
-        self.set_value(slot, brief(bytes));
+        self.set_value(slot, inline_text(bytes));
         Ok(())
     }
 }
 
-/// Bytes of a text that is kept in brief.
+/// Bytes of a text that is kept inline.
 pub(crate) const IN_SLOT: usize = 7;
 
-/// What stands for a text that there is not, in brief.
+/// What stands for a text that there is not, inline.
 pub(crate) const NO_TEXT: u64 = u64::MAX - 1;
 
-/// What stands for absence: no number of 32 bits, and no text in brief. A longer number that is the
+/// What stands for absence: no number of 32 bits, and no inline text. A longer number that is the
 /// same, or one more, is left to a program that asks for tags.
 pub(crate) const EMPTY_WORD: u64 = 3 << 61;
 
@@ -220,7 +220,7 @@ pub(crate) struct SpecialisedSlot {
     pub may_be_fresh: bool,
     /// Its value may be absent.
     pub may_be_empty: bool,
-    /// The text that it has in brief.
+    /// The text that it has inline if that is short.
     pub text: Option<u32>,
     /// That need not be UTF-8.
     pub octets: bool,
@@ -250,11 +250,11 @@ impl Specialisation {
     }
 }
 
-/// What stands for a text that is too long to be kept in brief.
+/// What stands for a text that is too long to be kept inline.
 pub(crate) const LONG: u64 = u64::MAX;
 
 /// A short text as a word, its length on top; a word that is none for a longer one.
-pub(crate) fn brief(text: &[u8]) -> u64 {
+pub(crate) fn inline_text(text: &[u8]) -> u64 {
     match text.len() {
         len @ 0..=IN_SLOT => text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) | (len as u64) << 56,
         _ => LONG,

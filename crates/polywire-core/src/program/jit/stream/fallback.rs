@@ -69,7 +69,7 @@ fn field(kind: &OpKind) -> Option<&Field> {
 impl Emit<'_, '_> {
     /// Has the interpreter do an operation, of which are given program, address, frame, accumulator
     /// and the accumulator's scalar.
-    pub(in super::super) fn lend_decode(&mut self, [program, op, frame, accumulator, scalar]: [Value; 5]) {
+    pub(in super::super) fn interpret_decode(&mut self, [program, op, frame, accumulator, scalar]: [Value; 5]) {
         let (state, here, base) = (self.state(), self.here(), self.code.use_var(self.base));
         let end = self.code.use_var(self.end);
         let end = self.code.ins().iadd(base, end);
@@ -79,7 +79,7 @@ impl Emit<'_, '_> {
     }
 
     /// The same of program, address, frame and index.
-    pub(in super::super) fn lend_encode(&mut self, [program, op, frame, index]: [Value; 4]) {
+    pub(in super::super) fn interpret_encode(&mut self, [program, op, frame, index]: [Value; 4]) {
         let (unwind, position, capacity) = (self.unwind, self.position(), self.code.use_var(self.end));
         let wanted = self.code.ins().iadd_imm_s(position, self.room_wanted);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);

@@ -46,8 +46,8 @@ impl Int {
             _ => None,
         };
         // What fits a byte fits it.
-        let brief = if signed { (-64, 63) } else { (0, 127) };
-        if narrow.is_some_and(|(min, max)| min > brief.0 || max < brief.1) {
+        let byte = if signed { (-64, 63) } else { (0, 127) };
+        if narrow.is_some_and(|(min, max)| min > byte.0 || max < byte.1) {
             return None;
         }
         Some(Int { signed, range: narrow, slot: field.slot as i32, operator: field.operator, initial })
@@ -102,9 +102,9 @@ impl Emit<'_, '_> {
     }
 
     /// Leaves if a long number is the word that stands for none in its slot, or the one behind it.
-    pub(super) fn not_a_mark(&mut self, slow: CodeBlock, int: &Int, value: Value, mark: u64) {
+    pub(super) fn not_reserved(&mut self, slow: CodeBlock, int: &Int, value: Value, reserved: u64) {
         if !int.is_narrow() {
-            let distance = self.code.ins().iadd_imm_s(value, (mark as i64).wrapping_neg());
+            let distance = self.code.ins().iadd_imm_s(value, (reserved as i64).wrapping_neg());
             let near = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, distance, 1);
             self.or_else(near, slow);
         }
@@ -190,7 +190,7 @@ impl Emit<'_, '_> {
         let unwind = self.unwind;
         let value = self.read_entity(unwind, int.signed, Some(int));
         if int.may_have_none() {
-            self.not_a_mark(unwind, int, value, NO_NUMBER);
+            self.not_reserved(unwind, int, value, NO_NUMBER);
         }
         if int.operator != Operator::Default {
             self.set_slot(int, value);
@@ -213,7 +213,7 @@ impl Emit<'_, '_> {
         // Where there may be no value, that is none of its numbers.
         if int.may_have_none() {
             self.within(unwind, int, value);
-            self.not_a_mark(unwind, int, value, NO_NUMBER);
+            self.not_reserved(unwind, int, value, NO_NUMBER);
         }
         value
     }
@@ -292,7 +292,7 @@ impl Emit<'_, '_> {
     fn encode_with_bit(&mut self, int: &Int, value: Value) {
         let unwind = self.unwind;
         if int.may_have_none() {
-            self.not_a_mark(unwind, int, value, NO_NUMBER);
+            self.not_reserved(unwind, int, value, NO_NUMBER);
         }
         let expected = match int.operator {
             Operator::Default => self.constant(int.initial.unwrap_or(0)),

@@ -12,7 +12,7 @@ use crate::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
             BITS, Operator, RESET, SEGMENT, TAKE_BIT, UNDEFINED,
-            specialised::{EMPTY_WORD, NO_NUMBER, NO_TEXT, Specialisation, SpecialisedSlot, brief},
+            specialised::{EMPTY_WORD, NO_NUMBER, NO_TEXT, Specialisation, SpecialisedSlot, inline_text},
         },
     },
 };
@@ -309,7 +309,7 @@ impl<'p> Eligibility<'p> {
     fn fresh(&self, field: &Field) -> Option<u64> {
         match (&field.kind, field.initial_bytes()) {
             (FieldKind::Decimal, _) => Some(whole::fresh(field)[0]),
-            (kind, Some(initial)) if kind.is_text() => Some(brief(initial)),
+            (kind, Some(initial)) if kind.is_text() => Some(inline_text(initial)),
             (kind, None) if kind.is_text() => Some(if field.optional { EMPTY_WORD } else { NO_TEXT }),
             _ => fresh_number(field),
         }

@@ -101,7 +101,7 @@ impl Emit<'_, '_> {
         self.find_nullable(int, wire, found);
         if int.operator != Operator::Default {
             let (there, value) = (self.code.use_var(found.there), self.code.use_var(found.value));
-            self.not_a_mark(self.unwind, int, value, EMPTY_WORD);
+            self.not_reserved(self.unwind, int, value, EMPTY_WORD);
             let empty = self.constant(EMPTY_WORD as i64);
             let word = self.code.ins().select(there, value, empty);
             self.set_slot(int, word);
@@ -123,7 +123,7 @@ impl Emit<'_, '_> {
             self.code.ins().brif(there, some, &[], done, &[]);
             self.code.switch_to_block(some);
             let next = self.incremented(unwind, int);
-            self.not_a_mark(unwind, int, next, EMPTY_WORD);
+            self.not_reserved(unwind, int, next, EMPTY_WORD);
             self.set_slot(int, next);
             self.code.def_var(found.value, next);
             self.code.ins().jump(done, &[]);
@@ -178,7 +178,7 @@ impl Emit<'_, '_> {
             _ => {
                 let bit = self.next_bit();
                 if int.operator != Operator::Default {
-                    self.not_a_mark(unwind, int, value, EMPTY_WORD);
+                    self.not_reserved(unwind, int, value, EMPTY_WORD);
                 }
                 let expected = match (int.operator, int.initial) {
                     (Operator::Default, Some(initial)) => Some(self.constant(initial)),

@@ -104,8 +104,8 @@ impl<'e> Emit<'e, '_> {
     fn unless_previous(&mut self, field: &Field, (data, len): (Value, Value), other: CodeBlock) {
         let values = self.stream().values;
         let previous = self.load(types::I64, values, 8 * field.slot as i32);
-        let brief = |emit: &mut Self, longer| emit.unless_previous_in_slot((data, len), previous, [longer, other]);
-        self.in_slot_or_long(field, other, brief, |emit| {
+        let short = |emit: &mut Self, longer| emit.unless_previous_in_slot((data, len), previous, [longer, other]);
+        self.in_slot_or_long(field, other, short, |emit| {
             let (at, kept) = emit.kept(field, previous, INLINE, other);
             let differs = emit.code.ins().icmp(IntCC::NotEqual, len, kept);
             emit.or_else(differs, other);
@@ -117,21 +117,21 @@ impl<'e> Emit<'e, '_> {
         });
     }
 
-    /// What is done with a previous text that is kept in brief, and with a longer one, as far as
+    /// What is done with a previous text that is kept inline, and with a longer one, as far as
     /// the field is likely to have either. The first is told where to go with a text that is
     /// longer: to `other`, if nothing is done with such.
     fn in_slot_or_long(
         &mut self,
         field: &Field,
         other: CodeBlock,
-        brief: impl FnOnce(&mut Self, CodeBlock),
+        short: impl FnOnce(&mut Self, CodeBlock),
         long: impl FnOnce(&mut Self),
     ) {
         let done = self.code.create_block();
         let [may_be_in_slot, may_be_long] = likely(field);
         if may_be_in_slot {
             let longer = if may_be_long { self.code.create_block() } else { other };
-            brief(self, longer);
+            short(self, longer);
             self.code.ins().jump(done, &[]);
             if may_be_long {
                 self.code.switch_to_block(longer);
@@ -145,7 +145,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Goes to `longer` unless a text is short, and to `other` unless it is the one that is kept in
-    /// brief.
+    /// inline.
     fn unless_previous_in_slot(
         &mut self,
         (data, len): (Value, Value),
@@ -166,8 +166,8 @@ impl<'e> Emit<'e, '_> {
         let mask = self.code.ins().ishl(one, bits);
         let mask = self.code.ins().iadd_imm_s(mask, -1);
         let (own, top) = (self.code.ins().band(word, mask), self.code.ins().ishl_imm_u(len, 56));
-        let brief = self.code.ins().bor(own, top);
-        let differs = self.code.ins().icmp(IntCC::NotEqual, brief, previous);
+        let short = self.code.ins().bor(own, top);
+        let differs = self.code.ins().icmp(IntCC::NotEqual, short, previous);
         self.or_else(differs, other);
     }
 
@@ -201,7 +201,7 @@ impl<'e> Emit<'e, '_> {
         let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
         let values = self.stream().values;
         let previous = self.load(types::I64, values, 8 * field.slot as i32);
-        let brief = |emit: &mut Self, longer| {
+        let short = |emit: &mut Self, longer| {
             let len = emit.code.ins().ushr_imm_u(previous, 56);
             let is_long = emit.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most(IN_SLOT) as i64);
             emit.or_else(is_long, longer);
@@ -209,7 +209,7 @@ impl<'e> Emit<'e, '_> {
             emit.store(bytes, data, 0);
             emit.store(len, target.base, target.offset + target.words.len as i32);
         };
-        self.in_slot_or_long(field, other, brief, |emit| {
+        self.in_slot_or_long(field, other, short, |emit| {
             let (at, len) = emit.kept(field, previous, most(INLINE), other);
             let (first, last) = emit.ends(at, len);
             let behind = emit.code.ins().iadd(data, len);
@@ -457,7 +457,7 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// Whether a field's texts are likely to be kept in brief, and not to be: like its first, if that
+/// Whether a field's texts are likely to be kept inline, and not to be: like its first, if that
 /// is known.
 fn likely(field: &Field) -> [bool; 2] {
     let first = field.initial_bytes().map(|initial| initial.len() <= IN_SLOT);

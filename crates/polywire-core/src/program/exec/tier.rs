@@ -1,0 +1,241 @@
+//! Which tier runs a message. `exec` asks before each message, and says afterwards how it went.
+//!
+//! There are three tiers: the interpreter, machine code with a context, and *direct* machine code,
+//! which needs no context but may bail out of a message. The rule:
+//!
+//! 1. Without machine code the interpreter runs all messages. Machine code may come at any time.
+//! 2. With machine code, direct code is tried first if the program has some. If it bails out, the
+//!    code with a context runs the message from its beginning.
+//! 3. After a bail-out the next [`PAUSE`] messages are not tried: what bails out often would cost
+//!    twice. In a stream of messages that refer to each other one odd message is no reason for
+//!    that, so there each bail-out counts two, each message without one takes one back, and only
+//!    a sum of [`TOO_OFTEN`] makes a pause.
+//! 4. When the pause is over, rule 2 applies again.
+//!
+//! Any number of threads may run a program at once. They share this without locks: a message that
+//! one of them counts may be lost to another, which only moves the end of a pause.
+
+use core::{
+    ptr::NonNull,
+    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
+};
+
+use crate::program::{Direction, Program};
+
+/// Messages that are not tried after one that bailed out.
+const PAUSE: u32 = 15;
+
+/// Sum of bail-outs in a stream that makes a pause.
+const TOO_OFTEN: u32 = 4;
+
+/// What a bail-out in a stream adds to the sum.
+const BAIL_OUT: u32 = 2;
+
+/// Direct functions of different signatures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Of a message that refers to no other.
+    Encode,
+    Decode,
+    /// Of a program with a bank, in either direction.
+    Stream,
+}
+
+impl Kind {
+    fn of(program: &Program) -> Kind {
+        match program.direction {
+            _ if program.bank.is_some() => Kind::Stream,
+            Direction::Encode => Kind::Encode,
+            Direction::Decode => Kind::Decode,
+        }
+    }
+}
+
+/// The functions of a program, and when the direct one is tried.
+pub(super) struct Tiers {
+    kind: Kind,
+    /// The function with a context, or null.
+    general: AtomicPtr<u8>,
+    /// The direct function, by [`Kind`]: null for the others, and in a pause.
+    tried: [AtomicPtr<u8>; 3],
+    /// The same in a pause, too.
+    direct: AtomicPtr<u8>,
+    /// In a pause, the messages that are left of it. Else the sum of bail-outs, times [`SUM`].
+    count: AtomicU32,
+}
+
+/// One of a sum of bail-outs: more than a pause has messages.
+const SUM: u32 = 1 << 16;
+
+impl Tiers {
+    /// The tiers of a program without machine code.
+    pub(super) fn new(program: &Program) -> Tiers {
+        Tiers::of(Kind::of(program))
+    }
+
+    fn of(kind: Kind) -> Tiers {
+        Tiers {
+            kind,
+            general: AtomicPtr::default(),
+            tried: Default::default(),
+            direct: AtomicPtr::default(),
+            count: AtomicU32::default(),
+        }
+    }
+
+    /// From now on there is machine code: with a context, and perhaps direct. It must outlive
+    /// whoever asks for it.
+    pub(super) fn set(&self, general: *const u8, direct: *const u8) {
+        self.direct.store(direct.cast_mut(), Ordering::Release);
+        self.general.store(general.cast_mut(), Ordering::Release);
+        self.resume();
+    }
+
+    /// The function with a context, if there is one.
+    #[inline]
+    pub(super) fn general(&self) -> Option<NonNull<u8>> {
+        NonNull::new(self.general.load(Ordering::Acquire))
+    }
+
+    /// The direct function of a kind, if it is to be tried.
+    #[inline]
+    pub(super) fn direct(&self, kind: Kind) -> Option<NonNull<u8>> {
+        NonNull::new(self.tried[kind as usize].load(Ordering::Acquire))
+    }
+
+    /// The direct function did a message of a stream.
+    #[inline]
+    pub(super) fn went_well(&self) {
+        let sum = self.count.load(Ordering::Relaxed);
+        if sum >= SUM {
+            // A pause that another thread has begun meanwhile stays.
+            let _ = self.count.compare_exchange(sum, sum - SUM, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// The direct function bailed out.
+    #[cold]
+    pub(super) fn bailed_out(&self) {
+        let added = BAIL_OUT * SUM;
+        let is_odd =
+            self.kind == Kind::Stream && self.count.fetch_add(added, Ordering::Relaxed) + added < TOO_OFTEN * SUM;
+        if !is_odd {
+            self.pause();
+        }
+    }
+
+    /// Begins a pause.
+    #[cold]
+    pub(super) fn pause(&self) {
+        self.count.store(PAUSE, Ordering::Relaxed);
+        self.tried[self.kind as usize].store(core::ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// A message was done with a context, or by the interpreter.
+    #[inline]
+    pub(super) fn went_generally(&self) {
+        let left = self.count.load(Ordering::Relaxed);
+        if left == 0 || left >= SUM {
+            return;
+        }
+        self.count.store(left - 1, Ordering::Relaxed);
+        if left == 1 {
+            self.resume();
+        }
+    }
+
+    fn resume(&self) {
+        self.tried[self.kind as usize].store(self.direct.load(Ordering::Acquire), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Kind; 3] = [Kind::Encode, Kind::Decode, Kind::Stream];
+
+    /// Tiers with machine code, which nobody calls.
+    fn compiled(kind: Kind) -> Tiers {
+        let (tiers, code) = (Tiers::of(kind), [1u8, 2]);
+        tiers.set(&raw const code[0], &raw const code[1]);
+        tiers
+    }
+
+    /// Messages until the direct function is tried again.
+    fn pause_of(tiers: &Tiers) -> u32 {
+        (0..100)
+            .find(|_| {
+                let is_tried = tiers.direct(tiers.kind).is_some();
+                tiers.went_generally();
+                is_tried
+            })
+            .expect("a pause ends")
+    }
+
+    #[test]
+    fn without_machine_code_there_is_only_the_interpreter() {
+        for kind in KINDS {
+            let tiers = Tiers::of(kind);
+            assert!(tiers.general().is_none() && tiers.direct(kind).is_none());
+            tiers.went_generally();
+            assert!(tiers.direct(kind).is_none());
+        }
+    }
+
+    #[test]
+    fn direct_code_is_tried_by_its_own_kind_alone() {
+        for kind in KINDS {
+            let tiers = compiled(kind);
+            assert!(tiers.general().is_some());
+            for other in KINDS {
+                assert_eq!(tiers.direct(other).is_some(), other == kind);
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_that_needs_a_context_has_no_direct_code() {
+        let (tiers, code) = (Tiers::of(Kind::Encode), 1u8);
+        tiers.set(&raw const code, core::ptr::null());
+        assert!(tiers.general().is_some() && tiers.direct(Kind::Encode).is_none());
+        (0..2 * PAUSE).for_each(|_| tiers.went_generally());
+        assert!(tiers.direct(Kind::Encode).is_none());
+    }
+
+    #[test]
+    fn a_bail_out_makes_a_pause() {
+        for kind in [Kind::Encode, Kind::Decode] {
+            let tiers = compiled(kind);
+            tiers.bailed_out();
+            assert_eq!(pause_of(&tiers), PAUSE);
+            assert_eq!(pause_of(&tiers), 0);
+        }
+    }
+
+    #[test]
+    fn in_a_stream_only_frequent_bail_outs_make_a_pause() {
+        let tiers = compiled(Kind::Stream);
+        for _ in 0..10 {
+            tiers.bailed_out();
+            assert_eq!(pause_of(&tiers), 0, "one odd message");
+            (0..BAIL_OUT).for_each(|_| tiers.went_well());
+        }
+        tiers.bailed_out();
+        tiers.went_well();
+        tiers.bailed_out();
+        assert_eq!(pause_of(&tiers), 0, "three of four");
+        tiers.bailed_out();
+        assert_eq!(pause_of(&tiers), PAUSE);
+        tiers.bailed_out();
+        assert_eq!(pause_of(&tiers), 0, "a pause begins the sum anew");
+    }
+
+    #[test]
+    fn machine_code_may_come_in_the_middle() {
+        let (tiers, code) = (Tiers::of(Kind::Decode), [1u8, 2]);
+        tiers.went_generally();
+        tiers.set(&raw const code[0], &raw const code[1]);
+        assert!(tiers.general().is_some() && tiers.direct(Kind::Decode).is_some());
+    }
+}
