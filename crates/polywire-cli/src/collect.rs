@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use polywire::{Pattern, Wire};
+use polywire::{Node, Pattern, Wire};
 use polywire_collector::{
     Alert, AlertState, Changes, Collector, CollectorConfig, HandlerPlan, HandlerSample, HandlerStatus,
 };
@@ -77,7 +77,7 @@ impl Action for Collect {
             Some(state) => Identity::keep(state, Some(&config.name))?,
             None => Identity::new(&config.name)?,
         };
-        let (node, wires) = self.wire.node_at("", identity.uuid.into())?;
+        let (node, wires) = self.wire.build("", Node::builder().id(identity.uuid.into()).name(&identity.name))?;
         let given = wires.endpoints().map(|endpoint| endpoint.parse()).collect::<Result<Vec<Wire>, _>>()?;
         config.endpoints = self.endpoints(&config, &given);
         let mut collector = Collector::new(node.clone());
@@ -153,7 +153,7 @@ impl Collect {
         &self,
         collector: &Collector,
         identity: Identity,
-        node: &polywire::Node,
+        node: &Node,
         config: &CollectorConfig,
     ) -> anyhow::Result<Runner> {
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };

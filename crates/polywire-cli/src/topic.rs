@@ -73,7 +73,8 @@ impl WireArgs {
         self.build(topic, Node::builder().id(id))
     }
 
-    fn build(&self, topic: &str, builder: NodeBuilder) -> anyhow::Result<(Node, Wires)> {
+    /// Builds a node for a command that handles signals itself.
+    pub fn build(&self, topic: &str, builder: NodeBuilder) -> anyhow::Result<(Node, Wires)> {
         let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
         let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
         let wires = self.wires_of(variable.as_deref(), &config, topic)?;

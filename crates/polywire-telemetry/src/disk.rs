@@ -6,10 +6,10 @@ use std::{
     path::Path,
 };
 
-/// Gives a file these contents, all of them or none: whoever reads it, also after a loss of power at
-/// any time, finds the old ones or the new ones. Makes the folder if there is none. Blocks until the
-/// contents are on the disk. Returns the file, open for writing at its end. Two threads must not
-/// replace the same file at once.
+/// Gives a file these contents, all of them or none: whoever reads it, also after a loss of power
+/// at any time, finds the old ones or the new ones. Makes the folder if there is none. Blocks until
+/// the contents are on the disk. Returns the file, open for writing at its end. Two threads must
+/// not replace the same file at once.
 ///
 /// ```
 /// use polywire_telemetry::replace_file;

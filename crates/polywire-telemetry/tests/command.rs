@@ -1,5 +1,5 @@
-//! Commands to nodes: what they change, what they refuse, what they leave on record, and what outlives
-//! a restart.
+//! Commands to nodes: what they change, what they refuse, what they leave on record, and what
+//! outlives a restart.
 
 use std::{
     fs,

@@ -1,7 +1,7 @@
 //! Serves metrics to Prometheus over HTTP, at an address of this machine.
 //!
 //! One request at a time, each on a connection of its own: `GET /metrics` is answered, all else is
-//! refused. Whoever connects gets [`PATIENCE`] and may send [`REQUEST`] bytes.
+//! refused. Whoever connects gets two seconds and may send 8 KiB.
 
 use std::{
     io::{self, Read as _, Write as _},

@@ -424,13 +424,13 @@ mod tests {
     #[test]
     fn bytes_are_bounded_beside_messages() {
         let queue = queue(100, 10, Overflow::DropNewest);
-        assert_eq!(dropped(&queue, 1, 6), []);
+        assert_eq!(dropped(&queue, 1, 6), [0_u32; 0]);
         assert_eq!(dropped(&queue, 2, 5), [2]);
-        assert_eq!(dropped(&queue, 3, 4), []);
+        assert_eq!(dropped(&queue, 3, 4), [0_u32; 0]);
         assert_eq!(dropped(&queue, 4, 1), [4]);
         assert_eq!(waiting(&queue), [1, 3]);
         // One that is larger than all has room where nothing else waits.
-        assert_eq!(dropped(&queue, 5, 1000), []);
+        assert_eq!(dropped(&queue, 5, 1000), [0_u32; 0]);
         assert_eq!(dropped(&queue, 6, 0), [6]);
         assert_eq!(waiting(&queue), [5]);
         assert_eq!(queue.lock().bytes, 0);
@@ -440,7 +440,7 @@ mod tests {
     fn as_many_of_the_oldest_go_as_the_new_one_needs() {
         let queue = queue(4, 10, Overflow::DropOldest);
         for (item, bytes) in [(1, 3), (2, 3), (3, 3)] {
-            assert_eq!(dropped(&queue, item, bytes), []);
+            assert_eq!(dropped(&queue, item, bytes), [0_u32; 0]);
         }
         assert_eq!(dropped(&queue, 4, 5), [1, 2]);
         assert_eq!(dropped(&queue, 5, 100), [3, 4]);
@@ -463,14 +463,14 @@ mod tests {
             thread::sleep(Duration::from_millis(20));
             assert_eq!(queue.pop(Some(Instant::now() + Duration::from_secs(10))), Some(item));
         }
-        assert_eq!(writer.join().expect("it ends"), []);
+        assert_eq!(writer.join().expect("it ends"), [0_u32; 0]);
         assert!(began.elapsed() < Duration::from_secs(5), "it was woken, and did not run out of patience");
     }
 
     #[test]
     fn a_receiver_that_takes_nothing_holds_up_nobody_for_long() {
         let queue = queue(100, 10, Overflow::Block { patience: Duration::from_millis(50) });
-        assert_eq!(dropped(&queue, 1, 10), []);
+        assert_eq!(dropped(&queue, 1, 10), [0_u32; 0]);
         let began = Instant::now();
         assert_eq!((dropped(&queue, 2, 10), dropped(&queue, 3, 10)), (vec![2], vec![3]));
         assert!((50..1000).contains(&began.elapsed().as_millis()));

@@ -16,7 +16,7 @@ pub const DEFAULT_ENDPOINT: &str = "local";
 
 /// A choice of codec, compressor and endpoint:
 /// `codec[:options][+compressor[:options]][@engine/address]`, or an endpoint alone. The engines
-/// `local`, `lan` and `shm` need no address.
+/// `local`, `lan`, `shm` and `zenoh` need no address.
 ///
 /// [`Wire::default`], [`AUTO`] at [`DEFAULT_ENDPOINT`], completes every wire that is given or
 /// configured. A topic without any wire cannot be opened
@@ -249,7 +249,7 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
 }
 
 /// Engines that need no address, and that a wire may therefore name without a slash.
-const WITHOUT_ADDRESS: [&str; 3] = [DEFAULT_ENDPOINT, "lan", "shm"];
+const WITHOUT_ADDRESS: [&str; 4] = [DEFAULT_ENDPOINT, "lan", "shm", "zenoh"];
 
 /// Whether a wire is an endpoint alone: it is the name of an engine that needs no address, or has a
 /// slash right after a name, which codecs never have.

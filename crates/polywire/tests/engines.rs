@@ -32,9 +32,15 @@ struct Place {
 /// One node of `lan` that others have to name: the suite does not depend on multicast.
 const LAN: &str = "0?multicast=off,interface=127.0.0.1,port=0";
 
+/// A peer of Zenoh that is met by its locator alone.
+const ZENOH: &str = "peer?scouting=off,listen=tcp/127.0.0.1:0";
+
 /// The address at which others open to meet the one that opened first.
 fn to(first: &Tap) -> String {
     let address = first.address();
+    if let Some((_, locator)) = address.split_once(",listen=") {
+        return format!("{ZENOH},connect={locator}");
+    }
     match address.split_once(",port=") {
         Some((_, port)) => format!("{LAN},peer=127.0.0.1:{port}"),
         None => address,
@@ -43,6 +49,20 @@ fn to(first: &Tap) -> String {
 
 /// The tests that hold for engines that are not reliable, too.
 const BEST_EFFORT: &[&str] = &["declined", "late", "documents", "back", "restart"];
+
+/// The tests that hold for `dds`, too. Its queues are those of DDS: a message waits in the writer's
+/// history for all readers together, so what a slow peer loses is not counted for it alone.
+#[cfg(feature = "dds")]
+const DDS: &[&str] = &["order", "declined", "late", "retired", "documents", "closing", "back", "restart"];
+
+/// A domain of DDS on the loopback interface, for one test of one process.
+#[cfg(feature = "dds")]
+fn dds_domain() -> String {
+    use std::sync::atomic::AtomicU32;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let domain = 100 + (std::process::id() * 8 + NEXT.fetch_add(1, Ordering::Relaxed)) % 100;
+    format!("{domain}?interface=127.0.0.1")
+}
 
 /// Every engine that can open first, with an address of its own for each test.
 fn places(test: &str) -> Vec<Place> {
@@ -54,6 +74,7 @@ fn places(test: &str) -> Vec<Place> {
             "inproc" => (format!("engines-{test}"), engine),
             "local" | "shm" => (path(name), engine),
             "lan" => (LAN.into(), engine),
+            "zenoh" => (ZENOH.into(), engine),
             "tcp" | "tls" => ("127.0.0.1:0".into(), engine),
             "unix" => (path("either"), engine),
             // With the option of addresses.
@@ -63,7 +84,9 @@ fn places(test: &str) -> Vec<Place> {
             "fifo" => (path("fifo"), engine),
             "udp-reliable" => ("127.0.0.1:0".into(), engine),
             "udp" if BEST_EFFORT.contains(&test) => ("127.0.0.1:0".into(), engine),
-            "udp" => return None,
+            #[cfg(feature = "dds")]
+            "dds" if DDS.contains(&test) => (dds_domain(), engine),
+            "udp" | "dds" => return None,
             // Opens next, to those that listen.
             name if name.ends_with("-connect") => return None,
             name => panic!("no address to check engine '{name}' at: add one here"),

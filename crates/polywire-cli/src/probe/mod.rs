@@ -268,8 +268,8 @@ impl Asking {
         Ok((asked, nodes.swap_remove(0), name.to_owned()))
     }
 
-    /// The nodes whose names fit a pattern, at least one. A name without `*` is looked for no longer
-    /// than until it is found.
+    /// The nodes whose names fit a pattern, at least one. A name without `*` is looked for no
+    /// longer than until it is found.
     fn like(&self, pattern: &str) -> anyhow::Result<(Asked, Vec<NodeDescription>)> {
         let (asked, nodes) = self.nodes(|node| node.name == pattern)?;
         let names: Vec<String> = nodes.values().map(|node| node.name.clone()).collect();

@@ -7,6 +7,8 @@ mod bench;
 mod bridge;
 mod collect;
 mod compat;
+#[cfg(feature = "foxglove")]
+mod dashboard;
 mod demo;
 mod docs;
 mod doctor;

@@ -1,6 +1,8 @@
 //! Handlers: what becomes of entries. One file a kind, and one line in [`KINDS`].
 
 mod csv;
+#[cfg(feature = "foxglove")]
+mod dashboard;
 mod file;
 mod forward;
 #[cfg(feature = "foxglove")]
@@ -31,6 +33,8 @@ pub static KINDS: &[&Kind] = &[
     &otlp::KIND,
     #[cfg(feature = "foxglove")]
     &foxglove::KIND,
+    #[cfg(feature = "foxglove")]
+    &dashboard::KIND,
     #[cfg(feature = "mcap")]
     &mcap::KIND,
     #[cfg(feature = "sqlite")]
@@ -38,7 +42,8 @@ pub static KINDS: &[&Kind] = &[
 ];
 
 /// Kinds that need a feature of this crate.
-pub(crate) const FEATURES: &[(&str, &str)] = &[("foxglove", "foxglove"), ("mcap", "mcap"), ("sqlite", "sqlite")];
+pub(crate) const FEATURES: &[(&str, &str)] =
+    &[("dashboard", "foxglove"), ("foxglove", "foxglove"), ("mcap", "mcap"), ("sqlite", "sqlite")];
 
 /// Does something with entries: stores them, shows them, sends them on.
 ///

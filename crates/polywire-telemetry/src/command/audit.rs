@@ -18,8 +18,8 @@ use crate::{Identity, Moment, disk::sync_folder_of};
 /// The topic on which nodes tell of commands.
 pub const AUDIT: &str = "telemetry/audit";
 
-/// The most bytes of an [`AuditFile`]. When it would grow beyond that, it becomes `FILE.1`, in place
-/// of the former one.
+/// The most bytes of an [`AuditFile`]. When it would grow beyond that, it becomes `FILE.1`, in
+/// place of the former one.
 pub const MOST_AUDIT_BYTES: u64 = 1 << 20;
 
 /// Those who come late get so many records of each node.

@@ -7,7 +7,7 @@
 //! use polywire::{Message, Node, Subscriber, service::Client};
 //! use polywire_telemetry::{
 //!     Agent, CommandDescription, Identity, Moment, Plan, Runner, Setting,
-//!     command::{AUDIT, Action, AuditRecord, Command, CommandReply, Reason, Refusal, audit_qos, service_of},
+//!     command::{AUDIT, Action, AuditFile, AuditRecord, Command, CommandReply, Reason, Refusal, audit_qos, service_of},
 //!     system::{self, Host},
 //! };
 //! use std::time::Duration;
@@ -31,6 +31,8 @@
 //! })?;
 //! let described: CommandDescription = agent.description().commands.remove(0);
 //! assert_eq!((described.name.as_str(), described.service.as_str()), ("open", "telemetry/house/command/open"));
+//! let file = std::env::temp_dir().join(format!("polywire-command-doc-{}", std::process::id()));
+//! agent.audit_to(AuditFile::open(&file)?);
 //! let uuid = agent.description().uuid;
 //! let runner = Runner::start(agent)?;
 //!
@@ -55,6 +57,8 @@
 //! let records: Vec<AuditRecord> = (0..5).map(|_| audit.recv_timeout(soon).unwrap().value).collect();
 //! assert_eq!(records[3].request, r#"{"percent":50.0}"#);
 //! assert_eq!((records[4].number, records[4].problem.as_str()), (5, "the valve opens from 0 to 100 %"));
+//! assert_eq!(std::fs::read_to_string(&file)?.lines().count(), 5);
+//! # std::fs::remove_file(&file)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -40,7 +40,7 @@ pub(super) const PROBE: ProbeType = ProbeType {
     every: Duration::from_secs(10),
     parameters: &[COMMAND, TIMEOUT],
     shape: Metrics::shape,
-    open: |_, settings| open(settings).map(|fetch| boxed::<Metrics>(fetch)),
+    open: |_, settings| open(settings).map(boxed::<Metrics>),
 };
 
 fn open(settings: &Settings) -> Result<Fetch, MeasureError> {

@@ -42,7 +42,7 @@ pub(super) const PROBE: ProbeType = ProbeType {
     every: Duration::from_secs(1),
     parameters: &[PATH],
     shape: Metrics::shape,
-    open: |_, settings| open(settings).map(|server| boxed::<Metrics>(server)),
+    open: |_, settings| open(settings).map(boxed::<Metrics>),
 };
 
 /// The latest values.

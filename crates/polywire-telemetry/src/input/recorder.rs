@@ -74,9 +74,9 @@ pub enum RecorderError {
 pub struct Recorder(Arc<Registry>);
 
 impl Recorder {
-    /// Becomes the recorder of the process, and adds a probe with all its figures to a node. Fails if
-    /// Becomes the recorder of the process, and adds a probe with all its figures to a node. Fails if
-    /// the process has a recorder. If the node cannot have the probe, the process keeps the recorder.
+    /// Becomes the recorder of the process, and adds a probe with all its figures to a node. Fails
+    /// if the process has a recorder. If the node cannot have the probe, the process keeps the
+    /// recorder.
     pub fn install(agent: &mut Agent, instance: &str) -> Result<(), RecorderError> {
         let registry = Arc::new(Registry::default());
         metrics::set_global_recorder(Recorder(registry.clone())).map_err(|_| RecorderError::Taken)?;

@@ -37,7 +37,7 @@ pub(super) const PROBE: ProbeType = ProbeType {
     every: Duration::from_secs(10),
     parameters: &[ADDRESS],
     shape: Metrics::shape,
-    open: |_, settings| open(settings).map(|server| boxed::<Metrics>(server)),
+    open: |_, settings| open(settings).map(boxed::<Metrics>),
 };
 
 /// The figures, and the thread that changes them until this is dropped.

@@ -77,6 +77,8 @@ pub enum CarrierError {
 /// handle.offer(stream, &payload, clocks.now().wall_ns);
 /// assert!(carrier.flush(Duration::from_secs(60)));
 /// assert_eq!(handle.status().acknowledged, 1);
+/// handle.set_budget(Some(20_000));
+/// assert_eq!(handle.budget(), Some(20_000));
 /// handle.close(stream);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -145,6 +145,14 @@ impl Port for Loopback {
         self.port.supply(link, document, bytes);
     }
 
+    fn subscribe(&self, topic: &str) {
+        self.port.subscribe(topic);
+    }
+
+    fn unsubscribe(&self, topic: &str) {
+        self.port.unsubscribe(topic);
+    }
+
     fn relays(&self) -> bool {
         self.port.relays()
     }

@@ -91,6 +91,8 @@
 //! # Ok::<(), engine::EngineError>(())
 //! ```
 
+#[cfg(feature = "dds")]
+pub mod dds;
 mod delivery;
 mod domain;
 mod identity;
@@ -100,6 +102,7 @@ pub mod lan;
 pub mod local;
 pub(crate) mod loopback;
 mod options;
+mod outbox;
 mod pipe;
 mod principal;
 mod rejections;
@@ -113,6 +116,8 @@ pub mod tls;
 pub mod udp;
 pub mod unix;
 mod waiting;
+#[cfg(feature = "zenoh")]
+pub mod zenoh;
 
 use std::{
     fmt, io,
@@ -156,6 +161,10 @@ pub static ENGINES: &[&dyn Engine] = &[
     &tls::TlsConnect,
     &udp::UdpReliable,
     &udp::Udp,
+    #[cfg(feature = "dds")]
+    &dds::Dds,
+    #[cfg(feature = "zenoh")]
+    &zenoh::Zenoh,
 ];
 
 /// Finds an engine built in by its name.
@@ -331,6 +340,14 @@ pub trait Port: Send + Sync {
     /// does not have it.
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>);
 
+    /// A subscriber of this node wants a topic, or the topics that fit a pattern
+    /// (`spec/wire-names.md`). Called once for each subscriber. Engines that hear only what they
+    /// ask for need it to receive from writers that announce nothing; the default does nothing.
+    fn subscribe(&self, _topic: &str) {}
+
+    /// A subscriber for which [`Port::subscribe`] was called has gone.
+    fn unsubscribe(&self, _topic: &str) {}
+
     /// Whether the port may announce the channels of one peer to the others. The node then keeps
     /// the documents of those channels, so that it can supply them after their writer has left.
     fn relays(&self) -> bool {
@@ -369,6 +386,12 @@ pub trait Sink: Send + Sync {
 
     /// Reports an event. It does not block and does not call the port.
     fn event(&self, event: Event);
+
+    /// A document that this node has announced, such as the schema of a channel: for engines whose
+    /// medium has types. `None` if the node does not have it.
+    fn document(&self, _id: Id128) -> Option<Arc<[u8]>> {
+        None
+    }
 }
 
 /// The node's receiving side of one link. The engine calls it from one thread at a time, in the

@@ -378,7 +378,10 @@ impl PortEntry {
         self.reconsider(&*route);
         match is_builtin(route.topic()) {
             true => self.ask(),
-            false => self.changed(),
+            false => {
+                self.port().subscribe(route.topic());
+                self.changed();
+            }
         }
     }
 
@@ -401,6 +404,9 @@ impl PortEntry {
     pub(crate) fn remove_route(&self, route: &Arc<dyn Route>) {
         lock(&self.routes).remove(route);
         self.reconsider(&**route);
+        if !is_builtin(route.topic()) {
+            self.port().unsubscribe(route.topic());
+        }
         self.changed();
     }
 
@@ -584,6 +590,10 @@ fn keeps_all(engine: &dyn Engine, local: &Local) -> bool {
 struct PortSink(Weak<PortEntry>);
 
 impl Sink for PortSink {
+    fn document(&self, id: Id128) -> Option<Arc<[u8]>> {
+        self.0.upgrade()?.documents.bytes(id)
+    }
+
     fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {
         match self.0.upgrade() {
             Some(entry) => entry.incoming(link),

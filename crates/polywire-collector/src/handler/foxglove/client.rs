@@ -1,6 +1,12 @@
 //! The thread of a client: sends what waits for it, and takes what it asks for.
 
-use std::{io, net::TcpStream, time::Duration};
+use std::{
+    io::{self, Read as _, Write as _},
+    net::TcpStream,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde::Deserialize;
 use tungstenite::{
@@ -9,13 +15,16 @@ use tungstenite::{
     protocol::WebSocketConfig,
 };
 
-use super::{Client, Hub, MOST_CHANNELS, status};
+use super::{Client, Extension, Hub, MOST_CHANNELS, status};
 
 /// How long a client may take to open a connection, and to read what it is sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the thread waits for requests before it looks what there is to send.
 const TURN: Duration = Duration::from_millis(20);
+
+/// Bytes of the head of a request for a page.
+const MOST_HEAD: usize = 8 << 10;
 
 /// Bytes of a request.
 const MOST_REQUEST: usize = 1 << 20;
@@ -41,7 +50,7 @@ struct Subscription {
 }
 
 /// Serves a client until it goes, does not read, or the server ends.
-pub(super) fn run(stream: TcpStream, client: &Client, hub: &Hub) {
+pub(super) fn run(stream: TcpStream, client: &Arc<Client>, hub: &Hub) {
     let Some(mut socket) = open(stream, hub) else { return };
     hub.greet(client);
     match serve(&mut socket, client, hub) {
@@ -59,6 +68,12 @@ fn open(stream: TcpStream, hub: &Hub) -> Option<WebSocket<TcpStream>> {
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.set_write_timeout(Some(PATIENCE)).ok()?;
     stream.set_nodelay(true).ok()?;
+    if let Some(extension) = &hub.extension
+        && !is_for_protocol(&stream)?
+    {
+        respond(stream, &**extension).ok();
+        return None;
+    }
     let config = WebSocketConfig::default()
         .read_buffer_size(16 << 10)
         .max_message_size(Some(MOST_REQUEST))
@@ -71,8 +86,35 @@ fn open(stream: TcpStream, hub: &Hub) -> Option<WebSocket<TcpStream>> {
     Some(socket)
 }
 
+/// Whether a request asks for the protocol, by its head, which stays unread. `None` if no head comes.
+fn is_for_protocol(stream: &TcpStream) -> Option<bool> {
+    let (mut head, until) = (vec![0; MOST_HEAD], Instant::now() + PATIENCE);
+    let mut seen = 0;
+    while Instant::now() < until {
+        let count = stream.peek(&mut head).ok().filter(|count| *count > 0)?;
+        let text = String::from_utf8_lossy(&head[..count]).to_ascii_lowercase();
+        if text.contains("\r\n\r\n") {
+            return Some(text.lines().any(|line| line.starts_with("upgrade:") && line.contains("websocket")));
+        }
+        if count == MOST_HEAD {
+            return None;
+        }
+        if count == seen {
+            thread::sleep(Duration::from_millis(5));
+        }
+        seen = count;
+    }
+    None
+}
+
+fn respond(mut stream: TcpStream, extension: &dyn Extension) -> io::Result<()> {
+    let mut head = vec![0; MOST_HEAD];
+    let count = stream.read(&mut head)?;
+    stream.write_all(&extension.respond(&String::from_utf8_lossy(&head[..count])))
+}
+
 /// Ends well if the client closes the connection or the server ends.
-fn serve(socket: &mut WebSocket<TcpStream>, client: &Client, hub: &Hub) -> Result<(), Error> {
+fn serve(socket: &mut WebSocket<TcpStream>, client: &Arc<Client>, hub: &Hub) -> Result<(), Error> {
     while !hub.ends() {
         let (texts, messages) = client.take();
         for text in texts {
@@ -84,7 +126,7 @@ fn serve(socket: &mut WebSocket<TcpStream>, client: &Client, hub: &Hub) -> Resul
         socket.flush()?;
         match socket.read() {
             Ok(Message::Text(text)) => {
-                if let Err(problem) = ask(text.as_str(), client) {
+                if let Err(problem) = ask(text.as_str(), client, hub) {
                     client.lock().texts.push(status(2, &problem));
                 }
             }
@@ -103,9 +145,15 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 /// Does what the client asks for. The error is a text for its user.
-fn ask(text: &str, client: &Client) -> Result<(), String> {
-    let asked: Asked =
-        serde_json::from_str(text).map_err(|error| format!("this server knows subscribe and unsubscribe: {error}"))?;
+fn ask(text: &str, client: &Arc<Client>, hub: &Hub) -> Result<(), String> {
+    let asked: Asked = match (serde_json::from_str(text), &hub.extension) {
+        (Ok(asked), _) => asked,
+        (Err(_), Some(extension)) => {
+            let client = client.clone();
+            return extension.ask(text, Box::new(move |reply| client.lock().texts.push(reply)));
+        }
+        (Err(error), None) => return Err(format!("this server knows subscribe and unsubscribe: {error}")),
+    };
     let subscribed = &mut client.lock().subscriptions;
     match asked {
         Asked::Unsubscribe { subscription_ids } => subscribed.retain(|_, id| !subscription_ids.contains(id)),
@@ -130,7 +178,8 @@ mod tests {
 
     #[test]
     fn clients_subscribe_to_channels() {
-        let client = Client::default();
+        let (client, hub) = (Arc::new(Client::default()), Hub::default());
+        let ask = |text: &str, client: &Arc<Client>| ask(text, client, &hub);
         let subscriptions = || client.lock().subscriptions.clone().into_iter().collect::<Vec<_>>();
         let subscribe = |id: u32, channel: u32| {
             ask(&format!(r#"{{"op":"subscribe","subscriptions":[{{"id":{id},"channelId":{channel}}}]}}"#), &client)

@@ -12,22 +12,26 @@ const PROTOCOLS: [&str; 2] = ["foxglove.sdk.v1", "foxglove.websocket.v1"];
 const PROTOCOL: &str = "sec-websocket-protocol";
 
 /// Which pages may connect. A browser says where a page is from; other programs do not.
+#[derive(Default)]
 pub(super) struct Admission {
     origins: Vec<String>,
+    /// The server has pages of its own, which alone may connect.
+    own_pages: bool,
 }
 
 impl Admission {
     /// `origins` are separated by blanks or commas.
-    pub fn of(origins: &str) -> Admission {
+    pub fn of(origins: &str, own_pages: bool) -> Admission {
         let origins = origins.split([' ', ',']).filter(|origin| !origin.is_empty());
-        Admission { origins: origins.map(|origin| origin.trim_end_matches('/').to_owned()).collect() }
+        Admission { origins: origins.map(|origin| origin.trim_end_matches('/').to_owned()).collect(), own_pages }
     }
 
     /// Answers the request that opens a connection.
     #[expect(clippy::result_large_err, reason = "the library has these types")]
     pub fn answer(&self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
-        let origin = request.headers().get(header::ORIGIN);
-        if !origin.is_none_or(|origin| origin.to_str().is_ok_and(|origin| self.admits(origin))) {
+        let text_of = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
+        let host = text_of(header::HOST).unwrap_or_default();
+        if !text_of(header::ORIGIN).is_none_or(|origin| self.admits(origin, host)) {
             return Err(refusal(StatusCode::FORBIDDEN, "pages of this origin may not connect: see 'origins'\n"));
         }
         let offered = request.headers().get_all(PROTOCOL).into_iter().filter_map(|value| value.to_str().ok());
@@ -41,19 +45,23 @@ impl Admission {
         }
     }
 
-    /// Pages of this machine are admitted whatever their port. Their name is checked, and not
-    /// compared with that of the server: a stranger's name can stand for this machine's address.
-    fn admits(&self, origin: &str) -> bool {
-        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        let is_own = host.is_some_and(|host| {
-            let name = match host.strip_prefix('[') {
-                Some(rest) => rest.split(']').next().unwrap_or_default(),
-                None => host.split(':').next().unwrap_or_default(),
-            };
-            ["localhost", "127.0.0.1", "::1"].contains(&name)
-        });
+    /// Pages of this machine are admitted whatever their port, unless the server at `host` has
+    /// pages of its own. Their name is checked, and not only compared with that of the server: a
+    /// stranger's name can stand for this machine's address.
+    fn admits(&self, origin: &str, host: &str) -> bool {
+        let from = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        let is_own = from.is_some_and(|from| is_this_machine(from) && (!self.own_pages || from == host));
         is_own || self.origins.iter().any(|admitted| admitted == origin)
     }
+}
+
+/// Whether a host, with or without a port, is this machine by name.
+pub(in crate::handler) fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    ["localhost", "127.0.0.1", "::1"].contains(&name)
 }
 
 fn refusal(status: StatusCode, text: &str) -> ErrorResponse {
@@ -67,8 +75,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_server_with_pages_admits_these_alone() {
+        let admission = Admission::of("", true);
+        assert!(admission.admits("http://127.0.0.1:8080", "127.0.0.1:8080"));
+        for (origin, host) in [
+            ("http://127.0.0.1:3000", "127.0.0.1:8080"),
+            ("http://localhost:8080", "127.0.0.1:8080"),
+            ("http://evil.example", "evil.example"),
+            ("null", ""),
+        ] {
+            assert!(!admission.admits(origin, host), "{origin}");
+        }
+    }
+
+    #[test]
     fn pages_of_this_machine_and_named_ones_may_connect() {
-        let admission = Admission::of("https://app.foxglove.dev/, https://a.example:8443");
+        let admission = Admission::of("https://app.foxglove.dev/, https://a.example:8443", false);
         for origin in [
             "http://localhost",
             "https://localhost:3000",
@@ -77,7 +99,7 @@ mod tests {
             "https://app.foxglove.dev",
             "https://a.example:8443",
         ] {
-            assert!(admission.admits(origin), "{origin}");
+            assert!(admission.admits(origin, ""), "{origin}");
         }
         for origin in [
             "null",
@@ -89,7 +111,7 @@ mod tests {
             "file://localhost",
             "http://[::2]",
         ] {
-            assert!(!admission.admits(origin), "{origin}");
+            assert!(!admission.admits(origin, ""), "{origin}");
         }
     }
 }

@@ -19,10 +19,11 @@ use std::{
     time::Duration,
 };
 
-use polywire::{Kind as Message, extend::envelope::Id128};
+use polywire::{Kind as Message, Node};
 use serde_json::{Value, json};
 
 use self::handshake::Admission;
+pub(super) use self::handshake::is_this_machine;
 use super::{Handler, Kind};
 use crate::{Entry, Expects, HandlerError, JsonText, Setting, Settings, json::PerType, json_schema::json_schema};
 
@@ -53,10 +54,23 @@ pub(super) static KIND: Kind = Kind {
             summary: "web sites whose pages may connect, beside those of this machine, such as https://app.foxglove.dev",
         },
     ],
-    open: |settings, node| Ok(Box::new(Live::open(settings, node.name(), node.hello().node)?)),
+    open: |settings, node| Ok(Box::new(Live::open(settings, node, None)?)),
 };
 
-struct Live {
+/// What a server does beside the protocol.
+pub(super) trait Extension: Send + Sync {
+    /// The response to a request, with this head, that does not ask for the protocol.
+    fn respond(&self, head: &str) -> Vec<u8>;
+
+    /// Does what a client asks for that the protocol does not have. The error is a text for its user.
+    fn ask(&self, text: &str, reply: Reply) -> Result<(), String>;
+}
+
+/// Tells a client something, once.
+pub(super) type Reply = Box<dyn FnOnce(String) + Send>;
+
+/// A server, and the channels that it has.
+pub(super) struct Live {
     hub: Arc<Hub>,
     address: SocketAddr,
     listener: Option<JoinHandle<()>>,
@@ -65,11 +79,17 @@ struct Live {
     json: JsonText,
 }
 
+/// Shows all clients of a server the same.
+#[derive(Clone)]
+pub(super) struct Screen(Arc<Hub>);
+
 /// What the handler shares with the threads of its clients.
+#[derive(Default)]
 struct Hub {
     /// What each client is told first.
     greeting: String,
     admission: Admission,
+    extension: Option<Arc<dyn Extension>>,
     state: Mutex<State>,
     ends: AtomicBool,
 }
@@ -79,6 +99,8 @@ struct State {
     /// What clients are told of the channels, in the order of their numbers from 1.
     channels: Vec<Value>,
     clients: Vec<Arc<Client>>,
+    /// What was shown last.
+    shown: String,
     /// Clients that were dropped because they did not read.
     stalled: u64,
 }
@@ -93,6 +115,8 @@ struct Client {
 struct Waiting {
     /// What is said about channels.
     texts: Vec<String>,
+    /// What is shown; a newer one replaces it.
+    shown: Option<String>,
     messages: VecDeque<Vec<u8>>,
     bytes: usize,
     /// Messages that were left out, since the client was told.
@@ -102,7 +126,7 @@ struct Waiting {
 }
 
 impl Live {
-    fn open(settings: &Settings, name: &str, id: Id128) -> Result<Live, HandlerError> {
+    pub fn open(settings: &Settings, node: &Node, extension: Option<Arc<dyn Extension>>) -> Result<Live, HandlerError> {
         let address = settings.text("serve").unwrap_or_default();
         let address: SocketAddr = address.parse().map_err(|_| {
             HandlerError::Setting(format!("'serve': an address such as 127.0.0.1:8765 is expected, not '{address}'"))
@@ -115,12 +139,13 @@ impl Live {
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let greeting = json!({
-            "op": "serverInfo", "name": name, "capabilities": [], "supportedEncodings": ["json"],
-            "sessionId": id.to_string(),
+            "op": "serverInfo", "name": node.name(), "capabilities": [], "supportedEncodings": ["json"],
+            "sessionId": node.hello().node.to_string(),
         });
         let hub = Arc::new(Hub {
             greeting: greeting.to_string(),
-            admission: Admission::of(settings.text("origins").unwrap_or_default()),
+            admission: Admission::of(settings.text("origins").unwrap_or_default(), extension.is_some()),
+            extension,
             state: Mutex::default(),
             ends: AtomicBool::new(false),
         });
@@ -128,6 +153,16 @@ impl Live {
         let listen = move || shared.listen(&listener);
         let thread = thread::Builder::new().name("foxglove".into()).spawn(listen).map_err(failed)?;
         Ok(Live { hub, address, listener: Some(thread), channels: PerType::default(), json: JsonText::default() })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its clients.
+    pub fn screen(&self) -> Screen {
+        Screen(self.hub.clone())
     }
 }
 
@@ -159,6 +194,15 @@ impl Handler for Live {
     /// Nothing is kept.
     fn sync(&mut self) -> Result<(), HandlerError> {
         Ok(())
+    }
+}
+
+impl Screen {
+    /// Shows a text in place of the last one.
+    pub fn show(&self, text: String) {
+        let mut state = self.0.lock();
+        state.clients.iter().for_each(|client| client.lock().shown = Some(text.clone()));
+        state.shown = text;
     }
 }
 
@@ -248,6 +292,7 @@ impl Hub {
         let mut waiting = client.lock();
         // What was advertised before the client could be told is among it.
         waiting.texts = vec![self.greeting.clone(), advertisement(&state.channels)];
+        waiting.shown = Some(state.shown.clone()).filter(|shown| !shown.is_empty());
     }
 
     fn count_stalled(&self) -> u64 {
@@ -292,6 +337,7 @@ impl Client {
         let mut waiting = self.lock();
         waiting.bytes = 0;
         let mut texts = std::mem::take(&mut waiting.texts);
+        texts.extend(waiting.shown.take());
         let lost = std::mem::take(&mut waiting.lost);
         if lost > 0 {
             texts.push(status(1, &format!("{lost} messages were left out, because this client is too slow")));

@@ -16,7 +16,7 @@ use polywire_core::{
 };
 
 use super::{
-    pace::{Pace, Turn},
+    pace::{Burst, Pace, Turn},
     payload::Payload,
     pulse::{Change, Pulse, Watch},
     queue::Queue,
@@ -85,17 +85,6 @@ struct Outgoing {
     broken: bool,
     /// Why this end broke the link, if it did.
     reason: Option<Disconnect>,
-}
-
-/// The link's part in a burst of its port.
-#[derive(Default)]
-struct Burst {
-    /// The flusher looks after gathered messages from time to time.
-    gathering: bool,
-    /// What [`Pace::look`] needs.
-    seen: u64,
-    /// Publishers wrote since the flusher's last look.
-    written: bool,
 }
 
 /// A message that waits for the peer's answer to an announcement.

@@ -12,7 +12,8 @@ use std::{
 
 use crate::engine::EngineOptions;
 
-/// A message of a burst comes at most this long after the port has handed the last one to its links.
+/// A message of a burst comes at most this long after the port has handed the last one to its
+/// links.
 const CALM: Duration = Duration::from_micros(2);
 /// Longest time that messages are gathered, however many links a port has.
 const LONGEST_GATHER: Duration = Duration::from_millis(5);
@@ -42,6 +43,17 @@ pub(super) enum Turn {
     AtOnce(Instant),
     /// It is gathered with others.
     Gather,
+}
+
+/// The link's part in a burst of its port.
+#[derive(Default)]
+pub(super) struct Burst {
+    /// The flusher looks after gathered messages from time to time.
+    pub(super) gathering: bool,
+    /// What [`Pace::look`] needs.
+    pub(super) seen: u64,
+    /// Publishers wrote since the flusher's last look.
+    pub(super) written: bool,
 }
 
 impl Pace {
@@ -108,7 +120,7 @@ impl Pace {
         self.gather.saturating_mul(links).min(most) / 2
     }
 
-    /// A flusher looks, after a rest, at whose beginning `seen` messages had been gathered. False if
+    /// A flusher looks after a rest. When that began, `seen` messages had been gathered. False if
     /// the burst is over, because fewer messages came than begin one.
     pub(super) fn look(&self, seen: &mut u64) -> bool {
         let gathered = self.gathered();

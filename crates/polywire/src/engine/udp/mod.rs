@@ -16,7 +16,6 @@
 
 mod address;
 mod deliver;
-mod outbox;
 mod port;
 mod socket;
 mod state;

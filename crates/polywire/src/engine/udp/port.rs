@@ -22,10 +22,10 @@ use super::{
     super::{
         Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
         delivery::{Outcome, start_of},
+        outbox::{self, Held, Item, encoded},
     },
-    outbox::{Item, encoded},
     socket::{Place, Sockets},
-    state::{Group, Held, ONLY, State, member, random},
+    state::{Group, ONLY, State, member, random},
 };
 use crate::clock;
 
@@ -265,7 +265,7 @@ impl Shared {
                     match has_room {
                         true => {
                             if let Some((_, Some(missing))) = link.delivery.next(channel) {
-                                group.outbox.control(Some(link.member), &super::outbox::position(channel, missing));
+                                group.outbox.control(Some(link.member), &outbox::position(channel, missing));
                             }
                             link.delivery.count_sent();
                             Outcome::Sent(subscribers)

@@ -9,18 +9,16 @@ use std::{
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Envelope},
+    envelope::{Announcement, ChannelId},
     frame::{Answer, Frame, Start},
     multicast::{Config, Member, MemberId, Reliability},
 };
 
-use super::{
-    super::{
-        LinkId, LinkInfo, LinkSink, LinkStats,
-        delivery::{Delivery, Holdable, Notice},
-        rejections::Rejections,
-    },
-    outbox::{Item, Outbox, encoded, position},
+use super::super::{
+    LinkId, LinkInfo, LinkSink, LinkStats,
+    delivery::{Delivery, Notice},
+    outbox::{Held, Item, Outbox, encoded, position},
+    rejections::Rejections,
 };
 
 /// The key of the only group of a port that does not host callers.
@@ -77,31 +75,6 @@ pub(super) struct Remote {
     pub(super) announcement: Arc<Announcement>,
     /// The peer has said that its messages are for this node from here on.
     pub(super) is_open: bool,
-}
-
-/// A message for a peer that has not answered yet.
-#[derive(Debug)]
-pub(super) struct Held {
-    channel: ChannelId,
-    start: Start,
-    frame: Arc<[u8]>,
-}
-
-impl Held {
-    pub(super) fn new(envelope: &Envelope<'_>, frame: &[u8]) -> Held {
-        let start = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
-        Held { channel: envelope.channel, start, frame: frame.into() }
-    }
-}
-
-impl Holdable for Held {
-    fn at(&self) -> (ChannelId, Start) {
-        (self.channel, self.start)
-    }
-
-    fn size(&self) -> usize {
-        self.frame.len()
-    }
 }
 
 impl State {

@@ -1,15 +1,39 @@
-//! What waits to be sent to one group, in order. Messages count against a bound, and a message that
-//! makes room leaves a note of the loss in its place.
+//! What waits to be sent to one group or one peer, in order, as frames. Messages count against a
+//! bound, and a message that makes room leaves a note of the loss in its place.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use polywire_core::{
-    envelope::ChannelId,
+    envelope::{ChannelId, Envelope},
     frame::{Frame, Start, put_datagram_frame},
     multicast::MemberId,
 };
 
-use super::super::delivery::Missing;
+use super::delivery::{Holdable, Missing, start_of};
+
+/// A message for a peer that has not answered yet.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) channel: ChannelId,
+    pub(super) start: Start,
+    pub(super) frame: Arc<[u8]>,
+}
+
+impl Held {
+    pub(super) fn new(envelope: &Envelope<'_>, frame: &[u8]) -> Held {
+        Held { channel: envelope.channel, start: start_of(envelope), frame: frame.into() }
+    }
+}
+
+impl Holdable for Held {
+    fn at(&self) -> (ChannelId, Start) {
+        (self.channel, self.start)
+    }
+
+    fn size(&self) -> usize {
+        self.frame.len()
+    }
+}
 
 /// Something to send: to one member, or to all.
 #[derive(Debug)]

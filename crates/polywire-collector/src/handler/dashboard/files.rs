@@ -1,0 +1,101 @@
+//! The files of the page, and the HTTP around them.
+
+use crate::handler::foxglove::is_this_machine;
+
+/// The files: path, media type, content.
+const FILES: &[(&str, &str, &str)] = &[
+    ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
+    ("/style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
+    ("/app.js", "text/javascript; charset=utf-8", include_str!("page/app.js")),
+    ("/system.js", "text/javascript; charset=utf-8", include_str!("page/system.js")),
+    ("/plot.js", "text/javascript; charset=utf-8", include_str!("page/plot.js")),
+];
+
+/// The page runs its own scripts alone, speaks to its own server alone, and is shown in no frame.
+const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
+     X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n";
+
+/// The response to a request with this head.
+pub(super) fn respond(head: &str) -> Vec<u8> {
+    let mut words = head.lines().next().unwrap_or_default().split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = target.split(['?', '#']).next().unwrap_or_default();
+    let host = head.lines().find_map(|line| value_of(line, "host")).unwrap_or_default();
+    if !is_this_machine(host) {
+        // A stranger's name that stands for this machine's address.
+        return response("421 Misdirected Request", "text/plain", "open this page by 127.0.0.1 or localhost\n", true);
+    }
+    let has_body = method == "GET";
+    if !has_body && method != "HEAD" {
+        return response("405 Method Not Allowed", "text/plain", "GET is expected\n", true);
+    }
+    match FILES.iter().find(|(name, _, _)| *name == path) {
+        Some((_, media, content)) => response("200 OK", media, content, has_body),
+        None => response("404 Not Found", "text/plain", "there is no such page; the dashboard is at /\n", has_body),
+    }
+}
+
+fn value_of<'a>(line: &'a str, header: &str) -> Option<&'a str> {
+    let (name, value) = line.split_once(':')?;
+    name.eq_ignore_ascii_case(header).then(|| value.trim())
+}
+
+fn response(status: &str, media: &str, content: &str, has_body: bool) -> Vec<u8> {
+    let length = content.len();
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: {media}\r\nContent-Length: {length}\r\n{HEADERS}\r\n");
+    let body = if has_body { content } else { "" };
+    [head.as_bytes(), body.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(head: &str) -> String {
+        let response = String::from_utf8(respond(head)).expect("text");
+        response.lines().next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn files_are_served_to_this_machine_alone() {
+        for path in ["/", "/app.js", "/?x=1", "/style.css"] {
+            assert_eq!(
+                status(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n")),
+                "HTTP/1.1 200 OK",
+                "{path}"
+            );
+        }
+        assert_eq!(status("GET / HTTP/1.1\r\nhOST: [::1]:80\r\n"), "HTTP/1.1 200 OK");
+        for (head, code) in [
+            ("GET / HTTP/1.1\r\nHost: evil.example:8080\r\n", "421"),
+            ("GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n", "421"),
+            ("GET / HTTP/1.1\r\n", "421"),
+            ("POST / HTTP/1.1\r\nHost: localhost\r\n", "405"),
+            ("GET /../Cargo.toml HTTP/1.1\r\nHost: localhost\r\n", "404"),
+            ("GET //app.js HTTP/1.1\r\nHost: localhost\r\n", "404"),
+        ] {
+            assert!(status(head).contains(code), "{head}: {}", status(head));
+        }
+        assert!(respond("").starts_with(b"HTTP/1.1 421"));
+    }
+
+    #[test]
+    fn a_head_has_no_body() {
+        let response = respond("HEAD / HTTP/1.1\r\nHost: localhost\r\n");
+        assert!(response.ends_with(b"\r\n\r\n"));
+    }
+
+    #[test]
+    fn the_page_needs_nothing_from_elsewhere() {
+        for (path, _, content) in FILES {
+            let foreign = content
+                .lines()
+                .find(|line| line.contains("//") && line.contains("http") && !line.contains("www.w3.org"));
+            assert_eq!(foreign, None, "{path}");
+            for unsafe_word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "document.write"] {
+                assert!(!content.contains(unsafe_word), "{path} has {unsafe_word}");
+            }
+        }
+    }
+}

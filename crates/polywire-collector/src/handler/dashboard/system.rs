@@ -1,0 +1,200 @@
+//! What the page shows of the system: nodes, publishers and subscribers with what they count, and
+//! probes with their settings.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use polywire::{
+    Node, Subscriber,
+    directory::{Directory, NodeData, STATS_TOPIC, Snapshot},
+    stats::{NodeStats, TopicStats},
+};
+use polywire_telemetry::{
+    NodeDescription,
+    description::{NODES, nodes_qos},
+};
+use serde_json::{Value, json};
+
+/// Nodes that are shown, and whose statistics are kept.
+const MOST_NODES: usize = 1000;
+
+/// Publishers and subscribers, or topics, of a node that are shown.
+const MOST_ENDS: usize = 1000;
+
+/// Nodes that take commands: the name and the place of each, by its UUID.
+#[derive(Clone, Default)]
+pub(super) struct Known(Arc<Mutex<BTreeMap<String, (String, String)>>>);
+
+impl Known {
+    pub fn find(&self, uuid: &str) -> Option<(String, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(uuid).cloned()
+    }
+
+    /// False if there are too many.
+    fn learn(&self, node: &NodeDescription, place: &str) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_NODES && !known.contains_key(&node.uuid) {
+            return false;
+        }
+        known.insert(node.uuid.clone(), (node.name.clone(), place.to_owned()));
+        true
+    }
+}
+
+/// Follows the nodes at the endpoints of a node.
+pub(super) struct Watch {
+    node: Node,
+    directory: Directory,
+    places: BTreeMap<String, Place>,
+    stats: BTreeMap<[u8; 16], Counted>,
+    described: BTreeMap<String, NodeDescription>,
+    known: Known,
+}
+
+/// What is subscribed to at an endpoint.
+struct Place {
+    stats: Subscriber<NodeStats>,
+    nodes: Subscriber<NodeDescription>,
+}
+
+/// The last two statistics of a node.
+struct Counted {
+    before: NodeStats,
+    last: NodeStats,
+}
+
+impl Watch {
+    pub fn new(node: Node) -> Watch {
+        let directory = node.directory();
+        Watch {
+            node,
+            directory,
+            places: BTreeMap::new(),
+            stats: BTreeMap::new(),
+            described: BTreeMap::new(),
+            known: Known::default(),
+        }
+    }
+
+    /// The nodes that take commands, as they become known.
+    pub fn known(&self) -> Known {
+        self.known.clone()
+    }
+
+    /// Takes what has come since the last time.
+    pub fn poll(&mut self) {
+        while self.directory.try_recv().is_some() {}
+        self.open_places();
+        let Watch { places, stats, described, known, .. } = self;
+        for (name, place) in places {
+            while let Some(sample) = place.stats.try_recv() {
+                count(stats, sample.value);
+            }
+            while let Some(sample) = place.nodes.try_recv() {
+                if known.learn(&sample.value, name) {
+                    described.insert(sample.value.uuid.clone(), sample.value);
+                }
+            }
+        }
+    }
+
+    /// Subscribes at endpoints that the node has opened since the last time.
+    fn open_places(&mut self) {
+        let own = self.node.hello().node;
+        let snapshot = self.directory.snapshot();
+        let Some(data) = snapshot.nodes().find(|node| node.id == own) else { return };
+        for endpoint in data.endpoints.iter().map(|endpoint| &endpoint.endpoint) {
+            if !self.places.contains_key(endpoint)
+                && let Ok(place) = self.open_place(endpoint)
+            {
+                self.places.insert(endpoint.clone(), place);
+            }
+        }
+    }
+
+    fn open_place(&self, endpoint: &str) -> Result<Place, polywire::NodeError> {
+        let stats = self.node.subscribe(STATS_TOPIC, Some(endpoint))?.open();
+        let nodes = self.node.subscribe(NODES, Some(endpoint))?.qos(nodes_qos())?.open();
+        Ok(Place { stats, nodes })
+    }
+
+    /// Everything, as the page gets it.
+    pub fn picture(&self) -> String {
+        let snapshot = self.directory.snapshot();
+        let is_there = |node: &NodeDescription| {
+            snapshot.nodes().any(|data| data.name == node.name && data.process == node.process)
+        };
+        let probes = self.described.values().filter(|node| is_there(node)).map(probes_of).collect::<Vec<_>>();
+        json!({ "op": "system", "nodes": self.nodes(&snapshot), "agents": probes }).to_string()
+    }
+
+    fn nodes(&self, snapshot: &Snapshot) -> Vec<Value> {
+        let own = self.node.hello().node;
+        let value = |node: &Arc<NodeData>| {
+            let mut value = node_of(node);
+            value["own"] = json!(node.id == own);
+            value["stats"] = self.stats.get(&node.id.0).map(stats_of).unwrap_or_default();
+            value
+        };
+        snapshot.nodes().take(MOST_NODES).map(value).collect()
+    }
+}
+
+fn count(all: &mut BTreeMap<[u8; 16], Counted>, stats: NodeStats) {
+    let has_room = all.len() < MOST_NODES;
+    match all.get_mut(&stats.node) {
+        Some(counted) if stats.time_ns > counted.last.time_ns => {
+            counted.before = std::mem::replace(&mut counted.last, stats);
+        }
+        None if has_room => {
+            all.insert(stats.node, Counted { before: stats.clone(), last: stats });
+        }
+        _ => {}
+    }
+}
+
+fn node_of(node: &NodeData) -> Value {
+    let publishers = node.publishers.iter().take(MOST_ENDS).map(|publisher| {
+        let wires: Vec<_> = publisher.wires().map(|(codec, endpoint)| json!([codec, endpoint])).collect();
+        json!({
+            "id": publisher.id.to_string(), "topic": publisher.topic, "type": publisher.type_name, "wires": wires,
+        })
+    });
+    let subscribers = node.subscribers.iter().take(MOST_ENDS).map(|subscriber| {
+        let reads: Vec<_> = subscriber.reads.iter().take(MOST_ENDS).map(ToString::to_string).collect();
+        json!({ "topic": subscriber.topic, "reads": reads })
+    });
+    json!({
+        "id": node.id.to_string(), "name": node.name, "host": node.host, "process": node.process,
+        "publishers": publishers.collect::<Vec<_>>(), "subscribers": subscribers.collect::<Vec<_>>(),
+    })
+}
+
+/// Counts since the node began; the page makes rates of them.
+fn stats_of(counted: &Counted) -> Value {
+    let Counted { before, last } = counted;
+    let topic = |now: &TopicStats| {
+        let earlier = before.topic(&now.topic).map(|earlier| &earlier.latency);
+        let latency = now.latency.since(earlier.unwrap_or(&Default::default())).quantile(0.5);
+        json!({
+            "topic": now.topic, "sent": now.sent, "sent_bytes": now.sent_bytes, "received": now.received,
+            "received_bytes": now.received_bytes, "lost": now.lost, "latency_ns": latency,
+        })
+    };
+    json!({
+        "time_ns": last.time_ns, "cpu_ns": last.cpu_ns, "memory_bytes": last.memory_bytes,
+        "topics": last.topics.iter().take(MOST_ENDS).map(topic).collect::<Vec<_>>(),
+    })
+}
+
+fn probes_of(node: &NodeDescription) -> Value {
+    let probes = node.probes.iter().take(MOST_ENDS).map(|probe| {
+        json!({
+            "instance": probe.instance, "probe": probe.probe, "topic": probe.topic, "wire": probe.wire,
+            "every_s": probe.every_s, "enabled": probe.enabled, "thin": probe.thin, "problem": probe.problem,
+        })
+    });
+    json!({ "uuid": node.uuid, "name": node.name, "host": node.host, "probes": probes.collect::<Vec<_>>() })
+}

@@ -1,0 +1,379 @@
+//! Participants, topics, writers and readers.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{CString, c_void},
+    ptr,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use cyclors::{
+    dds_builtintopic_endpoint_t, dds_builtintopic_free_endpoint, dds_create_domain, dds_create_listener,
+    dds_create_participant, dds_create_reader_rhc, dds_create_topic_sertype, dds_create_writer, dds_delete,
+    dds_delete_listener, dds_entity_t, dds_forwardcdr, dds_get_guid, dds_get_matched_publication_data,
+    dds_get_matched_publications, dds_get_matched_subscription_data, dds_get_matched_subscriptions, dds_guid_t,
+    dds_instance_handle_t, dds_listener_t, dds_lset_offered_incompatible_qos_arg, dds_lset_publication_matched_arg,
+    dds_lset_requested_incompatible_qos_arg, dds_lset_subscription_matched_arg, dds_offered_incompatible_qos_status_t,
+    dds_publication_matched_status_t, dds_requested_incompatible_qos_status_t, dds_subscription_matched_status_t,
+    dds_wait_for_acks, ddsi_sertype, ddsi_sertype_unref,
+};
+
+use crate::{
+    cache::{Cache, Receive},
+    error::Error,
+    guid::Guid,
+    qos::Qos,
+    sample::{Sample, new_type, to_native},
+};
+
+/// An entity that is deleted, with all that belongs to it, when dropped.
+#[derive(Debug)]
+pub(crate) struct Entity(dds_entity_t);
+
+impl Entity {
+    pub(crate) fn new(action: &'static str, created: dds_entity_t) -> Result<Entity, Error> {
+        Error::check(action, created).map(Entity)
+    }
+
+    pub(crate) fn handle(&self) -> dds_entity_t {
+        self.0
+    }
+
+    fn guid(&self) -> Result<Guid, Error> {
+        let mut guid = dds_guid_t { v: [0; 16] };
+        // SAFETY: `guid` is a place for the result.
+        Error::check("name an entity", unsafe { dds_get_guid(self.0, &raw mut guid) })?;
+        Ok(Guid(guid.v))
+    }
+}
+
+impl Drop for Entity {
+    fn drop(&mut self) {
+        // SAFETY: a handle may be deleted at any time. The call waits for listeners that run.
+        unsafe { dds_delete(self.0) };
+    }
+}
+
+/// The domains that this process has opened with a configuration.
+static DOMAINS: Mutex<BTreeMap<u32, Weak<Domain>>> = Mutex::new(BTreeMap::new());
+
+struct Domain {
+    configuration: String,
+    _entity: Entity,
+}
+
+/// Opens a domain with a configuration, or returns the one that is open.
+fn domain(number: u32, configuration: &str) -> Result<Arc<Domain>, Error> {
+    let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(domain) = domains.get(&number).and_then(Weak::upgrade) {
+        let is_same = domain.configuration == configuration;
+        return is_same.then_some(domain).ok_or(Error::Configured(number));
+    }
+    let text = CString::new(configuration).map_err(|_| Error::Text(configuration.into()))?;
+    // SAFETY: the text ends with a zero byte and is copied.
+    let entity = Entity::new("open the domain", unsafe { dds_create_domain(number, text.as_ptr()) })?;
+    let domain = Arc::new(Domain { configuration: configuration.into(), _entity: entity });
+    domains.insert(number, Arc::downgrade(&domain));
+    Ok(domain)
+}
+
+/// A member of a domain. Clones are the same participant, which leaves the domain when the last
+/// clone and the last topic, writer and reader of it are dropped.
+///
+/// ```
+/// use polywire_dds::{LOOPBACK, Participant, Qos};
+/// let participant = Participant::new(101, Some(LOOPBACK), &Qos::default())?;
+/// let topic = participant.topic("pumps", "plant::Pump", true)?;
+/// let writer = topic.writer(&Qos::default(), |_| {})?;
+/// assert_eq!(writer.guid().participant(), participant.guid());
+/// assert_eq!(writer.guid().is_keyed(), Some(true));
+/// # Ok::<(), polywire_dds::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Participant(Arc<Member>);
+
+struct Member {
+    guid: Guid,
+    // Dropped in this order: the domain outlives its participants.
+    entity: Entity,
+    _domain: Option<Arc<Domain>>,
+}
+
+impl Participant {
+    /// Joins a domain, 0 to 232. The configuration is Cyclone's, as XML; `None` for that of the
+    /// environment variable `CYCLONEDDS_URI`. All participants of a process in a domain have the
+    /// same configuration.
+    pub fn new(domain_number: u32, configuration: Option<&str>, qos: &Qos) -> Result<Participant, Error> {
+        crate::logs::pass_on();
+        let domain = configuration.map(|configuration| domain(domain_number, configuration)).transpose()?;
+        let qos = qos.native()?;
+        // SAFETY: the policies are valid during the call; there is no listener.
+        let created = unsafe { dds_create_participant(domain_number, qos.as_ptr(), ptr::null()) };
+        let entity = Entity::new("join the domain", created)?;
+        Ok(Participant(Arc::new(Member { guid: entity.guid()?, entity, _domain: domain })))
+    }
+
+    /// Its name.
+    pub fn guid(&self) -> Guid {
+        self.0.guid
+    }
+
+    pub(crate) fn handle(&self) -> dds_entity_t {
+        self.0.entity.handle()
+    }
+
+    /// Opens a topic of this name and type name. Types are compared by their names, and by whether
+    /// they have a key.
+    pub fn topic(&self, name: &str, type_name: &str, is_keyed: bool) -> Result<Topic, Error> {
+        let c_name = CString::new(name).map_err(|_| Error::Text(name.into()))?;
+        let mut of = new_type(type_name, is_keyed)?;
+        // SAFETY: the name ends with a zero byte and is copied; `of` is a new type, whose reference
+        // the call takes if it succeeds, and for which it may put an equal one.
+        let created = unsafe {
+            dds_create_topic_sertype(self.handle(), c_name.as_ptr(), &raw mut of, ptr::null(), ptr::null(), ptr::null())
+        };
+        match Entity::new("open a topic", created) {
+            Ok(entity) => Ok(Topic { entity, of: Type(of), participant: self.clone() }),
+            Err(error) => {
+                // SAFETY: the reference is still ours.
+                unsafe { ddsi_sertype_unref(of) };
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A type that a topic keeps alive.
+#[derive(Clone, Copy)]
+struct Type(*const ddsi_sertype);
+
+// SAFETY: Cyclone shares types between threads; here the pointer is only passed on.
+unsafe impl Send for Type {}
+// SAFETY: the type behind the pointer does not change once its topic exists.
+unsafe impl Sync for Type {}
+
+/// A topic of a participant, for writers and readers.
+pub struct Topic {
+    entity: Entity,
+    of: Type,
+    participant: Participant,
+}
+
+/// What happens to a writer or a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Another end has come or gone. Now there are `count`.
+    Matched {
+        /// Number of readers of the writer, or of writers of the reader.
+        count: usize,
+    },
+    /// Another end of the topic does not match because of a policy.
+    Incompatible {
+        /// The policy's number in DDS.
+        policy: u32,
+    },
+}
+
+/// What is called with each [`Change`].
+type OnChange = Box<dyn Fn(Change) + Send + Sync>;
+
+impl Topic {
+    /// Makes a writer. `on_change` is called on Cyclone's threads; it must neither block nor panic.
+    pub fn writer(self, qos: &Qos, on_change: impl Fn(Change) + Send + Sync + 'static) -> Result<Writer, Error> {
+        let qos = qos.native()?;
+        let listener = Listener::new(Box::new(on_change));
+        // SAFETY: policies and listener are valid during the call, which copies them; what the
+        // listener's functions get lives longer than the entity.
+        let created = unsafe {
+            dds_create_writer(self.participant.handle(), self.entity.handle(), qos.as_ptr(), listener.native)
+        };
+        let entity = Entity::new("create a writer", created)?;
+        Ok(Writer { guid: entity.guid()?, entity, topic: self, _listener: listener })
+    }
+
+    /// Makes a reader. `on_change` is called on Cyclone's threads; it must neither block nor panic.
+    pub fn reader(
+        self,
+        qos: &Qos,
+        receiver: Arc<dyn Receive>,
+        on_change: impl Fn(Change) + Send + Sync + 'static,
+    ) -> Result<Reader, Error> {
+        let qos = qos.native()?;
+        let listener = Listener::new(Box::new(on_change));
+        let cache = Cache::new(receiver);
+        let (participant, topic) = (self.participant.handle(), self.entity.handle());
+        // SAFETY: policies and listener are valid during the call, which copies them; what the
+        // listener's functions get lives longer than the entity. The reader owns the cache.
+        let created = unsafe { dds_create_reader_rhc(participant, topic, qos.as_ptr(), listener.native, cache.cast()) };
+        // If the call fails, whether the cache was taken is unknown: it leaks.
+        let entity = Entity::new("create a reader", created)?;
+        Ok(Reader { guid: entity.guid()?, entity, _topic: self, _listener: listener })
+    }
+}
+
+/// Sends samples.
+pub struct Writer {
+    guid: Guid,
+    // Dropped in this order: the listener outlives the entity that calls it.
+    entity: Entity,
+    topic: Topic,
+    _listener: Listener,
+}
+
+impl Writer {
+    /// Its name.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// Writes a sample. Blocks while the history has no room, for at most the time of
+    /// [`Qos::reliable`]; then it fails with an error that [`Error::is_timeout`] tells.
+    pub fn write(&self, sample: &Sample) -> Result<(), Error> {
+        // SAFETY: the topic keeps its type alive; the call takes the reference of the sample,
+        // whether it succeeds or not.
+        let written = unsafe { dds_forwardcdr(self.entity.handle(), to_native(self.topic.of.0, sample)) };
+        Error::check("write a sample", written).map(drop)
+    }
+
+    /// The readers that it has.
+    pub fn readers(&self) -> Vec<Guid> {
+        matched(self.entity.handle(), dds_get_matched_subscriptions, dds_get_matched_subscription_data)
+    }
+
+    /// Waits until all reliable readers have what was written. False if the time is up before.
+    pub fn wait_for_acknowledgments(&self, at_most: Duration) -> bool {
+        let nanoseconds = i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX);
+        // SAFETY: a plain call with a handle.
+        unsafe { dds_wait_for_acks(self.entity.handle(), nanoseconds) == 0 }
+    }
+}
+
+/// Receives samples until dropped. A sample may still be delivered a moment later.
+pub struct Reader {
+    guid: Guid,
+    // Dropped in this order: the listener outlives the entity that calls it.
+    entity: Entity,
+    _topic: Topic,
+    _listener: Listener,
+}
+
+impl Reader {
+    /// Its name.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// The writers that it has.
+    pub fn writers(&self) -> Vec<Guid> {
+        matched(self.entity.handle(), dds_get_matched_publications, dds_get_matched_publication_data)
+    }
+}
+
+/// Most ends of the other kind that a writer or reader is told of.
+const MOST_MATCHED: usize = 4096;
+
+type List = unsafe extern "C" fn(dds_entity_t, *mut dds_instance_handle_t, usize) -> dds_entity_t;
+type Describe = unsafe extern "C" fn(dds_entity_t, dds_instance_handle_t) -> *mut dds_builtintopic_endpoint_t;
+
+/// The ends that match an entity.
+fn matched(entity: dds_entity_t, list: List, describe: Describe) -> Vec<Guid> {
+    let mut handles: Vec<dds_instance_handle_t> = vec![0; MOST_MATCHED];
+    // SAFETY: `handles` has as many places as the call is told.
+    let count = unsafe { list(entity, handles.as_mut_ptr(), handles.len()) };
+    handles.truncate(usize::try_from(count).unwrap_or(0));
+    let guid = |handle| {
+        // SAFETY: the description is null, or an object that is freed here.
+        unsafe {
+            let description = describe(entity, handle);
+            let guid = Guid(description.as_ref()?.key.v);
+            dds_builtintopic_free_endpoint(description);
+            Some(guid)
+        }
+    };
+    handles.into_iter().filter_map(guid).collect()
+}
+
+/// A listener, and the function that its own functions call.
+struct Listener {
+    native: *mut dds_listener_t,
+    on_change: *mut OnChange,
+}
+
+// SAFETY: the listener is not used after it was copied into an entity, and the function may be
+// called from any thread.
+unsafe impl Send for Listener {}
+// SAFETY: a shared listener offers nothing but its address.
+unsafe impl Sync for Listener {}
+
+impl Listener {
+    fn new(on_change: OnChange) -> Listener {
+        let on_change = Box::into_raw(Box::new(on_change));
+        let argument = on_change.cast::<c_void>();
+        // SAFETY: a new listener; the functions take the argument for what it is.
+        let native = unsafe {
+            let native = dds_create_listener(ptr::null_mut());
+            dds_lset_publication_matched_arg(native, Some(publication_matched), argument, true);
+            dds_lset_subscription_matched_arg(native, Some(subscription_matched), argument, true);
+            dds_lset_offered_incompatible_qos_arg(native, Some(offered_incompatible), argument, true);
+            dds_lset_requested_incompatible_qos_arg(native, Some(requested_incompatible), argument, true);
+            native
+        };
+        Listener { native, on_change }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // SAFETY: the entity that may have called is deleted, and `new` made both.
+        unsafe {
+            dds_delete_listener(self.native);
+            drop(Box::from_raw(self.on_change));
+        }
+    }
+}
+
+/// # Safety
+///
+/// `argument` is the [`OnChange`] of a listener that lives.
+unsafe fn change(argument: *mut c_void, change: Change) {
+    // SAFETY: the caller promises it.
+    let on_change = unsafe { &*argument.cast::<OnChange>() };
+    on_change(change);
+}
+
+unsafe extern "C" fn publication_matched(
+    _: dds_entity_t,
+    status: dds_publication_matched_status_t,
+    argument: *mut c_void,
+) {
+    // SAFETY: Cyclone passes the argument of the listener, which lives as long as the writer.
+    unsafe { change(argument, Change::Matched { count: status.current_count as usize }) }
+}
+
+unsafe extern "C" fn subscription_matched(
+    _: dds_entity_t,
+    status: dds_subscription_matched_status_t,
+    argument: *mut c_void,
+) {
+    // SAFETY: Cyclone passes the argument of the listener, which lives as long as the reader.
+    unsafe { change(argument, Change::Matched { count: status.current_count as usize }) }
+}
+
+unsafe extern "C" fn offered_incompatible(
+    _: dds_entity_t,
+    status: dds_offered_incompatible_qos_status_t,
+    argument: *mut c_void,
+) {
+    // SAFETY: Cyclone passes the argument of the listener, which lives as long as the writer.
+    unsafe { change(argument, Change::Incompatible { policy: status.last_policy_id }) }
+}
+
+unsafe extern "C" fn requested_incompatible(
+    _: dds_entity_t,
+    status: dds_requested_incompatible_qos_status_t,
+    argument: *mut c_void,
+) {
+    // SAFETY: Cyclone passes the argument of the listener, which lives as long as the reader.
+    unsafe { change(argument, Change::Incompatible { policy: status.last_policy_id }) }
+}

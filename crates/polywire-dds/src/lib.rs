@@ -1,0 +1,31 @@
+#![cfg_attr(feature = "cyclone", doc = include_str!("../README.md"))]
+#![cfg_attr(not(feature = "cyclone"), doc = "Empty without the feature `cyclone`.")]
+#![cfg(feature = "cyclone")]
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("Cyclone's structures are declared for 64-bit machines");
+
+mod cache;
+mod discovery;
+mod entity;
+mod error;
+mod guid;
+mod logs;
+mod qos;
+mod sample;
+
+pub use cache::Receive;
+pub use discovery::{Discovery, Endpoint, Watch};
+pub use entity::{Change, Participant, Reader, Topic, Writer};
+pub use error::Error;
+pub use guid::Guid;
+pub use qos::{Durability, Liveliness, Qos, Representation};
+pub use sample::{Bytes, Kind, MOST_SAMPLE_BYTES, Sample};
+
+/// A configuration of Cyclone that uses the loopback interface alone.
+///
+/// ```
+/// assert!(polywire_dds::LOOPBACK.contains("127.0.0.1"));
+/// ```
+pub const LOOPBACK: &str = "<CycloneDDS><Domain><General><Interfaces>\
+<NetworkInterface address=\"127.0.0.1\"/></Interfaces></General></Domain></CycloneDDS>";

@@ -1,0 +1,224 @@
+//! Two participants in one process: samples, ends of instances, policies and discovery.
+
+#![cfg(feature = "cyclone")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use polywire_dds::{
+    Bytes, Change, Discovery, Durability, Endpoint, Guid, Kind, LOOPBACK, Participant, Qos, Receive, Representation,
+    Sample,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// Domains of their own for tests that run at the same time, in this process and in others.
+fn domain() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    1 + (std::process::id() * 8 + NEXT.fetch_add(1, Ordering::Relaxed)) % 99
+}
+
+fn pair() -> [Participant; 2] {
+    let domain = domain();
+    [(); 2].map(|()| Participant::new(domain, Some(LOOPBACK), &Qos::default()).expect("a participant"))
+}
+
+fn reliable() -> Qos {
+    Qos { reliable: Some(Duration::from_secs(10)), ..Qos::default() }
+}
+
+struct Inbox(mpsc::Sender<(Guid, Sample)>);
+
+impl Receive for Inbox {
+    fn receive(&self, writer: Guid, sample: Sample) -> bool {
+        self.0.send((writer, sample)).is_ok()
+    }
+}
+
+fn inbox() -> (Arc<Inbox>, mpsc::Receiver<(Guid, Sample)>) {
+    let (sender, samples) = mpsc::channel();
+    (Arc::new(Inbox(sender)), samples)
+}
+
+fn sample(kind: Kind, payload: &[u8], key: Option<u8>, timestamp_ns: i64) -> Sample {
+    let bytes = Bytes::new([0, 1, 0, 0], payload).expect("bytes");
+    Sample { kind, is_key: kind != Kind::Data, bytes, key_hash: key.map(|key| [key; 16]), timestamp_ns }
+}
+
+fn matched(changes: &mpsc::Receiver<Change>) {
+    assert_eq!(changes.recv_timeout(SOON), Ok(Change::Matched { count: 1 }));
+}
+
+#[test]
+fn samples_of_any_size_go_both_ways_in_order() {
+    let [a, b] = pair();
+    for (from, to) in [(&a, &b), (&b, &a)] {
+        let (receiver, samples) = inbox();
+        let reader = to.topic("t", "T", false).unwrap().reader(&reliable(), receiver, |_| {}).unwrap();
+        let (sender, changes) = mpsc::channel();
+        let topic = from.topic("t", "T", false).unwrap();
+        let writer = topic
+            .writer(&reliable(), move |change| {
+                let _heard = sender.send(change);
+            })
+            .unwrap();
+        matched(&changes);
+        assert_eq!(writer.readers(), [reader.guid()]);
+        assert_eq!(reader.writers(), [writer.guid()]);
+        let all: Vec<Sample> = [0, 1, 3, 4, 1000, 100_000, 3_000_000]
+            .into_iter()
+            .zip(1..)
+            .map(|(len, time)| sample(Kind::Data, &vec![len as u8; len], None, time))
+            .collect();
+        all.iter().for_each(|sample| writer.write(sample).expect("written"));
+        for sent in all {
+            let (by, came) = samples.recv_timeout(SOON).expect("a sample");
+            assert_eq!((by, came.bytes.payload().len()), (writer.guid(), sent.bytes.payload().len()));
+            assert_eq!(came, sent);
+        }
+        assert!(writer.wait_for_acknowledgments(SOON));
+    }
+}
+
+#[test]
+fn instances_end_with_their_key_hash() {
+    let [a, b] = pair();
+    let (receiver, samples) = inbox();
+    let _reader = b.topic("t", "T", true).unwrap().reader(&reliable(), receiver, |_| {}).unwrap();
+    let (sender, changes) = mpsc::channel();
+    let writer = a
+        .topic("t", "T", true)
+        .unwrap()
+        .writer(&reliable(), move |change| {
+            let _heard = sender.send(change);
+        })
+        .unwrap();
+    matched(&changes);
+    let all = [
+        sample(Kind::Data, b"\x01\0\0\0abcd", Some(1), 1),
+        sample(Kind::Data, b"\x02\0\0\0abcd", Some(2), 2),
+        sample(Kind::Dispose, b"\x01\0\0\0", Some(1), 3),
+        sample(Kind::Unregister, b"\x02\0\0\0", Some(2), 4),
+        Sample { is_key: false, ..sample(Kind::Dispose, b"\x02\0\0\0abcd", Some(2), 5) },
+    ];
+    for sent in all {
+        writer.write(&sent).expect("written");
+        assert_eq!(samples.recv_timeout(SOON).expect("a sample").1, sent);
+    }
+}
+
+#[test]
+fn a_full_receiver_holds_a_writer_up_and_loses_nothing() {
+    struct Slow(mpsc::SyncSender<Sample>);
+    impl Receive for Slow {
+        fn receive(&self, _: Guid, sample: Sample) -> bool {
+            self.0.try_send(sample).is_ok()
+        }
+    }
+    let [a, b] = pair();
+    let (sender, samples) = mpsc::sync_channel(3);
+    let _reader = b.topic("t", "T", false).unwrap().reader(&reliable(), Arc::new(Slow(sender)), |_| {}).unwrap();
+    let (sender, changes) = mpsc::channel();
+    let brief = Qos { reliable: Some(Duration::from_millis(50)), ..Qos::default() };
+    let writer = a
+        .topic("t", "T", false)
+        .unwrap()
+        .writer(&brief, move |change| {
+            let _heard = sender.send(change);
+        })
+        .unwrap();
+    matched(&changes);
+    let write = |time| writer.write(&sample(Kind::Data, &[0; 1000], None, time));
+    let failed = (1..100).find_map(|time| write(time).err().map(|error| (time, error)));
+    let (time, error) = failed.expect("no more room");
+    assert!(error.is_timeout() && time == 4, "{time}: {error}");
+    assert_eq!([1, 2, 3].map(|_| samples.recv_timeout(SOON).expect("a sample").timestamp_ns), [1, 2, 3]);
+    write(9).expect("room again");
+    assert!(samples.recv_timeout(SOON).is_ok());
+}
+
+#[test]
+fn late_joiners_get_what_was_kept_for_them() {
+    let [a, b] = pair();
+    let qos = Qos { durability: Durability::TransientLocal, service_depth: Some(2), ..reliable() };
+    let writer = a.topic("t", "T", false).unwrap().writer(&qos, |_| {}).unwrap();
+    (1..=5).for_each(|time| writer.write(&sample(Kind::Data, b"1234", None, time)).expect("written"));
+    let (receiver, samples) = inbox();
+    let _reader = b.topic("t", "T", false).unwrap().reader(&qos, receiver, |_| {}).unwrap();
+    assert_eq!([4, 5].map(|_| samples.recv_timeout(SOON).expect("a sample").1.timestamp_ns), [4, 5]);
+}
+
+#[test]
+fn incompatible_policies_are_told_on_both_sides() {
+    let [a, b] = pair();
+    let (sender, told) = mpsc::channel();
+    let (here, there) = (sender.clone(), sender);
+    let writer = a.topic("t", "T", false).unwrap().writer(&Qos::default(), move |change| {
+        let _heard = here.send(change);
+    });
+    let (receiver, _samples) = inbox();
+    let reader = b.topic("t", "T", false).unwrap().reader(&reliable(), receiver, move |change| {
+        let _heard = there.send(change);
+    });
+    for _ in 0..2 {
+        assert_eq!(told.recv_timeout(SOON), Ok(Change::Incompatible { policy: 11 }));
+    }
+    drop((writer, reader));
+}
+
+#[test]
+fn discovery_shows_policies_and_ends() {
+    let [a, b] = pair();
+    let (sender, discovered) = mpsc::channel();
+    let _watch = b
+        .watch(move |discovery| {
+            let _heard = sender.send(discovery);
+        })
+        .expect("a watch");
+    let qos = Qos {
+        deadline: Some(Duration::from_millis(70)),
+        exclusive: Some(-3),
+        partitions: vec!["hall".into(), "yard*".into()],
+        transport_priority: 5,
+        user_data: b"about us".to_vec(),
+        representations: vec![Representation::Xcdr2],
+        ..reliable()
+    };
+    let writer = a.topic("plant/pumps", "plant::Pump", true).unwrap().writer(&qos, |_| {}).unwrap();
+    let next = |wanted: &dyn Fn(&Discovery) -> bool| loop {
+        let discovery = discovered.recv_timeout(SOON).expect("discovery");
+        if wanted(&discovery) {
+            return discovery;
+        }
+    };
+    let Discovery::Writer(Endpoint { guid, participant, topic, type_name, qos: offered }) =
+        next(&|discovery| matches!(discovery, Discovery::Writer(_)))
+    else {
+        unreachable!("a writer was waited for")
+    };
+    assert_eq!((guid, participant), (writer.guid(), a.guid()));
+    assert_eq!((topic.as_str(), type_name.as_str()), ("plant/pumps", "plant::Pump"));
+    assert_eq!((offered.deadline, offered.exclusive, offered.reliable), (qos.deadline, qos.exclusive, qos.reliable));
+    assert_eq!((offered.partitions, offered.user_data), (qos.partitions, qos.user_data));
+    assert_eq!((offered.transport_priority, offered.representations), (5, qos.representations));
+    drop(writer);
+    assert_eq!(next(&|discovery| matches!(discovery, Discovery::Gone(_))), Discovery::Gone(guid));
+}
+
+#[test]
+fn what_cannot_be_is_an_error() {
+    let [a, _] = pair();
+    assert!(a.topic("a\0b", "T", false).is_err());
+    assert!(a.topic("no blanks", "T", false).is_err());
+    assert!(Bytes::of_sample(b"ab").is_err());
+    let number = domain();
+    let _open = Participant::new(number, Some(LOOPBACK), &Qos::default()).expect("a participant");
+    let other = Participant::new(number, Some("<CycloneDDS/>"), &Qos::default()).map(|_| ());
+    assert_eq!(other, Err(polywire_dds::Error::Configured(number)));
+}

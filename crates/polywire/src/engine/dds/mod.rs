@@ -1,0 +1,64 @@
+//! The engine `dds`: a domain of OMG DDS, by Eclipse Cyclone DDS.
+//!
+//! A channel in CDR or XCDR2 is a DDS topic like any other, so programs that know only DDS read it,
+//! and their topics are read here. Channels in other formats carry octets. Nodes find each other by
+//! the user data of their participants; what DDS has no words for (announcements, answers,
+//! documents) they tell each other on the topic `polywire_letters`. `docs/dds.md` says more.
+//!
+//! Cyclone's threads put what they report and receive into the port's inbox. One thread of the
+//! port takes it from there, calls the node, and sends letters.
+//!
+//! ```
+//! use polywire::engine::{dds::Dds, Engine};
+//! let properties = Dds.properties();
+//! assert!(Dds.name() == "dds" && properties.reliable && properties.ordered && properties.multicast);
+//! assert_eq!((Dds.complete(""), Dds.complete("7")), ("0".into(), "7".into()));
+//! ```
+
+mod address;
+mod form;
+mod inbox;
+mod name;
+mod peer;
+mod policies;
+mod port;
+mod state;
+mod worker;
+
+use std::sync::Arc;
+
+use self::{address::Address, port::DdsPort};
+use super::{Engine, EngineError, Local, Port, Properties, Sink};
+
+/// `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`.
+pub struct Dds;
+
+impl Engine for Dds {
+    fn name(&self) -> &'static str {
+        "dds"
+    }
+
+    fn summary(&self) -> &'static str {
+        "A domain of DDS, by Cyclone DDS"
+    }
+
+    fn example(&self) -> &'static str {
+        "0"
+    }
+
+    fn properties(&self) -> Properties {
+        // Room for the header of a datagram.
+        let largest_payload = Some(polywire_dds::MOST_SAMPLE_BYTES - (64 << 10));
+        Properties { reliable: true, ordered: true, multicast: true, largest_payload }
+    }
+
+    fn complete(&self, address: &str) -> String {
+        if address.is_empty() { "0".into() } else { address.into() }
+    }
+
+    fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+        let bad = |reason| EngineError::Address { engine: "dds", address: address.into(), reason, example: "0" };
+        let parsed = Address::parse(address).map_err(bad)?;
+        Ok(Arc::new(DdsPort::open(format!("dds/{address}"), &parsed, local, sink)?))
+    }
+}

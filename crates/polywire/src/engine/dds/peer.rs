@@ -1,0 +1,259 @@
+//! Whom a port knows: other nodes, and participants that are not nodes.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Id128},
+    frame::{Answer, DatagramEncoder, Frame, Hello, Start},
+};
+use polywire_dds::{Guid, Kind, Participant, Qos, Reader, Sample, Writer};
+
+use super::{
+    super::{LinkInfo, LinkSink, LinkStats},
+    form::{Form, OCTETS, Place, octets},
+    inbox::{Inbox, Item, Receiver},
+};
+
+/// The topic on which nodes send each other letters: datagrams of `spec/frame.md` without messages.
+/// Its partitions are the receivers' participants.
+pub(super) const LETTERS: &str = "polywire_letters";
+
+/// The word with which a node's user data begins.
+const WORD: &str = "polywire";
+
+/// Bytes of letters that may wait for a peer. A peer for which more wait gets none of the newer
+/// ones and is cut off.
+const LETTER_BYTES: usize = 64 << 20;
+
+/// What the user data of a node's participant says.
+pub(super) fn introduction(hello: &Hello) -> Vec<u8> {
+    format!("{WORD} node={} incarnation={}", hello.node, hello.incarnation).into_bytes()
+}
+
+/// Who introduces itself so. `None` for participants that are not nodes.
+pub(super) fn introduced(user_data: &[u8]) -> Option<Hello> {
+    let mut words = std::str::from_utf8(user_data).ok()?.strip_prefix(WORD)?.split_ascii_whitespace();
+    let node = words.next()?.strip_prefix("node=")?;
+    let incarnation = words.next()?.strip_prefix("incarnation=")?.parse().ok()?;
+    let is_hex = node.len() == 32 && node.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let node = u128::from_str_radix(node, 16).ok().filter(|_| is_hex)?;
+    Some(Hello { node: Id128(node.to_be_bytes()), incarnation })
+}
+
+/// What the user data of a channel's writer says: its channel, and the format for people.
+pub(super) fn label(channel: ChannelId, announcement: &Announcement) -> Vec<u8> {
+    format!("{WORD} channel={channel} format={}", announcement.codec).into_bytes()
+}
+
+/// The channel of a writer. `None` if it is not a node's.
+pub(super) fn labelled(user_data: &[u8]) -> Option<ChannelId> {
+    let mut words = std::str::from_utf8(user_data).ok()?.strip_prefix(WORD)?.split_ascii_whitespace();
+    words.next()?.strip_prefix("channel=")?.parse().ok().map(ChannelId)
+}
+
+/// A link, and what has been sent over it.
+pub(super) struct Link {
+    pub(super) info: LinkInfo,
+    pub(super) sink: Arc<dyn LinkSink>,
+    sent: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Link {
+    pub(super) fn new(info: LinkInfo, sink: Arc<dyn LinkSink>) -> Arc<Link> {
+        Arc::new(Link { info, sink, sent: AtomicU64::new(0), dropped: AtomicU64::new(0) })
+    }
+
+    pub(super) fn count_sent(&self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_drop(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn stats(&self) -> LinkStats {
+        LinkStats {
+            link: self.info.clone(),
+            sent: self.sent.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            queued_bytes: 0,
+            silences: 0,
+        }
+    }
+}
+
+/// A participant.
+pub(super) struct Peer {
+    /// `None` for participants that are not nodes.
+    pub(super) node: Option<Correspondent>,
+    /// `None` before the first letter, or the first channel.
+    pub(super) link: Option<Arc<Link>>,
+    pub(super) incoming: BTreeMap<ChannelId, Incoming>,
+    pub(super) by_writer: BTreeMap<Guid, ChannelId>,
+    /// The number of the last channel of a participant that is not a node.
+    pub(super) last: u32,
+}
+
+impl Peer {
+    pub(super) fn new(node: Option<Correspondent>) -> Peer {
+        Peer { node, link: None, incoming: BTreeMap::new(), by_writer: BTreeMap::new(), last: 0 }
+    }
+}
+
+/// The way to another node.
+pub(super) struct Correspondent {
+    pub(super) hello: Hello,
+    letters: Writer,
+    waiting: VecDeque<Vec<u8>>,
+    waiting_bytes: usize,
+    /// The node has confirmed that letters reach it.
+    pub(super) is_confirmed: bool,
+}
+
+impl Correspondent {
+    pub(super) fn new(
+        us: &Participant,
+        guid: Guid,
+        hello: Hello,
+        inbox: &Arc<Inbox>,
+    ) -> Result<Self, polywire_dds::Error> {
+        let qos = Qos { partitions: vec![guid.to_string()], ..letters_qos() };
+        let inbox = inbox.clone();
+        let letters = us.topic(LETTERS, OCTETS, false)?.writer(&qos, move |_| inbox.tell(Item::Ring))?;
+        let waiting = VecDeque::new();
+        Ok(Correspondent { hello, letters, waiting, waiting_bytes: 0, is_confirmed: false })
+    }
+
+    /// Queues a letter. False if too many wait.
+    pub(super) fn post(&mut self, letter: Vec<u8>) -> bool {
+        self.waiting_bytes += letter.len();
+        self.waiting.push_back(letter);
+        self.waiting_bytes <= LETTER_BYTES
+    }
+
+    /// Sends a letter at once if there is room.
+    pub(super) fn send(&self, letter: &[u8]) -> bool {
+        let Ok(bytes) = octets(letter) else { return true };
+        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+        self.letters.write(&sample).is_ok()
+    }
+
+    /// Sends what waits, as far as there is room. False if something still waits.
+    pub(super) fn flush(&mut self) -> bool {
+        while self.is_confirmed
+            && let Some(letter) = self.waiting.front()
+        {
+            if !self.send(letter) {
+                break;
+            }
+            self.waiting_bytes -= letter.len();
+            self.waiting.pop_front();
+        }
+        self.waiting.is_empty()
+    }
+
+    /// Waits until everything that was sent has arrived.
+    pub(super) fn wait(&self, at_most: Duration) -> bool {
+        self.letters.wait_for_acknowledgments(at_most)
+    }
+}
+
+fn letters_qos() -> Qos {
+    Qos { reliable: Some(Duration::from_millis(10)), ..Qos::default() }
+}
+
+/// Makes the reader of the letters to a participant.
+pub(super) fn letter_box(us: &Participant, inbox: &Arc<Inbox>) -> Result<Reader, polywire_dds::Error> {
+    let qos = Qos { partitions: vec![us.guid().to_string()], ..letters_qos() };
+    let receiver = Receiver { inbox: inbox.clone(), item: Item::Letter };
+    us.topic(LETTERS, OCTETS, false)?.reader(&qos, Arc::new(receiver), |_| {})
+}
+
+/// Writes letters of a node.
+pub(super) struct Pen(pub(super) DatagramEncoder);
+
+impl Pen {
+    pub(super) fn letter(&self, frames: &[Frame<'_>]) -> Vec<u8> {
+        let mut letter = Vec::new();
+        self.0.begin(&mut letter);
+        frames.iter().for_each(|frame| self.0.control(frame, &mut letter));
+        self.0.finish(&mut letter);
+        letter
+    }
+}
+
+/// A channel of a peer.
+pub(super) struct Incoming {
+    pub(super) announcement: Arc<Announcement>,
+    /// The form of its messages, once its writer is known.
+    pub(super) form: Option<Form>,
+    pub(super) writer: Option<Guid>,
+    /// `Some` while the node wants its messages.
+    pub(super) reading: Option<Reading>,
+    /// The last place that its node has named.
+    pub(super) position: u64,
+    /// It ends with the message of this number.
+    pub(super) ends_at: Option<u64>,
+}
+
+/// What is read of a channel.
+pub(super) struct Reading {
+    /// `None` until the writer is known.
+    pub(super) reader: Option<Arc<ReadEnd>>,
+    /// The answer that is sent once the reader has the writer.
+    pub(super) answer: Option<Answer>,
+    pub(super) gate: Gate,
+}
+
+/// Whether messages are passed on.
+pub(super) enum Gate {
+    /// Not before it is known where they begin: they wait here.
+    Shut(Vec<Sample>),
+    Open(Place),
+}
+
+/// A reader, which several channels may share.
+pub(super) struct ReadEnd {
+    pub(super) topic: String,
+    pub(super) type_name: String,
+    pub(super) is_keyed: bool,
+    pub(super) qos: Qos,
+    pub(super) reader: Reader,
+}
+
+/// What a peer has said to a channel of ours.
+#[derive(Clone, Debug)]
+pub(super) enum Interest {
+    /// Nothing yet. The channel was announced to it at this place.
+    Asked(Start),
+    /// It wants the messages after this place, but its reader is not there yet.
+    Coming(Start, Answer),
+    /// For how many subscribers it gets the messages.
+    Wanted(u32),
+    Unwanted,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_and_channels_come_back_from_user_data() {
+        let hello = Hello { node: Id128([0xab; 16]), incarnation: 77 };
+        assert_eq!(introduced(&introduction(&hello)), Some(hello));
+        let announcement = Announcement { codec: "json".into(), ..Announcement::default() };
+        assert_eq!(labelled(&label(ChannelId(9), &announcement)), Some(ChannelId(9)));
+        assert_eq!(label(ChannelId(9), &announcement), b"polywire channel=9 format=json");
+        for strange in [&b""[..], b"polywire", b"polywire node=1 incarnation=1", b"\xff", b"enclave=/;"] {
+            assert_eq!((introduced(strange), labelled(strange)), (None, None));
+        }
+    }
+}

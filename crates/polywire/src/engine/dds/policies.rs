@@ -1,0 +1,120 @@
+//! Quality of service: what a channel offers as policies of a DDS writer, and back; and the
+//! policies with which a reader matches a writer.
+
+use std::time::Duration;
+
+use polywire_core::qos::{DestinationOrder, Durability, Liveliness, Offer, Ownership, Policy, Qos, Reliability};
+use polywire_dds as dds;
+
+use super::super::{EngineOptions, Overflow};
+
+/// Samples of each channel that a writer keeps for readers that are just joining: a peer that has
+/// not answered an announcement yet gets at most so many of those published meanwhile.
+pub(super) const KEPT: u32 = 32;
+
+/// The policies of a writer.
+pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
+    // Bytes of our own node. A later version's policies do not concern DDS.
+    let Qos {
+        reliability,
+        deadline,
+        lifespan,
+        lease,
+        latency_budget,
+        transport_priority,
+        ownership,
+        partition,
+        destination_order,
+        ..
+    } = Offer::parse(offer).unwrap_or_default().qos;
+    let (patience, keep_last) = match options.overflow {
+        Overflow::Block { patience } => (patience, None),
+        Overflow::DropOldest => (Duration::ZERO, Some(KEPT)),
+        Overflow::DropNewest => (Duration::ZERO, None),
+    };
+    dds::Qos {
+        reliable: (reliability != Reliability::BestEffort).then_some(patience),
+        durability: dds::Durability::TransientLocal,
+        keep_last,
+        service_depth: Some(KEPT),
+        deadline,
+        latency_budget,
+        lifespan,
+        lease,
+        exclusive: match ownership {
+            Ownership::Shared => None,
+            Ownership::Exclusive { strength } => Some(strength),
+        },
+        partitions: partition,
+        by_source: destination_order == DestinationOrder::BySource,
+        transport_priority,
+        ..dds::Qos::default()
+    }
+}
+
+/// What another program's writer offers, as a channel announces it. Its history comes without a
+/// request, so it is not offered; nor is its lease, since it sends none of our assertions.
+pub(super) fn offer_of(writer: &dds::Qos) -> Vec<u8> {
+    let mut qos = Qos::default().durability(Durability::Volatile);
+    qos.reliability = if writer.reliable.is_some() { Reliability::Reliable } else { Reliability::BestEffort };
+    (qos.deadline, qos.lifespan, qos.latency_budget) = (writer.deadline, writer.lifespan, writer.latency_budget);
+    qos.liveliness = match writer.liveliness {
+        dds::Liveliness::ManualByTopic => Liveliness::ManualByTopic,
+        _ => Liveliness::Automatic,
+    };
+    qos.ownership = writer.exclusive.map_or(Ownership::Shared, |strength| Ownership::Exclusive { strength });
+    qos.destination_order = if writer.by_source { DestinationOrder::BySource } else { DestinationOrder::ByReception };
+    qos.transport_priority = writer.transport_priority;
+    qos.partition = writer.partitions.iter().filter(|name| !name.is_empty()).cloned().collect();
+    let offer = Offer { qos, ..Offer::default() }.to_bytes();
+    // Another program may offer what is out of our range, as too many partitions.
+    if Offer::parse(&offer).is_ok() { offer } else { Vec::new() }
+}
+
+/// The policies of a reader that matches a writer.
+pub(super) fn of_reader(writer: &dds::Qos) -> dds::Qos {
+    dds::Qos {
+        reliable: writer.reliable.map(|_| Duration::from_millis(100)),
+        durability: writer.durability.min(dds::Durability::TransientLocal),
+        deadline: writer.deadline,
+        latency_budget: writer.latency_budget,
+        liveliness: writer.liveliness,
+        lease: writer.lease,
+        exclusive: writer.exclusive.map(|_| 0),
+        partitions: writer.partitions.clone(),
+        by_source: writer.by_source,
+        representations: writer.representations.first().copied().into_iter().collect(),
+        ..dds::Qos::default()
+    }
+}
+
+/// What a policy's number in DDS stands for.
+pub(super) fn policy_name(number: u32) -> String {
+    let name = Policy::ALL.iter().find(|policy| policy.id() == number).map_or("policy", |policy| policy.name());
+    format!("{name} (policy {number})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_comes_back_from_the_policies_of_its_writer() {
+        let mut qos = Qos::default().reliability(Reliability::Reliable).deadline(Duration::from_millis(20));
+        qos.ownership = Ownership::Exclusive { strength: 7 };
+        qos.partition = vec!["hall".into()];
+        qos.destination_order = DestinationOrder::BySource;
+        (qos.lifespan, qos.transport_priority) = (Some(Duration::from_secs(3)), -4);
+        let offer = Offer { qos, ..Offer::default() }.to_bytes();
+        let writer = of_writer(&offer, &EngineOptions::default());
+        assert_eq!(offer_of(&writer), offer);
+        let reader = of_reader(&writer);
+        assert_eq!((reader.deadline, reader.exclusive), (Some(Duration::from_millis(20)), Some(0)));
+    }
+
+    #[test]
+    fn policies_have_their_names_in_dds() {
+        assert_eq!(policy_name(11), "reliability (policy 11)");
+        assert_eq!(policy_name(99), "policy (policy 99)");
+    }
+}

@@ -1,0 +1,303 @@
+//! The port: what its node calls.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::{Answer, DatagramEncoder, Frame, FrameError, Start},
+};
+use polywire_dds::{Change, Participant, Qos, Reader, Watch};
+
+use super::{
+    super::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, pipe::lock},
+    address::Address,
+    form::{Form, system},
+    inbox::{Inbox, Item},
+    name,
+    peer::{Interest, Pen, introduction, label, letter_box},
+    policies,
+    state::{Channel, Sending, Shared, State},
+    worker::Worker,
+};
+
+/// Least time between two [`Event::Dropped`] of a channel.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+
+pub(super) struct DdsPort {
+    shared: Arc<Shared>,
+    running: Mutex<Option<Running>>,
+}
+
+/// What ends with the port.
+struct Running {
+    thread: JoinHandle<()>,
+    _watch: Watch,
+    _letters: Reader,
+}
+
+impl DdsPort {
+    pub(super) fn open(
+        endpoint: String,
+        address: &Address,
+        local: &Local,
+        sink: Arc<dyn Sink>,
+    ) -> Result<DdsPort, EngineError> {
+        let failed = |action: &'static str| {
+            let endpoint = endpoint.clone();
+            move |error| EngineError::System { endpoint, action, cause: std::io::Error::other(error) }
+        };
+        let qos = Qos { user_data: introduction(&local.hello), ..Qos::default() };
+        let us = Participant::new(address.domain, address.configuration.as_deref(), &qos);
+        let us = us.map_err(failed("join the domain"))?;
+        let inbox = Inbox::new(local.options.queue_bytes);
+        let encoder = || DatagramEncoder::new(local.hello.node, local.hello.incarnation, local.options.limits);
+        let letters = letter_box(&us, &inbox).map_err(failed("receive letters"))?;
+        let discovered = inbox.clone();
+        let watch = us.watch(move |discovery| discovered.tell(Item::Discovered(Box::new(discovery))));
+        let watch = watch.map_err(failed("discover others"))?;
+        let shared = Arc::new(Shared {
+            endpoint: endpoint.clone(),
+            hello: local.hello,
+            options: local.options.clone(),
+            sink,
+            us,
+            pen: Pen(encoder()),
+            encoder: encoder(),
+            inbox,
+            state: Mutex::default(),
+        });
+        let mut worker = Worker::new(shared.clone());
+        let thread = thread::Builder::new().name("dds".into()).spawn(move || worker.run());
+        let thread = thread.map_err(|cause| EngineError::System { endpoint, action: "start a thread", cause })?;
+        let running = Mutex::new(Some(Running { thread, _watch: watch, _letters: letters }));
+        Ok(DdsPort { shared, running })
+    }
+
+    /// Makes the writer of a channel.
+    fn channel(&self, id: ChannelId, announcement: &Announcement, start: Start) -> Result<Channel, EngineError> {
+        let Shared { us, options, inbox, sink, .. } = &*self.shared;
+        let schema = sink.document(announcement.schema);
+        let form = Form::of(announcement, schema.as_deref());
+        let topic = name::escape(&announcement.topic);
+        let mut qos = policies::of_writer(&announcement.offer, options);
+        qos.representations = vec![form.representation()];
+        qos.user_data = label(id, announcement);
+        let readers = Arc::new(AtomicUsize::new(0));
+        let (count, changed) = (readers.clone(), inbox.clone());
+        let on_change = move |change| match change {
+            Change::Matched { count: now } => {
+                count.store(now, Ordering::Release);
+                changed.tell(Item::Matched(id));
+            }
+            Change::Incompatible { policy } => changed.tell(Item::Incompatible(id, policy)),
+        };
+        let opened = us.topic(&topic, &form.type_name(announcement), form.is_keyed());
+        let writer = opened.and_then(|topic| topic.writer(&qos, on_change)).map_err(system)?;
+        let sending = Mutex::new(Sending { last: start, interest: Default::default(), dropped: 0, told: None });
+        Ok(Channel { id, announcement: announcement.clone(), form, topic, writer, readers, sending })
+    }
+
+    /// A channel, or `None` if it has retired.
+    fn find(&self, channel: ChannelId) -> Result<Option<Arc<Channel>>, EngineError> {
+        let state = lock(&self.shared.state);
+        match state.channels.get(&channel) {
+            _ if state.closed => Err(EngineError::Closed),
+            None if channel.0 > state.last_channel => Err(EngineError::Channel(channel)),
+            found => Ok(found.cloned()),
+        }
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut State, &Shared) -> T) -> T {
+        let done = change(&mut lock(&self.shared.state), &self.shared);
+        self.shared.inbox.tell(Item::Ring);
+        done
+    }
+
+    /// Sends a letter to a node.
+    fn tell(&self, link: LinkId, frame: &Frame<'_>) {
+        self.with(|state, shared| {
+            if let Some((guid, _)) = state.peer_of(link) {
+                state.post(guid, shared.pen.letter(std::slice::from_ref(frame)));
+            }
+        });
+    }
+
+    fn channels(&self) -> Vec<Arc<Channel>> {
+        lock(&self.shared.state).channels.values().cloned().collect()
+    }
+}
+
+impl Port for DdsPort {
+    fn endpoint(&self) -> String {
+        self.shared.endpoint.clone()
+    }
+
+    fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
+        let id = self.with(|state, shared| {
+            if state.closed {
+                return Err(EngineError::Closed);
+            }
+            if state.channels.len() >= shared.options.limits.channels {
+                let (got, expected) = (ChannelId(0), ChannelId(state.last_channel));
+                return Err(EngineError::Frame(FrameError::ChannelOrder { got, expected }));
+            }
+            state.last_channel += 1;
+            Ok(ChannelId(state.last_channel))
+        })?;
+        let channel = Arc::new(self.channel(id, announcement, start)?);
+        self.with(|state, shared| {
+            state.channels.insert(id, channel.clone());
+            // Under the lock, so that a peer that comes now is asked once.
+            let links: Vec<_> = state
+                .peers
+                .iter()
+                .filter_map(|(guid, peer)| Some((*guid, peer.node.as_ref().and(peer.link.clone())?)))
+                .collect();
+            for (guid, link) in links {
+                let start = channel.ask(&link);
+                state.post(guid, shared.pen.letter(&[channel.announce(start)]));
+            }
+        });
+        self.shared.inbox.tell(Item::Matched(id));
+        Ok(id)
+    }
+
+    fn reserve(&self, size: usize) -> Loan {
+        Loan::new(Vec::with_capacity(size), 0)
+    }
+
+    fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
+        let Some(channel) = self.find(envelope.channel)? else { return Ok(Sent::default()) };
+        let mut sent = Sent::default();
+        let mut to = Vec::new();
+        {
+            let mut sending = lock(&channel.sending);
+            sending.last = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
+            for (link, interest) in sending.interest.values() {
+                match interest {
+                    Interest::Unwanted => continue,
+                    Interest::Wanted(subscribers) => sent.subscribers += *subscribers as usize,
+                    Interest::Asked(_) | Interest::Coming(..) => sent.held += 1,
+                }
+                sent.peers += 1;
+                to.push(link.clone());
+            }
+        }
+        if to.is_empty() && !channel.has_readers() {
+            return Ok(sent);
+        }
+        let sample = channel.form.sample(envelope, loan.payload(), &self.shared.encoder)?;
+        match channel.writer.write(&sample) {
+            Ok(()) => to.iter().for_each(|link| link.count_sent()),
+            Err(error) if error.is_timeout() => {
+                sent = Sent { dropped: to.len(), ..Sent::default() };
+                self.dropped(&channel, &to);
+            }
+            Err(error) => return Err(system(error)),
+        }
+        Ok(sent)
+    }
+
+    fn retire(&self, channel: ChannelId) {
+        let retired = self.with(|state, shared| {
+            let retired = state.channels.remove(&channel)?;
+            let start = lock(&retired.sending).last;
+            let letter = shared.pen.letter(&[Frame::Position { channel, start, lost: 0 }, Frame::Retire { channel }]);
+            let nodes: Vec<_> = state
+                .peers
+                .iter()
+                .filter(|(_, peer)| peer.node.is_some() && peer.link.is_some())
+                .map(|(guid, _)| *guid)
+                .collect();
+            nodes.into_iter().for_each(|guid| state.post(guid, letter.clone()));
+            Some(retired)
+        });
+        // The writer goes here, once its readers have confirmed everything: DDS sees to that.
+        drop(retired);
+    }
+
+    fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
+        self.with(|state, shared| state.answer(shared, link, channel, answer));
+    }
+
+    fn want(&self, link: LinkId, document: Id128) {
+        self.tell(link, &Frame::Want { document });
+    }
+
+    fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
+        self.tell(link, &Frame::Document { document, bytes });
+    }
+
+    fn flush(&self, deadline: Instant) -> bool {
+        let left = || deadline.saturating_duration_since(Instant::now());
+        self.channels().iter().all(|channel| channel.writer.wait_for_acknowledgments(left()))
+    }
+
+    fn links(&self) -> Vec<LinkStats> {
+        lock(&self.shared.state).peers.values().filter_map(|peer| peer.link.as_ref()).map(|link| link.stats()).collect()
+    }
+
+    fn close(&self) {
+        let Some(running) = lock(&self.running).take() else { return };
+        let deadline = Instant::now() + self.shared.options.linger;
+        self.flush(deadline);
+        let (channels, mut peers) = {
+            let mut state = lock(&self.shared.state);
+            state.closed = true;
+            (std::mem::take(&mut state.channels), std::mem::take(&mut state.peers))
+        };
+        for node in peers.values_mut().filter_map(|peer| peer.node.as_mut()).filter(|node| node.is_confirmed) {
+            node.post(self.shared.pen.letter(&[Frame::Bye]));
+            while !node.flush() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        for node in peers.values().filter_map(|peer| peer.node.as_ref()).filter(|node| node.is_confirmed) {
+            node.wait(deadline.saturating_duration_since(Instant::now()));
+        }
+        self.shared.inbox.close();
+        if running.thread.thread().id() != thread::current().id() {
+            // An error means that a callback panicked, which was printed.
+            let _ = running.thread.join();
+        }
+        drop(channels);
+        for link in peers.values().filter_map(|peer| peer.link.as_ref()) {
+            link.sink.down();
+            let reason = Disconnect::Closed;
+            self.shared.sink.event(Event::Disconnected { link: link.info.clone(), reason });
+        }
+    }
+}
+
+impl DdsPort {
+    /// Counts and reports a message for which the writer's history had no room.
+    fn dropped(&self, channel: &Channel, to: &[Arc<super::peer::Link>]) {
+        to.iter().for_each(|link| link.count_drop());
+        let count = {
+            let mut sending = lock(&channel.sending);
+            sending.dropped += 1;
+            if sending.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
+                return;
+            }
+            sending.told = Some(Instant::now());
+            std::mem::take(&mut sending.dropped)
+        };
+        let topic = &channel.announcement.topic;
+        for link in to {
+            self.shared.sink.event(Event::Dropped { link: link.info.clone(), topic: topic.clone(), count });
+        }
+    }
+}
+
+impl Drop for DdsPort {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

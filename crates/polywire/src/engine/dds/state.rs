@@ -1,0 +1,208 @@
+//! What a port shares between its callers and its thread.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId},
+    frame::{Answer, DatagramEncoder, Frame, Hello, Start},
+};
+use polywire_dds::{Endpoint, Guid, Participant, Writer};
+
+use super::{
+    super::{EngineOptions, LinkId, Sink, pipe::lock},
+    form::{Form, OCTETS},
+    inbox::{Inbox, Item, Receiver},
+    peer::{Gate, Incoming, Interest, Link, Peer, Pen, ReadEnd, Reading},
+    policies,
+};
+
+/// Everything of a port.
+pub(super) struct Shared {
+    pub(super) endpoint: String,
+    pub(super) hello: Hello,
+    pub(super) options: EngineOptions,
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) us: Participant,
+    pub(super) pen: Pen,
+    pub(super) encoder: DatagramEncoder,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) closed: bool,
+    pub(super) last_channel: u32,
+    pub(super) channels: BTreeMap<ChannelId, Arc<Channel>>,
+    /// By participant.
+    pub(super) peers: BTreeMap<Guid, Peer>,
+    /// The writers of others in the domain.
+    pub(super) writers: BTreeMap<Guid, Endpoint>,
+    /// The readers of others in the domain.
+    pub(super) readers: BTreeMap<Guid, Endpoint>,
+    read_ends: Vec<Weak<ReadEnd>>,
+    /// Participants whose letters are not sent any more.
+    pub(super) cut_off: BTreeSet<Guid>,
+}
+
+/// A channel of this node.
+pub(super) struct Channel {
+    pub(super) id: ChannelId,
+    pub(super) announcement: Announcement,
+    pub(super) form: Form,
+    pub(super) topic: String,
+    pub(super) writer: Writer,
+    /// Readers that the writer has, as DDS counts them.
+    pub(super) readers: Arc<AtomicUsize>,
+    pub(super) sending: Mutex<Sending>,
+}
+
+/// What changes while a channel is used.
+pub(super) struct Sending {
+    /// The place of the last message.
+    pub(super) last: Start,
+    pub(super) interest: BTreeMap<LinkId, (Arc<Link>, Interest)>,
+    /// Messages dropped since the last event, and when that was.
+    pub(super) dropped: u64,
+    pub(super) told: Option<Instant>,
+}
+
+impl Channel {
+    /// Asks a peer whether it wants the channel. Returns the place from which it may have messages.
+    pub(super) fn ask(&self, link: &Arc<Link>) -> Start {
+        let mut sending = lock(&self.sending);
+        let last = sending.last;
+        sending.interest.insert(link.info.id, (link.clone(), Interest::Asked(last)));
+        last
+    }
+
+    pub(super) fn has_readers(&self) -> bool {
+        self.readers.load(Ordering::Acquire) > 0
+    }
+
+    pub(super) fn announce(&self, start: Start) -> Frame<'static> {
+        Frame::Announce { channel: self.id, start, announcement: Box::new(self.announcement.clone()) }
+    }
+}
+
+impl State {
+    pub(super) fn peer_of(&mut self, link: LinkId) -> Option<(Guid, &mut Peer)> {
+        let is_it = |peer: &Peer| peer.link.as_ref().is_some_and(|known| known.info.id == link);
+        self.peers.iter_mut().find(|(_, peer)| is_it(peer)).map(|(guid, peer)| (*guid, peer))
+    }
+
+    pub(super) fn post(&mut self, guid: Guid, letter: Vec<u8>) {
+        let node = self.peers.get_mut(&guid).and_then(|peer| peer.node.as_mut());
+        if node.is_some_and(|node| !node.post(letter)) {
+            self.cut_off.insert(guid);
+        }
+    }
+
+    /// The reader for a writer: one that there is, or a new one.
+    fn read_end(&mut self, shared: &Shared, writer: &Endpoint) -> Result<Arc<ReadEnd>, polywire_dds::Error> {
+        self.read_ends.retain(|end| end.strong_count() > 0);
+        let qos = policies::of_reader(&writer.qos);
+        let is_keyed = writer.guid.is_keyed().unwrap_or_default();
+        let fits = |end: &Arc<ReadEnd>| {
+            (&end.topic, &end.type_name, end.is_keyed, &end.qos) == (&writer.topic, &writer.type_name, is_keyed, &qos)
+        };
+        if let Some(end) = self.read_ends.iter().filter_map(Weak::upgrade).find(fits) {
+            return Ok(end);
+        }
+        let topic = shared.us.topic(&writer.topic, &writer.type_name, is_keyed)?;
+        let (receiver, changed) = (Receiver { inbox: shared.inbox.clone(), item: Item::Arrived }, shared.inbox.clone());
+        let reader = topic.reader(&qos, Arc::new(receiver), move |_| changed.tell(Item::Reads))?;
+        let (topic, type_name) = (writer.topic.clone(), writer.type_name.clone());
+        let end = Arc::new(ReadEnd { topic, type_name, is_keyed, qos, reader });
+        self.read_ends.push(Arc::downgrade(&end));
+        Ok(end)
+    }
+
+    /// Opens the reader of a channel that the node wants, if its writer is known, and sends the
+    /// node's answer once the reader has the writer.
+    pub(super) fn read(&mut self, shared: &Shared, guid: Guid, channel: ChannelId) {
+        let writer = self.incoming(guid, channel).and_then(|incoming| incoming.reading.as_ref().and(incoming.writer));
+        let Some(endpoint) = writer.and_then(|writer| self.writers.get(&writer)).cloned() else { return };
+        let end = match self.read_end(shared, &endpoint) {
+            Ok(end) => end,
+            Err(error) => return log::warn!("{}: cannot read '{}': {error}", shared.endpoint, endpoint.topic),
+        };
+        let is_there = end.reader.writers().contains(&endpoint.guid);
+        let Some(reading) = self.incoming(guid, channel).and_then(|incoming| incoming.reading.as_mut()) else { return };
+        reading.reader = Some(end);
+        if is_there && let Some(answer) = reading.answer.take() {
+            self.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }]));
+        }
+    }
+
+    fn incoming(&mut self, guid: Guid, channel: ChannelId) -> Option<&mut Incoming> {
+        self.peers.get_mut(&guid)?.incoming.get_mut(&channel)
+    }
+
+    /// Notes the node's answer to a channel of a peer.
+    pub(super) fn answer(&mut self, shared: &Shared, link: LinkId, channel: ChannelId, answer: Answer) {
+        let Some((guid, peer)) = self.peer_of(link) else { return };
+        let is_node = peer.node.is_some();
+        let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
+        match &mut incoming.reading {
+            _ if !answer.accepts() => {
+                // The reader is deleted at the end of this function, if it is nobody else's.
+                incoming.reading = None;
+                self.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }]));
+            }
+            Some(Reading { answer: waiting @ Some(_), .. }) => *waiting = Some(answer),
+            Some(_) => self.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }])),
+            none @ None => {
+                let gate = match is_node {
+                    true => Gate::Shut(Vec::new()),
+                    false => Gate::Open(super::form::Place { last: 0, begins_after_ns: None }),
+                };
+                *none = Some(Reading { reader: None, answer: Some(answer), gate });
+                self.read(shared, guid, channel);
+            }
+        }
+    }
+
+    /// Notes the writer of a channel of a node.
+    pub(super) fn found(&mut self, guid: Guid, channel: ChannelId, writer: &Endpoint) {
+        let Some(peer) = self.peers.get_mut(&guid) else { return };
+        peer.by_writer.insert(writer.guid, channel);
+        if let Some(incoming) = peer.incoming.get_mut(&channel) {
+            incoming.found(writer);
+        }
+    }
+}
+
+impl Incoming {
+    pub(super) fn new(announcement: &Announcement) -> Incoming {
+        let announcement = Arc::new(announcement.clone());
+        Incoming { announcement, form: None, writer: None, reading: None, position: 0, ends_at: None }
+    }
+
+    pub(super) fn found(&mut self, writer: &Endpoint) {
+        let has_header = self.announcement.options.split(',').any(|option| option == "header");
+        let is_keyed = writer.guid.is_keyed().unwrap_or_default();
+        self.writer = Some(writer.guid);
+        self.form = Some(match writer.type_name.as_str() {
+            OCTETS => Form::Octets,
+            _ => Form::Native { identifier: [0, 1], is_keyed, has_header },
+        });
+    }
+
+    /// Whether everything has come of a channel that ends.
+    pub(super) fn is_over(&self) -> bool {
+        let Some(end) = self.ends_at else { return false };
+        match &self.reading {
+            Some(Reading { gate: Gate::Open(place), .. }) => place.last >= end,
+            Some(Reading { gate: Gate::Shut(_), .. }) => self.writer.is_none(),
+            None => true,
+        }
+    }
+}

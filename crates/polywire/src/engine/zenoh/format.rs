@@ -1,0 +1,124 @@
+//! The `Encoding` of samples: the format of a channel, with the name of its type and the hash of
+//! its schema behind it.
+
+use polywire_core::envelope::Announcement;
+use zenoh::bytes::Encoding;
+
+/// Formats with a media type that Zenoh's users know, and the media type.
+const KNOWN: [(&str, &str); 6] = [
+    ("cdr", "application/cdr"),
+    ("json", "application/json"),
+    ("cbor", "application/cbor"),
+    ("protobuf", "application/protobuf"),
+    ("xml", "application/xml"),
+    ("yaml", "application/yaml"),
+];
+/// Others, with `polywire-NAME` as the first part of the schema.
+const OTHER: &str = "application/octet-stream";
+const OTHER_SCHEMA: &str = "polywire-";
+/// Other names of formats that foreign applications may use.
+const ALIASES: [(&str, &str); 3] = [("text/json", "json"), ("text/xml", "xml"), ("text/yaml", "yaml")];
+/// Longest name of a type that is taken from a foreign encoding, in bytes.
+const LONGEST: usize = 512;
+
+/// The encoding of a channel: `application/json;plant::Pump@0123..`.
+pub(super) fn encoding(announcement: &Announcement) -> Encoding {
+    let Announcement { codec, compressor, type_name, schema, .. } = announcement;
+    let known = KNOWN.iter().find(|(name, _)| name == codec && compressor.is_empty());
+    let mut text = match known {
+        Some((_, media)) => (*media).to_owned(),
+        None if compressor.is_empty() => format!("{OTHER};{OTHER_SCHEMA}{codec}"),
+        None => format!("{OTHER};{OTHER_SCHEMA}{codec}+{compressor}"),
+    };
+    if !type_name.is_empty() {
+        text.push(';');
+        text.push_str(type_name);
+        if !schema.is_zero() {
+            text.push_str(&format!("@{schema}"));
+        }
+    }
+    Encoding::from(text)
+}
+
+/// Codec and type name of a foreign sample. The codec is empty if the encoding leaves it to the
+/// subscriber. CDR does so, too: its media type does not say which version it is, and whether there
+/// is a header.
+pub(super) fn foreign(encoding: &str) -> (String, String) {
+    let (media, schema) = encoding.split_once(';').unwrap_or((encoding, ""));
+    if media == OTHER {
+        let (name, schema) = schema.split_once(';').unwrap_or((schema, ""));
+        let codec = name.strip_prefix(OTHER_SCHEMA).filter(|name| is_name(name)).unwrap_or_default();
+        return (codec.into(), type_name(schema));
+    }
+    let mut known = KNOWN.iter().map(|(name, media)| (*media, *name)).chain(ALIASES);
+    let codec = known.find(|(known, _)| *known == media).map(|(_, name)| name);
+    (codec.filter(|name| *name != "cdr").unwrap_or_default().into(), type_name(schema))
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+fn type_name(schema: &str) -> String {
+    let name = schema.split('@').next().unwrap_or_default();
+    let fits = name.len() <= LONGEST && !name.contains(char::is_control);
+    if fits { name.into() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::envelope::Id128;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn announced(codec: &str, compressor: &str, type_name: &str, schema: u8) -> Announcement {
+        Announcement {
+            codec: codec.into(),
+            compressor: compressor.into(),
+            type_name: type_name.into(),
+            schema: Id128([schema; 16]),
+            ..Announcement::default()
+        }
+    }
+
+    #[test]
+    fn formats_have_their_media_types() {
+        let hash = "07".repeat(16);
+        for (announcement, text) in [
+            (announced("json", "", "plant::Pump", 7), format!("application/json;plant::Pump@{hash}")),
+            (announced("cdr", "", "Pump", 0), "application/cdr;Pump".into()),
+            (announced("cbor", "", "", 0), "application/cbor".into()),
+            (announced("fast", "", "Pump", 0), "application/octet-stream;polywire-fast;Pump".into()),
+            (announced("json", "zstd:3", "Pump", 0), "application/octet-stream;polywire-json+zstd:3;Pump".into()),
+        ] {
+            assert_eq!(encoding(&announcement).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn foreign_samples_say_what_they_are_or_leave_it_open() {
+        for (text, codec, name) in [
+            ("application/json", "json", ""),
+            ("text/json;plant::Pump@0707", "json", "plant::Pump"),
+            ("application/protobuf;Pump", "protobuf", "Pump"),
+            ("application/cdr", "", ""),
+            ("zenoh/bytes", "", ""),
+            ("application/octet-stream;polywire-bson;Pump", "bson", "Pump"),
+            ("application/octet-stream;polywire-json+zstd:3", "", ""),
+            ("application/json;a\nb", "json", ""),
+            ("", "", ""),
+        ] {
+            assert_eq!(foreign(text), (codec.into(), name.into()), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_is_some_encoding(text in "\\PC{0,60}") {
+            let (codec, name) = foreign(&text);
+            prop_assert!(codec.is_empty() || is_name(&codec));
+            prop_assert!(name.len() <= LONGEST);
+        }
+    }
+}

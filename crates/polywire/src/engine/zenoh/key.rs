@@ -1,0 +1,173 @@
+//! Key expressions: those of topics, and those under which nodes find and write to each other.
+//!
+//! A topic's name is its key, behind the prefix of the address. Zenoh gives a meaning to `$` and to
+//! `@` at the beginning of a level, which names of topics may have: they are written as `%24` and
+//! `%40`, and `%` as `%25`. No two names have the same key.
+
+use std::fmt;
+
+use polywire_core::{envelope::Id128, frame::Hello, topic};
+use zenoh::key_expr::OwnedKeyExpr;
+
+/// The level under which nodes meet. A level that begins with `@` is matched by no wildcard.
+const OURS: &str = "@polywire/1";
+
+/// The keys of one address.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    /// Empty, or the levels in front of all keys with a slash at the end.
+    prefix: String,
+}
+
+/// A node, as it stands in keys: its id and its incarnation in hexadecimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Name(pub(super) Hello);
+
+impl Keys {
+    /// Keys behind a prefix: a key expression without wildcards, or nothing.
+    pub(super) fn new(prefix: &str) -> Result<Keys, String> {
+        if prefix.is_empty() {
+            return Ok(Keys { prefix: String::new() });
+        }
+        let key = OwnedKeyExpr::new(prefix).map_err(|error| format!("'{prefix}' is no key expression: {error}"))?;
+        match key.is_wild() {
+            true => Err(format!("'{prefix}' has wildcards: the prefix is a key, as in 'prefix=plant/3'")),
+            false => Ok(Keys { prefix: format!("{prefix}/") }),
+        }
+    }
+
+    /// The key of a topic, or the key expression of a pattern.
+    pub(super) fn of(&self, topic: &str) -> Option<OwnedKeyExpr> {
+        let levels: Vec<String> = topic.split('/').map(escaped).collect();
+        OwnedKeyExpr::autocanonize(format!("{}{}", self.prefix, levels.join("/"))).ok()
+    }
+
+    /// The topic of a key. `None` if it is the key of no topic.
+    pub(super) fn topic(&self, key: &str) -> Option<String> {
+        let levels: Option<Vec<String>> = key.strip_prefix(&self.prefix)?.split('/').map(unescaped).collect();
+        levels.map(|levels| levels.join("/")).filter(|name| topic::check(name).is_ok())
+    }
+
+    /// The liveliness token of a node.
+    pub(super) fn token(&self, node: Name) -> String {
+        format!("{}{OURS}/node/{node}", self.prefix)
+    }
+
+    /// The tokens of all nodes.
+    pub(super) fn tokens(&self) -> String {
+        format!("{}{OURS}/node/*", self.prefix)
+    }
+
+    /// Where a node receives what others write to it alone.
+    pub(super) fn mailbox(&self, to: Name) -> String {
+        format!("{}{OURS}/mail/{to}/*", self.prefix)
+    }
+
+    /// Where one node writes to another.
+    pub(super) fn mail(&self, to: Name, from: Name) -> Option<OwnedKeyExpr> {
+        OwnedKeyExpr::new(format!("{}{OURS}/mail/{to}/{from}", self.prefix)).ok()
+    }
+}
+
+/// The node at the end of a key.
+pub(super) fn last(key: &str) -> Option<Name> {
+    let (node, incarnation) = key.rsplit('/').next()?.split_once('-')?;
+    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    if node.len() != 32 || !(1..=16).contains(&incarnation.len()) || !is_hex(node) || !is_hex(incarnation) {
+        return None;
+    }
+    let node = Id128(u128::from_str_radix(node, 16).ok()?.to_be_bytes());
+    Some(Name(Hello { node, incarnation: u64::from_str_radix(incarnation, 16).ok()? }))
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{:x}", self.0.node, self.0.incarnation)
+    }
+}
+
+fn escaped(level: &str) -> String {
+    let text = level.replace('%', "%25").replace('$', "%24");
+    text.strip_prefix('@').map(|rest| format!("%40{rest}")).unwrap_or(text)
+}
+
+/// `None` if no level is escaped like that.
+fn unescaped(level: &str) -> Option<String> {
+    let text = level.strip_prefix("%40").map_or_else(|| level.into(), |rest| format!("@{rest}"));
+    let text = text.replace("%24", "$").replace("%25", "%");
+    (escaped(&text) == level).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keys(prefix: &str) -> Keys {
+        Keys::new(prefix).expect("a prefix")
+    }
+
+    #[test]
+    fn names_are_keys_and_keys_are_names() {
+        for (topic, key) in [
+            ("plant/3/pump", "plant/3/pump"),
+            ("a$b/@c/d@", "a%24b/%40c/d@"),
+            ("100%/%24/%40x", "100%25/%2524/%2540x"),
+            ("größe/温度", "größe/温度"),
+        ] {
+            assert_eq!(keys("").of(topic).expect("a key").as_str(), key);
+            assert_eq!(keys("").topic(key).as_deref(), Some(topic));
+            assert_eq!(keys("a/b").of(topic).expect("a key").as_str(), format!("a/b/{key}"));
+            assert_eq!(keys("a/b").topic(&format!("a/b/{key}")).as_deref(), Some(topic));
+        }
+        for pattern in ["**", "plant/*/pump", "plant/**"] {
+            assert_eq!(keys("").of(pattern).expect("an expression").as_str(), pattern);
+        }
+        // Of nobody's topic.
+        for key in ["a$*", "@polywire/1/node/x", "100%", "a%41", "a/%4", "x/@y"] {
+            let name = keys("").topic(key);
+            assert!(name.is_none() || keys("").of(&name.expect("some")).expect("a key").as_str() == key, "{key}");
+        }
+        assert_eq!(keys("a").topic("b/c"), None);
+        assert_eq!(keys("").topic("100%"), None);
+        assert!(Keys::new("a/*").is_err_and(|reason| reason.contains("wildcards")));
+        assert!(Keys::new("a//b").is_err_and(|reason| reason.contains("no key expression")));
+    }
+
+    #[test]
+    fn nodes_are_named_in_keys() {
+        let name = Name(Hello { node: Id128([0xab; 16]), incarnation: 0x17 });
+        assert_eq!(keys("p").token(name), format!("p/@polywire/1/node/{}-17", "ab".repeat(16)));
+        assert_eq!(last(&keys("p").token(name)), Some(name));
+        assert_eq!(last(keys("").mail(name, name).expect("a key").as_str()), Some(name));
+        for wrong in ["", "x", "ab-17", &format!("{}-", "ab".repeat(16)), &format!("{}-+1", "ab".repeat(16))] {
+            assert_eq!(last(wrong), None, "{wrong}");
+        }
+        let all = OwnedKeyExpr::new("**").expect("an expression");
+        assert!(
+            !all.intersects(&OwnedKeyExpr::new(keys("p").token(name)).expect("a key")),
+            "nobody hears it by accident"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_names_have_one_key(a in "[%$@/0-9a-c]{1,8}", b in "[%$@/0-9a-c]{1,8}") {
+            let valid = |name: &str| topic::check(name).is_ok();
+            prop_assume!(valid(&a) && valid(&b));
+            let (key_a, key_b) = (keys("").of(&a), keys("").of(&b));
+            prop_assert_eq!(a == b, key_a == key_b);
+            let key = key_a.expect("every name has a key");
+            prop_assert_eq!(keys("").topic(key.as_str()), Some(a));
+        }
+
+        #[test]
+        fn hostile_keys_are_no_names_or_come_back(key in "\\PC{0,40}") {
+            let _ = last(&key);
+            if let Some(name) = keys("").topic(&key) {
+                prop_assert_eq!(keys("").of(&name).map(|key| key.as_str().to_owned()), Some(key));
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! One end of a link to another node: what it sends, and which of the peer's messages it takes.
+//!
+//! As long as the peer keeps up, it takes messages from the keys of their topics, where they are
+//! put once for all. At most a *window* of bytes is under way that the peer has not taken. If it
+//! falls behind, the sender tells it to leave: messages for it wait here by the overflow policy,
+//! and go to it by mail, until it has caught up and joins again. So one slow peer does not hold up
+//! the others for longer than the policy says.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::{Answer, Frame, FrameError, Limits, Start},
+};
+use zenoh::key_expr::OwnedKeyExpr;
+
+use super::{
+    super::{
+        LinkInfo, LinkStats, Overflow,
+        delivery::{Delivery, Notice, Outcome, start_of},
+        outbox::{Held, Item, Outbox, encoded, position},
+    },
+    mail::Content,
+    outgoing::{Line, Outgoing},
+};
+
+/// Bytes that a message or frame counts besides its own.
+const OVERHEAD: usize = 64;
+/// The peer is asked what it has taken at the latest after this share of a window.
+const MARKS: u64 = 4;
+/// It is asked after so long, if not all is taken.
+const ASK: Duration = Duration::from_millis(100);
+/// It is asked again after so long without an answer, which also shows whether mails are missing.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a port requires of its links.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) overflow: Overflow,
+    /// Bytes that may wait for a peer.
+    pub(super) queue: usize,
+    /// Bytes that may be under way to a peer.
+    pub(super) window: u64,
+    pub(super) limits: Limits,
+}
+
+/// A message to send.
+pub(super) struct Message<'a> {
+    pub(super) envelope: &'a Envelope<'a>,
+    pub(super) payload: &'a [u8],
+    /// Whether it may be put under the key of its topic.
+    pub(super) is_open: bool,
+    /// A peer takes it from there.
+    pub(super) is_taken: bool,
+    frame: Option<Vec<u8>>,
+}
+
+impl<'a> Message<'a> {
+    pub(super) fn new(envelope: &'a Envelope<'a>, payload: &'a [u8], is_open: bool) -> Message<'a> {
+        Message { envelope, payload, is_open, is_taken: false, frame: None }
+    }
+
+    fn frame(&mut self) -> &[u8] {
+        self.frame.get_or_insert_with(|| encoded(&Frame::Data(*self.envelope, self.payload)))
+    }
+
+    fn size(&self) -> usize {
+        self.payload.len() + OVERHEAD
+    }
+}
+
+/// A channel of the peer.
+pub(super) struct Remote {
+    pub(super) writer: Id128,
+    /// Where its messages are put. `None` if they come by mail.
+    pub(super) key: Option<OwnedKeyExpr>,
+    /// This node has accepted it.
+    pub(super) is_accepted: bool,
+    /// The peer has said that its messages are for this node from here on.
+    pub(super) is_open: bool,
+}
+
+pub(super) struct Link {
+    pub(super) info: LinkInfo,
+    pub(super) delivery: Delivery<Held>,
+    pub(super) remote: BTreeMap<ChannelId, Remote>,
+    /// An offer of the peer, until its announcement comes.
+    pub(super) offered: Option<(ChannelId, Vec<u8>)>,
+    /// Whether this node takes the peer's messages from the keys of their topics.
+    pub(super) takes_open: bool,
+    terms: Terms,
+    /// What waits while the peer takes messages by mail.
+    queue: Outbox,
+    /// Whether the peer takes messages from the keys of their topics.
+    has_joined: bool,
+    /// The peer took nothing for longer than the policy's patience.
+    is_stalled: bool,
+    /// It did not answer for so long.
+    is_silent: bool,
+    /// Bytes sent, asked for, and taken.
+    sent: u64,
+    marked: u64,
+    taken: u64,
+    marked_at: Instant,
+    notices: Vec<Notice>,
+}
+
+/// Where what a link sends goes.
+pub(super) struct Way<'a> {
+    pub(super) line: &'a mut Line,
+    pub(super) out: &'a mut Outgoing,
+}
+
+impl Link {
+    /// A link that begins, with the channels of this node.
+    pub(super) fn begin<'a>(
+        info: LinkInfo,
+        terms: Terms,
+        way: &mut Way<'_>,
+        channels: impl Iterator<Item = (ChannelId, Start, &'a Announcement)>,
+    ) -> Link {
+        let mut link = Link {
+            info,
+            delivery: Delivery::default(),
+            remote: BTreeMap::new(),
+            offered: None,
+            takes_open: false,
+            terms,
+            queue: Outbox::default(),
+            has_joined: true,
+            is_stalled: false,
+            is_silent: false,
+            sent: 0,
+            marked: 0,
+            taken: 0,
+            marked_at: Instant::now(),
+            notices: Vec::new(),
+        };
+        way.line.send(Content::Join, way.out);
+        channels.for_each(|(channel, start, announcement)| link.announce(way, channel, start, announcement));
+        link
+    }
+
+    pub(super) fn announce(
+        &mut self,
+        way: &mut Way<'_>,
+        channel: ChannelId,
+        start: Start,
+        announcement: &Announcement,
+    ) {
+        self.delivery.announce(channel, channel, announcement);
+        if !announcement.offer.is_empty() {
+            self.send_frame(way, &encoded(&Frame::Offer { channel, offer: &announcement.offer }));
+        }
+        let announcement = Box::new(announcement.clone());
+        self.send_frame(way, &encoded(&Frame::Announce { channel, start, announcement }));
+    }
+
+    pub(super) fn retire(&mut self, way: &mut Way<'_>, channel: ChannelId) {
+        self.delivery.retire(channel);
+        self.end_channels(way);
+    }
+
+    /// Sends a frame behind what waits.
+    pub(super) fn tell(&mut self, way: &mut Way<'_>, frame: &Frame<'_>) {
+        match self.queue.is_empty() {
+            true => self.send_frame(way, &encoded(frame)),
+            false => self.queue.control(None, frame),
+        }
+    }
+
+    /// Sends a frame at once, such as an answer.
+    pub(super) fn send_frame(&mut self, way: &mut Way<'_>, frame: &[u8]) {
+        way.line.send(Content::Frame(frame), way.out);
+        self.count(way, frame.len() + OVERHEAD);
+    }
+
+    /// Whether a message has to wait for the peer, with a policy that waits.
+    pub(super) fn must_wait(&self, message: &Message<'_>, out: &Outgoing) -> bool {
+        let channel = message.envelope.channel;
+        if !self.delivery.wants(channel) {
+            return false;
+        }
+        match self.must_hold(channel) {
+            true => !self.is_silent && !self.has_room_to_hold(message.size()),
+            false if self.is_stalled => false,
+            false if self.has_joined => !self.has_window(out),
+            false => self.queue.is_full(message.size(), self.terms.queue),
+        }
+    }
+
+    /// The peer took nothing, or did not answer, while a message waited for it.
+    pub(super) fn stall(&mut self, message: &Message<'_>) {
+        match self.must_hold(message.envelope.channel) {
+            true => self.is_silent = true,
+            false => self.is_stalled = true,
+        }
+    }
+
+    fn must_hold(&self, channel: ChannelId) -> bool {
+        self.delivery.must_hold(channel, u32::from(self.delivery.is_accepted(channel)))
+    }
+
+    /// Changes whenever the peer takes something.
+    pub(super) fn progress(&self) -> (u64, usize) {
+        (self.taken, self.delivery.held_bytes())
+    }
+
+    /// Sends a message, or keeps it here, or drops it. If it is to be put under its topic's key,
+    /// that is noted in the message, and [`Link::mark_if_due`] follows.
+    pub(super) fn send(&mut self, way: &mut Way<'_>, message: &mut Message<'_>) -> Outcome {
+        let (envelope, channel) = (message.envelope, message.envelope.channel);
+        let Some(subscribers) = self.delivery.wanted(envelope) else { return Outcome::Unwanted };
+        if self.delivery.must_hold(channel, subscribers) {
+            return self.hold(way, message, subscribers);
+        }
+        if self.has_joined && !self.is_stalled && self.has_window(way.out) {
+            if let Some((_, Some(missing))) = self.delivery.next(channel) {
+                self.send_frame(way, &encoded(&position(channel, missing)));
+            }
+            self.delivery.count_sent();
+            match message.is_open {
+                true => {
+                    message.is_taken = true;
+                    self.sent += message.size() as u64;
+                }
+                false => self.send_frame(way, message.frame()),
+            }
+            return Outcome::Sent(subscribers);
+        }
+        self.leave(way);
+        if !self.make_room_in_queue(message.size()) {
+            self.queue.drop_newest(channel, start_of(envelope));
+            self.delivery.count_drop(channel);
+            self.note_drops();
+            return Outcome::Dropped;
+        }
+        if let Some((_, Some(missing))) = self.delivery.next(channel) {
+            self.queue.control(None, &position(channel, missing));
+        }
+        self.delivery.count_sent();
+        let frame = message.frame().to_vec();
+        self.queue.push(Item::Message { to: None, channel, start: start_of(envelope), frame });
+        self.feed(way);
+        Outcome::Sent(subscribers)
+    }
+
+    fn hold(&mut self, way: &mut Way<'_>, message: &mut Message<'_>, subscribers: u32) -> Outcome {
+        // It waits behind others of its writer: the peer must not take it where it is put for all.
+        if self.delivery.is_accepted(message.envelope.channel) {
+            self.leave(way);
+        }
+        let (size, overflow) = (message.size(), self.terms.overflow);
+        if overflow == Overflow::DropOldest {
+            while !self.has_room_to_hold(size) && self.delivery.drop_oldest_held() {}
+        }
+        let is_held = !self.is_silent && self.has_room_to_hold(size);
+        if is_held {
+            self.delivery.count_sent();
+            let held = Held::new(message.envelope, message.frame());
+            self.delivery.hold(held);
+        } else {
+            self.delivery.drop_newest(message.envelope);
+        }
+        self.note_drops();
+        if is_held { Outcome::Sent(subscribers) } else { Outcome::Dropped }
+    }
+
+    fn has_room_to_hold(&self, more: usize) -> bool {
+        let held = self.delivery.held_bytes();
+        held == 0 || held + more <= self.terms.queue
+    }
+
+    fn make_room_in_queue(&mut self, more: usize) -> bool {
+        let limit = self.terms.queue;
+        if self.terms.overflow == Overflow::DropOldest {
+            while self.queue.is_full(more, limit)
+                && let Some(channel) = self.queue.drop_oldest()
+            {
+                self.delivery.count_drop(channel);
+            }
+            self.note_drops();
+        }
+        !self.is_stalled && !self.queue.is_full(more, limit)
+    }
+
+    fn note_drops(&mut self) {
+        self.notices.extend(self.delivery.notice(Instant::now()));
+    }
+
+    /// The drops to tell the node of.
+    pub(super) fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Whether more may be under way. One message has room whatever its size.
+    fn has_window(&self, out: &Outgoing) -> bool {
+        self.sent - self.taken < self.terms.window && !out.is_jammed()
+    }
+
+    fn leave(&mut self, way: &mut Way<'_>) {
+        if std::mem::replace(&mut self.has_joined, false) {
+            way.line.send(Content::Leave, way.out);
+        }
+    }
+
+    /// Sends what waits, as far as the window has room. If nothing waits, the peer joins again.
+    pub(super) fn feed(&mut self, way: &mut Way<'_>) {
+        let is_half_free = 2 * (self.sent - self.taken) <= self.terms.window && !way.out.is_jammed();
+        self.is_stalled &= !is_half_free;
+        while !self.is_stalled
+            && self.has_window(way.out)
+            && let Some(item) = self.queue.pop()
+        {
+            match item {
+                Item::Control(_, frame) | Item::Message { frame, .. } => self.send_frame(way, &frame),
+                Item::Lost(channel, missing) => self.send_frame(way, &encoded(&position(channel, missing))),
+            }
+        }
+        let nothing_waits = self.queue.is_empty() && !self.delivery.is_holding();
+        let has_caught_up = nothing_waits && 2 * (self.sent - self.taken) <= self.terms.window;
+        if has_caught_up && !self.has_joined && !way.out.is_jammed() {
+            self.has_joined = true;
+            self.notices.extend(self.delivery.end_of_episode());
+            way.line.send(Content::Join, way.out);
+        }
+    }
+
+    fn count(&mut self, way: &mut Way<'_>, bytes: usize) {
+        self.sent += bytes as u64;
+        self.mark_if_due(way);
+    }
+
+    /// Asks the peer what it has taken, if much was sent since the last time.
+    pub(super) fn mark_if_due(&mut self, way: &mut Way<'_>) {
+        if self.sent - self.marked >= (self.terms.window / MARKS).max(1) {
+            self.mark(way);
+        }
+    }
+
+    /// Asks the peer what it has taken.
+    pub(super) fn mark(&mut self, way: &mut Way<'_>) {
+        (self.marked, self.marked_at) = (self.sent, Instant::now());
+        way.line.send(Content::Mark(self.sent), way.out);
+    }
+
+    /// Does what is due at this time. Returns whether something will be.
+    pub(super) fn keep_time(&mut self, way: &mut Way<'_>, now: Instant) -> bool {
+        self.feed(way);
+        let pause = if self.marked < self.sent { ASK } else { ASK_AGAIN };
+        if !self.is_taken() && now.saturating_duration_since(self.marked_at) >= pause {
+            self.mark(way);
+        }
+        !self.is_taken()
+    }
+
+    /// The peer has taken so many bytes.
+    pub(super) fn taken(&mut self, way: &mut Way<'_>, bytes: u64) {
+        if (self.taken..=self.sent).contains(&bytes) {
+            self.taken = bytes;
+            self.feed(way);
+        }
+    }
+
+    /// The peer answered a channel of this node. What was held for it leaves.
+    pub(super) fn answered(&mut self, way: &mut Way<'_>, channel: ChannelId, answer: &Answer) {
+        let was_accepted = self.delivery.is_accepted(channel);
+        let leaving = self.delivery.answered(channel, answer);
+        if answer.accepts() && !was_accepted {
+            self.tell(way, &Frame::Position { channel, start: Start::default(), lost: 0 });
+        }
+        if !leaving.is_empty() {
+            self.leave(way);
+        }
+        for (Held { channel, start, frame }, _, missing) in leaving {
+            if let Some(missing) = missing {
+                self.queue.control(None, &position(channel, missing));
+            }
+            self.queue.push(Item::Message { to: None, channel, start, frame: frame.to_vec() });
+        }
+        for (channel, missing) in self.delivery.take_untold() {
+            self.tell(way, &position(channel, missing));
+        }
+        self.is_silent = false;
+        self.end_channels(way);
+        self.feed(way);
+    }
+
+    fn end_channels(&mut self, way: &mut Way<'_>) {
+        for (channel, missing) in self.delivery.ended() {
+            if let Some(missing) = missing {
+                self.tell(way, &position(channel, missing));
+            }
+            self.tell(way, &Frame::Retire { channel });
+        }
+    }
+
+    /// Notes a channel of the peer, with the offer in front of it. Fails if there are too many.
+    pub(super) fn remember(
+        &mut self,
+        channel: ChannelId,
+        announcement: &mut Announcement,
+        key: impl FnOnce(&Announcement) -> Option<OwnedKeyExpr>,
+    ) -> Result<(), FrameError> {
+        if let Some((_, offer)) = self.offered.take().filter(|(offered, _)| *offered == channel) {
+            announcement.offer = offer;
+        }
+        let limit = self.terms.limits.channels;
+        if self.remote.len() >= limit && !self.remote.contains_key(&channel) {
+            return Err(FrameError::TooManyChannels { limit });
+        }
+        let (writer, key) = (announcement.writer, key(announcement));
+        self.remote.insert(channel, Remote { writer, key, is_accepted: false, is_open: false });
+        Ok(())
+    }
+
+    /// Whether everything has left this node.
+    pub(super) fn is_sent(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether the peer has taken everything.
+    pub(super) fn is_taken(&self) -> bool {
+        self.queue.is_empty() && self.taken == self.sent
+    }
+
+    pub(super) fn stats(&self) -> LinkStats {
+        let (sent, dropped) = self.delivery.counts();
+        let queued_bytes = self.queue.bytes() + self.delivery.held_bytes();
+        LinkStats { link: self.info.clone(), sent, dropped, queued_bytes, silences: 0 }
+    }
+}

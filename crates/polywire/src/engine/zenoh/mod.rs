@@ -1,0 +1,83 @@
+//! Zenoh: topics are keys, formats are encodings, and what a message needs besides its payload is
+//! in the sample's attachment. `spec/zenoh.md` defines the mapping.
+//!
+//! Each port has a session of its own. Nodes find each other by liveliness tokens. What they tell
+//! each other (announcements, answers, documents) goes to the mailbox of the node that it is for;
+//! messages are put once, under the key of their topic, and reach Polywire's subscribers and those
+//! of every other Zenoh application.
+//!
+//! ```
+//! use polywire::{engine::{zenoh::Zenoh, Engine}, Node};
+//! let properties = Zenoh.properties();
+//! assert!(properties.reliable && properties.ordered && properties.multicast);
+//! // A peer that nobody finds: it neither listens beyond this machine nor looks for others.
+//! let endpoint = Node::new().open("zenoh/peer?listen=tcp/127.0.0.1:0,scouting=off")?;
+//! assert!(endpoint.starts_with("zenoh/peer?listen=tcp/127.0.0.1:") && !endpoint.contains(":0,"));
+//! # Ok::<(), polywire::NodeError>(())
+//! ```
+
+mod address;
+mod attachment;
+mod foreign;
+mod format;
+mod inbox;
+mod interest;
+mod key;
+mod link;
+mod mail;
+mod outgoing;
+mod outlet;
+mod pace;
+mod port;
+mod receive;
+mod state;
+
+use std::{io, sync::Arc};
+
+use self::{address::Address, port::ZenohPort};
+use super::{Engine, EngineError, Local, Port, Properties, Sink};
+
+const NAME: &str = "zenoh";
+const EXAMPLE: &str = "peer?connect=tcp/10.0.0.7:7447";
+/// The address of wires that name none.
+const USUAL: &str = "peer";
+
+/// `zenoh/MODE[/LOCATOR][?OPTIONS]`: a session of Zenoh.
+pub struct Zenoh;
+
+impl Engine for Zenoh {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn summary(&self) -> &'static str {
+        "Zenoh, as a peer, a client or a router, together with other Zenoh applications"
+    }
+
+    fn example(&self) -> &'static str {
+        EXAMPLE
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { reliable: true, ordered: true, multicast: true, largest_payload: None }
+    }
+
+    fn complete(&self, address: &str) -> String {
+        if address.is_empty() { USUAL.into() } else { address.into() }
+    }
+
+    fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+        let bad = |reason| EngineError::Address { engine: NAME, address: address.into(), reason, example: EXAMPLE };
+        let mut parsed = Address::parse(address).map_err(bad)?;
+        let told = parsed.choose_ports(address);
+        let config = parsed.config(&local.options).map_err(bad)?;
+        let endpoint = format!("{NAME}/{told}");
+        let failed = |cause: String| EngineError::System {
+            endpoint: endpoint.clone(),
+            action: "open a Zenoh session",
+            cause: io::Error::other(format!("{cause}; {}", parsed.advice())),
+        };
+        let port = ZenohPort::open(endpoint.clone(), &parsed, config, local, sink).map_err(failed)?;
+        Ok(Arc::new(port))
+    }
+}

@@ -1,0 +1,151 @@
+//! What leaves through the session, in order: samples under the keys of topics, and mails.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use zenoh::key_expr::KeyExpr;
+
+use super::{
+    mail::{Content, Mail},
+    outlet::Outlet,
+};
+
+/// Something to put into the session.
+pub(super) enum Put {
+    /// A message, for everybody who listens to its topic.
+    Open { outlet: Arc<Outlet>, attachment: Vec<u8>, payload: Vec<u8> },
+    /// For one node.
+    Mail { key: KeyExpr<'static>, bytes: Vec<u8> },
+}
+
+impl Put {
+    fn size(&self) -> usize {
+        match self {
+            Put::Open { attachment, payload, .. } => attachment.len() + payload.len(),
+            Put::Mail { bytes, .. } => bytes.len(),
+        }
+    }
+}
+
+/// The puts that wait for the session.
+pub(super) struct Outgoing {
+    queue: VecDeque<Put>,
+    bytes: usize,
+    limit: usize,
+}
+
+impl Outgoing {
+    /// Beyond so many bytes, messages wait elsewhere.
+    pub(super) fn new(limit: usize) -> Outgoing {
+        Outgoing { queue: VecDeque::new(), bytes: 0, limit }
+    }
+
+    pub(super) fn push(&mut self, put: Put) {
+        self.bytes += put.size();
+        self.queue.push_back(put);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Put> {
+        let put = self.queue.pop_front()?;
+        self.bytes -= put.size();
+        Some(put)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether messages have to wait, since the session takes nothing.
+    pub(super) fn is_jammed(&self) -> bool {
+        self.bytes > self.limit
+    }
+}
+
+/// The way from this node to another one: the key of its mailbox, the epochs of both, and the
+/// number of mails in each direction.
+pub(super) struct Line {
+    pub(super) key: KeyExpr<'static>,
+    pub(super) epoch: u64,
+    pub(super) peer_epoch: u64,
+    sent: u64,
+    got: u64,
+}
+
+/// What has become of a mail that came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// It is the next one.
+    Next,
+    /// It came before.
+    Again,
+    /// Others before it are missing.
+    Gap,
+}
+
+impl Line {
+    pub(super) fn new(key: KeyExpr<'static>, epoch: u64) -> Line {
+        Line { key, epoch, peer_epoch: 0, sent: 0, got: 0 }
+    }
+
+    /// Begins anew, with another epoch.
+    pub(super) fn renew(&mut self, epoch: u64) {
+        (self.epoch, self.sent, self.got) = (epoch, 0, 0);
+    }
+
+    /// Sends a mail.
+    pub(super) fn send(&mut self, content: Content<'_>, out: &mut Outgoing) {
+        let is_hello = matches!(content, Content::Hello { .. });
+        self.sent += u64::from(!is_hello);
+        let number = if is_hello { 0 } else { self.sent };
+        let mail = Mail { epoch: self.epoch, peer_epoch: self.peer_epoch, number, content };
+        out.push(Put::Mail { key: self.key.clone(), bytes: mail.bytes() });
+    }
+
+    /// Counts a mail of the link that came.
+    pub(super) fn count(&mut self, number: u64) -> Came {
+        match number.checked_sub(self.got) {
+            Some(1) => {
+                self.got = number;
+                Came::Next
+            }
+            None | Some(0) => Came::Again,
+            Some(_) => Came::Gap,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> Line {
+        Line::new(KeyExpr::new("a").expect("a key"), 7)
+    }
+
+    #[test]
+    fn mails_are_counted_and_hellos_are_not() {
+        let (mut line, mut out) = (line(), Outgoing::new(70));
+        line.send(Content::Hello { asks: true }, &mut out);
+        line.send(Content::Join, &mut out);
+        line.send(Content::Leave, &mut out);
+        assert!(out.is_jammed());
+        let numbers: Vec<u64> = std::iter::from_fn(|| out.pop())
+            .map(|put| match put {
+                Put::Mail { bytes, .. } => Mail::parse(&bytes).expect("a mail").number,
+                Put::Open { .. } => panic!("only mails"),
+            })
+            .collect();
+        assert_eq!(numbers, [0, 1, 2]);
+        assert!(out.is_empty() && !out.is_jammed());
+    }
+
+    #[test]
+    fn a_missing_mail_is_noticed() {
+        let mut line = line();
+        assert_eq!(
+            [1, 1, 2, 4, 3].map(|number| line.count(number)),
+            [Came::Next, Came::Again, Came::Next, Came::Gap, Came::Next]
+        );
+        line.renew(8);
+        assert_eq!(line.count(1), Came::Next);
+    }
+}

@@ -1,0 +1,508 @@
+//! The port: what the node calls, and the two threads that serve the session.
+//!
+//! Zenoh's threads call [`receive`](super::receive), which notes what came and wakes ours. One of
+//! ours hands it to the node. The other one sends what became due meanwhile. No callback waits for
+//! the node or for another peer, so a slow subscriber does not hold up Zenoh.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle, ThreadId},
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
+    frame::{Answer, Frame, FrameError, Start},
+};
+use zenoh::{
+    Config, Session, Wait, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Subscriber,
+    qos::CongestionControl,
+};
+
+use super::{
+    super::{
+        Disconnect, EngineError, Event, LinkId, LinkSink, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
+        outbox::encoded, pipe::lock,
+    },
+    address::Address,
+    attachment,
+    interest::{Interest, is_for},
+    key::{Keys, Name},
+    link::{Message, Terms},
+    outgoing::Put,
+    outlet::Outlet,
+    pace::Express,
+    state::{Channel, State},
+};
+
+/// Bytes that may be under way to a peer, at most.
+const WINDOW: usize = 1 << 20;
+/// How often the sending thread looks what is due.
+const TICK: Duration = Duration::from_millis(50);
+/// Bytes that an envelope takes in a frame, at most, apart from extensions.
+const ENVELOPE: usize = 64;
+
+pub(super) struct ZenohPort(Arc<Shared>);
+
+pub(super) struct Shared {
+    endpoint: String,
+    pub(super) local: Local,
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) keys: Keys,
+    session: Session,
+    express: Express,
+    state: Mutex<State>,
+    /// Something has left, or the port closes.
+    room: Condvar,
+    /// Something is due.
+    due: Condvar,
+    /// Something came.
+    pub(super) came: Condvar,
+    interest: Mutex<Interest<Subscriber<()>>>,
+    /// The keys of `interest` that may overlap, for Zenoh's threads.
+    wild: Mutex<Arc<[OwnedKeyExpr]>>,
+    /// The node's ends of the links. Locked after no other lock.
+    pub(super) sinks: Mutex<HashMap<LinkId, Arc<dyn LinkSink>>>,
+    declared: Mutex<Option<Declared>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What makes this node known, until it closes.
+struct Declared {
+    _token: LivelinessToken,
+    _subscribers: [Subscriber<()>; 2],
+}
+
+impl ZenohPort {
+    pub(super) fn open(
+        endpoint: String,
+        address: &Address,
+        config: Config,
+        local: &Local,
+        sink: Arc<dyn Sink>,
+    ) -> Result<ZenohPort, String> {
+        let session = zenoh::open(config).wait().map_err(|error| error.to_string())?;
+        let (options, keys) = (&local.options, address.keys.clone());
+        let terms = Terms {
+            overflow: options.overflow,
+            queue: options.queue_bytes,
+            window: options.queue_bytes.clamp(1, WINDOW) as u64,
+            limits: options.limits,
+        };
+        let me = Name(local.hello);
+        let shared = Arc::new(Shared {
+            endpoint: endpoint.clone(),
+            local: local.clone(),
+            sink,
+            keys: keys.clone(),
+            session,
+            express: address.express,
+            state: Mutex::new(State::new(me, keys, terms, options.peers)),
+            room: Condvar::new(),
+            due: Condvar::new(),
+            came: Condvar::new(),
+            interest: Mutex::default(),
+            wild: Mutex::default(),
+            sinks: Mutex::default(),
+            declared: Mutex::default(),
+            threads: Mutex::default(),
+        });
+        let port = ZenohPort(shared.clone());
+        shared.start("pw-zenoh-in", Shared::deliver)?;
+        shared.start("pw-zenoh-out", Shared::keep_time)?;
+        let declared = shared.declare(me).map_err(|error| error.to_string())?;
+        *lock(&shared.declared) = Some(declared);
+        if address.listens() {
+            shared.sink.event(Event::Listening { endpoint: endpoint.clone() });
+        }
+        if address.is_exposed() {
+            shared.sink.event(Event::Exposed { endpoint });
+        }
+        Ok(port)
+    }
+}
+
+impl Port for ZenohPort {
+    fn endpoint(&self) -> String {
+        self.0.endpoint.clone()
+    }
+
+    fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
+        let shared = &self.0;
+        let channel = {
+            let mut state = shared.lock();
+            if state.is_closing {
+                return Err(EngineError::Closed);
+            }
+            shared.check_announcement(&state, announcement, start)?;
+            state.last_channel += 1;
+            ChannelId(state.last_channel)
+        };
+        let outlet = Outlet::open(&shared.session, &shared.keys, announcement, shared.express);
+        let outlet = outlet.map_err(|error| EngineError::System {
+            endpoint: shared.endpoint.clone(),
+            action: "declare a publisher",
+            cause: io::Error::other(error.to_string()),
+        })?;
+        let mut state = shared.lock();
+        let announcement = Arc::new(announcement.clone());
+        state.each_link(|link, way| link.announce(way, channel, start, &announcement));
+        state.channels.insert(channel, Channel { start, announcement, outlet });
+        shared.pump(state);
+        Ok(channel)
+    }
+
+    fn reserve(&self, size: usize) -> Loan {
+        Loan::new(Vec::with_capacity(size), 0)
+    }
+
+    fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
+        self.0.send(envelope, loan)
+    }
+
+    fn retire(&self, channel: ChannelId) {
+        let mut state = self.0.lock();
+        // Ends outside of the lock: the session calls back.
+        let gone = state.channels.remove(&channel);
+        state.each_link(|link, way| link.retire(way, channel));
+        self.0.pump(state);
+        drop(gone);
+    }
+
+    fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
+        let changed = self.0.lock().accept(link, channel, answer.accepts());
+        match (changed, answer.accepts()) {
+            // Before the answer: the peer may send as soon as it has it.
+            (Some(key), true) => self.0.listen(key),
+            (Some(key), false) => self.0.unlisten(&key),
+            (None, _) => {}
+        }
+        let mut state = self.0.lock();
+        state.answer(link, channel, answer);
+        self.0.pump(state);
+    }
+
+    fn want(&self, link: LinkId, document: Id128) {
+        self.0.tell(link, &Frame::Want { document });
+    }
+
+    fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
+        self.0.tell(link, &Frame::Document { document, bytes });
+    }
+
+    fn subscribe(&self, topic: &str) {
+        if let Some(key) = self.0.keys.of(topic) {
+            self.0.listen(key);
+        }
+    }
+
+    fn unsubscribe(&self, topic: &str) {
+        if let Some(key) = self.0.keys.of(topic) {
+            self.0.unlisten(&key);
+        }
+    }
+
+    fn flush(&self, deadline: Instant) -> bool {
+        self.0.wait_until(deadline, State::is_sent)
+    }
+
+    fn links(&self) -> Vec<LinkStats> {
+        self.0.lock().links().map(|link| link.stats()).collect()
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+}
+
+impl Drop for ZenohPort {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn start(self: &Arc<Self>, name: &str, run: fn(&Arc<Shared>)) -> Result<(), String> {
+        let shared = self.clone();
+        let thread = thread::Builder::new().name(name.into()).spawn(move || run(&shared));
+        lock(&self.threads).push(thread.map_err(|cause| format!("no thread: {cause}"))?);
+        Ok(())
+    }
+
+    /// Makes this node known: first its mailbox, and at last the token that makes others write.
+    fn declare(self: &Arc<Self>, me: Name) -> zenoh::Result<Declared> {
+        let (mail, node) = (Arc::downgrade(self), Arc::downgrade(self));
+        let mailbox = self.session.declare_subscriber(self.keys.mailbox(me));
+        let mailbox = mailbox.callback(move |sample| {
+            if let Some(shared) = mail.upgrade() {
+                shared.mail_came(&sample);
+            }
+        });
+        let mailbox = mailbox.wait()?;
+        let tokens = self.session.liveliness().declare_subscriber(self.keys.tokens()).history(true);
+        let tokens = tokens.callback(move |sample| {
+            if let Some(shared) = node.upgrade() {
+                shared.token_changed(&sample);
+            }
+        });
+        let subscribers = [mailbox, tokens.wait()?];
+        let token = self.session.liveliness().declare_token(self.keys.token(me)).wait()?;
+        Ok(Declared { _token: token, _subscribers: subscribers })
+    }
+
+    fn check_announcement(&self, state: &State, a: &Announcement, start: Start) -> Result<(), EngineError> {
+        let limits = &self.local.options.limits;
+        if state.channels.len() >= limits.channels {
+            return Err(FrameError::TooManyChannels { limit: limits.channels }.into());
+        }
+        let frame = Frame::Announce { channel: ChannelId(u32::MAX), start, announcement: Box::new(a.clone()) };
+        let sizes = [
+            ("announcement", encoded(&frame).len(), limits.announcement_bytes),
+            ("offer", a.offer.len(), limits.extension_bytes),
+        ];
+        match sizes.into_iter().find(|(_, got, limit)| got > limit) {
+            Some((what, got, limit)) => Err(FrameError::TooLong { what, got: got as u64, limit }.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn check_message(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<(), EngineError> {
+        let limits = &self.local.options.limits;
+        let extensions = envelope.extensions.bytes().len();
+        let sizes = [
+            ("extensions", extensions, limits.extension_bytes),
+            ("frame", payload.len().saturating_add(extensions + ENVELOPE), limits.frame_bytes),
+        ];
+        match sizes.into_iter().find(|(_, got, limit)| got > limit) {
+            Some((what, got, limit)) => Err(FrameError::TooLong { what, got: got as u64, limit }.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn send(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
+        self.check_message(envelope, loan.payload())?;
+        let state = self.lock();
+        if state.is_closing {
+            return Err(EngineError::Closed);
+        }
+        let Some(channel) = state.channels.get(&envelope.channel) else { return Ok(Sent::default()) };
+        let (outlet, writer) = (channel.outlet.clone(), channel.announcement.writer);
+        // An application that knows no kinds would take the end of an instance for a value.
+        let outlet = outlet.filter(|_| !is_end(envelope));
+        let mut message = Message::new(envelope, loan.payload(), outlet.is_some());
+        let mut state = self.wait_for_room(state, &message);
+        let (mut sent, mut notices) = (Sent::default(), Vec::new());
+        state.each_link(|link, way| {
+            link.send(way, &mut message).count(&mut sent);
+            notices.extend(link.take_notices().into_iter().map(|notice| (link.info.clone(), notice)));
+        });
+        if let Some(outlet) = outlet.filter(|outlet| message.is_taken || (outlet.is_heard() && !state.out.is_jammed()))
+        {
+            let attachment = attachment::put(writer, envelope);
+            let payload = loan.into_inner();
+            state.out.push(Put::Open { outlet, attachment, payload });
+            state.each_link(|link, way| link.mark_if_due(way));
+        }
+        self.pump(state);
+        for (link, (topic, count)) in notices {
+            self.sink.event(Event::Dropped { link, topic: topic.to_string(), count });
+        }
+        Ok(sent)
+    }
+
+    /// Waits until all peers have room for a message, if the policy says so.
+    fn wait_for_room<'a>(&'a self, mut state: MutexGuard<'a, State>, message: &Message<'_>) -> MutexGuard<'a, State> {
+        let Overflow::Block { patience } = self.local.options.overflow else { return state };
+        loop {
+            let out = &state.out;
+            let full = state.links().find(|link| link.must_wait(message, out));
+            let Some((id, before)) = full.map(|link| (link.info.id, link.progress())) else { return state };
+            if state.is_closed {
+                return state;
+            }
+            state.waiting += 1;
+            let stuck = |state: &mut State| {
+                !state.is_closed
+                    && state
+                        .link(id)
+                        .is_some_and(|link| link.progress() == before && link.must_wait(message, &state.out))
+            };
+            let waited = self.room.wait_timeout_while(state, patience, stuck);
+            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+            state.waiting -= 1;
+            if timeout.timed_out()
+                && let Some((link, _)) = state.way(id)
+            {
+                link.stall(message);
+            }
+        }
+    }
+
+    fn tell(&self, link: LinkId, frame: &Frame<'_>) {
+        let mut state = self.lock();
+        if let Some((link, mut way)) = state.way(link) {
+            link.send_frame(&mut way, &encoded(frame));
+        }
+        self.pump(state);
+    }
+
+    /// Puts what is to leave, unless another thread does.
+    pub(super) fn pump<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        if !std::mem::replace(&mut state.is_pumping, true) {
+            while let Some(put) = state.out.pop() {
+                drop(state);
+                self.put(put);
+                state = self.lock();
+            }
+            state.is_pumping = false;
+        }
+        if state.waiting > 0 {
+            self.room.notify_all();
+        }
+    }
+
+    /// Without a lock: the session may wait for the network.
+    fn put(&self, put: Put) {
+        let result = match put {
+            Put::Open { outlet, attachment, payload } => outlet.put(attachment, payload),
+            Put::Mail { key, bytes } => {
+                let put = self.session.put(key, bytes).congestion_control(CongestionControl::Block).express(true);
+                put.wait()
+            }
+        };
+        // What does not arrive is noticed at the other end.
+        if let Err(error) = result {
+            log::debug!("{}: {error}", self.endpoint);
+        }
+    }
+
+    pub(super) fn listen(self: &Arc<Self>, key: OwnedKeyExpr) {
+        let mut interest = lock(&self.interest);
+        interest.add(key, |key| self.listener(key));
+        *lock(&self.wild) = interest.wild().into();
+    }
+
+    pub(super) fn unlisten(self: &Arc<Self>, key: &OwnedKeyExpr) {
+        let mut interest = lock(&self.interest);
+        interest.remove(key, |key| self.listener(key));
+        *lock(&self.wild) = interest.wild().into();
+    }
+
+    fn listener(self: &Arc<Self>, key: &OwnedKeyExpr) -> Option<Subscriber<()>> {
+        let (shared, declared) = (Arc::downgrade(self), key.clone());
+        let subscriber = self.session.declare_subscriber(key.clone()).callback(move |sample| {
+            if let Some(shared) = shared.upgrade().filter(|shared| shared.is_for(&declared, &sample)) {
+                shared.sample_came(sample);
+            }
+        });
+        let subscriber = subscriber.wait();
+        subscriber.map_err(|error| log::warn!("{}: cannot listen to '{key}': {error}", self.endpoint)).ok()
+    }
+
+    fn is_for(&self, declared: &OwnedKeyExpr, sample: &zenoh::sample::Sample) -> bool {
+        !declared.is_wild() || is_for(&lock(&self.wild).clone(), declared, sample.key_expr())
+    }
+
+    /// Sends what becomes due by time, or because something came.
+    fn keep_time(self: &Arc<Self>) {
+        let mut state = self.lock();
+        while !state.is_closed {
+            let is_busy = state.keep_time(Instant::now());
+            if !state.inbox.is_empty() {
+                self.came.notify_one();
+            }
+            if !state.out.is_empty() || state.waiting > 0 {
+                self.pump(state);
+                state = self.lock();
+            }
+            let wait = if is_busy { TICK } else { 20 * TICK };
+            if state.out.is_empty() && !state.is_closed {
+                state = self.due.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    /// Wakes the threads, as far as there is something for them.
+    pub(super) fn wake(&self, state: MutexGuard<'_, State>) {
+        let (is_due, has_come) = (!state.out.is_empty() || state.waiting > 0, !state.inbox.is_empty());
+        drop(state);
+        if is_due {
+            self.due.notify_one();
+            self.room.notify_all();
+        }
+        if has_come {
+            self.came.notify_one();
+        }
+    }
+
+    fn wait_until(&self, deadline: Instant, done: impl Fn(&State) -> bool) -> bool {
+        let mut state = self.lock();
+        loop {
+            if done(&state) || state.is_closed {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state.waiting += 1;
+            state = self.room.wait_timeout(state, left.min(TICK)).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
+        }
+    }
+
+    fn close(self: &Arc<Self>) {
+        if self.lock().is_closed {
+            return;
+        }
+        let deadline = Instant::now() + self.local.options.linger;
+        self.lock().is_closing = true;
+        self.due.notify_all();
+        self.wait_until(deadline, State::is_taken);
+        self.say_goodbye(deadline.max(Instant::now() + TICK));
+        let channels = {
+            let mut state = self.lock();
+            if std::mem::replace(&mut state.is_closed, true) {
+                return;
+            }
+            let names: Vec<Name> = state.peers.keys().copied().collect();
+            names.into_iter().for_each(|name| state.take_down(name, Disconnect::Closed));
+            std::mem::take(&mut state.channels)
+        };
+        // Not under the lock: the session calls back.
+        drop(channels);
+        [&self.due, &self.room, &self.came].iter().for_each(|all| all.notify_all());
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        let me: ThreadId = thread::current().id();
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
+            // An error means that a callback panicked, which was printed.
+            let _ = thread.join();
+        }
+        self.hand_over_rest();
+        drop(lock(&self.declared).take());
+        lock(&self.interest).clear();
+        if let Err(error) = self.session.close().wait() {
+            log::debug!("{}: {error}", self.endpoint);
+        }
+    }
+
+    /// Tells the peers that this node leaves, and waits until they have heard it.
+    fn say_goodbye(&self, deadline: Instant) {
+        let mut state = self.lock();
+        state.each_link(|link, way| link.tell(way, &Frame::Bye));
+        self.pump(state);
+        self.wait_until(deadline, |state| state.links().next().is_none());
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+/// Whether the message ends an instance.
+fn is_end(envelope: &Envelope<'_>) -> bool {
+    matches!(envelope.kind, Kind::Dispose | Kind::Unregister)
+}

@@ -1,0 +1,213 @@
+//! What comes: Zenoh's threads note it, and a thread of the port hands it to the node.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use polywire_core::{
+    envelope::Envelope,
+    frame::{Frame, Limits, parse_datagram_frame},
+};
+use zenoh::sample::{Sample, SampleKind};
+
+use super::{
+    super::{Aligned, Event, LinkId, LinkInfo, LinkSink, pipe::lock},
+    attachment::{self, Attached},
+    inbox::{Arrival, Arrived},
+    key::last,
+    mail::Content,
+    port::Shared,
+};
+
+/// Called by Zenoh's threads. They wait for no other peer and not for the node.
+impl Shared {
+    /// A node's token has come or gone.
+    pub(super) fn token_changed(&self, sample: &Sample) {
+        let Some(name) = last(sample.key_expr().as_str()) else { return };
+        let mut state = self.lock();
+        match sample.kind() {
+            SampleKind::Put => state.appeared(name, now_ns().unsigned_abs()),
+            SampleKind::Delete => state.vanished(name),
+        }
+        self.wake(state);
+    }
+
+    /// Another node has written to this one.
+    pub(super) fn mail_came(&self, sample: &Sample) {
+        let Some(from) = last(sample.key_expr().as_str()) else { return };
+        let bytes = sample.payload().to_bytes();
+        let mut state = self.lock();
+        state.mail(from, &bytes, now_ns().unsigned_abs());
+        self.wake(state);
+    }
+
+    /// Somebody has published under the key of a topic.
+    pub(super) fn sample_came(&self, sample: Sample) {
+        let attachment = sample.attachment().map(|bytes| bytes.to_bytes().into_owned()).unwrap_or_default();
+        match attachment::parse(&attachment, &self.local.options.limits) {
+            Ok(Attached::Ours(writer, envelope)) => {
+                let channel = envelope.channel;
+                let mut state = self.lock();
+                state.sample(writer, channel, attachment, sample.payload().clone());
+                self.wake(state);
+            }
+            Ok(Attached::Foreign) => self.foreign_came(&sample),
+            Err(error) => log::debug!("{}: a malformed attachment: {error}", sample.key_expr()),
+        }
+    }
+
+    /// A deletion is no message: it names no instance.
+    fn foreign_came(&self, sample: &Sample) {
+        let Some(topic) = self.keys.topic(sample.key_expr().as_str()) else { return };
+        if sample.kind() == SampleKind::Delete {
+            return;
+        }
+        let encoding = sample.encoding().to_string();
+        let published = sample.timestamp().map(|at| at.get_time().to_system_time());
+        let timestamp_ns = published.map_or_else(now_ns, since_1970);
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.foreign.take(topic, &encoding, timestamp_ns, sample.payload().clone(), &mut state.inbox);
+        self.wake(guard);
+    }
+}
+
+/// Called by the thread that hands over.
+impl Shared {
+    /// Hands over what comes until the port closes.
+    pub(super) fn deliver(self: &Arc<Self>) {
+        let mut hands = Hands::default();
+        let mut state = self.lock();
+        while !state.is_closed {
+            match state.inbox.pop() {
+                Some(arrived) => {
+                    drop(state);
+                    self.hand_over(&mut hands, arrived);
+                }
+                None => {
+                    drop(state);
+                    hands.drained();
+                    state = self.lock();
+                    if state.inbox.is_empty() && !state.is_closed {
+                        state = self.came.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    }
+                    continue;
+                }
+            }
+            state = self.lock();
+        }
+    }
+
+    /// Hands over what is left when the port closes.
+    pub(super) fn hand_over_rest(self: &Arc<Self>) {
+        let mut hands = Hands::default();
+        loop {
+            let Some(arrived) = self.lock().inbox.pop() else { return hands.drained() };
+            self.hand_over(&mut hands, arrived);
+        }
+    }
+
+    fn hand_over(self: &Arc<Self>, hands: &mut Hands, Arrived { link, what }: Arrived) {
+        match what {
+            Arrival::Up(info) => return self.up(&info),
+            Arrival::Tell(event) => return self.sink.event(*event),
+            Arrival::Mark(sent) => {
+                // Receivers may take what they have got before the sender goes on.
+                hands.drained();
+                return self.confirm(link, sent);
+            }
+            _ => {}
+        }
+        let Some(sink) = self.sink_of(hands, link) else { return };
+        match what {
+            Arrival::Announced(channel, start, announcement) => sink.announced(channel, start, &announcement),
+            Arrival::Answered(channel, answer) => sink.answered(channel, &answer),
+            Arrival::Frame(bytes) => pass(&*sink, &bytes, &self.local.options.limits, &mut hands.place),
+            Arrival::Sample { attachment, payload } => {
+                if let Ok(Attached::Ours(_, envelope)) = attachment::parse(&attachment, &self.local.options.limits) {
+                    sink.message(&envelope, hands.place.place(&payload.to_bytes()));
+                }
+            }
+            Arrival::Foreign { channel, at, payload } => {
+                self.lock().foreign.taken(&payload);
+                let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
+                sink.message(&envelope, hands.place.place(&payload.to_bytes()));
+            }
+            Arrival::Lost(channel, start, lost) => sink.position(channel, start, lost),
+            Arrival::Retired(channel, key) => {
+                sink.retired(channel);
+                key.iter().for_each(|key| self.unlisten(key));
+            }
+            Arrival::Down(info, reason, keys) => {
+                hands.forget(link);
+                lock(&self.sinks).remove(&link);
+                sink.down();
+                self.sink.event(Event::Disconnected { link: *info, reason });
+                keys.iter().for_each(|key| self.unlisten(key));
+            }
+            Arrival::Up(_) | Arrival::Tell(_) | Arrival::Mark(_) => {}
+        }
+    }
+
+    fn up(&self, info: &LinkInfo) {
+        let sink = self.sink.link(info);
+        lock(&self.sinks).insert(info.id, sink);
+        self.sink.event(Event::Connected(info.clone()));
+    }
+
+    fn confirm(&self, link: LinkId, sent: u64) {
+        let mut state = self.lock();
+        if let Some((_, way)) = state.way(link) {
+            way.line.send(Content::Taken(sent), way.out);
+        }
+        self.pump(state);
+    }
+
+    fn sink_of(&self, hands: &mut Hands, link: LinkId) -> Option<Arc<dyn LinkSink>> {
+        if hands.last.as_ref().is_none_or(|(last, _)| *last != link) {
+            hands.drained();
+            hands.last = Some((link, lock(&self.sinks).get(&link)?.clone()));
+        }
+        hands.last.as_ref().map(|(_, sink)| sink.clone())
+    }
+}
+
+/// Where things are handed over.
+#[derive(Default)]
+struct Hands {
+    place: Aligned,
+    /// The link that got something last, and was not told that this is all.
+    last: Option<(LinkId, Arc<dyn LinkSink>)>,
+}
+
+impl Hands {
+    fn drained(&mut self) {
+        if let Some((_, sink)) = self.last.take() {
+            sink.drained();
+        }
+    }
+
+    fn forget(&mut self, link: LinkId) {
+        self.last.take_if(|(last, _)| *last == link);
+    }
+}
+
+/// Passes a frame on that was checked when it came.
+fn pass(sink: &dyn LinkSink, bytes: &[u8], limits: &Limits, place: &mut Aligned) {
+    match parse_datagram_frame(bytes, limits) {
+        Ok(Frame::Data(envelope, payload)) => sink.message(&envelope, place.place(payload)),
+        Ok(Frame::Position { channel, start, lost }) => sink.position(channel, start, lost),
+        Ok(Frame::Want { document }) => sink.wanted(document),
+        Ok(Frame::Document { document, bytes }) => sink.supplied(document, bytes),
+        _ => {}
+    }
+}
+
+fn now_ns() -> i64 {
+    since_1970(SystemTime::now())
+}
+
+fn since_1970(at: SystemTime) -> i64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}

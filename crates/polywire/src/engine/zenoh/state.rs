@@ -1,0 +1,593 @@
+//! What a port knows: the nodes that are there, its links, its channels, and what came and was not
+//! handed to the node yet. Everything here is done under the port's lock. Nothing calls the node or
+//! the session.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Id128},
+    frame::{Answer, Frame, FrameError, Start, parse_datagram_frame},
+};
+use zenoh::{
+    bytes::ZBytes,
+    key_expr::{KeyExpr, OwnedKeyExpr},
+};
+
+use super::{
+    super::{Disconnect, Event, LinkId, LinkInfo, Principal, outbox::encoded, rejections::Rejections},
+    foreign::Foreign,
+    inbox::{Arrival, Inbox},
+    key::{Keys, Name},
+    link::{Link, Terms, Way},
+    mail::{Content, Mail},
+    outgoing::{Came, Line, Outgoing},
+    outlet::{Outlet, is_private},
+};
+
+/// First and longest pause between two hellos to a node that has not answered.
+const HELLO_FIRST: Duration = Duration::from_millis(100);
+const HELLO_LONGEST: Duration = Duration::from_secs(2);
+
+/// A channel of this node.
+pub(super) struct Channel {
+    pub(super) start: Start,
+    pub(super) announcement: Arc<Announcement>,
+    /// `None` if its messages go by mail.
+    pub(super) outlet: Option<Arc<Outlet>>,
+}
+
+/// Another node whose token is there.
+pub(super) struct Peer {
+    pub(super) line: Line,
+    pub(super) link: Option<Link>,
+    /// It said goodbye.
+    pub(super) has_left: bool,
+    /// When it gets the next hello, and the pause before the one after that.
+    hello_at: Instant,
+    pause: Duration,
+}
+
+pub(super) struct State {
+    pub(super) me: Name,
+    pub(super) keys: Keys,
+    pub(super) terms: Terms,
+    most_peers: usize,
+    /// Bytes that may wait for the node, of peers that keep to their windows.
+    most_waiting: usize,
+    pub(super) channels: BTreeMap<ChannelId, Channel>,
+    pub(super) last_channel: u32,
+    pub(super) peers: HashMap<Name, Peer>,
+    links: HashMap<LinkId, Name>,
+    /// The links that announced writers' channels.
+    writers: HashMap<(Id128, ChannelId), LinkId>,
+    pub(super) foreign: Foreign,
+    pub(super) out: Outgoing,
+    pub(super) inbox: Inbox,
+    pub(super) rejections: Rejections,
+    /// A thread puts what is in `out`.
+    pub(super) is_pumping: bool,
+    /// Threads that wait for room. Waking nobody would cost a system call.
+    pub(super) waiting: usize,
+    pub(super) is_closing: bool,
+    pub(super) is_closed: bool,
+    last_epoch: u64,
+}
+
+impl State {
+    pub(super) fn new(me: Name, keys: Keys, terms: Terms, most_peers: usize) -> State {
+        State {
+            me,
+            keys,
+            terms,
+            most_peers,
+            most_waiting: terms.limits.frame_bytes + (most_peers * terms.window as usize).min(256 << 20),
+            channels: BTreeMap::new(),
+            last_channel: 0,
+            peers: HashMap::new(),
+            links: HashMap::new(),
+            writers: HashMap::new(),
+            foreign: Foreign::new(terms.limits.channels, terms.queue),
+            out: Outgoing::new(terms.queue + terms.window as usize),
+            inbox: Inbox::default(),
+            rejections: Rejections::new(most_peers),
+            is_pumping: false,
+            waiting: 0,
+            is_closing: false,
+            is_closed: false,
+            last_epoch: 0,
+        }
+    }
+
+    /// A number larger than all that this port has drawn before.
+    fn draw(&mut self, now_ns: u64) -> u64 {
+        self.last_epoch = now_ns.max(self.last_epoch + 1);
+        self.last_epoch
+    }
+
+    /// A node's token is there: it gets a hello.
+    pub(super) fn appeared(&mut self, name: Name, now_ns: u64) {
+        if name == self.me || self.is_closing || self.peers.contains_key(&name) {
+            return;
+        }
+        if self.peers.len() >= self.most_peers {
+            let reason = Disconnect::TooMany(self.most_peers);
+            return self.reject(name, reason);
+        }
+        let Some(key) = self.keys.mail(name, self.me) else { return };
+        let mut line = Line::new(KeyExpr::from(key), self.draw(now_ns));
+        line.send(Content::Hello { asks: true }, &mut self.out);
+        let hello_at = Instant::now() + HELLO_FIRST;
+        self.peers.insert(name, Peer { line, link: None, has_left: false, hello_at, pause: HELLO_FIRST });
+    }
+
+    /// A node's token is gone.
+    pub(super) fn vanished(&mut self, name: Name) {
+        self.take_down(name, Disconnect::Lost("its liveliness token is gone".into()));
+        self.peers.remove(&name);
+    }
+
+    /// Ends the link to a node, if there is one.
+    pub(super) fn take_down(&mut self, name: Name, reason: Disconnect) {
+        let Some(link) = self.peers.get_mut(&name).and_then(|peer| peer.link.take()) else { return };
+        let id = link.info.id;
+        self.links.remove(&id);
+        self.writers.retain(|_, of| *of != id);
+        let accepted = link.remote.into_values().filter(|remote| remote.is_accepted);
+        let keys = accepted.filter_map(|remote| remote.key).collect();
+        self.inbox.push(id, Arrival::Down(Box::new(link.info), reason, keys));
+    }
+
+    /// Ends the link to a node and begins another one.
+    fn begin_anew(&mut self, name: Name, reason: Disconnect, now_ns: u64) {
+        self.take_down(name, reason);
+        let epoch = self.draw(now_ns);
+        let Some(peer) = self.peers.get_mut(&name) else { return };
+        peer.line.renew(epoch);
+        peer.line.send(Content::Hello { asks: true }, &mut self.out);
+        (peer.hello_at, peer.pause) = (Instant::now() + HELLO_FIRST, HELLO_FIRST);
+    }
+
+    /// A mail of a node.
+    pub(super) fn mail(&mut self, name: Name, bytes: &[u8], now_ns: u64) {
+        let Some(mail) = Mail::parse(bytes) else {
+            return self.reject(name, Disconnect::Protocol(FrameError::Empty));
+        };
+        let Some(peer) = self.peers.get_mut(&name).filter(|peer| !peer.has_left) else { return };
+        if mail.epoch < peer.line.peer_epoch {
+            return;
+        }
+        if mail.epoch > peer.line.peer_epoch {
+            if peer.link.is_some() {
+                self.begin_anew(name, Disconnect::Lost("the peer began the link anew".into()), now_ns);
+            }
+            if let Some(peer) = self.peers.get_mut(&name) {
+                peer.line.peer_epoch = mail.epoch;
+            }
+        }
+        let Some(peer) = self.peers.get_mut(&name) else { return };
+        let is_meant = mail.peer_epoch == peer.line.epoch;
+        if is_meant && peer.link.is_none() && !self.is_closing {
+            self.up(name);
+        }
+        let Some(peer) = self.peers.get_mut(&name) else { return };
+        match mail.content {
+            Content::Hello { asks } => {
+                if asks || !is_meant {
+                    peer.line.send(Content::Hello { asks: !is_meant }, &mut self.out);
+                }
+            }
+            _ if !is_meant || peer.link.is_none() => {}
+            content => match peer.line.count(mail.number) {
+                Came::Again => {}
+                Came::Gap => {
+                    let reason = "messages between the nodes were lost on the way";
+                    self.begin_anew(name, Disconnect::Lost(reason.into()), now_ns);
+                }
+                Came::Next => self.content(name, content, now_ns),
+            },
+        }
+    }
+
+    fn up(&mut self, name: Name) {
+        let State { peers, out, channels, links, inbox, rejections, terms, .. } = self;
+        let Some(peer) = peers.get_mut(&name) else { return };
+        let address = name.to_string();
+        rejections.forget(&address);
+        let info = LinkInfo { id: LinkId::next(), peer: name.0, address, principal: Principal::Anonymous };
+        links.insert(info.id, name);
+        inbox.push(info.id, Arrival::Up(Box::new(info.clone())));
+        let mut way = Way { line: &mut peer.line, out };
+        let channels = channels.iter().map(|(id, channel)| (*id, channel.start, &*channel.announcement));
+        peer.link = Some(Link::begin(info, *terms, &mut way, channels));
+    }
+
+    fn content(&mut self, name: Name, content: Content<'_>, now_ns: u64) {
+        let Some((link, mut way, inbox)) = parts(&mut self.peers, &mut self.out, &mut self.inbox, name) else { return };
+        match content {
+            Content::Hello { .. } => {}
+            Content::Join => link.takes_open = true,
+            Content::Leave => link.takes_open = false,
+            Content::Mark(sent) => inbox.push(link.info.id, Arrival::Mark(sent)),
+            Content::Taken(sent) => {
+                link.taken(&mut way, sent);
+                self.collect_notices(name);
+            }
+            Content::Frame(bytes) => {
+                let frame = parse_datagram_frame(bytes, &self.terms.limits);
+                let result = match frame {
+                    Ok(_) if self.inbox.bytes() > self.most_waiting => {
+                        let (got, limit) = (self.inbox.bytes() as u64, self.most_waiting);
+                        Err(FrameError::TooLong { what: "queue of what came", got, limit })
+                    }
+                    Ok(frame) => {
+                        self.frame(name, frame, bytes);
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = result {
+                    self.begin_anew(name, Disconnect::Protocol(error), now_ns);
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, name: Name, frame: Frame<'_>, bytes: &[u8]) {
+        let Some((link, mut way, inbox)) = parts(&mut self.peers, &mut self.out, &mut self.inbox, name) else { return };
+        let id = link.info.id;
+        match frame {
+            Frame::Offer { channel, offer } => link.offered = Some((channel, offer.to_vec())),
+            Frame::Announce { channel, start, announcement } => self.announced(name, channel, start, *announcement),
+            Frame::Answer { channel, answer } => {
+                link.answered(&mut way, channel, &answer);
+                inbox.push(id, Arrival::Answered(channel, answer));
+                self.collect_notices(name);
+            }
+            Frame::Retire { channel } => {
+                if let Some(remote) = link.remote.remove(&channel) {
+                    let key = remote.key.filter(|_| remote.is_accepted);
+                    inbox.push(id, Arrival::Retired(channel, key));
+                    self.writers.remove(&(remote.writer, channel));
+                }
+            }
+            Frame::Position { channel, start, lost } => {
+                let Some(remote) = link.remote.get_mut(&channel) else { return };
+                remote.is_open |= lost == 0 && remote.is_accepted;
+                if remote.is_open && (lost > 0 || start.sequence > 0) {
+                    inbox.push(id, Arrival::Frame(bytes.to_vec()));
+                }
+            }
+            Frame::Data(envelope, _) if link.remote.get(&envelope.channel).is_some_and(|remote| remote.is_open) => {
+                inbox.push(id, Arrival::Frame(bytes.to_vec()));
+            }
+            Frame::Want { .. } | Frame::Document { .. } => inbox.push(id, Arrival::Frame(bytes.to_vec())),
+            Frame::Bye => {
+                let reason = if self.is_closing {
+                    Disconnect::Closed
+                } else {
+                    way.line.send(Content::Frame(&encoded(&Frame::Bye)), way.out);
+                    Disconnect::Bye
+                };
+                self.take_down(name, reason);
+                if let Some(peer) = self.peers.get_mut(&name) {
+                    peer.has_left = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn announced(&mut self, name: Name, channel: ChannelId, start: Start, mut announcement: Announcement) {
+        let Some((link, mut way, inbox)) = parts(&mut self.peers, &mut self.out, &mut self.inbox, name) else { return };
+        if link.remote.contains_key(&channel) {
+            return;
+        }
+        let id = link.info.id;
+        let key = |announced: &Announcement| self.keys.of(&announced.topic).filter(|_| !is_private(announced));
+        if let Err(error) = link.remember(channel, &mut announcement, key) {
+            let answer = Answer::Refuse(error.to_string());
+            return link.tell(&mut way, &Frame::Answer { channel, answer });
+        }
+        self.writers.entry((announcement.writer, channel)).or_insert(id);
+        inbox.push(id, Arrival::Announced(channel, start, Box::new(announcement)));
+    }
+
+    /// A message of a Polywire node under the key of its topic.
+    pub(super) fn sample(&mut self, writer: Id128, channel: ChannelId, attachment: Vec<u8>, payload: ZBytes) {
+        let Some(id) = self.writers.get(&(writer, channel)).copied() else { return };
+        let Some(link) = self.link(id).filter(|link| link.takes_open) else { return };
+        let is_open = link.remote.get(&channel).is_some_and(|remote| remote.is_open);
+        // What a peer sends beyond its window is lost, which its numbers show.
+        if is_open && self.inbox.bytes() <= self.most_waiting {
+            self.inbox.push(id, Arrival::Sample { attachment, payload });
+        }
+    }
+
+    /// This node answers a channel of a peer.
+    pub(super) fn answer(&mut self, id: LinkId, channel: ChannelId, answer: Answer) {
+        if self.foreign.answered(id, channel, &answer) {
+            return;
+        }
+        let Some((link, mut way)) = self.way(id) else { return };
+        link.tell(&mut way, &Frame::Answer { channel, answer });
+    }
+
+    /// Notes whether this node accepts a channel of a peer. Returns the key that it listens to from
+    /// now on, or no longer.
+    pub(super) fn accept(&mut self, id: LinkId, channel: ChannelId, accepts: bool) -> Option<OwnedKeyExpr> {
+        let name = self.links.get(&id)?;
+        let remote = self.peers.get_mut(name)?.link.as_mut()?.remote.get_mut(&channel)?;
+        // An acceptance is followed by the peer's word from where on messages are for us.
+        remote.is_open &= accepts;
+        let has_changed = std::mem::replace(&mut remote.is_accepted, accepts) != accepts;
+        remote.key.clone().filter(|_| has_changed)
+    }
+
+    pub(super) fn link(&self, id: LinkId) -> Option<&Link> {
+        self.peers.get(self.links.get(&id)?)?.link.as_ref()
+    }
+
+    /// A link, and the way to its peer.
+    pub(super) fn way(&mut self, id: LinkId) -> Option<(&mut Link, Way<'_>)> {
+        let peer = self.peers.get_mut(self.links.get(&id)?)?;
+        Some((peer.link.as_mut()?, Way { line: &mut peer.line, out: &mut self.out }))
+    }
+
+    /// Calls `with` for each link.
+    pub(super) fn each_link(&mut self, mut with: impl FnMut(&mut Link, &mut Way<'_>)) {
+        for peer in self.peers.values_mut() {
+            if let Some(link) = &mut peer.link {
+                with(link, &mut Way { line: &mut peer.line, out: &mut self.out });
+            }
+        }
+    }
+
+    pub(super) fn links(&self) -> impl Iterator<Item = &Link> {
+        self.peers.values().filter_map(|peer| peer.link.as_ref())
+    }
+
+    fn collect_notices(&mut self, name: Name) {
+        let Some(link) = self.peers.get_mut(&name).and_then(|peer| peer.link.as_mut()) else { return };
+        let info = link.info.clone();
+        for (topic, count) in link.take_notices() {
+            let event = Event::Dropped { link: info.clone(), topic: topic.to_string(), count };
+            self.inbox.push(info.id, Arrival::Tell(Box::new(event)));
+        }
+    }
+
+    fn reject(&mut self, name: Name, reason: Disconnect) {
+        let who = name.to_string();
+        if let Some(event) = self.rejections.count(&who, who.clone(), reason) {
+            self.inbox.push(LinkId(0), Arrival::Tell(Box::new(event)));
+        }
+    }
+
+    /// Does what is due. Returns whether something will be.
+    pub(super) fn keep_time(&mut self, now: Instant) -> bool {
+        let (mut is_busy, is_closing) = (false, self.is_closing);
+        for peer in self.peers.values_mut() {
+            let mut way = Way { line: &mut peer.line, out: &mut self.out };
+            match &mut peer.link {
+                Some(link) => is_busy |= link.keep_time(&mut way, now),
+                None if peer.has_left || is_closing => {}
+                None => {
+                    is_busy = true;
+                    if now >= peer.hello_at {
+                        way.line.send(Content::Hello { asks: true }, way.out);
+                        peer.hello_at = now + peer.pause;
+                        peer.pause = (2 * peer.pause).min(HELLO_LONGEST);
+                    }
+                }
+            }
+        }
+        let names: Vec<Name> = self.peers.iter().filter(|(_, p)| p.link.is_some()).map(|(name, _)| *name).collect();
+        names.into_iter().for_each(|name| self.collect_notices(name));
+        is_busy
+    }
+
+    /// Whether everything has left this node.
+    pub(super) fn is_sent(&self) -> bool {
+        self.out.is_empty() && !self.is_pumping && self.links().all(Link::is_sent)
+    }
+
+    /// Whether everything has left and the peers have taken it.
+    pub(super) fn is_taken(&self) -> bool {
+        self.is_sent() && self.links().all(Link::is_taken)
+    }
+}
+
+type Parts<'a> = (&'a mut Link, Way<'a>, &'a mut Inbox);
+
+/// A link, the way to its peer, and what waits for the node.
+fn parts<'a>(
+    peers: &'a mut HashMap<Name, Peer>,
+    out: &'a mut Outgoing,
+    inbox: &'a mut Inbox,
+    name: Name,
+) -> Option<Parts<'a>> {
+    let peer = peers.get_mut(&name)?;
+    Some((peer.link.as_mut()?, Way { line: &mut peer.line, out }, inbox))
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::frame::{Hello, Limits};
+    use proptest::prelude::*;
+
+    use super::{
+        super::{super::Overflow, outgoing::Put},
+        *,
+    };
+
+    fn node(number: u8) -> State {
+        let me = Name(Hello { node: Id128([number; 16]), incarnation: 1 });
+        let limits = Limits::default();
+        let terms = Terms { overflow: Overflow::DropNewest, queue: 4000, window: 4000, limits };
+        State::new(me, Keys::new("").expect("no prefix"), terms, 3)
+    }
+
+    /// Hands over the mails of one to the other, except those that are `lost`.
+    fn post(from: &mut State, to: &mut State, lost: impl Fn(usize) -> bool) -> usize {
+        let mails: Vec<_> = std::iter::from_fn(|| from.out.pop()).collect();
+        for (number, put) in mails.iter().enumerate().filter(|(number, _)| !lost(*number)) {
+            match put {
+                Put::Mail { bytes, .. } => to.mail(from.me, bytes, number as u64),
+                Put::Open { .. } => panic!("there is no session"),
+            }
+        }
+        mails.len()
+    }
+
+    fn settle(a: &mut State, b: &mut State) {
+        while post(a, b, |_| false) + post(b, a, |_| false) > 0 {}
+    }
+
+    fn linked() -> (State, State) {
+        let (mut a, mut b) = (node(1), node(2));
+        let announcement = Arc::new(Announcement { topic: "t".into(), writer: Id128([7; 16]), ..Default::default() });
+        a.channels.insert(ChannelId(1), Channel { start: Start::default(), announcement, outlet: None });
+        a.appeared(b.me, 5);
+        b.appeared(a.me, 5);
+        settle(&mut a, &mut b);
+        (a, b)
+    }
+
+    /// What is in the inbox, in words.
+    fn told(state: &mut State) -> Vec<&'static str> {
+        let word = |what| match what {
+            Arrival::Up(_) => "up",
+            Arrival::Announced(..) => "announced",
+            Arrival::Answered(..) => "answered",
+            Arrival::Frame(_) => "frame",
+            Arrival::Retired(..) => "retired",
+            Arrival::Mark(_) => "mark",
+            Arrival::Down(_, Disconnect::Lost(_), _) => "lost",
+            Arrival::Down(_, Disconnect::Bye, _) => "bye",
+            Arrival::Down(_, Disconnect::Closed, _) => "closed",
+            Arrival::Down(_, Disconnect::Protocol(_), _) => "protocol",
+            Arrival::Tell(_) => "event",
+            _ => "?",
+        };
+        std::iter::from_fn(|| state.inbox.pop()).map(|arrived| word(arrived.what)).collect()
+    }
+
+    fn only_link(state: &State) -> LinkId {
+        state.links().next().expect("a link").info.id
+    }
+
+    #[test]
+    fn two_nodes_have_one_link_and_know_each_others_channels() {
+        let (mut a, mut b) = linked();
+        assert_eq!((told(&mut a), told(&mut b)), (vec!["up"], vec!["up", "announced"]));
+        let link = only_link(&b);
+        assert_eq!(b.accept(link, ChannelId(1), true).expect("a key").as_str(), "t");
+        assert_eq!(b.accept(link, ChannelId(1), true), None, "nothing has changed");
+        b.answer(link, ChannelId(1), Answer::Accept(1));
+        settle(&mut a, &mut b);
+        assert_eq!(told(&mut a), ["answered"]);
+        // From the topic's key, once the peer has said that they are for this node.
+        b.sample(Id128([7; 16]), ChannelId(1), Vec::new(), ZBytes::from("hi"));
+        b.sample(Id128([8; 16]), ChannelId(1), Vec::new(), ZBytes::from("of nobody"));
+        assert_eq!(told(&mut b), ["?"]);
+        a.channels.remove(&ChannelId(1));
+        a.each_link(|link, way| link.retire(way, ChannelId(1)));
+        settle(&mut a, &mut b);
+        assert_eq!(told(&mut b), ["retired"]);
+    }
+
+    #[test]
+    fn a_lost_mail_begins_the_link_anew_with_all_channels() {
+        let (mut a, mut b) = linked();
+        told(&mut b);
+        let link = only_link(&a);
+        for document in 1..=3 {
+            let (link, mut way) = a.way(link).expect("a link");
+            link.tell(&mut way, &Frame::Want { document: Id128([document; 16]) });
+        }
+        post(&mut a, &mut b, |number| number == 1);
+        settle(&mut a, &mut b);
+        assert_eq!(told(&mut b), ["frame", "lost", "up", "announced"]);
+        assert_eq!(told(&mut a), ["up", "lost", "up"]);
+        assert_ne!(only_link(&a), link);
+    }
+
+    #[test]
+    fn a_lost_hello_is_said_again() {
+        let (mut a, mut b) = (node(1), node(2));
+        a.appeared(b.me, 5);
+        b.appeared(a.me, 5);
+        post(&mut a, &mut b, |_| true);
+        post(&mut b, &mut a, |_| true);
+        assert!(a.keep_time(Instant::now() + 2 * HELLO_FIRST), "something will be due");
+        settle(&mut a, &mut b);
+        assert_eq!((told(&mut a), told(&mut b)), (vec!["up"], vec!["up"]));
+        assert!(!a.keep_time(Instant::now()) && a.is_taken());
+    }
+
+    #[test]
+    fn what_was_sent_is_asked_for_until_it_is_taken() {
+        let (mut a, mut b) = linked();
+        told(&mut b);
+        assert!(a.is_sent() && !a.is_taken(), "the announcement");
+        let later = Instant::now() + Duration::from_secs(5);
+        assert!(a.keep_time(later));
+        settle(&mut a, &mut b);
+        assert_eq!(told(&mut b), ["mark"]);
+        let sent = u64::MAX;
+        let mail = |state: &mut State, content| {
+            let link = only_link(state);
+            let (_, way) = state.way(link).expect("a link");
+            way.line.send(content, way.out);
+        };
+        mail(&mut b, Content::Taken(sent));
+        settle(&mut a, &mut b);
+        assert!(!a.is_taken(), "nobody can take more than was sent");
+    }
+
+    #[test]
+    fn goodbye_is_answered_and_ends_the_link_at_both_ends() {
+        let (mut a, mut b) = linked();
+        (told(&mut a), told(&mut b));
+        a.is_closing = true;
+        a.each_link(|link, way| link.tell(way, &Frame::Bye));
+        settle(&mut a, &mut b);
+        assert_eq!((told(&mut a), told(&mut b)), (vec!["closed"], vec!["bye"]));
+        b.vanished(a.me);
+        assert!(b.peers.is_empty() && told(&mut b).is_empty());
+    }
+
+    #[test]
+    fn nodes_beyond_the_limit_are_turned_away_and_told() {
+        let mut a = node(1);
+        (1..=5).for_each(|number| a.appeared(node(number).me, 5));
+        assert_eq!((a.peers.len(), told(&mut a)), (3, vec!["event"]));
+        a.vanished(node(2).me);
+        a.appeared(node(5).me, 5);
+        assert_eq!(a.peers.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_mails_break_no_more_than_their_link(
+            mails in proptest::collection::vec((0_u8..7, 0_u64..4, proptest::collection::vec(any::<u8>(), 0..40)), 0..30)
+        ) {
+            let (mut a, mut b) = linked();
+            for (kind, more, body) in mails {
+                let (epoch, peer_epoch) = a.peers.get(&b.me).map(|peer| (peer.line.peer_epoch, peer.line.epoch)).expect("b");
+                let mut mail = b"PLYW\x01".to_vec();
+                mail.push(kind);
+                for number in [epoch, peer_epoch + more / 2, more] {
+                    mail.extend_from_slice(&number.to_le_bytes());
+                }
+                mail.extend(body);
+                a.mail(b.me, &mail, 9);
+            }
+            settle(&mut a, &mut b);
+            prop_assert!(a.peers.len() == 1 && b.peers.len() == 1);
+        }
+    }
+}

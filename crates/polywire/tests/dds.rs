@@ -1,0 +1,268 @@
+//! The engine `dds`: programs that know only DDS, and nodes in other processes.
+//!
+//! The programs are `dds/peer.py`, which needs Python's package `cyclonedds`, and `ddsperf` of
+//! Debian's `cyclonedds-tools`, which has an older version of Cyclone DDS and comes with `idlc`.
+
+#![cfg(feature = "dds")]
+
+use std::{
+    env,
+    io::{BufRead as _, BufReader},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use polywire::{Kind, Node};
+use polywire_derive::Message;
+use polywire_testing::tools;
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// A domain for one test of one process.
+fn domain() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    1 + (std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed)) % 99
+}
+
+fn wire(format: &str, domain: u32) -> String {
+    format!("{format}@dds/{domain}?interface=127.0.0.1")
+}
+
+/// The configuration of the programs. Older versions of Cyclone DDS have to be told that the
+/// loopback interface can multicast.
+const LOOPBACK: &str = "<CycloneDDS><Domain><General><Interfaces>\
+<NetworkInterface address=\"127.0.0.1\" multicast=\"true\"/></Interfaces></General></Domain></CycloneDDS>";
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "plant::Pump", final)]
+struct Pump {
+    #[polywire(key)]
+    id: u32,
+    level: f64,
+    name: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "plant::Note", final)]
+struct Note {
+    text: String,
+    marks: Vec<i32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "plant::Grown", appendable)]
+struct Grown {
+    #[polywire(key)]
+    id: u32,
+    level: f64,
+    #[polywire(default = "none")]
+    unit: String,
+}
+
+fn pump(id: u32) -> Pump {
+    Pump { id, level: f64::from(id) / 2.0, name: format!("pump {id}") }
+}
+
+/// A process that ends with this value.
+struct Program {
+    child: Child,
+    /// The program ends when its standard input does.
+    _stdin: Option<ChildStdin>,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Program {
+    fn start(command: &mut Command) -> Program {
+        let command = command.env("CYCLONEDDS_URI", LOOPBACK).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("standard output is a pipe"));
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            lines.for_each(|line| drop(sender.send(line)));
+        });
+        Program { child, _stdin: stdin, lines }
+    }
+
+    /// `None` if this machine has no such Python package.
+    fn python(mode: &str, domain: u32, topic: &str, of: &str) -> Option<Program> {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds/peer.py");
+        let mut command = Command::new(tools::python());
+        command.args([script, mode, &domain.to_string(), topic, of]);
+        tools::python_has("cyclonedds").then(|| Program::start(&mut command))
+    }
+
+    fn line(&self) -> String {
+        self.lines.recv_timeout(SOON).expect("a line of the program")
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // An error means that it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn topics_of_a_dds_program_are_read() {
+    for format in ["cdr", "auto"] {
+        let domain = domain();
+        let node = Node::new();
+        let pumps = node.subscriber_on::<Pump>("plant/pumps", &wire(format, domain)).expect("a subscriber");
+        let Some(_program) = Program::python("write", domain, "plant/pumps", "Pump") else { return };
+        for id in 1..=3 {
+            let sample = pumps.recv_timeout(SOON).expect("a sample");
+            assert_eq!((&sample.value, sample.info.kind, sample.info.sequence), (&pump(id), Kind::Data, id.into()));
+            assert!(sample.info.timestamp_ns > 0);
+        }
+        let end = pumps.recv_timeout(SOON).expect("the end of an instance");
+        let mut key = [0; 16];
+        key[3] = 1;
+        assert_eq!((end.info.kind, end.info.key_hash.map(|hash| hash.0)), (Kind::Dispose, Some(key)));
+        assert_eq!((pumps.lost(), pumps.undecodable()), (0, 0));
+    }
+}
+
+#[test]
+fn topics_without_key_and_grown_types_are_read() {
+    let domain = domain();
+    let node = Node::new();
+    let notes = node.subscriber_on::<Note>("notes", &wire("auto", domain)).expect("a subscriber");
+    let grown = node.subscriber_on::<Grown>("grown", &wire("auto", domain)).expect("a subscriber");
+    let Some(_program) = Program::python("write", domain, "notes", "Note") else { return };
+    let _other = Program::python("write", domain, "grown", "Grown");
+    for number in 1..=3 {
+        let note = notes.recv_timeout(SOON).expect("a sample").value;
+        assert_eq!(note, Note { text: format!("note {number}"), marks: vec![number, -number] });
+        let value = grown.recv_timeout(SOON).expect("a sample").value;
+        assert_eq!(value, Grown { id: number as u32, level: f64::from(number) / 2.0, unit: "none".into() });
+    }
+}
+
+#[test]
+fn a_dds_program_reads_what_is_published() {
+    for format in ["cdr", "xcdr2", "cdr:be", "xcdr2:header"] {
+        let domain = domain();
+        let node = Node::new();
+        let publisher = node.publisher_on::<Pump>("plant/pumps", &wire(format, domain)).expect("a publisher");
+        let Some(program) = Program::python("read", domain, "plant/pumps", "Pump") else { return };
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{format}");
+        for id in 1..=2 {
+            assert_eq!(publisher.publish(&pump(id)).expect("published").subscribers, 1, "{format}");
+        }
+        publisher.dispose(&pump(2)).expect("disposed");
+        assert_eq!(program.line(), "ready", "{format}");
+        let lines: Vec<String> = (0..2).map(|_| program.line()).collect();
+        assert_eq!(lines[0], "alive Pump(id=1, level=0.5, name='pump 1')", "{format}");
+        // The end may come together with the value.
+        let ended = lines[1].strip_prefix("disposed ").unwrap_or(&lines[1]);
+        assert!(ended.ends_with("Pump(id=2, level=1.0, name='pump 2')"), "{format}: {ended}");
+        assert!(lines[1].starts_with("disposed") || program.line().starts_with("disposed"), "{format}");
+    }
+}
+
+#[test]
+fn a_late_subscriber_gets_what_a_dds_program_has_kept() {
+    let domain = domain();
+    let Some(program) = Program::python("keep", domain, "plant/pumps", "Pump") else { return };
+    assert_eq!(program.line(), "ready");
+    let node = Node::new();
+    let pumps = node.subscriber_on::<Pump>("plant/pumps", &wire("auto", domain)).expect("a subscriber");
+    for id in 1..=3 {
+        assert_eq!(pumps.recv_timeout(SOON).expect("a kept sample").value, pump(id));
+    }
+}
+
+#[test]
+fn incompatible_policies_are_told_with_their_names_on_both_sides() {
+    let domain = domain();
+    let node = Node::new();
+    let publisher = node.publisher_on::<Pump>("plant/pumps", &wire("cdr", domain)).expect("a publisher");
+    let Some(program) = Program::python("strict", domain, "plant/pumps", "Pump") else { return };
+    let until = Instant::now() + SOON;
+    while publisher.status().refused_total == 0 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let status = publisher.status();
+    assert_eq!((status.accepting, status.refusing), (0, 1));
+    assert!(status.refusals[0].reason.contains("deadline (policy 4)"), "{}", status.refusals[0].reason);
+    while program.line() != "incompatible 4" {}
+}
+
+/// The type of `ddsperf`'s topic.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "KeyedSeq", final)]
+struct KeyedSeq {
+    seq: u32,
+    #[polywire(key)]
+    keyval: u32,
+    baggage: Vec<u8>,
+}
+
+#[test]
+fn ddsperf_is_read() {
+    if !tools::has_program("idlc", "-v") {
+        return;
+    }
+    let domain = domain();
+    let node = Node::new();
+    let samples = node.subscriber_on::<KeyedSeq>("DDSPerfRDataKS", &wire("auto", domain)).expect("a subscriber");
+    let arguments = ["-i", &domain.to_string(), "-D", "60", "pub", "100Hz", "size", "40"].map(String::from);
+    let _program = Program::start(Command::new("ddsperf").args(arguments));
+    let first = samples.recv_timeout(SOON).expect("a sample").value;
+    let second = samples.recv_timeout(SOON).expect("a sample").value;
+    assert_eq!((second.seq, second.keyval), (first.seq + 1, first.keyval));
+    assert_eq!(samples.undecodable(), 0);
+}
+
+/// In the environment of the process that this test starts.
+const CHILD: &str = "POLYWIRE_TEST_DDS_DOMAIN";
+
+/// The other process: publishes in all forms until its standard input ends.
+#[test]
+fn child() {
+    let Ok(domain) = env::var(CHILD) else { return };
+    let domain = domain.parse().expect("a number");
+    let node = Node::new();
+    let publishers = ["cdr", "xcdr2", "json", "cdr+zlib"].map(|format| {
+        node.publisher_on::<Pump>(&format!("pumps/{format}"), &wire(format, domain)).expect("a publisher")
+    });
+    for publisher in &publishers {
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+        for id in 1..=300 {
+            publisher.publish(&pump(id)).expect("published");
+        }
+        publisher.dispose(&pump(1)).expect("disposed");
+        publisher.publish(&Pump { id: 301, level: 0.0, name: "x".repeat(200_000) }).expect("published");
+    }
+    assert!(node.flush(SOON));
+    let _ended = std::io::stdin().lines().count();
+}
+
+#[test]
+fn a_node_in_another_process_is_read_in_every_form() {
+    let domain = domain();
+    let node = Node::new();
+    let subscribers = ["cdr", "xcdr2", "json", "cdr+zlib"].map(|format| {
+        node.subscriber_on::<Pump>(&format!("pumps/{format}"), &wire("auto", domain)).expect("a subscriber")
+    });
+    let program = env::current_exe().expect("a path");
+    let _child = Program::start(Command::new(program).args(["--exact", "child"]).env(CHILD, domain.to_string()));
+    for subscriber in &subscribers {
+        for id in 1..=300 {
+            let sample = subscriber.recv_timeout(SOON).expect("a sample");
+            assert_eq!((sample.value, sample.info.sequence), (pump(id), id.into()));
+        }
+        let end = subscriber.recv_timeout(SOON).expect("the end of an instance");
+        assert_eq!((end.info.kind, end.value.id), (Kind::Dispose, 1));
+        assert_eq!(subscriber.recv_timeout(SOON).expect("a long sample").value.name.len(), 200_000);
+        assert_eq!((subscriber.lost(), subscriber.undecodable()), (0, 0));
+    }
+}

@@ -1,0 +1,107 @@
+"""A program that knows only DDS: Eclipse Cyclone DDS, by its Python package.
+
+    peer.py write DOMAIN TOPIC TYPE     waits for a reader, writes three samples, disposes of the first Pump
+    peer.py keep DOMAIN TOPIC TYPE      writes three samples at once, and keeps them for late joiners
+    peer.py read DOMAIN TOPIC TYPE      prints each sample that it reads
+    peer.py strict DOMAIN TOPIC TYPE    requests a deadline, and prints the policy that does not match
+
+It ends when its standard input does.
+"""
+
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+from cyclonedds.core import Listener, Policy, Qos
+from cyclonedds.domain import DomainParticipant
+from cyclonedds.idl import IdlStruct
+from cyclonedds.idl.annotations import appendable, final, key
+from cyclonedds.idl.types import float64, int32, sequence, uint32
+from cyclonedds.pub import DataWriter
+from cyclonedds.sub import DataReader
+from cyclonedds.topic import Topic
+from cyclonedds.util import duration
+
+
+@dataclass
+@final
+class Pump(IdlStruct, typename="plant.Pump"):
+    id: uint32
+    key("id")
+    level: float64
+    name: str
+
+
+@dataclass
+@final
+class Note(IdlStruct, typename="plant.Note"):
+    text: str
+    marks: sequence[int32]
+
+
+@dataclass
+@appendable
+class Grown(IdlStruct, typename="plant.Grown"):
+    id: uint32
+    key("id")
+    level: float64
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def values(of):
+    if of is Note:
+        return [Note(text=f"note {number}", marks=[number, -number]) for number in (1, 2, 3)]
+    if of is Grown:
+        return [Grown(id=number, level=number / 2) for number in (1, 2, 3)]
+    return [Pump(id=number, level=number / 2, name=f"pump {number}") for number in (1, 2, 3)]
+
+
+class Told(Listener):
+    def on_requested_incompatible_qos(self, reader, status):
+        say(f"incompatible {status.last_policy_id}")
+
+
+def show(sample):
+    state = {16: "alive", 32: "disposed"}.get(int(sample.sample_info.instance_state), "no writers")
+    say(f"{state} {sample}" if sample.sample_info.valid_data else state)
+
+
+def wait_for_end(read):
+    """Calls `read` again and again until standard input ends."""
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    while not ended.wait(0.01):
+        read()
+
+
+def main():
+    mode, domain, topic_name, type_name = sys.argv[1:]
+    of = {"Pump": Pump, "Note": Note, "Grown": Grown}[type_name]
+    member = DomainParticipant(int(domain))
+    topic = Topic(member, topic_name, of)
+    reliable = Policy.Reliability.Reliable(duration(seconds=10))
+    if mode in ("write", "keep"):
+        # With transient local, DDS loses nothing while two programs are still finding each other.
+        service = Policy.DurabilityService(0, Policy.History.KeepLast(10), -1, -1, -1)
+        writer = DataWriter(member, topic, qos=Qos(reliable, Policy.Durability.TransientLocal, service))
+        while mode == "write" and not writer.get_matched_subscriptions():
+            time.sleep(0.01)
+        for value in values(of):
+            writer.write(value)
+        if of is Pump and mode == "write":
+            writer.dispose(values(of)[0])
+        say("ready")
+        wait_for_end(lambda: None)
+    else:
+        strict = [Policy.Deadline(duration(milliseconds=10))] if mode == "strict" else []
+        told = Told()
+        reader = DataReader(member, topic, qos=Qos(reliable, Policy.Durability.TransientLocal, Policy.History.KeepAll, *strict), listener=told)
+        say("ready")
+        wait_for_end(lambda: [show(sample) for sample in reader.take(100)])
+
+
+main()

@@ -1,0 +1,349 @@
+//! The engine `zenoh` together with other Zenoh applications: what they read and write, what they
+//! cannot break, and routers that fail.
+#![cfg(feature = "zenoh")]
+
+use std::{
+    net::TcpListener,
+    process::Command,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use polywire::{Message, Node, NodeEvent, Publisher, Subscriber};
+use polywire_core::codec::{self, Options};
+use polywire_testing::{
+    tools,
+    waiting::{SOON, until},
+};
+use zenoh::{Config, Session, Wait, bytes::Encoding, sample::Sample};
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Plant::Pump")]
+struct Pump {
+    #[polywire(key)]
+    id: u32,
+    label: String,
+    pressures: Vec<f64>,
+}
+
+fn pump(id: u32) -> Pump {
+    Pump { id, label: format!("pump {id}"), pressures: vec![1.5, f64::from(id)] }
+}
+
+/// What a codec makes of a value.
+fn encoded(format: &str, value: &Pump) -> Vec<u8> {
+    let (codec, options) = (codec::find(format).expect("a codec"), Options::default());
+    let encoder = codec::Encoder::<Pump>::new(codec, &options).expect("an encoder");
+    let mut bytes = Vec::new();
+    encoder.encode(value, &mut bytes).expect("it fits");
+    bytes
+}
+
+/// A node that is met by its locator alone, and its locator.
+fn alone(node: &Node) -> (String, String) {
+    let endpoint = node.open("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0").expect("it opens");
+    let locator = endpoint.split_once("listen=").expect("where it listens").1.to_owned();
+    (endpoint, locator)
+}
+
+/// The endpoint of a peer that calls another one.
+fn calling(locator: &str) -> String {
+    format!("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0,connect={locator}")
+}
+
+/// A session that is not Polywire's.
+fn plain(mode: &str, connect: &[&str], listen: &[&str]) -> Session {
+    let list = |all: &[&str]| format!("{all:?}");
+    let mut config = Config::default();
+    let settings = [
+        ("mode", format!("\"{mode}\"")),
+        ("scouting/multicast/enabled", "false".into()),
+        ("connect/endpoints", list(connect)),
+        ("listen/endpoints", list(listen)),
+        ("connect/retry", "{period_init_ms: 20, period_max_ms: 200}".into()),
+    ];
+    settings.iter().for_each(|(key, value)| config.insert_json5(key, value).expect("valid"));
+    zenoh::open(config).wait().expect("a session")
+}
+
+/// What a plain subscriber hears.
+fn listen(session: &Session, key: &'static str) -> mpsc::Receiver<Sample> {
+    let (sender, samples) = mpsc::channel();
+    let subscriber = session.declare_subscriber(key).callback(move |sample| {
+        let _ = sender.send(sample);
+    });
+    subscriber.background().wait().expect("a subscriber");
+    samples
+}
+
+fn next(subscriber: &Subscriber<Pump>) -> Pump {
+    subscriber.recv_timeout(SOON).expect("a sample").value
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+}
+
+#[test]
+fn a_plain_application_reads_exactly_the_bytes_of_the_format() {
+    for (format, media) in [
+        ("json", "application/json"),
+        ("cbor", "application/cbor"),
+        ("protobuf", "application/protobuf"),
+        ("cdr", "application/cdr"),
+        ("bson", "application/octet-stream;polywire-bson"),
+    ] {
+        let node = Node::new();
+        let (endpoint, locator) = alone(&node);
+        let session = plain("peer", &[&locator], &[]);
+        let everything = listen(&session, "**");
+        let publisher: Publisher<Pump> =
+            node.publisher_on("plant/pumps", &format!("{format}@{endpoint}")).expect("a publisher");
+        // It hears nothing before its subscription has come here.
+        let first = until_heard(&everything, || {
+            publisher.publish(&pump(1)).expect("published");
+        });
+        assert_eq!(first.key_expr().as_str(), "plant/pumps");
+        assert_eq!(&*first.payload().to_bytes(), encoded(format, &pump(1)), "{format}");
+        let encoding = first.encoding().to_string();
+        assert!(encoding.starts_with(&format!("{media};Plant::Pump@")), "{encoding}");
+        publisher.dispose(&pump(1)).expect("disposed of");
+        publisher.publish(&pump(2)).expect("published");
+        let mut heard = Vec::new();
+        while heard.last() != Some(&encoded(format, &pump(2))) {
+            let sample = everything.recv_timeout(SOON).expect("a sample");
+            assert_eq!(sample.key_expr().as_str(), "plant/pumps", "nothing else is heard");
+            heard.push(sample.payload().to_bytes().into_owned());
+        }
+        heard.pop();
+        assert!(heard.iter().all(|bytes| *bytes == encoded(format, &pump(1))), "{format}: no end of an instance");
+    }
+}
+
+/// Publishes until the first sample is heard.
+fn until_heard(samples: &mpsc::Receiver<Sample>, publish: impl Fn()) -> Sample {
+    let until = Instant::now() + SOON;
+    loop {
+        publish();
+        match samples.recv_timeout(Duration::from_millis(20)) {
+            Ok(sample) => return sample,
+            Err(_) => assert!(Instant::now() < until, "nothing is heard"),
+        }
+    }
+}
+
+#[test]
+fn a_plain_application_is_read_in_four_formats() {
+    for (format, encoding) in [
+        ("json", Encoding::APPLICATION_JSON),
+        ("cbor", Encoding::APPLICATION_CBOR),
+        ("protobuf", Encoding::APPLICATION_PROTOBUF),
+        ("cdr", Encoding::APPLICATION_CDR),
+    ] {
+        let node = Node::new();
+        let (endpoint, locator) = alone(&node);
+        let pumps: Subscriber<Pump> = node.subscriber_on("plant/pumps", &endpoint).expect("a subscriber");
+        let session = plain("peer", &[&locator], &[]);
+        let publisher = session.declare_publisher("plant/pumps").encoding(encoding).wait().expect("a publisher");
+        until("the subscriber is known", || publisher.matching_status().wait().expect("a status").matching());
+        for id in 1..=100 {
+            publisher.put(encoded(format, &pump(id))).wait().expect("put");
+        }
+        let ids: Vec<u32> = (0..100).map(|_| next(&pumps).id).collect();
+        assert!(ids.iter().copied().eq(1..=100), "{format}: {ids:?}");
+        assert_eq!((pumps.lost(), pumps.undecodable()), (0, 0), "{format}");
+        // With an attachment of its own, and a type's name that Polywire does not know.
+        let foreign = Encoding::from(format!("application/{format}")).with_schema("their.Type");
+        publisher.put(encoded(format, &pump(7))).encoding(foreign).attachment(vec![0; 33]).wait().expect("put");
+        assert_eq!(next(&pumps), pump(7), "{format}");
+    }
+}
+
+#[test]
+fn what_is_malformed_is_counted_and_the_rest_is_read() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let events = node.events();
+    let pumps: Subscriber<Pump> = node.subscriber_on("pumps", &endpoint).expect("a subscriber");
+    let session = plain("peer", &[&locator], &[]);
+    let publisher =
+        session.declare_publisher("pumps").encoding(Encoding::APPLICATION_JSON).wait().expect("a publisher");
+    until("the subscriber is known", || publisher.matching_status().wait().expect("a status").matching());
+    for bad in [&b""[..], b"{", b"\xff\xfe", b"[1,2,3]", b"{\"id\":\"x\"}"] {
+        publisher.put(bad).wait().expect("put");
+    }
+    // An attachment that claims to be Polywire's, and a deletion, are no messages.
+    publisher.put(encoded("json", &pump(1))).attachment(&b"PLYW\x01broken"[..]).wait().expect("put");
+    publisher.delete().wait().expect("deleted");
+    publisher.put(encoded("json", &pump(2))).wait().expect("put");
+    assert_eq!(next(&pumps), pump(2));
+    assert_eq!(pumps.undecodable(), 5);
+    let told = std::iter::from_fn(|| events.recv_timeout(Duration::ZERO));
+    let told: Vec<u64> = told
+        .filter_map(|event| match event {
+            NodeEvent::Undecodable { total, .. } => Some(total),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [1, 2, 4], "told less and less often");
+}
+
+#[test]
+fn a_pattern_hears_plain_applications_and_nodes_once() {
+    let (node, other) = (Node::new(), Node::new());
+    let (endpoint, locator) = alone(&node);
+    let pattern = |text: &str| node.subscriber_on::<Pump>(text, &endpoint).expect("a subscriber");
+    let (all, some, one) = (pattern("plant/**"), pattern("plant/*/pump"), pattern("plant/3/pump"));
+    let publisher: Publisher<Pump> =
+        other.publisher_on("plant/3/pump", &format!("json@{}", calling(&locator))).expect("a publisher");
+    assert_eq!(publisher.wait_for_subscribers(3, SOON), 3);
+    publisher.publish(&pump(1)).expect("published");
+    let session = plain("peer", &[&locator], &[]);
+    let foreign = session.declare_publisher("plant/4/pump").encoding(Encoding::APPLICATION_JSON).wait().expect("one");
+    until("the subscriber is known", || foreign.matching_status().wait().expect("a status").matching());
+    foreign.put(encoded("json", &pump(2))).wait().expect("put");
+    foreign.put(encoded("json", &pump(3))).wait().expect("put");
+    assert_eq!([next(&all).id, next(&all).id, next(&all).id], [1, 2, 3]);
+    assert_eq!([next(&some).id, next(&some).id, next(&some).id], [1, 2, 3]);
+    assert_eq!(next(&one).id, 1);
+    assert!(all.try_recv().is_none() && some.try_recv().is_none() && one.try_recv().is_none());
+}
+
+#[test]
+fn strangers_in_the_mailbox_do_no_harm() {
+    let (node, other) = (Node::new(), Node::new());
+    let (endpoint, locator) = alone(&node);
+    let pumps: Subscriber<Pump> = node.subscriber_on("pumps", &endpoint).expect("a subscriber");
+    let publisher: Publisher<Pump> =
+        other.publisher_on("pumps", &format!("cdr@{}", calling(&locator))).expect("a publisher");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    let session = plain("peer", &[&locator], &[]);
+    let (sender, tokens) = mpsc::channel();
+    let found = session.liveliness().declare_subscriber("@polywire/1/node/*").history(true);
+    let found = found.callback(move |sample| drop(sender.send(sample.key_expr().to_string())));
+    found.background().wait().expect("a subscriber");
+    let names: Vec<String> = (0..2)
+        .map(|_| tokens.recv_timeout(SOON).expect("a token"))
+        .map(|key| key.rsplit('/').next().expect("a name").to_owned())
+        .collect();
+    // Malformed, with a strange name, and in the name of the other node with an old epoch.
+    for (to, from) in [(0, 1), (1, 0)] {
+        for bytes in [&b""[..], b"PLYW\x01", b"PLYW\x02later", &[b'P', b'L', b'Y', b'W', 1, 1, 1, 0, 0]] {
+            for name in [names[from].as_str(), "nobody", &"f".repeat(40)] {
+                session.put(format!("@polywire/1/mail/{}/{name}", names[to]), bytes).wait().expect("put");
+            }
+        }
+    }
+    // A token that is none, and one of a node that never answers.
+    let tokens = ["@polywire/1/node/x".to_owned(), format!("@polywire/1/node/{}-1", "9".repeat(32))];
+    let _tokens = tokens.map(|key| session.liveliness().declare_token(key).wait().expect("a token"));
+    for id in 1..=50 {
+        publisher.publish(&pump(id)).expect("published");
+    }
+    assert!((1..=50).all(|id| next(&pumps).id == id));
+    assert_eq!((pumps.lost(), pumps.undecodable()), (0, 0));
+}
+
+#[test]
+fn prefixes_keep_systems_apart() {
+    let (node, other) = (Node::new(), Node::new());
+    let (_, locator) = alone(&node);
+    let at = format!("{},prefix=plant/a", calling(&locator));
+    let pumps: Subscriber<Pump> = other.subscriber_on("pumps", &at).expect("a subscriber");
+    let session = plain("peer", &[&locator], &[]);
+    let publish = |key: &'static str, id| {
+        let publisher = session.declare_publisher(key).encoding(Encoding::APPLICATION_JSON).wait().expect("one");
+        publisher.put(encoded("json", &pump(id))).wait().expect("put");
+    };
+    let publisher = session.declare_publisher("plant/a/pumps").wait().expect("a publisher");
+    until("the subscriber is known", || publisher.matching_status().wait().expect("a status").matching());
+    publish("pumps", 1);
+    publish("plant/b/pumps", 2);
+    publish("plant/a/pumps", 3);
+    assert_eq!(next(&pumps).id, 3);
+}
+
+#[test]
+fn when_a_router_fails_the_other_one_takes_over() {
+    let [a, b] = [free_port(), free_port()].map(|port| format!("tcp/127.0.0.1:{port}"));
+    let first = plain("router", &[], &[&a]);
+    let _second = plain("router", &[&a], &[&b]);
+    let (writer, reader) = (Node::new(), Node::new());
+    let at = |from: &str, to: &str| format!("zenoh/client/{from}?scouting=off,connect={to}");
+    let pumps: Subscriber<Pump> = reader.subscriber_on("pumps", &at(&b, &a)).expect("a subscriber");
+    let publisher: Publisher<Pump> = writer.publisher_on("pumps", &format!("cdr@{}", at(&a, &b))).expect("a publisher");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    publisher.publish(&pump(1)).expect("published");
+    assert_eq!(next(&pumps), pump(1));
+    first.close().wait().expect("closed");
+    // What is published while nothing connects them is lost, and told or skipped.
+    let until = Instant::now() + SOON;
+    let mut id = 1;
+    let came = loop {
+        id += 1;
+        publisher.publish(&pump(id)).expect("published");
+        if let Some(sample) = pumps.recv_timeout(Duration::from_millis(50)) {
+            break sample.value;
+        }
+        assert!(Instant::now() < until, "nothing comes over the other router");
+    };
+    assert!(came.id > 1 && came == pump(came.id));
+}
+
+#[test]
+fn a_thousand_topics_are_told_apart() {
+    let (writer, reader) = (Node::new(), Node::new());
+    let (endpoint, locator) = alone(&writer);
+    let at = calling(&locator);
+    let topics: Vec<String> = (0..1000).map(|number| format!("plant/{number}/pump")).collect();
+    let publishers: Vec<Publisher<Pump>> =
+        topics.iter().map(|topic| writer.publisher_on(topic, &format!("cdr@{endpoint}")).expect("it opens")).collect();
+    let pumps: Vec<Subscriber<Pump>> =
+        topics.iter().map(|topic| reader.subscriber_on(topic, &at).expect("it opens")).collect();
+    for publisher in &publishers {
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    }
+    for (id, publisher) in (0..).zip(&publishers) {
+        publisher.publish(&pump(id)).expect("published");
+    }
+    assert!((0..).zip(&pumps).all(|(id, pumps)| next(pumps) == pump(id)));
+}
+
+/// Reads one message in JSON, and publishes the next one.
+const ECHO: &str = r#"
+import json, sys, zenoh
+config = zenoh.Config()
+config.insert_json5("connect/endpoints", json.dumps([sys.argv[1]]))
+config.insert_json5("scouting/multicast/enabled", "false")
+with zenoh.open(config) as session:
+    publisher = session.declare_publisher("pumps/back", encoding="application/json")
+    sample = session.declare_subscriber("pumps/there").recv()
+    assert str(sample.encoding).startswith("application/json;Plant::Pump@"), sample.encoding
+    value = json.loads(sample.payload.to_string())
+    value["id"] += 1
+    while not publisher.matching_status.matching:
+        pass
+    publisher.put(json.dumps(value))
+"#;
+
+#[test]
+fn python_reads_and_writes_the_same_topics() {
+    if !tools::python_has("zenoh") {
+        return;
+    }
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let publisher: Publisher<Pump> = node.publisher_on("pumps/there", &format!("json@{endpoint}")).expect("one");
+    let pumps: Subscriber<Pump> = node.subscriber_on("pumps/back", &endpoint).expect("a subscriber");
+    let mut python = Command::new(tools::python()).args(["-c", ECHO, &locator]).spawn().expect("it starts");
+    let until = Instant::now() + SOON;
+    let back = loop {
+        publisher.publish(&pump(7)).expect("published");
+        if let Some(sample) = pumps.recv_timeout(Duration::from_millis(20)) {
+            break sample.value;
+        }
+        assert!(Instant::now() < until, "Python does not answer");
+    };
+    assert_eq!(back, Pump { id: 8, ..pump(7) });
+    assert!(python.wait().expect("it ends").success());
+}
