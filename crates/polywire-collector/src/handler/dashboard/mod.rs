@@ -1,7 +1,7 @@
 //! The kind `dashboard`: a page for browsers that shows the system while it runs, and changes it.
 //!
-//! The page is in `page/` and compiled in. It gets samples by the protocol of [`foxglove`], from the
-//! same server, and beside them what `system` knows of nodes, and replies to commands, which
+//! The page is in `page/` and compiled in. It gets samples by the protocol of [`foxglove`], from
+//! the same server, and beside them what `system` knows of nodes, and replies to commands, which
 //! `control` sends to nodes.
 //!
 //! [`foxglove`]: super::foxglove

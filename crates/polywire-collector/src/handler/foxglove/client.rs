@@ -86,7 +86,8 @@ fn open(stream: TcpStream, hub: &Hub) -> Option<WebSocket<TcpStream>> {
     Some(socket)
 }
 
-/// Whether a request asks for the protocol, by its head, which stays unread. `None` if no head comes.
+/// Whether a request asks for the protocol, by its head, which stays unread. `None` if no head
+/// comes.
 fn is_for_protocol(stream: &TcpStream) -> Option<bool> {
     let (mut head, until) = (vec![0; MOST_HEAD], Instant::now() + PATIENCE);
     let mut seen = 0;

@@ -62,7 +62,8 @@ pub(super) trait Extension: Send + Sync {
     /// The response to a request, with this head, that does not ask for the protocol.
     fn respond(&self, head: &str) -> Vec<u8>;
 
-    /// Does what a client asks for that the protocol does not have. The error is a text for its user.
+    /// Does what a client asks for that the protocol does not have. The error is a text for its
+    /// user.
     fn ask(&self, text: &str, reply: Reply) -> Result<(), String>;
 }
 
