@@ -551,7 +551,8 @@ mod tests {
     #[test]
     fn goodbye_is_answered_and_ends_the_link_at_both_ends() {
         let (mut a, mut b) = linked();
-        (told(&mut a), told(&mut b));
+        told(&mut a);
+        told(&mut b);
         a.is_closing = true;
         a.each_link(|link, way| link.tell(way, &Frame::Bye));
         settle(&mut a, &mut b);
