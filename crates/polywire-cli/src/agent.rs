@@ -86,7 +86,8 @@ impl Action for Agent {
         let (plans, must) = self.plans(&config)?;
         stop::hold()?;
         let stop = Stop::new()?;
-        let (node, wires) = self.wire.node_at("", identity.uuid.into())?;
+        let builder = polywire::Node::builder().id(identity.uuid.into()).name(&identity.name);
+        let (node, wires) = self.wire.build("", builder)?;
         let wire = wires.only()?;
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;

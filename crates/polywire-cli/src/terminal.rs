@@ -198,9 +198,10 @@ struct Logger;
 
 impl log::Log for Logger {
     /// Accepts only Polywire's own records. Those of its dependencies, such as the compiler of
-    /// machine code, are for their developers.
+    /// machine code, are for their developers. Spans, whose target is `polywire` alone, are for
+    /// `--trace`.
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-        metadata.target().starts_with("polywire")
+        metadata.target().strip_prefix("polywire").is_some_and(|rest| !rest.is_empty())
     }
 
     fn log(&self, record: &log::Record<'_>) {

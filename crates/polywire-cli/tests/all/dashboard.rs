@@ -228,7 +228,8 @@ fn strangers_names_are_text_and_pages_without_the_secret_only_look() {
     browser.until("document.getElementById('state').textContent === 'live'");
     folder.write("evil.idl", "struct Evil { long value; };\n");
     let topic = "probes/<img src=x onerror=document.title='hit'>/<script>document.title='hit'<\u{2215}script>";
-    let publish = folder.start(&["pub", topic, r#"{"value":1}"#, "--idl", "evil.idl", "--rate", "20"]);
+    let publish =
+        folder.start(&["pub", topic, r#"{"value":1}"#, "--idl", "evil.idl", "--rate", "20", "--count", "100000"]);
     browser.until("[...document.getElementById('topic').options].some((of) => of.value.includes('<script>'))");
     browser.until("document.querySelector('#edges tbody').innerText.includes('<img src=x')");
     assert_eq!(browser.value("document.title"), json!("Polywire"));

@@ -124,7 +124,7 @@ impl Watch {
     pub fn picture(&self) -> String {
         let snapshot = self.directory.snapshot();
         let is_there = |node: &NodeDescription| {
-            snapshot.nodes().any(|data| data.name == node.name && data.process == node.process)
+            snapshot.nodes().any(|data| data.host == node.host && data.process == node.process)
         };
         let probes = self.described.values().filter(|node| is_there(node)).map(probes_of).collect::<Vec<_>>();
         json!({ "op": "system", "nodes": self.nodes(&snapshot), "agents": probes }).to_string()

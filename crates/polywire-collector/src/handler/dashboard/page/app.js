@@ -132,7 +132,7 @@ function control(agent, probe) {
 
 function change(agent, probe, select) {
   const [from, to] = [probe.wire.split('@')[0], select.value];
-  const before = system.cost(agent.name, probe.topic, SETTLE_S);
+  const before = system.cost(probe.topic, SETTLE_S);
   select.disabled = true;
   commands += 1;
   replies.set(commands, ({ problem }) => {
@@ -143,7 +143,7 @@ function change(agent, probe, select) {
     }
     state(`${agent.name}/${probe.instance}: ${to}`, 'good');
     setTimeout(() => {
-      const after = system.cost(agent.name, probe.topic, SETTLE_S);
+      const after = system.cost(probe.topic, SETTLE_S);
       effect(`${agent.name}/${probe.instance}`, [[from || 'before', before], [to, after]]);
     }, (SETTLE_S + 2) * 1000);
   });

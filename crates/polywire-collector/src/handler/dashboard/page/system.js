@@ -45,8 +45,8 @@ export class System {
   }
 
   // What the topic costs, over the last seconds.
-  cost(nodeName, topic, seconds) {
-    const node = this.nodes.find((node) => node.name === nodeName && node.publishers.some((of) => of.topic === topic));
+  cost(topic, seconds) {
+    const node = this.nodes.find((node) => node.publishers.some((of) => of.topic === topic));
     const edge = node && this.edges.find((edge) => edge.node.id === node.id && edge.topic === topic);
     const sent = node && rate(node.id, topic, 'out', seconds);
     const received = edge && rate(edge.reader.id, topic, 'in', seconds);
