@@ -15,7 +15,7 @@ use tungstenite::{
     protocol::WebSocketConfig,
 };
 
-use super::{Client, Extension, Hub, MOST_CHANNELS, status};
+use super::{Client, Extension, Hub, MOST_CHANNELS, message, status};
 
 /// How long a client may take to open a connection, and to read what it is sent.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -155,18 +155,17 @@ fn ask(text: &str, client: &Arc<Client>, hub: &Hub) -> Result<(), String> {
         }
         (Err(error), None) => return Err(format!("this server knows subscribe and unsubscribe: {error}")),
     };
-    let subscribed = &mut client.lock().subscriptions;
     match asked {
-        Asked::Unsubscribe { subscription_ids } => subscribed.retain(|_, id| !subscription_ids.contains(id)),
+        Asked::Unsubscribe { subscription_ids } => {
+            client.lock().subscriptions.retain(|_, id| !subscription_ids.contains(id));
+        }
         Asked::Subscribe { subscriptions } => {
             for Subscription { id, channel_id } in subscriptions {
                 if !(1..=MOST_CHANNELS).contains(&(channel_id as usize)) {
                     return Err(format!("there is no channel {channel_id}"));
                 }
-                if subscribed.contains_key(&channel_id) || subscribed.values().any(|other| *other == id) {
-                    return Err(format!("channel {channel_id} or subscription {id} is there already"));
-                }
-                subscribed.insert(channel_id, id);
+                client.subscribe(channel_id, id)?;
+                hub.remembered(channel_id).iter().for_each(|(time, text)| client.push(message(id, *time, text)));
             }
         }
     }

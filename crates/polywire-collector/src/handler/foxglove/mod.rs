@@ -25,13 +25,18 @@ use serde_json::{Value, json};
 use self::handshake::Admission;
 pub(super) use self::handshake::is_this_machine;
 use super::{Handler, Kind};
-use crate::{Entry, Expects, HandlerError, JsonText, Setting, Settings, json::PerType, json_schema::json_schema};
+use crate::{
+    ALERTS, Entry, Expects, HandlerError, JsonText, Setting, Settings, json::PerType, json_schema::json_schema,
+};
 
 /// The most clients at a time.
 const MOST_CLIENTS: usize = 32;
 
 /// The most channels: topics with their types.
 const MOST_CHANNELS: usize = 4096;
+
+/// Alerts that a client gets which comes after them.
+const MOST_ALERTS: usize = 100;
 
 /// The most bytes of messages that wait for a client. Of more, the oldest are left out.
 const MOST_WAITING: usize = 16 << 20;
@@ -100,6 +105,8 @@ struct State {
     /// What clients are told of the channels, in the order of their numbers from 1.
     channels: Vec<Value>,
     clients: Vec<Arc<Client>>,
+    /// The last alerts: channel, time and text.
+    alerts: VecDeque<(u32, u64, String)>,
     /// What was shown last.
     shown: String,
     /// Clients that were dropped because they did not read.
@@ -184,9 +191,13 @@ impl Handler for Live {
             }
         };
         let wanting = hub.wanting(channel);
-        if !wanting.is_empty() {
+        let is_alert = entry.topic() == ALERTS;
+        if is_alert || !wanting.is_empty() {
             let text = json.value(entry)?;
             let time = u64::try_from(entry.timestamp_ns).unwrap_or(0);
+            if is_alert {
+                hub.remember(channel, time, text);
+            }
             wanting.iter().for_each(|(client, subscription)| client.push(message(*subscription, time, text)));
         }
         Ok(())
@@ -287,6 +298,20 @@ impl Hub {
         self.lock().clients.iter().filter_map(subscription).collect()
     }
 
+    /// Keeps an alert for clients that come later.
+    fn remember(&self, channel: u32, time_ns: u64, text: &str) {
+        let alerts = &mut self.lock().alerts;
+        alerts.truncate(MOST_ALERTS - 1);
+        alerts.push_front((channel, time_ns, text.to_owned()));
+    }
+
+    /// The alerts of a channel, from the oldest on.
+    fn remembered(&self, channel: u32) -> Vec<(u64, String)> {
+        let state = self.lock();
+        let of_channel = state.alerts.iter().rev().filter(|(of, ..)| *of == channel);
+        of_channel.map(|(_, time, text)| (*time, text.clone())).collect()
+    }
+
     /// Tells a client that has just come what there is.
     fn greet(&self, client: &Client) {
         let state = self.lock();
@@ -321,6 +346,15 @@ fn advertisement(channels: &[Value]) -> String {
 }
 
 impl Client {
+    fn subscribe(&self, channel: u32, id: u32) -> Result<(), String> {
+        let subscribed = &mut self.lock().subscriptions;
+        if subscribed.contains_key(&channel) || subscribed.values().any(|other| *other == id) {
+            return Err(format!("channel {channel} or subscription {id} is there already"));
+        }
+        subscribed.insert(channel, id);
+        Ok(())
+    }
+
     /// Queues a message. If the client is too slow, the oldest ones go.
     fn push(&self, message: Vec<u8>) {
         let mut waiting = self.lock();

@@ -101,6 +101,9 @@ function pictured({ nodes, agents: described }) {
   system.draw(find('picture'));
   system.fill(find('edges').tBodies[0]);
   find('no-edges').hidden = system.edges.length > 0;
+  for (const probe of described.flatMap((agent) => agent.probes)) {
+    probe.wire = system.format(probe.topic) || probe.wire.split('@')[0];
+  }
   if (JSON.stringify(described) !== JSON.stringify(agents)) {
     agents = described;
     probes();
@@ -120,8 +123,8 @@ function probes() {
 }
 
 function control(agent, probe) {
-  const format = probe.wire.split('@')[0];
-  if (!secret) return probe.wire || 'as configured';
+  const format = probe.wire;
+  if (!secret) return format || 'as configured';
   const select = document.createElement('select');
   select.setAttribute('aria-label', `Wire of ${agent.name}/${probe.instance}`);
   options(select, FORMATS.includes(format) ? FORMATS : [format, ...FORMATS]);
@@ -131,7 +134,7 @@ function control(agent, probe) {
 }
 
 function change(agent, probe, select) {
-  const [from, to] = [probe.wire.split('@')[0], select.value];
+  const [from, to] = [probe.wire, select.value];
   const before = system.cost(probe.topic, SETTLE_S);
   select.disabled = true;
   commands += 1;

@@ -44,6 +44,13 @@ export class System {
     }
   }
 
+  // The format in which the topic is published now.
+  format(topic) {
+    const publishers = this.nodes.flatMap((node) => node.publishers);
+    const [wire] = publishers.find((publisher) => publisher.topic === topic)?.wires || [];
+    return wire ? wire[0] : '';
+  }
+
   // What the topic costs, over the last seconds.
   cost(topic, seconds) {
     const node = this.nodes.find((node) => node.publishers.some((of) => of.topic === topic));
