@@ -26,12 +26,12 @@ export class System {
           const [node, publisher] = writers.get(id) || [];
           if (!node || publisher.topic.startsWith('polywire/')) continue;
           const key = JSON.stringify([node.id, publisher.topic, reader.id]);
-          if (!edges.has(key)) edges.set(key, { node, reader, topic: publisher.topic, wire: wire(publisher) });
+          if (!edges.has(key)) edges.set(key, { node, reader, topic: publisher.topic, by: subscriber.topic, wire: wire(publisher) });
         }
       }
     }
     this.edges = [...edges.values()].slice(0, MOST_EDGES);
-    for (const edge of this.edges) edge.rate = rate(edge.reader.id, edge.topic, 'in', 3) || {};
+    for (const edge of this.edges) edge.rate = received(edge, 3) || {};
   }
 
   count(node) {
@@ -56,8 +56,7 @@ export class System {
     const node = this.nodes.find((node) => node.publishers.some((of) => of.topic === topic));
     const edge = node && this.edges.find((edge) => edge.node.id === node.id && edge.topic === topic);
     const sent = node && rate(node.id, topic, 'out', seconds);
-    const received = edge && rate(edge.reader.id, topic, 'in', seconds);
-    return sent && { ...sent, latency: received ? received.latency : undefined };
+    return sent && { ...sent, latency: edge && received(edge, seconds)?.latency };
   }
 
   draw(svg) {
@@ -142,6 +141,13 @@ function rate(node, topic, way, seconds) {
   const [messages, bytes] = [(last[1] - first[1]) / s, (last[2] - first[2]) / s];
   const each = last[1] > first[1] ? (last[2] - first[2]) / (last[1] - first[1]) : undefined;
   return { messages, bytes, each, lost: last[3], cpu: (last[4] - first[4]) / 1e9 / s, latency: last[5] };
+}
+
+// What came over an edge. A subscription by pattern has one latency for all its topics.
+function received(edge, seconds) {
+  const came = rate(edge.reader.id, edge.topic, 'in', seconds);
+  const latency = came?.latency ?? rate(edge.reader.id, edge.by, 'in', seconds)?.latency;
+  return came && { ...came, latency };
 }
 
 function wire(publisher) {
