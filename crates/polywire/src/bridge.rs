@@ -32,7 +32,6 @@ use crate::{
     node::{Inner, Node, Place, PortEntry, Route, Slot, Source, Wake},
     publisher::{Core, Given},
     stats::TopicStats,
-    status::Mismatch,
     subscriber::decoding_route,
     wire::Wire,
     writers::{Follow, Missing, Turn, Writers},
@@ -399,7 +398,7 @@ impl Route for Way {
         }
     }
 
-    fn refused(&self, _: Mismatch) {
+    fn refused(&self, _: &Source, _: &str) {
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -7,6 +7,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    iter,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -18,7 +19,7 @@ use polywire_core::{
 };
 
 use crate::{
-    node::{PortEntry, Replay},
+    node::{PortEntry, Replay, Source},
     writers::Missing,
 };
 
@@ -33,6 +34,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sequence numbers of replayed samples that a subscriber remembers, to drop their duplicates.
 const REMEMBERED: usize = 1 << 16;
+
+/// Channels that the beginning of a replay lists: what fits into a message's extensions. A publisher
+/// has more if it kept samples of more formats; nobody waits for those of the earliest ones.
+const LISTED: usize = 60;
 
 /// Gaps in what a writer publishes that wait to be filled by its history. Further ones count at
 /// once.
@@ -59,10 +64,13 @@ struct Cache {
     samples: BTreeMap<u64, KeptSample>,
     instances: BTreeMap<Id128, VecDeque<u64>>,
     /// The history channels, the present format's last. The others end with their last sample.
-    channels: Vec<ChannelId>,
+    channels: Vec<HistoryChannel>,
     /// Sequence number of the last message on the history channels.
     replayed: u64,
 }
+
+/// A history channel, and the id of its writer.
+type HistoryChannel = (ChannelId, Id128);
 
 #[derive(Default)]
 struct Work {
@@ -106,30 +114,30 @@ impl Kept {
 
     /// Goes on with what another history has kept, at another port. `open` opens the channel that
     /// takes the place of the other one's.
-    pub(crate) fn take_over(&self, other: &Kept, mut open: impl FnMut(ChannelId) -> Option<ChannelId>) {
+    pub(crate) fn take_over(&self, other: &Kept, mut open: impl FnMut(ChannelId) -> Option<HistoryChannel>) {
         let (channels, samples) = {
             let cache = other.cache();
             (cache.channels.clone(), cache.samples.clone())
         };
-        let opened: BTreeMap<ChannelId, ChannelId> =
-            channels.into_iter().filter_map(|channel| Some((channel, open(channel)?))).collect();
+        let opened: BTreeMap<ChannelId, HistoryChannel> =
+            channels.into_iter().filter_map(|(channel, _)| Some((channel, open(channel)?))).collect();
         self.cache().channels.extend(opened.values());
         for (sequence, sample) in samples {
-            if let Some(channel) = opened.get(&sample.channel) {
+            if let Some((channel, _)) = opened.get(&sample.channel) {
                 self.keep(sequence, KeptSample { channel: *channel, ..sample });
             }
         }
     }
 
     /// The channel for samples of the present format.
-    pub(crate) fn opened(&self, channel: ChannelId) {
+    pub(crate) fn opened(&self, channel: HistoryChannel) {
         self.cache().channels.push(channel);
         self.retire_unused();
     }
 
     /// The channel for samples of the present format.
     pub(crate) fn channel(&self) -> ChannelId {
-        self.cache().channels.last().copied().unwrap_or_default()
+        self.cache().channels.last().map(|(channel, _)| *channel).unwrap_or_default()
     }
 
     /// Whether there is room for one more sample of the instance. Names the limit otherwise.
@@ -180,36 +188,39 @@ impl Kept {
     pub(crate) fn close(&self) {
         let channels = std::mem::take(&mut self.cache().channels);
         if let Some(entry) = self.entry.upgrade() {
-            channels.into_iter().for_each(|channel| entry.retire(channel));
+            channels.into_iter().for_each(|(channel, _)| entry.retire(channel));
         }
     }
 
     fn retire_unused(&self) {
-        let unused: Vec<ChannelId> = {
+        let unused: Vec<HistoryChannel> = {
             let mut cache = self.cache();
             let used: BTreeSet<ChannelId> = cache.samples.values().map(|sample| sample.channel).collect();
             let last = cache.channels.last().copied();
-            let is_unused = |channel: &mut ChannelId| Some(*channel) != last && !used.contains(channel);
+            let is_unused = |known: &mut HistoryChannel| Some(*known) != last && !used.contains(&known.0);
             cache.channels.extract_if(.., is_unused).collect()
         };
         if let Some(entry) = self.entry.upgrade() {
-            unused.into_iter().for_each(|channel| entry.retire(channel));
+            unused.into_iter().for_each(|(channel, _)| entry.retire(channel));
         }
     }
 
     /// Sends what is kept to all peers that accept the history channels now.
     fn replay(&self) {
         let Some(entry) = self.entry.upgrade() else { return };
+        let Some((channels, replay)) = self.begin() else { return };
         // A channel that has ended meanwhile has no reader, and a closed port has none at all, so
         // errors do not matter.
-        let mark = |part: Part| {
-            let Some((channel, sequence)) = self.next_mark() else { return };
+        let mark = |part: Part<'_>, channel, sequence| {
             let extensions = part.extension();
             let envelope =
                 Envelope { extensions: extensions.as_extensions(), ..Envelope::data(channel, sequence, now_ns()) };
             let _ = entry.send(&envelope, &[]);
         };
-        mark(Part::Begin);
+        let ids: Vec<[u8; 16]> = channels.iter().rev().take(LISTED).map(|(_, id)| id.0).collect();
+        for ((channel, _), sequence) in channels.iter().zip(replay..) {
+            mark(Part::Begin(replay, &ids), *channel, sequence);
+        }
         let (samples, mut sequence) = self.snapshot();
         for (published, sample) in &samples {
             sequence += 1;
@@ -222,20 +233,23 @@ impl Kept {
             };
             let _ = entry.send(&envelope, &sample.payload);
         }
-        mark(Part::End);
+        if let Some((channel, _)) = channels.last() {
+            mark(Part::End, *channel, sequence + 1);
+        }
         entry.settle();
     }
 
-    /// Channel and sequence number of a message without a sample. `None` after the end.
-    fn next_mark(&self) -> Option<(ChannelId, u64)> {
+    /// The channels of a replay that begins now, and the sequence number of its first message.
+    /// `None` after the end.
+    fn begin(&self) -> Option<(Vec<HistoryChannel>, u64)> {
         let mut cache = self.cache();
-        let channel = *cache.channels.last()?;
-        cache.replayed += 1;
-        Some((channel, cache.replayed))
+        let first = cache.replayed + 1;
+        cache.replayed += cache.channels.len() as u64;
+        (!cache.channels.is_empty()).then(|| (cache.channels.clone(), first))
     }
 
     /// The samples that live, by sequence number, and the sequence number before the first message
-    /// with one of them.
+    /// with one of them. One more is left for the message that ends the history.
     fn snapshot(&self) -> (Vec<(u64, KeptSample)>, u64) {
         let _publishing = self.publishing();
         let mut cache = self.cache();
@@ -245,7 +259,7 @@ impl Kept {
         let samples = cache.samples.iter().filter(|(_, sample)| lives(sample));
         let samples: Vec<(u64, KeptSample)> = samples.map(|(number, sample)| (*number, sample.clone())).collect();
         let before = cache.replayed;
-        cache.replayed += samples.len() as u64;
+        cache.replayed += samples.len() as u64 + 1;
         (samples, before)
     }
 
@@ -293,37 +307,40 @@ impl Replay for Kept {
 
 /// What a message on a history channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// All that the publisher keeps follows.
-    Begin,
+pub(crate) enum Part<'a> {
+    /// All that the publisher keeps follows, in the replay of this number and on the channels whose
+    /// writers have these ids.
+    Begin(u64, &'a [[u8; 16]]),
     /// A sample, with its sequence number when it was published.
     Sample(u64),
     /// That was all.
     End,
 }
 
-impl Part {
+impl<'a> Part<'a> {
     fn extension(self) -> ExtensionsBuf {
         let mut extensions = ExtensionsBuf::default();
-        match self {
-            Part::Begin => extensions.push(REPLAYED, &[0]),
-            Part::Sample(published) => {
-                let mut value = [1; 9];
-                value[1..].copy_from_slice(&published.to_le_bytes());
-                extensions.push(REPLAYED, &value);
-            }
-            Part::End => extensions.push(REPLAYED, &[2]),
-        }
+        let (kind, number, ids): (_, _, &[_]) = match self {
+            Part::Begin(replay, ids) => (0, Some(replay), ids),
+            Part::Sample(published) => (1, Some(published), &[]),
+            Part::End => (2, None, &[]),
+        };
+        let number = number.map(u64::to_le_bytes);
+        let value = iter::once(kind).chain(number.into_iter().flatten()).chain(ids.iter().flatten().copied());
+        let value: Vec<u8> = value.collect();
+        extensions.push(REPLAYED, &value);
         extensions
     }
 
     /// `None` if the extension is missing or malformed.
-    pub(crate) fn of(envelope: &Envelope<'_>) -> Option<Part> {
+    pub(crate) fn of(envelope: &Envelope<'a>) -> Option<Part<'a>> {
         let (_, value) = envelope.extensions.iter().find(|(id, _)| *id == REPLAYED)?;
-        match value {
-            [0] => Some(Part::Begin),
-            [1, published @ ..] => Some(Part::Sample(u64::from_le_bytes(published.try_into().ok()?))),
-            [2] => Some(Part::End),
+        let (kind, rest) = value.split_first()?;
+        let number = rest.split_first_chunk().map(|(number, rest)| (u64::from_le_bytes(*number), rest.as_chunks()));
+        match (kind, number) {
+            (0, Some((replay, (ids, [])))) => Some(Part::Begin(replay, ids)),
+            (1, Some((published, ([], [])))) => Some(Part::Sample(published)),
+            (2, None) if rest.is_empty() => Some(Part::End),
             _ => None,
         }
     }
@@ -332,12 +349,23 @@ impl Part {
 /// A writer in one incarnation.
 pub(crate) type Writer = (Id128, u64);
 
+/// A history channel as a subscriber has it: the number of the link, and the id of its writer.
+pub(crate) type Bringer = (u64, Id128);
+
+/// The history channel that a subscriber knows by this announcement.
+pub(crate) fn bringer(source: &Source) -> Bringer {
+    (source.link.id.0, source.announcement.writer)
+}
+
 /// Where a subscriber stands with the histories of its writers. While a history is missing, it
 /// holds back what the writer publishes, so that all arrives in order.
 pub(crate) struct Gates<T>(BTreeMap<Writer, Gate<T>>);
 
 /// Writers without an open channel that are remembered.
 const GONE: usize = 1024;
+
+/// History channels of a writer that are remembered because they cannot be read.
+const REFUSED: usize = 256;
 
 /// What waits no more for a history.
 #[derive(Debug, PartialEq, Eq)]
@@ -353,8 +381,13 @@ struct Gate<T> {
     open: usize,
     /// Since when it waits; `None` if the history is here.
     waiting: Option<Duration>,
-    /// The history has begun. What comes of one that began for somebody else is not all.
-    begun: bool,
+    /// The replay that each open history channel brings, by its number.
+    replays: BTreeMap<Bringer, u64>,
+    /// History channels that cannot be read.
+    refused: BTreeSet<Bringer>,
+    /// The replay that is taken, by link and number: one that was received from its beginning, on
+    /// all its channels.
+    taken: Option<(u64, u64)>,
     /// A message that was published after the beginning cannot be read: the history is needed once
     /// more.
     again: bool,
@@ -381,7 +414,9 @@ impl<T> Default for Gate<T> {
         Gate {
             open: 0,
             waiting: None,
-            begun: false,
+            replays: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            taken: None,
             again: false,
             held: VecDeque::new(),
             bytes: 0,
@@ -465,16 +500,42 @@ impl<T> Gates<T> {
         }
     }
 
-    /// The history begins.
-    pub(crate) fn begin(&mut self, writer: Writer) {
+    /// A replay of the history begins on a channel. `ids` are those of all its channels. It is taken
+    /// if it has begun on all of them that can be read: otherwise it was sent for somebody
+    /// else, and only a part of it comes.
+    pub(crate) fn begin(&mut self, writer: Writer, from: Bringer, replay: u64, ids: &[[u8; 16]]) {
+        let Some(gate) = self.0.get_mut(&writer) else { return };
+        gate.replays.insert(from, replay);
+        let is_ready = |id: &[u8; 16]| {
+            let bringer = (from.0, Id128(*id));
+            gate.replays.get(&bringer) == Some(&replay) || gate.refused.contains(&bringer)
+        };
+        if ids.iter().all(is_ready) && gate.waiting.is_some() && gate.taken.is_none_or(|(link, _)| link == from.0) {
+            (gate.taken, gate.again) = (Some((from.0, replay)), false);
+        }
+    }
+
+    /// A history channel of the writer cannot be read.
+    pub(crate) fn refuse(&mut self, writer: Writer, from: Bringer) {
         if let Some(gate) = self.0.get_mut(&writer) {
-            (gate.begun, gate.again) = (gate.waiting.is_some(), false);
+            if gate.refused.len() == REFUSED {
+                gate.refused.pop_first();
+            }
+            gate.refused.insert(from);
+        }
+    }
+
+    /// A history channel of the writer has ended, or is read no more.
+    pub(crate) fn leave(&mut self, writer: Writer, from: Bringer) {
+        if let Some(gate) = self.0.get_mut(&writer) {
+            let replay = gate.replays.remove(&from).map(|replay| (from.0, replay));
+            gate.taken = gate.taken.filter(|taken| Some(*taken) != replay);
         }
     }
 
     /// A sample of the history. Gives what is handed on now: first what was published before it.
-    pub(crate) fn replayed(&mut self, writer: Writer, number: u64, item: T) -> Vec<T> {
-        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.begun) else { return Vec::new() };
+    pub(crate) fn replayed(&mut self, writer: Writer, from: Bringer, number: u64, item: T) -> Vec<T> {
+        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.takes(from)) else { return Vec::new() };
         let mut out = Vec::new();
         while let Some((before, held, bytes)) = gate.held.pop_front_if(|(held, ..)| *held <= number) {
             gate.bytes = gate.bytes.saturating_sub(bytes);
@@ -496,10 +557,10 @@ impl<T> Gates<T> {
     }
 
     /// The history has ended. Gives what was held, unless the history is needed once more.
-    pub(crate) fn complete(&mut self, writer: Writer) -> Passed<T> {
-        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.begun) else { return Passed::default() };
+    pub(crate) fn complete(&mut self, writer: Writer, from: Bringer) -> Passed<T> {
+        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.takes(from)) else { return Passed::default() };
         if std::mem::take(&mut gate.again) {
-            gate.begun = false;
+            gate.taken = None;
             return Passed::default();
         }
         gate.end()
@@ -509,7 +570,7 @@ impl<T> Gates<T> {
     /// history was complete before.
     pub(crate) fn missed(&mut self, writer: Writer, now: Duration) -> bool {
         let Some(gate) = self.0.get_mut(&writer) else { return false };
-        gate.again |= gate.begun;
+        gate.again |= gate.taken.is_some();
         let was_complete = gate.waiting.is_none();
         if was_complete {
             gate.waiting = Some(now);
@@ -527,6 +588,11 @@ impl<T> Gates<T> {
 }
 
 impl<T> Gate<T> {
+    /// Whether the channel brings the replay that is taken.
+    fn takes(&self, from: Bringer) -> bool {
+        self.taken.is_some_and(|(link, replay)| link == from.0 && self.replays.get(&from) == Some(&replay))
+    }
+
     fn missing(&mut self, missing: Missing) -> u64 {
         let numbers = missing.numbers();
         let (first, last) = (*numbers.start(), missing.last);
@@ -546,7 +612,7 @@ impl<T> Gate<T> {
     }
 
     fn end(&mut self) -> Passed<T> {
-        (self.waiting, self.begun, self.again, self.bytes) = (None, false, false, 0);
+        (self.waiting, self.taken, self.again, self.bytes) = (None, None, false, 0);
         let held = std::mem::take(&mut self.held);
         let last = self.last;
         self.last = held.back().map_or(last, |(number, ..)| last.max(*number));
@@ -567,12 +633,21 @@ mod tests {
     use super::*;
 
     const W: Writer = (Id128([1; 16]), 1);
+    /// The history channel of the present format, and one of an earlier format.
+    const H: Bringer = (1, Id128([2; 16]));
+    const EARLIER: Bringer = (1, Id128([3; 16]));
+    const BOTH: [[u8; 16]; 2] = [EARLIER.1.0, H.1.0];
     const ROOM: (usize, usize) = (4, 100);
 
     fn waiting() -> Gates<u64> {
         let mut gates = Gates::default();
         gates.open(W, Duration::ZERO);
         gates
+    }
+
+    /// A replay begins, which has this channel alone.
+    fn begin(gates: &mut Gates<u64>, replay: u64) {
+        gates.begin(W, H, replay, &[H.1.0]);
     }
 
     fn published(gates: &mut Gates<u64>, number: u64) -> Vec<u64> {
@@ -584,46 +659,98 @@ mod tests {
         let mut gates = waiting();
         assert_eq!((published(&mut gates, 5), published(&mut gates, 6)), (vec![], vec![]));
         assert_eq!(
-            (gates.replayed(W, 4, 4), gates.complete(W).items),
+            (gates.replayed(W, H, 4, 4), gates.complete(W, H).items),
             (vec![], vec![]),
             "the end of one for somebody else"
         );
-        gates.begin(W);
-        assert_eq!(gates.replayed(W, 2, 2), [2]);
+        begin(&mut gates, 1);
+        assert_eq!(gates.replayed(W, H, 2, 2), [2]);
         assert_eq!(
-            gates.replayed(W, 6, 6),
+            gates.replayed(W, H, 6, 6),
             [5, 6],
             "5 was replaced in the history, and published after this reader came"
         );
         assert!(gates.is_waiting(W));
-        assert_eq!((published(&mut gates, 7), gates.complete(W).items), (vec![], vec![7]));
+        assert_eq!((published(&mut gates, 7), gates.complete(W, H).items), (vec![], vec![7]));
         assert_eq!((published(&mut gates, 6), published(&mut gates, 8)), (vec![], vec![8]));
-        assert_eq!(gates.replayed(W, 9, 9), [0_u64; 0], "somebody else's");
+        assert_eq!(gates.replayed(W, H, 9, 9), [0_u64; 0], "somebody else's");
+    }
+
+    #[test]
+    fn a_replay_is_taken_if_it_has_begun_on_all_its_channels() {
+        let mut gates = waiting();
+        gates.begin(W, H, 1, &BOTH);
+        assert_eq!((gates.replayed(W, H, 3, 3), gates.complete(W, H).items), (vec![], vec![]), "a part of it");
+        gates.begin(W, EARLIER, 2, &BOTH);
+        gates.begin(W, H, 2, &BOTH);
+        assert_eq!((gates.replayed(W, EARLIER, 1, 1), gates.replayed(W, H, 3, 3)), (vec![1], vec![3]));
+        assert!(gates.is_waiting(W));
+        assert_eq!((gates.complete(W, H).items, gates.is_waiting(W)), (vec![], false));
+    }
+
+    #[test]
+    fn replays_are_told_apart_by_number_and_link() {
+        let mut gates = waiting();
+        gates.begin(W, EARLIER, 1, &BOTH);
+        gates.begin(W, H, 2, &BOTH);
+        assert_eq!(gates.replayed(W, H, 3, 3), [0_u64; 0], "another replay");
+        gates.begin(W, (9, EARLIER.1), 2, &BOTH);
+        assert_eq!(gates.replayed(W, H, 3, 3), [0_u64; 0], "another link");
+        gates.begin(W, EARLIER, 2, &BOTH);
+        assert_eq!((gates.replayed(W, EARLIER, 1, 1), gates.replayed(W, H, 3, 3)), (vec![1], vec![3]));
+        gates.begin(W, (9, H.1), 2, &BOTH);
+        assert_eq!(gates.replayed(W, (9, H.1), 4, 4), [0_u64; 0], "one replay is taken at a time");
+        assert_eq!(gates.complete(W, (9, H.1)).items, [0_u64; 0]);
+        assert!(gates.is_waiting(W));
+        gates.complete(W, H);
+        assert!(!gates.is_waiting(W));
+    }
+
+    #[test]
+    fn a_channel_that_cannot_be_read_is_not_waited_for() {
+        let mut gates = waiting();
+        gates.refuse(W, EARLIER);
+        gates.begin(W, H, 1, &BOTH);
+        assert_eq!((gates.replayed(W, H, 3, 3), gates.complete(W, H).items), (vec![3], vec![]));
+        assert!(!gates.is_waiting(W));
+        (0..=REFUSED as u64).for_each(|link| gates.refuse(W, (link, H.1)));
+        assert_eq!(gates.0[&W].refused.len(), REFUSED);
+    }
+
+    #[test]
+    fn a_replay_whose_channel_ends_is_not_taken_further() {
+        let mut gates = waiting();
+        begin(&mut gates, 1);
+        assert_eq!(gates.replayed(W, H, 1, 1), [1]);
+        gates.leave(W, H);
+        assert_eq!((gates.replayed(W, H, 2, 2), gates.complete(W, H).items), (vec![], vec![]));
+        begin(&mut gates, 2);
+        assert_eq!((gates.replayed(W, H, 1, 1), gates.replayed(W, H, 2, 2)), (vec![], vec![2]));
     }
 
     #[test]
     fn a_writer_that_comes_back_is_asked_again() {
         let mut gates = waiting();
-        gates.begin(W);
-        assert_eq!((gates.replayed(W, 3, 3), gates.complete(W).items), (vec![3], vec![]));
+        begin(&mut gates, 2);
+        assert_eq!((gates.replayed(W, H, 3, 3), gates.complete(W, H).items), (vec![3], vec![]));
         gates.open(W, Duration::ZERO);
         assert!(!gates.is_waiting(W), "a second channel, in another format");
         assert_eq!((gates.close(W).items, gates.close(W).items), (vec![], vec![]));
         gates.open(W, Duration::ZERO);
         assert!(gates.is_waiting(W) && gates.is_any_waiting());
-        gates.begin(W);
-        assert_eq!((gates.replayed(W, 3, 3), gates.replayed(W, 4, 4)), (vec![], vec![4]));
+        begin(&mut gates, 3);
+        assert_eq!((gates.replayed(W, H, 3, 3), gates.replayed(W, H, 4, 4)), (vec![], vec![4]));
     }
 
     #[test]
     fn what_cannot_be_read_as_it_is_published_comes_with_the_history() {
         let mut gates = waiting();
-        gates.begin(W);
-        assert_eq!((gates.replayed(W, 1, 1), gates.missed(W, Duration::ZERO)), (vec![1], false));
-        assert_eq!((published(&mut gates, 3), gates.complete(W).items), (vec![], vec![]), "2 is missing");
-        gates.begin(W);
-        assert_eq!((gates.replayed(W, 1, 1), gates.replayed(W, 2, 2)), (vec![], vec![2]));
-        assert_eq!((gates.complete(W).items, gates.is_waiting(W)), (vec![3], false));
+        begin(&mut gates, 4);
+        assert_eq!((gates.replayed(W, H, 1, 1), gates.missed(W, Duration::ZERO)), (vec![1], false));
+        assert_eq!((published(&mut gates, 3), gates.complete(W, H).items), (vec![], vec![]), "2 is missing");
+        begin(&mut gates, 5);
+        assert_eq!((gates.replayed(W, H, 1, 1), gates.replayed(W, H, 2, 2)), (vec![], vec![2]));
+        assert_eq!((gates.complete(W, H).items, gates.is_waiting(W)), (vec![3], false));
         assert!(gates.missed(W, Duration::ZERO) && gates.is_waiting(W));
     }
 
@@ -632,13 +759,16 @@ mod tests {
         let mut gates = waiting();
         let missing = |last, count| Missing { last, count };
         assert_eq!((gates.missing(W, missing(9, 5)), published(&mut gates, 10)), (0, vec![]));
-        gates.begin(W);
+        begin(&mut gates, 6);
         assert_eq!(
-            (gates.replayed(W, 4, 4), gates.replayed(W, 6, 6), gates.replayed(W, 9, 9)),
+            (gates.replayed(W, H, 4, 4), gates.replayed(W, H, 6, 6), gates.replayed(W, H, 9, 9)),
             (vec![4], vec![6], vec![9])
         );
         assert_eq!(gates.missing(W, missing(12, 2)), 0, "a second gap");
-        assert_eq!((gates.replayed(W, 11, 11), gates.complete(W)), (vec![10, 11], Passed { items: vec![], lost: 4 }));
+        assert_eq!(
+            (gates.replayed(W, H, 11, 11), gates.complete(W, H)),
+            (vec![10, 11], Passed { items: vec![], lost: 4 })
+        );
         // 5, 7, 8 and 12 came neither way. After the history, only what it has brought is not lost.
         assert_eq!((gates.missing(W, missing(14, 2)), gates.missing(W, missing(11, 2))), (2, 1));
         assert_eq!(gates.missing((Id128([2; 16]), 1), missing(3, 3)), 3, "a writer without history");
@@ -670,15 +800,18 @@ mod tests {
     #[test]
     fn the_extension_says_what_was_put() {
         let plain = Envelope::data(ChannelId(1), 1, 0);
-        for part in [Part::Begin, Part::Sample(1 << 40), Part::End] {
+        for part in [Part::Begin(1 << 40, &[[7; 16], [8; 16]]), Part::Sample(1 << 40), Part::End] {
             let extensions = part.extension();
             assert_eq!(Part::of(&Envelope { extensions: extensions.as_extensions(), ..plain }), Some(part));
         }
-        let mut wrong = ExtensionsBuf::default();
-        wrong.push(REPLAYED, &[1, 2, 3]);
-        assert_eq!(
-            (Part::of(&Envelope { extensions: wrong.as_extensions(), ..plain }), Part::of(&plain)),
-            (None, None)
-        );
+        let (long, odd) = ([1; 8 + 1 + 16], [0; 8 + 1 + 15]);
+        for wrong in [&[][..], &[0], &[1, 2, 3], &[2, 0], &[3], &long, &odd] {
+            let mut extensions = ExtensionsBuf::default();
+            extensions.push(REPLAYED, wrong);
+            assert_eq!(Part::of(&Envelope { extensions: extensions.as_extensions(), ..plain }), None, "{wrong:?}");
+        }
+        assert_eq!(Part::of(&plain), None);
+        let most = Part::Begin(1, &[[7; 16]; LISTED]).extension();
+        assert!(most.as_extensions().bytes().len() <= polywire_core::frame::Limits::default().extension_bytes);
     }
 }

@@ -42,7 +42,6 @@ use crate::{
     packing::Unpacking,
     spans::span,
     stats::{ReceiverCounts, TopicStats},
-    status::Mismatch,
 };
 
 /// Longest wait for a thread that decides for others. It may be in a callback of the application.
@@ -418,7 +417,9 @@ impl Incoming {
                 },
             }
         }
-        let wants_history = slots.iter().any(|(_, slot)| slot.wants_history());
+        // Whoever waits for a history asks again when it is known that a part cannot be read.
+        let wants_history = slots.iter().any(|(_, slot)| slot.wants_history())
+            || (!fresh.is_empty() && is_history(&source.announcement));
         self.settle(channel, slots, &refusals);
         // Whoever hears of it finds it counted.
         fresh.iter().for_each(|(route, reason)| tell_mismatch(&node, &source, &**route, reason));
@@ -793,7 +794,7 @@ fn is_among<'a>(refused: &'a Refused, route: &Arc<dyn Route>) -> Option<&'a Stri
 
 fn tell_mismatch(node: &Inner, source: &Source, route: &dyn Route, reason: &str) {
     let Announcement { topic, writer, type_name, .. } = &*source.announcement;
-    route.refused(Mismatch { writer: *writer, type_name: type_name.clone(), reason: reason.into() });
+    route.refused(source, reason);
     node.tell(&NodeEvent::Mismatch {
         topic: topic.clone(),
         writer: *writer,

@@ -14,7 +14,6 @@ use super::inner::Inner;
 use crate::{
     engine::{Held, LinkInfo, Properties},
     stats::TopicStats,
-    status::Mismatch,
 };
 
 /// A subscriber, as links see it.
@@ -46,7 +45,7 @@ pub(crate) trait Route: Send + Sync {
         schema: Option<&Schema>,
     ) -> Result<Arc<dyn Slot>, String>;
     /// The subscriber cannot read a channel.
-    fn refused(&self, mismatch: Mismatch);
+    fn refused(&self, source: &Source, reason: &str);
     /// The node has closed: nothing more is delivered.
     fn node_closed(&self);
     /// The subscriber, without its endpoint and without what it reads. `None` if it is none of the

@@ -182,11 +182,11 @@ impl<C: Coding> Announce<'_, C> {
         entry: &Arc<PortEntry>,
         history: &Arc<Kept>,
         announcement: &Announcement,
-    ) -> Result<ChannelId, NodeError> {
+    ) -> Result<(ChannelId, Id128), NodeError> {
         let channel = entry.announce(announcement, Start::default())?;
         let replay: Weak<dyn Replay> = Arc::downgrade(&(history.clone() as Arc<dyn Replay>));
         entry.serve_history(channel, replay);
-        Ok(channel)
+        Ok((channel, announcement.writer))
     }
 
     /// Says at an endpoint where the publisher has moved to.

@@ -566,11 +566,15 @@ impl<C: Coding> Route for RouteOf<C> {
         Ok(SlotOf::open(route, decoder, stream, source, medium, offer))
     }
 
-    fn refused(&self, mismatch: Mismatch) {
-        let reason = mismatch.reason.clone();
+    fn refused(&self, source: &Source, reason: &str) {
+        let Announcement { writer, type_name, incarnation, offer, .. } = &*source.announcement;
+        let mismatch = Mismatch { writer: *writer, type_name: type_name.clone(), reason: reason.into() };
         self.counts.mismatches().push(mismatch);
+        if let Some(writer) = Offer::parse(offer).ok().and_then(|offer| offer.history_of) {
+            self.rules.gates().refuse((writer, *incarnation), history::bringer(source));
+        }
         if let Delivery::Handed(taker) = &self.delivery {
-            taker.refused(&reason);
+            taker.refused(reason);
         }
     }
 

@@ -24,7 +24,7 @@ use crate::{
     coding::Coding,
     delta::Arriving,
     engine::{Held, Properties},
-    history::{Part, REPLAYED, Writer},
+    history::{self, Bringer, Part, REPLAYED, Writer},
     node::{Slot, Source},
     queue::Weighed,
     spans::span,
@@ -73,7 +73,7 @@ pub(super) struct Ruled {
     terms: Terms,
     writer: Writer,
     /// The channel brings the writer's history.
-    is_history: bool,
+    history: Option<Bringer>,
     /// The writer's history is wanted before its messages.
     gated: bool,
 }
@@ -89,6 +89,7 @@ impl<C: Coding> SlotOf<C> {
     ) -> Arc<dyn Slot> {
         let default_bytes = size_of::<Sample<C::Value>>().saturating_add(C::value_bytes(&decoder));
         let is_history = offer.history_of.is_some();
+        let ruled = Ruled::of(&route, &source, offer);
         if let Some(writer) = offer.history_of {
             // The samples are those of the writer.
             let announcement = Announcement { writer, ..Announcement::clone(&source.announcement) };
@@ -97,8 +98,7 @@ impl<C: Coding> SlotOf<C> {
         let is_handed = matches!(route.delivery, Delivery::Handed(_));
         let follow =
             (!is_history && !is_handed).then(|| Follow::new(&route.writers, &source.announcement, medium.ordered));
-        let ruled = Ruled::of(&route, &source, offer);
-        if let Some(ruled) = ruled.as_ref().filter(|ruled| !ruled.is_history) {
+        if let Some(ruled) = ruled.as_ref().filter(|_| !is_history) {
             route.rules.opened(ruled.terms.writer);
             if ruled.gated {
                 route.rules.gates().open(ruled.writer, clock::now());
@@ -152,11 +152,17 @@ impl<C: Coding> SlotOf<C> {
 
     /// Takes in a message of a history.
     #[cold]
-    fn replay(&self, ruled: &Ruled, envelope: &Envelope<'_>, payload: &[u8], mut info: Info) -> Result<(), String> {
+    fn replay(
+        &self,
+        (writer, from): (Writer, Bringer),
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        mut info: Info,
+    ) -> Result<(), String> {
         match Part::of(envelope).ok_or("a message of a history does not say what it is")? {
-            Part::Begin => self.route.rules.gates().begin(ruled.writer),
+            Part::Begin(replay, ids) => self.route.rules.gates().begin(writer, from, replay, ids),
             Part::End => {
-                let passed = self.route.rules.gates().complete(ruled.writer);
+                let passed = self.route.rules.gates().complete(writer, from);
                 self.route.pass(passed);
                 self.history_changed.store(true, Ordering::Relaxed);
                 // This slot may be gone before it is drained.
@@ -165,7 +171,7 @@ impl<C: Coding> SlotOf<C> {
             Part::Sample(published) => {
                 info.sequence = published;
                 if let Some(item) = self.decoded(envelope, payload, info, None)? {
-                    let ready = self.route.rules.gates().replayed(ruled.writer, published, item);
+                    let ready = self.route.rules.gates().replayed(writer, from, published, item);
                     self.route.hand_on(ready);
                 }
             }
@@ -187,7 +193,7 @@ impl<C: Coding> SlotOf<C> {
             Delivery::Inline(_) | Delivery::Handed(_) => None,
         }
         .unwrap_or_else(|| (self.route.coding.default_value(), self.default_bytes));
-        let gated = self.ruled.filter(|ruled| ruled.gated && !ruled.is_history);
+        let gated = self.ruled.filter(|ruled| ruled.gated && ruled.history.is_none());
         let grown = match (self.decode(envelope, payload, held, &mut value), gated) {
             // The history has it, in a form that refers to nothing.
             (Err(_), Some(ruled)) if self.needs_key_frame() => {
@@ -216,7 +222,7 @@ impl<C: Coding> SlotOf<C> {
         // Only the link's thread writes. Were there two, some messages would be measured too often.
         self.seen.store(number.wrapping_add(1), Ordering::Relaxed);
         let is_due = number < MEASURED_FIRST || number.is_multiple_of(MEASURED_EACH);
-        if is_due && self.ruled.is_none_or(|ruled| !ruled.is_history) {
+        if is_due && !self.is_auxiliary() {
             self.route.counts.measure(envelope.timestamp_ns);
         }
     }
@@ -300,7 +306,7 @@ impl<C: Coding> SlotOf<C> {
     fn known_extensions(&self) -> &'static [u32] {
         match &self.route.delivery {
             Delivery::Handed(_) => rpc::EXTENSIONS,
-            _ if self.ruled.is_some_and(|ruled| ruled.is_history) => &[REPLAYED],
+            _ if self.is_auxiliary() => &[REPLAYED],
             _ => &[],
         }
     }
@@ -377,10 +383,11 @@ impl<C: Coding> Slot for SlotOf<C> {
             }
             (Turn::Now(missing), refused, _) => {
                 self.tell_missing(missing);
-                match (refused, &self.ruled) {
+                let replayed = self.ruled.and_then(|ruled| Some((ruled.writer, ruled.history?)));
+                match (refused, replayed) {
                     (Some(reason), _) => Err(reason),
-                    (None, Some(ruled)) if ruled.is_history => self.replay(ruled, envelope, payload, info),
-                    (None, _) => self.deliver_now(envelope, payload, info, held),
+                    (None, Some(replayed)) => self.replay(replayed, envelope, payload, info),
+                    (None, None) => self.deliver_now(envelope, payload, info, held),
                 }
             }
             // Later messages of a stateful format may refer to it.
@@ -402,16 +409,16 @@ impl<C: Coding> Slot for SlotOf<C> {
     }
 
     fn is_auxiliary(&self) -> bool {
-        self.ruled.is_some_and(|ruled| ruled.is_history)
+        self.ruled.is_some_and(|ruled| ruled.history.is_some())
     }
 
     fn wants_history(&self) -> bool {
         let waits = |ruled: Ruled| ruled.gated && self.route.rules.gates().is_waiting(ruled.writer);
-        self.ruled.is_some_and(|ruled| !ruled.is_history && waits(ruled))
+        self.ruled.is_some_and(|ruled| ruled.history.is_none() && waits(ruled))
     }
 
     fn is_gated(&self) -> bool {
-        self.ruled.is_some_and(|ruled| ruled.gated || ruled.is_history)
+        self.ruled.is_some_and(|ruled| ruled.gated || ruled.history.is_some())
     }
 
     fn history_changed(&self) -> bool {
@@ -419,7 +426,7 @@ impl<C: Coding> Slot for SlotOf<C> {
     }
 
     fn needs_key_frame(&self) -> bool {
-        if let Some(ruled) = self.ruled.filter(|ruled| ruled.is_history) {
+        if let Some(ruled) = self.ruled.filter(|ruled| ruled.history.is_some()) {
             return self.route.rules.gates().is_waiting(ruled.writer);
         }
         self.stream.as_ref().is_some_and(Arriving::needs_key_frame)
@@ -470,9 +477,13 @@ impl<C: Coding> Drop for SlotOf<C> {
         if let Delivery::Handed(taker) = &self.route.delivery {
             taker.closed(&self.source);
         }
-        if let Some(ruled) = self.ruled.filter(|ruled| !ruled.is_history) {
-            self.route.writer_closed(&self.source, ruled.terms, ruled.writer);
-            self.drained();
+        let Some(ruled) = self.ruled else { return };
+        match ruled.history {
+            Some(from) => self.route.rules.gates().leave(ruled.writer, from),
+            None => {
+                self.route.writer_closed(&self.source, ruled.terms, ruled.writer);
+                self.drained();
+            }
         }
     }
 }
@@ -495,10 +506,12 @@ impl Ruled {
 
     fn of<C: Coding>(route: &RouteOf<C>, source: &Source, offer: &Offer) -> Option<Ruled> {
         let announced = &source.announcement;
-        let (gated, is_history) = (route.wants_history(offer), offer.history_of.is_some());
-        let terms = Terms::of(announced.writer, offer);
-        let ruled = Ruled { terms, writer: (announced.writer, announced.incarnation), is_history, gated };
-        (gated || is_history || route.rules.by_instance || terms.lifespan().is_some()).then_some(ruled)
+        let gated = route.wants_history(offer);
+        let history = offer.history_of.map(|_| history::bringer(source));
+        let writer = offer.history_of.unwrap_or(announced.writer);
+        let terms = Terms::of(writer, offer);
+        let ruled = Ruled { terms, writer: (writer, announced.incarnation), history, gated };
+        (gated || history.is_some() || route.rules.by_instance || terms.lifespan().is_some()).then_some(ruled)
     }
 }
 
