@@ -102,9 +102,11 @@ impl Shared {
         }
     }
 
-    /// Announces every channel to a new link, which gets messages from then on.
+    /// Announces every channel to a new link. It gets whatever is published after it has heard of
+    /// the channel.
     pub(super) fn join_links(&self, link: &Arc<Link>) {
         let mut channels = lock(&self.channels);
+        self.replace_links(|links| links.push(link.clone()));
         let mut without = Vec::new();
         for (channel, open) in &mut channels.open {
             match link.announce(*channel, open.start, &open.announcement) {
@@ -113,7 +115,6 @@ impl Shared {
                 Err(error) => without.push((open.announcement.topic.clone(), error.to_string())),
             }
         }
-        self.replace_links(|links| links.push(link.clone()));
         drop(channels);
         without.iter().for_each(|(topic, error)| self.withhold(&link.info, topic, error));
     }
