@@ -35,8 +35,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Sequence numbers of replayed samples that a subscriber remembers, to drop their duplicates.
 const REMEMBERED: usize = 1 << 16;
 
-/// Channels that the beginning of a replay lists: what fits into a message's extensions. A publisher
-/// has more if it kept samples of more formats; nobody waits for those of the earliest ones.
+/// Channels that the beginning of a replay lists: what fits into a message's extensions. A
+/// publisher has more if it kept samples of more formats; nobody waits for those of the earliest
+/// ones.
 const LISTED: usize = 60;
 
 /// Gaps in what a writer publishes that wait to be filled by its history. Further ones count at
@@ -500,8 +501,8 @@ impl<T> Gates<T> {
         }
     }
 
-    /// A replay of the history begins on a channel. `ids` are those of all its channels. It is taken
-    /// if it has begun on all of them that can be read: otherwise it was sent for somebody
+    /// A replay of the history begins on a channel. `ids` are those of all its channels. It is
+    /// taken if it has begun on all of them that can be read: otherwise it was sent for somebody
     /// else, and only a part of it comes.
     pub(crate) fn begin(&mut self, writer: Writer, from: Bringer, replay: u64, ids: &[[u8; 16]]) {
         let Some(gate) = self.0.get_mut(&writer) else { return };
