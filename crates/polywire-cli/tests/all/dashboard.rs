@@ -192,7 +192,11 @@ fn a_person_plots_changes_a_wire_and_sees_an_alert() {
     // Another wire. JSON has the names of members in each sample.
     let select = "select[aria-label='Wire of house/clock']";
     browser.until(&format!("document.querySelector(\"{select}\")?.value === 'json'"));
-    browser.until("/[1-9]/.test(document.querySelector('#edges tbody').innerText)");
+    // The bytes of a sample are known for the time before.
+    browser.until(
+        "[...document.querySelectorAll('#edges tbody tr')]
+            .some((row) => row.cells[0].innerText === 'probes/house/clock' && /[1-9]/.test(row.cells[6].innerText))",
+    );
     browser.click(&format!("{select} option[value=fast]"));
     browser.until("document.querySelectorAll('#effects tbody tr').length === 2");
     let each = |row: u32| {
