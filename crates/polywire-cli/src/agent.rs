@@ -10,6 +10,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use polywire::Wire;
+use polywire_collector::CollectorConfig;
 use polywire_telemetry::{
     Agent as Node, AgentConfig, Clocks, Identity, Moment, Plan, Runner, Uuid,
     command::AuditFile,
@@ -20,9 +21,10 @@ use sd_notify::NotifyState;
 use serde_json::json;
 
 use crate::{
+    collecting::{self, Collecting},
     outcome::{self, Misuse, Outcome, chain},
     seconds::Seconds,
-    stop::{self, Stop},
+    stop::{self, Hangup, Stop},
     terminal::Terminal,
     topic::WireArgs,
     verb::{Action, Verb},
@@ -42,10 +44,12 @@ pub const VERB: Verb = Verb::new::<Agent>("agent", "Runs probes of this machine 
          ~/.local/state/polywire. With a collector, every sample is kept until the collector has stored it: in the \
          folder of --spool, or next to the state file. A record of each command (`probe set`, `start`, `stop`, \
          `call`) goes to the file with the ending .audit next to it, and what is set with --keep to the one with \
-         .kept. On SIGTERM or SIGINT, published samples leave first, and the \
-         exit code is 0. Under systemd it reports readiness (Type=notify).",
+         .kept. With --collect the same process is a collector: of its own samples and of those of the other nodes at \
+         its endpoint. Its handlers are those of the file, read again on SIGHUP, or else an archive next to the state \
+         file (.db and .mcap, or .jsonl in builds without SQLite and MCAP) and the page of the dashboard in builds \
+         that have it. On SIGTERM or SIGINT, published samples leave first, handlers store what they have, and the \
+         exit code is 0, or 1 if a handler could not. Under systemd it reports readiness (Type=notify).",
     )
-    .example("polywire agent --name pump-house --state agent.state --for 1")
     .example("polywire agent --probe load --state agent.state --collector cdr+zstd@tcp/127.0.0.1:7461 --for 1");
 
 #[derive(Args)]
@@ -67,6 +71,10 @@ pub struct Agent {
     /// with .spool]
     #[arg(long, value_name = "FOLDER")]
     spool: Option<PathBuf>,
+    /// Also collects; FILE is one of `polywire collect --file`, whose `name` and `state` do not
+    /// count here
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    collect: Option<Option<PathBuf>>,
     /// Probe to run instead of those in the file; may be given several times
     #[arg(short, long = "probe", value_name = "PROBE")]
     probes: Vec<String>,
@@ -84,10 +92,12 @@ impl Action for Agent {
         let state = self.state.clone().or_else(|| config.state.clone()).map_or_else(default_state, Ok)?;
         let identity = Identity::keep(&state, self.name.as_deref().or(config.name.as_deref()))?;
         let (plans, must) = self.plans(&config)?;
+        // Mistakes in it are told before anything is started.
+        self.collector(&state, &Wire::default())?;
         stop::hold()?;
+        let hangup = matches!(self.collect, Some(Some(_))).then(stop::hangup);
         let stop = Stop::new()?;
-        let builder = polywire::Node::builder().id(identity.uuid.into()).name(&identity.name);
-        let (node, wires) = self.wire.build("", builder)?;
+        let (node, wires) = self.wire.node_of(&identity)?;
         let wire = wires.only()?;
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;
@@ -97,6 +107,10 @@ impl Action for Agent {
         agent.keep_settings(&state.with_extension("kept"))?;
         let carrier = self.carrier(&config, &node, identity.uuid, &state)?;
         carrier.iter().try_for_each(|carrier| agent.send_to(carrier.handle()))?;
+        let collector = self.collector(&state, wire)?;
+        let mut collecting =
+            collector.as_ref().map(|config| Collecting::start(&node, config, Duration::MAX)).transpose()?;
+        collecting.iter().try_for_each(|collecting| agent.add_application("collector", &collecting.probe()))?;
         let mut running = Vec::new();
         for plan in plans {
             let instance = plan.instance.clone();
@@ -107,12 +121,20 @@ impl Action for Agent {
             }
         }
         say(terminal, &identity, &wire.to_string(), &running)?;
+        collector.iter().try_for_each(|config| collecting::say(terminal, config))?;
         let runner = Runner::start(agent).context("cannot start a thread")?;
         // Without systemd this does nothing.
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the agent is ready")?;
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
             thread::sleep(TICK);
+            let Some(collecting) = &mut collecting else { continue };
+            if hangup.as_ref().is_some_and(Hangup::came)
+                && let Some(config) = self.collector(&state, wire).transpose()
+            {
+                collecting.reload(config, terminal)?;
+            }
+            collecting.tick(terminal)?;
         }
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         drop(runner);
@@ -123,8 +145,9 @@ impl Action for Agent {
         }
         drop(carrier);
         node.flush(DRAIN);
+        let outcome = collecting.map_or(Ok(Outcome::Fine), |collecting| collecting.finish(terminal))?;
         node.close();
-        Ok(Outcome::Fine)
+        Ok(outcome)
     }
 }
 
@@ -152,6 +175,20 @@ impl Agent {
         let uplink =
             Uplink::new(uuid, start_id(), Box::new(files), config.uplink, clocks.now()).with_context(failed)?;
         Ok(Some(Carrier::start(node, &wire.to_string(), uplink, clocks)?))
+    }
+
+    /// The configuration of the collector in this process, if there is one: it collects where the
+    /// node publishes, and at the endpoints of its file.
+    fn collector(&self, state: &Path, wire: &Wire) -> anyhow::Result<Option<CollectorConfig>> {
+        let mut config = match &self.collect {
+            None => return Ok(None),
+            Some(Some(file)) => collecting::read(file)?,
+            Some(None) => collecting::standard(state)?,
+        };
+        let own = Wire { endpoint: wire.endpoint.clone(), ..Wire::default() };
+        config.endpoints.retain(|wire| wire.endpoint != own.endpoint);
+        config.endpoints.insert(0, own);
+        Ok(Some(config))
     }
 
     /// The probes to run, and whether all of them must.

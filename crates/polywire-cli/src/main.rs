@@ -8,6 +8,7 @@ mod bw;
 mod call;
 mod codecs;
 mod collect;
+mod collecting;
 mod compat;
 mod completions;
 mod cut;
@@ -99,6 +100,7 @@ static VERBS: &[Verb] = &[
     bench::PEER_VERB,
     #[cfg(all(feature = "hosts", target_os = "linux"))]
     hosts::HOST_VERB,
+    demo::probes::VERB,
     demo::publisher::VERB,
     demo::subscriber::VERB,
 ];

@@ -1,10 +1,9 @@
 //! Handles SIGINT, SIGTERM and SIGHUP.
 //!
-//! Every command but `relay`, `bridge` and `agent` handles them alike: it cleans up, and then the
-//! process ends by the same signal. A shell reports 130, 143 or 129, and systemd counts an end by
-//! SIGTERM as a success. Commands with nothing to clean up leave the signals at their default
-//! action, which has the same effect. `relay`, `bridge` and `agent` clean up and end with exit code
-//! 0.
+//! Every command but `relay`, `bridge`, `agent` and `collect` handles them alike: it cleans up, and
+//! then the process ends by the same signal. A shell reports 130, 143 or 129, and systemd counts an
+//! end by SIGTERM as a success. Commands with nothing to clean up leave the signals at their
+//! default action, which has the same effect. Those four clean up and end with an exit code.
 //!
 //! A command that has a configuration file reads it again on SIGHUP ([`on_hang_up`]), unless the
 //! signal says that its terminal has gone.
@@ -27,12 +26,12 @@ use nix::sys::signal::{SigSet, Signal, raise};
 use crate::{outcome::Outcome, terminal};
 
 /// What is done on SIGHUP instead of ending.
-static RELOAD: Mutex<Option<Box<dyn FnMut() + Send>>> = Mutex::new(None);
+static RELOAD: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
 
-/// Calls `reload` on SIGHUP from now on instead of ending, on the thread that waits for signals. If
-/// the process has a terminal and loses it, SIGHUP still ends it.
+/// Calls `reload` on SIGHUP from now on instead of ending, on the thread that waits for signals,
+/// after those of earlier calls. If the process has a terminal and loses it, SIGHUP still ends it.
 pub fn on_hang_up(reload: impl FnMut() + Send + 'static) {
-    *RELOAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(reload));
+    RELOAD.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(reload));
 }
 
 /// Blocks the signals, so that they do not end the process before a thread waits for them. Threads
@@ -96,20 +95,12 @@ impl Hangup {
     }
 }
 
-/// Starts a thread that waits for SIGHUP, which no longer ends the process. Must be called before
-/// other threads start, after [`hold`].
-pub fn hangup() -> anyhow::Result<Hangup> {
-    let signal: SigSet = [Signal::SIGHUP].into_iter().collect();
-    signal.thread_block().context("cannot hold back SIGHUP")?;
+/// For commands that poll: SIGHUP no longer ends the process ([`on_hang_up`]).
+pub fn hangup() -> Hangup {
     let came = Arc::new(AtomicBool::new(false));
     let tell = came.clone();
-    let wait = move || {
-        while signal.wait().is_ok() {
-            tell.store(true, Ordering::Release);
-        }
-    };
-    thread::Builder::new().name("hangup".into()).spawn(wait).context("cannot start a thread")?;
-    Ok(Hangup(came))
+    on_hang_up(move || tell.store(true, Ordering::Release));
+    Hangup(came)
 }
 
 /// Ends the process by a signal if the outcome stands for one; otherwise returns.
@@ -146,8 +137,9 @@ fn has_terminal() -> bool {
 
 /// False if there is nothing to reload.
 fn reload() -> bool {
-    let mut reload = RELOAD.lock().unwrap_or_else(PoisonError::into_inner);
-    reload.as_mut().map(|reload| reload()).is_some()
+    let mut all = RELOAD.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter_mut().for_each(|reload| reload());
+    !all.is_empty()
 }
 
 fn end_by(signal: Signal) {

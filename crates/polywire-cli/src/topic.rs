@@ -17,10 +17,10 @@ use polywire::{
     Config, Node, NodeBuilder, NodeError, Publish, Subscribe, Wire,
     coding::Coding,
     engine::ENGINES,
-    extend::envelope::Id128,
     qos::Qos,
     wire::{Names, complete},
 };
+use polywire_telemetry::Identity;
 
 use crate::{outcome::Misuse, reload, stop};
 
@@ -68,13 +68,13 @@ impl WireArgs {
         Ok((node, wires))
     }
 
-    /// Opens a node with this identity, for a command that handles signals itself.
-    pub fn node_at(&self, topic: &str, id: Id128) -> anyhow::Result<(Node, Wires)> {
-        self.build(topic, Node::builder().id(id))
+    /// Opens a node with this name and id, for a command that runs until it is told to end and
+    /// handles signals itself. The wires are those of no particular topic.
+    pub fn node_of(&self, identity: &Identity) -> anyhow::Result<(Node, Wires)> {
+        self.build("", Node::builder().id(identity.uuid.into()).name(&identity.name))
     }
 
-    /// Builds a node for a command that handles signals itself.
-    pub fn build(&self, topic: &str, builder: NodeBuilder) -> anyhow::Result<(Node, Wires)> {
+    fn build(&self, topic: &str, builder: NodeBuilder) -> anyhow::Result<(Node, Wires)> {
         let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
         let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
         let wires = self.wires_of(variable.as_deref(), &config, topic)?;

@@ -1,10 +1,12 @@
-//! The command `polywire demo`: a demonstration with three processes, a publisher and two
-//! subscribers with other versions of its type. This process starts them and prints the report.
+//! The command `polywire demo`: a demonstration with a publisher and two subscribers that have
+//! other versions of its type, and with a node and a collector for the probes of this machine. This
+//! process starts theirs and prints the report.
 
 mod children;
 mod digest;
 mod figures;
 mod picture;
+pub mod probes;
 mod protocol;
 pub mod publisher;
 mod report;
@@ -26,9 +28,9 @@ use polywire::codec::CODECS;
 use serde_json::value::RawValue;
 
 use self::{
-    children::{Children, Heard},
+    children::{Children, Heard, Part},
     protocol::{Figures, Told},
-    report::{ReaderReport, Report, WireRow, judge, table},
+    report::{ProbeRow, ReaderReport, Report, WireRow, judge, probe_table, table},
     types::{READERS, Reading, Version},
 };
 use crate::{
@@ -52,7 +54,10 @@ pub const VERB: Verb = Verb::new::<Demo>("demo", "Publishes this machine's load 
     .details(
         "One process samples processor, memory and network and publishes them, in one format after the other. Two \
          more processes read them: one has an older version of the type, one a newer. Each member that they share is \
-         compared with what was published. Exit code 1 if a subscriber missed or misread anything.",
+         compared with what was published. A fourth process runs the probes of this machine as `polywire agent \
+         --collect` does, goes through the same formats, and measures what a sample costs in each; in builds with the \
+         dashboard, its page is there meanwhile. Exit code 1 if a subscriber or the collector missed or misread \
+         anything.",
     )
     .example("polywire demo --seconds 2");
 
@@ -154,6 +159,7 @@ struct Run<'a> {
     published: Side,
     older: Side,
     newer: Side,
+    probes: Side,
     /// The table on the terminal.
     drawn: String,
 }
@@ -175,27 +181,30 @@ impl<'a> Run<'a> {
         arguments.extend(wires.iter().map(|wire| format!("--wire={wire}")));
         arguments.push(format!("--rate={}", demo.rate));
         arguments.push(format!("--seconds={}", demo.seconds));
-        let publisher = children.start(Version::Published, &arguments, tell.clone())?;
+        let publisher = children.start(Part::Of(Version::Published), &arguments, tell.clone())?;
         let endpoint = listening(&heard)?;
         let mut ids = vec![format!("publisher {publisher}")];
         for version in READERS {
             let at = format!("--at={}", to_connect(&endpoint));
             let arguments = ["demo-subscriber".to_owned(), at, format!("--version={}", version.name())];
-            let id = children.start(version, &arguments, tell.clone())?;
+            let id = children.start(Part::Of(version), &arguments, tell.clone())?;
             ids.push(format!("{} subscriber {id}", version.name()));
         }
+        let mut arguments = vec!["demo-probes".to_owned(), format!("--seconds={}", demo.seconds)];
+        arguments.extend(wires.iter().map(|wire| format!("--wire={wire}")));
+        ids.push(format!("probes {}", children.start(Part::Probes, &arguments, tell)?));
         if !terminal.json {
             terminal.line(&format!("Topic {TOPIC} at {endpoint}; processes: {}\n", ids.join(", ")))?;
         }
-        let (published, older, newer) = Default::default();
-        Ok(Run { children, heard, terminal, endpoint, published, older, newer, drawn: String::new() })
+        let (published, older, newer, probes) = Default::default();
+        Ok(Run { children, heard, terminal, endpoint, published, older, newer, probes, drawn: String::new() })
     }
 
     /// Follows the processes until all have finished. Returns an outcome if a signal arrives before
     /// that.
     fn follow(&mut self, planned: Duration, stop: &Stop) -> anyhow::Result<Option<Outcome>> {
         let until = Instant::now() + planned + PATIENCE;
-        while !(self.older.done && self.newer.done) {
+        while !(self.older.done && self.newer.done && self.probes.done) {
             if let Some(outcome) = stop.outcome() {
                 return Ok(Some(outcome));
             }
@@ -210,7 +219,8 @@ impl<'a> Run<'a> {
             self.draw()?;
         }
         self.erase()?;
-        self.children.order(Version::Published, "end")?;
+        self.children.order(Part::Of(Version::Published), "end")?;
+        self.children.order(Part::Probes, "end")?;
         self.children.finish()?;
         Ok(None)
     }
@@ -226,17 +236,19 @@ impl<'a> Run<'a> {
                 if lost + undecodable > 0 {
                     side.problems.push(format!("{}: {lost} lost, {undecodable} not decoded", from.name()));
                 }
-                if from == Version::Published {
+                if from == Part::Of(Version::Published) {
                     let order = format!("finish {count}");
-                    READERS.iter().try_for_each(|reader| self.children.order(*reader, &order))?;
+                    READERS.iter().try_for_each(|reader| self.children.order(Part::Of(*reader), &order))?;
                 }
             }
             Some(Told::Trouble { text }) => self.side(from).problems.push(format!("{}: {text}", from.name())),
-            Some(Told::Listening { .. }) => {}
+            // The publisher was waited for, so these are the probes.
+            Some(Told::Listening { endpoint }) => self.show_page(&endpoint)?,
             None if self.side(from).done => {}
             None => {
-                let problems =
-                    [&self.published, &self.older, &self.newer].map(|side| side.problems.join("; ")).join("");
+                let problems = [&self.published, &self.older, &self.newer, &self.probes]
+                    .map(|side| side.problems.join("; "))
+                    .join("");
                 bail!("the {} process has ended too early: {problems}", from.name());
             }
         }
@@ -245,11 +257,13 @@ impl<'a> Run<'a> {
 
     fn report(&mut self, rate_hz: f64) -> anyhow::Result<Report> {
         let writer = Version::Published.schema()?;
-        let (mut readers, mut problems) = (Vec::new(), std::mem::take(&mut self.published.problems));
+        let mut problems = std::mem::take(&mut self.published.problems);
+        problems.append(&mut self.probes.problems);
+        let mut readers = Vec::new();
         for version in READERS {
             let reading = Reading::of(&writer, &version.schema()?)?;
             let published = std::mem::take(&mut self.published.figures);
-            let side = self.side(version);
+            let side = self.side(Part::Of(version));
             problems.append(&mut side.problems);
             problems.extend(judge(version, &reading, &published, &side.figures));
             readers.push(ReaderReport { version: version.name(), reading, last: raw(&side.last) });
@@ -260,6 +274,7 @@ impl<'a> Run<'a> {
             endpoint: self.endpoint.clone(),
             rate_hz,
             wires: self.rows(),
+            probes: self.probe_rows(),
             published: raw(&self.published.last),
             readers,
             ok: problems.is_empty(),
@@ -267,21 +282,36 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn side(&mut self, version: Version) -> &mut Side {
-        match version {
-            Version::Published => &mut self.published,
-            Version::Older => &mut self.older,
-            Version::Newer => &mut self.newer,
+    fn side(&mut self, part: Part) -> &mut Side {
+        match part {
+            Part::Of(Version::Published) => &mut self.published,
+            Part::Of(Version::Older) => &mut self.older,
+            Part::Of(Version::Newer) => &mut self.newer,
+            Part::Probes => &mut self.probes,
         }
+    }
+
+    /// Says where the page is, or how to get a program that has it.
+    fn show_page(&mut self, address: &str) -> anyhow::Result<()> {
+        if self.terminal.json {
+            return Ok(());
+        }
+        self.erase()?;
+        let place = if address.is_empty() { "this build has none; build with --features foxglove" } else { address };
+        Ok(self.terminal.line(&format!("Page of the probes: {place}\n"))?)
     }
 
     fn rows(&self) -> Vec<WireRow> {
         WireRow::all(&self.published.figures, &self.older.figures, &self.newer.figures)
     }
 
-    /// Draws the table so far in place of the previous one.
+    fn probe_rows(&self) -> Vec<ProbeRow> {
+        self.probes.figures.iter().map(ProbeRow::of).collect()
+    }
+
+    /// Draws the tables so far in place of the previous ones.
     fn draw(&mut self) -> anyhow::Result<()> {
-        let text = table(&self.rows());
+        let text = format!("{}\n{}", table(&self.rows()), probe_table(&self.probe_rows()));
         if self.terminal.live && !self.terminal.json && text != self.drawn {
             self.erase()?;
             self.terminal.text(&text)?;

@@ -12,7 +12,8 @@ use super::digest::Digest;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
-    /// The publisher can be connected to.
+    /// The publisher can be connected to at this endpoint, or the probes run and this is the
+    /// address of their page, if there is one.
     Listening { endpoint: String },
     /// Figures so far.
     Progress { wires: Vec<Figures> },
@@ -31,6 +32,9 @@ pub struct Figures {
     /// From the source time stamp to the callback; zero for the publisher.
     pub latency_us_p50: f64,
     pub latency_us_p99: f64,
+    /// Processor time, for the probes alone.
+    #[serde(default)]
+    pub cpu_ns: u64,
     /// Only in the final report.
     #[serde(default, skip_serializing_if = "Digest::is_empty")]
     pub digest: Digest,

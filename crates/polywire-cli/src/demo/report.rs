@@ -19,6 +19,8 @@ pub struct Report {
     pub endpoint: String,
     pub rate_hz: f64,
     pub wires: Vec<WireRow>,
+    /// What the samples of this machine's probes cost.
+    pub probes: Vec<ProbeRow>,
     /// The last message as published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<Box<RawValue>>,
@@ -36,6 +38,16 @@ pub struct WireRow {
     pub bytes_per_message: f64,
     pub older: ReaderFigures,
     pub newer: ReaderFigures,
+}
+
+/// What the samples of this machine's probes cost in one format.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProbeRow {
+    pub wire: String,
+    pub samples: u64,
+    pub bytes_per_sample: f64,
+    /// Processor time of the process, which has the probes, the node and the collector.
+    pub cpu_us_per_sample: f64,
 }
 
 /// Figures of one format at one reader.
@@ -83,6 +95,27 @@ impl WireRow {
     }
 }
 
+impl ProbeRow {
+    pub fn of(figures: &Figures) -> ProbeRow {
+        ProbeRow {
+            wire: figures.wire.clone(),
+            samples: figures.messages,
+            bytes_per_sample: figures.bytes_per_message(),
+            cpu_us_per_sample: figures.cpu_ns as f64 / 1000.0 / figures.messages.max(1) as f64,
+        }
+    }
+}
+
+/// The table of the probes, with a line for each format.
+pub fn probe_table(rows: &[ProbeRow]) -> String {
+    let head = ["wire", "samples", "bytes each", "CPU each"].map(String::from).to_vec();
+    let cells = |row: &ProbeRow| {
+        let (bytes, cpu) = (format!("{:.1}", row.bytes_per_sample), format!("{:.0} us", row.cpu_us_per_sample));
+        vec![row.wire.clone(), row.samples.to_string(), bytes, cpu]
+    };
+    columns(&std::iter::once(head).chain(rows.iter().map(cells)).collect::<Vec<_>>())
+}
+
 /// The table, with a line for each format.
 pub fn table(rows: &[WireRow]) -> String {
     let head = ["wire", "messages", "bytes each", "older read", "p50", "p99", "newer read", "p50", "p99"];
@@ -115,6 +148,11 @@ impl Report {
                 }
             }
         }
+        let probes = probe_table(&self.probes);
+        let _ = writeln!(
+            out,
+            "\nThis machine's probes, by a node and a collector. The format was changed while they ran:\n{probes}"
+        );
         for problem in &self.problems {
             let _ = writeln!(out, "PROBLEM: {problem}");
         }

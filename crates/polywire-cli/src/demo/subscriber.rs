@@ -129,6 +129,7 @@ impl Seen {
             bytes: wire.bytes,
             latency_us_p50: percentile_us(&wire.latencies_ns, 0.5),
             latency_us_p99: percentile_us(&wire.latencies_ns, 0.99),
+            cpu_ns: 0,
             digest: if with_digests { wire.digest.clone() } else { Digest::new() },
         };
         self.wires.iter().map(of).collect()

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use polywire::{Kind, Sample, Wire, extend::envelope::Id128};
 use polywire_telemetry::{
-    NodeDescription, Uuid,
+    Identity, NodeDescription,
     description::{NODES, nodes_qos},
 };
 use sd_notify::NotifyState;
@@ -58,7 +58,7 @@ impl Action for Serve {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         stop::hold()?;
         let stop = Stop::new()?;
-        let (node, wires) = self.wire.node_at("", Id128::from(Uuid::random()))?;
+        let (node, wires) = self.wire.node_of(&Identity::new("directory")?)?;
         self.check(&wires.only()?.to_string())?;
         let here = wires.only()?.to_string();
         let nodes = node.subscribe::<NodeDescription>(NODES, Some(&here))?.qos(nodes_qos())?.instances().open();

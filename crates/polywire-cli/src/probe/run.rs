@@ -63,7 +63,7 @@ impl Action for Run {
         Identity::new(instance).map_err(|error| misuse(&error))?;
         stop::hold()?;
         let stop = Stop::new()?;
-        let (node, wires) = self.wire.node_at("", identity.uuid.into())?;
+        let (node, wires) = self.wire.node_of(&identity)?;
         let wire = wires.only()?.to_string();
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Agent::new(node.clone(), identity, Host::this(), &wire, start)?;

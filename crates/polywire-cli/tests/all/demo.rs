@@ -1,4 +1,4 @@
-//! The demonstration: three processes, every codec, three versions of a type.
+//! The demonstration: every codec, three versions of a type, and the probes of this machine.
 
 use std::{thread, time::Duration};
 
@@ -24,6 +24,19 @@ fn both_versions_read_everything_in_every_codec() {
         }
         assert!(row["bytes_per_message"].as_f64().is_some_and(|bytes| bytes > 50.0), "{row}");
     }
+    let probes = report["probes"].as_array().expect("probes");
+    assert_eq!(probes.iter().map(|row| row["wire"].as_str().expect("text")).collect::<Vec<_>>(), names);
+    for row in probes {
+        assert!(row["samples"].as_u64().is_some_and(|samples| samples > 0), "{row}");
+        for figure in ["bytes_per_sample", "cpu_us_per_sample"] {
+            assert!(row[figure].as_f64().is_some_and(|figure| figure > 0.0), "{row}");
+        }
+    }
+    let each = |wire: &str| {
+        let row = probes.iter().find(|row| row["wire"] == wire).expect("a row");
+        row["bytes_per_sample"].as_f64().expect("a number")
+    };
+    assert!(each("fast") < each("json") / 2.0 && each("cdr") < each("json"), "{probes:?}");
     let [older, newer] = report["readers"].as_array().expect("readers").as_slice() else { panic!("{report}") };
     assert_eq!((&older["verdict"], &newer["verdict"]), (&json!("always"), &json!("always")));
     assert_eq!((&older["defaults"], &newer["skips"]), (&json!(["swap_used_bytes"]), &json!(["uptime_s"])));
@@ -52,6 +65,10 @@ fn one_format_over_a_unix_socket_in_words() {
     for text in ["at unix/demo.sock; processes: publisher ", "\ncdr:be ", "The older version reads it: always."] {
         assert!(out.contains(text), "{out}");
     }
+    let page = out.contains("\nPage of the probes: http://127.0.0.1:");
+    assert_eq!(page, cfg!(feature = "foxglove"), "{out}");
+    assert!(page || out.contains("\nPage of the probes: this build has none; "), "{out}");
+    assert!(out.contains("\nwire    samples  bytes each  CPU each\ncdr:be  "), "{out}");
     assert!(out.ends_with("messages in 1 format, and every shared member had the published value.\n"), "{out}");
     assert!(!out.contains('\u{1b}'), "no colour and no cursor movement into a pipe");
 }
@@ -74,6 +91,30 @@ fn show_types_prints_idl() {
     assert!(files["machine.idl"].as_str().is_some_and(|text| text.contains("struct Machine {")), "{files}");
 }
 
+/// The page has the probes while the demonstration runs.
+#[cfg(feature = "foxglove")]
+#[test]
+fn the_page_is_there_until_the_end() {
+    use std::io::{Read as _, Write as _};
+    let folder = Folder::new();
+    let mut demo = folder.start(&["demo", "--seconds", "600", "--wire", "cdr"]);
+    let line = demo.line_with("Page of the probes");
+    let (_, address) = line.split_once("http://").expect("an address");
+    let (address, secret) = address.split_once("/#").expect("a secret");
+    assert_eq!(secret.len(), 32);
+    let mut page = std::net::TcpStream::connect(address).expect("it listens");
+    write!(page, "GET / HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    page.read_to_string(&mut text).expect("read");
+    assert!(text.starts_with("HTTP/1.1 200 OK") && text.contains("<title>Polywire</title>"), "{text}");
+    assert_eq!(demo.end_by("TERM").signal(), Some(15));
+    let until = std::time::Instant::now() + crate::common::SOON;
+    while std::net::TcpStream::connect(address).is_ok() {
+        assert!(std::time::Instant::now() < until, "the page outlives it");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// True if a process is running. A zombie does not count.
 #[cfg(target_os = "linux")]
 fn is_there(id: &str) -> bool {
@@ -93,7 +134,7 @@ fn ended_by(signal: &str) -> Option<i32> {
     let folder = Folder::new();
     let mut demo = folder.start(&["demo", "--seconds", "600"]);
     let ids = ids_of(&demo.line());
-    assert_eq!(ids.len(), 3);
+    assert_eq!(ids.len(), 4);
     assert!(ids.iter().all(|id| is_there(id)), "{ids:?}");
     let id = demo.child.id().to_string();
     assert!(std::process::Command::new("kill").args([signal, &id]).status().expect("kill runs").success());

@@ -1,7 +1,13 @@
 //! `polywire agent` and `polywire probe`: samples arrive, a probe changes while it runs, and the
 //! node is the same after a restart.
 
-use std::{collections::BTreeMap, fs, net::TcpListener, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::TcpListener,
+    thread,
+    time::{Duration, Instant},
+};
 
 use polywire::{Node, service::Service};
 use polywire_telemetry::{
@@ -11,7 +17,7 @@ use polywire_telemetry::{
     system::Host,
 };
 
-use crate::common::{Folder, Running, told_to_manager};
+use crate::common::{Folder, Running, SOON, told_to_manager};
 
 /// Starts an agent with these arguments, and returns it with what it says first.
 fn agent(folder: &Folder, arguments: &[&str]) -> (Running, String) {
@@ -326,4 +332,87 @@ fn a_collector_that_was_away_gets_every_sample() {
     assert!(all.iter().all(|sample| sample.stream().description().instance != "uptime"));
     let wrong = folder.run(&["agent", "--state", "a.state", "--collector", "nothing@tcp/127.0.0.1:1"]).with(2);
     assert!(wrong.errors.contains("unknown codec 'nothing'"), "{wrong:?}");
+}
+
+/// Rows of the archive for a topic.
+#[cfg(feature = "sqlite")]
+fn archived(folder: &Folder, file: &str, topic: &str) -> usize {
+    let query = format!(r#"SELECT _sequence FROM "system::Clock" WHERE _topic = '{topic}'"#);
+    folder.run(&["query", file, &query, "--format", "csv"]).out.lines().count().saturating_sub(1)
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn one_command_measures_and_collects() {
+    let folder = Folder::new();
+    let (mut house, said) = agent(&folder, &["--name", "house", "--probe", "clock", "--every", "0.02", "--collect"]);
+    assert!(said.starts_with("node house (") && said.ends_with(": clock"), "{said}");
+    let said = house.line();
+    assert!(said.starts_with("collects probes/** at auto@local: archive"), "{said}");
+    // Other nodes are collected, too.
+    let barn = folder.start(&["agent", "--state", "b.state", "--name", "barn", "--probe", "clock", "--every", "0.02"]);
+    for topic in ["probes/house/clock", "probes/barn/clock"] {
+        let until = Instant::now() + SOON;
+        while archived(&folder, "a.db", topic) < 5 {
+            assert!(Instant::now() < until, "{topic}");
+        }
+    }
+    // What the collector counts is a probe of the same node.
+    let counts = folder.run(&["echo", "probes/house/collector", "--count", "1", "--timeout", "60"]).with(0).out;
+    assert!(counts.contains(r#""name":"archive","kind":"sqlite""#), "{counts}");
+    barn.end_by("TERM").with(0);
+    let ended = house.end_by("TERM").with(0);
+    let last = ended.out.lines().find(|line| line.starts_with("archive: ")).expect("its figures");
+    assert!(last.contains(" 0 dropped, 0 refused, 0 waiting"), "{last}");
+    let stored: usize = last.split(", ").nth(1).and_then(|part| part.split(' ').next()?.parse().ok()).expect("a count");
+    assert!(stored >= archived(&folder, "a.db", "probes/house/clock") + archived(&folder, "a.db", "probes/barn/clock"));
+    if cfg!(feature = "mcap") {
+        assert!(folder.path().join("a.mcap").exists());
+    }
+    let has_page = folder.path().join("a.url").exists();
+    assert_eq!((has_page, ended.out.contains("\npage: http://127.0.0.1:")), (cfg!(feature = "foxglove"), has_page));
+    assert!(!has_page || !ended.out.contains('#'), "the secret is in the file alone: {}", ended.out);
+}
+
+#[test]
+fn the_collector_of_a_node_has_a_file_of_its_own() {
+    let folder = Folder::new();
+    let wrong = |text: &str| {
+        folder.write("c.toml", text);
+        folder.run(&["agent", "--state", "a.state", "--collect=c.toml", "--for", "1"]).with(2).errors
+    };
+    assert!(wrong("[handlers.a]\nkind = 'jsnl'\n").contains("c.toml: line 2: [handlers.a]: unknown kind 'jsnl'"));
+    assert!(!folder.path().join("a.jsonl").exists());
+    let handler = |name: &str| format!("[handlers.{name}]\nkind = 'jsonl'\npath = '{name}.jsonl'\nsync = 0.01\n");
+    folder.write("c.toml", &handler("a"));
+    let probes = ["--name", "house", "--probe", "clock", "--every", "0.02", "--wire", "json@unix-listen/house.sock"];
+    let (mut running, _) = agent(&folder, &[&probes[..], &["--collect=c.toml"]].concat());
+    assert_eq!(running.line(), "collects probes/** at auto@unix-listen/house.sock: a");
+    let has = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default().lines().count() > 5;
+    let until = |name: &str| {
+        let end = Instant::now() + SOON;
+        while !has(name) {
+            assert!(Instant::now() < end, "{name}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    until("a.jsonl");
+    folder.write("c.toml", &handler("b"));
+    running.signal("HUP");
+    assert_eq!(running.line_with("opened"), "opened b; closed a");
+    until("b.jsonl");
+    folder
+        .run(&["probe", "set", "house/clock", "wire=fast", "--wire", "unix-connect/house.sock", "--timeout", "60"])
+        .with(0);
+    running.end_by("TERM").with(0);
+    // No sample is missing between the files, and over the change of the format.
+    let lines = ["a.jsonl", "b.jsonl"].map(|name| folder.read(name)).concat();
+    let clocks = lines.lines().filter(|line| line.contains("\"topic\":\"probes/house/clock\""));
+    let numbers: Vec<u64> = clocks
+        .map(|line| {
+            let value: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            value["sequence"].as_u64().expect("a number")
+        })
+        .collect();
+    assert!(numbers.windows(2).all(|two| two[1] == two[0] + 1), "{numbers:?}");
 }

@@ -63,6 +63,10 @@ impl Dashboard {
         let failed = |what: &str, cause: std::io::Error| HandlerError::Failed(format!("{what}: {cause}"));
         let mut watch = Watch::new(node.clone());
         let file = settings.text("control");
+        if let Some(file) = file {
+            // The address of the last time is no longer right, whatever happens from here on.
+            control::remove(file.as_ref()).map_err(|cause| failed(file, cause))?;
+        }
         let control = file.map(|_| Control::new(node.clone(), watch.known())).transpose();
         let control = control.map_err(|cause| failed("no secret", cause))?;
         let secret = control.as_ref().map(|control| control.secret().to_owned());
