@@ -60,6 +60,11 @@ pub fn page(page: &mut Page, results: &[Results]) {
     );
     let rows: Vec<Vec<String>> = PRINTED.iter().map(row).collect();
     page.table(&texts(["", "OpenDDS", "ZeroMQ", "bare sockets"]), &rows);
+    page.say(
+        "OpenDDS itself is not measured. Debian, PyPI, crates.io and npm do not have it: Debian has ACE, which it builds \
+         on, but neither its IDL compiler's base, TAO, nor OpenDDS, and PyPI's `pyopendds` is a binding that needs an \
+         installed OpenDDS. Cyclone DDS stands for DDS in the tables above; both speak the same protocol, RTPS.",
+    );
     let ratio = |engine: &str, raw: &str| {
         let of = |engine: &str, ty: &str| {
             results.figure("latency_p50_ns", |case| case.engine == engine && case.ty == ty && case.subscribers == 1)
