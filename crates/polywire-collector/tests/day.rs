@@ -1,6 +1,6 @@
-//! A day of operation in accelerated time: a node with probes of the system and of an application, the
-//! way to the collector, and a collector with handlers and alerts. The node's clock runs a thousand
-//! times as fast and more; memory must not grow, nor any file but those that are to.
+//! A day of operation in accelerated time: a node with probes of the system and of an application,
+//! the way to the collector, and a collector with handlers and alerts. The node's clock runs a
+//! thousand times as fast and more; neither memory nor files may grow beyond their limits.
 
 use std::{
     fs,
@@ -27,7 +27,8 @@ const STEP: Duration = Duration::from_secs(10);
 /// Samples that may be ahead of the collector.
 const AHEAD: u64 = 2000;
 
-/// By so many bytes a day's memory may differ from that of its first hours: what an allocator keeps.
+/// By so many bytes a day's memory may differ from that of its first hours: what an allocator
+/// keeps.
 const ROOM: u64 = 6 << 20;
 
 /// What an application counts.

@@ -186,8 +186,8 @@ impl World {
         self.uplink.handle_failure();
     }
 
-    /// What happens to a packet on the way is up to `fate`: it is lost, the collector dies before or
-    /// after it has stored it, the reply is lost, or all goes well.
+    /// What happens to a packet on the way is up to `fate`: it is lost, the collector dies before
+    /// or after it has stored it, the reply is lost, or all goes well.
     fn arrive(&mut self, at: usize, fate: u8) {
         let (connection, packet) = self.way.remove(at);
         if fate == 1 {

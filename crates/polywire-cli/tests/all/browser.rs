@@ -54,8 +54,8 @@ impl Browser {
         self.try_to(method, path, body).expect("no element")
     }
 
-    /// A request to the driver, below the session, and the value of its reply; `None` if the element
-    /// in its path is gone.
+    /// A request to the driver, below the session, and the value of its reply; `None` if the
+    /// element in its path is gone.
     fn try_to(&self, method: &str, path: &str, body: &Value) -> Option<Value> {
         let body = if method == "POST" { body.to_string() } else { String::new() };
         let slash = if self.session.is_empty() { "" } else { "/" };
@@ -121,7 +121,8 @@ impl Browser {
         reference.unwrap_or_else(|| panic!("nothing is {selector}")).to_owned()
     }
 
-    /// Does something with the element that a selector finds, again if the page has just made it anew.
+    /// Does something with the element that a selector finds, again if the page has made it anew
+    /// meanwhile.
     fn act(&self, selector: &str, action: &str, body: &Value) {
         let start = Instant::now();
         while self.try_to("POST", &format!("/element/{}/{action}", self.element(selector)), body).is_none() {

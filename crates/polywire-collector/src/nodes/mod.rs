@@ -24,8 +24,8 @@ use polywire_telemetry::{
 use self::positions::Positions;
 use crate::{CollectorError, Entry, Numbered, Origin, Source};
 
-/// Packets that are not stored yet. A node has few under way, and tries again later if there are too
-/// many.
+/// Packets that are not stored yet. A node has few under way, and tries again later if there are
+/// too many.
 const MOST_PENDING: usize = 1024;
 
 /// The most origins that are remembered, so that their entries share one.
