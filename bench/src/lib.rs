@@ -1,11 +1,12 @@
 //! Benchmarks of Polywire beside hand-written code and other libraries (the *peers*). The library
-//! is used by the four programs in `bin/` and by a smoke test.
+//! is used by the programs in `bin/` and by a smoke test.
 //!
 //! ```text
 //! cargo run --release -p polywire-bench --features peers --bin formats
 //! cargo run --release -p polywire-bench --features peers --bin codecs
 //! cargo run --release -p polywire-bench --bin fast
 //! cargo run --release -p polywire-bench --features peers --bin transport
+//! cargo run --release -p polywire-bench --features telemetry --bin telemetry
 //! ```
 //! The candidates take turns in one run, so that other load on the machine affects all of them
 //! alike. Each ratio compares turns that are next to each other. Before anything is timed, each
@@ -21,7 +22,10 @@ pub mod arguments;
 pub mod codecs;
 pub mod fast;
 pub mod measure;
+pub mod process;
 pub mod report;
+#[cfg(feature = "telemetry")]
+pub mod telemetry;
 pub mod transport;
 
 use arguments::Arguments;

@@ -2,7 +2,7 @@
 //! the child's standard output and closes its standard input to end it.
 
 use std::{
-    env, fs,
+    env,
     io::{self, BufRead, BufReader, Read, Write},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{Family, fanout, fleet::Fleet, idle, latency, throughput};
+use crate::process::{cpu_time, memory};
 
 /// The first argument with which this program runs as the other end.
 pub const CHILD: &str = "child";
@@ -92,22 +93,6 @@ impl Drop for OtherEnd {
         // The child's exit code does not matter.
         let _ = self.child.wait();
     }
-}
-
-/// CPU time that the threads of a process have used: those that run, to the nanosecond.
-pub(super) fn cpu_time(process: u32) -> Duration {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let used = |thread: fs::DirEntry| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    Duration::from_nanos(threads.filter_map(used).sum())
-}
-
-fn memory(process: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{process}/statm")).unwrap_or_default();
-    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
 }
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();

@@ -5,11 +5,12 @@ use std::{cell::Cell, process, rc::Rc, time::Duration};
 
 use super::{
     Family,
-    child::{OtherEnd, cpu_time, stay},
+    child::{OtherEnd, stay},
     pubsub, raw,
 };
 use crate::{
     measure::{Bar, Candidate, Effort, Figure, compare_turns, unpin},
+    process::cpu_time,
     report::{Group, Row},
 };
 

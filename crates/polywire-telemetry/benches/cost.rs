@@ -46,7 +46,7 @@ fn kept(storage: Box<dyn Storage>) -> [f64; 2] {
     while let Some(packet) = uplink.poll(clocks.now()) {
         let taken = intake.take(&packet, Some(node)).expect("taken");
         intake.stored(black_box(taken).ticket);
-        uplink.handle_reply(&PacketReply::default());
+        uplink.handle_reply(packet.number, &PacketReply::default());
     }
     assert_eq!((uplink.status().acknowledged, intake.status().samples), (samples.into(), samples.into()));
     [offered, per_sample(start)]

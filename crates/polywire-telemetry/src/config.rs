@@ -7,13 +7,17 @@ use polywire::{Wire, suggest};
 use crate::{Identity, IdentityError, MeasureError, Plan, packet::MOST_PAYLOAD_BYTES, system, uplink::UplinkOptions};
 
 /// The keys of `[agent]`.
-const KEYS: [&str; 8] = ["name", "state", "collector", "spool", "spool_bytes", "sync", "packet_bytes", "budget"];
+const KEYS: [&str; 9] =
+    ["name", "state", "collector", "spool", "spool_bytes", "sync", "packet_bytes", "window", "budget"];
+
+/// The most packets that may be under way at a time.
+const MOST_WINDOW: i64 = 256;
 
 /// Name and probes of a node, read from TOML.
 ///
 /// `[agent]` may have `name`, `state` (the file that keeps the UUID), `collector` (the wire of the
-/// collector), `spool` (a folder), `spool_bytes`, `sync` (seconds), `packet_bytes` and `budget`
-/// (bytes a second), which [`UplinkOptions`] explains. Each table
+/// collector), `spool` (a folder), `spool_bytes`, `sync` (seconds), `packet_bytes`, `window`
+/// (packets) and `budget` (bytes a second), which [`UplinkOptions`] explains. Each table
 /// `[probes.INSTANCE]` is a probe: `probe` names its type, which is `INSTANCE` if it is missing;
 /// `every` is in seconds; `enabled`, `wire`, `thin`, `keep`, `batch`, `priority` and the parameters
 /// of the type may follow. If there is no such table, all probes of the system run that it has.
@@ -113,6 +117,7 @@ impl AgentConfig {
                 "spool_bytes" => uplink.spool_bytes = integer(key, value, 1 << 16, i64::MAX)?,
                 "sync" => uplink.sync = seconds(key, value)?,
                 "packet_bytes" => uplink.packet_bytes = integer(key, value, 1024, MOST_PAYLOAD_BYTES as i64)? as usize,
+                "window" => uplink.window = integer(key, value, 1, MOST_WINDOW)? as usize,
                 "budget" => uplink.budget_bytes_per_s = Some(integer(key, value, 1, i64::MAX)?),
                 _ => return Err(unknown(key, "[agent]: ", KEYS)),
             }

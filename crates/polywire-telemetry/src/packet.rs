@@ -26,7 +26,7 @@ pub const MOST_DOCUMENT_BYTES: usize = 1 << 18;
 pub const MOST_DATA_PACKETS: usize = 1 << 14;
 
 /// What a node packet adds to its streams and data packets, in CDR.
-const HEAD_BYTES: usize = 44;
+const HEAD_BYTES: usize = 60;
 
 /// What a data packet adds to its payload, in CDR, without alignment.
 const DATA_HEAD_BYTES: usize = 24;
@@ -39,6 +39,11 @@ pub struct NodePacket {
     pub node: [u8; 16],
     /// A random number for each start of the node. All data packets were numbered by this start.
     pub start: u64,
+    /// Names the packet among those of the node. Not 0.
+    pub number: u64,
+    /// The number of the packet before it, if that one is under way, too: the collector takes this
+    /// one only after it. 0 if none is.
+    pub follows: u64,
     /// When the packet was made: nanoseconds since 1970.
     #[polywire(unit = "ns")]
     pub time_ns: i64,
@@ -109,8 +114,8 @@ pub struct DataPacket {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::PacketReply")]
 pub struct PacketReply {
-    /// The collector does not know a stream of the packet, and has stored nothing of it: the node
-    /// sends the packet again, with its streams.
+    /// The collector does not know a stream of the packet, or has not taken the packet that it
+    /// follows, and has stored nothing of it: the node sends the packet again, with its streams.
     pub unknown: bool,
     /// Why the packet can never be stored; empty if it was stored.
     pub problem: String,
@@ -173,7 +178,7 @@ mod tests {
         };
         let each = |codec| (size(&of(101), codec) - size(&of(1), codec)) as f64 / 100.0 - 100.0;
         assert_eq!((size(&of(0), "cdr"), each("cdr")), (HEAD_BYTES, 28.0));
-        assert_eq!((size(&of(0), "xcdr2"), each("xcdr2")), (56, 28.0));
+        assert_eq!((size(&of(0), "xcdr2"), each("xcdr2")), (72, 28.0));
         assert!((18.0..=23.0).contains(&each("protobuf")), "{}", each("protobuf"));
         let mut reply = Vec::new();
         let encoder = Encoder::<PacketReply>::new(&codec::cdr::CDR, &Options::default()).expect("an encoder");

@@ -32,6 +32,9 @@ struct Level {
     number: u64,
 }
 
+/// The first start of the node.
+const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
+
 const NODE: Uuid = Uuid::of(0x5a8c_5b0f_1d65_4f3e_9b1a_0c6f_4f3b_2a11);
 
 /// A disk that outlives the process, fills up, and loses bits.
@@ -105,6 +108,10 @@ struct World {
     streams: Vec<u32>,
     intake: Intake,
     stored: Vec<Sample>,
+    /// The packets on the way, each with the connection that carries it.
+    way: Vec<(u32, Arc<NodePacket>)>,
+    /// The connection. A failure ends it: packets on it still arrive, replies do not.
+    connection: u32,
     /// How many samples were offered, by start and stream.
     offered: BTreeMap<(u64, u32), u64>,
 }
@@ -112,10 +119,13 @@ struct World {
 impl World {
     fn new(options: UplinkOptions, rules: &[Rule]) -> World {
         let (disk, now) = (Disk::default(), Moment::default());
-        let uplink = Uplink::new(NODE, 0, Box::new(disk.clone()), options, now).expect("an uplink");
+        let start = FIRST;
+        let uplink = Uplink::new(NODE, start, Box::new(disk.clone()), options, now).expect("an uplink");
         let intake = Intake::new(IntakeLimits::default());
         let (rules, streams, stored, offered) = (rules.to_vec(), Vec::new(), Vec::new(), BTreeMap::new());
-        let mut world = World { disk, options, rules, now, start: 0, uplink, streams, intake, stored, offered };
+        let (way, connection) = (Vec::new(), 0);
+        let mut world =
+            World { disk, options, rules, now, start, uplink, streams, intake, stored, way, connection, offered };
         world.open();
         world
     }
@@ -140,7 +150,8 @@ impl World {
 
     /// The node dies and starts again.
     fn restart_node(&mut self) {
-        // Any numbers will do as long as they differ.
+        self.connection += 1;
+        // Any numbers will do as long as they are far from each other.
         self.start = self.start.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         self.uplink =
             Uplink::new(NODE, self.start, Box::new(self.disk.clone()), self.options, self.now).expect("an uplink");
@@ -153,20 +164,43 @@ impl World {
         self.stored.iter().for_each(|sample| self.intake.recall(sample.position()));
     }
 
-    /// Sends a packet. What happens to it is up to `fate`: it is lost, the collector dies before or
-    /// after it has stored it, the reply is lost, or all goes well. Returns whether there was one.
-    fn send(&mut self, fate: u8) -> bool {
+    /// Puts the next packet on the way. Returns whether there was one.
+    fn post(&mut self) -> bool {
         let Some(packet) = self.uplink.poll(self.now) else { return false };
+        self.way.push((self.connection, packet));
+        true
+    }
+
+    /// Sends a packet, which arrives before anything else happens. Returns whether there was one.
+    fn send(&mut self, fate: u8) -> bool {
+        let is_there = self.post();
+        if is_there {
+            self.arrive(self.way.len() - 1, fate);
+        }
+        is_there
+    }
+
+    /// Nothing that is under way is answered any more.
+    fn fail(&mut self) {
+        self.connection += 1;
+        self.uplink.handle_failure();
+    }
+
+    /// What happens to a packet on the way is up to `fate`: it is lost, the collector dies before
+    /// or after it has stored it, the reply is lost, or all goes well.
+    fn arrive(&mut self, at: usize, fate: u8) {
+        let (connection, packet) = self.way.remove(at);
         if fate == 1 {
-            self.uplink.handle_failure();
-            return true;
+            return self.fail();
         }
         let reply = match self.intake.take(&packet, Some(NODE)) {
             Ok(taken) if fate == 2 => {
                 self.intake.failed();
-                // It may try again without a restart.
-                let again = self.intake.take(&packet, Some(NODE)).expect("taken");
-                assert_eq!(again.samples.len(), taken.samples.len());
+                // It may try again without a restart, unless the packet before is lost as well.
+                match self.intake.take(&packet, Some(NODE)) {
+                    Ok(again) => assert_eq!(again.samples.len(), taken.samples.len()),
+                    Err(rejection) => assert!(rejection == Rejection::OutOfOrder && packet.follows != 0),
+                }
                 self.restart_collector();
                 None
             }
@@ -175,17 +209,20 @@ impl World {
                 self.intake.stored(ticket);
                 Some(PacketReply::default())
             }
-            Err(rejection @ Rejection::Unknown(_)) => rejection.reply(),
+            Err(rejection @ (Rejection::Unknown(_) | Rejection::OutOfOrder)) => rejection.reply(),
             Err(rejection) => panic!("{rejection}"),
         };
         if fate == 3 {
             self.restart_collector();
         }
         match reply.filter(|_| fate == 0) {
-            Some(reply) => self.uplink.handle_reply(&reply),
-            None => self.uplink.handle_failure(),
+            _ if connection != self.connection => {}
+            Some(reply) => {
+                self.uplink.handle_reply(packet.number, &reply);
+                self.connection += u32::from(reply.unknown);
+            }
+            None => self.fail(),
         }
-        true
     }
 
     fn finish(&mut self) {
@@ -195,7 +232,10 @@ impl World {
                 return;
             }
             self.pass(self.uplink.wait(self.now).min(Duration::from_secs(60)));
-            self.send(0);
+            self.post();
+            if !self.way.is_empty() {
+                self.arrive(0, 0);
+            }
         }
         panic!("{:?}", self.uplink);
     }
@@ -240,6 +280,47 @@ proptest! {
             }
         }
         world.finish();
+        world.check();
+        let mut positions = world.positions();
+        positions.sort();
+        let all = world.offered.iter().flat_map(|((start, stream), count)| {
+            (0..*count).map(move |sequence| Position { node: NODE, start: *start, stream: *stream, sequence })
+        });
+        prop_assert_eq!(positions, all.collect::<Vec<_>>());
+    }
+
+    /// The same with several packets under way, which arrive in any order and late, also after they
+    /// were sent again.
+    #[test]
+    fn packets_under_way_at_once_come_once_and_in_order(
+        actions in prop::collection::vec((0u8..16, 0usize..8), 1..400),
+        window in 1usize..6,
+    ) {
+        let rules = [Rule::default(), Rule { priority: 9, ..Rule::default() }];
+        let options = UplinkOptions { packet_bytes: 100, window, ..UplinkOptions::default() };
+        let mut world = World::new(options, &rules);
+        for (action, number) in actions {
+            let waits = world.way.len();
+            match action {
+                0..5 => (0..4).for_each(|_| world.offer(number % 2)),
+                5..10 => {
+                    world.post();
+                    let current = world.way.iter().filter(|(connection, _)| *connection == world.connection).count();
+                    prop_assert!(current <= window, "{current} packets under way");
+                }
+                10 => world.restart_node(),
+                11 => world.restart_collector(),
+                12 => world.fail(),
+                _ if waits == 0 => {}
+                // Mostly the oldest one, and all goes well.
+                13 => world.arrive(number % waits, (number % 4) as u8),
+                _ => world.arrive(0, 0),
+            }
+        }
+        world.finish();
+        while !world.way.is_empty() {
+            world.arrive(0, 0);
+        }
         world.check();
         let mut positions = world.positions();
         positions.sort();
@@ -300,6 +381,38 @@ proptest! {
 }
 
 #[test]
+fn a_long_way_has_several_full_packets_under_way() {
+    // The reply to a packet comes a second later; 160 kB of samples wait.
+    let sent_in = |window| {
+        let options = UplinkOptions { packet_bytes: 10_000, window, ..UplinkOptions::default() };
+        let mut world = World::new(options, &[Rule::default()]);
+        (0..4000).for_each(|_| world.offer(0));
+        let mut seconds = 0;
+        while !world.uplink.is_empty() {
+            while world.post() {}
+            world.pass(Duration::from_secs(1));
+            seconds += 1;
+            while !world.way.is_empty() {
+                world.arrive(0, 0);
+            }
+        }
+        world.check();
+        (seconds, world.stored.len())
+    };
+    let ((one, all), (many, same)) = (sent_in(1), sent_in(8));
+    assert_eq!((all, same), (4000, 4000));
+    assert!(many * 6 < one, "{many} and {one} seconds");
+    // A packet that is not full waits for the reply.
+    let mut world = World::new(UplinkOptions::default(), &[Rule::default()]);
+    world.offer(0);
+    assert!(world.post());
+    world.offer(0);
+    assert!(!world.post());
+    world.arrive(0, 0);
+    assert!(world.post());
+}
+
+#[test]
 fn a_full_spool_drops_the_oldest_of_the_lowest_priority_and_tells() {
     let rules = [1, 8].map(|priority| Rule { priority, ..Rule::default() });
     let mut world = World::new(UplinkOptions { spool_bytes: 1 << 16, ..UplinkOptions::default() }, &rules);
@@ -337,7 +450,7 @@ fn the_unimportant_makes_no_room_for_itself_at_the_cost_of_the_important() {
     world.finish();
     world.check();
     let of = |stream| world.stored.iter().filter(|sample| sample.position().stream == stream).count() as u64;
-    let offered = |stream| world.offered.get(&(0, stream)).copied().unwrap_or_default();
+    let offered = |stream| world.offered.get(&(world.start, stream)).copied().unwrap_or_default();
     assert_eq!(of(1), offered(1) - dropped);
     assert_eq!(of(0), offered(0) - (world.uplink.status().spool.dropped - dropped));
 }
@@ -416,7 +529,7 @@ fn a_budget_is_kept_and_the_important_comes() {
         assert!(samples.iter().all(|sample| sample.reduction() == packet.reduction));
         world.stored.extend(samples);
         world.intake.stored(ticket);
-        world.uplink.handle_reply(&PacketReply::default());
+        world.uplink.handle_reply(packet.number, &PacketReply::default());
     }
     let status = world.uplink.status();
     // The credit of a second, and a packet, which takes a second, come on top.
@@ -503,6 +616,35 @@ fn a_node_that_starts_again_and_again_costs_no_more() {
     let positions: Vec<Position> = taken.iter().map(|taken| taken.samples[0].position()).collect();
     positions.into_iter().for_each(|position| intake.recall(position));
     assert_eq!(intake.take(&packet(99), None).expect("known").samples.len(), 0);
+}
+
+#[test]
+fn a_hundred_thousand_probes_are_taken_and_more_are_refused() {
+    const NODES: u32 = 25;
+    const PROBES: u32 = 4000;
+    let mut intake = Intake::new(IntakeLimits { streams: (NODES * PROBES) as usize, ..IntakeLimits::default() });
+    let payload = encode(&Level { level: 1.5, number: 0 }, "cdr");
+    let packet = |node: u32, first: u32, sequence: u64, is_new: bool| {
+        let numbers = first..first + 1000;
+        let streams = numbers.clone().filter(|_| is_new);
+        let streams =
+            streams.map(|number| StreamDescription { number, ..description(&format!("probe-{number}"), "cdr") });
+        let data = numbers.map(|stream| DataPacket { stream, sequence, time_ns: 0, payload: payload.clone() });
+        let node = Uuid::of(u128::from(node) + 1).0;
+        NodePacket { node, start: 1, streams: streams.collect(), packets: data.collect(), ..NodePacket::default() }
+    };
+    for sequence in 0..3 {
+        for (node, first) in (0..NODES).flat_map(|node| (0..PROBES).step_by(1000).map(move |first| (node, first))) {
+            let taken = intake.take(&packet(node, first, sequence, sequence == 0), None).expect("taken");
+            assert!(taken.samples.len() == 1000 && taken.samples.iter().all(|sample| sample.missing() == 0));
+            // They share one type, and its programs.
+            assert_eq!(taken.samples[999].decode().expect("decoded").f64("level"), Ok(1.5));
+            intake.stored(taken.ticket);
+        }
+    }
+    assert_eq!(intake.positions().count(), (NODES * PROBES) as usize);
+    let more = intake.take(&packet(NODES, 0, 0, true), None).expect_err("full");
+    assert!(matches!(more, Rejection::Full(what) if what.contains("100000 streams")));
 }
 
 #[test]
@@ -691,7 +833,7 @@ proptest! {
         uplink.offer(stream, b"x", Moment::default());
         while let Some(packet) = uplink.poll(Moment::default()) {
             prop_assert_eq!(packet.packets.len(), 1);
-            uplink.handle_reply(&PacketReply::default());
+            uplink.handle_reply(packet.number, &PacketReply::default());
         }
         prop_assert_eq!((uplink.is_empty(), uplink.status().spool.damaged), (true, u64::from(!bytes.is_empty())));
     }
@@ -703,6 +845,8 @@ fn any_wire_carries_node_packets() {
     let packet = NodePacket {
         node: NODE.0,
         start: u64::MAX,
+        number: u64::MAX,
+        follows: u64::MAX - 1,
         time_ns: i64::MAX,
         reduction: Reduction::Dropping,
         streams: vec![StreamDescription { probe: [255; 16], ..description("a", "cdr") }],

@@ -5,6 +5,8 @@ mod common;
 
 mod bench;
 mod bridge;
+#[cfg(feature = "foxglove")]
+mod browser;
 mod collect;
 mod compat;
 #[cfg(feature = "foxglove")]
@@ -33,4 +35,6 @@ mod tools;
 #[cfg(feature = "tracing")]
 mod trace;
 mod transcode;
+#[cfg(all(feature = "foxglove", feature = "hosts", feature = "mcap", feature = "sqlite", target_os = "linux"))]
+mod two_hosts;
 mod view;

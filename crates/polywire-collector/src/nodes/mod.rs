@@ -24,7 +24,7 @@ use polywire_telemetry::{
 use self::positions::Positions;
 use crate::{CollectorError, Entry, Numbered, Origin, Source};
 
-/// Packets that are not stored yet. A node has one under way, and tries again later if there are
+/// Packets that are not stored yet. A node has few under way, and tries again later if there are
 /// too many.
 const MOST_PENDING: usize = 1024;
 

@@ -89,8 +89,8 @@ use crate::{
     },
 };
 
-/// The starts of a node that are remembered. A node has data of one start in each packet, and one
-/// packet under way, so a packet that is repeated belongs to one of the latest starts.
+/// The starts of a node that are remembered. A node has data of one start in each packet, and few
+/// packets under way, so a packet that is repeated belongs to one of the latest starts.
 const STARTS: usize = 16;
 
 /// A sample may be stamped so much later than its packet before it counts as a fault of the clock.
@@ -139,6 +139,9 @@ pub enum Rejection {
     /// The node has to send the packet again, with this stream.
     #[error("stream {0} is not known")]
     Unknown(u32),
+    /// The packet follows one that has not been taken. The node has to send both again.
+    #[error("the packet before it is missing")]
+    OutOfOrder,
     /// The packet cannot be right, whenever it comes.
     #[error("{0}")]
     Wrong(String),
@@ -153,7 +156,9 @@ impl Rejection {
     /// again after a while.
     pub fn reply(&self) -> Option<PacketReply> {
         match self {
-            Rejection::Unknown(_) => Some(PacketReply { unknown: true, problem: String::new() }),
+            Rejection::Unknown(_) | Rejection::OutOfOrder => {
+                Some(PacketReply { unknown: true, problem: String::new() })
+            }
             Rejection::Wrong(problem) => Some(PacketReply { unknown: false, problem: problem.clone() }),
             Rejection::Full(_) => None,
         }
@@ -186,9 +191,14 @@ pub struct Taken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// The latest starts of a node, the one used last at the end.
+/// What is known of a node.
 #[derive(Default)]
-struct Starts(VecDeque<(u64, BTreeMap<u32, Progress>)>);
+struct Starts {
+    /// The latest starts, the one used last at the end.
+    latest: VecDeque<(u64, BTreeMap<u32, Progress>)>,
+    /// The number of the packet that was taken last; 0 if it is not known.
+    taken: u64,
+}
 
 /// How far a stream has come.
 #[derive(Clone, Default)]
@@ -242,6 +252,9 @@ impl Intake {
         if !self.nodes.contains_key(&node) && self.nodes.len() >= self.limits.nodes {
             return Err(Rejection::Full(format!("{} nodes", self.limits.nodes)));
         }
+        if packet.follows != 0 && self.nodes.get(&node).is_none_or(|starts| starts.taken != packet.follows) {
+            return Err(Rejection::OutOfOrder);
+        }
         let described = self.described(node, packet)?;
         self.check(node, packet.start, &described, &packet.packets)?;
         let before = self.streams_of(node);
@@ -251,6 +264,7 @@ impl Intake {
         }
         self.streams = self.streams - before + self.streams_of(node);
         let samples = self.sift(node, packet);
+        self.nodes.entry(node).or_default().taken = packet.number;
         let ticket = Ticket(self.taken);
         self.taken += 1;
         self.pending.push_back(Pending { ticket, positions: samples.iter().map(Sample::position).collect() });
@@ -350,6 +364,7 @@ impl Intake {
     /// Whatever was taken and not stored is lost, or may be. Its packets must not be acknowledged:
     /// the nodes send them again, and their samples are taken again.
     pub fn failed(&mut self) {
+        self.nodes.values_mut().for_each(|starts| starts.taken = 0);
         for pending in std::mem::take(&mut self.pending) {
             for position in pending.positions {
                 self.progress(position).into_iter().for_each(|progress| progress.next = progress.stored);
@@ -371,7 +386,7 @@ impl Intake {
     /// needs after a restart, for owners that do not keep positions with samples.
     pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
         self.nodes.iter().flat_map(|(node, starts)| {
-            starts.0.iter().flat_map(move |(start, streams)| {
+            starts.latest.iter().flat_map(move |(start, streams)| {
                 streams.iter().filter_map(move |(stream, progress)| {
                     let sequence = progress.stored.checked_sub(1)?;
                     Some(Position { node: *node, start: *start, stream: *stream, sequence })
@@ -386,7 +401,7 @@ impl Intake {
 
     /// How far the stream of a position has come; `None` if its start has been forgotten.
     fn progress(&mut self, Position { node, start, stream, .. }: Position) -> Option<&mut Progress> {
-        let starts = &mut self.nodes.get_mut(&node)?.0;
+        let starts = &mut self.nodes.get_mut(&node)?.latest;
         let (_, streams) = starts.iter_mut().rev().find(|(known, _)| *known == start)?;
         streams.get_mut(&stream)
     }
@@ -399,22 +414,22 @@ impl Intake {
 
 impl Starts {
     fn get(&self, start: u64) -> Option<&BTreeMap<u32, Progress>> {
-        self.0.iter().rev().find(|(known, _)| *known == start).map(|(_, streams)| streams)
+        self.latest.iter().rev().find(|(known, _)| *known == start).map(|(_, streams)| streams)
     }
 
     fn streams(&self) -> usize {
-        self.0.iter().map(|(_, streams)| streams.len()).sum()
+        self.latest.iter().map(|(_, streams)| streams.len()).sum()
     }
 
     fn used(&mut self, start: u64) -> &mut BTreeMap<u32, Progress> {
-        let found = self.0.iter().position(|(known, _)| *known == start);
-        let used = found.and_then(|at| self.0.remove(at)).unwrap_or_else(|| (start, BTreeMap::new()));
-        if self.0.len() >= STARTS {
-            self.0.pop_front();
+        let found = self.latest.iter().position(|(known, _)| *known == start);
+        let used = found.and_then(|at| self.latest.remove(at)).unwrap_or_else(|| (start, BTreeMap::new()));
+        if self.latest.len() >= STARTS {
+            self.latest.pop_front();
         }
-        self.0.push_back(used);
-        let last = self.0.len() - 1;
-        &mut self.0[last].1
+        self.latest.push_back(used);
+        let last = self.latest.len() - 1;
+        &mut self.latest[last].1
     }
 }
 

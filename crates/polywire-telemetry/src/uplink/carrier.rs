@@ -1,14 +1,15 @@
 //! The thread that sends an uplink's packets to the collector.
 
 use std::{
+    collections::VecDeque,
     fmt, io,
-    pin::pin,
+    pin::Pin,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
-    thread::{self, JoinHandle, Thread},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -95,17 +96,31 @@ struct Shared {
     uplink: Mutex<Uplink>,
     /// Something was offered, acknowledged, or is to end.
     changed: Condvar,
+    /// A call may have its reply.
+    answered: AtomicBool,
     ends: AtomicBool,
     clocks: Clocks,
 }
+
+/// What the thread does next.
+enum Event {
+    /// It sends a packet.
+    Send(Arc<NodePacket>),
+    /// It looks at the calls.
+    Answered,
+    End,
+}
+
+/// A call that is under way.
+type Call<'a> = Pin<Box<dyn Future<Output = (Arc<NodePacket>, Result<PacketReply, CallError>)> + 'a>>;
 
 impl Carrier {
     /// Starts to send packets of `uplink`, to the service [`PACKETS`] at a wire. The node keeps
     /// looking for the collector while it is away. `clocks` must be those of the uplink.
     pub fn start(node: &Node, wire: &str, uplink: Uplink, clocks: Clocks) -> Result<Carrier, CarrierError> {
         let client = node.client::<NodePacket, PacketReply>(PACKETS, Some(wire))?.open()?;
-        let shared =
-            Shared { uplink: Mutex::new(uplink), changed: Condvar::new(), ends: AtomicBool::new(false), clocks };
+        let [answered, ends] = [const { AtomicBool::new(false) }; 2];
+        let shared = Shared { uplink: Mutex::new(uplink), changed: Condvar::new(), answered, ends, clocks };
         let handle = UplinkHandle(Arc::new(shared));
         let shared = handle.0.clone();
         let thread = thread::Builder::new().name("uplink".into()).spawn(move || run(&client, &shared));
@@ -141,7 +156,6 @@ impl Drop for Carrier {
         drop(self.handle.0.lock());
         self.handle.0.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
             // Fails if the thread has panicked, which has been reported then.
             let _ = thread.join();
         }
@@ -197,42 +211,69 @@ impl Shared {
         self.ends.load(Ordering::Acquire)
     }
 
-    /// The next packet, as soon as there is one; `None` at the end.
-    fn next(&self) -> Option<Arc<NodePacket>> {
+    /// Blocks until there is something to do. Nothing is sent before the moment `rests`.
+    fn next(&self, rests: Instant) -> Event {
         let mut uplink = self.lock();
-        while !self.ends() {
-            let packet = uplink.poll(self.clocks.now());
-            if packet.is_some() {
-                return packet;
+        loop {
+            if self.ends() {
+                return Event::End;
             }
-            let wait = uplink.wait(self.clocks.now());
+            if self.answered.swap(false, Ordering::AcqRel) {
+                return Event::Answered;
+            }
+            let rest = rests.saturating_duration_since(Instant::now());
+            let packet = if rest.is_zero() { uplink.poll(self.clocks.now()) } else { None };
+            if let Some(packet) = packet {
+                return Event::Send(packet);
+            }
+            let wait = if rest.is_zero() { uplink.wait(self.clocks.now()) } else { rest };
             uplink = self.wait(uplink, wait);
         }
-        None
     }
 }
 
-fn run(client: &Client<NodePacket, PacketReply>, shared: &Shared) {
+/// A call may have its reply.
+impl Wake for Shared {
+    fn wake(self: Arc<Self>) {
+        self.answered.store(true, Ordering::Release);
+        // The thread waits, or has not looked yet.
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+}
+
+fn run(client: &Client<NodePacket, PacketReply>, shared: &Arc<Shared>) {
+    let waker = Waker::from(shared.clone());
     let [first, longest] = PAUSES;
-    let mut pause = first;
-    while let Some(packet) = shared.next() {
-        let Some(reply) = until(shared, client.call_async(&packet, ANSWER)) else { break };
-        let failed = match reply {
-            Ok(reply) => {
-                shared.lock().handle_reply(&reply);
-                // A collector that does not know what it has just been told gets some rest.
-                reply.unknown && !packet.streams.is_empty()
-            }
-            Err(error) => {
-                handle_error(shared, &error);
-                true
-            }
-        };
-        shared.changed.notify_all();
-        if failed {
-            rest(shared, pause);
+    let (mut pause, mut rests) = (first, Instant::now());
+    let mut calls: VecDeque<Call<'_>> = VecDeque::new();
+    loop {
+        match shared.next(rests) {
+            Event::End => break,
+            Event::Answered => {}
+            Event::Send(packet) => calls.push_back(Box::pin(call(client, packet))),
         }
-        pause = if failed { (2 * pause).min(longest) } else { first };
+        // In order, because a call leaves when it is looked at for the first time.
+        let mut at = 0;
+        while let Some(call) = calls.get_mut(at) {
+            let Poll::Ready((packet, reply)) = call.as_mut().poll(&mut Context::from_waker(&waker)) else {
+                at += 1;
+                continue;
+            };
+            drop(calls.remove(at));
+            match handle(shared, &packet, reply) {
+                Outcome::Stored => pause = first,
+                outcome => {
+                    // All that is under way is sent again.
+                    calls.clear();
+                    at = 0;
+                    if outcome == Outcome::Failed {
+                        (rests, pause) = (Instant::now() + pause, (2 * pause).min(longest));
+                    }
+                }
+            }
+        }
+        shared.changed.notify_all();
     }
     // Only a spool on a disk has something to write.
     if let Err(error) = shared.lock().sync() {
@@ -240,46 +281,45 @@ fn run(client: &Client<NodePacket, PacketReply>, shared: &Shared) {
     }
 }
 
-fn handle_error(shared: &Shared, error: &CallError) {
-    log::info!("the collector has no packet: {error}");
+async fn call(
+    client: &Client<NodePacket, PacketReply>,
+    packet: Arc<NodePacket>,
+) -> (Arc<NodePacket>, Result<PacketReply, CallError>) {
+    let reply = client.call_async(&packet, ANSWER).await;
+    (packet, reply)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Stored,
+    /// To be sent again at once.
+    Again,
+    /// To be sent again after a rest.
+    Failed,
+}
+
+fn handle(shared: &Shared, packet: &NodePacket, reply: Result<PacketReply, CallError>) -> Outcome {
     let mut uplink = shared.lock();
-    match error {
+    match reply {
+        Ok(reply) => {
+            uplink.handle_reply(packet.number, &reply);
+            match reply.unknown {
+                false => Outcome::Stored,
+                // A collector that does not know what it has just been told gets some rest.
+                true if packet.follows == 0 && !packet.streams.is_empty() => Outcome::Failed,
+                true => Outcome::Again,
+            }
+        }
         // It can never be encoded.
-        CallError::Publish(error @ PublishError::Encode(_)) => {
-            uplink.handle_reply(&PacketReply { unknown: false, problem: error.to_string() })
+        Err(CallError::Publish(error @ PublishError::Encode(_))) => {
+            uplink.handle_reply(packet.number, &PacketReply { unknown: false, problem: error.to_string() });
+            Outcome::Stored
         }
-        _ => uplink.handle_failure(),
-    }
-}
-
-/// Wakes a thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Waits for a future, but not past the end of the carrier.
-fn until<T>(shared: &Shared, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    while !shared.ends() {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return Some(value),
-            Poll::Pending => thread::park(),
+        Err(error) => {
+            log::info!("the collector has no packet: {error}");
+            uplink.handle_failure();
+            Outcome::Failed
         }
-    }
-    None
-}
-
-/// Waits for a time, but not past the end of the carrier.
-fn rest(shared: &Shared, time: Duration) {
-    let until = Instant::now() + time;
-    while !shared.ends() {
-        let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) else { return };
-        thread::park_timeout(rest);
     }
 }
 

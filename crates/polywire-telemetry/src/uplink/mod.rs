@@ -5,8 +5,8 @@
 //! makes node packets of them. It starts no thread and reads no clock; a [`Carrier`] has the thread
 //! that sends. `spec/telemetry.md` has the rules.
 //!
-//! One packet is under way at a time. Whatever comes meanwhile shares the next one, so packets grow
-//! with the time that the collector takes to answer.
+//! Whatever comes while a packet is under way shares the next one, so packets grow with the time
+//! that the collector takes to answer. If they cannot grow any more, several are under way.
 //!
 //! ```
 //! use polywire_telemetry::{
@@ -24,7 +24,7 @@
 //! // Nobody answers: the same packet is sent again.
 //! uplink.handle_failure();
 //! assert_eq!(uplink.poll(now).unwrap().packets, packet.packets);
-//! uplink.handle_reply(&PacketReply::default());
+//! uplink.handle_reply(packet.number, &PacketReply::default());
 //! assert!(uplink.poll(now).is_none() && uplink.is_empty());
 //! let status: UplinkStatus = uplink.status();
 //! assert_eq!((status.acknowledged, status.spool), (1, SpoolLosses::default()));
@@ -86,6 +86,9 @@ pub struct UplinkOptions {
     pub sync: Duration,
     /// The most bytes of a node packet, about: 256 KiB by default. One sample always fits.
     pub packet_bytes: usize,
+    /// The most packets that are under way at a time, from 1: 16 by default. More than one are if
+    /// each but the last has as many bytes as it may have, and while none fails.
+    pub window: usize,
     /// The most bytes a second that are sent, about; `None`, the default, for no limit. Counted are
     /// node packets before compression.
     pub budget_bytes_per_s: Option<u64>,
@@ -94,7 +97,7 @@ pub struct UplinkOptions {
 impl Default for UplinkOptions {
     fn default() -> UplinkOptions {
         let sync = Duration::from_secs(1);
-        UplinkOptions { spool_bytes: 256 << 20, sync, packet_bytes: 256 << 10, budget_bytes_per_s: None }
+        UplinkOptions { spool_bytes: 256 << 20, sync, packet_bytes: 256 << 10, window: 16, budget_bytes_per_s: None }
     }
 }
 
@@ -139,8 +142,13 @@ pub struct Uplink {
     opened: u32,
     spool: Spool,
     budget: Option<Budget>,
-    flight: Option<Flight>,
-    /// The streams that the collector knows, and the start that they belong to.
+    /// The packets that are not acknowledged, in order.
+    flights: VecDeque<Flight>,
+    /// How many of them may be under way: one after a failure, and one more with each reply.
+    open: usize,
+    /// The number of the latest packet.
+    number: u64,
+    /// The streams that have been described to the collector, and the start that they belong to.
     told: (u64, BTreeSet<u32>),
     /// When what waits is to be sent.
     due: Option<Duration>,
@@ -166,14 +174,23 @@ struct Stream {
     is_closed: bool,
 }
 
-/// The packet that is under way until it is acknowledged.
+/// A packet until it and all before it are acknowledged.
 struct Flight {
     packet: Arc<NodePacket>,
     /// All streams of its samples.
     streams: Vec<Arc<StreamDescription>>,
     ends: Vec<(SegmentId, u64)>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It is to be sent, for the first time or again.
+    Waits,
     /// Sent and neither answered nor failed.
-    is_out: bool,
+    Out,
+    /// Acknowledged, and one before it is not.
+    Done,
 }
 
 impl Uplink {
@@ -196,7 +213,10 @@ impl Uplink {
             opened: 0,
             spool,
             budget: options.budget_bytes_per_s.map(|bytes| Budget::new(bytes, now.steady)),
-            flight: None,
+            flights: VecDeque::new(),
+            open: options.window.max(1),
+            // Far from the numbers of other starts, also if these are close to each other.
+            number: start.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             told: (start, BTreeSet::new()),
             due: None,
             is_flushing,
@@ -296,28 +316,50 @@ impl Uplink {
         self.is_flushing = true;
     }
 
-    /// The next packet to send, if it is time to send one. Then comes [`Uplink::handle_reply`] or
-    /// [`Uplink::handle_failure`]. Blocks while samples are read, and while they are synchronised
-    /// to the disk.
+    /// The next packet to send, if it is time to send one; it must leave after those before it.
+    /// For each comes [`Uplink::handle_reply`], or for all of them [`Uplink::handle_failure`].
+    /// Blocks while samples are read, and while they are synchronised to the disk.
     pub fn poll(&mut self, now: Moment) -> Option<Arc<NodePacket>> {
         self.turn(now.steady);
         let may_send = self.budget.as_ref().is_none_or(|budget| budget.wait().is_zero());
-        if !may_send || self.flight.as_ref().is_some_and(|flight| flight.is_out) {
+        if !may_send || self.flights.iter().filter(|flight| flight.state == State::Out).count() >= self.open {
             return None;
         }
-        if self.flight.is_none() && (self.is_flushing || self.due.is_some_and(|due| due <= now.steady)) {
+        let is_due = self.is_flushing || self.due.is_some_and(|due| due <= now.steady);
+        if is_due && self.may_load() {
             self.load(now);
         }
-        let told = &self.told.1;
-        let flight = self.flight.as_mut()?;
-        flight.is_out = true;
-        let unknown = flight.streams.iter().filter(|stream| !told.contains(&stream.number));
-        let streams: Vec<StreamDescription> = unknown.map(|stream| StreamDescription::clone(stream)).collect();
-        if flight.packet.streams != streams {
-            Arc::make_mut(&mut flight.packet).streams = streams;
+        let at = self.flights.iter().position(|flight| flight.state == State::Waits)?;
+        let before = self.flights.iter().take(at).rfind(|flight| flight.state == State::Out);
+        let follows = before.map_or(0, |flight| flight.packet.number);
+        let flight = self.flights.get_mut(at)?;
+        if self.told.0 != flight.packet.start {
+            self.told = (flight.packet.start, BTreeSet::new());
         }
+        let told = &mut self.told.1;
+        let unknown = flight.streams.iter().filter(|stream| told.insert(stream.number));
+        let streams: Vec<StreamDescription> = unknown.map(|stream| StreamDescription::clone(stream)).collect();
+        if flight.packet.streams != streams || flight.packet.follows != follows {
+            let packet = Arc::make_mut(&mut flight.packet);
+            (packet.streams, packet.follows) = (streams, follows);
+        }
+        flight.state = State::Out;
         self.budget.iter_mut().for_each(|budget| budget.spend(flight.packet.bytes()));
         Some(flight.packet.clone())
+    }
+
+    /// Whether another packet can be made: none is under way, or it would be a full one.
+    fn may_load(&self) -> bool {
+        let is_full = || self.spool.unread_bytes() >= self.packet_bytes() as u64;
+        match self.flights.len() {
+            0 => true,
+            count => count < self.open && self.flights.iter().all(|flight| flight.state != State::Waits) && is_full(),
+        }
+    }
+
+    /// The most bytes of a packet, about.
+    fn packet_bytes(&self) -> usize {
+        self.budget.as_ref().map_or(usize::MAX, Budget::packet_bytes).min(self.options.packet_bytes)
     }
 
     /// Lets time pass for the budget, for what it holds back, and for the disk.
@@ -348,26 +390,29 @@ impl Uplink {
             self.is_flushing = true;
             self.streams.values_mut().for_each(|stream| stream.waiting = (0, 0));
         }
-        let most_bytes = self.budget.as_ref().map_or(usize::MAX, Budget::packet_bytes).min(self.options.packet_bytes);
+        let most_bytes = self.packet_bytes();
         let spool::Read { start, mut samples, ends } = self.spool.read(most_bytes);
         let start = if samples.is_empty() { self.start } else { start };
         if start == self.start {
             self.load_last(&mut samples, most_bytes);
         }
         if samples.is_empty() {
-            self.spool.taken(&ends);
             (self.is_flushing, self.due) = (false, None);
+            // What was read and holds no sample is behind samples that are under way.
+            match self.flights.back_mut() {
+                Some(flight) => flight.ends.extend(ends),
+                None => self.spool.taken(&ends),
+            }
             return;
-        }
-        if self.told.0 != start {
-            self.told = (start, BTreeSet::new());
         }
         let numbers: BTreeSet<u32> = samples.iter().map(|sample| sample.stream).collect();
         let streams = numbers.into_iter().filter_map(|number| self.description(start, number)).collect();
         let reduction = self.budget.as_ref().map_or(Reduction::None, Budget::reduction);
-        let (node, time_ns) = (self.node.0, now.wall_ns);
-        let packet = NodePacket { node, start, time_ns, reduction, streams: Vec::new(), packets: samples };
-        self.flight = Some(Flight { packet: Arc::new(packet), streams, ends, is_out: false });
+        self.number = self.number.wrapping_add(1).max(1);
+        let (node, number, time_ns) = (self.node.0, self.number, now.wall_ns);
+        let packet =
+            NodePacket { node, start, number, follows: 0, time_ns, reduction, streams: Vec::new(), packets: samples };
+        self.flights.push_back(Flight { packet: Arc::new(packet), streams, ends, state: State::Waits });
     }
 
     /// Adds the samples of [`Keep::Last`] that fit.
@@ -390,12 +435,14 @@ impl Uplink {
         own.or_else(|| self.spool.stream(start, number)).cloned()
     }
 
-    /// The collector has answered.
-    pub fn handle_reply(&mut self, reply: &PacketReply) {
+    /// The collector has answered the packet with this number.
+    pub fn handle_reply(&mut self, number: u64, reply: &PacketReply) {
+        let mut out = self.flights.iter_mut().filter(|flight| flight.state == State::Out);
+        let Some(flight) = out.find(|flight| flight.packet.number == number) else { return };
         if reply.unknown {
             return self.handle_failure();
         }
-        let Some(flight) = self.flight.take_if(|flight| flight.is_out) else { return };
+        flight.state = State::Done;
         let samples = flight.packet.packets.len() as u64;
         match reply.is_stored() {
             true => self.status.acknowledged += samples,
@@ -403,29 +450,40 @@ impl Uplink {
             false => {
                 log::warn!("the collector refuses {samples} samples: {}", reply.problem);
                 self.status.refused += samples;
+                // What it described was not taken.
+                self.told.1.clear();
             }
         }
-        self.spool.taken(&flight.ends);
-        self.told.1.extend(flight.streams.iter().map(|stream| stream.number));
+        self.open = (self.open + 1).min(self.options.window.max(1));
+        while let Some(flight) = self.flights.pop_front_if(|flight| flight.state == State::Done) {
+            self.spool.taken(&flight.ends);
+        }
         let is_over = |stream: &Stream| stream.is_closed && stream.last.is_empty() && stream.held.is_none();
         self.streams.retain(|_, stream| !is_over(stream));
     }
 
-    /// The packet may not have arrived, or the collector may have forgotten the streams: the packet
-    /// is sent again, with its streams.
+    /// A packet may not have arrived, or the collector may have forgotten its streams: all packets
+    /// under way are sent again, in order, with their streams. Replies to those that were sent
+    /// before do not count any more.
     pub fn handle_failure(&mut self) {
         self.told.1.clear();
-        self.flight.iter_mut().for_each(|flight| flight.is_out = false);
+        self.open = 1;
+        let out = self.flights.iter_mut().filter(|flight| flight.state == State::Out);
+        out.for_each(|flight| flight.state = State::Waits);
     }
 
     /// How long [`Uplink::poll`] has nothing to do, unless something happens meanwhile.
     pub fn wait(&self, now: Moment) -> Duration {
         let until = |at: Duration| at.saturating_sub(now.steady);
         let credit = self.budget.as_ref().map_or(Duration::ZERO, Budget::wait);
-        let packet = match &self.flight {
-            Some(flight) => (!flight.is_out).then_some(credit),
-            None if self.is_flushing => Some(credit),
-            None => self.due.map(|due| until(due).max(credit)),
+        let out = self.flights.iter().filter(|flight| flight.state == State::Out).count();
+        let again = self.flights.iter().any(|flight| flight.state == State::Waits);
+        let packet = match (again, self.is_flushing) {
+            _ if out >= self.open => None,
+            (true, _) => Some(credit),
+            (false, _) if !self.may_load() => None,
+            (false, true) => Some(credit),
+            (false, false) => self.due.map(|due| until(due).max(credit)),
         };
         let held =
             self.streams.values().filter(|stream| stream.held.is_some()).map(|stream| until(stream.free_at)).min();
@@ -441,7 +499,7 @@ impl Uplink {
     /// Whether the collector has everything.
     pub fn is_empty(&self) -> bool {
         let waits = |stream: &Stream| !stream.last.is_empty() || stream.held.is_some();
-        self.flight.is_none() && self.spool.waiting_bytes() == 0 && !self.streams.values().any(waits)
+        self.flights.is_empty() && self.spool.waiting_bytes() == 0 && !self.streams.values().any(waits)
     }
 
     /// Counts since the start.

@@ -68,8 +68,15 @@ struct Segment {
     bytes: u64,
     /// Up to where it has been acknowledged.
     taken: u64,
+    /// Up to where it has been read, and is being sent or acknowledged.
+    read: u64,
+}
+
+impl Segment {
     /// It is being sent: it goes last if room is needed.
-    is_flying: bool,
+    fn is_flying(&self) -> bool {
+        self.read > self.taken
+    }
 }
 
 struct Open {
@@ -156,7 +163,7 @@ impl Spool {
     fn make_room(&mut self, bytes: u64, priority: u8) -> bool {
         while self.bytes() + bytes > self.most_bytes {
             let victims = self.segments.iter().filter(|(id, _)| id.priority <= priority);
-            let victim = victims.min_by_key(|(id, segment)| (segment.is_flying, **id)).map(|(id, _)| *id);
+            let victim = victims.min_by_key(|(id, segment)| (segment.is_flying(), **id)).map(|(id, _)| *id);
             let Some(victim) = victim else { return false };
             self.losses.dropped += self.samples_in(victim);
             self.forget(victim);
@@ -175,8 +182,7 @@ impl Spool {
         samples
     }
 
-    /// Reads samples of one start from the front. Reading again gives the same, until
-    /// [`Spool::taken`].
+    /// Reads on: the next samples, all of one start.
     pub fn read(&mut self, most_bytes: usize) -> Read {
         let (mut read, mut room) = (Read::default(), most_bytes);
         for id in self.in_order() {
@@ -188,11 +194,8 @@ impl Spool {
                 break;
             }
         }
-        for segment in self.segments.values_mut() {
-            segment.is_flying = false;
-        }
-        for (id, _) in &read.ends {
-            self.segments.entry(*id).and_modify(|segment| segment.is_flying = true);
+        for (id, end) in &read.ends {
+            self.segments.entry(*id).and_modify(|segment| segment.read = *end);
         }
         read
     }
@@ -211,8 +214,8 @@ impl Spool {
 
     /// Reads on in a segment. Returns whether there is room left for another one.
     fn read_segment(&mut self, id: SegmentId, room: &mut usize, read: &mut Read) -> bool {
-        let Some(Segment { bytes, taken, .. }) = self.segments.get(&id).copied() else { return true };
-        let rest = match self.load(id, taken, bytes) {
+        let Some(Segment { bytes, read: from, .. }) = self.segments.get(&id).copied() else { return true };
+        let rest = match self.load(id, from, bytes) {
             Ok(rest) => rest,
             Err(error) => {
                 log::warn!("a part of the spool cannot be read: {error}");
@@ -245,7 +248,7 @@ impl Spool {
             offset = end;
         }
         if offset > 0 {
-            read.ends.push((id, taken + offset as u64));
+            read.ends.push((id, from + offset as u64));
         } else {
             self.remove_if_taken(id);
         }
@@ -261,7 +264,7 @@ impl Spool {
     pub fn taken(&mut self, ends: &[(SegmentId, u64)]) {
         for (id, end) in ends {
             if let Some(segment) = self.segments.get_mut(id) {
-                (segment.taken, segment.is_flying) = (*end, false);
+                segment.taken = *end;
                 self.remove_if_taken(*id);
             }
         }
@@ -307,6 +310,11 @@ impl Spool {
     /// The bytes that wait to be sent.
     pub fn waiting_bytes(&self) -> u64 {
         self.segments.values().map(|segment| segment.bytes.saturating_sub(segment.taken)).sum()
+    }
+
+    /// The bytes that wait and are not being sent yet.
+    pub fn unread_bytes(&self) -> u64 {
+        self.segments.values().map(|segment| segment.bytes.saturating_sub(segment.read)).sum()
     }
 
     /// The bytes that the segments take.

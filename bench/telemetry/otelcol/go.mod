@@ -1,0 +1,3 @@
+module polywire.example/otelcol
+
+go 1.24
