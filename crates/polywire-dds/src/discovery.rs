@@ -8,9 +8,8 @@ use std::{
 use cyclors::{
     DDS_BUILTIN_TOPIC_DCPSPARTICIPANT, DDS_BUILTIN_TOPIC_DCPSPUBLICATION, DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION,
     dds_builtintopic_endpoint_t, dds_builtintopic_get_endpoint_type_info, dds_builtintopic_participant_t,
-    dds_create_listener, dds_create_reader,
-    dds_delete_listener, dds_entity_t, dds_instance_state_DDS_IST_ALIVE, dds_lset_data_available_arg, dds_return_loan,
-    dds_sample_info_t, dds_take,
+    dds_create_listener, dds_create_reader, dds_delete_listener, dds_entity_t, dds_instance_state_DDS_IST_ALIVE,
+    dds_lset_data_available_arg, dds_return_loan, dds_sample_info_t, dds_take,
 };
 
 use crate::{

@@ -133,8 +133,8 @@ impl Participant {
         self.open(name, new_type(type_name, is_keyed, None)?)
     }
 
-    /// Opens a topic that also tells other programs its type. They compare it with theirs, and do not
-    /// match if one cannot be read as the other.
+    /// Opens a topic that also tells other programs its type. They compare it with theirs, and do
+    /// not match if one cannot be read as the other.
     pub fn described_topic(
         &self,
         name: &str,
@@ -147,8 +147,8 @@ impl Participant {
     }
 
     fn open(&self, name: &str, of: *mut ddsi_sertype) -> Result<Topic, Error> {
-        // Whether a call that fails has released the type is seen by its number of references, which
-        // nobody else changes meanwhile.
+        // Whether a call that fails has released the type is seen by its number of references,
+        // which nobody else changes meanwhile.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let name_with_end = CString::new(name).map_err(|_| Error::Text(name.into()));
@@ -169,7 +169,7 @@ impl Participant {
                 ),
                 Err(_) => 0,
             };
-            if (created <= 0) && (*of).flags_refc.v & REFERENCES > 1 {
+            if created <= 0 && (*of).flags_refc.v & REFERENCES > 1 {
                 ddsi_sertype_unref(of);
             }
             ddsi_sertype_unref(of);

@@ -319,11 +319,7 @@ impl NativeType {
 }
 
 /// Makes a type of this name, with one reference.
-pub(crate) fn new_type(
-    name: &str,
-    is_keyed: bool,
-    objects: Option<TypeObjects>,
-) -> Result<*mut ddsi_sertype, Error> {
+pub(crate) fn new_type(name: &str, is_keyed: bool, objects: Option<TypeObjects>) -> Result<*mut ddsi_sertype, Error> {
     let c_name = CString::new(name).map_err(|_| Error::Text(name.into()))?;
     let flags = if is_keyed { REQUEST_KEY_HASH } else { NO_KEY };
     // SAFETY: all-zero is a valid `ddsi_sertype`: integers, and pointers that may be null. The

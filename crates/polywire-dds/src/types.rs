@@ -1,16 +1,15 @@
 //! Types as DDS-XTypes describes them: what a topic says of its own, and what others say of theirs.
 //!
-//! Discovery carries the hashes of a type's parts. The parts themselves are asked for: Cyclone keeps
-//! those that have come.
+//! Discovery carries the hashes of a type's parts. The parts themselves are asked for: Cyclone
+//! keeps those that have come.
 
 use std::{fmt, ptr, slice, sync::Arc};
 
 use cyclors::{
     dds_create_topic_descriptor, dds_delete_topic_descriptor, dds_find_scope_DDS_FIND_SCOPE_GLOBAL,
-    dds_find_scope_DDS_FIND_SCOPE_LOCAL_DOMAIN, dds_type_meta_ser,
-    ddsi_type_include_deps_DDSI_TYPE_INCLUDE_DEPS, ddsi_typeid, ddsi_typeid_kind, ddsi_typeinfo,
-    ddsi_typeinfo_deser, ddsi_typeinfo_dup, ddsi_typeinfo_equal, ddsi_typeinfo_free, ddsi_typeinfo_typeid,
-    ddsi_typeinfo_valid, ddsi_typemap, ddsi_typemap_deser, ddsi_typemap_fini,
+    dds_find_scope_DDS_FIND_SCOPE_LOCAL_DOMAIN, dds_type_meta_ser, ddsi_type_include_deps_DDSI_TYPE_INCLUDE_DEPS,
+    ddsi_typeid, ddsi_typeid_kind, ddsi_typeinfo, ddsi_typeinfo_deser, ddsi_typeinfo_dup, ddsi_typeinfo_equal,
+    ddsi_typeinfo_free, ddsi_typeinfo_typeid, ddsi_typeinfo_valid, ddsi_typemap, ddsi_typemap_deser, ddsi_typemap_fini,
 };
 
 use crate::{entity::Participant, error::Error};
@@ -124,8 +123,8 @@ impl fmt::Debug for TypeInformation {
 }
 
 impl Participant {
-    /// The parts of another program's type, or `None` if they have not come yet. Does not wait. With
-    /// `ask`, other programs are asked for what is missing.
+    /// The parts of another program's type, or `None` if they have not come yet. Does not wait.
+    /// With `ask`, other programs are asked for what is missing.
     pub fn type_objects(&self, of: &TypeInformation, ask: bool) -> Result<Option<TypeObjects>, Error> {
         let (scope, timeout_ns) = match ask {
             // The shortest time is not 0, which would not send the question.

@@ -1,5 +1,5 @@
-//! Addresses of the engine `dds`: a domain, and the options behind the question mark, with `&` between
-//! them.
+//! Addresses of the engine `dds`: a domain, and the options behind the question mark, with `&`
+//! between them.
 
 use std::fs;
 
@@ -17,8 +17,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads `DOMAIN` or `DOMAIN?OPTION&OPTION..` with the options `interface=NAME`, `config=FILE` and
-    /// `types=on` or `off`.
+    /// Reads `DOMAIN` or `DOMAIN?OPTION&OPTION..` with the options `interface=NAME`,
+    /// `config=FILE` and `types=on` or `off`.
     pub(super) fn parse(text: &str) -> Result<Address, String> {
         let (domain, options) = text.split_once('?').unwrap_or((text, ""));
         let domain = domain.parse().ok().filter(|domain| *domain <= LAST_DOMAIN);

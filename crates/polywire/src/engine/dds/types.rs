@@ -1,5 +1,5 @@
-//! Types of other programs. Their writers say in discovery how the type is hashed; the type itself is
-//! asked for, and a channel is announced once it has come.
+//! Types of other programs. Their writers say in discovery how the type is hashed; the type itself
+//! is asked for, and a channel is announced once it has come.
 
 use std::{
     collections::BTreeMap,

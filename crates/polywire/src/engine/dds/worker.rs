@@ -45,13 +45,7 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>) -> Worker {
-        Worker {
-            shared,
-            decoders: BTreeMap::new(),
-            touched: Vec::new(),
-            greeted: None,
-            lookups: Lookups::default(),
-        }
+        Worker { shared, decoders: BTreeMap::new(), touched: Vec::new(), greeted: None, lookups: Lookups::default() }
     }
 
     pub(super) fn run(&mut self) {
