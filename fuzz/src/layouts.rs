@@ -5,7 +5,7 @@ use polywire_core::{
     layout::{Record, Shape, Value},
     program::Backend,
     schema::{
-        Schema, SchemaLimits,
+        Schema, SchemaLimits, TypeObjects,
         arbitrary::{Random, random_schema},
     },
 };
@@ -32,6 +32,30 @@ pub fn read_schema(input: &[u8]) {
         let (again, _) = coder.decode(&message, &record).expect("a codec decodes its own message");
         assert_eq!(format!("{again:?}"), format!("{record:?}"), "{wire:?}");
     }
+}
+
+/// The length of a `TypeInformation`, itself, and a `TypeMapping`.
+pub fn type_object_bytes(random: &mut Random) -> Vec<u8> {
+    let objects = loop {
+        let size = 1 + random.below(10);
+        if let Ok(objects) = TypeObjects::of(&random_schema(random.bits(), size)) {
+            break objects;
+        }
+    };
+    let mut bytes = (objects.information.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(objects.information);
+    bytes.extend(objects.mapping);
+    if random.one_in(10) { bytes } else { mutated(random, &bytes) }
+}
+
+/// Reads TypeObjects. They must be refused, or give a schema whose TypeObjects give it again.
+pub fn read_type_objects(input: &[u8]) {
+    let Some((len, rest)) = input.split_first_chunk() else { return };
+    let Some((information, mapping)) = rest.split_at_checked(u32::from_le_bytes(*len) as usize) else { return };
+    let objects = TypeObjects { information: information.into(), mapping: mapping.into() };
+    let Ok(schema) = objects.schema(&SchemaLimits::default()) else { return };
+    let Ok(again) = TypeObjects::of(&schema) else { return };
+    assert_eq!(again.schema(&SchemaLimits::default()).map(|read| read.type_hash()), Ok(schema.type_hash()));
 }
 
 /// The seed of a type, then lines with paths and values.

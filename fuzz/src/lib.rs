@@ -34,6 +34,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "wire", generate: sources::wire_text, run: sources::read_wire },
     Target { name: "config", generate: sources::config_text, run: sources::read_config },
     Target { name: "schema", generate: layouts::schema_bytes, run: layouts::read_schema },
+    Target { name: "types", generate: layouts::type_object_bytes, run: layouts::read_type_objects },
     Target { name: "layout", generate: layouts::record_bytes, run: layouts::use_record },
     Target { name: "stream", generate: messages::stream_bytes, run: messages::read_stream },
     Target { name: "datagram", generate: messages::datagram_bytes, run: messages::read_datagram },

@@ -7,9 +7,9 @@ use std::{
 
 use cyclors::{
     DDS_BUILTIN_TOPIC_DCPSPARTICIPANT, DDS_BUILTIN_TOPIC_DCPSPUBLICATION, DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION,
-    dds_builtintopic_endpoint_t, dds_builtintopic_participant_t, dds_create_listener, dds_create_reader,
-    dds_delete_listener, dds_entity_t, dds_instance_state_DDS_IST_ALIVE, dds_lset_data_available_arg, dds_return_loan,
-    dds_sample_info_t, dds_take,
+    dds_builtintopic_endpoint_t, dds_builtintopic_get_endpoint_type_info, dds_builtintopic_participant_t,
+    dds_create_listener, dds_create_reader, dds_delete_listener, dds_entity_t, dds_instance_state_DDS_IST_ALIVE,
+    dds_lset_data_available_arg, dds_return_loan, dds_sample_info_t, dds_take,
 };
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     error::Error,
     guid::Guid,
     qos::Qos,
+    types::TypeInformation,
 };
 
 /// The longest name of a topic or type that is read, in bytes.
@@ -56,6 +57,8 @@ pub struct Endpoint {
     pub type_name: String,
     /// Its policies.
     pub qos: Qos,
+    /// What it says of its type, if it says something.
+    pub types: Option<TypeInformation>,
 }
 
 /// What is called with each [`Discovery`].
@@ -190,14 +193,18 @@ fn participant(sample: &dds_builtintopic_participant_t) -> Discovery {
 }
 
 fn endpoint(sample: &dds_builtintopic_endpoint_t) -> Endpoint {
-    // SAFETY: texts and policies of a loaned sample are valid, or null without valid data.
+    let mut types = ptr::null();
+    // SAFETY: texts, policies and type information of a loaned sample are valid, or null without
+    // valid data. The call for the last only reads the sample.
     unsafe {
+        dds_builtintopic_get_endpoint_type_info(ptr::from_ref(sample).cast_mut(), &raw mut types);
         Endpoint {
             guid: Guid(sample.key.v),
             participant: Guid(sample.participant_key.v),
             topic: text(sample.topic_name),
             type_name: text(sample.type_name),
             qos: Qos::read(sample.qos),
+            types: TypeInformation::copy(types),
         }
     }
 }

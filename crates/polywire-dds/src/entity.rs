@@ -16,7 +16,7 @@ use cyclors::{
     dds_instance_handle_t, dds_listener_t, dds_lset_offered_incompatible_qos_arg, dds_lset_publication_matched_arg,
     dds_lset_requested_incompatible_qos_arg, dds_lset_subscription_matched_arg, dds_offered_incompatible_qos_status_t,
     dds_publication_matched_status_t, dds_requested_incompatible_qos_status_t, dds_subscription_matched_status_t,
-    dds_wait_for_acks, ddsi_sertype, ddsi_sertype_unref,
+    dds_wait_for_acks, ddsi_sertype, ddsi_sertype_ref, ddsi_sertype_unref,
 };
 
 use crate::{
@@ -25,7 +25,11 @@ use crate::{
     guid::Guid,
     qos::Qos,
     sample::{Sample, new_type, to_native},
+    types::TypeObjects,
 };
+
+/// The bits of a type's counter that count its references.
+const REFERENCES: u32 = 0x0fff_ffff;
 
 /// An entity that is deleted, with all that belongs to it, when dropped.
 #[derive(Debug)]
@@ -126,20 +130,52 @@ impl Participant {
     /// Opens a topic of this name and type name. Types are compared by their names, and by whether
     /// they have a key.
     pub fn topic(&self, name: &str, type_name: &str, is_keyed: bool) -> Result<Topic, Error> {
-        let c_name = CString::new(name).map_err(|_| Error::Text(name.into()))?;
-        let mut of = new_type(type_name, is_keyed)?;
-        // SAFETY: the name ends with a zero byte and is copied; `of` is a new type, whose reference
-        // the call takes if it succeeds, and for which it may put an equal one.
-        let created = unsafe {
-            dds_create_topic_sertype(self.handle(), c_name.as_ptr(), &raw mut of, ptr::null(), ptr::null(), ptr::null())
-        };
-        match Entity::new("open a topic", created) {
-            Ok(entity) => Ok(Topic { entity, of: Type(of), participant: self.clone() }),
-            Err(error) => {
-                // SAFETY: the reference is still ours.
-                unsafe { ddsi_sertype_unref(of) };
-                Err(error)
+        self.open(name, new_type(type_name, is_keyed, None)?)
+    }
+
+    /// Opens a topic that also tells other programs its type. They compare it with theirs, and do
+    /// not match if one cannot be read as the other.
+    pub fn described_topic(
+        &self,
+        name: &str,
+        type_name: &str,
+        is_keyed: bool,
+        types: &TypeObjects,
+    ) -> Result<Topic, Error> {
+        types.check()?;
+        self.open(name, new_type(type_name, is_keyed, Some(types.clone()))?)
+    }
+
+    fn open(&self, name: &str, of: *mut ddsi_sertype) -> Result<Topic, Error> {
+        // Whether a call that fails has released the type is seen by its number of references,
+        // which nobody else changes meanwhile.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let name_with_end = CString::new(name).map_err(|_| Error::Text(name.into()));
+        let mut registered = of;
+        // SAFETY: `of` is a new type, of which this function has one reference and takes a second.
+        // The name ends with a zero byte and is copied. The call takes a reference if it succeeds,
+        // and may put an equal type in place; if it fails, it may have released one.
+        unsafe {
+            ddsi_sertype_ref(of);
+            let created = match &name_with_end {
+                Ok(name) => dds_create_topic_sertype(
+                    self.handle(),
+                    name.as_ptr(),
+                    &raw mut registered,
+                    ptr::null(),
+                    ptr::null(),
+                    ptr::null(),
+                ),
+                Err(_) => 0,
+            };
+            if created <= 0 && (*of).flags_refc.v & REFERENCES > 1 {
+                ddsi_sertype_unref(of);
             }
+            ddsi_sertype_unref(of);
+            name_with_end?;
+            let entity = Entity::new("open a topic", created)?;
+            Ok(Topic { entity, of: Type(registered), participant: self.clone() })
         }
     }
 }

@@ -13,6 +13,7 @@ mod guid;
 mod logs;
 mod qos;
 mod sample;
+mod types;
 
 pub use cache::Receive;
 pub use discovery::{Discovery, Endpoint, Watch};
@@ -21,6 +22,7 @@ pub use error::Error;
 pub use guid::Guid;
 pub use qos::{Durability, Liveliness, Qos, Representation};
 pub use sample::{Bytes, Kind, MOST_SAMPLE_BYTES, Sample};
+pub use types::{TypeInformation, TypeObjects};
 
 /// A configuration of Cyclone that uses the loopback interface alone.
 ///

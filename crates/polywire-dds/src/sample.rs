@@ -5,6 +5,7 @@
 
 use std::{
     ffi::{CString, c_char, c_void},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     mem, ptr, slice,
     sync::Arc,
 };
@@ -12,10 +13,11 @@ use std::{
 use cyclors::{
     ddsi_keyhash, ddsi_serdata, ddsi_serdata_init, ddsi_serdata_kind, ddsi_serdata_kind_SDK_DATA,
     ddsi_serdata_kind_SDK_KEY, ddsi_serdata_ops, ddsi_sertype, ddsi_sertype_fini, ddsi_sertype_init_flags,
-    ddsi_sertype_ops, ddsi_sertype_v0, ddsrt_iovec_t, ddsrt_msg_iovlen_t,
+    ddsi_sertype_ops, ddsi_sertype_v0, ddsi_typeid, ddsi_typeid_kind, ddsi_typeinfo, ddsi_typemap, ddsrt_iovec_t,
+    ddsrt_msg_iovlen_t,
 };
 
-use crate::error::Error;
+use crate::{error::Error, types::TypeObjects};
 
 /// The largest sample that is written or read, in bytes with its encapsulation header.
 ///
@@ -298,14 +300,32 @@ pub(crate) unsafe fn of_native(native: *const ddsi_serdata) -> Sample {
     }
 }
 
-/// Makes a type of this name, with one reference, which creating a topic takes.
-pub(crate) fn new_type(name: &str, is_keyed: bool) -> Result<*mut ddsi_sertype, Error> {
+/// A type as Cyclone has it.
+#[repr(C)]
+struct NativeType {
+    base: ddsi_sertype,
+    /// What others are told of it.
+    objects: Option<TypeObjects>,
+}
+
+impl NativeType {
+    /// # Safety
+    ///
+    /// `of` is a type that [`new_type`] made, and lives as long as the result is used.
+    unsafe fn of<'a>(of: *const ddsi_sertype) -> &'a NativeType {
+        // SAFETY: the caller promises it; the base is the first field.
+        unsafe { &*of.cast::<NativeType>() }
+    }
+}
+
+/// Makes a type of this name, with one reference.
+pub(crate) fn new_type(name: &str, is_keyed: bool, objects: Option<TypeObjects>) -> Result<*mut ddsi_sertype, Error> {
     let c_name = CString::new(name).map_err(|_| Error::Text(name.into()))?;
     let flags = if is_keyed { REQUEST_KEY_HASH } else { NO_KEY };
     // SAFETY: all-zero is a valid `ddsi_sertype`: integers, and pointers that may be null. The
     // initialisation copies the name; the tables of functions are static.
     unsafe {
-        let of = Box::into_raw(Box::new(mem::zeroed::<ddsi_sertype>()));
+        let of = Box::into_raw(Box::new(NativeType { base: mem::zeroed(), objects })).cast::<ddsi_sertype>();
         ddsi_sertype_init_flags(of, c_name.as_ptr(), &TYPE_OPS.0, &SAMPLE_OPS.0, flags);
         (*of).allowed_data_representation = 0b101;
         Ok(of)
@@ -327,9 +347,9 @@ static TYPE_OPS: Table<ddsi_sertype_ops> = Table(ddsi_sertype_ops {
     free_samples: Some(free_samples),
     equal: Some(equal_types),
     hash: Some(hash_type),
-    type_id: None,
-    type_map: None,
-    type_info: None,
+    type_id: Some(type_id),
+    type_map: Some(type_map),
+    type_info: Some(type_information),
     derive_sertype: None,
     get_serialized_size: None,
     serialize_into: None,
@@ -362,17 +382,41 @@ unsafe extern "C" fn free_type(of: *mut ddsi_sertype) {
     // SAFETY: this is the last reference to a type that `new_type` put into a box.
     unsafe {
         ddsi_sertype_fini(of);
-        drop(Box::from_raw(of));
+        drop(Box::from_raw(of.cast::<NativeType>()));
     }
 }
 
-/// Two types of the same name, keys and functions are the same: this crate knows no more of them.
-unsafe extern "C" fn equal_types(_: *const ddsi_sertype, _: *const ddsi_sertype) -> bool {
-    true
+/// Types of the same name, keys and functions are the same if others are told the same of them.
+unsafe extern "C" fn equal_types(a: *const ddsi_sertype, b: *const ddsi_sertype) -> bool {
+    // SAFETY: Cyclone passes types with these functions.
+    unsafe { NativeType::of(a).objects == NativeType::of(b).objects }
 }
 
-unsafe extern "C" fn hash_type(_: *const ddsi_sertype) -> u32 {
-    0
+unsafe extern "C" fn hash_type(of: *const ddsi_sertype) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    // SAFETY: Cyclone passes a type with these functions.
+    unsafe { NativeType::of(of).objects.hash(&mut hasher) }
+    hasher.finish() as u32
+}
+
+// Of a type that others are told nothing of, these are null pointers.
+
+unsafe extern "C" fn type_id(of: *const ddsi_sertype, kind: ddsi_typeid_kind) -> *mut ddsi_typeid {
+    // SAFETY: Cyclone passes a type with these functions.
+    let objects = unsafe { &NativeType::of(of).objects };
+    objects.as_ref().map_or(ptr::null_mut(), |objects| objects.native_id(kind))
+}
+
+unsafe extern "C" fn type_map(of: *const ddsi_sertype) -> *mut ddsi_typemap {
+    // SAFETY: Cyclone passes a type with these functions.
+    let objects = unsafe { &NativeType::of(of).objects };
+    objects.as_ref().map_or(ptr::null_mut(), TypeObjects::native_mapping)
+}
+
+unsafe extern "C" fn type_information(of: *const ddsi_sertype) -> *mut ddsi_typeinfo {
+    // SAFETY: Cyclone passes a type with these functions.
+    let objects = unsafe { &NativeType::of(of).objects };
+    objects.as_ref().map_or(ptr::null_mut(), TypeObjects::native_information)
 }
 
 // Values in memory do not exist here: the readers of this crate get samples as bytes.

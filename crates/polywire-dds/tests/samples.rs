@@ -13,7 +13,7 @@ use std::{
 
 use polywire_dds::{
     Bytes, Change, Discovery, Durability, Endpoint, Guid, Kind, LOOPBACK, Participant, Qos, Receive, Representation,
-    Sample,
+    Sample, TypeObjects,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -197,13 +197,13 @@ fn discovery_shows_policies_and_ends() {
             return discovery;
         }
     };
-    let Discovery::Writer(Endpoint { guid, participant, topic, type_name, qos: offered }) =
+    let Discovery::Writer(Endpoint { guid, participant, topic, type_name, qos: offered, types }) =
         next(&|discovery| matches!(discovery, Discovery::Writer(_)))
     else {
         unreachable!("a writer was waited for")
     };
     assert_eq!((guid, participant), (writer.guid(), a.guid()));
-    assert_eq!((topic.as_str(), type_name.as_str()), ("plant/pumps", "plant::Pump"));
+    assert_eq!((topic.as_str(), type_name.as_str(), types), ("plant/pumps", "plant::Pump", None));
     assert_eq!((offered.deadline, offered.exclusive, offered.reliable), (qos.deadline, qos.exclusive, qos.reliable));
     assert_eq!((offered.partitions, offered.user_data), (qos.partitions, qos.user_data));
     assert_eq!((offered.transport_priority, offered.representations), (5, qos.representations));
@@ -221,4 +221,73 @@ fn what_cannot_be_is_an_error() {
     let _open = Participant::new(number, Some(LOOPBACK), &Qos::default()).expect("a participant");
     let other = Participant::new(number, Some("<CycloneDDS/>"), &Qos::default()).map(|_| ());
     assert_eq!(other, Err(polywire_dds::Error::Configured(number)));
+}
+
+/// A type of `conformance/type-objects`.
+fn described(name: &str) -> TypeObjects {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/type-objects/vectors.jsonl");
+    let lines = std::fs::read_to_string(file).expect("vectors.jsonl");
+    let line = lines.lines().find(|line| line.contains(&format!("\"{name}\""))).expect("the type");
+    let octets = |key: &str| {
+        let (_, rest) = line.split_once(&format!("\"{key}\": \"")).expect("the member");
+        let digits = rest.split('"').next().expect("digits");
+        let pairs = (0..digits.len() / 2).map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16));
+        pairs.collect::<Result<_, _>>().expect("hexadecimal digits")
+    };
+    TypeObjects { information: octets("information"), mapping: octets("mapping") }
+}
+
+#[test]
+fn types_are_told_and_looked_up() {
+    let [a, b] = pair();
+    let (sender, discovered) = mpsc::channel();
+    let _watch = b
+        .watch(move |discovery| {
+            let _heard = sender.send(discovery);
+        })
+        .expect("a watch");
+    let keyed = described("plant::Keyed");
+    let topic = a.described_topic("keyed", "plant::Keyed", true, &keyed).expect("a topic");
+    let _writer = topic.writer(&reliable(), |_| {}).expect("a writer");
+    let types = loop {
+        match discovered.recv_timeout(SOON).expect("discovery") {
+            Discovery::Writer(writer) if writer.topic == "keyed" => break writer.types.expect("type information"),
+            _ => {}
+        }
+    };
+    let found = b.type_objects(&types, true).expect("no error").expect("a type of this process is known at once");
+    assert_eq!(found.information, keyed.information);
+    assert!(!found.mapping.is_empty());
+    // A topic of the same type that tells nothing is another one.
+    let silent =
+        a.topic("silent", "plant::Keyed", true).expect("a topic").writer(&reliable(), |_| {}).expect("a writer");
+    let endpoint = loop {
+        match discovered.recv_timeout(SOON).expect("discovery") {
+            Discovery::Writer(writer) if writer.guid == silent.guid() => break writer,
+            _ => {}
+        }
+    };
+    assert_eq!(endpoint.types, None);
+}
+
+#[test]
+fn a_type_that_cyclone_refuses_is_an_error() {
+    let [a, _] = pair();
+    let good = described("plant::Keyed");
+    // The flags of the minimal structure, of which one must be set.
+    let mut bad = good.clone();
+    let flags = bad.mapping.windows(4).position(|bytes| bytes == [0xf1, 0x51, 0x01, 0x00]).expect("the flags") + 2;
+    bad.mapping[flags] = 0;
+    for _ in 0..3 {
+        assert!(a.described_topic("bad", "plant::Keyed", true, &bad).is_err());
+    }
+    for at in 0..good.mapping.len() {
+        let mut bad = good.clone();
+        bad.mapping[at] ^= 0x07;
+        // Whatever comes of it, nothing is released twice.
+        let opened = a.described_topic(&format!("bad{at}"), "plant::Keyed", true, &bad);
+        drop(opened);
+    }
+    assert!(a.described_topic("a\0b", "plant::Keyed", true, &good).is_err());
+    assert!(a.described_topic("good", "plant::Keyed", true, &good).is_ok());
 }

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire::{Kind, Node};
+use polywire::{Kind, Node, coding::Discovered};
 use polywire_derive::Message;
 use polywire_testing::tools;
 
@@ -194,6 +194,100 @@ fn incompatible_policies_are_told_with_their_names_on_both_sides() {
     assert_eq!((status.accepting, status.refusing), (0, 1));
     assert!(status.refusals[0].reason.contains("deadline (policy 4)"), "{}", status.refusals[0].reason);
     while program.line() != "incompatible 4" {}
+}
+
+#[test]
+fn topics_of_a_dds_program_are_read_without_knowing_their_types() {
+    let domain = domain();
+    let node = Node::new();
+    let wire = wire("auto", domain);
+    let open = |topic: &str| {
+        let coding = Discovered::new().expect("records");
+        node.subscribe_of(topic, Some(&*wire), coding).expect("a subscription").open()
+    };
+    let (pumps, notes) = (open("plant/pumps"), open("notes"));
+    let Some(_program) = Program::python("write", domain, "plant/pumps", "Pump") else { return };
+    let _other = Program::python("write", domain, "notes", "Note");
+    for id in 1u32..=3 {
+        let sample = pumps.recv_timeout(SOON).expect("a sample");
+        let value = &sample.value;
+        let read = (value.u64("id"), value.f64("level"), value.str("name"));
+        assert_eq!(read, (Ok(id.into()), Ok(f64::from(id) / 2.0), Ok(&*format!("pump {id}"))));
+        let announced = &sample.info.source.announcement;
+        assert_eq!((announced.type_name.as_str(), announced.schema.is_zero()), ("plant::Pump", false));
+        let note = notes.recv_timeout(SOON).expect("a sample").value;
+        assert_eq!((note.str("text"), note.i64("marks[1]")), (Ok(&*format!("note {id}")), Ok(-i64::from(id))));
+    }
+    assert_eq!((pumps.undecodable(), notes.undecodable()), (0, 0));
+}
+
+#[test]
+fn a_dds_program_reads_what_is_published_without_knowing_its_type() {
+    for format in ["cdr", "xcdr2"] {
+        let domain = domain();
+        let node = Node::new();
+        let publisher = node.publisher_on::<Pump>("plant/pumps", &wire(format, domain)).expect("a publisher");
+        let Some(program) = Program::python("any", domain, "plant/pumps", "-") else { return };
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{format}");
+        publisher.publish(&pump(1)).expect("published");
+        assert_eq!(program.line(), "ready", "{format}");
+        assert_eq!(program.line(), "alive Pump(id=1, level=0.5, name='pump 1')", "{format}");
+    }
+}
+
+#[test]
+fn a_dds_program_reads_a_grown_type_as_its_own() {
+    let domain = domain();
+    let node = Node::new();
+    let publisher = node.publisher_on::<Grown>("grown", &wire("xcdr2", domain)).expect("a publisher");
+    let Some(program) = Program::python("read", domain, "grown", "Grown") else { return };
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    publisher.publish(&Grown { id: 7, level: 0.5, unit: "m".into() }).expect("published");
+    assert_eq!([program.line(), program.line()], ["ready", "alive Grown(id=7, level=0.5)"]);
+}
+
+/// A pump whose level is a text.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "plant::Pump", final)]
+struct Other {
+    #[polywire(key)]
+    id: u32,
+    level: String,
+    name: String,
+}
+
+#[test]
+fn types_that_differ_under_one_name_do_not_match() {
+    let domain = domain();
+    let node = Node::new();
+    let publisher = node.publisher_on::<Other>("plant/pumps", &wire("cdr", domain)).expect("a publisher");
+    let Some(_reader) = Program::python("read", domain, "plant/pumps", "Pump") else { return };
+    let until = Instant::now() + SOON;
+    while publisher.status().refused_total == 0 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let status = publisher.status();
+    assert_eq!((status.accepting, status.refusing), (0, 1));
+    assert!(status.refusals[0].reason.contains("type (policy 24)"), "{}", status.refusals[0].reason);
+
+    let subscriber = node.subscriber_on::<Other>("more/pumps", &wire("auto", domain)).expect("a subscriber");
+    let _writer = Program::python("keep", domain, "more/pumps", "Pump");
+    let until = Instant::now() + SOON;
+    while subscriber.status().mismatches.is_empty() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let reason = &subscriber.status().mismatches[0].reason;
+    assert!(reason.contains("level"), "{reason}");
+}
+
+#[test]
+fn without_types_only_their_names_are_compared() {
+    let domain = domain();
+    let node = Node::new();
+    let wire = wire("cdr", domain) + "&types=off";
+    let publisher = node.publisher_on::<Other>("plant/pumps", &wire).expect("a publisher");
+    let Some(_reader) = Program::python("read", domain, "plant/pumps", "Pump") else { return };
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
 }
 
 /// The type of `ddsperf`'s topic.

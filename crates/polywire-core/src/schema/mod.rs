@@ -30,12 +30,14 @@ mod hash;
 mod literal;
 mod measure;
 mod sizes;
+mod type_object;
 
 pub use builder::{MAX_MEMBER_ID, SchemaBuilder, SchemaError, SchemaLimits, hash_id};
 pub use encoding::SchemaDecodeError;
 pub use hash::{DocumentHash, ParseHashError, TypeHash};
 pub(crate) use measure::enum_range;
 pub use measure::{array_len, array_shape, holder_bits};
+pub use type_object::{TypeObjectError, TypeObjects};
 
 /// Index of a definition in its schema's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

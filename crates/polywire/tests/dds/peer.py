@@ -4,6 +4,7 @@
     peer.py keep DOMAIN TOPIC TYPE      writes three samples at once, and keeps them for late joiners
     peer.py read DOMAIN TOPIC TYPE      prints each sample that it reads
     peer.py strict DOMAIN TOPIC TYPE    requests a deadline, and prints the policy that does not match
+    peer.py any DOMAIN TOPIC -          reads a topic whose type it learns from its writer, and prints each sample
 
 It ends when its standard input does.
 """
@@ -13,8 +14,10 @@ import threading
 import time
 from dataclasses import dataclass
 
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
 from cyclonedds.core import Listener, Policy, Qos
 from cyclonedds.domain import DomainParticipant
+from cyclonedds.dynamic import get_types_for_typeid
 from cyclonedds.idl import IdlStruct
 from cyclonedds.idl.annotations import appendable, final, key
 from cyclonedds.idl.types import float64, int32, sequence, uint32
@@ -78,10 +81,21 @@ def wait_for_end(read):
         read()
 
 
+def learned(member, topic_name):
+    """The type that a topic's writer tells."""
+    writers = BuiltinDataReader(member, BuiltinTopicDcpsPublication)
+    while True:
+        for writer in writers.take(100):
+            if writer.sample_info.valid_data and writer.topic_name == topic_name:
+                of, _ = get_types_for_typeid(member, writer.type_id, duration(seconds=20))
+                return of
+        time.sleep(0.01)
+
+
 def main():
     mode, domain, topic_name, type_name = sys.argv[1:]
-    of = {"Pump": Pump, "Note": Note, "Grown": Grown}[type_name]
     member = DomainParticipant(int(domain))
+    of = {"Pump": Pump, "Note": Note, "Grown": Grown}.get(type_name) or learned(member, topic_name)
     topic = Topic(member, topic_name, of)
     reliable = Policy.Reliability.Reliable(duration(seconds=10))
     if mode in ("write", "keep"):

@@ -1,4 +1,5 @@
-//! Addresses of the engine `dds`: a domain, and the options behind the question mark.
+//! Addresses of the engine `dds`: a domain, and the options behind the question mark, with `&`
+//! between them.
 
 use std::fs;
 
@@ -11,23 +12,43 @@ pub(super) struct Address {
     pub(super) domain: u32,
     /// Cyclone's configuration as XML; `None` for that of the environment.
     pub(super) configuration: Option<String>,
+    /// Whether types are told to other programs, and read of them.
+    pub(super) types: bool,
 }
 
 impl Address {
-    /// Reads `DOMAIN`, `DOMAIN?interface=NAME` or `DOMAIN?config=FILE`.
+    /// Reads `DOMAIN` or `DOMAIN?OPTION&OPTION..` with the options `interface=NAME`,
+    /// `config=FILE` and `types=on` or `off`.
     pub(super) fn parse(text: &str) -> Result<Address, String> {
-        let (domain, options) = text.split_once('?').map_or((text, None), |(domain, rest)| (domain, Some(rest)));
+        let (domain, options) = text.split_once('?').unwrap_or((text, ""));
         let domain = domain.parse().ok().filter(|domain| *domain <= LAST_DOMAIN);
         let domain = domain.ok_or(format!("a domain is a number from 0 to {LAST_DOMAIN}"))?;
-        let configuration = match options.map(|option| option.split_once('=').unwrap_or((option, ""))) {
-            None => None,
-            Some(("interface", name)) => Some(on_interface(name)?),
-            Some(("config", file)) => {
-                Some(fs::read_to_string(file).map_err(|cause| format!("cannot read '{file}': {cause}"))?)
+        let mut address = Address { domain, configuration: None, types: true };
+        let has_options = text.contains('?');
+        for option in options.split('&').filter(|_| has_options) {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            match key {
+                "interface" | "config" if address.configuration.is_some() => {
+                    return Err("interface and config exclude each other, and occur once".into());
+                }
+                "interface" => address.configuration = Some(on_interface(value)?),
+                "config" => {
+                    let read = fs::read_to_string(value);
+                    address.configuration = Some(read.map_err(|cause| format!("cannot read '{value}': {cause}"))?);
+                }
+                "types" => address.types = is_on(key, value)?,
+                _ => return Err(format!("'{key}' is no option; there are interface, config and types")),
             }
-            Some((key, _)) => return Err(format!("'{key}' is no option; there are interface and config")),
-        };
-        Ok(Address { domain, configuration })
+        }
+        Ok(address)
+    }
+}
+
+fn is_on(key: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("{key} is on or off, not '{value}'")),
     }
 }
 
@@ -50,9 +71,11 @@ mod tests {
 
     #[test]
     fn an_address_is_a_domain_with_an_option() {
-        assert_eq!(Address::parse("7"), Ok(Address { domain: 7, configuration: None }));
+        assert_eq!(Address::parse("7"), Ok(Address { domain: 7, configuration: None, types: true }));
         let on = |text| Address::parse(text).map(|address| address.configuration.expect("a configuration"));
         assert!(on("0?interface=127.0.0.1").is_ok_and(|xml| xml.contains("address=\"127.0.0.1\"")));
+        assert_eq!(Address::parse("7?types=off"), Ok(Address { domain: 7, configuration: None, types: false }));
+        assert!(Address::parse("0?interface=eth0&types=off").is_ok_and(|address| !address.types));
         assert!(on("0?interface=eth0").is_ok_and(|xml| xml.contains("name=\"eth0\"")));
     }
 
@@ -66,6 +89,9 @@ mod tests {
             ("0?interface=\"/>", "is no interface"),
             ("0?config=/nowhere/at/all", "cannot read '/nowhere/at/all'"),
             ("0?speed=9", "'speed' is no option"),
+            ("0?", "'' is no option"),
+            ("0?types=maybe", "types is on or off"),
+            ("0?interface=eth0&config=x", "exclude each other"),
         ] {
             let error = Address::parse(text).expect_err(text);
             assert!(error.contains(reason), "{text}: {error}");

@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use polywire_core::envelope::ChannelId;
+use polywire_core::envelope::{ChannelId, Id128};
 use polywire_dds::{Discovery, Guid, Receive, Sample};
 
-use super::super::pipe::lock;
+use super::super::{LinkId, pipe::lock};
 
 /// Something to do.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(super) enum Item {
     Incompatible(ChannelId, u32),
     /// The writers of a reader of ours have changed.
     Reads,
+    /// The node wants a document of a participant that is not a node.
+    Wanted(LinkId, Id128),
     /// There are letters to send.
     Ring,
 }

@@ -23,6 +23,7 @@ mod peer;
 mod policies;
 mod port;
 mod state;
+mod types;
 mod worker;
 
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use self::{address::Address, port::DdsPort};
 use super::{Engine, EngineError, Local, Port, Properties, Sink};
 
-/// `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`.
+/// `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`, and `types=off`.
 pub struct Dds;
 
 impl Engine for Dds {

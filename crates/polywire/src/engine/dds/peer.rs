@@ -193,6 +193,8 @@ impl Pen {
 /// A channel of a peer.
 pub(super) struct Incoming {
     pub(super) announcement: Arc<Announcement>,
+    /// The schema that the announcement names, if its writer is no node and cannot be asked.
+    pub(super) document: Option<Arc<[u8]>>,
     /// The form of its messages, once its writer is known.
     pub(super) form: Option<Form>,
     pub(super) writer: Option<Guid>,

@@ -88,8 +88,14 @@ pub(super) fn of_reader(writer: &dds::Qos) -> dds::Qos {
     }
 }
 
+/// The number by which DDS says that one type cannot be read as the other.
+const TYPE_CONSISTENCY: u32 = 24;
+
 /// What a policy's number in DDS stands for.
 pub(super) fn policy_name(number: u32) -> String {
+    if number == TYPE_CONSISTENCY {
+        return format!("type (policy {number}); with types=off in the address, types are compared by their names");
+    }
     let name = Policy::ALL.iter().find(|policy| policy.id() == number).map_or("policy", |policy| policy.name());
     format!("{name} (policy {number})")
 }

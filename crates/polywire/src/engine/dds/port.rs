@@ -21,9 +21,10 @@ use super::{
     form::{Form, system},
     inbox::{Inbox, Item},
     name,
-    peer::{Interest, Pen, introduction, label, letter_box},
+    peer::{Interest, Peer, Pen, introduction, label, letter_box},
     policies,
     state::{Channel, Sending, Shared, State},
+    types,
     worker::Worker,
 };
 
@@ -68,6 +69,7 @@ impl DdsPort {
             options: local.options.clone(),
             sink,
             us,
+            types: address.types,
             pen: Pen(encoder()),
             encoder: encoder(),
             inbox,
@@ -98,7 +100,20 @@ impl DdsPort {
             }
             Change::Incompatible { policy } => changed.tell(Item::Incompatible(id, policy)),
         };
-        let opened = us.topic(&topic, &form.type_name(announcement), form.is_keyed());
+        let type_name = form.type_name(announcement);
+        let types = match form {
+            Form::Native { .. } if self.shared.types => types::told(&self.shared.endpoint, schema.as_deref()),
+            _ => None,
+        };
+        let opened = match types.map(|types| us.described_topic(&topic, &type_name, form.is_keyed(), &types)) {
+            Some(Ok(opened)) => Ok(opened),
+            refused => {
+                if let Some(Err(error)) = refused {
+                    log::warn!("{}: other programs are not told the type {type_name}: {error}", self.shared.endpoint);
+                }
+                us.topic(&topic, &type_name, form.is_keyed())
+            }
+        };
         let writer = opened.and_then(|topic| topic.writer(&qos, on_change)).map_err(system)?;
         let sending = Mutex::new(Sending { last: start, interest: Default::default(), dropped: 0, told: None });
         Ok(Channel { id, announcement: announcement.clone(), form, topic, writer, readers, sending })
@@ -228,7 +243,12 @@ impl Port for DdsPort {
     }
 
     fn want(&self, link: LinkId, document: Id128) {
-        self.tell(link, &Frame::Want { document });
+        self.with(|state, shared| match state.peer_of(link) {
+            Some((guid, Peer { node: Some(_), .. })) => {
+                state.post(guid, shared.pen.letter(&[Frame::Want { document }]));
+            }
+            _ => shared.inbox.tell(Item::Wanted(link, document)),
+        });
     }
 
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {

@@ -30,6 +30,8 @@ pub(super) struct Shared {
     pub(super) options: EngineOptions,
     pub(super) sink: Arc<dyn Sink>,
     pub(super) us: Participant,
+    /// Whether types are told to other programs, and read of them.
+    pub(super) types: bool,
     pub(super) pen: Pen,
     pub(super) encoder: DatagramEncoder,
     pub(super) inbox: Arc<Inbox>,
@@ -183,7 +185,7 @@ impl State {
 impl Incoming {
     pub(super) fn new(announcement: &Announcement) -> Incoming {
         let announcement = Arc::new(announcement.clone());
-        Incoming { announcement, form: None, writer: None, reading: None, position: 0, ends_at: None }
+        Incoming { announcement, document: None, form: None, writer: None, reading: None, position: 0, ends_at: None }
     }
 
     pub(super) fn found(&mut self, writer: &Endpoint) {

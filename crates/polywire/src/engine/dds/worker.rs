@@ -20,6 +20,7 @@ use super::{
     peer::{Correspondent, Gate, Incoming, Interest, LETTERS, Link, Peer, Reading, introduced, labelled},
     policies::{offer_of, policy_name},
     state::{Channel, Shared},
+    types::{Known, LOOK, Lookups},
 };
 
 /// How often a node that has not confirmed that letters reach it is greeted, and how often letters
@@ -39,11 +40,12 @@ pub(super) struct Worker {
     /// Links with messages since the node was told.
     touched: Vec<Arc<Link>>,
     greeted: Option<Instant>,
+    lookups: Lookups,
 }
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>) -> Worker {
-        Worker { shared, decoders: BTreeMap::new(), touched: Vec::new(), greeted: None }
+        Worker { shared, decoders: BTreeMap::new(), touched: Vec::new(), greeted: None, lookups: Lookups::default() }
     }
 
     pub(super) fn run(&mut self) {
@@ -59,6 +61,10 @@ impl Worker {
             }
             self.touched.drain(..).for_each(|link| link.sink.drained());
             pause = if self.send_letters() { IDLE } else { AGAIN };
+            if !self.lookups.is_empty() {
+                self.look_types_up();
+                pause = LOOK;
+            }
         }
     }
 
@@ -70,6 +76,7 @@ impl Worker {
             Item::Matched(channel) => self.matched(channel),
             Item::Incompatible(channel, policy) => self.incompatible(channel, policy),
             Item::Reads => self.reads(),
+            Item::Wanted(link, document) => self.wanted(link, document),
             Item::Ring => {}
         }
     }
@@ -145,12 +152,31 @@ impl Worker {
                 state.read(&self.shared, participant, channel);
             }
             (true, None) => {}
-            (false, _) => self.foreign_writer(&writer),
+            (false, _) if self.shared.types && writer.types.is_some() => self.lookups.begin(&writer),
+            (false, _) => self.foreign_writer(&writer, None),
+        }
+    }
+
+    fn look_types_up(&mut self) {
+        let done = self.lookups.take(&self.shared.us, &self.shared.endpoint);
+        done.iter().for_each(|(writer, known)| self.foreign_writer(writer, known.as_ref()));
+    }
+
+    /// Sends the node the schema of a writer of a program that is not a node.
+    fn wanted(&self, link: LinkId, document: Id128) {
+        let found = {
+            let mut state = lock(&self.shared.state);
+            let Some((_, peer)) = state.peer_of(link) else { return };
+            let mut known = peer.incoming.values().filter(|incoming| incoming.announcement.schema == document);
+            (peer.link.clone(), known.find_map(|incoming| incoming.document.clone()))
+        };
+        if let (Some(link), bytes) = found {
+            link.sink.supplied(document, bytes.as_deref());
         }
     }
 
     /// A writer of a program that is not a node: a channel that it announces by being there.
-    fn foreign_writer(&mut self, writer: &Endpoint) {
+    fn foreign_writer(&mut self, writer: &Endpoint, known: Option<&Known>) {
         let codec = match writer.qos.representations.first() {
             None | Some(Representation::Xcdr1) => "cdr",
             Some(Representation::Xcdr2) => "xcdr2",
@@ -163,7 +189,7 @@ impl Worker {
             return;
         }
         let Some(link) = self.foreign_link(writer.participant) else { return };
-        let announcement = Announcement {
+        let mut announcement = Announcement {
             topic: name::unescape(&writer.topic),
             writer: Id128(writer.guid.0),
             incarnation: 1,
@@ -173,6 +199,7 @@ impl Worker {
             offer: offer_of(&writer.qos),
             ..Announcement::default()
         };
+        known.into_iter().for_each(|known| known.describe(&mut announcement));
         let channel = {
             let mut state = lock(&self.shared.state);
             let Some(peer) = state.peers.get_mut(&writer.participant) else { return };
@@ -183,6 +210,7 @@ impl Worker {
             let channel = ChannelId(peer.last);
             let mut incoming = Incoming::new(&announcement);
             incoming.found(writer);
+            incoming.document = known.map(|known| known.document.clone());
             peer.incoming.insert(channel, incoming);
             peer.by_writer.insert(writer.guid, channel);
             channel
@@ -201,6 +229,7 @@ impl Worker {
     }
 
     fn gone(&mut self, guid: Guid) {
+        self.lookups.forget(guid);
         let ended = {
             let mut state = lock(&self.shared.state);
             state.writers.remove(&guid);

@@ -1,0 +1,164 @@
+//! Types as DDS-XTypes describes them: what a topic says of its own, and what others say of theirs.
+//!
+//! Discovery carries the hashes of a type's parts. The parts themselves are asked for: Cyclone
+//! keeps those that have come.
+
+use std::{fmt, ptr, slice, sync::Arc};
+
+use cyclors::{
+    dds_create_topic_descriptor, dds_delete_topic_descriptor, dds_find_scope_DDS_FIND_SCOPE_GLOBAL,
+    dds_find_scope_DDS_FIND_SCOPE_LOCAL_DOMAIN, dds_type_meta_ser, ddsi_type_include_deps_DDSI_TYPE_INCLUDE_DEPS,
+    ddsi_typeid, ddsi_typeid_kind, ddsi_typeinfo, ddsi_typeinfo_deser, ddsi_typeinfo_dup, ddsi_typeinfo_equal,
+    ddsi_typeinfo_free, ddsi_typeinfo_typeid, ddsi_typeinfo_valid, ddsi_typemap, ddsi_typemap_deser, ddsi_typemap_fini,
+};
+
+use crate::{entity::Participant, error::Error};
+
+/// A type as `TypeInformation` and `TypeMapping` of XTypes, in XCDR2, little endian, without a
+/// header. `polywire_core::schema::TypeObjects` makes and reads the bytes.
+///
+/// ```
+/// use polywire_dds::{LOOPBACK, Participant, Qos, TypeObjects};
+/// let participant = Participant::new(103, Some(LOOPBACK), &Qos::default())?;
+/// let malformed = TypeObjects { information: vec![1], mapping: vec![2] };
+/// assert!(participant.described_topic("pumps", "plant::Pump", false, &malformed).is_err());
+/// # Ok::<(), polywire_dds::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TypeObjects {
+    /// The hashes of the type and of those that it needs.
+    pub information: Vec<u8>,
+    /// The parts of the type by their hashes.
+    pub mapping: Vec<u8>,
+}
+
+impl TypeObjects {
+    /// Refuses what Cyclone cannot read, because it expects its topics' own types to be valid.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let invalid = Error::Call { action: "describe a type", reason: "its type information is malformed", code: -3 };
+        let information = Owned(self.native_information());
+        let mapping = self.native_mapping();
+        // SAFETY: both are null or new objects; the second is freed here, as Cyclone does it.
+        unsafe {
+            let is_valid = !information.0.is_null() && ddsi_typeinfo_valid(information.0) && !mapping.is_null();
+            if !mapping.is_null() {
+                ddsi_typemap_fini(mapping);
+                cyclors::dds_free(mapping.cast());
+            }
+            is_valid.then_some(()).ok_or(invalid)
+        }
+    }
+
+    /// A new object, or null if the bytes are malformed.
+    pub(crate) fn native_information(&self) -> *mut ddsi_typeinfo {
+        // SAFETY: the call gets bytes with their length, and copies them.
+        unsafe { ddsi_typeinfo_deser(self.information.as_ptr(), self.information.len() as u32) }
+    }
+
+    /// A new object, or null if the bytes are malformed.
+    pub(crate) fn native_mapping(&self) -> *mut ddsi_typemap {
+        // SAFETY: the call gets bytes with their length, and copies them.
+        unsafe { ddsi_typemap_deser(self.mapping.as_ptr(), self.mapping.len() as u32) }
+    }
+
+    /// A new object, or null if the bytes are malformed.
+    pub(crate) fn native_id(&self, kind: ddsi_typeid_kind) -> *mut ddsi_typeid {
+        let information = Owned(self.native_information());
+        if information.0.is_null() {
+            return ptr::null_mut();
+        }
+        // SAFETY: the information is there during the call, which copies from it.
+        unsafe { ddsi_typeinfo_typeid(information.0, kind) }
+    }
+}
+
+/// What another program's writer or reader says of its type, without the parts of the type.
+#[derive(Clone)]
+pub struct TypeInformation(Arc<Owned>);
+
+struct Owned(*mut ddsi_typeinfo);
+
+// SAFETY: Cyclone's object has no thread of its own, and is only read.
+unsafe impl Send for Owned {}
+// SAFETY: nothing changes the object once it is made.
+unsafe impl Sync for Owned {}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: the object is this value's own.
+            unsafe { ddsi_typeinfo_free(self.0) }
+        }
+    }
+}
+
+impl TypeInformation {
+    /// Copies what discovery shows. `None` if the other program says nothing.
+    ///
+    /// # Safety
+    ///
+    /// `information` is null or valid.
+    pub(crate) unsafe fn copy(information: *const ddsi_typeinfo) -> Option<TypeInformation> {
+        // SAFETY: the caller promises it.
+        unsafe {
+            let is_there = !information.is_null() && ddsi_typeinfo_valid(information);
+            is_there.then(|| TypeInformation(Arc::new(Owned(ddsi_typeinfo_dup(information)))))
+        }
+    }
+}
+
+impl PartialEq for TypeInformation {
+    fn eq(&self, other: &TypeInformation) -> bool {
+        // SAFETY: both objects are valid.
+        unsafe { ddsi_typeinfo_equal(self.0.0, other.0.0, ddsi_type_include_deps_DDSI_TYPE_INCLUDE_DEPS) }
+    }
+}
+
+impl Eq for TypeInformation {}
+
+impl fmt::Debug for TypeInformation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TypeInformation(..)")
+    }
+}
+
+impl Participant {
+    /// The parts of another program's type, or `None` if they have not come yet. Does not wait.
+    /// With `ask`, other programs are asked for what is missing.
+    pub fn type_objects(&self, of: &TypeInformation, ask: bool) -> Result<Option<TypeObjects>, Error> {
+        let (scope, timeout_ns) = match ask {
+            // The shortest time is not 0, which would not send the question.
+            true => (dds_find_scope_DDS_FIND_SCOPE_GLOBAL, 1),
+            false => (dds_find_scope_DDS_FIND_SCOPE_LOCAL_DOMAIN, 0),
+        };
+        let mut descriptor = ptr::null_mut();
+        // SAFETY: the information is valid, and `descriptor` is a place for the result.
+        let code =
+            unsafe { dds_create_topic_descriptor(scope, self.handle(), of.0.0, timeout_ns, &raw mut descriptor) };
+        match code {
+            // Timed out, or nobody to ask is known yet.
+            -10 | -4 => Ok(None),
+            _ => {
+                Error::check("read a type", code)?;
+                // SAFETY: the call succeeded, so the descriptor is there, and is deleted here.
+                unsafe {
+                    let (information, mapping) =
+                        (octets(&(*descriptor).type_information), octets(&(*descriptor).type_mapping));
+                    dds_delete_topic_descriptor(descriptor);
+                    Ok(Some(TypeObjects { information, mapping }))
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// `part` has a pointer to as many bytes as it says, or null.
+unsafe fn octets(part: &dds_type_meta_ser) -> Vec<u8> {
+    if part.data.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the caller promises it.
+    unsafe { slice::from_raw_parts(part.data, part.sz as usize) }.to_vec()
+}

@@ -1,0 +1,117 @@
+//! Types of other programs. Their writers say in discovery how the type is hashed; the type itself
+//! is asked for, and a channel is announced once it has come.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, Id128},
+    schema::{Schema, SchemaLimits, TypeObjects},
+};
+use polywire_dds::{Endpoint, Guid, Participant};
+
+/// How long a type is waited for. After it, the writer's type is compared by its name alone.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often other programs are asked for a type.
+const ASK: Duration = Duration::from_millis(250);
+
+/// How often it is looked whether a type has come.
+pub(super) const LOOK: Duration = Duration::from_millis(5);
+
+/// The schema of another program's writer, and its encoding, which nodes fetch by its hash.
+#[derive(Clone)]
+pub(super) struct Known {
+    schema: Schema,
+    pub(super) document: Arc<[u8]>,
+}
+
+impl Known {
+    fn of(objects: &polywire_dds::TypeObjects) -> Result<Known, String> {
+        let polywire_dds::TypeObjects { information, mapping } = objects.clone();
+        let schema = TypeObjects { information, mapping }.schema(&SchemaLimits::default());
+        let schema = schema.map_err(|error| error.to_string())?;
+        Ok(Known { document: schema.to_bytes().into(), schema })
+    }
+
+    /// Says in an announcement what the type is.
+    pub(super) fn describe(&self, announcement: &mut Announcement) {
+        announcement.schema = Id128::of_document(&self.document);
+        announcement.type_hash = Id128(self.schema.type_hash().to_bytes());
+    }
+}
+
+/// Writers whose types have not come.
+#[derive(Default)]
+pub(super) struct Lookups(BTreeMap<Guid, Lookup>);
+
+struct Lookup {
+    writer: Endpoint,
+    began: Instant,
+    asked: Option<Instant>,
+}
+
+impl Lookups {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn begin(&mut self, writer: &Endpoint) {
+        let lookup = Lookup { writer: writer.clone(), began: Instant::now(), asked: None };
+        self.0.entry(writer.guid).or_insert(lookup);
+    }
+
+    pub(super) fn forget(&mut self, writer: Guid) {
+        self.0.remove(&writer);
+    }
+
+    /// Writers whose types have come, and those that were waited for in vain or cannot be read.
+    pub(super) fn take(&mut self, us: &Participant, endpoint: &str) -> Vec<(Endpoint, Option<Known>)> {
+        let mut done = Vec::new();
+        self.0.retain(|_, lookup| {
+            let Some(found) = lookup.look(us, endpoint) else { return true };
+            done.push((lookup.writer.clone(), found));
+            false
+        });
+        done
+    }
+}
+
+impl Lookup {
+    /// `None` while the type is waited for, and `Some(None)` if it will not come.
+    fn look(&mut self, us: &Participant, endpoint: &str) -> Option<Option<Known>> {
+        let Some(types) = &self.writer.types else { return Some(None) };
+        let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= ASK);
+        if is_due {
+            self.asked = Some(Instant::now());
+        }
+        let why = match us.type_objects(types, is_due) {
+            Ok(Some(objects)) => match Known::of(&objects) {
+                Ok(known) => return Some(Some(known)),
+                Err(error) => error,
+            },
+            Ok(None) if self.began.elapsed() < PATIENCE => return None,
+            Ok(None) => "it did not come in time".into(),
+            Err(error) => error.to_string(),
+        };
+        let Endpoint { topic, type_name, .. } = &self.writer;
+        log::warn!("{endpoint}: the type {type_name} of '{topic}' is compared by its name alone: {why}");
+        Some(None)
+    }
+}
+
+/// What other programs are told of a type whose schema's document this is. `None` if it has no
+/// type information.
+pub(super) fn told(endpoint: &str, document: Option<&[u8]>) -> Option<polywire_dds::TypeObjects> {
+    let schema = Schema::from_bytes(document?, &SchemaLimits::default()).ok()?;
+    match TypeObjects::of(&schema) {
+        Ok(TypeObjects { information, mapping }) => Some(polywire_dds::TypeObjects { information, mapping }),
+        Err(error) => {
+            log::warn!("{endpoint}: other programs are not told the type {}: {error}", schema.name());
+            None
+        }
+    }
+}
