@@ -3,6 +3,9 @@
 //! Chunks are written as a whole and only appended, so an interrupted file can be read up to its
 //! last chunk. When such a file is found, it is completed. Each start begins a new file.
 
+#[cfg(feature = "sqlite")]
+mod read;
+
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsString,
@@ -19,6 +22,8 @@ use mcap::{
 };
 use polywire::{Kind as Message, Shape};
 
+#[cfg(feature = "sqlite")]
+pub(crate) use self::read::{parts, read};
 use super::{
     Handler, Kind,
     file::{ROTATION, Rotation, full, sync_folder},
