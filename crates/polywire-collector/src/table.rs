@@ -23,6 +23,7 @@ impl Layout {
     }
 
     /// A table with these columns behind those of the metadata.
+    #[cfg(any(feature = "mcap", feature = "parquet"))]
     pub fn new(type_name: &str, columns: impl IntoIterator<Item = (String, Column)>) -> Layout {
         let mut all: Vec<_> = METADATA.iter().map(|(name, column)| ((*name).to_owned(), *column)).collect();
         for (name, column) in columns {

@@ -44,6 +44,7 @@ enum Kind {
 }
 
 /// Which rows are wanted. Others may come as well.
+#[cfg_attr(not(feature = "mcap"), allow(dead_code, reason = "the other readers look at times alone"))]
 pub(crate) struct Wanted<'a> {
     /// All topics, if there is none.
     pub topic: Option<&'a str>,
