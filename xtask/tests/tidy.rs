@@ -165,7 +165,7 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
         Some("crates/polywire-telemetry") => {
             &["polywire_cli", "polywire_collector", "polywire_idl", "polywire_link", "polywire_measure"]
         }
-        Some("crates/polywire-collector") => &["polywire_cli", "polywire_idl", "polywire_link", "polywire_measure"],
+        Some("crates/polywire-collector") => &["polywire_cli", "polywire_link", "polywire_measure"],
         _ => &[],
     };
     // Text that a generator writes, or the name of an attribute, is not a dependency.

@@ -91,7 +91,7 @@ pub fn standard(state: &Path) -> anyhow::Result<CollectorConfig> {
     let has_archive = cfg!(any(feature = "sqlite", feature = "mcap"));
     let mut text = String::new();
     if cfg!(feature = "sqlite") {
-        text += &format!("[handlers.archive]\nkind = 'sqlite'\npath = {}\n", file("db")?);
+        text += &format!("[handlers.archive]\nkind = 'sqlite'\npath = {}\nkeep_bytes = 2_000_000_000\n", file("db")?);
     }
     for (kind, is_used) in [("mcap", cfg!(feature = "mcap")), ("jsonl", !has_archive)] {
         if is_used {

@@ -13,8 +13,8 @@ use crate::{
 
 pub const VERB: Verb = Verb::new::<Query>("query", "Reads an archive that the collector has made")
     .details(
-        "Runs a SELECT over an archive of the handler sqlite: each type has a table, named after it, with a column \
-         for each member and _topic, _writer, _incarnation, _sequence, _timestamp_ns and _kind. With --topic and \
+        "Runs a SELECT over an archive of the handlers sqlite, parquet or mcap: each type has a table, named after it, \
+         with a column for each member and _topic, _writer, _incarnation, _sequence, _timestamp_ns and _kind. With --topic and \
          --member it prints a member over time, which can also be plotted. --check reads everything, and ends with \
          exit code 2 if anything is damaged. An archive is never changed, and can be read while it is written.",
     )
@@ -22,7 +22,7 @@ pub const VERB: Verb = Verb::new::<Query>("query", "Reads an archive that the co
 
 #[derive(Args)]
 pub struct Query {
-    /// The archive
+    /// The archive: a database, a folder of Parquet files, or an MCAP file
     file: PathBuf,
     /// One SELECT statement
     #[arg(conflicts_with_all = ["topic", "check"], required_unless_present_any = ["topic", "check"])]

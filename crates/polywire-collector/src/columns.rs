@@ -18,6 +18,28 @@ use crate::{Entry, HandlerError, JsonText};
 /// The most columns of a type.
 pub const MOST_COLUMNS: usize = 1000;
 
+/// The columns that every table has in front of those of its type.
+pub(crate) const METADATA: [(&str, Column); 6] = [
+    ("_topic", Column::Text),
+    ("_writer", Column::Text),
+    ("_incarnation", Column::Uint),
+    ("_sequence", Column::Uint),
+    ("_timestamp_ns", Column::Int),
+    ("_kind", Column::Text),
+];
+
+/// What an entry has in the columns of [`METADATA`]. `writer` is the text of its writer's id.
+pub(crate) fn metadata<'a>(entry: &'a Entry, writer: &'a str) -> [CellValue<'a>; 6] {
+    [
+        CellValue::Text(entry.topic()),
+        CellValue::Text(writer),
+        CellValue::Uint(entry.origin.incarnation),
+        CellValue::Uint(entry.sequence),
+        CellValue::Int(entry.timestamp_ns),
+        CellValue::Text(entry.kind.name()),
+    ]
+}
+
 /// The deepest structure whose members are columns of their own.
 const DEEPEST: usize = 16;
 

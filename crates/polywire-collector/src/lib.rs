@@ -60,8 +60,12 @@ mod nodes;
 mod numbers;
 mod probe;
 mod queue;
+#[cfg(any(feature = "parquet", feature = "sqlite"))]
+mod retention;
 mod settings;
 mod source;
+#[cfg(any(feature = "parquet", feature = "sqlite"))]
+mod table;
 
 pub use alerts::{
     ALERTS, Alert, AlertPlan, AlertState, AlertValue, Condition, ConditionError, MOST_ALERTS, Severity, alerts_qos,

@@ -17,7 +17,11 @@ use polywire_collector::{
 };
 
 fn handler(folder: &Folder) -> Result<Box<dyn Handler>, HandlerError> {
-    let text = format!("[handlers.a]\nkind = 'sqlite'\npath = '{}'", folder.file("a.db").display());
+    handler_with(folder, "")
+}
+
+fn handler_with(folder: &Folder, settings: &str) -> Result<Box<dyn Handler>, HandlerError> {
+    let text = format!("[handlers.a]\nkind = 'sqlite'\npath = '{}'\n{settings}", folder.file("a.db").display());
     let plan = CollectorConfig::parse(&text).expect("valid").handlers.remove(0);
     (plan.kind.open)(&plan.settings, &Node::new())
 }
@@ -213,6 +217,50 @@ fn other_files_are_refused_by_name() {
     newer.pragma_update(None, "user_version", 2).expect("set");
     drop(newer);
     refused("a.db: an archive of version 2, and this program knows version 1");
+}
+
+/// Many times more is written than there is room for.
+#[test]
+fn an_archive_with_a_limit_stays_small() {
+    let folder = Folder::new("limit");
+    let most = 400_000;
+    let mut all = handler_with(&folder, &format!("keep_bytes = {most}")).expect("opened");
+    let other = structure("Other", vec![Member::new("a", Type::Int32)]);
+    all.write(&of(&other, "t", 1, |_| {})).expect("written");
+    let size = || fs::metadata(folder.file("a.db")).expect("a file").len();
+    let mut largest = 0;
+    for batch in 0..40u64 {
+        for number in 1..=1000 {
+            all.write(&entry("t", 10_000_000_000 + batch * 1000 + number)).expect("written");
+        }
+        all.sync().expect("stored");
+        largest = largest.max(size());
+    }
+    (0..20).for_each(|_| all.sync().expect("stored"));
+    assert!(largest < 8 * most && size() < 4 * most, "{largest}, then {} bytes", size());
+    let found = archive(&folder);
+    let check = found.check().expect("checked");
+    assert!(check.rows > 500 && check.damage.is_empty(), "{check:?}");
+    assert_eq!(rows(&found, "SELECT max(number) FROM \"test::Number\""), [[Value::Integer(10_000_040_000)]]);
+    assert_eq!(rows(&found, "SELECT count(*) FROM Other"), [[Value::Integer(0)]], "it had the oldest message");
+}
+
+#[test]
+fn what_is_too_old_goes() {
+    let folder = Folder::new("age");
+    write(&folder, &(1..=20_000).map(|number| entry("t", number)).collect::<Vec<_>>());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later").as_nanos() as u64;
+    let before = fs::metadata(folder.file("a.db")).expect("a file").len();
+    // An archive that had no limit gets one.
+    let mut all = handler_with(&folder, "keep_seconds = 3600").expect("opened");
+    all.write(&entry("t", now - 10_000_000_000)).expect("written");
+    all.write(&entry("t", now - 7_200_000_000_000)).expect("written");
+    (0..8).for_each(|_| all.sync().expect("stored"));
+    let found = archive(&folder);
+    assert_eq!(rows(&found, "SELECT number FROM \"test::Number\""), [[Value::Integer((now - 10_000_000_000) as i64)]]);
+    drop(all);
+    let after = fs::metadata(folder.file("a.db")).expect("a file").len();
+    assert!(after < before - 1_000_000, "{before}, then {after} bytes");
 }
 
 /// An archive with many rows, which nobody writes any more.

@@ -27,11 +27,12 @@ fn config(folder: &Path) -> CollectorConfig {
     let text = format!(
         "[collector]\nendpoints = ['inproc/kill']\n\
          [handlers.lines]\nkind = 'jsonl'\npath = '{}'\nsync = 0.002\noverflow = 'block'\nrotate_bytes = 100000\n\
-         [handlers.tables]\nkind = 'csv'\npath = '{}'\nsync = 0.002\noverflow = 'block'\n{}{}",
+         [handlers.tables]\nkind = 'csv'\npath = '{}'\nsync = 0.002\noverflow = 'block'\n{}{}{}",
         path("lines.jsonl"),
         path("tables"),
         archive(folder),
         recording(folder),
+        columns(folder),
     );
     CollectorConfig::parse(&text).expect("valid")
 }
@@ -55,6 +56,18 @@ fn recording(folder: &Path) -> String {
 
 #[cfg(not(feature = "mcap"))]
 fn recording(_: &Path) -> &'static str {
+    ""
+}
+
+#[cfg(feature = "parquet")]
+fn columns(folder: &Path) -> String {
+    let path = folder.join("columns");
+    let settings = "sync = 0.002\noverflow = 'block'\nrotate_bytes = 20000";
+    format!("[handlers.columns]\nkind = 'parquet'\npath = '{}'\n{settings}\n", path.display())
+}
+
+#[cfg(not(feature = "parquet"))]
+fn columns(_: &Path) -> &'static str {
     ""
 }
 
@@ -122,7 +135,11 @@ fn what_was_acknowledged_is_there() {
     #[cfg(feature = "mcap")]
     assert!(recorded(&folder).is_superset(&expected), "MCAP");
     #[cfg(feature = "sqlite")]
-    assert!(database(&folder).is_superset(&expected), "SQLite");
+    {
+        assert!(database(&folder, "archive.db").is_superset(&expected), "SQLite");
+        #[cfg(feature = "parquet")]
+        assert!(database(&folder, "columns").is_superset(&expected), "Parquet");
+    }
 }
 
 /// The numbers in all JSON lines that are whole.
@@ -168,10 +185,10 @@ fn recorded(folder: &Folder) -> BTreeSet<u64> {
     found
 }
 
-/// The numbers in the database, none of which is there twice.
+/// The numbers in a database or in Parquet files, none of which is there twice.
 #[cfg(feature = "sqlite")]
-fn database(folder: &Folder) -> BTreeSet<u64> {
-    let archive = polywire_collector::Archive::open(&folder.file("archive.db")).expect("an archive");
+fn database(folder: &Folder, name: &str) -> BTreeSet<u64> {
+    let archive = polywire_collector::Archive::open(&folder.file(name)).expect("an archive");
     let (mut found, mut rows) = (BTreeSet::new(), 0);
     let read = archive.query("SELECT number FROM \"test::Number\"", |_, row| {
         let [polywire_collector::ArchiveValue::Integer(number)] = row else { return false };

@@ -205,6 +205,49 @@ fn an_archive_can_be_queried() {
     assert!(folder.run(&["query", "plant.idl", rows]).with(2).errors.contains("it is no SQLite database"));
 }
 
+/// Parquet and MCAP give the same rows and the same plot as SQLite.
+#[cfg(all(feature = "mcap", feature = "parquet", feature = "sqlite"))]
+#[test]
+fn every_archive_can_be_queried() {
+    let folder = Folder::new();
+    let to = ["--to", "sqlite=a.db", "--to", "parquet=b", "--to", "mcap=c.mcap"];
+    let collect = folder.start(&[&["collect"], &to[..], &["plant/**"]].concat());
+    publish(&folder, "plant/a", r#"{"id":7,"pressure":-2.5,"name":"a, \"b\""}"#);
+    publish(&folder, "plant/a", r#"{"id":8,"pressure":1.5}"#);
+    publish(&folder, "plant/b", r#"{"id":9,"pressure":3.5}"#);
+    let query = |archive: &str, arguments: &[&str]| folder.run(&[&["query", archive], arguments].concat());
+    let series = ["--topic", "plant/a", "--member", "pressure"];
+    let rows = r#"SELECT _topic, id, pressure, name, _sequence, _kind FROM "plant::Pump" ORDER BY id"#;
+    // A journal that is still written can be read.
+    let end = Instant::now() + SOON;
+    while query("b", &["SELECT id FROM \"plant::Pump\""]).out.lines().count() < 4 {
+        assert!(Instant::now() < end, "{:?}", query("b", &["--check"]));
+    }
+    terminated(collect).with(0);
+    for arguments in [
+        vec![rows, "--json"],
+        vec!["SELECT DISTINCT _writer FROM \"plant::Pump\"", "--format", "csv"],
+        [&series[..], &["--json"]].concat(),
+        [&series[..], &["--format", "csv", "--last", "1000"]].concat(),
+        [&series[..], &["--format", "svg"]].concat(),
+    ] {
+        let expected = query("a.db", &arguments).with(0).out;
+        assert!(expected.lines().count() > 1 || expected.starts_with("<svg"), "{arguments:?}: {expected}");
+        assert_eq!(query("b", &arguments).with(0).out, expected, "Parquet: {arguments:?}");
+        assert_eq!(query("c.mcap", &arguments).with(0).out, expected, "MCAP: {arguments:?}");
+    }
+    for archive in ["b", "c.mcap"] {
+        assert!(query(archive, &["DELETE FROM \"plant::Pump\""]).with(2).errors.contains("not authorized"));
+        assert_eq!(query(archive, &["--check", "--json"]).with(0).out, "{\"damage\":[],\"rows\":3}\n");
+    }
+    let path = folder.path().join("c.mcap");
+    let mut bytes = std::fs::read(&path).expect("a recording");
+    bytes[200] ^= 1;
+    std::fs::write(&path, bytes).expect("written");
+    query("c.mcap", &["--check"]).with(2);
+    query("none.mcap", &["--check"]).with(2);
+}
+
 /// Foxglove's library for Python reads the file by its index.
 #[cfg(feature = "mcap")]
 #[test]

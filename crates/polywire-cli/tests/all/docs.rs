@@ -44,6 +44,7 @@ fn runs(info: &str) -> bool {
         "console" => true,
         "console hosts" => crate::common::hosts_are_permitted(),
         "console sqlite" => cfg!(feature = "sqlite"),
+        "console archives" => cfg!(all(feature = "mcap", feature = "parquet", feature = "sqlite")),
         _ => false,
     }
 }

@@ -5,6 +5,8 @@
 //! values, so that damage shows which SQLite itself cannot see.
 
 mod read;
+mod retain;
+mod rows;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +14,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, types::Value};
 
 pub use read::{Archive, ArchiveCheck, Series};
+#[cfg(feature = "mcap")]
+pub(crate) use rows::Wanted;
 pub use rusqlite::types::Value as ArchiveValue;
 pub(crate) use write::ArchiveWriter;
 
@@ -23,8 +27,8 @@ const APPLICATION: i32 = 0x5057_4152;
 /// `user_version`: the version of the format.
 const VERSION: i32 = 1;
 
-/// The columns in front of those of the type.
-const METADATA: [&str; 7] = ["_topic", "_writer", "_incarnation", "_sequence", "_timestamp_ns", "_kind", "_checksum"];
+/// The column behind those of [`METADATA`](crate::columns::METADATA).
+const CHECKSUM: &str = "_checksum";
 
 /// Why an archive cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +88,14 @@ fn is_archive(connection: &Connection, path: &Path) -> Result<bool, ArchiveError
         _ if schema == 0 => Ok(false),
         _ => format("a database of another program".to_owned()),
     }
+}
+
+fn no_member(member: &str) -> ArchiveError {
+    ArchiveError::Query(format!("no type in the archive has a member '{member}'"))
+}
+
+fn no_message(topic: &str, member: &str) -> ArchiveError {
+    ArchiveError::Query(format!("no message of '{topic}' with '{member}' in this time"))
 }
 
 /// A name as an identifier of SQL.

@@ -14,9 +14,9 @@ use rusqlite::{
     types::Value,
 };
 
-use super::{ArchiveError, METADATA, checksum, is_archive, quoted};
+use super::{ArchiveError, CHECKSUM, checksum, is_archive, no_member, no_message, quoted, rows::Rows};
 
-/// An archive of the handler `sqlite`, opened for reading alone.
+/// An archive of the handlers `sqlite`, `parquet` or `mcap`, opened for reading alone.
 ///
 /// ```
 /// # use polywire::Node;
@@ -59,7 +59,15 @@ use super::{ArchiveError, METADATA, checksum, is_archive, quoted};
 /// # fs::remove_dir_all(folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Archive {
+pub struct Archive(Source);
+
+/// What has the messages.
+enum Source {
+    Database(Box<Database>),
+    Rows(Rows),
+}
+
+struct Database {
     path: PathBuf,
     connection: Connection,
     /// For queries of others: SQLite asks [`reads`] about everything that they want.
@@ -90,8 +98,77 @@ pub struct ArchiveCheck {
 const MOST_DAMAGE: usize = 100;
 
 impl Archive {
-    /// Opens an archive, also while a collector writes it.
+    /// Opens an archive, also while a collector writes it: a database, a folder of Parquet files or
+    /// one of them, or an MCAP file together with its full files.
     pub fn open(path: &Path) -> Result<Archive, ArchiveError> {
+        Ok(Archive(match Rows::at(path)? {
+            Some(rows) => Source::Rows(rows),
+            None => Source::Database(Box::new(Database::open(path)?)),
+        }))
+    }
+
+    /// Runs one `SELECT`, and calls `each` with the names of the columns and the values of each
+    /// row, until it returns false. A statement that does anything but read this archive is
+    /// refused. Rows of Parquet and MCAP are put into a temporary database first, which takes disk.
+    pub fn query(&self, sql: &str, mut each: impl FnMut(&[String], &[Value]) -> bool) -> Result<(), ArchiveError> {
+        let wrong = |cause: &rusqlite::Error, path: &Path| match cause.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::SystemIoFailure) => ArchiveError::of(path, cause),
+            _ => ArchiveError::Query(cause.to_string()),
+        };
+        match &self.0 {
+            Source::Database(database) => {
+                let read = rows(&database.guarded, sql, [], &mut each);
+                read.map_err(|cause| wrong(&cause, &database.path))
+            }
+            Source::Rows(of) => {
+                let mut loaded = of.load()?;
+                let read = loaded.authorizer(Some(reads)).and_then(|()| rows(&loaded, sql, [], &mut each));
+                read.map_err(|cause| wrong(&cause, Path::new("the temporary database")))
+            }
+        }
+    }
+
+    /// A member of a topic's messages over time. `member` is its path: `total.busy_percent`.
+    pub fn series(&self, topic: &str, member: &str, times: RangeInclusive<i64>) -> Result<Series, ArchiveError> {
+        match &self.0 {
+            Source::Database(database) => database.series(topic, member, times),
+            Source::Rows(rows) => rows.series(topic, member, times),
+        }
+    }
+
+    /// The newest time of a topic's messages with this member; `None` if there are none.
+    pub fn newest(&self, topic: &str, member: &str) -> Result<Option<i64>, ArchiveError> {
+        match &self.0 {
+            Source::Database(database) => database.newest(topic, member),
+            Source::Rows(rows) => rows.newest(topic, member),
+        }
+    }
+
+    /// A time as SQLite reads it, such as `2026-11-22 23:38:33`, in nanoseconds since 1970.
+    pub fn time(&self, text: &str) -> Result<i64, ArchiveError> {
+        let sql = "SELECT CAST(round(unixepoch(?1, 'subsec') * 1000) AS INTEGER)";
+        let read = |connection: &Connection| connection.query_row(sql, [text], |row| row.get(0));
+        let found: rusqlite::Result<Option<i64>> = match &self.0 {
+            Source::Database(database) => read(&database.connection),
+            Source::Rows(_) => Connection::open_in_memory().and_then(|connection| read(&connection)),
+        };
+        let milliseconds = found.ok().flatten().and_then(|time| time.checked_mul(1_000_000));
+        let expected = "a time such as 2026-11-22T23:38:33Z is expected";
+        milliseconds.ok_or_else(|| ArchiveError::Query(format!("'{text}': {expected}")))
+    }
+
+    /// Checks everything: the structure, and the checksums. Takes as long as reading the whole
+    /// archive. What was removed as a whole file is not missed.
+    pub fn check(&self) -> Result<ArchiveCheck, ArchiveError> {
+        match &self.0 {
+            Source::Database(database) => Ok(database.check()),
+            Source::Rows(rows) => rows.check(),
+        }
+    }
+}
+
+impl Database {
+    fn open(path: &Path) -> Result<Database, ArchiveError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let open = || -> rusqlite::Result<(Connection, Connection)> {
             let mut guarded = Connection::open_with_flags(path, flags)?;
@@ -102,21 +179,10 @@ impl Archive {
         if !is_archive(&connection, path)? {
             return Err(ArchiveError::Format { path: path.to_owned(), reason: "an empty database".to_owned() });
         }
-        Ok(Archive { path: path.to_owned(), connection, guarded })
+        Ok(Database { path: path.to_owned(), connection, guarded })
     }
 
-    /// Runs one `SELECT`, and calls `each` with the names of the columns and the values of each
-    /// row, until it returns false. A statement that does anything but read this archive is
-    /// refused.
-    pub fn query(&self, sql: &str, mut each: impl FnMut(&[String], &[Value]) -> bool) -> Result<(), ArchiveError> {
-        rows(&self.guarded, sql, [], &mut each).map_err(|cause| match cause.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::SystemIoFailure) => self.wrong(&cause),
-            _ => ArchiveError::Query(cause.to_string()),
-        })
-    }
-
-    /// A member of a topic's messages over time. `member` is its path: `total.busy_percent`.
-    pub fn series(&self, topic: &str, member: &str, times: RangeInclusive<i64>) -> Result<Series, ArchiveError> {
+    fn series(&self, topic: &str, member: &str, times: RangeInclusive<i64>) -> Result<Series, ArchiveError> {
         let columns = self.columns_of(member).map_err(|cause| self.wrong(&cause))?;
         let (mut series, mut has_topic) = (Series::default(), false);
         for (table, columns) in &columns {
@@ -141,8 +207,8 @@ impl Archive {
         }
         series.points.sort_by_key(|(time, _)| *time);
         match (columns.is_empty(), has_topic) {
-            (true, _) => Err(ArchiveError::Query(format!("no type in the archive has a member '{member}'"))),
-            (_, false) => Err(ArchiveError::Query(format!("no message of '{topic}' with '{member}' in this time"))),
+            (true, _) => Err(no_member(member)),
+            (_, false) => Err(no_message(topic, member)),
             (_, true) => Ok(series),
         }
     }
@@ -158,8 +224,7 @@ impl Archive {
         Ok(found)
     }
 
-    /// The newest time of a topic's messages with this member; `None` if there are none.
-    pub fn newest(&self, topic: &str, member: &str) -> Result<Option<i64>, ArchiveError> {
+    fn newest(&self, topic: &str, member: &str) -> Result<Option<i64>, ArchiveError> {
         let newest = |table: &String| -> rusqlite::Result<Option<i64>> {
             let sql = format!("SELECT max(_timestamp_ns) FROM {} WHERE _topic = ?1", quoted(table));
             self.connection.query_row(&sql, [topic], |row| row.get(0)).optional().map(Option::flatten)
@@ -168,18 +233,7 @@ impl Archive {
         Ok(all().map_err(|cause| self.wrong(&cause))?.into_iter().flatten().max())
     }
 
-    /// A time as SQLite reads it, such as `2026-11-22 23:38:33`, in nanoseconds since 1970.
-    pub fn time(&self, text: &str) -> Result<i64, ArchiveError> {
-        let sql = "SELECT CAST(round(unixepoch(?1, 'subsec') * 1000) AS INTEGER)";
-        let found: rusqlite::Result<Option<i64>> = self.connection.query_row(sql, [text], |row| row.get(0));
-        let milliseconds = found.ok().flatten().and_then(|time| time.checked_mul(1_000_000));
-        let expected = "a time such as 2026-11-22T23:38:33Z is expected";
-        milliseconds.ok_or_else(|| ArchiveError::Query(format!("'{text}': {expected}")))
-    }
-
-    /// Checks everything: the structure, and the checksum of each row. Takes as long as reading the
-    /// whole archive.
-    pub fn check(&self) -> Result<ArchiveCheck, ArchiveError> {
+    fn check(&self) -> ArchiveCheck {
         let mut check = ArchiveCheck::default();
         if let Err(cause) = self.check_structure(&mut check) {
             check.add(cause.to_string());
@@ -192,7 +246,7 @@ impl Archive {
             Ok(tables) => tables.iter().for_each(|table| self.check_table(table, &mut check)),
             Err(cause) => check.add(cause.to_string()),
         }
-        Ok(check)
+        check
     }
 
     fn check_structure(&self, check: &mut ArchiveCheck) -> rusqlite::Result<()> {
@@ -215,8 +269,8 @@ impl Archive {
         let read = rows(&self.connection, &sql, [], &mut |names, row| {
             (number, check.rows) = (number + 1, check.rows + 1);
             let all = || names.iter().map(String::as_str).zip(row);
-            let stored = all().find(|(name, _)| *name == METADATA[6]).map(|(_, value)| value);
-            if stored != Some(&Value::Integer(checksum(table, all().filter(|(name, _)| *name != METADATA[6])))) {
+            let stored = all().find(|(name, _)| *name == CHECKSUM).map(|(_, value)| value);
+            if stored != Some(&Value::Integer(checksum(table, all().filter(|(name, _)| *name != CHECKSUM)))) {
                 check.add(format!("{table}: row {number} is not as it was written"));
             }
             number <= most
@@ -234,7 +288,7 @@ impl Archive {
 }
 
 impl ArchiveCheck {
-    fn add(&mut self, damage: String) {
+    pub(super) fn add(&mut self, damage: String) {
         if self.damage.len() < MOST_DAMAGE {
             self.damage.push(damage);
         }

@@ -3,12 +3,18 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params, params_from_iter, types::Value};
 
-use super::{APPLICATION, ArchiveError, METADATA, VERSION, checksum, is_archive, quoted};
-use crate::{CellValue, Column, Columns, Entry, HandlerError, JsonText, columns::float_text, json::PerType};
+use super::{APPLICATION, ArchiveError, CHECKSUM, VERSION, checksum, is_archive, quoted, retain};
+use crate::{
+    CellValue, Column, Columns, Entry, HandlerError, JsonText,
+    columns::{METADATA, float_text, metadata},
+    json::PerType,
+    retention::Retention,
+};
 
 /// The most columns of a table, over all versions of its type. SQLite has at most 2000.
 const MOST: usize = 1900;
@@ -18,6 +24,9 @@ const MOST_NAME: usize = 200;
 
 /// Statements that are kept prepared.
 const STATEMENTS: usize = 256;
+
+/// How often the oldest messages are looked for, if there is nothing more to remove.
+const LOOK: Duration = Duration::from_secs(1);
 
 const SETUP: &str = "
     CREATE TABLE polywire_types (type TEXT PRIMARY KEY, name TEXT NOT NULL);
@@ -33,22 +42,30 @@ pub(crate) struct ArchiveWriter {
     connection: Connection,
     tables: PerType<Table>,
     json: JsonText,
+    retention: Retention,
+    /// When the oldest messages were looked for, and whether there is more to remove.
+    retained: Option<(Instant, bool)>,
     /// A transaction is open.
     is_open: bool,
 }
 
 /// The table of a type, as one version of the type uses it.
 struct Table {
-    name: String,
     columns: Columns,
-    /// The names of the columns in the database.
-    names: Vec<String>,
+    target: Target,
+}
+
+/// Where the rows of a version of a type go.
+pub(super) struct Target {
+    name: String,
+    /// The columns in the database with their contents; those of the metadata come first.
+    columns: Vec<(String, Column)>,
     insert: String,
 }
 
 impl ArchiveWriter {
     /// Opens an archive, or makes it together with its folder.
-    pub fn open(path: &Path) -> Result<ArchiveWriter, ArchiveError> {
+    pub fn open(path: &Path, retention: Retention) -> Result<ArchiveWriter, ArchiveError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             let failed = |cause: std::io::Error| ArchiveError::Database { path: path.into(), cause: cause.to_string() };
             fs::create_dir_all(folder).map_err(failed)?;
@@ -61,16 +78,23 @@ impl ArchiveWriter {
         let wrong = |cause: rusqlite::Error| ArchiveError::of(path, &cause);
         let connection = open().map_err(wrong)?;
         if !is_archive(&connection, path)? {
+            // So that a file can become smaller. It cannot be chosen later.
+            connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(wrong)?;
             setup(&connection).map_err(wrong)?;
         }
         // What is committed is on the disk, and readers do not wait for the writer.
         connection.pragma_update(None, "journal_mode", "WAL").map_err(wrong)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(wrong)?;
+        if !retention.is_for_ever() {
+            retain::prepare(&connection).map_err(wrong)?;
+        }
         Ok(ArchiveWriter {
             path: path.to_owned(),
             connection,
             tables: PerType::default(),
             json: JsonText::default(),
+            retention,
+            retained: None,
             is_open: false,
         })
     }
@@ -82,22 +106,32 @@ impl ArchiveWriter {
             self.is_open = true;
         }
         let (connection, shape) = (&self.connection, entry.value.shape());
-        let make = || table(connection, entry.type_name(), Columns::of(shape.schema()));
+        let make = || {
+            let columns = Columns::of(shape.schema());
+            let target = Target::find(connection, entry.type_name(), columns.iter())?;
+            if !self.retention.is_for_ever() {
+                retain::prepare_table(connection, &target.name)?;
+            }
+            Ok::<_, NoTable>(Table { columns, target })
+        };
         let table = self.tables.get(shape, || make().map_err(|error| error.of(&self.path)))?;
         let row = table.columns.row(entry, &mut self.json)?;
-        let mut values = metadata(entry);
-        values.extend(table.columns.iter().zip(row).map(|((_, column), cell)| value(column, cell)));
-        let names = METADATA[..6].iter().copied().chain(table.names.iter().map(String::as_str));
-        values.push(Value::Integer(checksum(&table.name, names.zip(&values))));
-        let insert = || connection.prepare_cached(&table.insert)?.execute(params_from_iter(&values));
-        insert().map(|_| ()).map_err(|cause| failed(&self.path, &cause))
+        let writer = entry.origin.writer.to_string();
+        let cells = metadata(entry, &writer).into_iter().chain(row);
+        table.target.insert(connection, cells).map_err(|cause| failed(&self.path, &cause))
     }
 
     /// Stores what was written.
     pub fn commit(&mut self) -> Result<(), HandlerError> {
         if self.is_open {
+            retain::remove_surplus(&self.connection, self.retention).map_err(|cause| failed(&self.path, &cause))?;
             self.connection.execute_batch("COMMIT").map_err(|cause| failed(&self.path, &cause))?;
             self.is_open = false;
+        }
+        let is_due = self.retained.is_none_or(|(when, is_more)| is_more || when.elapsed() >= LOOK);
+        if is_due && !self.retention.is_for_ever() {
+            let is_more = retain::step(&self.connection, self.retention).map_err(|cause| failed(&self.path, &cause))?;
+            self.retained = Some((Instant::now(), is_more));
         }
         Ok(())
     }
@@ -111,13 +145,13 @@ fn failed(path: &Path, cause: &rusqlite::Error) -> HandlerError {
     }
 }
 
-fn setup(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn setup(connection: &Connection) -> rusqlite::Result<()> {
     let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};");
     connection.execute_batch(&format!("BEGIN IMMEDIATE; {SETUP} {marks} COMMIT;"))
 }
 
 /// Why there is no table for a type.
-enum NoTable {
+pub(super) enum NoTable {
     Database(rusqlite::Error),
     TooManyColumns,
 }
@@ -129,7 +163,7 @@ impl From<rusqlite::Error> for NoTable {
 }
 
 impl NoTable {
-    fn of(self, path: &Path) -> HandlerError {
+    pub fn of(self, path: &Path) -> HandlerError {
         match self {
             NoTable::Database(cause) => failed(path, &cause),
             NoTable::TooManyColumns => {
@@ -139,22 +173,40 @@ impl NoTable {
     }
 }
 
-/// Finds the table of a type, or makes it, and adds the columns that it does not have yet.
-fn table(connection: &Connection, type_name: &str, columns: Columns) -> Result<Table, NoTable> {
-    let find = "SELECT name FROM polywire_types WHERE type = ?1";
-    let found: Option<String> = connection.query_row(find, [type_name], |row| row.get(0)).optional()?;
-    let name = match found {
-        Some(name) => name,
-        None => make_table(connection, type_name)?,
-    };
-    let mut names = Vec::new();
-    for (path, column) in columns.iter() {
-        names.push(column_name(connection, type_name, &name, path, column)?);
+impl Target {
+    /// Finds the table of a type, or makes it, and adds the columns that it does not have yet.
+    pub fn find<'a>(
+        connection: &Connection,
+        type_name: &str,
+        columns: impl Iterator<Item = (&'a str, Column)>,
+    ) -> Result<Target, NoTable> {
+        let find = "SELECT name FROM polywire_types WHERE type = ?1";
+        let found: Option<String> = connection.query_row(find, [type_name], |row| row.get(0)).optional()?;
+        let name = match found {
+            Some(name) => name,
+            None => make_table(connection, type_name)?,
+        };
+        let mut all: Vec<_> = METADATA.iter().map(|(name, column)| ((*name).to_owned(), *column)).collect();
+        for (path, column) in columns {
+            all.push((column_name(connection, type_name, &name, path, column)?, column));
+        }
+        let names: Vec<String> = all.iter().map(|(name, _)| name.as_str()).chain([CHECKSUM]).map(quoted).collect();
+        let places = vec!["?"; names.len()].join(", ");
+        let insert = format!("INSERT OR IGNORE INTO {} ({}) VALUES ({places})", quoted(&name), names.join(", "));
+        Ok(Target { name, columns: all, insert })
     }
-    let all: Vec<String> = METADATA[..6].iter().copied().chain(names.iter().map(String::as_str)).map(quoted).collect();
-    let places = vec!["?"; all.len() + 1].join(", ");
-    let insert = format!("INSERT OR IGNORE INTO {} ({}, _checksum) VALUES ({places})", quoted(&name), all.join(", "));
-    Ok(Table { name, columns, names, insert })
+
+    /// Adds a row, unless it is there already.
+    pub fn insert<'a>(
+        &self,
+        connection: &Connection,
+        cells: impl Iterator<Item = CellValue<'a>>,
+    ) -> rusqlite::Result<()> {
+        let mut values: Vec<Value> = self.columns.iter().zip(cells).map(|((_, of), cell)| value(*of, cell)).collect();
+        let names = self.columns.iter().map(|(name, _)| name.as_str());
+        values.push(Value::Integer(checksum(&self.name, names.zip(&values))));
+        connection.prepare_cached(&self.insert)?.execute(params_from_iter(&values)).map(drop)
+    }
 }
 
 fn make_table(connection: &Connection, type_name: &str) -> rusqlite::Result<String> {
@@ -197,7 +249,8 @@ fn column_name(
     if taken.len() >= MOST {
         return Err(NoTable::TooManyColumns);
     }
-    let is_taken = |name: &str| is_in(&taken, name) || METADATA.iter().any(|taken| taken.eq_ignore_ascii_case(name));
+    let own = METADATA.iter().map(|(name, _)| *name).chain([CHECKSUM]);
+    let is_taken = |name: &str| is_in(&taken, name) || own.clone().any(|own| own.eq_ignore_ascii_case(name));
     // SQLite has three names of its own for the number of a row.
     let is_own = |name: &str| ["rowid", "oid", "_rowid_"].iter().any(|own| own.eq_ignore_ascii_case(name));
     let name = free_name(path, |name| is_taken(name) || is_own(name));
@@ -240,17 +293,6 @@ fn free_name(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     [wanted.clone()].into_iter().chain(numbered).find(|name| !is_taken(name)).unwrap_or(wanted)
 }
 
-fn metadata(entry: &Entry) -> Vec<Value> {
-    vec![
-        Value::Text(entry.origin.topic.clone()),
-        Value::Text(entry.origin.writer.to_string()),
-        unsigned(entry.origin.incarnation),
-        unsigned(entry.sequence),
-        Value::Integer(entry.timestamp_ns),
-        Value::Text(entry.kind.name().to_owned()),
-    ]
-}
-
 /// A number without a sign: SQLite's integers end at 2^63 - 1. Larger ones are texts of 20 digits,
 /// which SQLite sorts behind all integers, in the order of the numbers.
 fn unsigned(number: u64) -> Value {
@@ -262,7 +304,7 @@ fn float(number: f64) -> Value {
     if number.is_nan() { Value::Text(float_text(number, String::new())) } else { Value::Real(number) }
 }
 
-fn value(column: Column, cell: CellValue<'_>) -> Value {
+pub(super) fn value(column: Column, cell: CellValue<'_>) -> Value {
     match cell {
         CellValue::Absent => Value::Null,
         CellValue::Bool(truth) => Value::Integer(truth.into()),

@@ -8,18 +8,19 @@ use std::{
 
 use super::{
     Handler, Kind,
-    file::{LineFile, ROTATION, Rotation},
+    file::{LineFile, ROTATION, Rotation, file_name},
 };
-use crate::{CellValue, Columns, Entry, Expects, HandlerError, JsonText, Setting, columns::float_text, json::PerType};
+use crate::{
+    CellValue, Columns, Entry, Expects, HandlerError, JsonText, Setting,
+    columns::{METADATA, float_text, metadata},
+    json::PerType,
+};
 
 /// The most types, and with that open files.
 const MOST_FILES: usize = 256;
 
 /// The most bytes of a header line.
 const MOST_HEADER: u64 = 1 << 20;
-
-/// The columns in front of those of the type.
-const METADATA: [&str; 6] = ["_topic", "_writer", "_incarnation", "_sequence", "_timestamp_ns", "_kind"];
 
 pub(super) static KIND: Kind = Kind {
     name: "csv",
@@ -62,14 +63,11 @@ impl Handler for Tables {
         })?;
         let row = columns.row(entry, json)?;
         line.clear();
-        let origin = &entry.origin;
-        field(line, origin.topic.as_bytes(), false);
-        for number in [origin.writer.to_string(), origin.incarnation.to_string(), entry.sequence.to_string()] {
-            field(line, number.as_bytes(), true);
-        }
-        field(line, entry.timestamp_ns.to_string().as_bytes(), true);
-        field(line, entry.kind.name().as_bytes(), true);
-        row.iter().for_each(|cell| add(line, cell));
+        let writer = entry.origin.writer.to_string();
+        let [topic, rest @ ..] = metadata(entry, &writer);
+        add(line, &topic);
+        line.drain(..1);
+        rest.iter().chain(&row).for_each(|cell| add(line, cell));
         match files.get_mut(*at) {
             Some((_, file)) => file.line(line),
             None => Ok(()),
@@ -90,7 +88,7 @@ fn open(
     columns: &Columns,
     files: &mut Vec<(PathBuf, LineFile)>,
 ) -> Result<usize, HandlerError> {
-    let mut header = METADATA.join(",").into_bytes();
+    let mut header = METADATA.map(|(name, _)| name).join(",").into_bytes();
     columns.iter().for_each(|(name, _)| field(&mut header, name.as_bytes(), true));
     header.push(b'\n');
     for number in 1..=MOST_FILES {
@@ -124,23 +122,6 @@ fn first_line(path: &Path) -> io::Result<Vec<u8>> {
     BufReader::new(file.take(MOST_HEADER)).read_until(b'\n', &mut line)?;
     // A line that is not whole is removed when the file is opened.
     Ok(if line.ends_with(b"\n") { line } else { Vec::new() })
-}
-
-/// The name of a type as that of a file: what is no letter, digit, `-` or `_` is `%` and two
-/// hexadecimal digits, and `::` is a full stop.
-fn file_name(type_name: &str) -> String {
-    const MOST: usize = 200;
-    let mut name = String::new();
-    for byte in type_name.replace("::", "\u{0}").bytes() {
-        match byte {
-            0 => name.push('.'),
-            b'-' | b'_' => name.push(byte.into()),
-            byte if byte.is_ascii_alphanumeric() => name.push(byte.into()),
-            byte => name.push_str(&format!("%{byte:02x}")),
-        }
-    }
-    name.truncate(MOST);
-    if name.is_empty() { "%".to_owned() } else { name }
 }
 
 /// Appends a field, with a comma in front if others precede it. An absent value is an empty field,
@@ -205,13 +186,5 @@ mod tests {
             "t,NaN,-0,Infinity,0.1"
         );
         assert_eq!(line(&[Bytes(&[1, 0xab]), Json("[1,2]".into())]), "t,01ab,\"[1,2]\"");
-    }
-
-    #[test]
-    fn names_of_types_stay_in_the_folder() {
-        assert_eq!(file_name("system::Load"), "system.Load");
-        assert_eq!(file_name("../../etc/passwd"), "%2e%2e%2f%2e%2e%2fetc%2fpasswd");
-        assert_eq!((file_name(""), file_name("a~2")), ("%".to_owned(), "a%7e2".to_owned()));
-        assert_eq!(file_name(&"/".repeat(500)).len(), 200);
     }
 }

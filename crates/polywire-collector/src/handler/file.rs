@@ -209,7 +209,7 @@ fn with_number(path: &Path, number: u64) -> PathBuf {
 }
 
 /// The full files that belong to a file, oldest first.
-fn numbered(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+pub(super) fn numbered(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let text = |name: Option<&std::ffi::OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
     let (stem, ending) = (text(path.file_stem()), path.extension().map(|ending| text(Some(ending))));
     let number = |name: &str| -> Option<u64> {
@@ -258,6 +258,23 @@ fn compress(path: &Path) -> Result<(), HandlerError> {
 #[cfg(not(feature = "zstd"))]
 fn compress(_: &Path) -> Result<(), HandlerError> {
     Ok(())
+}
+
+/// The name of a type as that of a file: what is no letter, digit, `-` or `_` is `%` and two
+/// hexadecimal digits, and `::` is a full stop.
+pub(super) fn file_name(type_name: &str) -> String {
+    const MOST: usize = 200;
+    let mut name = String::new();
+    for byte in type_name.replace("::", "\u{0}").bytes() {
+        match byte {
+            0 => name.push('.'),
+            b'-' | b'_' => name.push(byte.into()),
+            byte if byte.is_ascii_alphanumeric() => name.push(byte.into()),
+            byte => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    name.truncate(MOST);
+    if name.is_empty() { "%".to_owned() } else { name }
 }
 
 /// Stores the name of a file that was made or renamed.
@@ -355,6 +372,14 @@ mod tests {
         assert_eq!(folder.names(), ["a.1.jsonl.zst", "a.2.jsonl.zst", "a.jsonl"]);
         let packed = File::open(folder.0.join("a.2.jsonl.zst")).expect("opened");
         assert_eq!(zstd::decode_all(packed).expect("whole"), b"two\n");
+    }
+
+    #[test]
+    fn names_of_types_stay_in_the_folder() {
+        assert_eq!(file_name("system::Load"), "system.Load");
+        assert_eq!(file_name("../../etc/passwd"), "%2e%2e%2f%2e%2e%2fetc%2fpasswd");
+        assert_eq!((file_name(""), file_name("a~2")), ("%".to_owned(), "a%7e2".to_owned()));
+        assert_eq!(file_name(&"/".repeat(500)).len(), 200);
     }
 
     /// `/dev/full` stands for a disk without room.

@@ -9,9 +9,11 @@ mod forward;
 mod foxglove;
 mod jsonl;
 #[cfg(feature = "mcap")]
-mod mcap;
+pub(crate) mod mcap;
 mod null;
 mod otlp;
+#[cfg(feature = "parquet")]
+pub(crate) mod parquet;
 mod prometheus;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -37,13 +39,20 @@ pub static KINDS: &[&Kind] = &[
     &dashboard::KIND,
     #[cfg(feature = "mcap")]
     &mcap::KIND,
+    #[cfg(feature = "parquet")]
+    &parquet::KIND,
     #[cfg(feature = "sqlite")]
     &sqlite::KIND,
 ];
 
 /// Kinds that need a feature of this crate.
-pub(crate) const FEATURES: &[(&str, &str)] =
-    &[("dashboard", "foxglove"), ("foxglove", "foxglove"), ("mcap", "mcap"), ("sqlite", "sqlite")];
+pub(crate) const FEATURES: &[(&str, &str)] = &[
+    ("dashboard", "foxglove"),
+    ("foxglove", "foxglove"),
+    ("mcap", "mcap"),
+    ("parquet", "parquet"),
+    ("sqlite", "sqlite"),
+];
 
 /// Does something with entries: stores them, shows them, sends them on.
 ///

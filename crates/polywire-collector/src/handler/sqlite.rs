@@ -3,15 +3,22 @@
 use std::path::Path;
 
 use super::{Handler, Kind};
-use crate::{Entry, Expects, HandlerError, Setting, archive::ArchiveWriter};
+use crate::{
+    Entry, Expects, HandlerError, Setting,
+    archive::ArchiveWriter,
+    retention::{RETENTION, Retention},
+};
 
 pub(super) static KIND: Kind = Kind {
     name: "sqlite",
     summary: "An archive in SQLite, with a table for each type",
-    settings: &[Setting { name: "path", expects: Expects::Required, summary: "the file" }],
+    settings: &{
+        let [bytes, time] = RETENTION;
+        [Setting { name: "path", expects: Expects::Required, summary: "the file" }, bytes, time]
+    },
     open: |settings, _| {
         let path = Path::new(settings.text("path").unwrap_or_default());
-        Ok(Box::new(Database(ArchiveWriter::open(path)?)))
+        Ok(Box::new(Database(ArchiveWriter::open(path, Retention::of(settings))?)))
     },
 };
 

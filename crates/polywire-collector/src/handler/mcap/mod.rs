@@ -1,7 +1,13 @@
-//! The kind `mcap`: files for Foxglove and the tools around it, with JSON and its schemas.
+//! The kind `mcap`: files for Foxglove and the tools around it, with JSON or CDR (`coding`) and
+//! their schemas.
 //!
 //! Chunks are written as a whole and only appended, so an interrupted file can be read up to its
 //! last chunk. When such a file is found, it is completed. Each start begins a new file.
+
+mod coding;
+#[cfg(feature = "sqlite")]
+mod read;
+mod ros2msg;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,11 +25,14 @@ use mcap::{
 };
 use polywire::{Kind as Message, Shape};
 
+use self::coding::{Coding, FORMATS, Format};
+#[cfg(feature = "sqlite")]
+pub(crate) use self::read::{parts, read};
 use super::{
     Handler, Kind,
     file::{ROTATION, Rotation, full, sync_folder},
 };
-use crate::{Entry, Expects, HandlerError, JsonText, Origin, Setting, json::PerType, json_schema::json_schema};
+use crate::{Entry, Expects, HandlerError, JsonText, Origin, Setting, Settings, json::PerType};
 
 /// Bytes of messages after which a chunk ends.
 const CHUNK: u64 = 1 << 20;
@@ -40,12 +49,17 @@ const MOST_RECORD: usize = 1 << 28;
 
 pub(super) static KIND: Kind = Kind {
     name: "mcap",
-    summary: "MCAP files with JSON for Foxglove, with rotation",
+    summary: "MCAP files with JSON or CDR for Foxglove, with rotation",
     settings: &{
         let [bytes, time, keep, _] = ROTATION;
         let path = Setting { name: "path", expects: Expects::Required, summary: "the file" };
         let zstd = Setting { name: "zstd", expects: Expects::Truth, summary: "compresses chunks; true is the default" };
-        [path, bytes, time, keep, zstd]
+        let format = Setting {
+            name: "format",
+            expects: Expects::Text,
+            summary: "format of the messages: json, the default, cdr or xcdr2",
+        };
+        [path, format, bytes, time, keep, zstd]
     },
     open: |settings, _| {
         let path = Path::new(settings.text("path").unwrap_or_default());
@@ -55,14 +69,22 @@ pub(super) static KIND: Kind = Kind {
             path: path.to_owned(),
             rotation,
             options: options(is_compressed),
+            format: format(settings)?,
             file: None,
-            schemas: PerType::default(),
+            codings: PerType::default(),
             json: JsonText::default(),
+            bytes: Vec::new(),
         };
         recording.put_away()?;
         Ok(Box::new(recording))
     },
 };
+
+fn format(settings: &Settings) -> Result<Format, HandlerError> {
+    let name = settings.text("format").unwrap_or("json");
+    let found = FORMATS.iter().find(|(known, _)| *known == name).map(|(_, format)| *format);
+    found.ok_or_else(|| HandlerError::Setting(format!("'format': json, cdr or xcdr2 is expected, not '{name}'")))
+}
 
 fn options(is_compressed: bool) -> WriteOptions {
     let options = WriteOptions::new().library(concat!("polywire ", env!("CARGO_PKG_VERSION")));
@@ -87,8 +109,10 @@ struct Recording {
     options: WriteOptions,
     /// Made for the first message.
     file: Option<OpenFile>,
-    schemas: PerType<String>,
+    format: Format,
+    codings: PerType<Coding>,
     json: JsonText,
+    bytes: Vec<u8>,
 }
 
 /// A file that is being written.
@@ -118,20 +142,22 @@ impl Handler for Recording {
         if self.is_full() {
             self.rotate()?;
         }
-        let Recording { path, options, file, schemas, json, .. } = self;
-        let text = json.value(entry)?;
+        let Recording { path, options, file, format, codings, json, bytes, .. } = self;
+        let shape = entry.value.shape();
+        let coding = codings.get(shape, || Ok::<_, HandlerError>(Coding::of(*format, shape)))?;
+        coding.encode(entry, json, bytes)?;
         let file = match file {
             Some(file) => file,
             none => none.insert(OpenFile::create(path, options.clone())?),
         };
         let failed = |error: McapError| failed(path, &error);
         file.is_dirty = true;
-        let channel = file.channel(entry, schemas).map_err(failed)?;
+        let channel = file.channel(entry, coding).map_err(failed)?;
         let time = u64::try_from(entry.timestamp_ns).unwrap_or(0);
         // The format has 32 bits for it.
         let sequence = entry.sequence as u32;
         let header = MessageHeader { channel_id: channel, sequence, log_time: time, publish_time: time };
-        file.writer()?.write_to_known_channel(&header, text.as_bytes()).map_err(failed)
+        file.writer()?.write_to_known_channel(&header, bytes).map_err(failed)
     }
 
     fn sync(&mut self) -> Result<(), HandlerError> {
@@ -205,26 +231,29 @@ impl OpenFile {
     }
 
     /// The channel of an entry, which is made for the first one.
-    fn channel(&mut self, entry: &Entry, schemas: &mut PerType<String>) -> Result<u16, McapError> {
+    fn channel(&mut self, entry: &Entry, coding: &Coding) -> Result<u16, McapError> {
         let (origin, shape) = (&entry.origin, entry.value.shape());
         let key = (Arc::as_ptr(origin).addr(), Arc::as_ptr(shape).addr(), entry.kind);
         if let Some((_, _, channel)) = self.known.get(&key) {
             return Ok(*channel);
         }
         let Some(writer) = &mut self.writer else { return Err(McapError::AttemptedWriteAfterFailure) };
-        let described = schemas.get(shape, || Ok::<_, McapError>(json_schema(shape.schema())))?;
-        let schema = writer.add_schema(entry.type_name(), "jsonschema", described.as_bytes())?;
+        let schema = writer.add_schema(&coding.type_name, coding.schema_encoding, coding.schema.as_bytes())?;
         // Viewers would take the end of an instance for a value.
         let topic = match entry.kind {
             Message::Data => origin.topic.clone(),
             kind => format!("{}#{}", origin.topic, kind.name()),
         };
-        let metadata = BTreeMap::from([
+        let mut metadata = BTreeMap::from([
             ("writer".to_owned(), origin.writer.to_string()),
             ("incarnation".to_owned(), origin.incarnation.to_string()),
             ("kind".to_owned(), entry.kind.name().to_owned()),
         ]);
-        let channel = writer.add_channel(schema, &topic, "json", &metadata)?;
+        if let Some(idl) = &coding.idl {
+            metadata.insert("idl".to_owned(), idl.clone());
+            metadata.insert("type".to_owned(), entry.type_name().to_owned());
+        }
+        let channel = writer.add_channel(schema, &topic, coding.message_encoding, &metadata)?;
         // Numbers rise; origins and types that are equal share one.
         self.channels = self.channels.max(channel);
         if self.known.len() >= MOST_KNOWN {
@@ -405,9 +434,11 @@ mod tests {
             path: folder.file(),
             rotation,
             options: options(true),
+            format: Format::Json,
             file: None,
-            schemas: PerType::default(),
+            codings: PerType::default(),
             json: JsonText::default(),
+            bytes: Vec::new(),
         };
         recording.put_away().expect("it can begin");
         recording
@@ -540,9 +571,11 @@ mod tests {
             path: folder.file(),
             rotation: Rotation::default(),
             options: options(false),
+            format: Format::Json,
             file: None,
-            schemas: PerType::default(),
+            codings: PerType::default(),
             json: JsonText::default(),
+            bytes: Vec::new(),
         };
         let error = other.put_away().expect_err("it is no MCAP file").to_string();
         assert!(error.contains("a.mcap is there and no MCAP file"), "{error}");

@@ -1,0 +1,97 @@
+//! How messages of a type are in a file: in which format, and by which schema readers know it.
+
+use std::sync::Arc;
+
+use polywire::{
+    Record, Shape,
+    codec::{
+        Encoder, Options,
+        cdr::{CDR, XCDR2},
+    },
+};
+
+use super::ros2msg::ros2msg;
+use crate::{Entry, HandlerError, JsonText, json_schema::json_schema};
+
+/// The names of formats in the configuration.
+pub(super) const FORMATS: [(&str, Format); 3] =
+    [("json", Format::Json), ("cdr", Format::Cdr), ("xcdr2", Format::Xcdr2)];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Json,
+    Cdr,
+    Xcdr2,
+}
+
+/// The messages of a type.
+pub(super) struct Coding {
+    pub type_name: String,
+    pub schema_encoding: &'static str,
+    pub schema: String,
+    pub message_encoding: &'static str,
+    /// The type as IDL, if the schema does not say all of it.
+    pub idl: Option<String>,
+    encoder: Option<Encoder<Record>>,
+}
+
+impl Coding {
+    /// A type without IDL, because of its names, has JSON.
+    pub fn of(format: Format, shape: &Arc<Shape>) -> Coding {
+        match format {
+            Format::Json => None,
+            Format::Cdr | Format::Xcdr2 => Coding::cdr(format, shape),
+        }
+        .unwrap_or_else(|| Coding {
+            type_name: shape.schema().name().to_owned(),
+            schema_encoding: "jsonschema",
+            schema: json_schema(shape.schema()),
+            message_encoding: "json",
+            idl: None,
+            encoder: None,
+        })
+    }
+
+    fn cdr(format: Format, shape: &Arc<Shape>) -> Option<Coding> {
+        let codec = if format == Format::Cdr { &CDR } else { &XCDR2 };
+        // As in DDS, a header says which version it is.
+        let options = Options::default().with("header", "");
+        let encoder = Encoder::for_shape(codec, &options, shape).ok()?;
+        let schema = shape.schema();
+        let idl = polywire_idl::emit::idl(schema).ok()?;
+        let as_ros = if format == Format::Cdr { ros2msg(schema) } else { None };
+        Some(match as_ros {
+            Some((type_name, text)) => Coding {
+                type_name,
+                schema_encoding: "ros2msg",
+                schema: text,
+                message_encoding: "cdr",
+                idl: Some(idl),
+                encoder: Some(encoder),
+            },
+            None => Coding {
+                type_name: schema.name().to_owned(),
+                schema_encoding: "omgidl",
+                schema: idl,
+                message_encoding: "cdr",
+                idl: None,
+                encoder: Some(encoder),
+            },
+        })
+    }
+
+    /// Writes the value of an entry of this type in place of what is in `bytes`.
+    pub fn encode(&self, entry: &Entry, json: &mut JsonText, bytes: &mut Vec<u8>) -> Result<(), HandlerError> {
+        bytes.clear();
+        match &self.encoder {
+            Some(encoder) => {
+                let refused = |error| HandlerError::Refused(format!("it has no CDR: {error}"));
+                encoder.encode(&entry.value, bytes).map_err(refused)
+            }
+            None => {
+                bytes.extend_from_slice(json.value(entry)?.as_bytes());
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Which messages a table has: sequence numbers of each writer, as ranges, so that one that a source
+//! sends again is stored once.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+/// The most writers that are remembered.
+const MOST_WRITERS: usize = 65_536;
+
+/// The most ranges of a writer. Messages that come again are among the newest ones, so the oldest
+/// range is the first that is forgotten.
+const MOST_RANGES: usize = 16;
+
+/// The numbers of the messages of each writer in one incarnation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen(HashMap<(String, u64), Vec<(u64, u64)>>);
+
+impl Seen {
+    /// Notes a message. Returns false if it was there already.
+    pub fn insert(&mut self, writer: &(String, u64), sequence: u64) -> bool {
+        if let Some(ranges) = self.0.get_mut(writer) {
+            return add(ranges, sequence);
+        }
+        if self.0.len() >= MOST_WRITERS {
+            self.0.clear();
+        }
+        self.0.insert(writer.clone(), vec![(sequence, sequence)]);
+        true
+    }
+
+    pub fn to_json(&self) -> Value {
+        self.0.iter().map(|((writer, incarnation), ranges)| json!([writer, incarnation, ranges])).collect()
+    }
+
+    /// What [`Seen::to_json`] made. What has another form is left out.
+    pub fn of_json(value: &Value) -> Seen {
+        let writer = |of: &Value| Some(((of[0].as_str()?.to_owned(), of[1].as_u64()?), ranges_of(&of[2])?));
+        Seen(value.as_array().into_iter().flatten().take(MOST_WRITERS).filter_map(writer).collect())
+    }
+}
+
+fn ranges_of(value: &Value) -> Option<Vec<(u64, u64)>> {
+    let range = |of: &Value| Some((of[0].as_u64()?, of[1].as_u64()?)).filter(|(first, last)| first <= last);
+    value.as_array()?.iter().take(MOST_RANGES).map(range).collect()
+}
+
+/// Adds a number to ranges in rising order. Returns false if it is in one of them.
+fn add(ranges: &mut Vec<(u64, u64)>, number: u64) -> bool {
+    // Ranges from here on begin behind the number.
+    let at = ranges.partition_point(|(first, _)| *first <= number);
+    let before = at.checked_sub(1).and_then(|before| ranges.get(before)).copied();
+    if before.is_some_and(|(_, last)| number <= last) {
+        return false;
+    }
+    let joins_before = before.is_some_and(|(_, last)| last.checked_add(1) == Some(number));
+    let joins_after = ranges.get(at).is_some_and(|(first, _)| number.checked_add(1) == Some(*first));
+    match (joins_before, joins_after) {
+        (true, true) => {
+            let (_, last) = ranges.remove(at);
+            ranges[at - 1].1 = last;
+        }
+        (true, false) => ranges[at - 1].1 = number,
+        (false, true) => ranges[at].0 = number,
+        (false, false) => {
+            ranges.insert(at, (number, number));
+            if ranges.len() > MOST_RANGES {
+                ranges.remove(0);
+            }
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_is_new_once() {
+        let (mut seen, writer) = (Seen::default(), ("w".to_owned(), 1));
+        for number in [5, 3, 4, 1, u64::MAX, 0, 2] {
+            assert!(seen.insert(&writer, number), "{number}");
+            assert!(!seen.insert(&writer, number), "{number} again");
+        }
+        assert_eq!(seen.0[&writer], [(0, 5), (u64::MAX, u64::MAX)]);
+        assert!(seen.insert(&("w".to_owned(), 2), 3), "another incarnation");
+        assert_eq!(Seen::of_json(&seen.to_json()), seen);
+        assert_eq!(Seen::of_json(&json!([["w", -1, []], 7, ["w", 1, [[2, 1]]]])), Seen::default());
+    }
+
+    #[test]
+    fn the_oldest_ranges_are_forgotten() {
+        let (mut seen, writer) = (Seen::default(), ("w".to_owned(), 1));
+        (0..40).for_each(|number| assert!(seen.insert(&writer, number * 2)));
+        assert_eq!(seen.0[&writer].len(), MOST_RANGES);
+        assert!(!seen.insert(&writer, 78) && seen.insert(&writer, 79));
+    }
+}
