@@ -80,8 +80,9 @@ const UNSAFE_HOMES: &[Exception] = &[
     // Calls of `Executable`. `Codable` guarantees their safety conditions.
     Exception { path: "crates/polywire-core/src/codec/coder.rs", word: "self.executable." },
     Exception { path: "crates/polywire-core/tests/", word: "" },
-    // The interface to a library in C.
+    // The interfaces to libraries in C.
     Exception { path: "crates/polywire-dds/src/", word: "" },
+    Exception { path: "crates/polywire-zeromq/src/", word: "" },
     Exception { path: "crates/polywire-derive/src/", word: "" },
     Exception { path: "fuzz/src/messages.rs", word: "" },
     Exception { path: "testing/src/", word: "" },
@@ -193,6 +194,7 @@ const LAYERED: &[&str] = &[
     "crates/polywire/src/engine/stream/",
     "crates/polywire/src/engine/udp/",
     "crates/polywire/src/engine/zenoh/",
+    "crates/polywire/src/engine/zeromq/",
     "crates/polywire/src/node/",
     "crates/polywire-cli/src/transcode/",
     "crates/polywire-link/src/",

@@ -75,6 +75,7 @@ fn places(test: &str) -> Vec<Place> {
             "local" | "shm" => (path(name), engine),
             "lan" => (LAN.into(), engine),
             "zenoh" => (ZENOH.into(), engine),
+            "zeromq" => ("bind/tcp://127.0.0.1:0".into(), engine),
             "tcp" | "tls" => ("127.0.0.1:0".into(), engine),
             "unix" => (path("either"), engine),
             // With the option of addresses.
@@ -429,7 +430,8 @@ fn links_come_back_when_the_node_that_opened_first_restarts() {
     for Place { first, address, next } in places("restart") {
         let options = small(Overflow::default());
         let (before, _events) = Tap::on(first, &address, options.clone(), true);
-        let (address, calls) = (before.address(), to(&before));
+        // Where it was bound, ZeroMQ connects.
+        let (address, calls) = (before.address().replacen("connect/", "bind/", 1), to(&before));
         let (writer, events) = Tap::on(next, &calls, options.clone(), true);
         let channel = writer.announce("t", 1);
         writer.until("answer", |heard| (heard.answered == 1).then_some(()));

@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use polywire_testing::tools;
+
 use crate::common::{
     Folder, SOON,
     markdown::{self, Fenced, blocks, fits},
@@ -19,7 +21,11 @@ fn run(folder: &Folder, block: &Fenced) -> String {
     // The output goes to a file, because processes left in the background would keep a pipe open.
     let script = format!("exec > output.txt 2>&1\n{}\n", commands.join("\n"));
     let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    // The interpreter for tests goes by the name `python3`.
+    let python = tools::python();
+    let python = Path::new(&python).parent().unwrap_or(Path::new(""));
+    let others = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{}:{others}", program.display(), python.display());
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
     shell.env("PATH", path).env("NO_COLOR", "1").env_remove("POLYWIRE_CONFIG");
@@ -45,6 +51,7 @@ fn runs(info: &str) -> bool {
         "console hosts" => crate::common::hosts_are_permitted(),
         "console sqlite" => cfg!(feature = "sqlite"),
         "console archives" => cfg!(all(feature = "mcap", feature = "parquet", feature = "sqlite")),
+        "console zmq" => cfg!(feature = "zeromq") && tools::python_has("zmq"),
         _ => false,
     }
 }
@@ -54,7 +61,7 @@ fn run_page(folder: &Folder, page: &str) -> Vec<String> {
     let markdown = markdown::page(&format!("docs/{page}"));
     let mut verbs = Vec::new();
     for block in blocks(&markdown) {
-        let file = ["idl ", "sh ", "toml ", "xml "].iter().find_map(|kind| block.info.strip_prefix(kind));
+        let file = ["idl ", "python ", "sh ", "toml ", "xml "].iter().find_map(|kind| block.info.strip_prefix(kind));
         if let Some(name) = file {
             folder.write(name, &block.text);
         } else if runs(&block.info) {
@@ -92,6 +99,13 @@ fn the_page_on_collecting_shows_what_happens() {
     let folder = Folder::new();
     folder.write("weather.idl", "module weather { struct Report { string station; double temperature_c; }; };");
     run_page(&folder, "collect.md");
+}
+
+#[test]
+fn the_page_on_zeromq_shows_what_happens() {
+    let folder = Folder::new();
+    folder.write("weather.idl", "struct Report { string station; double temperature_c; };");
+    run_page(&folder, "zeromq.md");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zmq::{Context, PUB, PULL, PUSH, SUB, Socket, SocketType};
+use polywire_zeromq::{Context, Error, Kind, Message, Socket, Wait};
 
 use super::{
     bus::{self, Ends},
@@ -19,11 +19,9 @@ pub const SETTINGS: &str = "libzmq over TCP: messages from PUB to SUB, echoes fr
 
 /// Binds here and starts the other end.
 pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
-    let context = Context::new();
-    let ends = Zeromq { out: bound(&context, PUB)?, into: bound(&context, PULL)?, frame: zmq::Message::new() };
-    let address = |socket: &Socket| {
-        socket.get_last_endpoint().map_err(error_text)?.map_err(|_| "the address is not UTF-8".to_owned())
-    };
+    let context = Context::new().map_err(error_text)?;
+    let ends = Zeromq { out: bound(&context, Kind::Pub)?, into: bound(&context, Kind::Pull)?, frame: Message::new() };
+    let address = |socket: &Socket| socket.last_endpoint().map_err(error_text);
     setup.address = format!("{} {}", address(&ends.out)?, address(&ends.into)?);
     bus::connect(setup, ends, subject, place, receive)
 }
@@ -32,28 +30,27 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
 pub fn receive(setup: &Setup) -> Result<Receivers, String> {
     waiting::receive(setup, |setup| {
         let (there, back) = setup.address.split_once(' ').ok_or("two addresses are expected")?;
-        let context = Context::new();
-        let (into, out) = (socket(&context, SUB)?, socket(&context, PUSH)?);
-        into.set_subscribe(b"").map_err(error_text)?;
+        let context = Context::new().map_err(error_text)?;
+        let (into, out) = (socket(&context, Kind::Sub)?, socket(&context, Kind::Push)?);
+        into.subscribe(b"").map_err(error_text)?;
         into.connect(there).map_err(error_text)?;
         out.connect(back).map_err(error_text)?;
-        Ok(Zeromq { out, into, frame: zmq::Message::new() })
+        Ok(Zeromq { out, into, frame: Message::new() })
     })
 }
 
-fn error_text(error: zmq::Error) -> String {
+fn error_text(error: Error) -> String {
     error.to_string()
 }
 
-fn socket(context: &Context, kind: SocketType) -> Result<Socket, String> {
+fn socket(context: &Context, kind: Kind) -> Result<Socket, String> {
     let socket = context.socket(kind).map_err(error_text)?;
-    socket.set_linger(0).map_err(error_text)?;
-    socket.set_sndhwm(0).map_err(error_text)?;
-    socket.set_rcvhwm(0).map_err(error_text)?;
+    socket.set_linger(Duration::ZERO).map_err(error_text)?;
+    socket.set_most_waiting(0).map_err(error_text)?;
     Ok(socket)
 }
 
-fn bound(context: &Context, kind: SocketType) -> Result<Socket, String> {
+fn bound(context: &Context, kind: Kind) -> Result<Socket, String> {
     let socket = socket(context, kind)?;
     socket.bind("tcp://127.0.0.1:*").map_err(error_text)?;
     Ok(socket)
@@ -62,23 +59,19 @@ fn bound(context: &Context, kind: SocketType) -> Result<Socket, String> {
 struct Zeromq {
     out: Socket,
     into: Socket,
-    frame: zmq::Message,
+    frame: Message,
 }
 
 impl Ends for Zeromq {
     fn send(&mut self, frame: &[u8]) -> Result<(), String> {
-        self.out.send(frame, 0).map_err(error_text)
+        self.out.send(&[frame], Wait::Forever).map(drop).map_err(error_text)
     }
 
     fn receive(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> Result<bool, String> {
-        self.into.set_rcvtimeo(patience.as_millis() as i32).map_err(error_text)?;
-        match self.into.recv(&mut self.frame, 0) {
-            Ok(()) => {
-                take(&self.frame);
-                Ok(true)
-            }
-            Err(zmq::Error::EAGAIN) => Ok(false),
-            Err(error) => Err(error_text(error)),
+        let has_come = self.into.receive(&mut self.frame, Wait::Most(patience)).map_err(error_text)?;
+        if has_come {
+            take(&self.frame);
         }
+        Ok(has_come)
     }
 }

@@ -95,6 +95,8 @@
 pub mod dds;
 mod delivery;
 mod domain;
+#[cfg(any(feature = "zenoh", feature = "zeromq"))]
+mod foreign;
 mod identity;
 pub mod inproc;
 #[cfg(feature = "lan")]
@@ -116,8 +118,11 @@ pub mod tls;
 pub mod udp;
 pub mod unix;
 mod waiting;
+mod wake;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
+#[cfg(feature = "zeromq")]
+pub mod zeromq;
 
 use std::{
     fmt, io,
@@ -165,6 +170,8 @@ pub static ENGINES: &[&dyn Engine] = &[
     &dds::Dds,
     #[cfg(feature = "zenoh")]
     &zenoh::Zenoh,
+    #[cfg(feature = "zeromq")]
+    &zeromq::Zeromq,
 ];
 
 /// Finds an engine built in by its name.

@@ -42,7 +42,7 @@ pub struct UnixListen;
 /// `unix-connect/PATH`: connects, and keeps trying.
 pub struct UnixConnect;
 
-static FAMILY: Files = Files;
+pub(super) static FAMILY: Files = Files;
 
 engine!(
     Unix,
@@ -54,7 +54,7 @@ engine!(
 engine!(UnixListen, "unix-listen", Role::Listen, "/tmp/polywire.sock", "Unix-domain socket, listening");
 engine!(UnixConnect, "unix-connect", Role::Connect, "/tmp/polywire.sock", "Unix-domain socket, connecting");
 
-struct Files;
+pub(super) struct Files;
 
 impl Family for Files {
     fn name(&self) -> &'static str {

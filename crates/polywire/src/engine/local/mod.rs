@@ -36,8 +36,10 @@ use socket2::{Socket, Type};
 
 pub(super) use self::folder::Place;
 use self::member::Member;
+#[cfg(any(feature = "shm", feature = "zeromq"))]
+pub(super) use self::member::{hello_of, name_of};
 #[cfg(feature = "shm")]
-pub(super) use self::member::{hello_of, lock_anew, lock_of_dead, name_of};
+pub(super) use self::member::{lock_anew, lock_of_dead};
 use super::{
     Engine, EngineError, Local, Port, Principal, Properties, Sink, domain,
     sockets::SocketStream,

@@ -5,8 +5,9 @@ use std::{io, path::Path, time::Duration};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::OwnedFd,
-    fs::{OFlags, fcntl_getfl, fcntl_setfl},
 };
+
+use crate::engine::wake::Wake;
 
 /// Time between two looks where the system does not report changes.
 const LOOK: Duration = Duration::from_millis(500);
@@ -15,17 +16,12 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(super) struct Watch {
     /// `None` where there is no such thing, or where the user has too many.
     changes: Option<OwnedFd>,
-    woken: io::PipeReader,
-    waker: io::PipeWriter,
+    wake: Wake,
 }
 
 impl Watch {
     pub(super) fn new() -> io::Result<Watch> {
-        let (woken, waker) = io::pipe()?;
-        for end in [rustix::fd::AsFd::as_fd(&woken), rustix::fd::AsFd::as_fd(&waker)] {
-            fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
-        }
-        Ok(Watch { changes: system::changes(), woken, waker })
+        Ok(Watch { changes: system::changes(), wake: Wake::new()? })
     }
 
     /// Watches a folder. Call it again after the folder was made anew.
@@ -40,12 +36,12 @@ impl Watch {
     pub(super) fn wait(&self, timeout: Duration) {
         let timeout = if self.changes.is_some() { timeout } else { timeout.min(LOOK) };
         let Ok(timeout) = Timespec::try_from(timeout) else { return };
-        let mut waited = vec![PollFd::new(&self.woken, PollFlags::IN)];
+        let mut waited = vec![PollFd::new(&self.wake, PollFlags::IN)];
         waited.extend(self.changes.as_ref().map(|changes| PollFd::new(changes, PollFlags::IN)));
         let _ = poll(&mut waited, Some(&timeout));
         // What has changed does not matter: the folder is read as a whole.
+        self.wake.clear();
         let mut read = [0; 4096];
-        while rustix::io::read(&self.woken, &mut read).is_ok_and(|count| count == read.len()) {}
         if let Some(changes) = &self.changes {
             while rustix::io::read(changes, &mut read).is_ok_and(|count| count > 0) {}
         }
@@ -53,8 +49,7 @@ impl Watch {
 
     /// Ends a running or else the next wait.
     pub(super) fn wake(&self) {
-        // If the pipe is full, the next wait returns anyway.
-        let _ = rustix::io::write(&self.waker, &[1]);
+        self.wake.wake();
     }
 }
 

@@ -18,8 +18,6 @@
 
 mod address;
 mod attachment;
-mod foreign;
-mod format;
 mod inbox;
 mod interest;
 mod key;

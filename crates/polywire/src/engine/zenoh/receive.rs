@@ -1,9 +1,6 @@
 //! What comes: Zenoh's threads note it, and a thread of the port hands it to the node.
 
-use std::{
-    sync::{Arc, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::{Arc, PoisonError};
 
 use polywire_core::{
     envelope::Envelope,
@@ -12,7 +9,11 @@ use polywire_core::{
 use zenoh::sample::{Sample, SampleKind};
 
 use super::{
-    super::{Aligned, Event, LinkId, LinkInfo, LinkSink, pipe::lock},
+    super::{
+        Aligned, Event, LinkId, LinkInfo, LinkSink,
+        foreign::{now_ns, since_1970},
+        pipe::lock,
+    },
     attachment::{self, Attached},
     inbox::{Arrival, Arrived},
     key::last,
@@ -66,10 +67,9 @@ impl Shared {
         let encoding = sample.encoding().to_string();
         let published = sample.timestamp().map(|at| at.get_time().to_system_time());
         let timestamp_ns = published.map_or_else(now_ns, since_1970);
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        state.foreign.take(topic, &encoding, timestamp_ns, sample.payload().clone(), &mut state.inbox);
-        self.wake(guard);
+        let mut state = self.lock();
+        state.foreign(topic, &encoding, timestamp_ns, sample.payload().clone());
+        self.wake(state);
     }
 }
 
@@ -130,7 +130,7 @@ impl Shared {
                 }
             }
             Arrival::Foreign { channel, at, payload } => {
-                self.lock().foreign.taken(&payload);
+                self.lock().foreign.taken(payload.len());
                 let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
                 sink.message(&envelope, hands.place.place(&payload.to_bytes()));
             }
@@ -202,12 +202,4 @@ fn pass(sink: &dyn LinkSink, bytes: &[u8], limits: &Limits, place: &mut Aligned)
         Ok(Frame::Document { document, bytes }) => sink.supplied(document, bytes),
         _ => {}
     }
-}
-
-fn now_ns() -> i64 {
-    since_1970(SystemTime::now())
-}
-
-fn since_1970(at: SystemTime) -> i64 {
-    at.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

@@ -18,14 +18,18 @@ use zenoh::{
 };
 
 use super::{
-    super::{Disconnect, Event, LinkId, LinkInfo, Principal, outbox::encoded, rejections::Rejections},
-    foreign::Foreign,
+    super::{
+        Disconnect, Event, LinkId, LinkInfo, Principal,
+        foreign::{News, Writers, openness::is_private},
+        outbox::encoded,
+        rejections::Rejections,
+    },
     inbox::{Arrival, Inbox},
     key::{Keys, Name},
     link::{Link, Terms, Way},
     mail::{Content, Mail},
     outgoing::{Came, Line, Outgoing},
-    outlet::{Outlet, is_private},
+    outlet::Outlet,
 };
 
 /// First and longest pause between two hellos to a node that has not answered.
@@ -64,7 +68,7 @@ pub(super) struct State {
     links: HashMap<LinkId, Name>,
     /// The links that announced writers' channels.
     writers: HashMap<(Id128, ChannelId), LinkId>,
-    pub(super) foreign: Foreign,
+    pub(super) foreign: Writers,
     pub(super) out: Outgoing,
     pub(super) inbox: Inbox,
     pub(super) rejections: Rejections,
@@ -90,7 +94,7 @@ impl State {
             peers: HashMap::new(),
             links: HashMap::new(),
             writers: HashMap::new(),
-            foreign: Foreign::new(terms.limits.channels, terms.queue),
+            foreign: Writers::new(terms.limits.channels, terms.queue),
             out: Outgoing::new(terms.queue + terms.window as usize),
             inbox: Inbox::default(),
             rejections: Rejections::new(most_peers),
@@ -305,6 +309,22 @@ impl State {
         if is_open && self.inbox.bytes() <= self.most_waiting {
             self.inbox.push(id, Arrival::Sample { attachment, payload });
         }
+    }
+
+    /// A message of an application that is not Polywire's.
+    pub(super) fn foreign(&mut self, topic: String, encoding: &str, timestamp_ns: i64, payload: ZBytes) {
+        let State { foreign, inbox, .. } = self;
+        let size = payload.len();
+        foreign.take(topic, encoding, timestamp_ns, size, |link, news| {
+            let arrival = match news {
+                News::Up(info) => Arrival::Up(info),
+                News::Announced(channel, start, announcement) => Arrival::Announced(channel, start, announcement),
+                News::Message(channel, at) => Arrival::Foreign { channel, at, payload: payload.clone() },
+                News::Lost(channel, start, lost) => Arrival::Lost(channel, start, lost),
+                News::Tell(event) => Arrival::Tell(event),
+            };
+            inbox.push(link, arrival);
+        });
     }
 
     /// This node answers a channel of a peer.

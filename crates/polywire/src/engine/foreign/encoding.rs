@@ -1,10 +1,9 @@
-//! The `Encoding` of samples: the format of a channel, with the name of its type and the hash of
-//! its schema behind it.
+//! Formats as media types, with the name of a channel's type and the hash of its schema behind
+//! them: `spec/zenoh.md`, section 3.
 
 use polywire_core::envelope::Announcement;
-use zenoh::bytes::Encoding;
 
-/// Formats with a media type that Zenoh's users know, and the media type.
+/// Formats with a media type that is widely known, and the media type.
 const KNOWN: [(&str, &str); 6] = [
     ("cdr", "application/cdr"),
     ("json", "application/json"),
@@ -22,7 +21,7 @@ const ALIASES: [(&str, &str); 3] = [("text/json", "json"), ("text/xml", "xml"), 
 const LONGEST: usize = 512;
 
 /// The encoding of a channel: `application/json;plant::Pump@0123..`.
-pub(super) fn encoding(announcement: &Announcement) -> Encoding {
+pub(in crate::engine) fn of(announcement: &Announcement) -> String {
     let Announcement { codec, compressor, type_name, schema, .. } = announcement;
     let known = KNOWN.iter().find(|(name, _)| name == codec && compressor.is_empty());
     let mut text = match known {
@@ -37,13 +36,13 @@ pub(super) fn encoding(announcement: &Announcement) -> Encoding {
             text.push_str(&format!("@{schema}"));
         }
     }
-    Encoding::from(text)
+    text
 }
 
 /// Codec and type name of a foreign sample. The codec is empty if the encoding leaves it to the
 /// subscriber. CDR does so, too: its media type does not say which version it is, and whether there
 /// is a header.
-pub(super) fn foreign(encoding: &str) -> (String, String) {
+pub(in crate::engine) fn read(encoding: &str) -> (String, String) {
     let (media, schema) = encoding.split_once(';').unwrap_or((encoding, ""));
     if media == OTHER {
         let (name, schema) = schema.split_once(';').unwrap_or((schema, ""));
@@ -92,7 +91,7 @@ mod tests {
             (announced("fast", "", "Pump", 0), "application/octet-stream;polywire-fast;Pump".into()),
             (announced("json", "zstd:3", "Pump", 0), "application/octet-stream;polywire-json+zstd:3;Pump".into()),
         ] {
-            assert_eq!(encoding(&announcement).to_string(), text);
+            assert_eq!(of(&announcement), text);
         }
     }
 
@@ -109,14 +108,14 @@ mod tests {
             ("application/json;a\nb", "json", ""),
             ("", "", ""),
         ] {
-            assert_eq!(foreign(text), (codec.into(), name.into()), "{text}");
+            assert_eq!(read(text), (codec.into(), name.into()), "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn every_text_is_some_encoding(text in "\\PC{0,60}") {
-            let (codec, name) = foreign(&text);
+            let (codec, name) = read(&text);
             prop_assert!(codec.is_empty() || is_name(&codec));
             prop_assert!(name.len() <= LONGEST);
         }

@@ -1,0 +1,70 @@
+//! Waiting.
+
+use std::{
+    ffi::{c_int, c_long},
+    os::fd::{AsRawFd as _, BorrowedFd},
+    ptr,
+    time::Duration,
+};
+
+use crate::{
+    error::{Error, check},
+    raw,
+    socket::Socket,
+};
+
+/// How long a call may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// So long, at least a millisecond.
+    Most(Duration),
+    /// Until it is done.
+    Forever,
+}
+
+/// What [`wait`] has found.
+pub struct Waited(Vec<bool>);
+
+impl Waited {
+    /// Whether something can be received from the socket of this number; those of descriptors
+    /// follow.
+    ///
+    /// ```
+    /// let waited = polywire_zeromq::wait(&[], &[], std::time::Duration::ZERO)?;
+    /// assert!(!waited.is_readable(0));
+    /// # Ok::<(), polywire_zeromq::Error>(())
+    /// ```
+    pub fn is_readable(&self, number: usize) -> bool {
+        self.0.get(number).copied().unwrap_or_default()
+    }
+}
+
+/// Waits until something can be received from one of the sockets or read from one of the
+/// descriptors, or for `most`, or until a signal comes.
+///
+/// ```
+/// use std::{io::Write as _, os::fd::AsFd as _, time::Duration};
+/// use polywire_zeromq::{Context, Kind, wait};
+/// let pull = Context::new()?.socket(Kind::Pull)?;
+/// let (reader, mut writer) = std::io::pipe()?;
+/// writer.write_all(b"!")?;
+/// let waited = wait(&[&pull], &[reader.as_fd()], Duration::from_secs(10))?;
+/// assert!(!waited.is_readable(0) && waited.is_readable(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn wait(sockets: &[&Socket], descriptors: &[BorrowedFd<'_>], most: Duration) -> Result<Waited, Error> {
+    let item = |socket, fd| raw::PollItem { socket, fd, events: raw::POLLIN, revents: 0 };
+    let of_sockets = sockets.iter().map(|socket| item(socket.pointer(), -1));
+    let of_descriptors = descriptors.iter().map(|descriptor| item(ptr::null_mut(), descriptor.as_raw_fd()));
+    let mut items: Vec<raw::PollItem> = of_sockets.chain(of_descriptors).collect();
+    let count = c_int::try_from(items.len()).map_err(|_| Error::invalid())?;
+    let time = c_long::try_from(most.as_millis()).unwrap_or(c_long::MAX);
+    // SAFETY: the sockets and descriptors are open, and belong to this thread for the time of the
+    // call; libzmq writes to `count` items.
+    match check(unsafe { raw::zmq_poll(items.as_mut_ptr(), count, time) }) {
+        Err(error) if !error.is_again() => Err(error),
+        _ => Ok(Waited(items.iter().map(|item| item.revents & raw::POLLIN != 0).collect())),
+    }
+}

@@ -1,0 +1,55 @@
+//! Which channels applications may read that are not Polywire's, and whether their messages wait.
+
+use polywire_core::envelope::{Announcement, Extensions};
+
+/// The id of the reliability policy in an offer, and its value for best effort (`spec/frame.md`).
+const BEST_EFFORT: (u32, &[u8]) = (22, &[1]);
+/// Names of topics that concern nodes alone.
+const BUILT_IN: &str = "polywire/";
+
+/// Whether messages of the channel are for Polywire nodes alone. A foreign application understands
+/// no offer; so a channel of which readers must understand something is not put where it listens.
+/// The same holds for topics about Polywire itself.
+pub(in crate::engine) fn is_private(announcement: &Announcement) -> bool {
+    let must_know = |offer: Extensions<'_>| offer.not_understood(&[]).is_some();
+    announcement.topic.starts_with(BUILT_IN) || Extensions::parse(&announcement.offer).map_or(true, must_know)
+}
+
+/// Whether messages of the channel may be dropped where others would wait for a slow reader.
+pub(in crate::engine) fn is_best_effort(announcement: &Announcement) -> bool {
+    let offer = Extensions::parse(&announcement.offer).unwrap_or_default();
+    offer.iter().any(|policy| policy == BEST_EFFORT)
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::envelope::ExtensionsBuf;
+
+    use super::*;
+
+    /// An announcement with this policy in its offer; the ids are those of `spec/frame.md`.
+    fn offering(id: u32, value: &[u8]) -> Announcement {
+        let mut offer = ExtensionsBuf::default();
+        offer.push(id, value);
+        let offer = offer.as_extensions().bytes().to_vec();
+        Announcement { topic: "t".into(), offer, ..Announcement::default() }
+    }
+
+    #[test]
+    fn what_readers_must_understand_is_private() {
+        assert!(!is_private(&Announcement { topic: "t".into(), ..Announcement::default() }));
+        assert!(!is_private(&offering(4, &[1])), "transient local");
+        assert!(is_private(&offering(257, &[1; 16])), "a history");
+        assert!(is_private(&offering(259, &[1; 16])), "signs of life");
+        assert!(is_private(&offering(21, b"\x01a")), "a partition");
+        assert!(is_private(&Announcement { topic: "polywire/nodes".into(), ..Announcement::default() }));
+        assert!(is_private(&Announcement { topic: "t".into(), offer: vec![0xff], ..Announcement::default() }));
+    }
+
+    #[test]
+    fn best_effort_may_be_dropped_and_the_rest_waits() {
+        assert!(is_best_effort(&offering(22, &[1])));
+        assert!(!is_best_effort(&offering(22, &[2])));
+        assert!(!is_best_effort(&Announcement::default()));
+    }
+}

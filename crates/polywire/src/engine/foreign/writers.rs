@@ -1,0 +1,206 @@
+//! What applications publish that are not Polywire's: one channel for each topic and format, on a
+//! link that stands for all of them.
+
+use std::collections::BTreeMap;
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Id128},
+    frame::{Answer, Hello, Start},
+};
+
+use super::{
+    super::{Event, LinkId, LinkInfo, Principal},
+    encoding,
+};
+
+/// Bytes that a message counts besides its payload while it waits.
+const OVERHEAD: usize = 64;
+
+/// Something that the node is to hear, over the link that stands for all foreign applications.
+pub(in crate::engine) enum News {
+    Up(Box<LinkInfo>),
+    Announced(ChannelId, Start, Box<Announcement>),
+    /// The message itself.
+    Message(ChannelId, Start),
+    /// Messages up to there were dropped here.
+    Lost(ChannelId, Start, u64),
+    Tell(Box<Event>),
+}
+
+/// The channels of foreign applications.
+pub(in crate::engine) struct Writers {
+    /// Most channels, and most bytes that wait for the node.
+    most: usize,
+    room: usize,
+    /// `None` before the first message.
+    link: Option<LinkId>,
+    /// By topic, codec and name of the type.
+    known: BTreeMap<(String, String, String), Channel>,
+    waiting: usize,
+    /// Messages that were ignored.
+    ignored: u64,
+}
+
+struct Channel {
+    id: ChannelId,
+    /// The node does not want its messages.
+    is_declined: bool,
+    /// Position after the last message, and how many messages before it were dropped and not told.
+    last: Start,
+    lost: u64,
+}
+
+impl Writers {
+    pub(in crate::engine) fn new(most: usize, room: usize) -> Writers {
+        Writers { most, room, link: None, known: BTreeMap::new(), waiting: 0, ignored: 0 }
+    }
+
+    /// A message of so many bytes came. It is dropped if too much waits for the node.
+    pub(in crate::engine) fn take(
+        &mut self,
+        topic: String,
+        encoding: &str,
+        timestamp_ns: i64,
+        bytes: usize,
+        mut tell: impl FnMut(LinkId, News),
+    ) {
+        let link = self.link(&mut tell);
+        let (codec, type_name) = encoding::read(encoding);
+        let (next, key) = (self.known.len(), (topic, codec, type_name));
+        if next >= self.most && !self.known.contains_key(&key) {
+            let reason = format!("foreign applications publish more than {} topics", self.most);
+            return self.ignore(&key.0, reason, tell);
+        }
+        let channel = self.known.entry(key).or_insert_with_key(|key| announce(link, next, key, &mut tell));
+        channel.last = Start { sequence: channel.last.sequence + 1, timestamp_ns };
+        if channel.is_declined {
+            return;
+        }
+        let size = bytes + OVERHEAD;
+        if self.waiting > 0 && self.waiting + size > self.room {
+            channel.lost += 1;
+            return;
+        }
+        self.waiting += size;
+        if channel.lost > 0 {
+            let before = Start { sequence: channel.last.sequence - 1, timestamp_ns };
+            tell(link, News::Lost(channel.id, before, std::mem::take(&mut channel.lost)));
+        }
+        tell(link, News::Message(channel.id, channel.last));
+    }
+
+    /// A message of so many bytes was handed to the node.
+    pub(in crate::engine) fn taken(&mut self, bytes: usize) {
+        self.waiting -= bytes + OVERHEAD;
+    }
+
+    /// Something that is no message came. It is told with the 1st, 2nd, 4th, 8th, ... such thing.
+    pub(in crate::engine) fn ignore(&mut self, name: &str, reason: String, mut tell: impl FnMut(LinkId, News)) {
+        self.ignored += 1;
+        if self.ignored.is_power_of_two() {
+            let link = self.link(&mut tell);
+            let event = Event::Ignored { name: name.into(), reason, total: self.ignored };
+            tell(link, News::Tell(Box::new(event)));
+        }
+    }
+
+    /// The link, which begins with the first message.
+    fn link(&mut self, tell: impl FnMut(LinkId, News)) -> LinkId {
+        *self.link.get_or_insert_with(|| begin(tell))
+    }
+
+    /// The node's answer to a channel. False if the link is another one.
+    pub(in crate::engine) fn answered(&mut self, link: LinkId, id: ChannelId, answer: &Answer) -> bool {
+        if self.link != Some(link) {
+            return false;
+        }
+        if let Some(channel) = self.known.values_mut().find(|channel| channel.id == id) {
+            channel.is_declined = !answer.accepts();
+        }
+        true
+    }
+}
+
+fn begin(mut tell: impl FnMut(LinkId, News)) -> LinkId {
+    let id = LinkId::next();
+    let info = LinkInfo { id, peer: Hello::default(), address: "foreign".into(), principal: Principal::Anonymous };
+    tell(id, News::Up(Box::new(info)));
+    id
+}
+
+fn announce(link: LinkId, known: usize, key: &(String, String, String), mut tell: impl FnMut(LinkId, News)) -> Channel {
+    let (topic, codec, type_name) = key.clone();
+    let announcement = Announcement { topic, codec, type_name, writer: Id128::ZERO, ..Announcement::default() };
+    let id = ChannelId(u32::try_from(known + 1).unwrap_or(u32::MAX));
+    tell(link, News::Announced(id, Start::default(), Box::new(announcement)));
+    Channel { id, is_declined: false, last: Start::default(), lost: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told, in words.
+    #[derive(Default)]
+    struct Told(Vec<String>);
+
+    impl Told {
+        fn note(&mut self, news: News) {
+            self.0.push(match news {
+                News::Up(info) => format!("up {}", info.address),
+                News::Announced(id, _, a) => format!("{id} is {} {} {}", a.topic, a.codec, a.type_name),
+                News::Message(channel, at) => format!("{channel}: {}", at.sequence),
+                News::Lost(channel, at, lost) => format!("{channel}: {lost} lost up to {}", at.sequence),
+                News::Tell(event) => format!("{event:?}"),
+            });
+        }
+
+        fn take(&mut self) -> Vec<String> {
+            std::mem::take(&mut self.0)
+        }
+    }
+
+    const SIZE: usize = 100;
+
+    #[test]
+    fn each_topic_and_format_is_a_channel() {
+        let (mut writers, mut told) = (Writers::new(2, 1000), Told::default());
+        for (topic, encoding) in [("a", "application/json"), ("b", "zenoh/bytes"), ("a", "application/json;T@07")] {
+            writers.take(topic.into(), encoding, 0, SIZE, |_, news| told.note(news));
+        }
+        writers.take("a".into(), "application/json", 0, SIZE, |_, news| told.note(news));
+        let told = told.take();
+        assert_eq!(told[..5], ["up foreign", "1 is a json ", "1: 1", "2 is b  ", "2: 1"]);
+        assert!(told[5].contains("more than 2 topics"), "{told:?}");
+        assert_eq!(told[6..], ["1: 2"]);
+    }
+
+    #[test]
+    fn what_is_no_message_is_told_less_and_less_often() {
+        let (mut writers, mut told) = (Writers::new(2, 1000), Told::default());
+        (0..9).for_each(|_| writers.ignore("x", "it is garbage".into(), |_, news| told.note(news)));
+        let told = told.take();
+        assert_eq!((told.len(), &*told[0]), (5, "up foreign"));
+        assert!(told[4].contains("it is garbage") && told[4].contains("total: 8"), "{told:?}");
+    }
+
+    #[test]
+    fn what_the_node_does_not_take_is_lost_and_told() {
+        let (mut writers, mut told) = (Writers::new(9, 400), Told::default());
+        let take = |writers: &mut Writers, told: &mut Told| {
+            writers.take("a".into(), "", 0, SIZE, |_, news| told.note(news));
+            told.take()
+        };
+        let all: Vec<String> = (0..5).flat_map(|_| take(&mut writers, &mut told)).collect();
+        assert_eq!(all, ["up foreign", "1 is a  ", "1: 1", "1: 2"]);
+        writers.taken(SIZE);
+        assert_eq!(take(&mut writers, &mut told), ["1: 3 lost up to 5", "1: 6"]);
+        let link = writers.link.expect("a link");
+        assert!(writers.answered(link, ChannelId(1), &Answer::Decline));
+        assert!(!writers.answered(LinkId(0), ChannelId(1), &Answer::Decline));
+        writers.taken(SIZE);
+        assert_eq!(take(&mut writers, &mut told), [""; 0]);
+        writers.answered(link, ChannelId(1), &Answer::Accept(1));
+        assert_eq!(take(&mut writers, &mut told), ["1: 8"], "what was not wanted is not lost");
+    }
+}

@@ -1,0 +1,112 @@
+//! The thread that asks those who publish whether they are nodes, and answers nodes that ask. It
+//! never waits for the node.
+
+use std::{
+    os::fd::AsFd as _,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use polywire_zeromq::{Context, Error, Happening, Kind, Message, Monitor, Socket, Wait, wait};
+
+use super::{
+    super::{EngineOptions, Event},
+    address::Place,
+    card::Card,
+    shared::{Shared, connecting},
+};
+
+/// How often it looks without a reason.
+const TICK: Duration = Duration::from_millis(250);
+/// Longest answer, in bytes. Later versions may say more.
+const LONGEST: usize = 4096;
+
+/// A socket by which this node asks at one endpoint.
+pub(super) struct Asking {
+    number: usize,
+    socket: Socket,
+    monitor: Monitor,
+    is_connected: bool,
+    /// When it is told that nobody is there.
+    missed_at: Option<Instant>,
+}
+
+impl Asking {
+    pub(super) fn new(
+        context: &Context,
+        number: usize,
+        place: &Place,
+        question: &str,
+        options: &EngineOptions,
+    ) -> Result<Asking, Error> {
+        let socket = context.socket(Kind::Sub)?;
+        connecting(&socket, options)?;
+        socket.set_longest_frame(LONGEST)?;
+        socket.subscribe(question.as_bytes())?;
+        let monitor = socket.monitor()?;
+        socket.connect(&place.to_string())?;
+        // Within the process, nothing is told of connections.
+        let is_connected = matches!(place, Place::Inproc(_));
+        let missed_at = (!is_connected).then(|| Instant::now() + options.connect_timeout);
+        Ok(Asking { number, socket, monitor, is_connected, missed_at })
+    }
+
+    /// The card that has come, if one has.
+    fn read(&self) -> Result<Option<Card>, Error> {
+        let (mut topic, mut card, mut rest) = (Message::new(), Message::new(), Message::new());
+        let mut found = None;
+        while self.socket.receive(&mut topic, Wait::No)? {
+            let mut has_more = topic.has_more() && self.socket.receive(&mut card, Wait::No)? && {
+                found = Card::parse(&card).or(found);
+                card.has_more()
+            };
+            while has_more {
+                has_more = self.socket.receive(&mut rest, Wait::No)? && rest.has_more();
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Shared {
+    /// Asks and answers until the port closes.
+    pub(super) fn ask(self: &Arc<Self>, mut asking: Vec<Asking>) {
+        while !self.is_closing.load(Ordering::Acquire) {
+            let sockets: Vec<&Socket> = asking.iter().flat_map(|one| [&one.socket, one.monitor.socket()]).collect();
+            let changed = self.outlet.as_ref().map(|outlet| outlet.changed.as_fd());
+            let descriptors: Vec<_> = [self.asking.as_fd()].into_iter().chain(changed).collect();
+            let done = wait(&sockets, &descriptors, TICK).and_then(|_| {
+                self.asking.clear();
+                self.outlet.as_ref().map_or(Ok(()), |outlet| outlet.look())?;
+                asking.iter_mut().try_for_each(|one| self.look_at(one))
+            });
+            if let Err(error) = done {
+                log::warn!("{}: {error}", self.endpoint);
+                std::thread::sleep(TICK);
+            }
+        }
+    }
+
+    fn look_at(&self, one: &mut Asking) -> Result<(), Error> {
+        while let Some(happening) = one.monitor.next()? {
+            one.is_connected = happening == Happening::Connected;
+            if !one.is_connected && self.finder.disconnected(one.number) {
+                self.intake.wake();
+            }
+        }
+        if let Some(card) = one.read()?
+            && self.finder.answered(one.number, card)
+        {
+            self.intake.wake();
+        }
+        if one.is_connected {
+            one.missed_at = None;
+        } else if one.missed_at.is_some_and(|at| Instant::now() >= at) {
+            one.missed_at = None;
+            let place = self.finder.places.get(one.number).map(ToString::to_string).unwrap_or_default();
+            let reason = format!("nobody publishes at {place}");
+            self.sink.event(Event::Unreachable { endpoint: self.endpoint.clone(), reason });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! Where nodes reach each other that have met over ZeroMQ: a TCP port beside a `tcp` endpoint, a
+//! Unix-domain socket beside an `ipc` one, and a table of this process for `inproc`.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _},
+    sync::{Arc, Mutex},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::{
+    super::{
+        EngineOptions,
+        pipe::lock,
+        sockets::{self, Family, SocketStream},
+        stream::Connection,
+        tcp, unix,
+        wake::Wake,
+    },
+    address::{Place, bare},
+};
+
+/// What waits for the listeners of this process at `inproc` endpoints.
+static CALLERS: Mutex<Option<HashMap<String, Door>>> = Mutex::new(None);
+
+struct Door {
+    callers: Vec<Socket>,
+    wake: Arc<Wake>,
+}
+
+/// The listeners of a node.
+pub(super) struct Doors {
+    sockets: Vec<Bound>,
+    inproc: Vec<String>,
+    /// The TCP port; 0 if there is none.
+    pub(super) port: u16,
+    wake: Arc<Wake>,
+    options: EngineOptions,
+}
+
+struct Bound {
+    family: &'static dyn Family,
+    socket: Socket,
+    address: SockAddr,
+}
+
+impl Doors {
+    /// Listens beside each of these endpoints; by TCP at this port, or at any if it is 0.
+    pub(super) fn open(places: &[Place], port: u16, options: &EngineOptions) -> io::Result<Doors> {
+        let wake = Arc::new(Wake::new()?);
+        let mut doors = Doors { sockets: Vec::new(), inproc: Vec::new(), port, wake, options: options.clone() };
+        for place in places {
+            match place {
+                Place::Tcp { host, .. } => {
+                    let host =
+                        if host == "*" { Ok(Ipv4Addr::UNSPECIFIED.into()) } else { bare(host).parse::<IpAddr>() };
+                    let host = host.map_err(|_| io::ErrorKind::InvalidInput)?;
+                    doors.bind(&tcp::FAMILY, SocketAddr::from((host, doors.port)).into())?;
+                    let bound = doors.sockets.last().and_then(|bound| bound.address.as_socket());
+                    doors.port = bound.map_or(0, |bound| bound.port());
+                }
+                Place::Ipc(path) => doors.bind(&unix::FAMILY, SockAddr::unix(Place::path_of_nodes(path))?)?,
+                Place::Inproc(name) => {
+                    let door = Door { callers: Vec::new(), wake: doors.wake.clone() };
+                    lock(&CALLERS).get_or_insert_default().insert(name.clone(), door);
+                    doors.inproc.push(name.clone());
+                }
+            }
+        }
+        if !doors.sockets.iter().any(|bound| bound.address.as_socket().is_some()) {
+            doors.port = 0;
+        }
+        Ok(doors)
+    }
+
+    fn bind(&mut self, family: &'static dyn Family, address: SockAddr) -> io::Result<()> {
+        let socket = family.listen(&address, &self.options)?;
+        let address = socket.local_addr()?;
+        self.sockets.push(Bound { family, socket, address });
+        Ok(())
+    }
+
+    /// Waits up to a second for a caller.
+    pub(super) fn accept(&self) -> io::Result<Option<Connection>> {
+        let mut waited = vec![PollFd::new(&*self.wake, PollFlags::IN)];
+        waited.extend(self.sockets.iter().map(|bound| PollFd::new(&bound.socket, PollFlags::IN)));
+        let _ = poll(&mut waited, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
+        let is_ready: Vec<bool> = waited.iter().map(|waited| !waited.revents().is_empty()).collect();
+        if is_ready.first() == Some(&true) {
+            self.wake.clear();
+        }
+        for name in &self.inproc {
+            let caller = lock(&CALLERS).as_mut().and_then(|all| all.get_mut(name)?.callers.pop());
+            if let Some(caller) = caller {
+                return Ok(Some(connection(caller)));
+            }
+        }
+        for (Bound { family, socket, .. }, _) in self.sockets.iter().zip(&is_ready[1..]).filter(|(_, ready)| **ready) {
+            match socket.accept() {
+                Ok((caller, from)) => return sockets::connection(*family, caller, &from, &self.options).map(Some),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn wake(&self) {
+        self.wake.wake();
+    }
+
+    pub(super) fn close(&self) {
+        for Bound { family, socket, address } in &self.sockets {
+            // Nobody who finds the file takes it for a listener's.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+            family.unbound(address);
+        }
+        if let Some(all) = &mut *lock(&CALLERS) {
+            all.retain(|name, door| !(self.inproc.contains(name) && Arc::ptr_eq(&door.wake, &self.wake)));
+        }
+    }
+}
+
+/// Connects to the node that listens beside an endpoint; by TCP at this port of the same host.
+pub(super) fn call(place: &Place, port: u16, options: &EngineOptions) -> io::Result<Connection> {
+    match place {
+        Place::Tcp { host, .. } => {
+            let mut refused = io::Error::from(io::ErrorKind::NotFound);
+            for to in (bare(host), port).to_socket_addrs()? {
+                match tcp::FAMILY.connect(&to.into(), options) {
+                    Ok(socket) => return sockets::connection(&tcp::FAMILY, socket, &to.into(), options),
+                    Err(error) => refused = error,
+                }
+            }
+            Err(refused)
+        }
+        Place::Ipc(path) => {
+            let to = SockAddr::unix(Place::path_of_nodes(path))?;
+            let socket = unix::FAMILY.connect(&to, options)?;
+            sockets::connection(&unix::FAMILY, socket, &to, options)
+        }
+        Place::Inproc(name) => {
+            let (here, there) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
+            let mut callers = lock(&CALLERS);
+            let door = callers.as_mut().and_then(|all| all.get_mut(name)).ok_or(io::ErrorKind::NotFound)?;
+            door.callers.push(there);
+            door.wake.wake();
+            Ok(connection(here))
+        }
+    }
+}
+
+/// One end of a pair of sockets within the process.
+fn connection(socket: Socket) -> Connection {
+    let principal = unix::user_of(&socket);
+    Connection { stream: Arc::new(SocketStream::new(socket, principal)), address: "this process".into(), host: None }
+}

@@ -1,0 +1,314 @@
+//! The thread that receives what applications publish that are not Polywire's, and hands it to the
+//! node. While the node does not take it, it waits in libzmq, and its publisher waits or drops.
+
+use std::{
+    collections::BTreeSet,
+    os::fd::AsFd as _,
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use polywire_core::{envelope::Envelope, topic};
+use polywire_zeromq::{Context, Error, Message, Socket, Wait, wait};
+
+use super::{
+    super::{
+        Aligned, Disconnect, Event, LinkInfo, LinkSink,
+        foreign::{News, now_ns},
+        pipe::lock,
+    },
+    card,
+    finder::Met,
+    interest::Interest,
+    shared::Shared,
+};
+
+/// So long an answer is awaited once a message has come: then who publishes is no node.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often it looks without a reason.
+const TICK: Duration = Duration::from_secs(1);
+/// So many messages are received before the others get their turn.
+const TURN: usize = 64;
+/// The most frames that a message has: topic, payload and encoding.
+const FRAMES: usize = 3;
+
+/// A subscribing socket.
+struct Source {
+    /// The endpoint that it connects to. `None` if it is bound.
+    number: Option<usize>,
+    /// `None` while a node publishes there.
+    socket: Option<Socket>,
+    subscribed: BTreeSet<String>,
+    /// The version of the interest that it follows. `None` before it subscribes.
+    version: Option<u64>,
+    /// When a message came before it was known who publishes.
+    held_since: Option<Instant>,
+}
+
+/// What is at the other end, and the place to receive into.
+struct Hands {
+    link: Option<(LinkInfo, Arc<dyn LinkSink>)>,
+    frames: [Message; FRAMES],
+    rest: Message,
+    place: Aligned,
+}
+
+/// What a message says: topic, payload, and encoding.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Read<'a> {
+    pub(super) topic: &'a str,
+    pub(super) payload: &'a [u8],
+    pub(super) encoding: &'a str,
+}
+
+/// Reads a message of somebody who may know nothing of Polywire. Fails with a reason.
+pub(super) fn read<'a>(frames: &[&'a [u8]]) -> Result<Read<'a>, &'static str> {
+    let (topic, payload, encoding) = match frames {
+        [topic, payload] => (*topic, *payload, &[][..]),
+        [topic, payload, encoding] => (*topic, *payload, *encoding),
+        [_] | [] => return Err("a message has one frame, and needs two: the topic and the payload"),
+        _ => return Err("a message has more than three frames: topic, payload, encoding"),
+    };
+    let topic = std::str::from_utf8(topic).ok().filter(|topic| topic::check(topic).is_ok());
+    let topic = topic.filter(|topic| !topic.starts_with("polywire/"));
+    Ok(Read {
+        topic: topic.ok_or("the first frame is no name of a topic")?,
+        payload,
+        encoding: std::str::from_utf8(encoding).map_err(|_| "the encoding is not UTF-8")?,
+    })
+}
+
+impl Shared {
+    /// Receives until the port closes.
+    pub(super) fn take_in(self: &Arc<Self>, context: &Context, bound: Option<Socket>) {
+        let connected = (0..self.finder.places.len()).map(Some).map(|number| (number, None));
+        let all = connected.chain(bound.map(|socket| (None, Some(socket))));
+        let source =
+            |(number, socket)| Source { number, socket, subscribed: BTreeSet::new(), version: None, held_since: None };
+        let mut sources: Vec<Source> = all.map(source).collect();
+        let mut hands =
+            Hands { link: None, frames: Default::default(), rest: Message::new(), place: Aligned::default() };
+        while !self.is_closing.load(Ordering::Acquire) {
+            if let Err(error) = self.turn(context, &mut sources, &mut hands) {
+                log::warn!("{}: {error}", self.endpoint);
+                std::thread::sleep(PATIENCE);
+            }
+        }
+        if let Some((link, sink)) = hands.link {
+            sink.down();
+            self.sink.event(Event::Disconnected { link, reason: Disconnect::Closed });
+        }
+    }
+
+    fn turn(&self, context: &Context, sources: &mut [Source], hands: &mut Hands) -> Result<(), Error> {
+        let now = Instant::now();
+        let mut most = TICK;
+        for source in sources.iter_mut() {
+            self.follow(context, source)?;
+            source.subscribe(&self.interest)?;
+            if let Some(since) = source.held_since {
+                let held = now.saturating_duration_since(since);
+                match (source.number, PATIENCE.checked_sub(held).filter(|left| !left.is_zero())) {
+                    (Some(_), Some(left)) => most = most.min(left),
+                    (number, _) => {
+                        number.into_iter().for_each(|number| self.finder.unanswered(number));
+                        source.held_since = None;
+                    }
+                }
+            }
+        }
+        let open: Vec<usize> = (0..sources.len()).filter(|at| sources[*at].is_open()).collect();
+        let sockets: Vec<&Socket> = open.iter().filter_map(|at| sources[*at].socket.as_ref()).collect();
+        let waited = wait(&sockets, &[self.intake.as_fd()], most)?;
+        self.intake.clear();
+        for (_, at) in open.into_iter().enumerate().filter(|(number, _)| waited.is_readable(*number)) {
+            let source = &mut sources[at];
+            match source.number.map_or(Met::Foreign, |number| self.finder.met(number)) {
+                Met::Foreign => self.receive(source, hands)?,
+                Met::Unknown => source.held_since = Some(Instant::now()),
+                Met::Node(_) => {}
+            }
+        }
+        if let Some((_, sink)) = &hands.link {
+            sink.drained();
+        }
+        Ok(())
+    }
+
+    /// Opens or closes the socket to an endpoint, by who publishes there.
+    fn follow(&self, context: &Context, source: &mut Source) -> Result<(), Error> {
+        let Some(number) = source.number else { return Ok(()) };
+        match (self.finder.met(number), &source.socket, self.finder.places.get(number)) {
+            // Its messages come over the link.
+            (Met::Node(_), Some(_), _) => {
+                source.socket = None;
+                source.held_since = None;
+                source.subscribed.clear();
+                source.version = None;
+            }
+            (Met::Unknown | Met::Foreign, None, Some(place)) => {
+                let socket = self.subscriber(context)?;
+                socket.connect(&place.to_string())?;
+                source.socket = Some(socket);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Hands over what has come, in turns.
+    fn receive(&self, source: &Source, hands: &mut Hands) -> Result<(), Error> {
+        let Some(socket) = &source.socket else { return Ok(()) };
+        for _ in 0..TURN {
+            if self.is_closing.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let Some(count) = hands.receive(socket)? else { return Ok(()) };
+            // Both are needed while the node is called.
+            let frames = std::mem::take(&mut hands.frames);
+            let mut views: Vec<&[u8]> = frames.iter().take(count).map(|frame| &**frame).collect();
+            if count > FRAMES {
+                views.push(&[]);
+            }
+            self.hand_over(&views, hands);
+            drop(views);
+            hands.frames = frames;
+        }
+        Ok(())
+    }
+
+    fn hand_over(&self, frames: &[&[u8]], hands: &mut Hands) {
+        let name = |name: &&[u8]| String::from_utf8_lossy(name).chars().take(60).collect::<String>();
+        let mut news: Vec<News> = Vec::new();
+        let message = read(frames);
+        match &message {
+            Ok(message) if !lock(&self.interest).fits(message.topic) => return,
+            // A node's answer to another one, which a subscription to everything brings.
+            Err(_) if frames.first().is_some_and(|topic| card::is_question(topic)) => return,
+            Ok(Read { topic, payload, encoding }) => {
+                let tell = |_, what| news.push(what);
+                lock(&self.foreign).take((*topic).into(), encoding, now_ns(), payload.len(), tell);
+            }
+            Err(reason) => {
+                let tell = |_, what| news.push(what);
+                let name = frames.first().map(name).unwrap_or_default();
+                lock(&self.foreign).ignore(&name, (*reason).into(), tell);
+            }
+        }
+        // Without a lock: the node answers.
+        for what in news {
+            match what {
+                News::Up(info) => {
+                    hands.link = Some(((*info).clone(), self.sink.link(&info)));
+                    self.sink.event(Event::Connected(*info));
+                }
+                News::Tell(event) => self.sink.event(*event),
+                News::Announced(channel, start, announcement) => {
+                    hands.with(|sink, _| sink.announced(channel, start, &announcement));
+                }
+                News::Lost(channel, start, lost) => hands.with(|sink, _| sink.position(channel, start, lost)),
+                News::Message(channel, at) => {
+                    let payload = message.as_ref().map_or(&[][..], |message| message.payload);
+                    let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
+                    hands.with(|sink, place| sink.message(&envelope, place.place(payload)));
+                    lock(&self.foreign).taken(payload.len());
+                }
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Whether it is waited for.
+    fn is_open(&self) -> bool {
+        self.socket.is_some() && self.held_since.is_none()
+    }
+
+    /// Subscribes to what is wanted and nothing else.
+    fn subscribe(&mut self, interest: &Mutex<Interest>) -> Result<(), Error> {
+        let Some(socket) = &self.socket else { return Ok(()) };
+        let (version, wanted) = {
+            let interest = lock(interest);
+            if self.version == Some(interest.version) {
+                return Ok(());
+            }
+            (interest.version, interest.prefixes())
+        };
+        wanted.difference(&self.subscribed).try_for_each(|prefix| socket.subscribe(prefix.as_bytes()))?;
+        self.subscribed.difference(&wanted).try_for_each(|prefix| socket.unsubscribe(prefix.as_bytes()))?;
+        (self.subscribed, self.version) = (wanted, Some(version));
+        Ok(())
+    }
+}
+
+impl Hands {
+    fn with(&mut self, call: impl FnOnce(&dyn LinkSink, &mut Aligned)) {
+        if let Some((_, sink)) = &self.link {
+            call(&**sink, &mut self.place);
+        }
+    }
+
+    /// Receives a message. Returns the number of its frames: those beyond the most are thrown away.
+    fn receive(&mut self, socket: &Socket) -> Result<Option<usize>, Error> {
+        let mut count = 0;
+        loop {
+            let frame = self.frames.get_mut(count).unwrap_or(&mut self.rest);
+            if !socket.receive(frame, Wait::No)? {
+                return Ok(None);
+            }
+            let has_more = frame.has_more();
+            count = (count + 1).min(FRAMES + 1);
+            if !has_more {
+                return Ok(Some(count));
+            }
+        }
+    }
+}
+
+/// What the subscribers of this node want.
+impl Shared {
+    pub(super) fn want(&self, pattern: &str, change: impl FnOnce(&mut Interest, &str)) {
+        change(&mut lock(&self.interest), pattern);
+        self.intake.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn messages_have_a_topic_a_payload_and_perhaps_an_encoding() {
+        let plain = Read { topic: "plant/pumps", payload: b"{}", encoding: "" };
+        assert_eq!(read(&[b"plant/pumps", b"{}"]), Ok(plain));
+        let said = Read { topic: "a", payload: b"", encoding: "application/json" };
+        assert_eq!(read(&[b"a", b"", b"application/json"]), Ok(said));
+        for (frames, part) in [
+            (&[&b"a"[..]][..], "has one frame"),
+            (&[], "has one frame"),
+            (&[b"a", b"", b"", b""], "more than three"),
+            (&[b"", b""], "no name of a topic"),
+            (&[b"\xff", b""], "no name of a topic"),
+            (&[b"a/*", b""], "no name of a topic"),
+            (&[b"polywire/nodes", b""], "no name of a topic"),
+            (&[b"a", b"", b"\xff"], "not UTF-8"),
+        ] {
+            let error = read(frames).expect_err(part);
+            assert!(error.contains(part), "{frames:?}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_frames_are_refused_or_read(
+            frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..12), 0..5)
+        ) {
+            let views: Vec<&[u8]> = frames.iter().map(|frame| &**frame).collect();
+            if let Ok(Read { topic, .. }) = read(&views) {
+                prop_assert!((2..=3).contains(&views.len()) && topic::check(topic).is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The publishing socket: what applications read that are not Polywire's, and which nodes ask who
+//! this is.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{
+        Mutex,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use polywire_zeromq::{Context, Error, Kind, Message, Socket, Wait};
+
+use super::{
+    super::{Overflow, pipe::lock},
+    card::{self, Card},
+};
+
+/// Longest subscription that a peer may send, in bytes.
+const LONGEST: usize = 4096;
+/// While a publisher waits, others may publish, and nodes are answered, this often.
+const TURN: Duration = Duration::from_millis(20);
+
+pub(super) struct Outlet {
+    out: Mutex<Out>,
+    /// Becomes readable when subscriptions may have come.
+    pub(super) changed: OwnedFd,
+    /// Subscriptions that are no node's question.
+    subscriptions: AtomicI64,
+}
+
+struct Out {
+    socket: Socket,
+    /// For nodes that ask.
+    card: Option<Card>,
+    /// A subscriber took nothing for longer than the policy's patience.
+    is_stalled: bool,
+    is_lossless: bool,
+}
+
+/// The system's error, or one with libzmq's text.
+pub(super) fn system(error: Error) -> io::Error {
+    /// libzmq's own numbers begin there.
+    const OWN: i32 = 156_384_712;
+    if error.number() < OWN { io::Error::from_raw_os_error(error.number()) } else { io::Error::other(error) }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Published {
+    /// All subscribers get it.
+    All,
+    /// At least one has no room for it.
+    Dropped,
+}
+
+impl Outlet {
+    pub(super) fn new(context: &Context, most_waiting: u32, linger: Duration) -> io::Result<Outlet> {
+        let made = context.socket(Kind::XPub).and_then(|socket| {
+            socket.set_most_waiting(most_waiting)?;
+            socket.set_longest_frame(LONGEST)?;
+            socket.set_linger(linger)?;
+            socket.set_ipv6(true)?;
+            Ok(socket)
+        });
+        let socket = made.map_err(system)?;
+        let changed = socket.changes()?;
+        let out = Out { socket, card: None, is_stalled: false, is_lossless: false };
+        Ok(Outlet { out: Mutex::new(out), changed, subscriptions: AtomicI64::new(0) })
+    }
+
+    /// Binds an endpoint. Returns it with the port that the system has chosen.
+    pub(super) fn bind(&self, endpoint: &str) -> Result<String, Error> {
+        let out = lock(&self.out);
+        out.socket.bind(endpoint)?;
+        out.socket.last_endpoint()
+    }
+
+    pub(super) fn connect(&self, endpoint: &str) -> Result<(), Error> {
+        lock(&self.out).socket.connect(endpoint)
+    }
+
+    /// Answers nodes that ask from now on.
+    pub(super) fn introduce(&self, card: Card) {
+        lock(&self.out).card = Some(card);
+    }
+
+    /// Whether somebody subscribes who is not known to be a node.
+    pub(super) fn is_heard(&self) -> bool {
+        self.subscriptions.load(Ordering::Relaxed) > 0
+    }
+
+    /// Publishes a message. While a subscriber's queue is full, it waits by the policy. Then those
+    /// get the message who have room.
+    pub(super) fn publish(&self, frames: &[&[u8]], overflow: Overflow) -> Result<Published, Error> {
+        let patience = match overflow {
+            Overflow::Block { patience } => patience,
+            Overflow::DropOldest | Overflow::DropNewest => Duration::ZERO,
+        };
+        let began = Instant::now();
+        loop {
+            let mut out = lock(&self.out);
+            let left = patience.saturating_sub(began.elapsed());
+            let has_patience = !left.is_zero() && !out.is_stalled;
+            out.set_lossless(true)?;
+            let wait = if has_patience { Wait::Most(left.min(TURN)) } else { Wait::No };
+            let is_sent = out.socket.send(frames, wait)?;
+            if is_sent || !has_patience {
+                out.is_stalled = !is_sent && !patience.is_zero();
+                if !is_sent {
+                    out.set_lossless(false)?;
+                    out.socket.send(frames, Wait::No)?;
+                }
+                self.read_subscriptions(&out)?;
+                return Ok(if is_sent { Published::All } else { Published::Dropped });
+            }
+            self.read_subscriptions(&out)?;
+        }
+    }
+
+    /// Reads what subscribers want, and answers nodes.
+    pub(super) fn look(&self) -> Result<(), Error> {
+        self.read_subscriptions(&lock(&self.out))
+    }
+
+    fn read_subscriptions(&self, out: &Out) -> Result<(), Error> {
+        let (mut message, mut rest) = (Message::new(), Message::new());
+        while out.socket.is_readable()? && out.socket.receive(&mut message, Wait::No)? {
+            let is_alone = !message.has_more();
+            while !is_alone && out.socket.receive(&mut rest, Wait::No)? && rest.has_more() {}
+            match message.split_first() {
+                Some((1, topic)) if card::is_question(topic) => out.answer(topic)?,
+                Some((0, topic)) if card::is_question(topic) => {}
+                Some((1, _)) if is_alone => _ = self.subscriptions.fetch_add(1, Ordering::Relaxed),
+                Some((0, _)) if is_alone => _ = self.subscriptions.fetch_sub(1, Ordering::Relaxed),
+                _ => log::debug!("a subscriber has sent {} bytes that are no subscription", message.len()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Out {
+    fn set_lossless(&mut self, is_on: bool) -> Result<(), Error> {
+        if std::mem::replace(&mut self.is_lossless, is_on) != is_on {
+            self.socket.set_no_drop(is_on)?;
+        }
+        Ok(())
+    }
+
+    /// Nobody else subscribes to this topic, so that the question's connection has room for it.
+    fn answer(&self, question: &[u8]) -> Result<(), Error> {
+        match &self.card {
+            Some(card) => self.socket.send(&[question, &card.bytes()], Wait::No).map(drop),
+            None => Ok(()),
+        }
+    }
+}

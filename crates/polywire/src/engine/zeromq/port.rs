@@ -1,0 +1,331 @@
+//! The port. Nodes have links over byte streams, as in other engines; ZeroMQ is where they meet,
+//! and carries what applications exchange with them that are not Polywire's.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc, Mutex, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Id128, Kind as MessageKind},
+    frame::{Answer, Start},
+};
+use polywire_zeromq::Context;
+
+use super::{
+    super::{
+        EngineError, Event, LinkId, LinkInfo, LinkStats, Loan, Local, Overflow, Port, Principal, Sent, Sink,
+        foreign::{
+            Writers, encoding,
+            openness::{is_best_effort, is_private},
+        },
+        pipe::lock,
+        stream,
+        wake::Wake,
+    },
+    address::{Address, Place},
+    asking::Asking,
+    card,
+    finder::Finder,
+    interest::Interest,
+    outlet::{Outlet, Published, system},
+    shared::Shared,
+};
+
+/// Drops are told at most this often.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+
+pub(super) struct ZeromqPort {
+    /// The links to nodes.
+    links: Arc<dyn Port>,
+    shared: Arc<Shared>,
+    has_encoding: bool,
+    /// The channels that others than nodes may read.
+    open: RwLock<HashMap<ChannelId, Arc<Open>>>,
+    drops: Mutex<Drops>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A channel that others than nodes may read.
+struct Open {
+    topic: String,
+    /// `None` if messages do not say it.
+    encoding: Option<String>,
+    overflow: Overflow,
+}
+
+/// What subscribers missed that are no nodes.
+struct Drops {
+    link: LinkInfo,
+    untold: u64,
+    told: Option<Instant>,
+}
+
+impl ZeromqPort {
+    pub(super) fn open(
+        text: &str,
+        mut address: Address,
+        local: &Local,
+        sink: Arc<dyn Sink>,
+    ) -> Result<ZeromqPort, EngineError> {
+        let opened = format!("{}/{text}", super::NAME);
+        let failed =
+            |cause: io::Error| EngineError::System { endpoint: opened.clone(), action: "open a ZeroMQ socket", cause };
+        let context = if address.is_inproc() { Context::process() } else { Context::new() };
+        let context = context.map_err(|error| failed(system(error)))?;
+        let outlet = outlet(&context, &mut address, local).map_err(failed)?;
+        let endpoint = match address.bind.first() {
+            Some(first) => format!("{}/connect/{first}", super::NAME),
+            None => opened.clone(),
+        };
+        let places = (address.bind, address.connect);
+        let options = &local.options;
+        let finder = Finder::new(local.hello, endpoint, places, address.nodes, options, outlet.clone());
+        let finder = Arc::new(finder);
+        let wakes = Wake::new().and_then(|asking| Ok((asking, Wake::new()?)));
+        let (asking, intake) = wakes.map_err(failed)?;
+        let shared = Arc::new(Shared {
+            endpoint: opened.clone(),
+            local: local.clone(),
+            sink: sink.clone(),
+            most_waiting: address.most_waiting,
+            outlet,
+            finder: finder.clone(),
+            foreign: Mutex::new(Writers::new(options.limits.channels, usize::MAX)),
+            interest: Mutex::default(),
+            asking,
+            intake,
+            is_closing: AtomicBool::new(false),
+        });
+        let sockets = sockets(&shared, &context, &address.bind_sub).map_err(failed)?;
+        let link = LinkInfo {
+            id: LinkId::next(),
+            peer: Default::default(),
+            address: "subscribers that are no nodes".into(),
+            principal: Principal::Anonymous,
+        };
+        let port = ZeromqPort {
+            links: stream::open_mesh(finder, local, sink)?,
+            shared,
+            has_encoding: address.has_encoding,
+            open: RwLock::default(),
+            drops: Mutex::new(Drops { link, untold: 0, told: None }),
+            threads: Mutex::default(),
+        };
+        port.start(&context, sockets).map_err(failed)?;
+        Ok(port)
+    }
+
+    fn start(&self, context: &Context, (asking, bound): Sockets) -> io::Result<()> {
+        let (shared, intake, context) = (self.shared.clone(), self.shared.clone(), context.clone());
+        let start = |name: &str, work: Box<dyn FnOnce() + Send>| thread::Builder::new().name(name.into()).spawn(work);
+        let asks = start("pw-zeromq-ask", Box::new(move || shared.ask(asking)))?;
+        lock(&self.threads).push(asks);
+        let takes = start("pw-zeromq-in", Box::new(move || intake.take_in(&context, bound)))?;
+        lock(&self.threads).push(takes);
+        Ok(())
+    }
+
+    /// Publishes a message for others than nodes. Returns whether one of them misses it.
+    fn publish(&self, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
+        let heard = self.shared.outlet.as_ref().filter(|outlet| outlet.is_heard());
+        // An application that knows no kinds would take the end of an instance for a value.
+        let is_end = matches!(envelope.kind, MessageKind::Dispose | MessageKind::Unregister);
+        let Some(outlet) = heard.filter(|_| !is_end) else { return false };
+        let open = self.open.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&envelope.channel).cloned();
+        let Some(open) = open.filter(|_| payload.len() <= self.shared.local.options.limits.frame_bytes) else {
+            return false;
+        };
+        let frames = [open.topic.as_bytes(), payload, open.encoding.as_deref().unwrap_or_default().as_bytes()];
+        let count = if open.encoding.is_some() { 3 } else { 2 };
+        match outlet.publish(&frames[..count], open.overflow) {
+            Ok(Published::All) => false,
+            Ok(Published::Dropped) => {
+                self.tell_drop(&open.topic);
+                true
+            }
+            Err(error) => {
+                log::warn!("{}: {error}", self.shared.endpoint);
+                true
+            }
+        }
+    }
+
+    fn tell_drop(&self, topic: &str) {
+        let event = {
+            let mut drops = lock(&self.drops);
+            drops.untold += 1;
+            let now = Instant::now();
+            if drops.told.is_some_and(|told| now.saturating_duration_since(told) < TELL_AGAIN) {
+                return;
+            }
+            drops.told = Some(now);
+            let count = std::mem::take(&mut drops.untold);
+            Event::Dropped { link: drops.link.clone(), topic: topic.into(), count }
+        };
+        self.shared.sink.event(event);
+    }
+}
+
+impl Port for ZeromqPort {
+    fn endpoint(&self) -> String {
+        self.links.endpoint()
+    }
+
+    fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
+        let channel = self.links.announce(announcement, start)?;
+        if self.shared.outlet.is_some() && !is_private(announcement) {
+            let overflow = match is_best_effort(announcement) {
+                true => Overflow::DropNewest,
+                false => self.shared.local.options.overflow,
+            };
+            let encoding = self.has_encoding.then(|| encoding::of(announcement));
+            let open = Arc::new(Open { topic: announcement.topic.clone(), encoding, overflow });
+            self.open.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert(channel, open);
+        }
+        Ok(channel)
+    }
+
+    fn reserve(&self, size: usize) -> Loan {
+        self.links.reserve(size)
+    }
+
+    fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
+        if self.shared.is_closing.load(Ordering::Acquire) {
+            return Err(EngineError::Closed);
+        }
+        let is_missed = self.publish(envelope, loan.payload());
+        let mut sent = self.links.commit(envelope, loan)?;
+        sent.dropped += usize::from(is_missed);
+        Ok(sent)
+    }
+
+    fn settle(&self) {
+        self.links.settle();
+    }
+
+    fn retire(&self, channel: ChannelId) {
+        self.open.write().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&channel);
+        self.links.retire(channel);
+    }
+
+    fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
+        if !lock(&self.shared.foreign).answered(link, channel, &answer) {
+            self.links.answer(link, channel, answer);
+        }
+    }
+
+    fn want(&self, link: LinkId, document: Id128) {
+        self.links.want(link, document);
+    }
+
+    fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
+        self.links.supply(link, document, bytes);
+    }
+
+    fn subscribe(&self, topic: &str) {
+        self.shared.want(topic, Interest::add);
+    }
+
+    fn unsubscribe(&self, topic: &str) {
+        self.shared.want(topic, Interest::remove);
+    }
+
+    fn relays(&self) -> bool {
+        self.links.relays()
+    }
+
+    fn flush(&self, deadline: Instant) -> bool {
+        self.links.flush(deadline)
+    }
+
+    fn links(&self) -> Vec<LinkStats> {
+        self.links.links()
+    }
+
+    fn disconnect(&self, links: &[LinkId]) {
+        self.links.disconnect(links);
+    }
+
+    fn close(&self) {
+        self.shared.is_closing.store(true, Ordering::Release);
+        self.shared.asking.wake();
+        self.shared.intake.wake();
+        self.links.close();
+        let me = thread::current().id();
+        for thread in std::mem::take(&mut *lock(&self.threads)).into_iter().filter(|one| one.thread().id() != me) {
+            // An error means that a callback panicked, which was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for ZeromqPort {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// What the threads begin with: sockets that ask, and the bound subscribing one.
+type Sockets = (Vec<Asking>, Option<polywire_zeromq::Socket>);
+
+/// Opens what the threads begin with.
+fn sockets(shared: &Shared, context: &Context, bind_sub: &[Place]) -> io::Result<Sockets> {
+    let (options, question) = (&shared.local.options, card::question(&shared.local.hello));
+    let asked = shared.finder.places.iter().enumerate().filter(|_| shared.finder.is_on());
+    let asking = asked.map(|(number, place)| Asking::new(context, number, place, &question, options));
+    let asking = asking.collect::<Result<_, _>>().map_err(system)?;
+    if bind_sub.is_empty() {
+        return Ok((asking, None));
+    }
+    let socket = shared.subscriber(context).map_err(system)?;
+    for place in bind_sub {
+        is_free(place)?;
+        socket.bind(&place.to_bind()).map_err(system)?;
+        permit(place, options.unix_mode)?;
+    }
+    Ok((asking, Some(socket)))
+}
+
+/// The publishing socket, bound and connected. Notes the ports that the system has chosen.
+fn outlet(context: &Context, address: &mut Address, local: &Local) -> io::Result<Option<Arc<Outlet>>> {
+    if !address.publishes() {
+        return Ok(None);
+    }
+    let outlet = Outlet::new(context, address.most_waiting, local.options.linger)?;
+    for place in &mut address.bind {
+        is_free(place)?;
+        let bound = outlet.bind(&place.to_bind()).map_err(system)?;
+        permit(place, local.options.unix_mode)?;
+        if let (Place::Tcp { port, .. }, Ok(Place::Tcp { port: chosen, .. })) = (place, bound.parse()) {
+            *port = chosen;
+        }
+    }
+    address.connect_pub.iter().try_for_each(|place| outlet.connect(&place.to_string())).map_err(system)?;
+    Ok(Some(Arc::new(outlet)))
+}
+
+/// libzmq would take the path of a socket at which somebody listens.
+fn is_free(place: &Place) -> io::Result<()> {
+    match place {
+        Place::Ipc(path) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
+            Err(io::ErrorKind::AddrInUse.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the file of a socket usable to those that the options say.
+fn permit(place: &Place, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    match place {
+        Place::Ipc(path) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)),
+        _ => Ok(()),
+    }
+}

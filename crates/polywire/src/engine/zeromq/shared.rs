@@ -1,0 +1,52 @@
+//! What the port and its two threads share.
+
+use std::{
+    sync::{Arc, Mutex, atomic::AtomicBool},
+    time::Duration,
+};
+
+use polywire_zeromq::{Context, Error, Kind, Socket};
+
+use super::{
+    super::{EngineOptions, Local, Sink, foreign::Writers, wake::Wake},
+    finder::Finder,
+    interest::Interest,
+    outlet::Outlet,
+};
+
+pub(super) struct Shared {
+    pub(super) endpoint: String,
+    pub(super) local: Local,
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) most_waiting: u32,
+    pub(super) outlet: Option<Arc<Outlet>>,
+    pub(super) finder: Arc<Finder>,
+    pub(super) foreign: Mutex<Writers>,
+    pub(super) interest: Mutex<Interest>,
+    /// Wake the two threads.
+    pub(super) asking: Wake,
+    pub(super) intake: Wake,
+    pub(super) is_closing: AtomicBool,
+}
+
+impl Shared {
+    /// A subscribing socket.
+    pub(super) fn subscriber(&self, context: &Context) -> Result<Socket, Error> {
+        let socket = context.socket(Kind::Sub)?;
+        connecting(&socket, &self.local.options)?;
+        socket.set_most_waiting(self.most_waiting)?;
+        socket.set_longest_frame(self.local.options.limits.frame_bytes)?;
+        Ok(socket)
+    }
+}
+
+/// Sets the options of sockets that connect.
+pub(super) fn connecting(socket: &Socket, options: &EngineOptions) -> Result<(), Error> {
+    socket.set_linger(Duration::ZERO)?;
+    socket.set_ipv6(true)?;
+    socket.set_reconnect(options.reconnect_min, options.reconnect_max)?;
+    match options.keepalive.is_zero() {
+        true => Ok(()),
+        false => socket.set_heartbeat(options.keepalive),
+    }
+}
