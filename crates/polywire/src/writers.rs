@@ -141,6 +141,21 @@ impl<T> Follow<T> {
         }
     }
 
+    /// Messages with these numbers, one after the other, came. If they may all be delivered now, calls
+    /// of [`Follow::came`] are not needed: deliver them, then call [`Follow::done`] with the last
+    /// number. These messages are missing before them. Else nothing has changed.
+    pub(crate) fn came_together(&self, first: u64, last: u64) -> Option<Missing> {
+        let mut state = self.line.lock();
+        if state.channels.len() != 1 || !state.held.is_empty() || state.busy.is_some() {
+            return None;
+        }
+        let Turn::Now(missing) = self.came_alone(&mut state, first) else { return None };
+        state.last = state.last.max(Some(last));
+        self.progress.last.store(last, Ordering::Relaxed);
+        self.progress.begun.store(last, Ordering::Relaxed);
+        Some(missing)
+    }
+
     fn came_alone(&self, state: &mut State<T>, sequence: u64) -> Turn {
         let before = sequence.saturating_sub(1);
         let count = match state.last {

@@ -23,7 +23,7 @@ use super::{
     transport::ByteStream,
 };
 use crate::engine::{
-    Disconnect, EngineOptions, Overflow,
+    Disconnect, EngineOptions, Overflow, Sent,
     delivery::{Delivery, Ended, Holdable, Leaving, Missing, Notice, Outcome, start_of},
 };
 
@@ -205,19 +205,66 @@ impl Outbox {
         payload: &mut Payload<'_>,
         turn: Turn,
     ) -> Result<(Outcome, Option<Notice>), FrameError> {
+        self.send_in(self.lock(), envelope, payload, turn).1
+    }
+
+    /// Sends messages one after the other, and adds to `sent` what became of them. Those of a turn
+    /// at once are written together. `tell` gets the events that are due; it is called while others
+    /// may send on this link. Fails with the index of the first message that is too large.
+    pub(super) fn send_all(
+        &self,
+        messages: &[(Envelope<'_>, &[u8])],
+        turn: Turn,
+        sent: &mut Sent,
+        tell: impl Fn(Notice),
+    ) -> Result<(), (usize, FrameError)> {
+        let each = if turn == Turn::Gather { turn } else { Turn::Together };
+        let (mut state, mut result) = (self.lock(), Ok(()));
+        for (index, (envelope, payload)) in messages.iter().enumerate() {
+            let (after, done) = self.send_in(state, envelope, &mut Payload::Bytes(payload), each);
+            state = after;
+            match done {
+                Ok((outcome, notice)) => {
+                    outcome.count(sent);
+                    if let Some(notice) = notice {
+                        drop(state);
+                        tell(notice);
+                        state = self.lock();
+                    }
+                }
+                Err(error) => {
+                    result = Err((index, error));
+                    break;
+                }
+            }
+        }
+        if each == Turn::Together && !state.full && !state.queue.is_empty() {
+            self.pump(&mut state, PUMP_BYTES);
+        }
+        result
+    }
+
+    #[inline]
+    fn send_in<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, Outgoing>,
+        envelope: &Envelope<'_>,
+        payload: &mut Payload<'_>,
+        turn: Turn,
+    ) -> (MutexGuard<'a, Outgoing>, Result<(Outcome, Option<Notice>), FrameError>) {
         let size = payload.bytes().len();
-        let mut state = self.lock();
         let mut notice = None;
-        let Some(mut subscribers) = state.wanted(envelope) else { return Ok((Outcome::Unwanted, None)) };
+        let Some(mut subscribers) = state.wanted(envelope) else { return (state, Ok((Outcome::Unwanted, None))) };
         if !state.has_room(size, &self.options) {
             state = self.make_room(state, size);
             // Waiting released the lock, so the channel may have ended or been answered.
-            let Some(now) = state.wanted(envelope) else { return Ok((Outcome::Unwanted, None)) };
+            let Some(now) = state.wanted(envelope) else { return (state, Ok((Outcome::Unwanted, None))) };
             subscribers = now;
             if !state.has_room(size, &self.options) {
                 state.delivery.drop_newest(envelope);
                 self.work.notify_one();
-                return Ok((Outcome::Dropped, state.delivery.notice(Instant::now())));
+                let notice = state.delivery.notice(Instant::now());
+                return (state, Ok((Outcome::Dropped, notice)));
             }
             notice = state.delivery.notice(Instant::now());
         }
@@ -225,12 +272,15 @@ impl Outbox {
         if state.delivery.must_hold(envelope.channel, subscribers) {
             state.hold(envelope, payload.bytes());
         } else {
-            let unknown = FrameError::UnknownChannel(envelope.channel);
-            let (id, missing) = state.delivery.next(envelope.channel).ok_or(unknown)?;
+            let Some((id, missing)) = state.delivery.next(envelope.channel) else {
+                return (state, Err(FrameError::UnknownChannel(envelope.channel)));
+            };
             let to = Envelope { channel: id, ..*envelope };
-            self.dispatch(&mut state, &to, missing, payload, turn)?;
+            if let Err(error) = self.dispatch(&mut state, &to, missing, payload, turn) {
+                return (state, Err(error));
+            }
         }
-        Ok((Outcome::Sent(subscribers), notice))
+        (state, Ok((Outcome::Sent(subscribers), notice)))
     }
 
     /// Notes that `lost` messages up to `start` were lost before they came here, and reports it to
@@ -472,15 +522,18 @@ impl Outbox {
         if told > 0 {
             queue.push([position, &[]], 0, None);
         }
-        queue.push([header, payload.bytes()], 0, Some(mark));
+        queue.push(payload.framed(header), 0, Some(mark));
         if state.full {
             return Ok(());
         }
-        if turn != Turn::Gather || state.queue.len() >= self.options.write_bytes {
-            self.pump(state, PUMP_BYTES);
-        } else if !state.burst.gathering {
-            state.burst = Burst { gathering: true, seen: self.pace.gathered(), written: false };
-            self.work.notify_one();
+        match turn {
+            Turn::AtOnce(_) => self.pump(state, PUMP_BYTES),
+            _ if state.queue.len() >= self.options.write_bytes => self.pump(state, PUMP_BYTES),
+            Turn::Gather if !state.burst.gathering => {
+                state.burst = Burst { gathering: true, seen: self.pace.gathered(), written: false };
+                self.work.notify_one();
+            }
+            Turn::Gather | Turn::Together => {}
         }
         Ok(())
     }

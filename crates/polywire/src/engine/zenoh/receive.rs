@@ -19,6 +19,7 @@ use super::{
     mail::Content,
     port::Shared,
 };
+use crate::clock;
 
 /// Called by Zenoh's threads. They wait for no other peer and not for the node.
 impl Shared {
@@ -27,7 +28,7 @@ impl Shared {
         let Some(name) = last(sample.key_expr().as_str()) else { return };
         let mut state = self.lock();
         match sample.kind() {
-            SampleKind::Put => state.appeared(name, now_ns().unsigned_abs()),
+            SampleKind::Put => state.appeared(name, clock::wall_ns().unsigned_abs()),
             SampleKind::Delete => state.vanished(name),
         }
         self.wake(state);
@@ -38,7 +39,7 @@ impl Shared {
         let Some(from) = last(sample.key_expr().as_str()) else { return };
         let bytes = sample.payload().to_bytes();
         let mut state = self.lock();
-        state.mail(from, &bytes, now_ns().unsigned_abs());
+        state.mail(from, &bytes, clock::wall_ns().unsigned_abs());
         self.wake(state);
     }
 
@@ -65,7 +66,7 @@ impl Shared {
         }
         let encoding = sample.encoding().to_string();
         let published = sample.timestamp().map(|at| at.get_time().to_system_time());
-        let timestamp_ns = published.map_or_else(now_ns, since_1970);
+        let timestamp_ns = published.map_or_else(clock::wall_ns, since_1970);
         let mut guard = self.lock();
         let state = &mut *guard;
         state.foreign.take(topic, &encoding, timestamp_ns, sample.payload().clone(), &mut state.inbox);
@@ -202,10 +203,6 @@ fn pass(sink: &dyn LinkSink, bytes: &[u8], limits: &Limits, place: &mut Aligned)
         Ok(Frame::Document { document, bytes }) => sink.supplied(document, bytes),
         _ => {}
     }
-}
-
-fn now_ns() -> i64 {
-    since_1970(SystemTime::now())
 }
 
 fn since_1970(at: SystemTime) -> i64 {
