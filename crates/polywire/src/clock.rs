@@ -2,10 +2,8 @@
 
 use std::{
     sync::OnceLock,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
-
-use rustix::time::{ClockId, clock_gettime};
 
 /// The time since the first call in this process. It never goes back.
 pub(crate) fn now() -> Duration {
@@ -13,12 +11,8 @@ pub(crate) fn now() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-/// The time by this node's clock, in nanoseconds since 1970. Publishers read it for each message, so
-/// it comes straight from the system: [`SystemTime`](std::time::SystemTime) takes twice as long to
-/// convert.
-#[inline]
+/// The time by this node's clock, in nanoseconds since 1970.
 pub(crate) fn wall_ns() -> i64 {
     // A clock before 1970 or after 2262 is wrong either way.
-    let time = clock_gettime(ClockId::Realtime);
-    time.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
 }

@@ -141,9 +141,10 @@ impl<T> Follow<T> {
         }
     }
 
-    /// Messages with these numbers, one after the other, came. If they may all be delivered now, calls
-    /// of [`Follow::came`] are not needed: deliver them, then call [`Follow::done`] with the last
-    /// number. These messages are missing before them. Else nothing has changed.
+    /// Messages with these numbers and all between them came. If they may be delivered now, one
+    /// after the other, says which are missing before them: deliver them, and then call
+    /// [`Follow::done`] with the last number. If not, nothing has changed, and [`Follow::came`] has
+    /// to be called for each.
     pub(crate) fn came_together(&self, first: u64, last: u64) -> Option<Missing> {
         let mut state = self.line.lock();
         if state.channels.len() != 1 || !state.held.is_empty() || state.busy.is_some() {

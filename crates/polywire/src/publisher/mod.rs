@@ -299,9 +299,10 @@ impl<C: Coding> PublisherOf<C> {
         self.core.send(value, Kind::Data)
     }
 
-    /// Publishes values one after the other, as [`PublisherOf::publish`] does with each of them, at a
-    /// much lower cost a value if they are small: locks are taken and the clock is read once for up
-    /// to 256 values or 64 KiB, which have the same time of publication and are written together.
+    /// Publishes values one after the other, as [`PublisherOf::publish`] does with each of them.
+    /// Costs much less for each value if they are small: locks are taken and the clock is read once
+    /// for up to 256 values or 64 KiB. These have the same time of publication and are written
+    /// together.
     ///
     /// The numbers of [`Sent`] are sums over all values. Stops at the first value that cannot be
     /// published; those before it have been. Messages that other threads publish meanwhile may come
@@ -316,8 +317,8 @@ impl<C: Coding> PublisherOf<C> {
     /// let publisher = node.publisher_on::<Pump>("pumps", "cdr@inproc/publish-all-doc")?;
     /// let sent = publisher.publish_all(&[1, 2, 3].map(|id| Pump { id }))?;
     /// assert_eq!((sent.peers, sent.dropped), (3, 0));
-    /// let came = [(); 3].map(|()| pumps.recv().unwrap());
-    /// assert_eq!(came.map(|sample| (sample.info.sequence, sample.value.id)), [(1, 1), (2, 2), (3, 3)]);
+    /// let came = [(); 3].map(|()| pumps.recv().unwrap().info.sequence);
+    /// assert_eq!(came, [1, 2, 3]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn publish_all(&self, values: &[C::Value]) -> Result<Sent, PublishAllError> {

@@ -203,7 +203,8 @@ impl<C: Coding> Core<C> {
         Ok(sum)
     }
 
-    /// Sends some of the values, at least one. Gives their number, and why the next one was not sent.
+    /// Sends some of the values, at least one. Gives their number, and why the next one was not
+    /// sent.
     fn send_some(
         &self,
         state: &mut Sending<C>,

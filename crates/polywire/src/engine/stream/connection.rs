@@ -422,8 +422,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// Hands over the small messages at the front. Returns the bytes of their frames, and what comes
-    /// behind them.
+    /// Hands over the small messages at the front. Returns the bytes of their frames, and what
+    /// comes behind them.
     #[inline]
     fn take_small<'b>(
         &mut self,

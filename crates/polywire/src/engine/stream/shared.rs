@@ -109,8 +109,8 @@ impl Shared {
         Ok(sent)
     }
 
-    /// Sends messages of this node to every link that wants them. They count as one for the pace: it
-    /// is the pauses between calls that it looks at.
+    /// Sends messages of this node to every link that wants them. They count as one for the pace,
+    /// which looks at the pauses between calls.
     pub(super) fn distribute_all(
         &self,
         messages: &[(Envelope<'_>, &[u8])],
