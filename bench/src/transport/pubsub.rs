@@ -21,6 +21,9 @@ use super::{Family, child::Identity};
 /// Longest wait for the other end, after which the measurement panics.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Values in a call of [`Flood::turn_together`]. Divides the messages of a turn.
+const TOGETHER: usize = 100;
+
 /// The child's end of the latency measurement: listens, and publishes every message back.
 pub(super) struct Echo<T> {
     pub address: String,
@@ -205,6 +208,25 @@ impl Flood {
             self.message.number = number;
             self.publisher.publish(&self.message).expect("published");
         }
+        self.wait(start)
+    }
+
+    /// The same with [`TOGETHER`] messages in each call.
+    pub(super) fn turn_together(&mut self, messages: u64) -> Duration {
+        let mut some = vec![self.message.clone(); TOGETHER];
+        let start = Instant::now();
+        for _ in 0..messages / TOGETHER as u64 {
+            for message in &mut some {
+                self.message.number += 1;
+                message.number = self.message.number;
+            }
+            self.publisher.publish_all(&some).expect("published");
+        }
+        self.wait(start)
+    }
+
+    /// Waits for the last receiver's answer, and returns the time since `start`.
+    fn wait(&self, start: Instant) -> Duration {
         for _ in 0..self.receivers {
             assert_eq!(self.done.recv_timeout(PATIENCE), Ok(self.message.number), "no message is lost");
         }

@@ -285,6 +285,12 @@ impl Rights {
         admitted
     }
 
+    /// Whether messages that come in are metered.
+    #[inline]
+    pub(crate) fn are_metered(&self) -> bool {
+        self.meter.is_some()
+    }
+
     /// Meters a message that comes in, unless [`Rights::admit`] did so just before.
     #[inline]
     pub(crate) fn take(&self, bytes: usize, is_open: impl Fn() -> bool) -> bool {

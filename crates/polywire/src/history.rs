@@ -10,7 +10,7 @@ use std::{
     iter,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use polywire_core::{
@@ -19,6 +19,7 @@ use polywire_core::{
 };
 
 use crate::{
+    clock,
     node::{PortEntry, Replay, Source},
     writers::Missing,
 };
@@ -214,8 +215,10 @@ impl Kept {
         // errors do not matter.
         let mark = |part: Part<'_>, channel, sequence| {
             let extensions = part.extension();
-            let envelope =
-                Envelope { extensions: extensions.as_extensions(), ..Envelope::data(channel, sequence, now_ns()) };
+            let envelope = Envelope {
+                extensions: extensions.as_extensions(),
+                ..Envelope::data(channel, sequence, clock::wall_ns())
+            };
             let _ = entry.send(&envelope, &[]);
         };
         let ids: Vec<[u8; 16]> = channels.iter().rev().take(LISTED).map(|(_, id)| id.0).collect();
@@ -254,7 +257,7 @@ impl Kept {
     fn snapshot(&self) -> (Vec<(u64, KeptSample)>, u64) {
         let _publishing = self.publishing();
         let mut cache = self.cache();
-        let now = now_ns();
+        let now = clock::wall_ns();
         let lives =
             |sample: &KeptSample| expires_ns(sample.timestamp_ns, self.lifespan).is_none_or(|expires| expires > now);
         let samples = cache.samples.iter().filter(|(_, sample)| lives(sample));
@@ -621,12 +624,6 @@ impl<T> Gate<T> {
         let lost = std::mem::take(&mut self.gaps).into_values().map(|(_, lost)| lost).sum();
         Passed { items, lost }
     }
-}
-
-/// The time by this node's clock, in nanoseconds since 1970.
-pub(crate) fn now_ns() -> i64 {
-    // A clock before 1970 or after 2262 is wrong either way.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ pub use polywire_core::{
     topic::{Pattern, TopicError},
 };
 pub use polywire_derive::Message;
-pub use publisher::{BytesPublisher, DynPublisher, Publish, PublishError, Publisher, PublisherOf};
+pub use publisher::{BytesPublisher, DynPublisher, Publish, PublishAllError, PublishError, Publisher, PublisherOf};
 pub use status::{Mismatch, PublisherStatus, Refusal, SubscriberStatus};
 pub use subscriber::{DynSubscriber, Info, Sample, Subscribe, Subscriber, Subscription};
 pub use wire::{Wire, WireError};

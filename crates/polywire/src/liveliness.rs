@@ -20,7 +20,6 @@ use crate::{
     clock,
     engine::EngineError,
     events::NodeEvent,
-    history::now_ns,
     node::{Inner, PortEntry},
 };
 
@@ -119,7 +118,7 @@ impl Pulse {
         let mut result = Ok(());
         for (entry, channel) in channels {
             let Some(entry) = entry.upgrade() else { continue };
-            let sent = entry.send(&Envelope::data(channel, sequence, now_ns()), &[]);
+            let sent = entry.send(&Envelope::data(channel, sequence, clock::wall_ns()), &[]);
             entry.settle();
             result = result.and(sent.map(drop));
         }

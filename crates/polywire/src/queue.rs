@@ -12,7 +12,7 @@ use std::{
 
 use polywire_core::envelope::Id128;
 
-use crate::{engine::Overflow, history::now_ns};
+use crate::{clock, engine::Overflow};
 
 /// The receiver is woken when this many messages wait, or when the link pauses.
 const WAKE_AT: usize = 64;
@@ -83,7 +83,7 @@ impl<T> Weighed<T> {
     }
 
     fn is_expired(&self) -> bool {
-        self.tag.as_ref().and_then(|tag| tag.expires_ns).is_some_and(|expires| expires <= now_ns())
+        self.tag.as_ref().and_then(|tag| tag.expires_ns).is_some_and(|expires| expires <= clock::wall_ns())
     }
 }
 
@@ -506,7 +506,7 @@ mod tests {
     #[test]
     fn what_expires_in_the_queue_is_not_taken() {
         let queue = queue(100, 100, Overflow::DropNewest);
-        let (past, future) = (Some(now_ns() - 1), Some(i64::MAX));
+        let (past, future) = (Some(clock::wall_ns() - 1), Some(i64::MAX));
         let push = || {
             for (item, expires) in [(1, past), (2, future), (3, past), (4, None)] {
                 assert!(queue.push(tagged(item, 1, expires)).is_empty());

@@ -141,6 +141,22 @@ impl<T> Follow<T> {
         }
     }
 
+    /// Messages with these numbers and all between them came. If they may be delivered now, one
+    /// after the other, says which are missing before them: deliver them, and then call
+    /// [`Follow::done`] with the last number. If not, nothing has changed, and [`Follow::came`] has
+    /// to be called for each.
+    pub(crate) fn came_together(&self, first: u64, last: u64) -> Option<Missing> {
+        let mut state = self.line.lock();
+        if state.channels.len() != 1 || !state.held.is_empty() || state.busy.is_some() {
+            return None;
+        }
+        let Turn::Now(missing) = self.came_alone(&mut state, first) else { return None };
+        state.last = state.last.max(Some(last));
+        self.progress.last.store(last, Ordering::Relaxed);
+        self.progress.begun.store(last, Ordering::Relaxed);
+        Some(missing)
+    }
+
     fn came_alone(&self, state: &mut State<T>, sequence: u64) -> Turn {
         let before = sequence.saturating_sub(1);
         let count = match state.last {

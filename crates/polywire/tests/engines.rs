@@ -194,6 +194,67 @@ fn messages_of_a_writer_arrive_unchanged_and_in_its_order_across_channels() {
 }
 
 #[test]
+fn messages_sent_together_are_sent_one_after_the_other() {
+    each("together", Overflow::default(), true, |pair| {
+        let channels = [("a", 1), ("b", 1)].map(|(topic, writer)| pair.writer.announce(topic, writer));
+        pair.writer.until("answers", |heard| (heard.answered == 2).then_some(()));
+        let payload = |sequence: u64| vec![sequence as u8; (sequence % 1500) as usize];
+        let (mut sum, mut next) = (Sent::default(), 1);
+        for some in [1, 5, 300, 2, 64, 31, 1, 596] {
+            let payloads: Vec<_> = (next..next + some).map(|number| (number, payload(number))).collect();
+            let envelope = |number: u64| Envelope::data(channels[usize::from(number % 50 == 0)], number, 17);
+            let messages: Vec<_> = payloads.iter().map(|(number, payload)| (envelope(*number), &payload[..])).collect();
+            pair.writer.port().send_all(&messages, &mut sum).expect("sent");
+            pair.writer.port().settle();
+            next += some;
+        }
+        assert_eq!((sum.peers, sum.held, sum.subscribers, sum.dropped), (1000, 0, 1000, 0), "{}", pair.name);
+        let heard = pair.reader.until("messages", |heard| (heard.messages.len() == 1000).then(|| heard.clone()));
+        assert!(sequences(&heard).iter().map(|(_, sequence)| *sequence).eq(1..=1000), "{}", pair.name);
+        assert!(heard.messages.iter().all(|message| message.payload == payload(message.sequence)), "{}", pair.name);
+        assert_eq!(pair.writer.port().links()[0].sent, 1000, "{}", pair.name);
+    });
+}
+
+#[test]
+fn what_is_dropped_of_messages_sent_together_is_counted_and_told() {
+    for overflow in [Overflow::DropOldest, Overflow::DropNewest, Overflow::Block { patience: Duration::ZERO }] {
+        // An engine without threads would wait here for the reader that is stuck.
+        let is_checked = |pair: &Pair| pair.name != "inproc";
+        each("together-slow", overflow, true, |pair| {
+            if !is_checked(pair) {
+                return;
+            }
+            let channel = pair.accepted();
+            pair.reader.is_stuck.store(true, Ordering::SeqCst);
+            let (mut sent, mut last) = (Sent::default(), 0);
+            while pair.writer.port().links()[0].dropped < 100 {
+                assert!(last < 50_000, "{}: nothing is dropped", pair.name);
+                let some: Vec<_> =
+                    (last + 1..=last + 25).map(|at| (Envelope::data(channel, at, 0), &[1; 400][..])).collect();
+                pair.writer.port().send_all(&some, &mut sent).expect("sent");
+                last += 25;
+            }
+            pair.reader.is_stuck.store(false, Ordering::SeqCst);
+            let all = |heard: &Heard| {
+                let (received, lost) = received_and_lost(heard);
+                (received + lost == last).then(|| heard.clone())
+            };
+            let heard = pair.reader.until("all", all);
+            let (_, lost) = received_and_lost(&heard);
+            assert_eq!(pair.writer.port().links()[0].dropped, lost, "{}: {overflow:?}", pair.name);
+            assert_eq!(sent.dropped as u64, if overflow == Overflow::DropOldest { 0 } else { lost }, "{}", pair.name);
+            assert!(sequences(&heard).is_sorted(), "{}: {overflow:?}", pair.name);
+            let mut told = 0;
+            while told < lost {
+                told += dropped(&pair.events).1;
+            }
+            assert_eq!(told, lost, "{}: {overflow:?}", pair.name);
+        });
+    }
+}
+
+#[test]
 fn held_messages_that_make_room_are_counted_and_told() {
     each("held", Overflow::DropOldest, false, |pair| {
         let channel = pair.writer.announce("t", 1);

@@ -130,6 +130,66 @@ fn values_arrive_in_order_and_old_types_read_them() {
 }
 
 #[test]
+fn values_published_together_are_published_one_after_the_other() {
+    for (a, at_a, b, at_b) in pair("together") {
+        let here = a.subscriber_on::<Reading>("r", &at("auto", &at_a)).expect("subscriber");
+        let there = b.subscriber_on::<OldReading>("r", &at("auto", &at_b)).expect("subscriber");
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        publisher.wait_for_subscribers(2, SOON);
+        let peers = publisher.status().accepting;
+        let mut last = 0;
+        for (some, wire) in
+            [(3, "json"), (1000, "cdr"), (1, "cdr"), (40, "fast"), (500, "fast"), (7, "cbor+lz4"), (0, "cdr")]
+        {
+            publisher.set_wire(wire).expect("another codec");
+            publisher.publish(&reading(last)).expect("published");
+            let values: Vec<_> = (last + 1..=last + some).map(reading).collect();
+            let sent = publisher.publish_all(&values).expect("published");
+            assert!(sent.peers >= some as usize && sent.peers <= peers * some as usize && sent.dropped == 0, "{at_a}");
+            last += some + 1;
+        }
+        for count in 0..last {
+            let sample = here.recv_timeout(SOON).unwrap_or_else(|| panic!("{at_a}: message {count}"));
+            assert_eq!((sample.value, sample.info.sequence), (reading(count), u64::from(count) + 1));
+            assert_eq!(there.recv_timeout(SOON).map(|sample| sample.value.count), Some(count), "{at_a}");
+        }
+        assert_eq!((here.lost(), there.lost(), here.undecodable(), there.undecodable()), (0, 0, 0, 0), "{at_a}");
+        a.close();
+        assert_eq!(publisher.publish_all(&[reading(0)]).map_err(|error| error.published), Err(0));
+        b.close();
+    }
+}
+
+#[test]
+fn a_callback_gets_what_came_together_and_may_end_it() {
+    for (a, at_a, b, at_b) in pair("callback-together") {
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        let (send, came) = mpsc::channel();
+        let own = Arc::new(Mutex::new(None));
+        let to_drop = own.clone();
+        let subscribe = b.subscribe::<Reading>("r", Some(&at("auto", &at_b))).expect("subscriber");
+        let subscription = subscribe.on_message_inline(move |value, info| {
+            send.send((value.clone(), info.sequence)).expect("waited for");
+            if value.count == 5000 {
+                drop(to_drop.lock().expect("own").take());
+            }
+        });
+        *own.lock().expect("own") = Some(subscription);
+        publisher.wait_for_subscribers(1, SOON);
+        let values: Vec<_> = (0..10_000).map(reading).collect();
+        for some in values.chunks(777) {
+            publisher.publish_all(some).expect("published");
+        }
+        for count in 0..=5000 {
+            let expected = (reading(count), u64::from(count) + 1);
+            assert_eq!(came.recv_timeout(SOON), Ok(expected), "{at_a}: message {count}");
+        }
+        // Nothing more comes, though it may have come together with the last one.
+        assert!(came.recv_timeout(Duration::from_millis(50)).is_err(), "{at_a}");
+    }
+}
+
+#[test]
 fn a_publisher_changes_its_codec_and_nobody_notices() {
     for (a, at_a, b, at_b) in pair("switch") {
         let subscriber = a.subscriber_on::<Reading>("r", &at("auto", &at_a)).expect("subscriber");

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 /// Appends `value`.
+#[inline]
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -37,8 +38,17 @@ pub(super) enum Taken {
     Malformed,
 }
 
+/// Reads a number from the start of `bytes`. Most have one or two bytes.
 #[inline]
 pub(super) fn take(bytes: &[u8]) -> Taken {
+    match *bytes {
+        [value @ ..0x80, ..] => Taken::Value(u64::from(value), 1),
+        [low, high @ 1..0x80, ..] => Taken::Value(u64::from(low & 0x7F) | u64::from(high) << 7, 2),
+        _ => take_any(bytes),
+    }
+}
+
+fn take_any(bytes: &[u8]) -> Taken {
     let mut value = 0u64;
     for (i, &byte) in bytes.iter().enumerate().take(10) {
         value |= u64::from(byte & 0x7F) << (7 * i);

@@ -110,6 +110,16 @@ impl Port for Loopback {
         Ok(sent)
     }
 
+    fn send_all(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        if !messages.iter().any(|(envelope, _)| self.wants(envelope.channel)) {
+            return self.port.send_all(messages, sent);
+        }
+        for (index, (envelope, payload)) in messages.iter().enumerate() {
+            *sent += self.send(envelope, payload).map_err(|error| (index, error))?;
+        }
+        Ok(())
+    }
+
     #[inline]
     fn settle(&self) {
         self.port.settle();

@@ -126,6 +126,7 @@ pub mod zeromq;
 
 use std::{
     fmt, io,
+    ops::AddAssign,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -329,6 +330,16 @@ pub trait Port: Send + Sync {
         self.commit(envelope, loan)
     }
 
+    /// Sends payloads one after the other, as [`Port::send`] sends each of them, and adds to `sent`
+    /// what it would return. Fails with the index of the first message that is not sent; those
+    /// before it are. An engine can take its locks once for all, and write them together.
+    fn send_all(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        for (index, (envelope, payload)) in messages.iter().enumerate() {
+            *sent += self.send(envelope, payload).map_err(|error| (index, error))?;
+        }
+        Ok(())
+    }
+
     /// Called after commits, when the caller holds no lock. An engine without threads calls the
     /// receivers' sinks here, not in `commit`. The default, for engines with threads, does nothing.
     fn settle(&self) {}
@@ -419,6 +430,13 @@ pub trait LinkSink: Send + Sync {
     /// buffer while anybody holds it.
     fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], _held: Held<'_>) {
         self.message(envelope, payload);
+    }
+
+    /// Messages came that the engine has received together: what [`LinkSink::message`] says holds
+    /// for each of them. The node takes its locks once for all, so this is faster for small
+    /// messages.
+    fn messages(&self, messages: &[(Envelope<'_>, &[u8])]) {
+        messages.iter().for_each(|(envelope, payload)| self.message(envelope, payload));
     }
 
     /// The peer dropped `lost` messages of the channel, the last of them at `start`. With 0, the
@@ -590,6 +608,18 @@ pub struct Sent {
     /// Peers with a subscriber that refused the publisher's type. The node fills it in; engines
     /// leave it 0. [`PublisherOf::status`](crate::PublisherOf::status) has the reasons.
     pub refused: usize,
+}
+
+/// Adds what became of another message.
+impl AddAssign for Sent {
+    #[inline]
+    fn add_assign(&mut self, other: Sent) {
+        self.peers += other.peers;
+        self.held += other.held;
+        self.subscribers += other.subscribers;
+        self.dropped += other.dropped;
+        self.refused += other.refused;
+    }
 }
 
 /// What a port reports to its node.
@@ -851,6 +881,11 @@ impl Loan {
         let at = self.start.checked_sub(header.len())?;
         self.bytes.get_mut(at..self.start)?.copy_from_slice(header);
         self.bytes.get(at..)
+    }
+
+    /// Whether the headroom is large enough for a header of so many bytes.
+    pub(crate) fn has_room(&self, header: usize) -> bool {
+        header <= self.start
     }
 
     /// The memory, for reuse.

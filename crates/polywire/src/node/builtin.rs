@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::{Arc, Weak},
     thread::{self, JoinHandle},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use polywire_core::{
@@ -23,7 +23,7 @@ use polywire_core::{
 use super::{Ports, each_once, inner::Inner, port::PortEntry, random_id, signal::Signal};
 use crate::{
     builtin::{NODE, STATS, is_builtin},
-    compile,
+    clock, compile,
     description::Description,
     stats::{NodeStats, TopicStats, Usage, add_to, host, user},
 };
@@ -165,7 +165,7 @@ impl<T: Message> Channel<T> {
         if self.encoder.encode(message, &mut payload).is_ok() {
             self.sequence += 1;
             // A port that is closed has no subscribers.
-            let _ = entry.send(&Envelope::data(self.id, self.sequence, now_ns()), &payload);
+            let _ = entry.send(&Envelope::data(self.id, self.sequence, clock::wall_ns()), &payload);
             entry.settle();
         }
     }
@@ -239,7 +239,7 @@ pub(super) fn count(node: &Inner, entries: &[Arc<PortEntry>]) -> NodeStats {
     NodeStats {
         node: node.hello.node.0,
         name: node.name.clone(),
-        time_ns: now_ns(),
+        time_ns: clock::wall_ns(),
         uptime_ns: u64::try_from(node.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
         cpu_ns: usage.cpu_ns,
         memory_bytes: usage.memory_bytes,
@@ -253,8 +253,4 @@ pub(super) fn count(node: &Inner, entries: &[Arc<PortEntry>]) -> NodeStats {
         topics: topics.into_values().collect(),
         links: entries.iter().flat_map(|entry| entry.link_counts()).collect(),
     }
-}
-
-fn now_ns() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
 }

@@ -533,6 +533,33 @@ impl Incoming {
         }
     }
 
+    /// Messages of one channel that came together. Most channels go to one subscriber, and nothing
+    /// has to be looked at between two messages.
+    #[inline]
+    fn pass_together(&self, messages: &[(Envelope<'_>, &[u8])]) {
+        match self.only_slot(messages) {
+            Some(slots) => slots.iter().for_each(|(_, slot)| slot.deliver_together(messages)),
+            None => messages.iter().for_each(|(envelope, payload)| self.pass(envelope, payload, None)),
+        }
+    }
+
+    /// Counts the messages, and gives the only subscriber that they go to. `None`, and nothing is
+    /// counted, if [`Incoming::pass`] has to look at each of them.
+    fn only_slot(&self, messages: &[(Envelope<'_>, &[u8])]) -> Option<Slots> {
+        let (first, _) = messages.first().filter(|_| !self.rights.are_metered())?;
+        let mut channels = self.channels();
+        let Channels { open, touched, .. } = &mut *channels;
+        let channel = open.get_mut(&first.channel)?;
+        if channel.slots.len() != 1 || channel.unpacking.is_some() || channel.stream || channel.gated {
+            return None;
+        }
+        messages.iter().for_each(|(_, payload)| channel.received.count(payload.len()));
+        if !mem::replace(&mut channel.touched, true) {
+            touched.push(first.channel);
+        }
+        Some(channel.slots.clone())
+    }
+
     /// Subscribers of the channel's topic want a history, or want it no more.
     #[cold]
     fn reconsider_history(&self, channel: ChannelId) {
@@ -667,6 +694,12 @@ impl LinkSink for Incoming {
     #[inline]
     fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], held: Held<'_>) {
         self.pass(envelope, payload, Some(held));
+    }
+
+    #[inline]
+    fn messages(&self, messages: &[(Envelope<'_>, &[u8])]) {
+        let rows = messages.chunk_by(|(one, _), (next, _)| one.channel == next.channel);
+        rows.for_each(|row| self.pass_together(row));
     }
 
     fn position(&self, channel: ChannelId, start: Start, lost: u64) {

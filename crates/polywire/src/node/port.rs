@@ -342,6 +342,18 @@ impl PortEntry {
         self.port().send(envelope, payload)
     }
 
+    /// Sends payloads one after the other: see [`Port::send_all`].
+    pub(crate) fn send_all(
+        &self,
+        messages: &[(Envelope<'_>, &[u8])],
+        sent: &mut Sent,
+    ) -> Result<(), (usize, EngineError)> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err((0, EngineError::Closed));
+        }
+        self.port().send_all(messages, sent)
+    }
+
     /// Lets engines that have no thread deliver on this one. The caller holds no lock.
     #[inline]
     pub(crate) fn settle(&self) {

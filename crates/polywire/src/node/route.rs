@@ -61,6 +61,10 @@ pub(crate) trait Slot: Send + Sync {
     /// Delivers a message. `wire_bytes` is the payload's size before it was unpacked. `held` is
     /// `Some` if the payload may be held instead of copied.
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
+    /// Delivers messages that came together, which are not packed.
+    fn deliver_together(&self, messages: &[(Envelope<'_>, &[u8])]) {
+        messages.iter().for_each(|(envelope, payload)| self.deliver(envelope, payload, payload.len(), None));
+    }
     /// Whether it takes payloads as they came, still packed.
     fn takes_packed(&self) -> bool {
         false

@@ -2,8 +2,9 @@
 //! endpoint. It also leaves the endpoints that the publisher has moved from.
 
 use std::{
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use polywire_core::{
@@ -13,11 +14,12 @@ use polywire_core::{
     },
     envelope::{ChannelId, Envelope, Extensions, Id128, Kind},
     frame::Start,
+    program::CodecError,
     qos::Offer,
 };
 
 use super::{
-    PublishError,
+    PublishAllError, PublishError,
     channels::{Announce, Group, Out},
 };
 use crate::{
@@ -38,6 +40,15 @@ use crate::{
 
 /// How long peers may take to follow a publisher to another endpoint.
 const MOVE_TIME: Duration = Duration::from_secs(10);
+
+/// Most messages that are handed to the port together.
+const MESSAGES: usize = 256;
+
+/// No message is added to those that are handed over together once they have so many bytes.
+const BYTES: usize = 64 << 10;
+
+/// Payloads begin at multiples of this many bytes.
+const PLACE: usize = 8;
 
 /// How often a publisher that moves looks whether all have followed.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -127,7 +138,7 @@ impl<C: Coding> Core<C> {
         let state = Sending {
             groups: Vec::new(),
             entries: Arc::from([]),
-            last: Start { sequence: 0, timestamp_ns: now_ns() },
+            last: Start { sequence: 0, timestamp_ns: clock::wall_ns() },
             cdr,
             plain: offered.is_none(),
             hash_data: false,
@@ -169,40 +180,122 @@ impl<C: Coding> Core<C> {
     #[inline]
     pub(crate) fn send_as(&self, value: &C::Value, kind: Kind, given: Option<Given>) -> Result<Sent, PublishError> {
         let (sent, entries) = {
-            let mut guard = self.lock();
-            let state = &mut *guard;
-            let (key_hash, instance) = match given {
-                Some(given) => (given.key_hash, Id128::ZERO),
-                None if kind == Kind::Data && state.plain => (None, Id128::ZERO),
-                None => self.keys(state, value, kind)?,
-            };
-            let next = || Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
-            let last = given.map_or_else(next, |given| given.at);
-            let sequence = last.sequence;
-            let _span = self.span(state, sequence).entered();
-            let sent = match (state.groups.as_mut_slice(), &state.offered) {
-                ([only], None) if only.outs.len() == 1 => {
-                    let out = &only.outs[0];
-                    let mut loan = out.entry.port().reserve(only.size);
-                    let anchor = only.writing.encode::<C>(sequence, value, loan.buffer());
-                    let anchor = anchor.map_err(PublishError::Encode)?;
-                    only.size = loan.payload().len();
-                    let plain = Envelope::data(out.channel, sequence, last.timestamp_ns);
-                    let envelope = Envelope { kind, key_hash, anchor, ..plain };
-                    let sent = out.entry.commit(&envelope, loan).inspect_err(|_| only.writing.failed())?;
-                    state.last = last;
-                    Sent { refused: out.refusing.peers(), ..sent }
-                }
-                _ => state.send_all(value, kind, key_hash, instance, last)?,
-            };
-            self.counts.count(state.groups.iter().map(|group| group.size).sum(), sent.dropped);
+            let mut state = self.lock();
+            let sent = self.send_in(&mut state, value, kind, given)?;
             (sent, state.entries.clone())
         };
+        self.sent(&entries);
+        Ok(sent)
+    }
+
+    /// Sends values one after the other, as many at a time as [`Group::encode_some`] takes.
+    pub(super) fn send_all(&self, values: &[C::Value]) -> Result<Sent, PublishAllError> {
+        let (mut sum, mut published) = (Sent::default(), 0);
+        while let Some(left) = values.get(published..).filter(|left| !left.is_empty()) {
+            let mut state = self.lock();
+            let (count, result) = self.send_some(&mut state, left, &mut sum);
+            published += count;
+            let entries = state.entries.clone();
+            drop(state);
+            self.sent(&entries);
+            result.map_err(|cause| PublishAllError { published, cause })?;
+        }
+        Ok(sum)
+    }
+
+    /// Sends some of the values, at least one. Gives their number, and why the next one was not
+    /// sent.
+    fn send_some(
+        &self,
+        state: &mut Sending<C>,
+        values: &[C::Value],
+        sum: &mut Sent,
+    ) -> (usize, Result<(), PublishError>) {
+        let timestamp_ns = clock::wall_ns();
+        let _span = self.span(state, state.last.sequence + 1).entered();
+        let [only] = state.groups.as_mut_slice() else { return self.send_first(state, values, sum) };
+        if !state.plain || only.outs.len() != 1 {
+            return self.send_first(state, values, sum);
+        }
+        let first = Start { sequence: state.last.sequence + 1, timestamp_ns };
+        let (payloads, messages, failed) = only.encode_some::<C>(first, values);
+        let messages: Vec<_> = messages.into_iter().map(|(envelope, at)| (envelope, &payloads[at])).collect();
+        let (out, mut sent) = (&only.outs[0], Sent::default());
+        let (count, result) = match out.entry.send_all(&messages, &mut sent) {
+            Ok(()) => (messages.len(), failed.map_or(Ok(()), |error| Err(PublishError::Encode(error)))),
+            Err((count, error)) => {
+                only.writing.failed();
+                (count, Err(error.into()))
+            }
+        };
+        sent.refused = count * out.refusing.peers();
+        state.last = Start { sequence: state.last.sequence + count as u64, timestamp_ns };
+        let bytes = messages.iter().take(count).map(|(_, payload)| payload.len()).sum();
+        self.counts.count(count, bytes, sent.dropped);
+        *sum += sent;
+        (count, result)
+    }
+
+    #[cold]
+    fn send_first(
+        &self,
+        state: &mut Sending<C>,
+        values: &[C::Value],
+        sum: &mut Sent,
+    ) -> (usize, Result<(), PublishError>) {
+        let Some(value) = values.first() else { return (0, Ok(())) };
+        match self.send_in(state, value, Kind::Data, None) {
+            Ok(sent) => {
+                *sum += sent;
+                (1, Ok(()))
+            }
+            Err(error) => (0, Err(error)),
+        }
+    }
+
+    #[inline]
+    fn send_in(
+        &self,
+        state: &mut Sending<C>,
+        value: &C::Value,
+        kind: Kind,
+        given: Option<Given>,
+    ) -> Result<Sent, PublishError> {
+        let (key_hash, instance) = match given {
+            Some(given) => (given.key_hash, Id128::ZERO),
+            None if kind == Kind::Data && state.plain => (None, Id128::ZERO),
+            None => self.keys(state, value, kind)?,
+        };
+        let next = || Start { sequence: state.last.sequence + 1, timestamp_ns: clock::wall_ns() };
+        let last = given.map_or_else(next, |given| given.at);
+        let sequence = last.sequence;
+        let _span = self.span(state, sequence).entered();
+        let sent = match (state.groups.as_mut_slice(), &state.offered) {
+            ([only], None) if only.outs.len() == 1 => {
+                let out = &only.outs[0];
+                let mut loan = out.entry.port().reserve(only.size);
+                let anchor = only.writing.encode::<C>(sequence, value, loan.buffer());
+                let anchor = anchor.map_err(PublishError::Encode)?;
+                only.size = loan.payload().len();
+                let plain = Envelope::data(out.channel, sequence, last.timestamp_ns);
+                let envelope = Envelope { kind, key_hash, anchor, ..plain };
+                let sent = out.entry.commit(&envelope, loan).inspect_err(|_| only.writing.failed())?;
+                state.last = last;
+                Sent { refused: out.refusing.peers(), ..sent }
+            }
+            _ => state.send_all(value, kind, key_hash, instance, last)?,
+        };
+        self.counts.count(1, state.groups.iter().map(|group| group.size).sum(), sent.dropped);
+        Ok(sent)
+    }
+
+    /// Messages were sent. The caller holds no lock.
+    #[inline]
+    fn sent(&self, entries: &[Arc<PortEntry>]) {
         entries.iter().for_each(|entry| entry.settle());
         if let Some(pulse) = &self.pulse {
             pulse.published();
         }
-        Ok(sent)
     }
 
     /// Sends a message with extensions, and without a value if there is none. `before` gets the
@@ -217,7 +310,7 @@ impl<C: Coding> Core<C> {
         let (sent, entries) = {
             let mut guard = self.lock();
             let state = &mut *guard;
-            let last = Start { sequence: state.last.sequence + 1, timestamp_ns: now_ns() };
+            let last = Start { sequence: state.last.sequence + 1, timestamp_ns: clock::wall_ns() };
             let plain = Envelope::data(ChannelId::default(), last.sequence, last.timestamp_ns);
             let envelope = Envelope { kind, extensions, ..plain };
             let _span = self.span(state, last.sequence).entered();
@@ -585,7 +678,7 @@ impl<C: Coding> Sending<C> {
                 match result {
                     Ok(sent) => {
                         any = true;
-                        add(&mut sum, &sent);
+                        sum += sent;
                     }
                     Err(error) => {
                         group.writing.failed();
@@ -622,13 +715,41 @@ impl<C: Coding> Sending<C> {
     }
 }
 
+/// Payloads in one buffer, the messages with their places in it, and why the next value cannot be
+/// encoded.
+type Together = (Vec<u8>, Vec<(Envelope<'static>, Range<usize>)>, Option<CodecError>);
+
 impl<E> Group<E> {
+    /// Encodes values for the only endpoint until [`MESSAGES`] or [`BYTES`] are reached.
+    fn encode_some<C: Coding<Encoder = E>>(&mut self, first: Start, values: &[C::Value]) -> Together {
+        let most = values.len().min(MESSAGES);
+        let mut payloads = Vec::with_capacity(BYTES.min(most * (self.size + PLACE)));
+        let (mut messages, mut sequence) = (Vec::with_capacity(most), first.sequence);
+        for value in &values[..most] {
+            let start = payloads.len();
+            match self.writing.encode::<C>(sequence, value, &mut payloads) {
+                Ok(anchor) => {
+                    let plain = Envelope::data(self.outs[0].channel, sequence, first.timestamp_ns);
+                    messages.push((Envelope { anchor, ..plain }, start..payloads.len()));
+                }
+                Err(error) => return (payloads, messages, Some(error)),
+            }
+            self.size = payloads.len() - start;
+            payloads.resize(payloads.len().next_multiple_of(PLACE), 0);
+            sequence += 1;
+            if payloads.len() >= BYTES {
+                break;
+            }
+        }
+        (payloads, messages, None)
+    }
+
     fn encode<C: Coding<Encoder = E>>(
         &mut self,
         value: &C::Value,
         envelope: &Envelope<'_>,
         instance: Id128,
-    ) -> Result<(Loan, Option<u64>, Option<KeptSample>), polywire_core::program::CodecError> {
+    ) -> Result<(Loan, Option<u64>, Option<KeptSample>), CodecError> {
         let leader = &self.outs[self.outs.len() - 1];
         let mut loan = leader.entry.port().reserve(self.size);
         let anchor = self.writing.encode::<C>(envelope.sequence, value, loan.buffer())?;
@@ -703,14 +824,6 @@ fn accepting(channels: &[(Arc<PortEntry>, ChannelId)]) -> std::collections::BTre
     all
 }
 
-fn add(sum: &mut Sent, sent: &Sent) {
-    sum.peers += sent.peers;
-    sum.held += sent.held;
-    sum.subscribers += sent.subscribers;
-    sum.dropped += sent.dropped;
-    sum.refused += sent.refused;
-}
-
 /// Whether a message ends an instance.
 fn is_end(kind: Kind) -> bool {
     matches!(kind, Kind::Dispose | Kind::Unregister)
@@ -719,9 +832,4 @@ fn is_end(kind: Kind) -> bool {
 /// The version of CDR that keys are hashed in: XCDR2 on topics in XCDR2, and `cdr` on all others.
 fn cdr_of(wire: &Wire) -> &'static Cdr {
     if wire.codec.name == XCDR2.name() { &XCDR2 } else { &CDR }
-}
-
-fn now_ns() -> i64 {
-    // A clock before 1970 or after 2262 is wrong either way.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
 }

@@ -29,10 +29,10 @@ pub(crate) struct SenderCounts {
 }
 
 impl SenderCounts {
-    /// Counts a message. The caller holds the publisher's lock.
+    /// Counts messages, and bytes of all of them. The caller holds the publisher's lock.
     #[inline]
-    pub(crate) fn count(&self, bytes: usize, dropped: usize) {
-        add(&self.sent, 1);
+    pub(crate) fn count(&self, messages: usize, bytes: usize, dropped: usize) {
+        add(&self.sent, messages as u64);
         add(&self.bytes, bytes as u64);
         if dropped > 0 {
             add(&self.dropped, dropped as u64);

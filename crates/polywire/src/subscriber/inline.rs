@@ -1,7 +1,7 @@
 //! A callback that runs on the threads that read links.
 
 use std::sync::{
-    Mutex, PoisonError,
+    Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
@@ -10,14 +10,23 @@ use crate::queue::Weighed;
 
 type Callback<V> = Box<dyn FnMut(&V, &Info) + Send>;
 
+/// The callback, and the value that it is called with. `None` once the subscription has ended.
+type Parts<V> = Option<(Callback<V>, Weighed<V>)>;
+
 /// A callback, and the value that it is called with, which is reused.
 pub(super) struct Inline<V> {
-    parts: Mutex<Option<(Callback<V>, Weighed<V>)>>,
+    parts: Mutex<Parts<V>>,
     /// Bytes of memory that the value may keep from one message to the next.
     limit: usize,
     /// [`here`] on the thread that runs the callback, or 0.
     running_on: AtomicUsize,
     closed: AtomicBool,
+}
+
+/// Calls that follow each other.
+pub(super) struct Calls<'a, V> {
+    inline: &'a Inline<V>,
+    parts: MutexGuard<'a, Parts<V>>,
 }
 
 impl<V> Inline<V> {
@@ -30,36 +39,16 @@ impl<V> Inline<V> {
         }
     }
 
-    /// Decodes into the used value and calls back. `decode` returns the bytes by which the value
-    /// grew. The next message gets a fresh value if this one has grown too large, or if not
-    /// `again`.
+    /// Lets nobody else call back until the calls end.
     #[inline]
-    pub(super) fn call<E>(
-        &self,
-        info: &Info,
-        decode: impl FnOnce(&mut V) -> Result<usize, E>,
-        fresh: impl FnOnce() -> V,
-        again: bool,
-    ) -> Result<(), E> {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = |_: &&mut (Callback<V>, Weighed<V>)| !self.closed.load(Ordering::Acquire);
-        let Some((callback, value)) = parts.as_mut().filter(open) else { return Ok(()) };
-        let decoded = decode(&mut value.item).map(|grown| value.bytes = value.bytes.saturating_add(grown));
-        if decoded.is_ok() {
-            self.run(callback, &value.item, info);
-        }
-        // How far decoding got before an error is unknown, and so is what the value has grown to.
-        if !again || decoded.is_err() || value.bytes > self.limit {
-            *value = Weighed::new(fresh(), 0);
-        }
-        decoded
+    pub(super) fn calls(&self) -> Calls<'_, V> {
+        Calls { inline: self, parts: self.parts.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// Calls back with a value that was decoded before.
     pub(super) fn give(&self, info: &Info, given: V, bytes: usize) {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = |_: &&mut (Callback<V>, Weighed<V>)| !self.closed.load(Ordering::Acquire);
-        let Some((callback, value)) = parts.as_mut().filter(open) else { return };
+        let Some((callback, value)) = parts.as_mut().filter(|_| self.is_open()) else { return };
         *value = Weighed::new(given, bytes);
         self.run(callback, &value.item, info);
     }
@@ -67,6 +56,10 @@ impl<V> Inline<V> {
     /// Bytes of memory that the value may keep from one message to the next.
     pub(super) fn limit(&self) -> usize {
         self.limit
+    }
+
+    fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Acquire)
     }
 
     fn run(&self, callback: &mut Callback<V>, value: &V, info: &Info) {
@@ -83,6 +76,31 @@ impl<V> Inline<V> {
             // Taking the lock waits for a call that runs on another thread.
             drop(self.parts.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
+    }
+}
+
+impl<V> Calls<'_, V> {
+    /// Decodes into the used value and calls back. `decode` returns the bytes by which the value
+    /// grew. The next message gets a fresh value if this one has grown too large, or if not
+    /// `again`.
+    #[inline]
+    pub(super) fn call<E>(
+        &mut self,
+        info: &Info,
+        decode: impl FnOnce(&mut V) -> Result<usize, E>,
+        fresh: impl FnOnce() -> V,
+        again: bool,
+    ) -> Result<(), E> {
+        let Some((callback, value)) = self.parts.as_mut().filter(|_| self.inline.is_open()) else { return Ok(()) };
+        let decoded = decode(&mut value.item).map(|grown| value.bytes = value.bytes.saturating_add(grown));
+        if decoded.is_ok() {
+            self.inline.run(callback, &value.item, info);
+        }
+        // How far decoding got before an error is unknown, and so is what the value has grown to.
+        if !again || decoded.is_err() || value.bytes > self.inline.limit {
+            *value = Weighed::new(fresh(), 0);
+        }
+        decoded
     }
 }
 

@@ -21,7 +21,7 @@ use std::{
 };
 
 use polywire_core::{
-    envelope::{Id128, Kind},
+    envelope::{Envelope, Id128, Kind},
     layout::{Message, Record},
     qos::{History, InstanceState, Qos, Reliability},
     schema::Schema,
@@ -116,6 +116,13 @@ pub struct Info {
 }
 
 impl Info {
+    /// Of a message that came from `source`, with so many bytes.
+    #[inline]
+    fn new(envelope: &Envelope<'_>, bytes: usize, source: Arc<Source>) -> Info {
+        let Envelope { sequence, timestamp_ns, kind, key_hash, anchor, .. } = *envelope;
+        Info { sequence, timestamp_ns, kind, key_hash, anchor, bytes, instance: None, source }
+    }
+
     /// The topic. It is of interest if the subscriber has a pattern.
     pub fn topic(&self) -> &str {
         &self.source.announcement.topic

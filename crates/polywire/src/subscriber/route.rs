@@ -123,7 +123,7 @@ impl Counts {
     /// Adds the time that a message took to come here.
     #[cold]
     pub(super) fn measure(&self, published_ns: i64) {
-        self.latency.get_or_init(Box::default).add(published_ns, history::now_ns());
+        self.latency.get_or_init(Box::default).add(published_ns, clock::wall_ns());
     }
 
     /// The number of samples with this verdict.
@@ -362,7 +362,7 @@ impl<C: Coding> RouteOf<C> {
         for instance in orphans.into_iter().filter(|_| self.instances) {
             let info = Info {
                 sequence: 0,
-                timestamp_ns: history::now_ns(),
+                timestamp_ns: clock::wall_ns(),
                 kind: Kind::Unregister,
                 key_hash: Some(instance),
                 anchor: None,

@@ -122,7 +122,7 @@ impl<V> Rules<V> {
             lifespan: terms.lifespan,
             kind: info.kind,
             published_ns: info.timestamp_ns,
-            now_ns: history::now_ns(),
+            now_ns: clock::wall_ns(),
             now: clock::now(),
         });
         (verdict, state.admission.state(instance))

@@ -15,6 +15,7 @@ use polywire_core::{
 
 use super::{
     Info, Sample,
+    inline::Calls,
     route::{Delivery, RouteOf},
     rules::{Pending, Terms},
     take::{Take, Wanted},
@@ -27,7 +28,7 @@ use crate::{
     history::{self, Bringer, Part, REPLAYED, Writer},
     node::{Slot, Source},
     queue::Weighed,
-    spans::span,
+    spans::{Span, span},
     writers::{Follow, Missing, Turn},
 };
 
@@ -246,12 +247,7 @@ impl<C: Coding> SlotOf<C> {
                 self.route.take(Arrival { decoded: Ok(decoded), ruled: Some(*ruled) });
                 Ok(())
             }
-            (None, Delivery::Inline(inline)) => inline.call(
-                &info,
-                |value| self.decode(envelope, payload, held, value),
-                || self.route.coding.default_value(),
-                !self.route.shares,
-            ),
+            (None, Delivery::Inline(inline)) => self.call(&mut inline.calls(), envelope, payload, &info, held),
             (None, Delivery::Queued(queue)) => {
                 // A used value keeps the memory that it has.
                 let (mut value, has) = match queue.spare() {
@@ -267,6 +263,57 @@ impl<C: Coding> SlotOf<C> {
                 })
             }
         }
+    }
+
+    /// Decodes a message into the used value of a callback, and calls it.
+    #[inline]
+    fn call(
+        &self,
+        calls: &mut Calls<'_, C::Value>,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        info: &Info,
+        held: Option<Held<'_>>,
+    ) -> Result<(), String> {
+        calls.call(
+            info,
+            |value| self.decode(envelope, payload, held, value),
+            || self.route.coding.default_value(),
+            !self.route.shares,
+        )
+    }
+
+    /// Delivers messages that came together to a callback, if nothing but their order has to be
+    /// looked at. Else does nothing and returns false.
+    #[inline]
+    fn call_together(&self, messages: &[(Envelope<'_>, &[u8])]) -> bool {
+        let (Delivery::Inline(inline), None, None) = (&self.route.delivery, &self.ruled, &self.stream) else {
+            return false;
+        };
+        let (Some(follow), [(first, _), .., (last, _)]) = (&self.follow, messages) else { return false };
+        let in_a_row = messages.is_sorted_by(|(one, _), (next, _)| one.sequence.checked_add(1) == Some(next.sequence));
+        if !in_a_row || messages.iter().any(|(envelope, _)| !envelope.extensions.is_empty()) {
+            return false;
+        }
+        let Some(missing) = follow.came_together(first.sequence, last.sequence) else { return false };
+        if self.leased {
+            self.route.heard(self.source.announcement.writer);
+        }
+        self.tell_missing(missing);
+        let (mut calls, mut info) = (inline.calls(), self.info(first, 0));
+        for (envelope, payload) in messages {
+            let _span = self.span(envelope).entered();
+            self.measure(envelope);
+            info = Info::new(envelope, payload.len(), info.source);
+            if let Err(reason) = self.call(&mut calls, envelope, payload, &info, None) {
+                self.route.tell_undecodable(&reason);
+            }
+        }
+        drop(calls);
+        if follow.done(last.sequence) {
+            self.release();
+        }
+        true
     }
 
     /// Keeps a message until those before it have come on another channel.
@@ -299,6 +346,24 @@ impl<C: Coding> SlotOf<C> {
     #[inline]
     fn tell_missing(&self, missing: Missing) {
         self.route.tell_missing(self.ruled.as_ref(), missing);
+    }
+
+    fn info(&self, envelope: &Envelope<'_>, wire_bytes: usize) -> Info {
+        Info::new(envelope, wire_bytes, self.source.clone())
+    }
+
+    /// A span in which a message is delivered.
+    #[inline]
+    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only spans have fields"))]
+    fn span(&self, envelope: &Envelope<'_>) -> Span {
+        span!(
+            TRACE,
+            "deliver",
+            topic = %self.source.announcement.topic,
+            wire = %self.source.announcement.codec,
+            writer = %self.source.announcement.writer,
+            sequence = envelope.sequence,
+        )
     }
 
     /// The extensions of messages that are understood here.
@@ -349,15 +414,7 @@ impl<C: Coding> SlotOf<C> {
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
-        let _span = span!(
-            TRACE,
-            "deliver",
-            topic = %self.source.announcement.topic,
-            wire = %self.source.announcement.codec,
-            writer = %self.source.announcement.writer,
-            sequence = envelope.sequence,
-        )
-        .entered();
+        let _span = self.span(envelope).entered();
         self.measure(envelope);
         if self.leased {
             self.route.heard(self.source.announcement.writer);
@@ -366,16 +423,7 @@ impl<C: Coding> Slot for SlotOf<C> {
         let turn = self.follow.as_ref().map_or(Turn::Now(Missing::default()), |follow| follow.came(sequence));
         let not_understood = envelope.extensions.not_understood(self.known_extensions());
         let refused = not_understood.map(|id| format!("extension {id} is required but not supported"));
-        let info = Info {
-            sequence,
-            timestamp_ns: envelope.timestamp_ns,
-            kind: envelope.kind,
-            key_hash: envelope.key_hash,
-            anchor: envelope.anchor,
-            bytes: wire_bytes,
-            instance: None,
-            source: self.source.clone(),
-        };
+        let info = self.info(envelope, wire_bytes);
         let result = match (turn, refused, &self.follow) {
             (Turn::Later, refused, Some(follow)) => {
                 let decoded = refused.map_or_else(|| self.decoded(envelope, payload, info, held), Err);
@@ -401,6 +449,13 @@ impl<C: Coding> Slot for SlotOf<C> {
         }
         if self.follow.as_ref().is_some_and(|follow| follow.done(sequence)) {
             self.release();
+        }
+    }
+
+    #[inline]
+    fn deliver_together(&self, messages: &[(Envelope<'_>, &[u8])]) {
+        if !self.call_together(messages) {
+            messages.iter().for_each(|(envelope, payload)| self.deliver(envelope, payload, payload.len(), None));
         }
     }
 

@@ -10,11 +10,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) use writers::{News, Writers};
 
-/// The time, in nanoseconds since 1970, of a message that does not say when it was published.
-pub(super) fn now_ns() -> i64 {
-    since_1970(SystemTime::now())
-}
-
 /// Nanoseconds since 1970.
 pub(super) fn since_1970(at: SystemTime) -> i64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))

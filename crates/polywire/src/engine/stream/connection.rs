@@ -12,13 +12,13 @@ use std::{
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope},
-    frame::{Answer, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
+    frame::{Answer, Frame, FrameError, Hello, Start, Step, StreamDecoder, StreamEncoder},
 };
 
 use super::{
     channels::Relayed,
     guests::{GuestId, Standing},
-    inbox::{Aligned, Inbox},
+    inbox::{Aligned, Inbox, place},
     link::Link,
     outbox::{Outbox, Report},
     payload::Payload,
@@ -36,6 +36,10 @@ const CONFIRM_EVERY: Duration = Duration::from_millis(10);
 /// While messages come without such a pause, the clock is read once in this many reads: reading it
 /// costs about as much as handing a message over.
 const LOOK_EVERY: u32 = 8;
+/// Small messages that came together are handed over together: at most so many, of at most so many
+/// bytes each.
+const TOGETHER: usize = 32;
+const SMALL: usize = 1 << 10;
 /// How long a peer may go on asking for answers and documents without reading those sent.
 const REPLIES_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -383,24 +387,31 @@ impl Receiver<'_> {
     #[inline]
     fn take_frames(&mut self, reader: &mut Reader, aligned: &mut Aligned) -> Result<usize, Disconnect> {
         loop {
-            match reader.decoder.step(reader.inbox.bytes())? {
-                Step::Need(need) => return Ok(need),
-                Step::Frame { frame: Frame::Data(envelope, payload), used } => {
-                    let header = used - payload.len();
-                    if !self.shared.stop.is_set() && self.relay(&envelope, payload) {
+            let Reader { decoder, inbox, .. } = reader;
+            let (mut used, step) = self.take_small(decoder, inbox, aligned);
+            match step? {
+                Step::Need(need) => {
+                    inbox.consume(used);
+                    return Ok(need);
+                }
+                Step::Frame { frame: Frame::Data(envelope, payload), used: more } => {
+                    let header = more - payload.len();
+                    self.taken.messages += 1;
+                    if self.is_taken(&envelope, payload) {
                         let place = aligned.place(payload);
-                        match reader.inbox.held(header, payload.len()) {
+                        match inbox.held(used + header, payload.len()) {
                             Some(held) => self.sink.message_held(&envelope, place, held),
                             None => self.sink.message(&envelope, place),
                         }
                     }
-                    self.taken.messages += 1;
-                    reader.inbox.learn(header);
-                    reader.inbox.consume(used);
+                    used += more;
+                    inbox.learn(header);
+                    inbox.consume(used);
                 }
-                Step::Frame { frame, used } => {
+                Step::Frame { frame, used: more } => {
                     self.handle(frame)?;
-                    reader.inbox.consume(used);
+                    used += more;
+                    inbox.consume(used);
                     // Before the next frame: a peer that does not read its answers must not ask for
                     // many more.
                     if !self.link.outbox.replies_leave(REPLIES_PATIENCE) {
@@ -409,6 +420,53 @@ impl Receiver<'_> {
                 }
             }
         }
+    }
+
+    /// Hands over the small messages at the front. Returns the bytes of their frames, and what
+    /// comes behind them.
+    #[inline]
+    fn take_small<'b>(
+        &mut self,
+        decoder: &mut StreamDecoder,
+        inbox: &'b Inbox,
+        aligned: &mut Aligned,
+    ) -> (usize, Result<Step<'b>, FrameError>) {
+        let (bytes, mut used) = (inbox.bytes(), 0);
+        loop {
+            let mut room = aligned.room(TOGETHER * SMALL);
+            let mut small: Vec<(Envelope<'_>, &[u8])> = Vec::new();
+            let other = loop {
+                if small.len() == TOGETHER {
+                    break None;
+                }
+                match decoder.step(bytes.get(used..).unwrap_or_default()) {
+                    Ok(Step::Frame { frame: Frame::Data(envelope, payload), used: more }) if payload.len() <= SMALL => {
+                        self.taken.messages += 1;
+                        inbox.learn(more - payload.len());
+                        used += more;
+                        if self.is_taken(&envelope, payload) {
+                            small.reserve_exact(TOGETHER - small.len());
+                            // There is room for as many.
+                            small.extend(place(&mut room, payload).map(|place| (envelope, place)));
+                        }
+                    }
+                    other => break Some(other),
+                }
+            };
+            if !small.is_empty() {
+                self.sink.messages(&small);
+            }
+            if let Some(other) = other {
+                return (used, other);
+            }
+        }
+    }
+
+    /// Whether a message is for this node. Passes it on to the other links if the peer has a right
+    /// to it.
+    #[inline]
+    fn is_taken(&self, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
+        !self.shared.stop.is_set() && self.relay(envelope, payload)
     }
 
     /// Passes a message on to the other links. False if the peer has no right to it.

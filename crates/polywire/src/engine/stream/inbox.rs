@@ -1,6 +1,6 @@
 //! The receive buffer of a link. It places bytes so that payloads are aligned.
 
-use std::sync::Arc;
+use std::{cell::Cell, mem, sync::Arc};
 
 use polywire_core::frame::payload_offset;
 
@@ -21,18 +21,18 @@ pub(super) struct Inbox {
     start: usize,
     end: usize,
     /// Length of the previous frame's header.
-    header: usize,
+    header: Cell<usize>,
 }
 
 impl Inbox {
     pub(super) fn new(bytes: usize) -> Self {
-        Inbox { words: Arc::new(vec![0; bytes.div_ceil(ALIGN)]), start: 0, end: 0, header: 0 }
+        Inbox { words: Arc::new(vec![0; bytes.div_ceil(ALIGN)]), start: 0, end: 0, header: Cell::default() }
     }
 
     /// Room for a read; never empty.
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
-            self.start = pad(self.header);
+            self.start = pad(self.header.get());
             self.end = self.start;
         }
         let end = self.end;
@@ -74,8 +74,8 @@ impl Inbox {
     }
 
     /// Notes the length of the first frame's header.
-    pub(super) fn learn(&mut self, header: usize) {
-        self.header = header;
+    pub(super) fn learn(&self, header: usize) {
+        self.header.set(header);
     }
 
     /// Makes room for a frame of `need` bytes. Grows by doubling as bytes come, so that a declared
@@ -83,7 +83,7 @@ impl Inbox {
     pub(super) fn prepare(&mut self, need: usize, smallest: usize) {
         let have = self.end - self.start;
         let capacity = self.words.len() * ALIGN;
-        let to = pad(payload_offset(self.bytes()).unwrap_or(self.header));
+        let to = pad(payload_offset(self.bytes()).unwrap_or(self.header.get()));
         let in_place = self.start == to || (self.start % ALIGN == to && capacity - self.end >= capacity / 2);
         if have == 0 || (in_place && self.start + need <= capacity) {
             return;
@@ -102,7 +102,7 @@ impl Inbox {
     /// Frees memory that a large frame took.
     pub(super) fn shrink(&mut self, to: usize) {
         if self.start == self.end && self.words.len() * ALIGN > to {
-            *self = Inbox { header: self.header, ..Inbox::new(to) };
+            *self = Inbox { header: self.header.clone(), ..Inbox::new(to) };
         }
     }
 }
@@ -139,6 +139,28 @@ impl Aligned {
         place.copy_from_slice(payload);
         place
     }
+
+    /// Room for several payloads, which [`place`] takes a place in.
+    pub(super) fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if self.0.len() < bytes / ALIGN {
+            self.0.resize(bytes / ALIGN, 0);
+        }
+        bytemuck::cast_slice_mut(&mut self.0)
+    }
+}
+
+/// The payload at an address divisible by 8, copied to the front of `room` if need be. `None` if
+/// there is no room.
+#[inline]
+pub(super) fn place<'a>(room: &mut &'a mut [u8], payload: &'a [u8]) -> Option<&'a [u8]> {
+    if payload.as_ptr().addr().is_multiple_of(ALIGN) {
+        return Some(payload);
+    }
+    let (place, rest) = mem::take(room).split_at_mut_checked(payload.len().next_multiple_of(ALIGN))?;
+    *room = rest;
+    let place = place.get_mut(..payload.len())?;
+    place.copy_from_slice(payload);
+    Some(place)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::{
     transport::ByteStream,
 };
 use crate::engine::{
-    Disconnect, EngineOptions, Overflow,
+    Disconnect, EngineOptions, Overflow, Sent,
     delivery::{Delivery, Ended, Holdable, Leaving, Missing, Notice, Outcome, start_of},
 };
 
@@ -205,19 +205,66 @@ impl Outbox {
         payload: &mut Payload<'_>,
         turn: Turn,
     ) -> Result<(Outcome, Option<Notice>), FrameError> {
+        self.send_in(self.lock(), envelope, payload, turn).1
+    }
+
+    /// Sends messages one after the other, and adds to `sent` what became of them. Those of a turn
+    /// at once are written together. `tell` gets the events that are due; it is called while others
+    /// may send on this link. Fails with the index of the first message that is too large.
+    pub(super) fn send_all(
+        &self,
+        messages: &[(Envelope<'_>, &[u8])],
+        turn: Turn,
+        sent: &mut Sent,
+        tell: impl Fn(Notice),
+    ) -> Result<(), (usize, FrameError)> {
+        let each = if turn == Turn::Gather { turn } else { Turn::Together };
+        let (mut state, mut result) = (self.lock(), Ok(()));
+        for (index, (envelope, payload)) in messages.iter().enumerate() {
+            let (after, done) = self.send_in(state, envelope, &mut Payload::Bytes(payload), each);
+            state = after;
+            match done {
+                Ok((outcome, notice)) => {
+                    outcome.count(sent);
+                    if let Some(notice) = notice {
+                        drop(state);
+                        tell(notice);
+                        state = self.lock();
+                    }
+                }
+                Err(error) => {
+                    result = Err((index, error));
+                    break;
+                }
+            }
+        }
+        if each == Turn::Together && !state.full && !state.queue.is_empty() {
+            self.pump(&mut state, PUMP_BYTES);
+        }
+        result
+    }
+
+    #[inline]
+    fn send_in<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, Outgoing>,
+        envelope: &Envelope<'_>,
+        payload: &mut Payload<'_>,
+        turn: Turn,
+    ) -> (MutexGuard<'a, Outgoing>, Result<(Outcome, Option<Notice>), FrameError>) {
         let size = payload.bytes().len();
-        let mut state = self.lock();
         let mut notice = None;
-        let Some(mut subscribers) = state.wanted(envelope) else { return Ok((Outcome::Unwanted, None)) };
+        let Some(mut subscribers) = state.wanted(envelope) else { return (state, Ok((Outcome::Unwanted, None))) };
         if !state.has_room(size, &self.options) {
             state = self.make_room(state, size);
             // Waiting released the lock, so the channel may have ended or been answered.
-            let Some(now) = state.wanted(envelope) else { return Ok((Outcome::Unwanted, None)) };
+            let Some(now) = state.wanted(envelope) else { return (state, Ok((Outcome::Unwanted, None))) };
             subscribers = now;
             if !state.has_room(size, &self.options) {
                 state.delivery.drop_newest(envelope);
                 self.work.notify_one();
-                return Ok((Outcome::Dropped, state.delivery.notice(Instant::now())));
+                let notice = state.delivery.notice(Instant::now());
+                return (state, Ok((Outcome::Dropped, notice)));
             }
             notice = state.delivery.notice(Instant::now());
         }
@@ -225,12 +272,15 @@ impl Outbox {
         if state.delivery.must_hold(envelope.channel, subscribers) {
             state.hold(envelope, payload.bytes());
         } else {
-            let unknown = FrameError::UnknownChannel(envelope.channel);
-            let (id, missing) = state.delivery.next(envelope.channel).ok_or(unknown)?;
+            let Some((id, missing)) = state.delivery.next(envelope.channel) else {
+                return (state, Err(FrameError::UnknownChannel(envelope.channel)));
+            };
             let to = Envelope { channel: id, ..*envelope };
-            self.dispatch(&mut state, &to, missing, payload, turn)?;
+            if let Err(error) = self.dispatch(&mut state, &to, missing, payload, turn) {
+                return (state, Err(error));
+            }
         }
-        Ok((Outcome::Sent(subscribers), notice))
+        (state, Ok((Outcome::Sent(subscribers), notice)))
     }
 
     /// Notes that `lost` messages up to `start` were lost before they came here, and reports it to
@@ -472,15 +522,18 @@ impl Outbox {
         if told > 0 {
             queue.push([position, &[]], 0, None);
         }
-        queue.push([header, payload.bytes()], 0, Some(mark));
+        queue.push(payload.framed(header), 0, Some(mark));
         if state.full {
             return Ok(());
         }
-        if turn != Turn::Gather || state.queue.len() >= self.options.write_bytes {
-            self.pump(state, PUMP_BYTES);
-        } else if !state.burst.gathering {
-            state.burst = Burst { gathering: true, seen: self.pace.gathered(), written: false };
-            self.work.notify_one();
+        match turn {
+            Turn::AtOnce(_) => self.pump(state, PUMP_BYTES),
+            _ if state.queue.len() >= self.options.write_bytes => self.pump(state, PUMP_BYTES),
+            Turn::Gather if !state.burst.gathering => {
+                state.burst = Burst { gathering: true, seen: self.pace.gathered(), written: false };
+                self.work.notify_one();
+            }
+            Turn::Gather | Turn::Together => {}
         }
         Ok(())
     }
@@ -726,168 +779,4 @@ fn wait_timeout<'a>(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{io::Read, os::unix::net::UnixStream, thread};
-
-    use super::*;
-    use crate::engine::stream::Descriptors;
-    use polywire_core::{
-        envelope::Id128,
-        frame::{Hello, Limits, Step, StreamDecoder},
-    };
-
-    /// A link's outgoing half, and the peer's socket.
-    fn outbox(change: impl FnOnce(&mut EngineOptions)) -> (Outbox, UnixStream) {
-        let limits = Limits { document_bytes: 64 << 10, ..Limits::default() };
-        let mut options = EngineOptions { limits, ..EngineOptions::default() };
-        change(&mut options);
-        let (here, there) = UnixStream::pair().expect("sockets");
-        let both = Descriptors::new(here.try_clone().expect("a clone"), here).expect("descriptors");
-        let pace = Arc::new(Pace::new(&options));
-        (Outbox::new(Arc::new(both), &options, pace), there)
-    }
-
-    fn document() -> Frame<'static> {
-        Frame::Document { document: Id128::ZERO, bytes: Some(&[7; 4096]) }
-    }
-
-    fn announce(outbox: &Outbox, writer: u8) -> ChannelId {
-        let channel = ChannelId(u32::from(writer));
-        let announcement = Announcement { writer: Id128([writer; 16]), topic: "t".into(), ..Announcement::default() };
-        outbox.announce(channel, Start::default(), &announcement).expect("fits");
-        channel
-    }
-
-    fn send(outbox: &Outbox, channel: ChannelId, sequence: u64, size: usize) -> Result<Outcome, FrameError> {
-        let payload = vec![0; size];
-        let envelope = Envelope::data(channel, sequence, 0);
-        outbox.send(&envelope, &mut Payload::Bytes(&payload), Turn::AtOnce(Instant::now())).map(|(outcome, _)| outcome)
-    }
-
-    #[test]
-    fn a_peer_that_does_not_read_its_answers_is_waited_for_and_then_cut_off() {
-        let (outbox, mut there) = outbox(|_| {});
-        there.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
-        let crowd = || {
-            while outbox.lock().queue.reply_bytes() <= 64 << 10 {
-                outbox.control(&document());
-            }
-        };
-        thread::scope(|scope| {
-            scope.spawn(|| outbox.run_flusher(|_| {}));
-            crowd();
-            // A peer that reads late is still served.
-            let late = scope.spawn(move || {
-                thread::sleep(Duration::from_millis(50));
-                let mut left: usize = 256 << 10;
-                while left > 0 {
-                    left = left.saturating_sub(there.read(&mut [0; 4096]).expect("there is more"));
-                }
-                there
-            });
-            assert!(outbox.replies_leave(Duration::from_secs(10)));
-            // Bytes that the peer does not read stay in the queue.
-            (0..64).for_each(|_| outbox.control(&document()));
-            let _there = late.join().expect("no panic");
-            // The socket's buffer takes some more first.
-            let mut rounds = 0;
-            while outbox.replies_leave(Duration::from_millis(200)) {
-                rounds += 1;
-                assert!(rounds < 100, "it is never cut off");
-                crowd();
-            }
-            assert_eq!(outbox.reason(), Some(Disconnect::Unread));
-        });
-    }
-
-    #[test]
-    fn a_link_that_broke_by_itself_is_still_read() {
-        let (outbox, there) = outbox(|_| {});
-        drop(there);
-        outbox.control(&document());
-        assert!(outbox.lock().broken && outbox.replies_leave(Duration::ZERO));
-        assert_eq!(outbox.reason(), None);
-    }
-
-    #[test]
-    fn what_waits_for_a_peer_beside_messages_is_bounded() {
-        let (outbox, _there) = outbox(|options| options.send_buffer = Some(16 << 10));
-        let frame = document();
-        let most = 2 * CONTROL_BYTES / 4096;
-        let cut = (0..most).position(|_| {
-            outbox.control(&frame);
-            outbox.reason().is_some()
-        });
-        assert!(cut.is_some(), "{most} documents wait");
-        assert!(outbox.lock().queue.control_bytes() <= CONTROL_BYTES + 8192);
-    }
-
-    #[test]
-    fn what_is_not_confirmed_is_known() {
-        let (outbox, there) = outbox(|_| {});
-        let (a, b) = (announce(&outbox, 1), announce(&outbox, 2));
-        outbox.answered(a, &Answer::Accept(1));
-        (1..=5).for_each(|sequence| assert_eq!(send(&outbox, a, sequence, 10), Ok(Outcome::Sent(1))));
-        assert_eq!(send(&outbox, b, 1, 10), Ok(Outcome::Sent(0)), "held, and perhaps not wanted");
-        assert_eq!(outbox.unconfirmed(), 5);
-        outbox.confirmed(3);
-        outbox.confirmed(2);
-        assert_eq!(outbox.unconfirmed(), 2);
-        outbox.confirmed(u64::MAX);
-        assert_eq!(outbox.unconfirmed(), 0, "nobody confirms more than was sent");
-        outbox.answered(b, &Answer::Accept(1));
-        assert_eq!(outbox.unconfirmed(), 1);
-        drop(there);
-        (6..=9).for_each(|sequence| drop(send(&outbox, a, sequence, 10)));
-        assert_eq!(outbox.unconfirmed(), 2, "the one that found the link broken");
-    }
-
-    /// Sequence numbers that come, and how many are reported as missing.
-    fn read(there: &UnixStream, sequences: usize) -> (Vec<u64>, u64) {
-        let (mut decoder, mut hello, mut input) = (StreamDecoder::default(), Vec::new(), Vec::new());
-        StreamEncoder::default().hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut hello);
-        assert!(decoder.step(&hello).is_ok());
-        let (mut came, mut lost) = (Vec::new(), 0);
-        let mut buffer = [0; 4096];
-        while came.len() < sequences {
-            let count = (&mut &*there).read(&mut buffer).expect("there is more");
-            input.extend_from_slice(&buffer[..count]);
-            while let Step::Frame { frame, used } = decoder.step(&input).expect("frames") {
-                match frame {
-                    Frame::Data(envelope, _) => came.push(envelope.sequence),
-                    Frame::Position { lost: more, .. } => lost += more,
-                    _ => {}
-                }
-                input.drain(..used);
-            }
-        }
-        (came, lost)
-    }
-
-    #[test]
-    fn messages_dropped_behind_held_ones_leave_the_numbers_right() {
-        let small = |options: &mut EngineOptions| {
-            (options.queue_bytes, options.overflow) = (3 * (500 + size_of::<Held>()), Overflow::DropNewest);
-        };
-        let (outbox, there) = outbox(small);
-        let channel = announce(&outbox, 1);
-        let outcomes: Vec<_> = (1..=5).map(|sequence| send(&outbox, channel, sequence, 490)).collect();
-        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Ok(Outcome::Sent(0))).count(), 3);
-        assert_eq!(outcomes.last(), Some(&Ok(Outcome::Dropped)));
-        outbox.answered(channel, &Answer::Accept(1));
-        assert_eq!(send(&outbox, channel, 6, 490), Ok(Outcome::Sent(1)));
-        assert_eq!(read(&there, 4), (vec![1, 2, 3, 6], 2));
-    }
-
-    #[test]
-    fn a_message_that_cannot_be_sent_takes_no_loss_with_it() {
-        let (outbox, there) = outbox(|options| options.limits.frame_bytes = 1000);
-        let channel = announce(&outbox, 1);
-        outbox.answered(channel, &Answer::Accept(1));
-        assert_eq!(send(&outbox, channel, 1, 10), Ok(Outcome::Sent(1)));
-        outbox.lose(channel, Start { sequence: 3, timestamp_ns: 0 }, 2);
-        assert!(matches!(send(&outbox, channel, 4, 2000), Err(FrameError::TooLong { .. })));
-        assert_eq!(send(&outbox, channel, 4, 10), Ok(Outcome::Sent(1)));
-        assert_eq!(read(&there, 2), (vec![1, 4], 2));
-    }
-}
+mod tests;

@@ -43,6 +43,8 @@ pub(super) enum Turn {
     AtOnce(Instant),
     /// It is gathered with others.
     Gather,
+    /// It is written with those that were published by the same call.
+    Together,
 }
 
 /// The link's part in a burst of its port.

@@ -213,6 +213,10 @@ impl Port for StreamPort {
         self.0.distribute(envelope, &mut Payload::Bytes(payload), None)
     }
 
+    fn send_all(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        self.0.distribute_all(messages, sent)
+    }
+
     fn retire(&self, channel: ChannelId) {
         self.0.retire_channel(channel);
     }

@@ -24,7 +24,8 @@ use super::{
     transport::{Listener, Rendezvous, Role, Transport},
 };
 use crate::engine::{
-    Disconnect, EngineError, Event, LinkId, LinkInfo, Local, Principal, Sent, Sink, rejections::Rejections,
+    Disconnect, EngineError, Event, LinkId, LinkInfo, Local, Principal, Sent, Sink, delivery::Notice,
+    rejections::Rejections,
 };
 
 /// Where a port finds its peers.
@@ -102,12 +103,36 @@ impl Shared {
         for link in links.iter().filter(|link| Some(link.info.id) != from) {
             let (outcome, notice) = link.outbox.send(envelope, payload, turn)?;
             outcome.count(&mut sent);
-            if let Some((topic, count)) = notice {
-                self.sink.event(Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count });
-            }
+            notice.into_iter().for_each(|notice| self.tell_dropped(link, notice));
         }
         self.pace.end(turn);
         Ok(sent)
+    }
+
+    /// Sends messages of this node to every link that wants them. They count as one for the pace,
+    /// which looks at the pauses between calls.
+    pub(super) fn distribute_all(
+        &self,
+        messages: &[(Envelope<'_>, &[u8])],
+        sent: &mut Sent,
+    ) -> Result<(), (usize, EngineError)> {
+        let (links, mut messages, mut failed) = (self.links(), messages, Ok(()));
+        let turn = self.pace.begin(links.len());
+        for link in links.iter() {
+            let tell = |notice| self.tell_dropped(link, notice);
+            if let Err((index, error)) = link.outbox.send_all(messages, turn, sent, tell) {
+                // The other links have the same limits.
+                messages = messages.get(..index).unwrap_or_default();
+                failed = Err((index, error.into()));
+            }
+        }
+        self.pace.end(turn);
+        failed
+    }
+
+    #[cold]
+    fn tell_dropped(&self, link: &Link, (topic, count): Notice) {
+        self.sink.event(Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count });
     }
 
     pub(super) fn control(&self, to: LinkId, frame: &Frame<'_>) {

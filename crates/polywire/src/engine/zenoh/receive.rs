@@ -9,17 +9,14 @@ use polywire_core::{
 use zenoh::sample::{Sample, SampleKind};
 
 use super::{
-    super::{
-        Aligned, Event, LinkId, LinkInfo, LinkSink,
-        foreign::{now_ns, since_1970},
-        pipe::lock,
-    },
+    super::{Aligned, Event, LinkId, LinkInfo, LinkSink, foreign::since_1970, pipe::lock},
     attachment::{self, Attached},
     inbox::{Arrival, Arrived},
     key::last,
     mail::Content,
     port::Shared,
 };
+use crate::clock;
 
 /// Called by Zenoh's threads. They wait for no other peer and not for the node.
 impl Shared {
@@ -28,7 +25,7 @@ impl Shared {
         let Some(name) = last(sample.key_expr().as_str()) else { return };
         let mut state = self.lock();
         match sample.kind() {
-            SampleKind::Put => state.appeared(name, now_ns().unsigned_abs()),
+            SampleKind::Put => state.appeared(name, clock::wall_ns().unsigned_abs()),
             SampleKind::Delete => state.vanished(name),
         }
         self.wake(state);
@@ -39,7 +36,7 @@ impl Shared {
         let Some(from) = last(sample.key_expr().as_str()) else { return };
         let bytes = sample.payload().to_bytes();
         let mut state = self.lock();
-        state.mail(from, &bytes, now_ns().unsigned_abs());
+        state.mail(from, &bytes, clock::wall_ns().unsigned_abs());
         self.wake(state);
     }
 
@@ -66,7 +63,7 @@ impl Shared {
         }
         let encoding = sample.encoding().to_string();
         let published = sample.timestamp().map(|at| at.get_time().to_system_time());
-        let timestamp_ns = published.map_or_else(now_ns, since_1970);
+        let timestamp_ns = published.map_or_else(clock::wall_ns, since_1970);
         let mut state = self.lock();
         state.foreign(topic, &encoding, timestamp_ns, sample.payload().clone());
         self.wake(state);

@@ -12,16 +12,13 @@ use polywire_core::{envelope::Envelope, topic};
 use polywire_zeromq::{Context, Error, Message, Socket, Wait, wait};
 
 use super::{
-    super::{
-        Aligned, Disconnect, Event, LinkInfo, LinkSink,
-        foreign::{News, now_ns},
-        pipe::lock,
-    },
+    super::{Aligned, Disconnect, Event, LinkInfo, LinkSink, foreign::News, pipe::lock},
     card,
     finder::Met,
     interest::Interest,
     shared::Shared,
 };
+use crate::clock;
 
 /// So long an answer is awaited once a message has come: then who publishes is no node.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -187,7 +184,7 @@ impl Shared {
             Err(_) if frames.first().is_some_and(|topic| card::is_question(topic)) => return,
             Ok(Read { topic, payload, encoding }) => {
                 let tell = |_, what| news.push(what);
-                lock(&self.foreign).take((*topic).into(), encoding, now_ns(), payload.len(), tell);
+                lock(&self.foreign).take((*topic).into(), encoding, clock::wall_ns(), payload.len(), tell);
             }
             Err(reason) => {
                 let tell = |_, what| news.push(what);
