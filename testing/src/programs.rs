@@ -66,6 +66,7 @@ fn inner_blocks(kind: &mut OpKind) -> Vec<&mut Block> {
         OpKind::Present { body, .. }
         | OpKind::Unbox { body, .. }
         | OpKind::Select { body, .. }
+        | OpKind::PresenceMap { body, .. }
         | OpKind::Region { body, .. } => vec![body],
         OpKind::Union { arms, none, .. } => arms.iter_mut().chain([none]).collect(),
         OpKind::Switch { arms, otherwise } => arms.iter_mut().map(|(_, b)| b).chain([otherwise]).collect(),

@@ -265,6 +265,8 @@ pub enum Wire {
     /// Decoding: the value of the [`OpKind::TestField`] before, or one of its parts; encoding, what
     /// the next [`OpKind::PutField`] writes. One of two words; `I64`, `U64`, `F32` or `F64`.
     Word(u8, Scalar),
+    /// Decoding: the next octet of the bytes that [`Source::Octets`] goes through, a `U8`.
+    Octet,
 }
 
 impl Wire {
@@ -277,6 +279,7 @@ impl Wire {
             Wire::Symbol(kernel, _) => kernel.scalar,
             Wire::Field(field) => field.scalar(),
             Wire::Word(_, scalar) => *scalar,
+            Wire::Octet => Scalar::U8,
         }
     }
 }
@@ -321,6 +324,9 @@ pub enum Source {
     /// The same, behind those that are there already: of a sequence or map that a format may send
     /// in pieces.
     Append(&'static SequenceDialect),
+    /// After the bytes of the [`OpKind::TestField`] before, which [`Wire::Octet`] takes one by one:
+    /// for elements that are wider than octets.
+    Octets,
 }
 
 /// A condition on the accumulator.
@@ -628,6 +634,32 @@ pub enum OpKind {
         bound: u32,
         /// What to do past the bound.
         overflow: Overflow,
+    },
+    /// E D: runs `body` with a presence map in front of it, which [`OpKind::TakeBit`],
+    /// [`OpKind::KnownBits`] and fields take bits from or put bits into: bytes of seven bits, the
+    /// last of which has its highest bit set. Zeros at the end are left out.
+    PresenceMap {
+        /// E: bits that are written at most.
+        bits: u32,
+        /// D: what happens to a map that is too long, or has bits that nobody took.
+        policy: Policy,
+        /// What is inside.
+        body: Block,
+    },
+    /// D: accumulator (a boolean) from the next bit of the presence map; behind its end there are
+    /// zeros.
+    TakeBit,
+    /// E D: bits of the presence map that are known before: E writes them, D makes sure of them.
+    KnownBits {
+        /// So many zeros.
+        zeros: u32,
+        /// A one behind them.
+        one: bool,
+    },
+    /// E D: all slots become undefined but one.
+    Forget {
+        /// The slot that stays; one that the bank lacks if none does.
+        except: u32,
     },
     /// E D: a function of the codec's, with an argument.
     Action(&'static ActionKernel, u64),

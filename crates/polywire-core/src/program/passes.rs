@@ -26,6 +26,7 @@ pub(crate) fn inner_blocks<'a>(kind: &'a OpKind, f: &mut dyn FnMut(&'a Block)) {
         OpKind::Present { body, .. }
         | OpKind::Unbox { body, .. }
         | OpKind::Select { body, .. }
+        | OpKind::PresenceMap { body, .. }
         | OpKind::Region { body, .. } => f(body),
         OpKind::Union { arms, none, .. } => arms.iter().chain([none]).for_each(f),
         OpKind::Switch { arms, otherwise } => arms.iter().map(|(_, b)| b).chain([otherwise]).for_each(f),
@@ -34,7 +35,7 @@ pub(crate) fn inner_blocks<'a>(kind: &'a OpKind, f: &mut dyn FnMut(&'a Block)) {
     }
 }
 
-fn inner_blocks_mut(kind: &mut OpKind, f: &mut dyn FnMut(&mut Block)) {
+pub(super) fn inner_blocks_mut(kind: &mut OpKind, f: &mut dyn FnMut(&mut Block)) {
     match kind {
         OpKind::Sequence { element, .. } => f(element),
         OpKind::Map { key, value, .. } => [key, value].into_iter().for_each(f),
@@ -44,6 +45,7 @@ fn inner_blocks_mut(kind: &mut OpKind, f: &mut dyn FnMut(&mut Block)) {
         OpKind::Present { body, .. }
         | OpKind::Unbox { body, .. }
         | OpKind::Select { body, .. }
+        | OpKind::PresenceMap { body, .. }
         | OpKind::Region { body, .. } => f(body),
         OpKind::Union { arms, none, .. } => arms.iter_mut().chain([none]).for_each(f),
         OpKind::Switch { arms, otherwise } => arms.iter_mut().map(|(_, b)| b).chain([otherwise]).for_each(f),

@@ -10,6 +10,7 @@ use crate::{
     program::{
         Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place,
         Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, Wire,
+        state::{self, OCTETS},
     },
 };
 
@@ -109,6 +110,7 @@ impl<'r> Run<'r, '_> {
                     Source::Fixed(n) => self.fixed(*place, *n, element, frame),
                     Source::Dialect(dialect) => self.marked(*place, dialect, &shape, false, frame),
                     Source::Append(dialect) => self.marked(*place, dialect, &shape, true, frame),
+                    Source::Octets => self.marked(*place, &OCTETS, &shape, false, frame),
                 }
             }
             OpKind::Map { place, source, key, value, bound, overflow, min_wire } => {
@@ -128,6 +130,22 @@ impl<'r> Run<'r, '_> {
                 let mut word = 0;
                 ok((kernel.test)(self.input, &mut word))?;
                 self.set(i128::from(word != 0), Scalar::Bool);
+                Ok(())
+            }
+            OpKind::PresenceMap { policy, body, .. } => {
+                let mut outer = Cursor::default();
+                ok(state::begin_reading(self.input, *policy as u64, &mut outer))?;
+                self.block(body, frame)?;
+                ok(state::end_reading(self.input, *policy as u64, &mut outer))
+            }
+            OpKind::TakeBit => {
+                let bit = self.input.take_bit();
+                self.set(i128::from(bit), Scalar::Bool);
+                Ok(())
+            }
+            OpKind::KnownBits { zeros, one } => ok(state::expect_bits(self.input, *zeros, *one)),
+            OpKind::Forget { except } => {
+                self.input.state().forget_but(*except);
                 Ok(())
             }
             OpKind::Action(kernel, argument) => ok((kernel.get)(self.input, *argument)),
@@ -233,6 +251,12 @@ impl<'r> Run<'r, '_> {
             Wire::Field(field) => self.get_field(field),
             Wire::Word(index, scalar) => {
                 self.get_word(*index, *scalar);
+                Ok(())
+            }
+            Wire::Octet => {
+                let mut word = 0;
+                ok(state::take_octet(self.input, &mut word))?;
+                self.set(i128::from(word), Scalar::U8);
                 Ok(())
             }
             Wire::Symbol(kernel, table) => {
@@ -567,6 +591,7 @@ impl<'r> Run<'r, '_> {
             }
             Source::Fixed(n) => *n as usize,
             Source::Count => self.count(entry.min_wire)?,
+            Source::Octets => unreachable!("the verifier admits octets as a sequence's elements only"),
         };
         loop {
             let mut more = u64::from(i < left);

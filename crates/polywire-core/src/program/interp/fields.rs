@@ -101,7 +101,7 @@ impl encode::Run<'_, '_> {
 
     /// Writes a field that is absent, or a decimal or number from the words of the state.
     pub(super) fn put_field(&mut self, field: &Field, present: bool) -> Done {
-        let [first, second, ..] = self.output.state().words;
+        let [first, second] = self.output.state().words;
         let value = match (present, field.kind.is_scalar()) {
             (false, _) => Out::Absent,
             (true, true) => Out::Word(first),

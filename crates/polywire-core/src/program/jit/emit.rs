@@ -18,7 +18,7 @@ use cranelift_module::{FuncId, Module, ModuleReloc};
 use super::stream::Segment;
 use crate::{
     layout::{EnumNode, Kind, Layout, NodeId, Scalar, SequenceNode},
-    program::{Op, Order, Place, Program, interp::HOST},
+    program::{Cursor, Op, Order, Place, Program, interp::HOST},
 };
 
 /// Accesses through verified places and checked positions: never trap, any alignment.
@@ -339,6 +339,24 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(failed);
         self.name(op);
         self.code.switch_to_block(go_on);
+    }
+
+    /// Emits what stands between two functions that share an argument and a cursor.
+    pub(super) fn bracketed(
+        &mut self,
+        op: &Op,
+        [begin, end]: [*const u8; 2],
+        argument: u64,
+        body: impl FnOnce(&mut Self),
+    ) {
+        let slot = self.slot(size_of::<Cursor>() as u32 / 8);
+        let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
+        self.call_status(op, begin, &[self.context, argument, cursor]);
+        body(self);
+        self.accumulator = None;
+        let cursor = self.slot_address(slot);
+        self.call_status(op, end, &[self.context, argument, cursor]);
+        self.release(slot);
     }
 
     /// Ends a cold block: names the field in the fault and unwinds.

@@ -168,7 +168,9 @@ impl<'e> Emit<'e, '_> {
                     |emit| emit.encode_block(otherwise, frame),
                 );
             }
-            OpKind::Action(kernel, argument) if self.direct => self.put_action(kernel, *argument),
+            OpKind::KnownBits { zeros, one } => self.put_bits(op, *zeros, *one),
+            OpKind::Forget { except } => self.forget(*except),
+            OpKind::PresenceMap { bits, body, .. } => self.encode_map(op, *bits, body, frame),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
                 self.call_status(op, kernel.put as *const u8, &[self.context, argument]);
@@ -204,6 +206,7 @@ impl<'e> Emit<'e, '_> {
             | OpKind::Clear(_)
             | OpKind::Select { .. }
             | OpKind::Test(_)
+            | OpKind::TakeBit
             | OpKind::Members { .. } => unreachable!("the verifier refuses decode operations here"),
         }
     }
@@ -338,6 +341,7 @@ impl<'e> Emit<'e, '_> {
             }
             Wire::Field(field) => self.encode_field(op, field, value),
             Wire::Word(index, _) => self.encode_word(*index, value),
+            Wire::Octet => unreachable!("the verifier refuses decode operations here"),
             Wire::Symbol(kernel, table) => {
                 let table = self.address(&**table);
                 self.call_status(op, kernel.put as *const u8, &[self.context, table, value]);
@@ -628,10 +632,6 @@ impl<'e> Emit<'e, '_> {
         body: &'e Block,
         frame: Value,
     ) {
-        if self.direct {
-            // There is no other region in a program that can do without.
-            return self.put_segment(argument as u32, body, frame);
-        }
         if let Some(RegionForm::Length { .. }) = dialect.form {
             self.room(op, 1);
             let region = self.begin_out_region();
@@ -639,13 +639,8 @@ impl<'e> Emit<'e, '_> {
             self.accumulator = None;
             return self.end_out_region(op, dialect, region);
         }
-        let slot = self.slot(3);
-        let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
-        self.call_status(op, dialect.put_begin as *const u8, &[self.context, argument, cursor]);
-        self.encode_block(body, frame);
-        self.accumulator = None;
-        let cursor = self.slot_address(slot);
-        self.call_status(op, dialect.put_end as *const u8, &[self.context, argument, cursor]);
-        self.release(slot);
+        self.bracketed(op, [dialect.put_begin as *const u8, dialect.put_end as *const u8], argument, |emit| {
+            emit.encode_block(body, frame);
+        });
     }
 }

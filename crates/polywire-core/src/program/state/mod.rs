@@ -20,15 +20,13 @@ mod put;
 #[cfg(feature = "jit")]
 pub(crate) mod specialised;
 
-#[cfg(feature = "jit")]
-pub(crate) use bits::policy;
-pub(crate) use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
+pub(crate) use bits::{begin_reading, begin_writing, end_reading, end_writing, expect_bits, put_bits};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
 pub(crate) use float::decompose;
 #[cfg(feature = "jit")]
 pub(crate) use get::whole as whole_number;
 pub(crate) use get::{get, get_int};
-pub(crate) use octets::{OCTET, OCTETS};
+pub(crate) use octets::{OCTETS, take_octet};
 pub(crate) use put::{Out, put, put_int};
 #[cfg(feature = "jit")]
 pub(crate) use put::{differing_end, normal as normal_decimal, replaced};
@@ -77,8 +75,10 @@ pub struct State {
     /// The presence map that is read or written.
     map: bits::Map,
     /// Where a field's value is between operations.
-    pub(crate) words: [u64; 4],
+    pub(crate) words: [u64; 2],
     pub(crate) pending: Vec<u8>,
+    /// How many of the pending bytes were taken one by one.
+    octets_taken: usize,
     /// What the interpreter has written for machine code.
     pub(crate) fallback: Vec<u8>,
     texts: Vec<Text>,
@@ -151,8 +151,9 @@ impl State {
             values: Values::new(slots),
             tags: vec![UNDEFINED; slots].into(),
             map: bits::Map::default(),
-            words: [0; 4],
+            words: [0; 2],
             pending: Vec::new(),
+            octets_taken: 0,
             fallback: Vec::new(),
             texts: vec![Text::default(); bank.texts as usize],
             text_bytes: 0,
@@ -222,6 +223,7 @@ impl State {
         self.despecialise();
         self.saved_tags.copy_from_slice(&self.tags);
         self.map = bits::Map::default();
+        self.octets_taken = 0;
         self.keep_values();
         self.begin_message();
     }
