@@ -146,7 +146,14 @@ fn fixed_size(kind: &OpKind) -> Option<u32> {
         | OpKind::Convert(_)
         | OpKind::Check(_)
         | OpKind::SetText(..)
-        | OpKind::Clear(_) => Some(0),
+        | OpKind::Clear(_)
+        | OpKind::LoadSlot(..)
+        | OpKind::StoreSlot(_)
+        | OpKind::EmptySlot(_)
+        | OpKind::SlotState(_)
+        | OpKind::LoadLocal(..)
+        | OpKind::StoreLocal(_)
+        | OpKind::Compute(..) => Some(0),
         _ => None,
     }
 }

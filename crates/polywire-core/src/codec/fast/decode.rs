@@ -275,11 +275,11 @@ impl Lowering<'_> {
     fn select_template(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Any>) -> Done {
         let mut ids: Vec<i64> = plan.cases.iter().map(|(_, id, _)| (*id).into()).collect();
         ids.sort_unstable();
-        // The id is needed twice, so it is kept as a word.
-        walk.emit(OpKind::TestField(plan.id.clone()));
-        walk.emit(OpKind::Get(Wire::Word(0, Scalar::U64)));
+        // The id is needed twice.
+        walk.emit(OpKind::Get(Wire::Field(plan.id.clone())));
+        walk.emit(OpKind::StoreLocal(0));
         self.known(walk, ids)?;
-        walk.emit(OpKind::Get(Wire::Word(0, Scalar::I64)));
+        walk.emit(OpKind::LoadLocal(0, Scalar::I64));
         walk.union_arms(union, |walk, case| {
             let found = plan.by_name.get(&case.member.name).and_then(|index| plan.cases.get(*index));
             let Some((.., plan)) = found else { return Err(walk.unsupported("there is no template for the case")) };

@@ -275,12 +275,7 @@ impl Lowering<'_> {
 }
 
 /// Puts the message's presence map and template id around a program's root.
-pub(super) fn message(
-    plan: &Plan,
-    (id, field): (u32, &Arc<Field>),
-    policy: Policy,
-    root: Block,
-) -> Block {
+pub(super) fn message(plan: &Plan, (id, field): (u32, &Arc<Field>), policy: Policy, root: Block) -> Block {
     let op = |kind| Op { path: crate::program::PathId(0), kind };
     let head = [op(OpKind::Const(Scalar::U64, id.into())), op(OpKind::Put(Wire::Field(field.clone())))];
     let body = Block(head.into_iter().chain(root.0).collect());

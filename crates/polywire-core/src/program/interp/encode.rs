@@ -1,6 +1,6 @@
 //! Encoding: from memory to the wire.
 
-use super::{Failed, check, convert, load, memory_scalar, ok, reorder, store};
+use super::{Failed, check, convert, load, memory_scalar, ok, reorder, slots, store};
 use crate::{
     layout::{Kind, NodeId, Scalar, text_at},
     program::{
@@ -128,12 +128,24 @@ impl<'r> Run<'r, '_> {
                 self.block(body, frame)?;
                 ok(state::end_writing(self.output, (*bits).into(), &mut outer))
             }
+            OpKind::PutBit => {
+                self.output.put_bit(self.accumulator != 0);
+                Ok(())
+            }
             OpKind::KnownBits { zeros, one } => {
                 state::put_bits(self.output, *zeros, *one);
                 Ok(())
             }
-            OpKind::Forget { except } => {
-                self.output.state().forget_but(*except);
+            OpKind::Forget { .. }
+            | OpKind::LoadSlot(..)
+            | OpKind::StoreSlot(_)
+            | OpKind::EmptySlot(_)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::StoreLocal(_)
+            | OpKind::Compute(..) => {
+                (self.accumulator, self.scalar) =
+                    slots::run(&op.kind, self.output.state(), self.accumulator, self.scalar);
                 Ok(())
             }
             OpKind::Action(kernel, argument) => ok((kernel.put)(self.output, *argument)),
@@ -247,9 +259,7 @@ impl<'r> Run<'r, '_> {
         match form {
             TextForm::CountedNul { order } => ok(put_counted_nul(self.output, *order, text)),
             TextForm::Kernel(kernel) => ok((kernel.put)(self.output, text)),
-            TextForm::Field(field) => {
-                ok(state::put(self.output, field, state::Out::Bytes(text.as_bytes())))
-            }
+            TextForm::Field(field) => ok(state::put(self.output, field, state::Out::Bytes(text.as_bytes()))),
             TextForm::Pending => unreachable!("the verifier refuses it here"),
         }
     }

@@ -126,7 +126,14 @@ impl<'e> Emit<'e, '_> {
             }
             OpKind::TakeBit => self.decode_bit(op),
             OpKind::KnownBits { zeros, one } => self.expect_bits(op, *zeros, *one),
-            OpKind::Forget { except } => self.forget(*except),
+            OpKind::Forget { .. }
+            | OpKind::LoadSlot(..)
+            | OpKind::StoreSlot(_)
+            | OpKind::EmptySlot(_)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::StoreLocal(_)
+            | OpKind::Compute(..) => self.slot_op(&op.kind),
             OpKind::PresenceMap { bits, policy, body } => self.decode_map(op, (*bits, *policy), body, frame),
             OpKind::Test(kernel) => {
                 let word = self.word();
@@ -162,6 +169,7 @@ impl<'e> Emit<'e, '_> {
                 self.accumulator = None;
             }
             OpKind::Literal(_)
+            | OpKind::PutBit
             | OpKind::Put(_)
             | OpKind::PutField { .. }
             | OpKind::Length(_)

@@ -168,8 +168,16 @@ impl<'e> Emit<'e, '_> {
                     |emit| emit.encode_block(otherwise, frame),
                 );
             }
+            OpKind::PutBit => self.put_bit(op),
             OpKind::KnownBits { zeros, one } => self.put_bits(op, *zeros, *one),
-            OpKind::Forget { except } => self.forget(*except),
+            OpKind::Forget { .. }
+            | OpKind::LoadSlot(..)
+            | OpKind::StoreSlot(_)
+            | OpKind::EmptySlot(_)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::StoreLocal(_)
+            | OpKind::Compute(..) => self.slot_op(&op.kind),
             OpKind::PresenceMap { bits, body, .. } => self.encode_map(op, *bits, body, frame),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);

@@ -17,6 +17,7 @@ mod get;
 pub(crate) mod integer;
 mod octets;
 mod put;
+mod slots;
 #[cfg(feature = "jit")]
 pub(crate) mod specialised;
 
@@ -30,6 +31,7 @@ pub(crate) use octets::{OCTETS, take_octet};
 pub(crate) use put::{Out, put, put_int};
 #[cfg(feature = "jit")]
 pub(crate) use put::{differing_end, normal as normal_decimal, replaced};
+pub(crate) use slots::{LOCALS, compute};
 
 /// The slots that a program's fields refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Bank {
 pub(crate) const UNDEFINED: u8 = 0;
 /// A slot whose value is known to be absent.
 pub(crate) const EMPTY: u8 = 1;
+/// A slot whose value is a word of the program's own. Fields have tags of their own, by type.
+pub(crate) const ASSIGNED: u8 = 2;
 
 /// A bank's slots are a multiple of this.
 const ROW: usize = 8;
@@ -61,9 +65,12 @@ const MAX_REPORTS: usize = 256;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct State {
-    /// Where values and texts are, for machine code; said before each message.
+    /// Where values, texts and tags are, for machine code; said before each message.
     pub(crate) values_at: usize,
     pub(crate) texts_at: usize,
+    pub(crate) tags_at: usize,
+    /// What operations keep for each other within a message.
+    pub(crate) locals: [u64; LOCALS],
     /// Where the limits of a message are that is read without a context, and what it has left of
     /// the memory that they allow.
     pub(crate) limits_at: usize,
@@ -146,6 +153,8 @@ impl State {
         State {
             values_at: 0,
             texts_at: 0,
+            tags_at: 0,
+            locals: [0; LOCALS],
             limits_at: 0,
             memory_left: 0,
             values: Values::new(slots),
@@ -224,6 +233,7 @@ impl State {
         self.saved_tags.copy_from_slice(&self.tags);
         self.map = bits::Map::default();
         self.octets_taken = 0;
+        self.locals = [0; LOCALS];
         self.keep_values();
         self.begin_message();
     }
@@ -241,6 +251,7 @@ impl State {
         self.message += 1;
         self.values_at = self.values.as_mut_ptr() as usize;
         self.texts_at = self.texts.as_ptr() as usize;
+        self.tags_at = self.tags.as_mut_ptr() as usize;
     }
 
     /// Takes back what the message changed.

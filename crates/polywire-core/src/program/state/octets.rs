@@ -3,8 +3,7 @@
 use super::super::{Cursor, FaultKind, Input, SequenceDialect, Status};
 
 /// The pending bytes as elements.
-pub(crate) static OCTETS: SequenceDialect =
-    SequenceDialect { name: "octets", begin: begin_octets, next: more_octets };
+pub(crate) static OCTETS: SequenceDialect = SequenceDialect { name: "octets", begin: begin_octets, next: more_octets };
 
 /// Starts with the first of the pending bytes.
 extern "C" fn begin_octets(input: &mut Input<'_>, _: &mut Cursor) -> Status {

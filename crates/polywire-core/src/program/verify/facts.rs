@@ -88,13 +88,19 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
             }
         }
         OpKind::Octets { field: Some(_), .. } => Facts { has_state: true, pending: Pending::Replaces, ..any },
-        OpKind::Octets { field: None, .. } => {
-            Facts { only: DECODES, has_state: true, pending: Pending::Takes, ..any }
-        }
+        OpKind::Octets { field: None, .. } => Facts { only: DECODES, has_state: true, pending: Pending::Takes, ..any },
         OpKind::TestField(field) => Facts { only: DECODES, has_state: true, pending: asks(field), ..any },
         OpKind::PutField { .. } => Facts { only: ENCODES, has_state: true, ..any },
         OpKind::PresenceMap { body, .. } => Facts { has_state: true, blocks: vec![body], ..any },
         OpKind::TakeBit => Facts { only: DECODES, has_state: true, ..any },
+        OpKind::PutBit => Facts { only: ENCODES, has_state: true, ..any },
+        OpKind::LoadSlot(..)
+        | OpKind::StoreSlot(_)
+        | OpKind::EmptySlot(_)
+        | OpKind::SlotState(_)
+        | OpKind::LoadLocal(..)
+        | OpKind::StoreLocal(_)
+        | OpKind::Compute(..) => Facts { has_state: true, ..silent },
         OpKind::KnownBits { .. } | OpKind::Forget { .. } => Facts { has_state: true, ..any },
         OpKind::Bulk { .. } | OpKind::Slice { .. } | OpKind::Action(..) | OpKind::Fail(_) => any,
         OpKind::Test(_) => Facts { only: DECODES, ..any },
@@ -103,25 +109,19 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         }
         OpKind::Sequence { element, .. } => Facts { blocks: vec![element], ..any },
         OpKind::Map { key, value, .. } => Facts { blocks: vec![key, value], ..any },
-        OpKind::IfPresent { then, otherwise, .. } => {
-            Facts { only: ENCODES, blocks: vec![then, otherwise], ..any }
-        }
+        OpKind::IfPresent { then, otherwise, .. } => Facts { only: ENCODES, blocks: vec![then, otherwise], ..any },
         OpKind::Present { body, .. } | OpKind::Select { body, .. } => {
             Facts { only: DECODES, blocks: vec![body], ..any }
         }
         OpKind::Unbox { body, .. } | OpKind::Region { body, .. } => Facts { blocks: vec![body], ..any },
-        OpKind::Union { arms, none, .. } => {
-            Facts { only: ENCODES, blocks: arms.iter().chain([none]).collect(), ..any }
-        }
+        OpKind::Union { arms, none, .. } => Facts { only: ENCODES, blocks: arms.iter().chain([none]).collect(), ..any },
         OpKind::Switch { arms, otherwise } => {
             Facts { blocks: arms.iter().map(|(_, block)| block).chain([otherwise]).collect(), ..any }
         }
         OpKind::If { then, otherwise } => Facts { blocks: vec![then, otherwise], ..any },
-        OpKind::Members { arms, .. } => Facts {
-            only: DECODES,
-            blocks: arms.iter().flat_map(|arm| [&arm.body, &arm.absent]).collect(),
-            ..any
-        },
+        OpKind::Members { arms, .. } => {
+            Facts { only: DECODES, blocks: arms.iter().flat_map(|arm| [&arm.body, &arm.absent]).collect(), ..any }
+        }
         OpKind::Call { .. } => Facts { pending: Pending::Replaces, ..any },
     }
 }

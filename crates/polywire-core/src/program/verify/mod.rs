@@ -25,8 +25,8 @@ use alloc::{string::String, vec, vec::Vec};
 use core::cell::Cell;
 
 use super::{
-    Block, Check, Direction, Field, FieldKind, Op, OpKind, Place, Program, ScalarKernel, Source, TextForm, TextKernel,
-    Wire,
+    Arithmetic, Block, Check, Direction, Field, FieldKind, Op, OpKind, Place, Program, ScalarKernel, Source, TextForm,
+    TextKernel, Wire, state::LOCALS,
 };
 use crate::layout::{Kind, Layout, NodeId, Scalar};
 use facts::{Bytes, Facts, Pending, facts};
@@ -225,6 +225,16 @@ impl Verifier<'_> {
             OpKind::KnownBits { zeros, .. } => require(*zeros <= MAX_BITS, "a presence map has too many bits")?,
             // A slot that the bank lacks is nobody's.
             OpKind::Forget { .. } => {}
+            OpKind::EmptySlot(slot) => self.slot(*slot)?,
+            OpKind::StoreSlot(slot) => {
+                self.slot(*slot)?;
+                is_word(self.accumulator(state)?)?;
+            }
+            OpKind::StoreLocal(index) => {
+                is_local(*index)?;
+                is_word(self.accumulator(state)?)?;
+            }
+            OpKind::PutBit => require(self.accumulator(state)? == Scalar::Bool, "a bit is a boolean")?,
             OpKind::Load(_)
             | OpKind::Get(_)
             | OpKind::Const(..)
@@ -233,6 +243,10 @@ impl Verifier<'_> {
             | OpKind::Convert(_)
             | OpKind::TestField(_)
             | OpKind::TakeBit
+            | OpKind::LoadSlot(..)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::Compute(..)
             | OpKind::Test(_) => state.accumulator = Some(self.filling(kind, state)?),
         }
         Ok(Vec::new())
@@ -268,7 +282,31 @@ impl Verifier<'_> {
                 self.field(field, true)?;
                 Scalar::Bool
             }
-            _ => Scalar::Bool,
+            OpKind::LoadSlot(slot, scalar) => {
+                self.slot(*slot)?;
+                is_word(*scalar)?;
+                *scalar
+            }
+            OpKind::SlotState(slot) => {
+                self.slot(*slot)?;
+                Scalar::U64
+            }
+            OpKind::LoadLocal(index, scalar) => {
+                is_local(*index)?;
+                is_word(*scalar)?;
+                *scalar
+            }
+            OpKind::Compute(arithmetic, index) => {
+                is_local(*index)?;
+                let scalar = self.accumulator(state)?;
+                require(matches!(scalar, Scalar::I64 | Scalar::U64), "only an I64 or U64 is computed with")?;
+                match arithmetic {
+                    Arithmetic::Add | Arithmetic::Subtract => scalar,
+                    Arithmetic::Equal | Arithmetic::Less => Scalar::Bool,
+                }
+            }
+            OpKind::TakeBit | OpKind::Test(_) => Scalar::Bool,
+            _ => unreachable!("only called for these"),
         };
         Ok((scalar, None))
     }
@@ -445,6 +483,11 @@ impl Verifier<'_> {
         require(sound, "the field is none, or its slots are not in the bank")
     }
 
+    /// Rule 7: a slot of the bank.
+    fn slot(&self, slot: u32) -> Verdict {
+        require(self.program.bank.as_ref().is_some_and(|bank| slot < bank.slots), "the bank has no such slot")
+    }
+
     /// Rule 3.
     fn accumulator(&self, state: &State) -> Verdict<Scalar> {
         state.accumulator.map(|(scalar, _)| scalar).ok_or("the accumulator is not set")
@@ -473,6 +516,15 @@ impl Verifier<'_> {
         });
         Ok(())
     }
+}
+
+/// Any 64 bits are a value of these.
+fn is_word(scalar: Scalar) -> Verdict {
+    require(matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F64), "a slot or local has an I64, U64 or F64")
+}
+
+fn is_local(index: u8) -> Verdict {
+    require(usize::from(index) < LOCALS, "there is no such local")
 }
 
 /// What does not fit 64 bits has functions of its own, and nothing else has.

@@ -29,7 +29,15 @@ impl Eligibility<'_> {
             OpKind::Action(..)
             | OpKind::Test(_)
             | OpKind::TakeBit
+            | OpKind::PutBit
             | OpKind::KnownBits { .. }
+            | OpKind::LoadSlot(..)
+            | OpKind::StoreSlot(_)
+            | OpKind::EmptySlot(_)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::StoreLocal(_)
+            | OpKind::Compute(..)
             | OpKind::Forget { .. }
             | OpKind::Call { .. } => return None,
             OpKind::PresenceMap { policy, .. } => (*policy == Policy::Reject).then_some(true)?,

@@ -192,7 +192,8 @@ impl<'p> Eligibility<'p> {
                 Some(0)
             }
             OpKind::KnownBits { zeros, one } => zeros.checked_add(u32::from(*one)),
-            OpKind::TakeBit => Some(1),
+            OpKind::TakeBit | OpKind::PutBit => Some(1),
+            OpKind::LoadLocal(..) | OpKind::StoreLocal(_) | OpKind::Compute(..) => Some(0),
             OpKind::Unbox { body, .. } => self.block(body),
             OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.fall_back(op),
             OpKind::PresenceMap { bits, body, .. } => {
