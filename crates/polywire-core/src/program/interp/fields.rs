@@ -62,7 +62,8 @@ pub(crate) unsafe fn set_octets(
     bytes: &[u8],
     (bound, overflow): (u32, &Overflow),
 ) -> Status {
-    // SAFETY: as the caller promises.
+    // SAFETY: by the contract, a live value of the node, one of octets, is at `at`, and is ours
+    // alone.
     let mut elements = unsafe { Elements::new(layout, node, at, Scalar::U8) };
     match elements.spare(input, bytes.len()) {
         Ok(room) => room[..bytes.len()].copy_from_slice(bytes),
