@@ -3,7 +3,7 @@
 
 use polywire_core::{
     layout::{NodeId, Scalar},
-    program::{Block, Check, Op, OpKind, Order, Overflow, Place, Program, Routine, Source, Wire},
+    program::{Arithmetic, Block, Check, Op, OpKind, Order, Overflow, Place, Program, Routine, Source, Wire},
     schema::arbitrary::Random,
 };
 
@@ -66,6 +66,7 @@ fn inner_blocks(kind: &mut OpKind) -> Vec<&mut Block> {
         OpKind::Present { body, .. }
         | OpKind::Unbox { body, .. }
         | OpKind::Select { body, .. }
+        | OpKind::PresenceMap { body, .. }
         | OpKind::Region { body, .. } => vec![body],
         OpKind::Union { arms, none, .. } => arms.iter_mut().chain([none]).collect(),
         OpKind::Switch { arms, otherwise } => arms.iter_mut().map(|(_, b)| b).chain([otherwise]).collect(),
@@ -118,7 +119,7 @@ fn random_check(random: &mut Random, nodes: usize) -> Check {
 fn random_op(random: &mut Random, nodes: usize, routines: usize) -> OpKind {
     let scalar = *random.choose(&SCALARS);
     let at = Place::At { offset: *random.choose(&[0, 0, 0, 4, 8]), node: random_node(random, nodes).unwrap() };
-    match random.below(14) {
+    match random.below(18) {
         0 => OpKind::Need(random.below(20) as u32),
         1 => OpKind::Align(*random.choose(&[1, 2, 4, 8, 3, 16])),
         2 => OpKind::Literal((0..random.below(12)).map(|i| i as u8).collect()),
@@ -132,7 +133,28 @@ fn random_op(random: &mut Random, nodes: usize, routines: usize) -> OpKind {
         10 => OpKind::Convert(scalar),
         11 => OpKind::Check(random_check(random, nodes)),
         12 => OpKind::Clear(at),
+        13..17 => random_state_op(random),
         _ => OpKind::Call { routine: random.below(routines + 1) as u32, place: at },
+    }
+}
+
+/// An operation on slots, locals or the presence map.
+fn random_state_op(random: &mut Random) -> OpKind {
+    let (slot, local) = (random.below(3) as u32, random.below(5) as u8);
+    let scalar = *random.choose(&[Scalar::U64, Scalar::I64, Scalar::F64, Scalar::U32]);
+    let arithmetic = [Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Equal, Arithmetic::Less];
+    match random.below(11) {
+        0 => OpKind::LoadSlot(slot, scalar),
+        1 => OpKind::StoreSlot(slot),
+        2 => OpKind::EmptySlot(slot),
+        3 => OpKind::SlotState(slot),
+        4 => OpKind::LoadLocal(local, scalar),
+        5 => OpKind::StoreLocal(local),
+        6 => OpKind::Compute(*random.choose(&arithmetic), local),
+        7 => OpKind::TakeBit,
+        8 => OpKind::PutBit,
+        9 => OpKind::KnownBits { zeros: random.below(3) as u32, one: random.one_in(2) },
+        _ => OpKind::Forget { except: slot },
     }
 }
 
@@ -231,6 +253,7 @@ fn change_op(random: &mut Random, kind: &mut OpKind, nodes: usize, routines: usi
             _ => place(random, at, nodes),
         },
         OpKind::Members { arms, .. } => drop(arms.pop()),
+        OpKind::PresenceMap { bits, .. } => *bits = bits.wrapping_add_signed(*random.choose(&[-1, 1, 7, i32::MIN])),
         other => *other = random_op(random, nodes, routines),
     }
 }

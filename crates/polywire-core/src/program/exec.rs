@@ -184,12 +184,12 @@ impl Executable {
     /// If it is a decode program.
     #[inline]
     pub unsafe fn encode(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
-        // SAFETY: as the caller promises.
+        // SAFETY: `value` is live and nobody changes it, by this function's own contract.
         #[cfg(feature = "jit")]
         if unsafe { self.encode_direct(value, out, limits) } {
             return Ok(());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: `value` is live and nobody changes it, by this function's own contract.
         unsafe { self.encode_long(value, out, limits) }
     }
 
@@ -211,11 +211,13 @@ impl Executable {
     ) -> Result<(), CodecError> {
         self.admit(state, Direction::Encode);
         #[cfg(feature = "jit")]
-        // SAFETY: as the caller promises.
+        // SAFETY: `value` is live by this function's contract, and `admit` found the state to be
+        // this program's.
         if unsafe { self.encode_stream(state, keep, value, out, limits) } {
             return Ok(());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: `value` is live by this function's contract, and `admit` found the state to be
+        // this program's.
         unsafe { self.encode_stream_long(state, keep, value, out, limits) }
     }
 
@@ -233,7 +235,8 @@ impl Executable {
         state.begin();
         let mut output = Output::new(out, limits);
         output.state = Some(state);
-        // SAFETY: as the caller promises.
+        // SAFETY: it was found to be an encode program, and `value` is live by this function's
+        // contract.
         let status = unsafe { self.run_encode(&mut output, value) };
         if output.finish(status) == Status::Failed {
             let error = CodecError::new(output.fault(), &self.0.program);
@@ -411,12 +414,14 @@ impl Executable {
     unsafe fn encode_long(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
         assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
         if self.0.program.bank.is_some() {
-            // SAFETY: as the caller promises.
+            // SAFETY: the state is of this very program, and `value` is live by this function's
+            // contract.
             return self.alone(|state| unsafe { self.encode_with(state, false, value, out, limits) });
         }
         #[cfg(feature = "jit")]
         self.0.tiers.went_generally();
-        // SAFETY: as the caller promises.
+        // SAFETY: the program was just found to encode, and `value` is live by this function's
+        // contract.
         unsafe { self.encode_to(&mut Output::new(out, limits), value) }?;
         // The direct way may have found too little room; behind the next message there is.
         #[cfg(feature = "jit")]
@@ -430,7 +435,7 @@ impl Executable {
     /// As [`Executable::encode`], and the program is an encode program.
     #[inline]
     unsafe fn encode_to(&self, output: &mut Output<'_>, value: *const u8) -> Result<(), CodecError> {
-        // SAFETY: as the caller promises.
+        // SAFETY: both parts of this contract are those of `run_encode`.
         let status = unsafe { self.run_encode(output, value) };
         match output.finish(status) {
             Status::Ok => Ok(()),
@@ -465,12 +470,13 @@ impl Executable {
         growth: &Growth,
     ) -> Result<Decoded, CodecError> {
         let memory = input.memory_left;
-        // SAFETY: as the caller promises.
+        // SAFETY: nobody else refers to the value, by this function's contract.
         let decoded = unsafe { self.decode_input(input, value, growth) };
         match (&decoded, self.0.adapter) {
             (Err(error), Some(adapter)) if adapter.only_after.is_some_and(|kinds| kinds.contains(&error.kind)) => {
                 let grown = memory.saturating_sub(input.memory_left);
-                // SAFETY: as the caller promises.
+                // SAFETY: the first attempt is over, and left the value valid; nobody else refers
+                // to it.
                 let adapted = unsafe { self.decode_events(adapter, input, value, growth) };
                 adapted.map(|decoded| decoded.and_grown(grown))
             }
@@ -504,7 +510,7 @@ impl Executable {
             // written. The value may cost what the message allows.
             let memory = limits.memory(bytes.len());
             let inner = Limits { message_bytes: usize::MAX, expansion: 0, free_bytes: memory, ..*limits };
-            // SAFETY: as the caller promises.
+            // SAFETY: the events are a message like any other, and nobody else refers to the value.
             let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value, growth) };
             decoded.map(|decoded| Decoded { bytes: bytes.len(), ..decoded }).map_err(|error| events.locate(error))
         })

@@ -78,7 +78,7 @@
 //! let sequence = op(OpKind::Sequence { place: Place::Sink, source, element, bound: 0, overflow, min_wire: 5 });
 //! let skipping = Program { root: Block(vec![op(OpKind::Need(4)), count, sequence]), ..program };
 //! let executable = Executable::prepared(skipping, Backend::Interpreter)?;
-//! // SAFETY: as above.
+//! // SAFETY: it is still a program for the layout of `Pump`.
 //! let decode = |bytes: &[u8], pump: &mut Pump| unsafe {
 //!     executable.decode(Payload::Bytes(bytes), std::ptr::from_mut(pump).cast(), &Limits::default())
 //! };
@@ -265,6 +265,8 @@ pub enum Wire {
     /// Decoding: the value of the [`OpKind::TestField`] before, or one of its parts; encoding, what
     /// the next [`OpKind::PutField`] writes. One of two words; `I64`, `U64`, `F32` or `F64`.
     Word(u8, Scalar),
+    /// Decoding: the next octet of the bytes that [`Source::Octets`] goes through, a `U8`.
+    Octet,
 }
 
 impl Wire {
@@ -277,6 +279,7 @@ impl Wire {
             Wire::Symbol(kernel, _) => kernel.scalar,
             Wire::Field(field) => field.scalar(),
             Wire::Word(_, scalar) => *scalar,
+            Wire::Octet => Scalar::U8,
         }
     }
 }
@@ -321,6 +324,9 @@ pub enum Source {
     /// The same, behind those that are there already: of a sequence or map that a format may send
     /// in pieces.
     Append(&'static SequenceDialect),
+    /// After the bytes of the [`OpKind::TestField`] before, which [`Wire::Octet`] takes one by one:
+    /// for elements that are wider than octets.
+    Octets,
 }
 
 /// A condition on the accumulator.
@@ -430,6 +436,63 @@ impl ExpectedPrefix {
     pub fn new(bytes: &[u8]) -> ExpectedPrefix {
         ExpectedPrefix { bytes: bytes.into(), tag: PrefixTag::Keep, note: None, counted: false }
     }
+}
+
+/// What [`OpKind::Compute`] makes of the accumulator and a local.
+///
+/// ```
+/// use polywire_core::layout::{Kind, Message, Scalar};
+/// use polywire_core::program::{
+///     Arithmetic, Backend, Bank, Block, Direction, Executable, Limits, Op, OpKind, Order, PathId, Payload, Place,
+///     Program, Wire,
+/// };
+///
+/// #[derive(Default, polywire_derive::Message)]
+/// struct Meter { total: u64 }
+///
+/// // Each message has what was added since the one before.
+/// let layout = Meter::shape().layout().clone();
+/// let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
+/// let total = Place::At { offset: fields[0].offset, node: fields[0].node };
+/// let ops = [
+///     OpKind::LoadSlot(0, Scalar::U64),
+///     OpKind::StoreLocal(0),
+///     OpKind::Need(8),
+///     OpKind::Get(Wire::Fixed { scalar: Scalar::U64, order: Order::Little }),
+///     OpKind::Compute(Arithmetic::Add, 0),
+///     OpKind::StoreSlot(0),
+///     OpKind::Store(total),
+/// ];
+/// let program = Program {
+///     direction: Direction::Decode,
+///     layout: layout.clone(),
+///     root: Block(ops.map(|kind| Op { path: PathId(0), kind }).into()),
+///     routines: vec![],
+///     adapter: None,
+///     paths: vec!["total".into()],
+///     bank: Some(Bank { slots: 1, texts: 0 }.into()),
+/// };
+/// let executable = Executable::new(program, Backend::Auto)?;
+/// let (mut state, mut meter) = (executable.state().expect("it has a bank"), Meter::default());
+/// for total in [5, 10, 15] {
+///     let bytes = 5u64.to_le_bytes();
+///     let payload = Payload::Chained { state: &mut state, keep: true, bytes: &bytes };
+///     // SAFETY: the program is one for the layout of `Meter`.
+///     unsafe { executable.decode(payload, std::ptr::from_mut(&mut meter).cast(), &Limits::default()) }?;
+///     assert_eq!(meter.total, total);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Their sum, modulo 2^64.
+    Add,
+    /// The accumulator less the local, modulo 2^64.
+    Subtract,
+    /// Whether they are equal.
+    Equal,
+    /// Whether the accumulator is less than the local.
+    Less,
 }
 
 /// The operations. E: in encode programs, D: in decode programs.
@@ -629,6 +692,51 @@ pub enum OpKind {
         /// What to do past the bound.
         overflow: Overflow,
     },
+    /// E D: runs `body` with a presence map in front of it, which [`OpKind::TakeBit`],
+    /// [`OpKind::PutBit`], [`OpKind::KnownBits`] and fields take bits from or put bits into: bytes
+    /// of seven bits, the last of which has its highest bit set. Zeros at the end are left out.
+    PresenceMap {
+        /// E: bits that are written at most.
+        bits: u32,
+        /// D: what happens to a map that is too long, or has bits that nobody took.
+        policy: Policy,
+        /// What is inside.
+        body: Block,
+    },
+    /// D: accumulator (a boolean) from the next bit of the presence map; behind its end there are
+    /// zeros.
+    TakeBit,
+    /// E: the accumulator (a boolean) as the next bit of the presence map.
+    PutBit,
+    /// E D: bits of the presence map that are known before: E writes them, D makes sure of them.
+    KnownBits {
+        /// So many zeros.
+        zeros: u32,
+        /// A one behind them.
+        one: bool,
+    },
+    /// E D: all slots become undefined but one.
+    Forget {
+        /// The slot that stays; one that the bank lacks if none does.
+        except: u32,
+    },
+    /// E D: accumulator (an `I64`, `U64` or `F64`) from the value of a slot; zero of one that has
+    /// none.
+    LoadSlot(u32, Scalar),
+    /// E D: the slot is assigned the accumulator (an `I64`, `U64` or `F64`).
+    StoreSlot(u32),
+    /// E D: the slot becomes empty: its value is known to be absent.
+    EmptySlot(u32),
+    /// E D: accumulator (`U64`) from the state of a slot: 0 if it is undefined, 1 if it is empty, 2
+    /// if it has a value.
+    SlotState(u32),
+    /// E D: accumulator (an `I64`, `U64` or `F64`) from one of four locals, which are zero when a
+    /// message begins.
+    LoadLocal(u8, Scalar),
+    /// E D: a local from the accumulator (an `I64`, `U64` or `F64`).
+    StoreLocal(u8),
+    /// E D: accumulator (an `I64` or `U64`) from itself and a local, taken for the same type.
+    Compute(Arithmetic, u8),
     /// E D: a function of the codec's, with an argument.
     Action(&'static ActionKernel, u64),
     /// E D: runs `body` between a beginning and an end that the codec supplies: back-patched

@@ -27,7 +27,7 @@ impl<'v> Elements<'v> {
         let (sequence, data, room) = match &layout.node(node).kind {
             Kind::Array { len, .. } => (None, at, *len as usize),
             Kind::Sequence(sequence) => {
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller of `new` has a live sequence of the node at `at`.
                 let (data, len) = unsafe { sequence.access.slice_mut(at) };
                 (Some((sequence, at)), data, len)
             }
@@ -64,7 +64,8 @@ impl<'v> Elements<'v> {
         if input.charge((len - self.room).saturating_mul(self.size)) == Status::Failed {
             return Status::Failed;
         }
-        // SAFETY: as `new` was promised.
+        // SAFETY: `at` is the live sequence that `new` was given, which is borrowed as long as
+        // this.
         match unsafe { sequence.access.resize(at, len) } {
             Ok(data) => {
                 (self.data, self.room) = (data, len);
@@ -91,7 +92,8 @@ impl<'v> Elements<'v> {
             Ok(kept) => kept,
             Err(bound) => return input.fail(FaultKind::Bound, bound.into(), self.count as u64),
         };
-        // SAFETY: as `new` was promised.
+        // SAFETY: `at` is the live sequence that `new` was given, which is borrowed as long as
+        // this.
         match unsafe { sequence.access.resize(at, kept) } {
             Ok(_) => Status::Ok,
             Err(_) => input.fail(FaultKind::OutOfMemory, kept as u64, 0),

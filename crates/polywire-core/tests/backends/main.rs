@@ -1,5 +1,6 @@
 //! The interpreter and machine code produce the same bytes, values, and errors, under every codec.
 
+mod changes;
 mod derived;
 mod direct;
 mod error_words;

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, rc::Rc, sync::Arc, vec::Vec};
 
 use super::{
     lowering::Lowering,
-    plan::{Any, Group, Item, ONE, Plan, Presence, Union},
+    plan::{Any, Group, Item, Plan, Presence, Union},
     wide::WIDE,
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     layout::Scalar,
     program::{
         Block, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire,
-        state::{BITS, Field, OCTET, OCTETS, Operator, Policy, RESET, SEGMENT, TAKE_BIT, segment},
+        state::{Field, Operator, Policy},
     },
     schema::{DefId, Type},
 };
@@ -161,7 +161,7 @@ impl Lowering<'_> {
             return fill(walk);
         }
         let body = walk.block(fill)?;
-        walk.emit(OpKind::Region { dialect: &SEGMENT, argument: segment(bits, self.plans.policy), body });
+        walk.emit(OpKind::PresenceMap { bits, policy: self.plans.policy, body });
         Ok(())
     }
 
@@ -187,8 +187,8 @@ impl Lowering<'_> {
             if !pending {
                 walk.emit(OpKind::TestField(field));
             }
-            let block = walk.element(slot, |walk, slot| walk.get(element, Wire::Kernel(&OCTET), slot))?;
-            let (place, source) = (slot.place, Source::Dialect(&OCTETS));
+            let block = walk.element(slot, |walk, slot| walk.get(element, Wire::Octet, slot))?;
+            let (place, source) = (slot.place, Source::Octets);
             walk.emit(OpKind::Sequence { place, source, element: block, bound, overflow, min_wire: 0 });
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl Lowering<'_> {
 
     fn items(&self, walk: &mut DecodeWalk<'_>, group: &Rc<Group>, members: &[MemberIn<'_>]) -> Done {
         if group.reset {
-            walk.emit(OpKind::Action(&RESET, self.kept()));
+            walk.emit(OpKind::Forget { except: self.kept() });
         }
         let by_name: BTreeMap<&str, &MemberIn<'_>> = members.iter().map(|m| (&*m.writer.name, m)).collect();
         for item in &group.items {
@@ -246,7 +246,7 @@ impl Lowering<'_> {
                 return walk.member(member);
             }
             Presence::Field(field) => (OpKind::TestField(field.clone()), true),
-            Presence::Bit => (OpKind::Test(&TAKE_BIT), false),
+            Presence::Bit => (OpKind::TakeBit, false),
         };
         walk.emit(test);
         let then = walk.block(|walk| {
@@ -267,7 +267,7 @@ impl Lowering<'_> {
         walk.union_arms(union, |walk, case| {
             let index = plan.by_name.get(&case.member.name).copied();
             let index = index.ok_or_else(|| walk.unsupported("the template has no such case"))?;
-            walk.emit(OpKind::Action(&BITS, ONE | index as u64));
+            walk.emit(OpKind::KnownBits { zeros: index as u32, one: true });
             self.inside(walk, plan.cases[index].1.clone(), |walk| walk.case_value(case))
         })
     }
@@ -275,11 +275,11 @@ impl Lowering<'_> {
     fn select_template(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Any>) -> Done {
         let mut ids: Vec<i64> = plan.cases.iter().map(|(_, id, _)| (*id).into()).collect();
         ids.sort_unstable();
-        // The id is needed twice, so it is kept as a word.
-        walk.emit(OpKind::TestField(plan.id.clone()));
-        walk.emit(OpKind::Get(Wire::Word(0, Scalar::U64)));
+        // The id is needed twice.
+        walk.emit(OpKind::Get(Wire::Field(plan.id.clone())));
+        walk.emit(OpKind::StoreLocal(0));
         self.known(walk, ids)?;
-        walk.emit(OpKind::Get(Wire::Word(0, Scalar::I64)));
+        walk.emit(OpKind::LoadLocal(0, Scalar::I64));
         walk.union_arms(union, |walk, case| {
             let found = plan.by_name.get(&case.member.name).and_then(|index| plan.cases.get(*index));
             let Some((.., plan)) = found else { return Err(walk.unsupported("there is no template for the case")) };
@@ -312,6 +312,5 @@ pub(super) fn message(plan: &Plan, (id, field): (u32, &Arc<Field>), policy: Poli
         .chain(root.0)
         .collect(),
     );
-    let argument = segment(field.bits() + plan.bits(), policy);
-    Block([op(OpKind::Region { dialect: &SEGMENT, argument, body })].into())
+    Block([op(OpKind::PresenceMap { bits: field.bits() + plan.bits(), policy, body })].into())
 }

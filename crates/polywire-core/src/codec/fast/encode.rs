@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, rc::Rc, sync::Arc};
 use super::{
     decode::is_alone,
     lowering::Lowering,
-    plan::{Any, Group, Item, ONE, Plan, Presence, Union},
+    plan::{Any, Group, Item, Plan, Presence, Union},
     wide::WIDE,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     layout::Scalar,
     program::{
         Block, FaultKind, Op, OpKind, Overflow, Place, Source, TextForm, Wire,
-        state::{BITS, Field, RESET, SEGMENT, segment},
+        state::{Field, Policy},
     },
     schema::{DefId, Type},
 };
@@ -166,7 +166,7 @@ impl Lowering<'_> {
             return fill(walk);
         }
         let body = walk.block(fill)?;
-        walk.emit(OpKind::Region { dialect: &SEGMENT, argument: segment(bits, self.plans.policy), body });
+        walk.emit(OpKind::PresenceMap { bits, policy: self.plans.policy, body });
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl Lowering<'_> {
     }
 
     fn reset(&self, walk: &mut EncodeWalk<'_>) {
-        walk.emit(OpKind::Action(&RESET, self.kept()));
+        walk.emit(OpKind::Forget { except: self.kept() });
     }
 
     fn item(&self, walk: &mut EncodeWalk<'_>, item: &Item, members: &BTreeMap<&str, &MemberOut<'_>>) -> Done {
@@ -217,7 +217,7 @@ impl Lowering<'_> {
         let out = out.ok_or_else(|| walk.unsupported("the template has a field that the type lacks"))?;
         let present = |walk: &mut EncodeWalk<'_>, place: Place| {
             if let Presence::Bit = item.presence {
-                walk.emit(OpKind::Action(&BITS, ONE));
+                walk.emit(OpKind::KnownBits { zeros: 0, one: true });
             }
             self.set(&item.plan);
             walk.member(out.member, place)
@@ -228,7 +228,7 @@ impl Lowering<'_> {
         walk.if_present(out, present, |walk| {
             walk.emit(match &item.presence {
                 Presence::Field(field) => OpKind::PutField { field: field.clone(), present: false },
-                Presence::Bit => OpKind::Action(&BITS, ZERO),
+                Presence::Bit => OpKind::KnownBits { zeros: 1, one: false },
                 Presence::Always => OpKind::Fail(FaultKind::Unrepresentable),
             });
             Ok(())
@@ -243,7 +243,7 @@ impl Lowering<'_> {
                 let index = plan.by_name.get(&case.member.name).copied();
                 let index = index.ok_or_else(|| walk.unsupported("the template has no such case"))?;
                 walk.emit(discriminator());
-                walk.emit(OpKind::Action(&BITS, ONE | index as u64));
+                walk.emit(OpKind::KnownBits { zeros: index as u32, one: true });
                 self.alone(walk, plan.cases[index].1.clone(), |walk| walk.member(&case.member, place))
             },
             |walk| {
@@ -275,18 +275,9 @@ impl Lowering<'_> {
 }
 
 /// Puts the message's presence map and template id around a program's root.
-pub(super) fn message(
-    plan: &Plan,
-    (id, field): (u32, &Arc<Field>),
-    policy: crate::program::state::Policy,
-    root: Block,
-) -> Block {
+pub(super) fn message(plan: &Plan, (id, field): (u32, &Arc<Field>), policy: Policy, root: Block) -> Block {
     let op = |kind| Op { path: crate::program::PathId(0), kind };
     let head = [op(OpKind::Const(Scalar::U64, id.into())), op(OpKind::Put(Wire::Field(field.clone())))];
     let body = Block(head.into_iter().chain(root.0).collect());
-    let argument = segment(field.bits() + plan.bits(), policy);
-    Block([op(OpKind::Region { dialect: &SEGMENT, argument, body })].into())
+    Block([op(OpKind::PresenceMap { bits: field.bits() + plan.bits(), policy, body })].into())
 }
-
-/// One zero bit in the presence map.
-const ZERO: u64 = 1;

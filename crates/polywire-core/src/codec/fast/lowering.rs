@@ -43,7 +43,7 @@ impl<'p> Lowering<'p> {
     }
 
     /// The slot of the template id, which a reset keeps.
-    pub fn kept(&self) -> u64 {
+    pub fn kept(&self) -> u32 {
         // It is the first slot that was assigned.
         0
     }

@@ -335,6 +335,3 @@ fn initial(value: &template::Initial) -> Initial {
         template::Initial::Bytes(bytes) => Initial::Bytes(bytes.clone()),
     }
 }
-
-/// One set bit in the presence map, as argument of [`BITS`](crate::program::state::BITS).
-pub(super) const ONE: u64 = 1 << 32;

@@ -17,11 +17,11 @@ use super::{
     delimiters,
     get::{done, length, skip, tag},
     kinds::{DISCRIMINATOR_NUMBER, LENGTH},
-    put,
 };
 use crate::program::{
     Arm, Block, FaultKind, Input, OpKind, Output, Program, Status, SymbolTable, Wire,
     adapter::{Adapter, Events, PositionMap},
+    kernel::RegionForm,
 };
 
 /// The adapter. It also runs after faults that merging may cure, because the first part of a
@@ -212,9 +212,8 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
                 OpKind::Members { arms, .. } => {
                     known.arms.extend(arms.iter().filter(|arm| arm.key.id > 0).map(|arm| (arm.key.id, arm)));
                 }
-                OpKind::Get(Wire::Symbol(kernel, table)) if core::ptr::eq(*kernel, &delimiters::SELECTOR) => {
-                    known.cases = Some(table);
-                }
+                // The format's only symbols are the cases of a union.
+                OpKind::Get(Wire::Symbol(_, table)) => known.cases = Some(table),
                 OpKind::Call { routine, .. } => {
                     if let Some(routine) = self.program.routines.get(*routine as usize) {
                         known.levels += routine.levels;
@@ -230,7 +229,9 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
 /// The kind of value that a field's block reads.
 fn inside(block: &Block) -> Inside<'_> {
     block.0.iter().map(|op| &op.kind).fold(Inside::Other, |found, kind| match kind {
-        OpKind::Region { body, dialect, .. } if core::ptr::eq(*dialect, &put::MESSAGE) => Inside::Message(body),
+        OpKind::Region { body, dialect, .. } if matches!(dialect.form, Some(RegionForm::Length { .. })) => {
+            Inside::Message(body)
+        }
         OpKind::Present { body, .. } | OpKind::Unbox { body, .. } => inside(body),
         OpKind::Sequence { element, .. } => match inside(element) {
             Inside::Message(block) => Inside::Messages(block),

@@ -6,13 +6,11 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
+use super::text::{self, Either};
 use crate::program::{
     FaultKind, Input, Output, Program, Status,
     adapter::{Adapter, Events, PositionMap},
-    kernels::{
-        json,
-        yaml::{self, Either},
-    },
+    kernels::json,
 };
 
 pub(super) static EVENTS: Adapter = Adapter { name: "yaml events", run, only_after: None };
@@ -28,7 +26,7 @@ pub(super) fn rewrite(input: &mut Input<'_>, events: &mut Events, either: Either
             Ok(text) => text,
             Err(status) => return status,
         };
-        if let Some(status) = yaml::read(text, either, output, positions) {
+        if let Some(status) = text::read(text, either, output, positions) {
             return status;
         }
         output.truncate(0);
@@ -75,7 +73,7 @@ struct Writer<'w, 'i, 'o, 'e> {
     input: &'w mut Input<'i>,
     output: &'w mut Output<'o>,
     positions: &'w mut PositionMap<'e>,
-    levels: [Level; yaml::MAX_DEPTH],
+    levels: [Level; text::MAX_DEPTH],
     depth: usize,
     /// True if the innermost collection is still empty.
     first: bool,
@@ -110,7 +108,7 @@ fn all_of_yaml(
         Status::Ok => {}
         status => return Err(status),
     }
-    let levels = [Level::Element; yaml::MAX_DEPTH];
+    let levels = [Level::Element; text::MAX_DEPTH];
     let places = Places { text, index: 0, byte: 0 };
     let anchors = Anchors::default();
     let mut writer = Writer { input, output, positions, levels, depth: 0, first: true, places, either, anchors };
@@ -212,7 +210,7 @@ impl Writer<'_, '_, '_, '_> {
         }
         self.put(bracket)?;
         let Some(slot) = self.levels.get_mut(self.depth) else {
-            let most = yaml::MAX_DEPTH as u64;
+            let most = text::MAX_DEPTH as u64;
             return Err(self.input.fail(FaultKind::TooDeep, most, most + 1));
         };
         *slot = level;
@@ -292,7 +290,7 @@ impl Writer<'_, '_, '_, '_> {
         } else if resolved && !is_key {
             // The tag says that the scalar is a number.
             let either = if tag.is_some() { Either::Number } else { self.either };
-            done(yaml::put_plain(self.output, text, either))?;
+            done(text::put_plain(self.output, text, either))?;
         } else {
             done(json::put_string(self.output, text))?;
         }
@@ -391,7 +389,7 @@ mod tests {
                 return status;
             }
             match simple {
-                true => yaml::read(text, Either::Number, output, positions).unwrap_or_else(|| {
+                true => text::read(text, Either::Number, output, positions).unwrap_or_else(|| {
                     known = false;
                     Status::Ok
                 }),

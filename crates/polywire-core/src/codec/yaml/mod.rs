@@ -26,12 +26,12 @@ use crate::{
     layout::Layout,
     program::{
         Cursor, FaultKind, Input, Limits, Output, Program, RegionDialect, Status, adapter::Events, io::CodecError,
-        kernels::yaml,
     },
     schema::Schema,
 };
 
 mod events;
+mod text;
 
 /// The codec `yaml`, which writes block style.
 pub static YAML: Yaml =
@@ -119,7 +119,7 @@ pub fn to_json(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, CodecError> {
     let mut input = Input::new(bytes, limits);
     let status = match bytes.len() > limits.message_bytes {
         true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
-        false => events::rewrite(&mut input, &mut events, yaml::Either::Number),
+        false => events::rewrite(&mut input, &mut events, text::Either::Number),
     };
     match status {
         Status::Ok => Ok(events.text().to_vec()),
@@ -155,9 +155,9 @@ extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -
 }
 
 extern "C" fn put_block(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    yaml::block(output, cursor.0[0] as usize)
+    text::block(output, cursor.0[0] as usize)
 }
 
 extern "C" fn put_flow(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    yaml::flow(output, cursor.0[0] as usize)
+    text::flow(output, cursor.0[0] as usize)
 }

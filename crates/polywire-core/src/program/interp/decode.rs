@@ -3,13 +3,15 @@
 use alloc::{string::String, vec};
 
 use super::{
-    Failed, HOST, INLINE_SEEN, check, convert, from_word, load, memory_scalar, ok, reorder, store, texts::TextBound,
+    Failed, HOST, INLINE_SEEN, check, convert, from_word, load, memory_scalar, ok, reorder, slots, store,
+    texts::TextBound,
 };
 use crate::{
     layout::{Kind, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, SharedStr, UnionNode, access::Inserted},
     program::{
         Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place,
         Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, Wire,
+        state::{self, OCTETS},
     },
 };
 
@@ -109,6 +111,7 @@ impl<'r> Run<'r, '_> {
                     Source::Fixed(n) => self.fixed(*place, *n, element, frame),
                     Source::Dialect(dialect) => self.marked(*place, dialect, &shape, false, frame),
                     Source::Append(dialect) => self.marked(*place, dialect, &shape, true, frame),
+                    Source::Octets => self.marked(*place, &OCTETS, &shape, false, frame),
                 }
             }
             OpKind::Map { place, source, key, value, bound, overflow, min_wire } => {
@@ -130,6 +133,30 @@ impl<'r> Run<'r, '_> {
                 self.set(i128::from(word != 0), Scalar::Bool);
                 Ok(())
             }
+            OpKind::PresenceMap { policy, body, .. } => {
+                let mut outer = Cursor::default();
+                ok(state::begin_reading(self.input, *policy as u64, &mut outer))?;
+                self.block(body, frame)?;
+                ok(state::end_reading(self.input, *policy as u64, &mut outer))
+            }
+            OpKind::TakeBit => {
+                let bit = self.input.take_bit();
+                self.set(i128::from(bit), Scalar::Bool);
+                Ok(())
+            }
+            OpKind::KnownBits { zeros, one } => ok(state::expect_bits(self.input, *zeros, *one)),
+            OpKind::Forget { .. }
+            | OpKind::LoadSlot(..)
+            | OpKind::StoreSlot(_)
+            | OpKind::EmptySlot(_)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::StoreLocal(_)
+            | OpKind::Compute(..) => {
+                (self.accumulator, self.scalar) =
+                    slots::run(&op.kind, self.input.state(), self.accumulator, self.scalar);
+                Ok(())
+            }
             OpKind::Action(kernel, argument) => ok((kernel.get)(self.input, *argument)),
             OpKind::Region { dialect, argument, body } => {
                 let mut cursor = Cursor::default();
@@ -141,6 +168,7 @@ impl<'r> Run<'r, '_> {
             OpKind::Call { routine, place } => self.call(*routine, *place, frame),
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
             OpKind::Literal(_)
+            | OpKind::PutBit
             | OpKind::Put(_)
             | OpKind::PutField { .. }
             | OpKind::Length(_)
@@ -233,6 +261,12 @@ impl<'r> Run<'r, '_> {
             Wire::Field(field) => self.get_field(field),
             Wire::Word(index, scalar) => {
                 self.get_word(*index, *scalar);
+                Ok(())
+            }
+            Wire::Octet => {
+                let mut word = 0;
+                ok(state::take_octet(self.input, &mut word))?;
+                self.set(i128::from(word), Scalar::U8);
                 Ok(())
             }
             Wire::Symbol(kernel, table) => {
@@ -350,7 +384,8 @@ impl<'r> Run<'r, '_> {
     /// # Safety
     /// `at` is a live sequence of the node.
     unsafe fn charge_growth(&mut self, sequence: &SequenceNode, at: *const u8, len: usize) -> Done {
-        // SAFETY: as the caller promises.
+        // SAFETY: `at` is a live sequence of the node by the contract; it is only asked for its
+        // length.
         let (_, present) = unsafe { sequence.access.slice(at) };
         let grows = len.saturating_sub(present);
         if grows == 0 {
@@ -371,7 +406,8 @@ impl<'r> Run<'r, '_> {
         at: *mut u8,
         len: usize,
     ) -> Result<*mut u8, Failed> {
-        // SAFETY: as the caller promises.
+        // SAFETY: `at` is a live sequence of the node by the contract, and the program runs on it
+        // alone.
         unsafe {
             self.charge_growth(sequence, at, len)?;
             sequence.access.resize(at, len).map_err(|_| self.fail(FaultKind::OutOfMemory, len as u64, 0))
@@ -388,7 +424,8 @@ impl<'r> Run<'r, '_> {
         at: *mut u8,
         index: usize,
     ) -> Result<*mut u8, Failed> {
-        // SAFETY: as the caller promises.
+        // SAFETY: `at` is a live sequence of the node by the contract, and the program runs on it
+        // alone.
         unsafe {
             let (data, len) = sequence.access.slice_mut(at);
             if index < len { Ok(data) } else { self.resize(sequence, at, (2 * len).max(4)) }
@@ -470,7 +507,7 @@ impl<'r> Run<'r, '_> {
         let first = if append { unsafe { sequence.access.slice(at).1 } } else { 0 };
         let count = self.marked_sequence(dialect, &mut cursor, shape, (at, sequence, first))?;
         if let Ok(kept) = keep(count, shape.bound, shape.overflow) {
-            // SAFETY: as before.
+            // SAFETY: the verifier found the sequence at the place, and its elements are done with.
             unsafe { self.resize(sequence, at, kept)? };
         }
         Ok(())
@@ -555,7 +592,7 @@ impl<'r> Run<'r, '_> {
         match (target, source) {
             // SAFETY: the verifier found the map at the place.
             (Some((map, at)), Source::Append(_)) => i = unsafe { map.access.len(at) },
-            // SAFETY: as before.
+            // SAFETY: the verifier found the map at the place, and no entry is being read.
             (Some((map, at)), _) => unsafe { map.access.clear(at) },
             (None, _) => {}
         }
@@ -567,6 +604,7 @@ impl<'r> Run<'r, '_> {
             }
             Source::Fixed(n) => *n as usize,
             Source::Count => self.count(entry.min_wire)?,
+            Source::Octets => unreachable!("the verifier admits octets as a sequence's elements only"),
         };
         loop {
             let mut more = u64::from(i < left);
@@ -582,7 +620,7 @@ impl<'r> Run<'r, '_> {
             i += 1;
         }
         if let (Some((map, at)), Ok(0)) = (target, keep(i, entry.bound, entry.overflow)) {
-            // SAFETY: as before.
+            // SAFETY: the verifier found the map at the place, and all entries are done with.
             unsafe { map.access.clear(at) };
         }
         Ok(())
@@ -632,7 +670,8 @@ impl<'r> Run<'r, '_> {
     /// `at` is a live optional of the node.
     pub(super) unsafe fn set_some(&mut self, node: NodeId, at: *mut u8) -> Result<*mut u8, Failed> {
         let optional = self.optional_node(node);
-        // SAFETY: as the caller promises.
+        // SAFETY: `at` is a live optional of the node by the contract, and the access is that
+        // node's.
         unsafe {
             if optional.access.get(at).is_null() {
                 ok(self.input.charge(self.program.layout.behind_pointers(optional.inner)))?;
@@ -703,7 +742,7 @@ impl<'r> Run<'r, '_> {
         case: Option<u32>,
     ) -> Result<*mut u8, Failed> {
         let union = self.union_node(node);
-        // SAFETY: as the caller promises.
+        // SAFETY: `at` is a live union of the node by the contract, which has the case.
         unsafe {
             if let Some(case) = case.filter(|case| union.access.get(at).case != Some(*case)) {
                 ok(self.input.charge(self.program.layout.behind_pointers(union.cases[case as usize])))?;

@@ -1,11 +1,11 @@
 //! Encoding: from memory to the wire.
 
-use super::{Failed, check, convert, load, memory_scalar, ok, reorder, store};
+use super::{Failed, check, convert, load, memory_scalar, ok, reorder, slots, store};
 use crate::{
     layout::{Kind, NodeId, Scalar, text_at},
     program::{
         Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, Routine, ScalarKernel, Segment,
-        SliceKernel, Status, TextForm, Wire,
+        SliceKernel, Status, TextForm, Wire, state,
     },
 };
 
@@ -122,6 +122,32 @@ impl<'r> Run<'r, '_> {
                 self.block(chosen.map_or(otherwise, |(_, block)| block), frame)
             }
             OpKind::If { then, otherwise } => self.block(if self.accumulator != 0 { then } else { otherwise }, frame),
+            OpKind::PresenceMap { bits, body, .. } => {
+                let mut outer = Cursor::default();
+                ok(state::begin_writing(self.output, (*bits).into(), &mut outer))?;
+                self.block(body, frame)?;
+                ok(state::end_writing(self.output, (*bits).into(), &mut outer))
+            }
+            OpKind::PutBit => {
+                self.output.put_bit(self.accumulator != 0);
+                Ok(())
+            }
+            OpKind::KnownBits { zeros, one } => {
+                state::put_bits(self.output, *zeros, *one);
+                Ok(())
+            }
+            OpKind::Forget { .. }
+            | OpKind::LoadSlot(..)
+            | OpKind::StoreSlot(_)
+            | OpKind::EmptySlot(_)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::StoreLocal(_)
+            | OpKind::Compute(..) => {
+                (self.accumulator, self.scalar) =
+                    slots::run(&op.kind, self.output.state(), self.accumulator, self.scalar);
+                Ok(())
+            }
             OpKind::Action(kernel, argument) => ok((kernel.put)(self.output, *argument)),
             OpKind::Region { dialect, argument, body } => {
                 let mut cursor = Cursor::default();
@@ -150,6 +176,7 @@ impl<'r> Run<'r, '_> {
             | OpKind::Clear(_)
             | OpKind::Select { .. }
             | OpKind::Test(_)
+            | OpKind::TakeBit
             | OpKind::Members { .. } => unreachable!("the verifier refuses decode operations here"),
         }
     }
@@ -196,7 +223,7 @@ impl<'r> Run<'r, '_> {
             Wire::Kernel(ScalarKernel { wide: Some(wide), .. }) => {
                 ok((wide.put)(self.output, self.accumulator as u128))
             }
-            Wire::Field(field) => ok(crate::program::state::put_int(self.output, field, self.accumulator as u64)),
+            Wire::Field(field) => ok(state::put_int(self.output, field, self.accumulator as u64)),
             Wire::Word(index, _) => {
                 self.put_word(*index);
                 Ok(())
@@ -205,6 +232,7 @@ impl<'r> Run<'r, '_> {
                 let value = self.accumulator as u64;
                 ok(self.output.put_cleared(|room| (kernel.put)(room, *argument, value)))
             }
+            Wire::Octet => unreachable!("the verifier refuses it here"),
             Wire::Symbol(kernel, table) => ok((kernel.put)(self.output, table, self.accumulator as u64)),
             Wire::Kernel(kernel) => ok((kernel.put)(self.output, self.accumulator as u64)),
         }
@@ -231,9 +259,7 @@ impl<'r> Run<'r, '_> {
         match form {
             TextForm::CountedNul { order } => ok(put_counted_nul(self.output, *order, text)),
             TextForm::Kernel(kernel) => ok((kernel.put)(self.output, text)),
-            TextForm::Field(field) => {
-                ok(crate::program::state::put(self.output, field, crate::program::state::Out::Bytes(text.as_bytes())))
-            }
+            TextForm::Field(field) => ok(state::put(self.output, field, state::Out::Bytes(text.as_bytes()))),
             TextForm::Pending => unreachable!("the verifier refuses it here"),
         }
     }

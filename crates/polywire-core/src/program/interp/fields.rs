@@ -62,7 +62,8 @@ pub(crate) unsafe fn set_octets(
     bytes: &[u8],
     (bound, overflow): (u32, &Overflow),
 ) -> Status {
-    // SAFETY: as the caller promises.
+    // SAFETY: by the contract, a live value of the node, one of octets, is at `at`, and is ours
+    // alone.
     let mut elements = unsafe { Elements::new(layout, node, at, Scalar::U8) };
     match elements.spare(input, bytes.len()) {
         Ok(room) => room[..bytes.len()].copy_from_slice(bytes),
@@ -101,7 +102,7 @@ impl encode::Run<'_, '_> {
 
     /// Writes a field that is absent, or a decimal or number from the words of the state.
     pub(super) fn put_field(&mut self, field: &Field, present: bool) -> Done {
-        let [first, second, ..] = self.output.state().words;
+        let [first, second] = self.output.state().words;
         let value = match (present, field.kind.is_scalar()) {
             (false, _) => Out::Absent,
             (true, true) => Out::Word(first),

@@ -13,6 +13,7 @@ pub(crate) mod fields;
 /// Single operations, for machine code that leaves them to the interpreter.
 #[cfg(feature = "jit")]
 pub(crate) mod op;
+mod slots;
 mod texts;
 
 pub(crate) use decode::decode;
@@ -47,7 +48,8 @@ unsafe fn load(at: *const u8, scalar: Scalar) -> i128 {
 /// # Safety
 /// `at` is writable for the scalar's size.
 unsafe fn store(at: *mut u8, scalar: Scalar, value: i128) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the bytes written are those of the scalar's size; unaligned writes ask for nothing
+    // else.
     unsafe {
         match scalar.size() {
             1 => at.write(value as u8),

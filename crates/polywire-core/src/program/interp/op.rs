@@ -54,7 +54,7 @@ pub(crate) unsafe fn begin_sequence(
         .map_err(|()| failed(run.fail(FaultKind::Bound, bound.into(), count as u64)))?;
     match place {
         Place::Sink => Ok(sequence),
-        // SAFETY: as the caller promises.
+        // SAFETY: by the contract, `sequence` is a live one of the place's node.
         Place::At { node, .. } => unsafe { run.resize(run.sequence_node(node), sequence, count).map_err(failed) },
     }
 }
@@ -80,7 +80,8 @@ pub(crate) unsafe fn end_sequence(
         }
         _ => {
             let kept = decoding::keep(count, bound, overflow).unwrap_or(count);
-            // SAFETY: as the caller promises.
+            // SAFETY: by the contract, `sequence` is a live one of the node, which is no array
+            // here.
             unsafe { run.resize(run.sequence_node(node), sequence, kept).map(|_| ()).into() }
         }
     }
@@ -109,7 +110,8 @@ pub(crate) unsafe fn element_at(
         _ => {
             let node = run.sequence_node(node);
             let stride = program.layout.node(node.element).size as usize;
-            // SAFETY: as the caller promises.
+            // SAFETY: by the contract, `sequence` is a live one of the node, which is no array
+            // here.
             let data = unsafe { run.room(node, sequence, index).map_err(failed)? };
             Ok(data.wrapping_add(index * stride))
         }
@@ -127,7 +129,7 @@ pub(crate) unsafe fn set_some(
     optional: *mut u8,
 ) -> Result<*mut u8, Status> {
     let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
-    // SAFETY: as the caller promises.
+    // SAFETY: by the contract, `optional` is a live one of the node.
     unsafe { run.set_some(node, optional).map_err(failed) }
 }
 
@@ -143,7 +145,7 @@ pub(crate) unsafe fn set_case(
     (discriminator, case): (i64, Option<u32>),
 ) -> Result<*mut u8, Status> {
     let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
-    // SAFETY: as the caller promises.
+    // SAFETY: by the contract, `union` is a live one of the node, which has the case.
     unsafe { run.set_case(node, union, discriminator, case).map_err(failed) }
 }
 

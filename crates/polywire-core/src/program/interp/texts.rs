@@ -29,7 +29,8 @@ impl Run<'_, '_> {
     pub(super) fn shared_string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut SharedStr> {
         let Place::At { offset, node } = place else { return None };
         match &self.program.layout.node(node).kind {
-            // SAFETY: as for a string.
+            // SAFETY: the verifier found the shared string at the place, and the value is ours
+            // alone while the program runs.
             Kind::String { shared: true, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<SharedStr>() }),
             _ => None,
         }

@@ -17,7 +17,10 @@ use crate::{
     layout::{Kind, Scalar},
     program::{
         Block, Check, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect, Segment,
-        SequenceDialect, Source, State, TextForm, Wire, interp::HOST, kernel::RegionForm,
+        SequenceDialect, Source, State, TextForm, Wire,
+        interp::HOST,
+        kernel::RegionForm,
+        state::{OCTETS, take_octet},
     },
 };
 
@@ -87,6 +90,7 @@ impl<'e> Emit<'e, '_> {
                 Source::Fixed(n) => self.decode_fixed(*place, *n, element, frame),
                 Source::Dialect(dialect) => self.decode_marked(op, *place, dialect, element, frame),
                 Source::Append(_) => self.decode_by_interpreter(op, frame),
+                Source::Octets => self.decode_marked(op, *place, &OCTETS, element, frame),
             },
             OpKind::Present { place, body } => self.decode_present(op, *place, body, frame),
             OpKind::Clear(place) => self.decode_clear(op, *place, frame),
@@ -120,10 +124,17 @@ impl<'e> Emit<'e, '_> {
                     |emit| emit.decode_block(otherwise, frame),
                 );
             }
-            OpKind::Test(_) if self.direct => {
-                let bit = self.take_flag();
-                self.set(bit, Scalar::Bool);
-            }
+            OpKind::TakeBit => self.decode_bit(op),
+            OpKind::KnownBits { zeros, one } => self.expect_bits(op, *zeros, *one),
+            OpKind::Forget { .. }
+            | OpKind::LoadSlot(..)
+            | OpKind::StoreSlot(_)
+            | OpKind::EmptySlot(_)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::StoreLocal(_)
+            | OpKind::Compute(..) => self.slot_op(&op.kind),
+            OpKind::PresenceMap { bits, policy, body } => self.decode_map(op, (*bits, *policy), body, frame),
             OpKind::Test(kernel) => {
                 let word = self.word();
                 self.call_status(op, kernel.test as *const u8, &[self.context, word]);
@@ -132,7 +143,6 @@ impl<'e> Emit<'e, '_> {
                 let value = self.code.ins().uextend(types::I64, value);
                 self.set(value, Scalar::Bool);
             }
-            OpKind::Action(kernel, argument) if self.direct => self.get_action(kernel, *argument),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
                 self.call_status(op, kernel.get as *const u8, &[self.context, argument]);
@@ -159,6 +169,7 @@ impl<'e> Emit<'e, '_> {
                 self.accumulator = None;
             }
             OpKind::Literal(_)
+            | OpKind::PutBit
             | OpKind::Put(_)
             | OpKind::PutField { .. }
             | OpKind::Length(_)
@@ -362,6 +373,12 @@ impl<'e> Emit<'e, '_> {
             Wire::Inline(..) => unreachable!("the verifier refuses encode operations here"),
             Wire::Field(field) => self.decode_field(op, field),
             Wire::Word(index, scalar) => self.decode_word(*index, *scalar),
+            Wire::Octet => {
+                let word = self.word();
+                self.call_status(op, take_octet as *const u8, &[self.context, word]);
+                let value = self.load_word(0);
+                self.set(value, Scalar::U8);
+            }
             Wire::Symbol(kernel, table) => {
                 let (word, table) = (self.word(), self.address(&**table));
                 self.call_status(op, kernel.get as *const u8, &[self.context, table, word]);
@@ -749,23 +766,19 @@ impl<'e> Emit<'e, '_> {
             self.code.def_var(self.position, end);
             return;
         }
-        if self.direct {
-            return self.get_segment(argument as u32, body, frame);
-        }
-        let slot = self.slot(3);
         if let Some(RegionForm::Length { tag }) = dialect.form {
+            let slot = self.slot(3);
             let region = self.begin_in_region(op, dialect, (argument, tag), slot);
             self.release(slot);
             self.decode_inner(body, frame);
             return self.end_in_region(region);
         }
-        let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
-        self.call_status(op, dialect.get_begin as *const u8, &[self.context, argument, cursor]);
-        self.decode_block(body, frame);
-        self.accumulator = None;
-        let cursor = self.slot_address(slot);
-        self.call_status(op, dialect.get_end as *const u8, &[self.context, argument, cursor]);
-        self.release(slot);
+        if let (Some(RegionForm::Word { order }), 0) = (dialect.form, argument) {
+            return self.get_word_region(op, (dialect, order), |emit| emit.decode_inner(body, frame));
+        }
+        self.bracketed(op, [dialect.get_begin as *const u8, dialect.get_end as *const u8], argument, |emit| {
+            emit.decode_inner(body, frame);
+        });
     }
 
     /// Runs the block that has the accumulator among its labels.

@@ -18,7 +18,7 @@ use cranelift_module::{FuncId, Module, ModuleReloc};
 use super::stream::Segment;
 use crate::{
     layout::{EnumNode, Kind, Layout, NodeId, Scalar, SequenceNode},
-    program::{Op, Order, Place, Program, interp::HOST},
+    program::{Cursor, Op, Order, Place, Program, interp::HOST, state::LOCALS},
 };
 
 /// Accesses through verified places and checked positions: never trap, any alignment.
@@ -67,6 +67,8 @@ pub(super) struct Emit<'e, 'f> {
     pub stream: Option<Stream>,
     /// Without a context: what of the state's words is in registers.
     pub words: [Variable; 2],
+    /// Likewise the program's locals.
+    pub locals: [Variable; LOCALS],
     /// What is being made is out of the way of what is usual.
     pub rare: bool,
     /// Without a context: the presence map that is read or written.
@@ -121,6 +123,7 @@ pub(super) fn function<'e>(
     let word = code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 16, 4));
     let [position, base, end] = [(); 3].map(|()| code.declare_var(types::I64));
     let words = [(); 2].map(|()| code.declare_var(types::I64));
+    let locals = [(); LOCALS].map(|()| code.declare_var(types::I64));
     let unwind = code.create_block();
     code.set_cold_block(unwind);
     let config = module.target_config();
@@ -142,6 +145,7 @@ pub(super) fn function<'e>(
         word,
         stream: None,
         words,
+        locals,
         rare: false,
         segment: None,
         free_slots: Vec::new(),
@@ -209,6 +213,7 @@ impl<'e> Emit<'e, '_> {
             self.code.def_var(self.end, size);
             if let Some(state) = state {
                 self.load_stream(state);
+                self.locals.into_iter().for_each(|local| self.code.def_var(local, zero));
             }
         } else {
             if self.program.bank.is_some() {
@@ -339,6 +344,24 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(failed);
         self.name(op);
         self.code.switch_to_block(go_on);
+    }
+
+    /// Emits what stands between two functions that share an argument and a cursor.
+    pub(super) fn bracketed(
+        &mut self,
+        op: &Op,
+        [begin, end]: [*const u8; 2],
+        argument: u64,
+        body: impl FnOnce(&mut Self),
+    ) {
+        let slot = self.slot(size_of::<Cursor>() as u32 / 8);
+        let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
+        self.call_status(op, begin, &[self.context, argument, cursor]);
+        body(self);
+        self.accumulator = None;
+        let cursor = self.slot_address(slot);
+        self.call_status(op, end, &[self.context, argument, cursor]);
+        self.release(slot);
     }
 
     /// Ends a cold block: names the field in the fault and unwinds.

@@ -168,7 +168,17 @@ impl<'e> Emit<'e, '_> {
                     |emit| emit.encode_block(otherwise, frame),
                 );
             }
-            OpKind::Action(kernel, argument) if self.direct => self.put_action(kernel, *argument),
+            OpKind::PutBit => self.put_bit(op),
+            OpKind::KnownBits { zeros, one } => self.put_bits(op, *zeros, *one),
+            OpKind::Forget { .. }
+            | OpKind::LoadSlot(..)
+            | OpKind::StoreSlot(_)
+            | OpKind::EmptySlot(_)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::StoreLocal(_)
+            | OpKind::Compute(..) => self.slot_op(&op.kind),
+            OpKind::PresenceMap { bits, body, .. } => self.encode_map(op, *bits, body, frame),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
                 self.call_status(op, kernel.put as *const u8, &[self.context, argument]);
@@ -204,6 +214,7 @@ impl<'e> Emit<'e, '_> {
             | OpKind::Clear(_)
             | OpKind::Select { .. }
             | OpKind::Test(_)
+            | OpKind::TakeBit
             | OpKind::Members { .. } => unreachable!("the verifier refuses decode operations here"),
         }
     }
@@ -222,7 +233,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Makes sure of `n` bytes.
-    fn room(&mut self, op: &'e Op, n: i64) {
+    pub(super) fn room(&mut self, op: &'e Op, n: i64) {
         if self.direct {
             return;
         }
@@ -338,6 +349,7 @@ impl<'e> Emit<'e, '_> {
             }
             Wire::Field(field) => self.encode_field(op, field, value),
             Wire::Word(index, _) => self.encode_word(*index, value),
+            Wire::Octet => unreachable!("the verifier refuses decode operations here"),
             Wire::Symbol(kernel, table) => {
                 let table = self.address(&**table);
                 self.call_status(op, kernel.put as *const u8, &[self.context, table, value]);
@@ -628,10 +640,6 @@ impl<'e> Emit<'e, '_> {
         body: &'e Block,
         frame: Value,
     ) {
-        if self.direct {
-            // There is no other region in a program that can do without.
-            return self.put_segment(argument as u32, body, frame);
-        }
         if let Some(RegionForm::Length { .. }) = dialect.form {
             self.room(op, 1);
             let region = self.begin_out_region();
@@ -639,13 +647,11 @@ impl<'e> Emit<'e, '_> {
             self.accumulator = None;
             return self.end_out_region(op, dialect, region);
         }
-        let slot = self.slot(3);
-        let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
-        self.call_status(op, dialect.put_begin as *const u8, &[self.context, argument, cursor]);
-        self.encode_block(body, frame);
-        self.accumulator = None;
-        let cursor = self.slot_address(slot);
-        self.call_status(op, dialect.put_end as *const u8, &[self.context, argument, cursor]);
-        self.release(slot);
+        if let (Some(RegionForm::Word { order }), 0) = (dialect.form, argument) {
+            return self.put_word_region(op, order, |emit| emit.encode_block(body, frame));
+        }
+        self.bracketed(op, [dialect.put_begin as *const u8, dialect.put_end as *const u8], argument, |emit| {
+            emit.encode_block(body, frame);
+        });
     }
 }

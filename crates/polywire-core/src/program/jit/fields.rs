@@ -1,5 +1,5 @@
-//! Fields with operators. Where there is a context, functions do them that the interpreter calls,
-//! too. Where there is none, `stream` makes them.
+//! The state of a stream: fields with operators, and presence maps. Where there is a context,
+//! functions do them that the interpreter calls, too. Where there is none, `stream` makes them.
 
 use core::mem::offset_of;
 
@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::emit::{Emit, Stream};
 use crate::{
     layout::Scalar,
-    program::{Field, Input, Op, Output, State, Status, state},
+    program::{Block, Field, Input, Op, Output, Policy, State, Status, state},
 };
 
 impl<'e> Emit<'e, '_> {
@@ -79,6 +79,72 @@ impl<'e> Emit<'e, '_> {
         self.store(value, state, word_offset(index));
     }
 
+    /// What stands behind a presence map, on the way in.
+    pub(super) fn decode_map(&mut self, op: &Op, (bits, policy): (u32, Policy), body: &'e Block, frame: Value) {
+        if self.direct {
+            return self.get_segment(bits, body, frame);
+        }
+        let functions = [state::begin_reading as *const u8, state::end_reading as *const u8];
+        self.bracketed(op, functions, policy as u64, |emit| emit.decode_inner(body, frame));
+    }
+
+    /// What stands behind a presence map, on the way out.
+    pub(super) fn encode_map(&mut self, op: &Op, bits: u32, body: &'e Block, frame: Value) {
+        if self.direct {
+            return self.put_segment(bits, body, frame);
+        }
+        let functions = [state::begin_writing as *const u8, state::end_writing as *const u8];
+        self.bracketed(op, functions, bits.into(), |emit| emit.encode_block(body, frame));
+    }
+
+    /// Accumulator from the next bit of the presence map.
+    pub(super) fn decode_bit(&mut self, op: &Op) {
+        let bit = if self.direct {
+            self.take_flag()
+        } else {
+            let word = self.word();
+            self.call_in_place(op, take_bit as *const u8, &[self.context, word]);
+            self.load_word(0)
+        };
+        self.set(bit, Scalar::Bool);
+    }
+
+    /// Makes sure of bits of the presence map.
+    pub(super) fn expect_bits(&mut self, op: &Op, zeros: u32, one: bool) {
+        if self.direct {
+            return self.expect_known(zeros, one);
+        }
+        let (zeros, one) = (self.constant(zeros.into()), self.constant(one.into()));
+        self.call_status(op, expect_bits as *const u8, &[self.context, zeros, one]);
+    }
+
+    /// The accumulator as the next bit of the presence map.
+    pub(super) fn put_bit(&mut self, op: &Op) {
+        let bit = self.accumulator().value;
+        if self.direct {
+            return self.put_flag(bit);
+        }
+        self.call_status(op, put_bit as *const u8, &[self.context, bit]);
+    }
+
+    /// Writes bits of the presence map that are known.
+    pub(super) fn put_bits(&mut self, op: &Op, zeros: u32, one: bool) {
+        if self.direct {
+            return self.put_known(zeros, one);
+        }
+        let (zeros, one) = (self.constant(zeros.into()), self.constant(one.into()));
+        self.call_status(op, put_bits as *const u8, &[self.context, zeros, one]);
+    }
+
+    /// Makes all slots undefined but one.
+    pub(super) fn forget(&mut self, except: u32) {
+        let (state, except) = (self.state(), self.constant(except.into()));
+        match self.direct {
+            true => self.call_well(forget_specialised as *const u8, &[state, except]),
+            false => _ = self.call(forget as *const u8, &[state, except], None),
+        }
+    }
+
     pub(super) fn state(&self) -> Value {
         self.stream().state
     }
@@ -121,4 +187,38 @@ unsafe extern "C" fn test_field(input: *mut Input<'_>, field: *const Field, word
 unsafe extern "C" fn put_int(output: *mut Output<'_>, field: *const Field, value: u64) -> Status {
     // SAFETY: machine code gives its context, and a field that lives as long as the code.
     unsafe { state::put_int(&mut *output, &*field, value) }
+}
+
+unsafe extern "C" fn take_bit(input: *mut Input<'_>, bit: *mut u64) -> Status {
+    // SAFETY: machine code gives its context, and a word of the stack.
+    unsafe { *bit = u64::from((*input).take_bit()) };
+    Status::Ok
+}
+
+unsafe extern "C" fn expect_bits(input: *mut Input<'_>, zeros: u64, one: u64) -> Status {
+    // SAFETY: machine code gives its context.
+    unsafe { state::expect_bits(&mut *input, zeros as u32, one != 0) }
+}
+
+unsafe extern "C" fn put_bit(output: *mut Output<'_>, bit: u64) -> Status {
+    // SAFETY: machine code gives its context.
+    unsafe { (*output).put_bit(bit != 0) };
+    Status::Ok
+}
+
+unsafe extern "C" fn put_bits(output: *mut Output<'_>, zeros: u64, one: u64) -> Status {
+    // SAFETY: machine code gives its context.
+    unsafe { state::put_bits(&mut *output, zeros as u32, one != 0) };
+    Status::Ok
+}
+
+unsafe extern "C" fn forget(state: *mut State, except: u64) {
+    // SAFETY: machine code gives the state of its context, which nobody refers to meanwhile.
+    unsafe { (*state).forget_but(except as u32) }
+}
+
+/// Without a context: 0, or 1 if it cannot be done.
+unsafe extern "C" fn forget_specialised(state: *mut State, except: u64) -> u64 {
+    // SAFETY: machine code gives the state that it was called with.
+    unsafe { u64::from(!(*state).forget_specialised(except as u32)) }
 }

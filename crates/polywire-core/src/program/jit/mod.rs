@@ -30,6 +30,7 @@ mod forms;
 mod members;
 mod scalars;
 mod shims;
+mod slots;
 mod stream;
 
 pub(crate) use encode::SLACK;

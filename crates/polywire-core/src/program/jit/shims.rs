@@ -16,60 +16,59 @@ use crate::{
 };
 
 pub(super) unsafe extern "C" fn name_input(input: *mut Input<'_>, path: u64) {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input, which nobody else refers to meanwhile.
     unsafe { (*input).blame(PathId(path as u32)) }
 }
 
 pub(super) unsafe extern "C" fn name_output(output: *mut Output<'_>, path: u64) {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own output, which nobody else refers to meanwhile.
     unsafe { (*output).blame(PathId(path as u32)) }
 }
 
 pub(super) unsafe extern "C" fn index_input(input: *mut Input<'_>, index: u64) {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input, which nobody else refers to meanwhile.
     unsafe { (*input).blame_element(index as u32) }
 }
 
 pub(super) unsafe extern "C" fn index_output(output: *mut Output<'_>, index: u64) {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own output, which nobody else refers to meanwhile.
     unsafe { (*output).blame_element(index as u32) }
 }
 
 pub(super) unsafe extern "C" fn truncated(input: *mut Input<'_>, wanted: u64) {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input, which nobody else refers to meanwhile.
     let input = unsafe { &mut *input };
     let left = input.remaining() as u64;
     let _ = input.fail(FaultKind::Truncated, wanted, left);
 }
 
 pub(super) unsafe extern "C" fn fail_input(input: *mut Input<'_>, kind: u64, expected: u64, got: u64) -> Status {
-    // SAFETY: as the module says; the word is a kind's.
+    // SAFETY: machine code gives its own input, and a word that it took from a `FaultKind`.
     unsafe { (*input).fail(core::mem::transmute::<u32, FaultKind>(kind as u32), expected, got) }
 }
 
 pub(super) unsafe extern "C" fn fail_output(output: *mut Output<'_>, kind: u64, expected: u64, got: u64) -> Status {
-    // SAFETY: as the module says; the word is a kind's.
+    // SAFETY: machine code gives its own output, and a word that it took from a `FaultKind`.
     unsafe { (*output).fail(core::mem::transmute::<u32, FaultKind>(kind as u32), expected, got) }
 }
 
 pub(super) unsafe extern "C" fn too_deep_input(input: *mut Input<'_>, levels: u64) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input, which nobody else refers to meanwhile.
     unsafe { (*input).enter_levels(levels as u32) }
 }
 
 pub(super) unsafe extern "C" fn too_deep_output(output: *mut Output<'_>, levels: u64) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own output, which nobody else refers to meanwhile.
     unsafe { (*output).enter_levels(levels as u32) }
 }
 
 pub(super) unsafe extern "C" fn grow(output: *mut Output<'_>, n: u64) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own output, which nobody else refers to meanwhile.
     unsafe { (*output).reserve(n as usize) }
 }
 
 pub(super) unsafe extern "C" fn copy(from: *const u8, to: *mut u8, len: u64) {
-    // SAFETY: as the module says; bounds and room were checked, and message and value do not
-    // overlap.
+    // SAFETY: machine code has checked bounds and room, and message and value do not overlap.
     unsafe { core::ptr::copy_nonoverlapping(from, to, len as usize) }
 }
 
@@ -81,7 +80,8 @@ pub(super) unsafe extern "C" fn decode_op(
     accumulator: u64,
     scalar: u64,
 ) -> Status {
-    // SAFETY: as the module says; the word is a scalar's.
+    // SAFETY: machine code gives its own input, program and operation, which live as long as the
+    // code, the operation's frame, and a word that it took from a `Scalar`.
     unsafe {
         let scalar = core::mem::transmute::<u8, Scalar>(scalar as u8);
         interpret::decode(&*program, &*op, &mut *input, frame, accumulator, scalar)
@@ -95,7 +95,8 @@ pub(super) unsafe extern "C" fn encode_op(
     frame: *const u8,
     index: u64,
 ) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own output, program and operation, which live as long as the
+    // code, and the operation's frame.
     unsafe { interpret::encode(&*program, &*op, &mut *output, frame, index) }
 }
 
@@ -111,7 +112,8 @@ pub(super) unsafe extern "C" fn decode_fallback(
     at: *const u8,
     end: *const u8,
 ) -> *const u8 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, the operation with its frame, and two ends of one
+    // message; whoever called the code holds the limits.
     unsafe {
         let rest = core::slice::from_raw_parts(at, end.offset_from(at) as usize);
         (*state).keep_tags();
@@ -133,7 +135,8 @@ pub(super) unsafe extern "C" fn encode_fallback(
     at: *mut u8,
     room: u64,
 ) -> *mut u8 {
-    // SAFETY: as the module says, and whoever called the code holds the limits.
+    // SAFETY: machine code gives its state, the operation with its frame, and so much room; whoever
+    // called the code holds the limits.
     unsafe {
         let limits = &*((*state).limits_at as *const Limits);
         let mut bytes = core::mem::take(&mut (*state).fallback);
@@ -155,7 +158,7 @@ pub(super) unsafe extern "C" fn encode_fallback(
 
 /// 1 if the value is no literal.
 pub(super) unsafe extern "C" fn no_literal(value: i64, node: *const EnumNode) -> u64 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives an enum of the layout, which lives as long as the code.
     u64::from(!interp::is_literal(unsafe { &*node }, i128::from(value)))
 }
 
@@ -166,7 +169,8 @@ pub(super) unsafe extern "C" fn check_word(
     word: *mut u64,
     scalar: u64,
 ) -> u64 {
-    // SAFETY: as the module says; the word is a scalar's.
+    // SAFETY: machine code gives its program and a check in it, a word of the stack, and a word
+    // that it took from a `Scalar`.
     unsafe {
         let scalar = core::mem::transmute::<u8, Scalar>(scalar as u8);
         match interp::check(&(*program).layout, &*check, interp::from_word(*word, scalar)) {
@@ -181,7 +185,7 @@ pub(super) unsafe extern "C" fn check_word(
 
 /// Converts the word; 1 if it does not fit.
 pub(super) unsafe extern "C" fn convert_word(word: *mut u64, from: u64, to: u64) -> u64 {
-    // SAFETY: as the module says; the words are scalars'.
+    // SAFETY: machine code gives a word of the stack, and words that it took from `Scalar`s.
     unsafe {
         let [from, to] = [from, to].map(|s| core::mem::transmute::<u8, Scalar>(s as u8));
         match interp::convert(interp::from_word(*word, from), from, to) {
@@ -195,7 +199,8 @@ pub(super) unsafe extern "C" fn convert_word(word: *mut u64, from: u64, to: u64)
 }
 
 pub(super) unsafe extern "C" fn get_wide(input: *mut Input<'_>, kernel: *const ScalarKernel, to: *mut u128) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input, a kernel, which lives forever, and sixteen bytes of
+    // the stack.
     unsafe {
         let Some(wide) = &(*kernel).wide else { return (*input).fail(FaultKind::WrongKind, 0, 0) };
         match (wide.get)(&mut *input) {
@@ -214,7 +219,7 @@ pub(super) unsafe extern "C" fn put_wide(
     low: u64,
     high: u64,
 ) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own output, and a kernel, which lives forever.
     unsafe {
         let Some(wide) = &(*kernel).wide else { return (*output).fail(FaultKind::Unrepresentable, 0, 0) };
         (wide.put)(&mut *output, u128::from(high) << 64 | u128::from(low))
@@ -227,7 +232,8 @@ pub(super) unsafe extern "C" fn get_text(
     kernel: *const TextKernel,
     string: *mut String,
 ) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input, a kernel, and null or a string of the value that it
+    // decodes.
     unsafe { ((*kernel).get)(&mut *input, string.as_mut()) }
 }
 
@@ -237,7 +243,8 @@ pub(super) unsafe extern "C" fn put_text(
     kernel: *const TextKernel,
     string: *const String,
 ) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own output, a kernel, and a string of the value that it
+    // encodes.
     unsafe { ((*kernel).put)(&mut *output, &*string) }
 }
 
@@ -250,17 +257,18 @@ pub(super) unsafe extern "C" fn sequence_begin(
     count: u64,
     first: *mut *mut u8,
 ) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input, program and operation, which live as long as the
+    // code.
     let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
     let OpKind::Sequence { place, bound, overflow, min_wire, .. } = &op.kind else {
         unreachable!("only called for sequences")
     };
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives the sequence at the operation's place, or for a sink any address.
     let made =
         unsafe { interpret::begin_sequence(program, input, *place, (*bound, overflow, *min_wire), sequence, count) };
     match made {
         Ok(data) => {
-            // SAFETY: as the module says.
+            // SAFETY: machine code gives a word of the stack.
             unsafe { *first = data };
             Status::Ok
         }
@@ -297,7 +305,8 @@ pub(super) unsafe extern "C" fn resize(
     left: u64,
 ) -> *mut u8 {
     let mut first = core::ptr::null_mut();
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and so many bytes of the message; the rest is
+    // `sequence_begin`'s.
     let status = unsafe {
         let rest = core::slice::from_raw_parts(at, left as usize);
         specialised_input(state, rest, |input| sequence_begin(input, program, op, sequence, count, &mut first))
@@ -315,7 +324,8 @@ pub(super) unsafe extern "C" fn set_octets_specialised(
     data: *const u8,
     len: u64,
 ) -> u64 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, program and operation, so many bytes, and the sequence
+    // or array at the operation's place.
     unsafe {
         let (program, op) = (&*program, &*op);
         let OpKind::Octets { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else { return 0 };
@@ -334,12 +344,13 @@ pub(super) unsafe extern "C" fn sequence_end(
     sequence: *mut u8,
     count: u64,
 ) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input, program and operation, which live as long as the
+    // code.
     let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
     let OpKind::Sequence { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else {
         return Status::Ok;
     };
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives the sequence or array at the operation's place.
     unsafe { interpret::end_sequence(program, input, *node, (*bound, overflow), sequence, count as usize) }
 }
 
@@ -352,13 +363,15 @@ pub(super) unsafe extern "C" fn element_at(
     index: u64,
     element: *mut *mut u8,
 ) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input, program and operation, which live as long as the
+    // code.
     let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
     let OpKind::Sequence { place, bound, overflow, .. } = &op.kind else { unreachable!("only called for sequences") };
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives the sequence or array at the operation's place, or for a sink any
+    // address.
     match unsafe { interpret::element_at(program, input, *place, (*bound, overflow), sequence, index as usize) } {
         Ok(at) => {
-            // SAFETY: as the module says.
+            // SAFETY: machine code gives a word of the stack.
             unsafe { *element = at };
             Status::Ok
         }
@@ -373,7 +386,8 @@ pub(super) unsafe extern "C" fn set_some(
     optional: *mut u8,
     value: *mut *mut u8,
 ) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input and program, a live optional of the node, and a word
+    // of the stack.
     unsafe {
         match interpret::set_some(&*program, &mut *input, NodeId(node as u32), optional) {
             Ok(at) => {
@@ -393,13 +407,13 @@ pub(super) unsafe extern "C" fn set_some_specialised(
     optional: *mut u8,
 ) -> *mut u8 {
     let mut value = core::ptr::null_mut();
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and a live optional of the node.
     let status = unsafe { specialised_input(state, &[], |input| set_some(input, program, node, optional, &mut value)) };
     if status == Status::Ok { value } else { core::ptr::null_mut() }
 }
 
 pub(super) unsafe extern "C" fn set_none(kind: *const Kind, optional: *mut u8) {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives a node of the layout, and a live optional of it.
     unsafe {
         let Kind::Optional(node) = &*kind else { unreachable!("only called for optionals") };
         node.access.set_none(optional);
@@ -407,7 +421,7 @@ pub(super) unsafe extern "C" fn set_none(kind: *const Kind, optional: *mut u8) {
 }
 
 pub(super) unsafe extern "C" fn get_some(kind: *const Kind, optional: *const u8) -> *const u8 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives a node of the layout, and a live optional of it.
     unsafe {
         let Kind::Optional(node) = &*kind else { unreachable!("only called for optionals") };
         node.access.get(optional)
@@ -415,7 +429,7 @@ pub(super) unsafe extern "C" fn get_some(kind: *const Kind, optional: *const u8)
 }
 
 pub(super) unsafe extern "C" fn unbox_mut(kind: *const Kind, boxed: *mut u8) -> *mut u8 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives a node of the layout, and a live pointer of it.
     unsafe {
         let Kind::Boxed(node) = &*kind else { unreachable!("only called for pointers") };
         node.access.get_mut(boxed)
@@ -423,7 +437,7 @@ pub(super) unsafe extern "C" fn unbox_mut(kind: *const Kind, boxed: *mut u8) -> 
 }
 
 pub(super) unsafe extern "C" fn unbox(kind: *const Kind, boxed: *const u8) -> *const u8 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives a node of the layout, and a live pointer of it.
     unsafe {
         let Kind::Boxed(node) = &*kind else { unreachable!("only called for pointers") };
         node.access.get(boxed)
@@ -439,7 +453,8 @@ pub(super) unsafe extern "C" fn select(
     case: i64,
     value: *mut *mut u8,
 ) -> Status {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its own input and program, a live union of the node, and a word of
+    // the stack.
     unsafe {
         let choice = (discriminator, u32::try_from(case).ok());
         match interpret::set_case(&*program, &mut *input, NodeId(node as u32), union, choice) {
@@ -462,7 +477,7 @@ pub(super) unsafe extern "C" fn select_specialised(
     case: i64,
 ) -> *mut u8 {
     let mut value = core::ptr::null_mut();
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and a live union of the node.
     let status = unsafe {
         specialised_input(state, &[], |input| select(input, program, node, union, discriminator, case, &mut value))
     };
@@ -478,7 +493,8 @@ pub(super) struct Selection {
 }
 
 pub(super) unsafe extern "C" fn selected(kind: *const Kind, union: *const u8, to: *mut Selection) {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives a node of the layout, a live union of it, and a selection on the
+    // stack.
     unsafe {
         let Kind::Union(node) = &*kind else { unreachable!("only called for unions") };
         let selected = node.access.get(union);
@@ -489,7 +505,8 @@ pub(super) unsafe extern "C" fn selected(kind: *const Kind, union: *const u8, to
 
 /// First element and number of elements, or bytes of a string, or entries of a map.
 pub(super) unsafe extern "C" fn slice(kind: *const Kind, at: *const u8, to: *mut [u64; 2]) {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives a node of the layout, a live value of it, and two words of the
+    // stack.
     unsafe {
         let (data, len) = match &*kind {
             Kind::Sequence(node) => node.access.slice(at),

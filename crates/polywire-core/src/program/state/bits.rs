@@ -5,8 +5,8 @@
 //! leading one, and puts them into room that was left in front.
 
 use super::{
-    super::{ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, Status, TestKernel},
-    Policy, integer,
+    super::{Cursor, FaultKind, Input, Output, Status},
+    Policy, State, integer,
 };
 
 /// The map of the segment that a message is at.
@@ -25,34 +25,6 @@ const WORD: u32 = 56;
 /// The delimiter of a word of which everything was taken.
 const DELIMITER: u64 = 1 << 63;
 
-/// A segment: a presence map, and what it is for. The argument is made by [`segment`].
-pub(crate) static SEGMENT: RegionDialect =
-    RegionDialect { name: "fast.segment", restarts_origin: false, get_begin, get_end, put_begin, put_end, form: None };
-
-/// The argument of a [`SEGMENT`]: bits that are written at most, and what happens to deviations.
-pub(crate) fn segment(bits: u32, policy: Policy) -> u64 {
-    u64::from(bits) | (policy as u64) << 32
-}
-
-/// What happens to deviations in a [`SEGMENT`] with this argument.
-pub(crate) fn policy(argument: u64) -> Policy {
-    match argument >> 32 {
-        1 => Policy::Report,
-        2 => Policy::Ignore,
-        _ => Policy::Reject,
-    }
-}
-
-/// Takes a bit of the presence map.
-pub(crate) static TAKE_BIT: TestKernel = TestKernel { name: "fast.bit", test: take_bit };
-
-/// Bits of the presence map that are known: as many zeros as the argument's low half says, and a
-/// one behind them if its bit 32 is set.
-pub(crate) static BITS: ActionKernel = ActionKernel { name: "fast.bits", get: get_bits, put: put_bits };
-
-/// Forgets all previous values but that of the slot that the argument names.
-pub(crate) static RESET: ActionKernel = ActionKernel { name: "fast.reset", get: reset_input, put: reset_output };
-
 impl Map {
     fn to_cursor(self) -> Cursor {
         Cursor([self.word, self.next, self.end])
@@ -67,7 +39,7 @@ impl Map {
 impl Input<'_> {
     /// The next bit of the presence map. Behind its end there are zeros.
     #[inline]
-    pub(super) fn take_bit(&mut self) -> bool {
+    pub(crate) fn take_bit(&mut self) -> bool {
         let word = self.state().map.word;
         let word = if word == DELIMITER || word == 0 { self.refill_map() } else { word };
         self.state().map.word = word << 1;
@@ -111,7 +83,8 @@ fn first_eight(bytes: &[u8]) -> u64 {
     }
 }
 
-extern "C" fn get_begin(input: &mut Input<'_>, argument: u64, cursor: &mut Cursor) -> Status {
+/// Reads a presence map, for what is inside of it; the cursor keeps the map around it.
+pub(crate) extern "C" fn begin_reading(input: &mut Input<'_>, policy: u64, cursor: &mut Cursor) -> Status {
     *cursor = input.state().map.to_cursor();
     let rest = input.rest();
     let bytes = first_eight(rest);
@@ -130,7 +103,7 @@ extern "C" fn get_begin(input: &mut Input<'_>, argument: u64, cursor: &mut Curso
     };
     if last > 0
         && rest[last] == 0x80
-        && let Err(status) = input.deviate(FaultKind::OverlongMap, policy(argument), last as u64 + 1)
+        && let Err(status) = input.deviate(FaultKind::OverlongMap, Policy::of_word(policy), last as u64 + 1)
     {
         return status;
     }
@@ -142,30 +115,27 @@ extern "C" fn get_begin(input: &mut Input<'_>, argument: u64, cursor: &mut Curso
     Status::Ok
 }
 
-extern "C" fn get_end(input: &mut Input<'_>, argument: u64, cursor: &mut Cursor) -> Status {
+/// Finds bits that nobody took, and goes back to the map around this one.
+pub(crate) extern "C" fn end_reading(input: &mut Input<'_>, policy: u64, cursor: &mut Cursor) -> Status {
     let map = input.state().map;
     let more = input.message().get(map.next as usize..map.end as usize).unwrap_or(&[]);
     // What is left of the word is its delimiter, if no bit is.
     let surplus = map.word & map.word.wrapping_sub(1) != 0 || more.iter().any(|byte| byte & 0x7F != 0);
-    if surplus && let Err(status) = input.deviate(FaultKind::UnusedBits, policy(argument), 0) {
+    if surplus && let Err(status) = input.deviate(FaultKind::UnusedBits, Policy::of_word(policy), 0) {
         return status;
     }
     input.state().map = Map::of_cursor(cursor);
     Status::Ok
 }
 
-extern "C" fn take_bit(input: &mut Input<'_>, word: &mut u64) -> Status {
-    *word = u64::from(input.take_bit());
-    Status::Ok
-}
-
-extern "C" fn get_bits(input: &mut Input<'_>, argument: u64) -> Status {
-    for _ in 0..argument as u32 {
+/// Makes sure of bits that are known.
+pub(crate) fn expect_bits(input: &mut Input<'_>, zeros: u32, one: bool) -> Status {
+    for _ in 0..zeros {
         if input.take_bit() {
             return input.fail(FaultKind::BadLength, 0, 1);
         }
     }
-    match argument >> 32 == 0 || input.take_bit() {
+    match !one || input.take_bit() {
         true => Status::Ok,
         false => input.fail(FaultKind::MissingMember, 1, 0),
     }
@@ -174,7 +144,7 @@ extern "C" fn get_bits(input: &mut Input<'_>, argument: u64) -> Status {
 impl Output<'_> {
     /// Appends a bit to the presence map.
     #[inline]
-    pub(super) fn put_bit(&mut self, bit: bool) {
+    pub(crate) fn put_bit(&mut self, bit: bool) {
         let word = self.state().map.word << 1 | u64::from(bit);
         self.state().map.word = word;
         if word >> WORD != 0 {
@@ -196,9 +166,15 @@ impl Output<'_> {
     }
 }
 
-extern "C" fn put_begin(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
+/// Bytes of room for a map of so many bits.
+fn room(bits: u64) -> usize {
+    bits.div_ceil(7).max(1) as usize
+}
+
+/// Leaves room for a presence map of at most so many bits; the cursor keeps the map around it.
+pub(crate) extern "C" fn begin_writing(output: &mut Output<'_>, bits: u64, cursor: &mut Cursor) -> Status {
     *cursor = output.state().map.to_cursor();
-    let bytes = (argument as u32).div_ceil(7).max(1) as usize;
+    let bytes = room(bits);
     let start = output.position() as u64;
     let begun = match bytes {
         0..=8 => output.put_inline(|room| {
@@ -214,10 +190,11 @@ extern "C" fn put_begin(output: &mut Output<'_>, argument: u64, cursor: &mut Cur
     Status::Ok
 }
 
-extern "C" fn put_end(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
+/// Writes the map into its room, moves what follows up to it, and goes back to the map around it.
+pub(crate) extern "C" fn end_writing(output: &mut Output<'_>, bits: u64, cursor: &mut Cursor) -> Status {
     let map = output.state().map;
     let count = 63 - map.word.leading_zeros().min(63);
-    let bytes = (argument as u32).div_ceil(7).max(1) as usize;
+    let bytes = room(bits);
     if bytes <= 8 && map.next as usize + bytes == map.end as usize {
         output.state().map = Map::of_cursor(cursor);
         return put_short(output, map.next as usize, bytes, map.word << (WORD - count));
@@ -228,9 +205,10 @@ extern "C" fn put_end(output: &mut Output<'_>, argument: u64, cursor: &mut Curso
         output.flush_map();
     }
     let end = map.end as usize;
-    let start = end - (argument as u32).div_ceil(7).max(1) as usize;
     let written = output.written();
-    let Some(room) = written.get_mut(start..end) else {
+    // A kernel inside may have taken the room back.
+    let start = end.checked_sub(bytes);
+    let Some((start, room)) = start.and_then(|start| Some((start, written.get_mut(start..end)?))) else {
         return output.fail(FaultKind::BadLength, end as u64, 0);
     };
     let last = room.iter().rposition(|byte| *byte != 0).unwrap_or(0);
@@ -254,7 +232,11 @@ fn put_short(output: &mut Output<'_>, start: usize, room: usize, bits: u64) -> S
     let len = 8 - (groups.trailing_zeros() as usize / 8).min(7);
     let groups = groups | 0x80 << (64 - 8 * len);
     let (from, to) = (start + room, start + len);
-    let (moved, written) = (output.pos - from, output.written());
+    // A kernel inside may have taken the room back.
+    let Some(moved) = output.pos.checked_sub(from) else {
+        return output.fail(FaultKind::BadLength, from as u64, 0);
+    };
+    let written = output.written();
     if len == room {
         written[start..from].copy_from_slice(&groups.to_be_bytes()[..room]);
         return Status::Ok;
@@ -265,28 +247,19 @@ fn put_short(output: &mut Output<'_>, start: usize, room: usize, bits: u64) -> S
     Status::Ok
 }
 
-extern "C" fn put_bits(output: &mut Output<'_>, argument: u64) -> Status {
-    for _ in 0..argument as u32 {
-        output.put_bit(false);
-    }
-    if argument >> 32 != 0 {
+/// Writes bits that are known.
+pub(crate) fn put_bits(output: &mut Output<'_>, zeros: u32, one: bool) {
+    (0..zeros).for_each(|_| output.put_bit(false));
+    if one {
         output.put_bit(true);
     }
-    Status::Ok
 }
 
-fn reset(state: &mut super::State, kept: u32) {
-    let tag = state.tag(kept);
-    state.forget();
-    state.set_tag(kept, tag);
-}
-
-extern "C" fn reset_input(input: &mut Input<'_>, kept: u64) -> Status {
-    reset(input.state(), kept as u32);
-    Status::Ok
-}
-
-extern "C" fn reset_output(output: &mut Output<'_>, kept: u64) -> Status {
-    reset(output.state(), kept as u32);
-    Status::Ok
+impl State {
+    /// Makes all slots undefined but one.
+    pub(crate) fn forget_but(&mut self, except: u32) {
+        let tag = self.tag(except);
+        self.forget();
+        self.set_tag(except, tag);
+    }
 }

@@ -129,6 +129,17 @@ pub enum Policy {
     Ignore,
 }
 
+impl Policy {
+    /// The policy that a word of machine code is.
+    pub(crate) fn of_word(word: u64) -> Policy {
+        match word {
+            1 => Policy::Report,
+            2 => Policy::Ignore,
+            _ => Policy::Reject,
+        }
+    }
+}
+
 impl Field {
     /// The accumulator's type, for a field whose value fits it.
     pub fn scalar(&self) -> Scalar {

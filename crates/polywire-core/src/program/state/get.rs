@@ -28,12 +28,12 @@ pub(crate) fn get(input: &mut Input<'_>, field: &Field) -> Got {
             let Some(exponent) = int(input, exponent)? else { return Ok(false) };
             let mantissa = int(input, mantissa)?.unwrap_or(0);
             ranged(input, field, exponent as i64)?;
-            input.state().words[..2].copy_from_slice(&[exponent, mantissa]);
+            input.state().words = [exponent, mantissa];
             Ok(true)
         }
         FieldKind::Float { single, decimal, bits } => {
             let found = get(input, decimal)?;
-            let [exponent, mantissa, ..] = input.state().words;
+            let [exponent, mantissa] = input.state().words;
             let escape = bits.as_ref().map(|bits| int(input, bits)).transpose()?.flatten();
             let value = match (found, escape) {
                 (true, None) => Some(float::compose(exponent as i64, mantissa as i64, *single)),
@@ -57,7 +57,7 @@ pub(crate) fn get(input: &mut Input<'_>, field: &Field) -> Got {
             if !get(input, decimal)? {
                 return Ok(false);
             }
-            let [exponent, mantissa, ..] = input.state().words;
+            let [exponent, mantissa] = input.state().words;
             match whole(exponent as i64, mantissa as i64) {
                 Some(value) => input.state().words[0] = value as u64,
                 None => {
@@ -295,7 +295,7 @@ fn decimal(input: &mut Input<'_>, field: &Field) -> Got {
         },
     };
     if let Some((exponent, mantissa)) = value {
-        input.state().words[..2].copy_from_slice(&[exponent as u64, mantissa as u64]);
+        input.state().words = [exponent as u64, mantissa as u64];
     }
     Ok(value.is_some())
 }

@@ -17,21 +17,21 @@ mod get;
 pub(crate) mod integer;
 mod octets;
 mod put;
+mod slots;
 #[cfg(feature = "jit")]
 pub(crate) mod specialised;
 
-#[cfg(feature = "jit")]
-pub(crate) use bits::policy;
-pub(crate) use bits::{BITS, RESET, SEGMENT, TAKE_BIT, segment};
+pub(crate) use bits::{begin_reading, begin_writing, end_reading, end_writing, expect_bits, put_bits};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
 pub(crate) use float::decompose;
 #[cfg(feature = "jit")]
 pub(crate) use get::whole as whole_number;
 pub(crate) use get::{get, get_int};
-pub(crate) use octets::{OCTET, OCTETS};
+pub(crate) use octets::{OCTETS, take_octet};
 pub(crate) use put::{Out, put, put_int};
 #[cfg(feature = "jit")]
 pub(crate) use put::{differing_end, normal as normal_decimal, replaced};
+pub(crate) use slots::{LOCALS, compute};
 
 /// The slots that a program's fields refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct Bank {
 pub(crate) const UNDEFINED: u8 = 0;
 /// A slot whose value is known to be absent.
 pub(crate) const EMPTY: u8 = 1;
+/// A slot whose value is a word of the program's own. Fields have tags of their own, by type.
+pub(crate) const ASSIGNED: u8 = 2;
 
 /// A bank's slots are a multiple of this.
 const ROW: usize = 8;
@@ -63,9 +65,12 @@ const MAX_REPORTS: usize = 256;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct State {
-    /// Where values and texts are, for machine code; said before each message.
+    /// Where values, texts and tags are, for machine code; said before each message.
     pub(crate) values_at: usize,
     pub(crate) texts_at: usize,
+    pub(crate) tags_at: usize,
+    /// What operations keep for each other within a message.
+    pub(crate) locals: [u64; LOCALS],
     /// Where the limits of a message are that is read without a context, and what it has left of
     /// the memory that they allow.
     pub(crate) limits_at: usize,
@@ -77,8 +82,10 @@ pub struct State {
     /// The presence map that is read or written.
     map: bits::Map,
     /// Where a field's value is between operations.
-    pub(crate) words: [u64; 4],
+    pub(crate) words: [u64; 2],
     pub(crate) pending: Vec<u8>,
+    /// How many of the pending bytes were taken one by one.
+    octets_taken: usize,
     /// What the interpreter has written for machine code.
     pub(crate) fallback: Vec<u8>,
     texts: Vec<Text>,
@@ -146,13 +153,16 @@ impl State {
         State {
             values_at: 0,
             texts_at: 0,
+            tags_at: 0,
+            locals: [0; LOCALS],
             limits_at: 0,
             memory_left: 0,
             values: Values::new(slots),
             tags: vec![UNDEFINED; slots].into(),
             map: bits::Map::default(),
-            words: [0; 4],
+            words: [0; 2],
             pending: Vec::new(),
+            octets_taken: 0,
             fallback: Vec::new(),
             texts: vec![Text::default(); bank.texts as usize],
             text_bytes: 0,
@@ -222,6 +232,8 @@ impl State {
         self.despecialise();
         self.saved_tags.copy_from_slice(&self.tags);
         self.map = bits::Map::default();
+        self.octets_taken = 0;
+        self.locals = [0; LOCALS];
         self.keep_values();
         self.begin_message();
     }
@@ -239,6 +251,7 @@ impl State {
         self.message += 1;
         self.values_at = self.values.as_mut_ptr() as usize;
         self.texts_at = self.texts.as_ptr() as usize;
+        self.tags_at = self.tags.as_mut_ptr() as usize;
     }
 
     /// Takes back what the message changed.

@@ -1,38 +1,30 @@
-//! Pending bytes one by one: for a reader whose elements are wider than octets.
+//! The bytes of a field one by one: for a reader whose elements are wider than octets.
 
-use super::super::{Cursor, FaultKind, Input, Output, ScalarKernel, SequenceDialect, Status};
-use crate::layout::Scalar;
+use super::super::{Cursor, FaultKind, Input, SequenceDialect, Status};
 
-/// The pending bytes as a sequence of [`OCTET`]s.
-pub(crate) static OCTETS: SequenceDialect = SequenceDialect { name: "fast.octets", begin, next };
+/// The pending bytes as elements.
+pub(crate) static OCTETS: SequenceDialect = SequenceDialect { name: "octets", begin: begin_octets, next: more_octets };
 
-/// The next of the pending bytes.
-pub(crate) static OCTET: ScalarKernel =
-    ScalarKernel { name: "fast.octet", scalar: Scalar::U8, get, put, wide: None, form: None };
-
-extern "C" fn begin(input: &mut Input<'_>, _: &mut Cursor) -> Status {
-    match &mut input.state {
-        Some(state) => {
-            state.words[0] = 0;
-            Status::Ok
-        }
-        None => input.fail(FaultKind::WrongKind, 0, 0),
-    }
-}
-
-extern "C" fn next(input: &mut Input<'_>, _: &mut Cursor, more: &mut u64) -> Status {
-    let left = |state: &&mut super::State| state.words[0] < state.pending.len() as u64;
-    *more = input.state.as_ref().is_some_and(left).into();
+/// Starts with the first of the pending bytes.
+extern "C" fn begin_octets(input: &mut Input<'_>, _: &mut Cursor) -> Status {
+    input.state().octets_taken = 0;
     Status::Ok
 }
 
-extern "C" fn get(input: &mut Input<'_>, word: &mut u64) -> Status {
-    let Some(state) = &mut input.state else { return input.fail(FaultKind::WrongKind, 0, 0) };
-    *word = state.pending.get(state.words[0] as usize).copied().unwrap_or(0).into();
-    state.words[0] += 1;
+/// 1 if there is another byte, else 0.
+extern "C" fn more_octets(input: &mut Input<'_>, _: &mut Cursor, more: &mut u64) -> Status {
+    let state = input.state();
+    *more = u64::from(state.octets_taken < state.pending.len());
     Status::Ok
 }
 
-extern "C" fn put(output: &mut Output<'_>, _: u64) -> Status {
-    output.fail(FaultKind::WrongKind, 0, 0)
+/// The next byte.
+pub(crate) extern "C" fn take_octet(input: &mut Input<'_>, octet: &mut u64) -> Status {
+    let state = input.state();
+    let Some(next) = state.pending.get(state.octets_taken).copied() else {
+        return input.fail(FaultKind::WrongKind, 0, 0);
+    };
+    state.octets_taken += 1;
+    *octet = next.into();
+    Status::Ok
 }

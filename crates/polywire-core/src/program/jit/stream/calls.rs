@@ -24,7 +24,7 @@ pub(super) const UNICODE: u64 = 4;
 /// Keeps a text as the previous one: 0 if it is that already, 1 if not, 2 if there is no room for
 /// it.
 pub(super) unsafe extern "C" fn note_text(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and so many bytes of the value or the message.
     let (state, text) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
     if state.specialised_text(split(slots)) == Some(text) {
         return 0;
@@ -34,14 +34,14 @@ pub(super) unsafe extern "C" fn note_text(state: *mut State, slots: u64, data: *
 
 /// The same of a string that was read: 0, or 1 if there is no room.
 pub(super) unsafe extern "C" fn keep_text(state: *mut State, slots: u64, string: *const String, _: u64) -> u64 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and a string of the value that it decodes.
     let (state, string) = unsafe { (&mut *state, &*string) };
     state.set_specialised_text(split(slots), string.as_bytes()).is_err().into()
 }
 
 /// The previous text once more: 0, or 1 if the string has no room for it.
 pub(super) unsafe extern "C" fn load_text(state: *mut State, slots: u64, string: *mut String, bound: u64) -> u64 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and a string of the value that it decodes.
     let (state, string) = unsafe { (&mut *state, &mut *string) };
     let mut left = state.memory_left;
     let filled = state.specialised_text(split(slots)).is_some_and(|text| fill(&mut left, string, text, bound));
@@ -55,13 +55,13 @@ fn split(slots: u64) -> (u32, u32) {
 
 /// Makes a text pending.
 pub(super) unsafe extern "C" fn load_pending(state: *mut State, data: *const u8, len: u64) {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and so many bytes of the message or of a slot.
     unsafe { (*state).set_pending(core::slice::from_raw_parts(data, len as usize)) }
 }
 
 /// Keeps what is pending, or that nothing is there: 0, or 1 if there is no room for it.
 pub(super) unsafe extern "C" fn keep_pending(state: *mut State, slots: u64, there: u64) -> u64 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, which nobody else refers to meanwhile.
     let state = unsafe { &mut *state };
     if there == 0 {
         state.set_value((slots >> 32) as u32, EMPTY_WORD);
@@ -75,7 +75,7 @@ pub(super) unsafe extern "C" fn keep_pending(state: *mut State, slots: u64, ther
 
 /// Makes the previous text pending: 1, or 0 if there is none.
 pub(super) unsafe extern "C" fn previous_pending(state: *mut State, slots: u64) -> u64 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, which nobody else refers to meanwhile.
     let state = unsafe { &mut *state };
     let mut pending = core::mem::take(&mut state.pending);
     pending.clear();
@@ -88,7 +88,7 @@ pub(super) unsafe extern "C" fn previous_pending(state: *mut State, slots: u64) 
 
 /// A string from what is pending: 0, or 1 if that is not ordinary.
 pub(super) unsafe extern "C" fn take_pending(state: *mut State, string: *mut String, bound: u64) -> u64 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and a string of the value that it decodes.
     let (state, string) = unsafe { (&mut *state, &mut *string) };
     let is_text = core::str::from_utf8(&state.pending).is_ok();
     u64::from(!(is_text && fill(&mut state.memory_left, string, &state.pending, bound)))
@@ -96,7 +96,7 @@ pub(super) unsafe extern "C" fn take_pending(state: *mut State, string: *mut Str
 
 /// The same for a string that may be a part of a message, which this one is not.
 pub(super) unsafe extern "C" fn take_shared(state: *mut State, text: *mut SharedStr, bound: u64) -> u64 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and a shared string of the value that it decodes.
     unsafe {
         let mut string = (*text).take_string();
         let answer = take_pending(state, &raw mut string, bound);
@@ -107,7 +107,7 @@ pub(super) unsafe extern "C" fn take_shared(state: *mut State, text: *mut Shared
 
 /// Where pending bytes are, and how many.
 pub(super) unsafe extern "C" fn pending_at(state: *mut State, to: *mut [u64; 2]) {
-    // SAFETY: as the module says; there are two words.
+    // SAFETY: machine code gives its state, and two words of the stack.
     unsafe {
         let pending = &(*state).pending;
         to.write([pending.as_ptr() as u64, pending.len() as u64]);
@@ -124,7 +124,7 @@ pub(super) unsafe extern "C" fn read_pending(
     there: *mut u64,
 ) -> *const u8 {
     let (is_ascii, is_unicode, nullable) = (form & ASCII != 0, form & UNICODE != 0, form & NULLABLE != 0);
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and two ends of one message.
     let (state, rest) = unsafe { (&mut *state, rest(at, end)) };
     let parsed = if is_ascii { parse_ascii(rest, nullable) } else { parse_counted(rest, nullable) };
     let Some(Parsed { text, behind }) = parsed else { return core::ptr::null() };
@@ -138,14 +138,15 @@ pub(super) unsafe extern "C" fn read_pending(
             state.pending.last_mut().into_iter().for_each(|byte| *byte &= 0x7F);
         }
     }
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives a word of the stack.
     unsafe { *there = u64::from(text.is_some()) };
     behind.as_ptr()
 }
 
 /// A text of 7-bit characters, none of them in front a NUL: where it ends, or null.
 pub(super) unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u64, nullable: u64) -> *mut u8 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives so many bytes of a text, and has found room for them and their
+    // ends.
     unsafe {
         let text = core::slice::from_raw_parts(data, len as usize);
         let Some(last) = text.len().checked_sub(1) else {
@@ -169,7 +170,7 @@ pub(super) unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len:
     if len > u32::MAX.into() {
         return core::ptr::null_mut();
     }
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives so many bytes, and has found room for them and a length in front.
     unsafe {
         let behind = write_unsigned(at, len + nullable);
         copy(core::slice::from_raw_parts(data, len as usize), behind);
@@ -185,7 +186,7 @@ pub(super) unsafe extern "C" fn read_ascii(
     string: *mut String,
     bound: u64,
 ) -> *const u8 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, two ends of one message, and a string of the value.
     let (state, rest, string) = unsafe { (&mut *state, rest(at, end), &mut *string) };
     let Some(Parsed { text: Some(text), behind }) = parse_ascii(rest, false) else { return core::ptr::null() };
     if !make_room(&mut state.memory_left, string, text.len(), bound) {
@@ -212,7 +213,7 @@ pub(super) unsafe extern "C" fn read_counted(
     string: *mut String,
     bound: u64,
 ) -> *const u8 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, two ends of one message, and a string of the value.
     let (state, rest, string) = unsafe { (&mut *state, rest(at, end), &mut *string) };
     match parse_counted(rest, false) {
         Some(Parsed { text: Some(text), behind })
@@ -226,10 +227,10 @@ pub(super) unsafe extern "C" fn read_counted(
 
 /// Says how many bytes there are behind their number, and gives where they end, or null.
 pub(super) unsafe extern "C" fn find_counted(at: *const u8, end: *const u8, len: *mut u64) -> *const u8 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives two ends of one message.
     match parse_counted(unsafe { rest(at, end) }, false) {
         Some(Parsed { text: Some(text), behind }) => {
-            // SAFETY: as the module says.
+            // SAFETY: machine code gives a word of the stack.
             unsafe { *len = text.len() as u64 };
             behind.as_ptr()
         }
@@ -293,7 +294,7 @@ pub(super) fn number(
 /// # Safety
 /// The bytes from `at` to `end` are there.
 pub(super) unsafe fn rest<'m>(at: *const u8, end: *const u8) -> &'m [u8] {
-    // SAFETY: as the caller promises.
+    // SAFETY: both ends are of one message, the bytes of which are there by the contract.
     unsafe { core::slice::from_raw_parts(at, end.offset_from(at) as usize) }
 }
 
@@ -326,7 +327,7 @@ fn make_room(memory_left: &mut usize, string: &mut String, len: usize, bound: u6
 
 /// The same for machine code: 0, or 1 if there is no memory.
 pub(super) unsafe extern "C" fn grow(state: *mut State, string: *mut String, len: u64) -> u64 {
-    // SAFETY: as the module says.
+    // SAFETY: machine code gives its state, and a string of the value that it decodes.
     unsafe { u64::from(!make_room(&mut (*state).memory_left, &mut *string, len as usize, 0)) }
 }
 
@@ -363,6 +364,6 @@ unsafe fn copy(text: &[u8], to: *mut u8) {
 }
 
 pub(super) unsafe extern "C" fn differ(a: *const u8, b: *const u8, len: u64) -> u64 {
-    // SAFETY: as the module says; both are of this length.
+    // SAFETY: machine code gives two texts, both of this length.
     unsafe { u64::from(core::slice::from_raw_parts(a, len as usize) != core::slice::from_raw_parts(b, len as usize)) }
 }

@@ -15,17 +15,14 @@ use super::{
 use crate::program::{
     Block, Field, FieldKind, OpKind,
     passes::inner_blocks,
-    state::{
-        SEGMENT,
-        integer::{gather, spread},
-    },
+    state::integer::{gather, spread},
 };
 
 /// True if bits may be left out of the map around a block.
 pub(super) fn has_elided(block: &Block) -> bool {
     block.0.iter().any(|op| match &op.kind {
         OpKind::TestField(field) | OpKind::PutField { field, .. } => elided_bit(field),
-        OpKind::Region { dialect, .. } if core::ptr::eq(*dialect, &SEGMENT) => false,
+        OpKind::PresenceMap { .. } => false,
         kind => {
             let mut found = false;
             inner_blocks(kind, &mut |inner| found |= has_elided(inner));

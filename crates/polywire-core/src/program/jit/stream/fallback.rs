@@ -10,10 +10,7 @@ use super::{
     super::{emit::Emit, shims},
     Eligibility, Second,
 };
-use crate::program::{
-    Block, Field, Op, OpKind, Policy, TextForm, Wire, passes,
-    state::{SEGMENT, policy},
-};
+use crate::program::{Block, Field, Op, OpKind, Policy, TextForm, Wire, passes};
 
 impl Eligibility<'_> {
     /// The bits of an operation that the interpreter can do, which are none.
@@ -29,10 +26,21 @@ impl Eligibility<'_> {
         }
         let in_segment = match &op.kind {
             // What they do is not only their own.
-            OpKind::Action(..) | OpKind::Test(_) | OpKind::Call { .. } => return None,
-            OpKind::Region { dialect, argument, .. } if core::ptr::eq(*dialect, &SEGMENT) => {
-                (policy(*argument) == Policy::Reject).then_some(true)?
-            }
+            OpKind::Action(..)
+            | OpKind::Test(_)
+            | OpKind::TakeBit
+            | OpKind::PutBit
+            | OpKind::KnownBits { .. }
+            | OpKind::LoadSlot(..)
+            | OpKind::StoreSlot(_)
+            | OpKind::EmptySlot(_)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::StoreLocal(_)
+            | OpKind::Compute(..)
+            | OpKind::Forget { .. }
+            | OpKind::Call { .. } => return None,
+            OpKind::PresenceMap { policy, .. } => (*policy == Policy::Reject).then_some(true)?,
             _ => in_segment,
         };
         let mut blocks: Vec<&Block> = Vec::new();

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     layout::Scalar,
-    program::{ActionKernel, Block, Order, State, state::BITS},
+    program::{Block, Order},
 };
 
 /// The last bytes' bits.
@@ -114,6 +114,16 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(word, after);
     }
 
+    /// A boolean as the next bit.
+    pub(in super::super) fn put_flag(&mut self, flag: Value) {
+        let Bit(mask) = self.next_bit();
+        let Some(Segment { word, .. }) = self.segment else { return };
+        let before = self.code.use_var(word);
+        let bit = self.code.ins().ishl_imm_u(flag, i64::from(mask.trailing_zeros()));
+        let after = self.code.ins().bor(before, bit);
+        self.code.def_var(word, after);
+    }
+
     /// Zeros at the map's end are not written, and what follows moves up.
     fn end_map(&mut self, segment: &Segment) {
         let (total, full) = (bytes(segment.bits), segment.bits.saturating_sub(1) / WORD);
@@ -194,41 +204,29 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Puts bits that are known, or forgets previous values.
-    pub(in super::super) fn put_action(&mut self, kernel: &ActionKernel, argument: u64) {
-        if !core::ptr::eq(kernel, &BITS) {
-            return self.forget(argument);
-        }
-        for _ in 0..argument as u32 {
+    /// Puts bits that are known.
+    pub(in super::super) fn put_known(&mut self, zeros: u32, one: bool) {
+        for _ in 0..zeros {
             self.next_bit();
         }
-        if argument >> 32 != 0 {
+        if one {
             let bit = self.next_bit();
             self.set_bit(bit);
         }
     }
 
-    /// Makes sure of bits that are known, or forgets previous values.
-    pub(in super::super) fn get_action(&mut self, kernel: &ActionKernel, argument: u64) {
-        if !core::ptr::eq(kernel, &BITS) {
-            return self.forget(argument);
-        }
+    /// Leaves unless bits are those that are known.
+    pub(in super::super) fn expect_known(&mut self, zeros: u32, one: bool) {
         let unwind = self.unwind;
-        for _ in 0..argument as u32 {
+        for _ in 0..zeros {
             let bit = self.take_bit();
             self.or_else(bit, unwind);
         }
-        if argument >> 32 != 0 {
+        if one {
             let bit = self.take_bit();
             let zero = self.code.ins().icmp_imm_s(IntCC::Equal, bit, 0);
             self.or_else(zero, unwind);
         }
-    }
-
-    /// Forgets all previous values but that of the slot that is named.
-    fn forget(&mut self, kept: u64) {
-        let (state, kept) = (self.state(), self.constant(kept as i64));
-        self.call_well(forget as *const u8, &[state, kept]);
     }
 
     /// Reads a segment whose presence map has at most so many bits.
@@ -383,12 +381,6 @@ pub(super) unsafe extern "C" fn end_long(at: *mut u8, len: u64) -> u64 {
     let last = map.iter().rposition(|byte| *byte != 0).unwrap_or(0);
     map[last] |= 0x80;
     (map.len() - 1 - last) as u64
-}
-
-/// Forgets all previous values but that of one slot: 0, or 1 if that cannot be done.
-unsafe extern "C" fn forget(state: *mut State, kept: u64) -> u64 {
-    // SAFETY: machine code gives the state.
-    unsafe { u64::from(!(*state).forget_specialised(kept as u32)) }
 }
 
 /// The first bytes of fewer than eight, the first lowest.

@@ -11,7 +11,7 @@ use crate::{
     program::{
         Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
-            BITS, Operator, RESET, SEGMENT, TAKE_BIT, UNDEFINED,
+            Operator, UNDEFINED,
             specialised::{EMPTY_WORD, NO_NUMBER, NO_TEXT, Specialisation, SpecialisedSlot, inline_text},
         },
     },
@@ -187,20 +187,19 @@ impl<'p> Eligibility<'p> {
             OpKind::Switch { arms, otherwise } => self.longest(arms.iter().map(|(_, block)| block).chain([otherwise])),
             OpKind::Union { arms, none, .. } => self.longest(arms.iter().chain([none])),
             OpKind::Select { body, .. } => self.block(body),
-            OpKind::Action(kernel, kept) if core::ptr::eq(*kernel, &RESET) => {
-                self.kept.push(*kept as u32);
+            OpKind::Forget { except } => {
+                self.kept.push(*except);
                 Some(0)
             }
-            OpKind::Action(kernel, bits) if core::ptr::eq(*kernel, &BITS) => {
-                (*bits as u32).checked_add((bits >> 32) as u32)
-            }
-            OpKind::Test(kernel) if core::ptr::eq(*kernel, &TAKE_BIT) => Some(1),
+            OpKind::KnownBits { zeros, one } => zeros.checked_add(u32::from(*one)),
+            OpKind::TakeBit | OpKind::PutBit => Some(1),
+            OpKind::LoadLocal(..) | OpKind::StoreLocal(_) | OpKind::Compute(..) => Some(0),
             OpKind::Unbox { body, .. } => self.block(body),
             OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.fall_back(op),
-            OpKind::Region { dialect, argument, body } if core::ptr::eq(*dialect, &SEGMENT) => {
-                let bits = self.block(body)?;
-                self.room += bits.div_ceil(7).max(1) as usize;
-                (bits == *argument as u32).then_some(0)
+            OpKind::PresenceMap { bits, body, .. } => {
+                let taken = self.block(body)?;
+                self.room += taken.div_ceil(7).max(1) as usize;
+                (taken == *bits).then_some(0)
             }
             _ => None,
         }

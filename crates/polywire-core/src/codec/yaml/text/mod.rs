@@ -5,9 +5,9 @@ mod plain;
 mod rewrite;
 mod simple;
 
-pub(crate) use plain::{Either, is_plain, put_plain};
-pub(crate) use rewrite::{block, flow};
-pub(crate) use simple::read;
+pub(super) use plain::{Either, is_plain, put_plain};
+pub(super) use rewrite::{block, flow};
+pub(super) use simple::read;
 
 /// Collections inside each other, whatever the [`Limits`](crate::program::Limits) allow.
-pub(crate) const MAX_DEPTH: usize = 1024;
+pub(super) const MAX_DEPTH: usize = 1024;

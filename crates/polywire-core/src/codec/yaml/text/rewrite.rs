@@ -1,10 +1,8 @@
 //! JSON, as the walk writes it, made to YAML. Numbers that are not finite come as the bare words
 //! `NaN`, `Infinity` and `-Infinity`, which tells them from strings.
 
-use super::{
-    super::super::{FaultKind, Output, Status},
-    MAX_DEPTH, is_plain,
-};
+use super::{MAX_DEPTH, is_plain};
+use crate::program::{FaultKind, Output, Status};
 
 /// Keys that are longer stand behind a question mark: a simple key has at most 1024 characters
 /// (YAML 1.2.2, section 7.4).

@@ -1,9 +1,9 @@
 //! Scalars without quotes: which of them are numbers (YAML 1.2.2, section 10.3.2), and which texts
 //! may stand without quotes.
 
-use super::super::{
-    super::{Output, Status},
-    json, number,
+use crate::program::{
+    Output, Status,
+    kernels::{json, number},
 };
 
 /// True if a text can stand without quotes, in block and flow, and is a string for every reader of

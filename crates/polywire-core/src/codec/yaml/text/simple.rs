@@ -3,10 +3,8 @@
 //! `_-./+`. Whatever else comes is left to a parser of all of YAML, so that nothing is decided here
 //! that could be decided otherwise there.
 
-use super::{
-    super::super::{Output, Status, adapter::PositionMap},
-    Either, MAX_DEPTH, put_plain,
-};
+use super::{Either, MAX_DEPTH, put_plain};
+use crate::program::{Output, Status, adapter::PositionMap};
 
 /// Writes the message as JSON. None if something in it is unusual; what was written then is of no
 /// use. The text is printable UTF-8.

@@ -1,0 +1,556 @@
+//! The verifier: what it passes cannot touch anything but the value and the message, whatever the
+//! bytes are.
+//!
+//! It is the gate in front of both back ends, for our own lowerings and for codecs registered at
+//! run time alike. It trusts nobody: what it knows of operations is in a table of its own
+//! ([`facts`]), and its one walk counts operations, nesting and bytes itself. It shows that
+//!
+//! 1. each operation belongs to the program's direction;
+//! 2. each place lies in its frame and holds what the operation works on, and sinks occur only when
+//!    decoding;
+//! 3. the accumulator is set, and of the right type, where it is used; what is stored is valid
+//!    there: booleans and enum literals were checked;
+//! 4. a `Need` dominates each operation that moves a fixed number of bytes, with no barrier
+//!    between;
+//! 5. runs are in order and without overlap; in a run too, booleans and enums are checked, and
+//!    scalars widen, never narrow;
+//! 6. calls name routines with the frame they expect, and cost as many levels as their blocks are
+//!    nested; blocks nest to a limited depth, and their operations are not too many;
+//! 7. who asks for the state of a stream has a bank, and fields are sound and keep to its slots;
+//!    who takes a field's value has asked for it, and for no other one since;
+//! 8. kernels are of types that they can have, and what forms and expected prefixes say is within
+//!    what machine code can do: kernels are anybody's safe code.
+
+use alloc::{string::String, vec, vec::Vec};
+use core::cell::Cell;
+
+use super::{
+    Arithmetic, Block, Check, Direction, Field, FieldKind, Op, OpKind, Place, Program, ScalarKernel, Source, TextForm,
+    TextKernel, Wire, state::LOCALS,
+};
+use crate::layout::{Kind, Layout, NodeId, Scalar};
+use facts::{Bytes, Facts, Pending, facts};
+
+mod facts;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+/// Operations in a program.
+pub(crate) const MAX_OPS: usize = 1 << 18;
+/// Blocks inside each other.
+const MAX_DEPTH: u32 = 128;
+/// Blocks inside each other that a call may have for each level it costs.
+const BLOCKS_PER_LEVEL: u32 = 8;
+/// Bits of a presence map.
+const MAX_BITS: u32 = 1 << 18;
+
+/// Why a program is refused. That is a bug in a lowering, never the fault of a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("program refused at '{path}': {rule}")]
+#[non_exhaustive]
+pub struct VerifyError {
+    /// The field.
+    pub path: String,
+    /// What is violated.
+    pub rule: &'static str,
+}
+
+/// Shows that a program keeps the [module's](self) rules.
+pub(crate) fn verify(program: &Program) -> Result<(), VerifyError> {
+    let refused = |rule| VerifyError { path: String::new(), rule };
+    let verifier = Verifier { program, layout: &program.layout, ops: Cell::new(0) };
+    verifier.block(&program.root, State::new(Some(program.layout.root())), 0)?;
+    for routine in &program.routines {
+        if routine.frame.is_some_and(|node| node.0 as usize >= program.layout.len()) {
+            return Err(refused("a routine's frame is no node"));
+        }
+        let nested = verifier.block(&routine.block, State::new(routine.frame), 0)?;
+        if routine.levels < 1 + nested / BLOCKS_PER_LEVEL {
+            return Err(refused("calls cost too little for the blocks in the routine"));
+        }
+    }
+    Ok(())
+}
+
+/// What is known between two operations.
+#[derive(Clone, Copy)]
+struct State {
+    /// What the frame is; none where only sinks are allowed.
+    frame: Option<NodeId>,
+    /// The accumulator's type, and the enum that it is a literal of.
+    accumulator: Option<(Scalar, Option<NodeId>)>,
+    /// Bytes made sure of.
+    ensured: u32,
+    /// Inside a sequence or map.
+    indexed: bool,
+    /// A field was asked for, and its value waits.
+    held: Held,
+}
+
+/// Whether a field's value waits for who takes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    No,
+    /// If the accumulator is true.
+    Perhaps,
+    Yes,
+}
+
+impl State {
+    fn new(frame: Option<NodeId>) -> State {
+        State { frame, accumulator: None, ensured: 0, indexed: false, held: Held::No }
+    }
+
+    /// The state where an inner block begins.
+    fn inside(&self, frame: Option<NodeId>) -> State {
+        State { frame, ensured: 0, ..*self }
+    }
+
+    /// The same of a block that is repeated, or that others of its kind run before.
+    fn repeated(&self, frame: Option<NodeId>) -> State {
+        State { accumulator: None, ..self.inside(frame) }
+    }
+}
+
+struct Verifier<'p> {
+    program: &'p Program,
+    layout: &'p Layout,
+    /// Operations seen so far.
+    ops: Cell<usize>,
+}
+
+type Verdict<T = ()> = Result<T, &'static str>;
+
+impl Verifier<'_> {
+    /// Holds a block to the rules, and gives how many blocks are inside each other in it.
+    fn block(&self, block: &Block, mut state: State, depth: u32) -> Result<u32, VerifyError> {
+        let mut nested = 0;
+        for op in &block.0 {
+            let at = |rule| VerifyError { path: self.path(op), rule };
+            require(depth <= MAX_DEPTH, "blocks are nested too deeply").map_err(at)?;
+            self.ops.set(self.ops.get() + 1);
+            require(self.ops.get() <= MAX_OPS, "it has too many operations").map_err(at)?;
+            let facts = facts(&op.kind, self.program.direction);
+            let inner = self.op(&op.kind, &facts, &mut state).map_err(at)?;
+            for (block, inside) in facts.blocks.into_iter().zip(inner) {
+                nested = nested.max(1 + self.block(block, inside, depth + 1)?);
+            }
+        }
+        Ok(nested)
+    }
+
+    fn path(&self, op: &Op) -> String {
+        self.program.paths.get(op.path.0 as usize).cloned().unwrap_or_default()
+    }
+
+    /// Holds an operation to the rules, and gives what is known where each of its blocks begins.
+    fn op(&self, kind: &OpKind, facts: &Facts<'_>, state: &mut State) -> Verdict<Vec<State>> {
+        let of_this_direction = facts.only.is_none_or(|only| only == self.program.direction);
+        require(of_this_direction, "the operation is of the other direction")?;
+        self.ensured(facts.bytes, state)?;
+        require(!facts.has_state || self.program.bank.is_some(), "the program has no bank")?;
+        let takes = matches!(facts.pending, Pending::Takes | Pending::Consumes);
+        require(!takes || state.held == Held::Yes, "no field was asked for whose value it could take")?;
+        let inner = self.rules(kind, facts, state)?;
+        require(inner.len() == facts.blocks.len(), "an operation has blocks that nobody looks at")?;
+        // What a block inside leaves in the accumulator depends on which one ran.
+        if !inner.is_empty() || matches!(kind, OpKind::Call { .. }) {
+            state.accumulator = None;
+        }
+        state.held = match (facts.pending, state.held) {
+            (Pending::Asks, _) => Held::Yes,
+            (Pending::AsksWhether, _) => Held::Perhaps,
+            (Pending::Replaces | Pending::Consumes, _) => Held::No,
+            // Only the next operation knows of the accumulator that answered.
+            (_, Held::Perhaps) if !matches!(kind, OpKind::Need(_)) => Held::No,
+            (_, Held::Yes) if self.replaces_inside(facts) => Held::No,
+            (_, held) => held,
+        };
+        Ok(inner)
+    }
+
+    /// Rule 4.
+    fn ensured(&self, bytes: Bytes, state: &mut State) -> Verdict {
+        state.ensured = match bytes {
+            Bytes::Ensures(n) => state.ensured.max(n),
+            Bytes::Moves(n) => state.ensured.checked_sub(n).ok_or("no Need covers the bytes it moves")?,
+            Bytes::Leaves(n) => n,
+        };
+        Ok(())
+    }
+
+    /// True if a block inside reads another field, or may.
+    fn replaces_inside(&self, facts: &Facts<'_>) -> bool {
+        facts.blocks.iter().flat_map(|block| &block.0).any(|op| {
+            let facts = self::facts(&op.kind, self.program.direction);
+            matches!(facts.pending, Pending::Asks | Pending::AsksWhether | Pending::Replaces | Pending::Consumes)
+                || self.replaces_inside(&facts)
+        })
+    }
+
+    /// What the operation itself demands, but for what is the same of all, and what is known where
+    /// its blocks begin.
+    fn rules(&self, kind: &OpKind, facts: &Facts<'_>, state: &mut State) -> Verdict<Vec<State>> {
+        match kind {
+            OpKind::Sequence { .. } | OpKind::Map { .. } | OpKind::Members { .. } => {
+                return self.repeating(kind, facts, state);
+            }
+            OpKind::IfPresent { .. }
+            | OpKind::Present { .. }
+            | OpKind::Unbox { .. }
+            | OpKind::Union { .. }
+            | OpKind::Select { .. } => return self.opening(kind, state),
+            OpKind::Switch { .. }
+            | OpKind::If { .. }
+            | OpKind::Region { .. }
+            | OpKind::PresenceMap { .. }
+            | OpKind::Call { .. } => return self.branching(kind, state),
+            OpKind::Text { .. }
+            | OpKind::SetText(..)
+            | OpKind::Octets { .. }
+            | OpKind::Bulk { .. }
+            | OpKind::Slice { .. }
+            | OpKind::Clear(_) => self.in_one_piece(kind, state)?,
+            OpKind::Need(_) | OpKind::Literal(_) | OpKind::Fail(_) | OpKind::Action(..) => {}
+            OpKind::Align(n) => require(matches!(n, 1 | 2 | 4 | 8), "alignment is 1, 2, 4 or 8")?,
+            OpKind::Run { segments, size } => self.run(segments, *size, state)?,
+            OpKind::Store(place) => self.store(*place, state)?,
+            OpKind::Put(wire) => {
+                self.wire(wire)?;
+                require(self.accumulator(state)? == wire.scalar(), "the accumulator is of another type than the wire")?;
+            }
+            OpKind::Check(check) => self.check(check, state)?,
+            OpKind::PutField { field, present } => self.field(field, !present || !field.kind.is_text())?,
+            OpKind::KnownBits { zeros, .. } => require(*zeros <= MAX_BITS, "a presence map has too many bits")?,
+            // A slot that the bank lacks is nobody's.
+            OpKind::Forget { .. } => {}
+            OpKind::EmptySlot(slot) => self.slot(*slot)?,
+            OpKind::StoreSlot(slot) => {
+                self.slot(*slot)?;
+                is_word(self.accumulator(state)?)?;
+            }
+            OpKind::StoreLocal(index) => {
+                is_local(*index)?;
+                is_word(self.accumulator(state)?)?;
+            }
+            OpKind::PutBit => require(self.accumulator(state)? == Scalar::Bool, "a bit is a boolean")?,
+            OpKind::Load(_)
+            | OpKind::Get(_)
+            | OpKind::Const(..)
+            | OpKind::Length(_)
+            | OpKind::Index
+            | OpKind::Convert(_)
+            | OpKind::TestField(_)
+            | OpKind::TakeBit
+            | OpKind::LoadSlot(..)
+            | OpKind::SlotState(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::Compute(..)
+            | OpKind::Test(_) => state.accumulator = Some(self.filling(kind, state)?),
+        }
+        Ok(Vec::new())
+    }
+
+    /// What fills the accumulator: its type then, and the enum that it is a literal of.
+    fn filling(&self, kind: &OpKind, state: &State) -> Verdict<(Scalar, Option<NodeId>)> {
+        let scalar = match kind {
+            OpKind::Load(place) => self.scalar_at(*place, state)?.0,
+            OpKind::Get(wire) => {
+                let unchecked = matches!(wire, Wire::Fixed { scalar: Scalar::Bool, .. });
+                require(!unchecked, "a boolean is read as an octet and checked")?;
+                self.wire(wire)?;
+                wire.scalar()
+            }
+            OpKind::Const(scalar, bits) => {
+                require(*scalar != Scalar::Bool || *bits <= 1, "a boolean constant is 0 or 1")?;
+                let fits = scalar.is_signed() || bits.checked_shr(8 * scalar.size() as u32).unwrap_or(0) == 0;
+                require(fits, "a constant has more bits than its type")?;
+                *scalar
+            }
+            OpKind::Length(place) => {
+                let fits = |k: &Kind| matches!(k, Kind::String { .. } | Kind::Sequence(_) | Kind::Map(_));
+                self.place(*place, state, fits)?;
+                Scalar::U64
+            }
+            OpKind::Index => {
+                require(state.indexed, "there is no sequence around it")?;
+                Scalar::U64
+            }
+            OpKind::Convert(to) => return self.convert(*to, state),
+            OpKind::TestField(field) => {
+                self.field(field, true)?;
+                Scalar::Bool
+            }
+            OpKind::LoadSlot(slot, scalar) => {
+                self.slot(*slot)?;
+                is_word(*scalar)?;
+                *scalar
+            }
+            OpKind::SlotState(slot) => {
+                self.slot(*slot)?;
+                Scalar::U64
+            }
+            OpKind::LoadLocal(index, scalar) => {
+                is_local(*index)?;
+                is_word(*scalar)?;
+                *scalar
+            }
+            OpKind::Compute(arithmetic, index) => {
+                is_local(*index)?;
+                let scalar = self.accumulator(state)?;
+                require(matches!(scalar, Scalar::I64 | Scalar::U64), "only an I64 or U64 is computed with")?;
+                match arithmetic {
+                    Arithmetic::Add | Arithmetic::Subtract => scalar,
+                    Arithmetic::Equal | Arithmetic::Less => Scalar::Bool,
+                }
+            }
+            OpKind::TakeBit | OpKind::Test(_) => Scalar::Bool,
+            _ => unreachable!("only called for these"),
+        };
+        Ok((scalar, None))
+    }
+
+    /// Strings, and elements that are moved in one piece.
+    fn in_one_piece(&self, kind: &OpKind, state: &State) -> Verdict {
+        let is_text = |k: &Kind| matches!(k, Kind::String { .. });
+        match kind {
+            OpKind::Text { place, form, .. } => {
+                match form {
+                    TextForm::Kernel(kernel) => text_kernel(kernel)?,
+                    TextForm::Field(field) => self.field(field, field.kind.is_text())?,
+                    TextForm::CountedNul { .. } | TextForm::Pending => {}
+                }
+                self.place(*place, state, is_text).map(|_| ())
+            }
+            OpKind::SetText(place, _) => self.place(*place, state, is_text).map(|_| ()),
+            OpKind::Octets { place, field, .. } => {
+                if let Some(field) = field {
+                    self.field(field, field.kind.is_text())?;
+                }
+                match place {
+                    Place::Sink => require(self.program.direction == Direction::Decode, "a sink cannot be encoded"),
+                    place => self.slice(*place, Scalar::U8, state),
+                }
+            }
+            OpKind::Bulk { place, scalar, .. } => self.bulk(*place, *scalar, state),
+            OpKind::Slice { place, kernel, .. } => self.slice(*place, kernel.scalar, state),
+            OpKind::Clear(place) => {
+                let fits =
+                    |k: &Kind| matches!(k, Kind::String { .. } | Kind::Sequence(_) | Kind::Map(_) | Kind::Optional(_));
+                self.place(*place, state, fits).map(|_| ())
+            }
+            _ => unreachable!("only called for these"),
+        }
+    }
+
+    /// What runs a block several times, or several blocks one after another.
+    fn repeating(&self, kind: &OpKind, facts: &Facts<'_>, state: &State) -> Verdict<Vec<State>> {
+        // What a repeated block reads was there before its second turn.
+        let held = if self.replaces_inside(facts) { Held::No } else { state.held };
+        let repeated = State { held, ..*state };
+        Ok(match kind {
+            OpKind::Sequence { place, source, .. } => {
+                let frame = self.elements(*place, source, state)?;
+                vec![State { indexed: true, ..repeated.repeated(frame) }]
+            }
+            OpKind::Map { place, source, .. } => {
+                require(!matches!(source, Source::Octets), "octets are a sequence's elements")?;
+                self.counted(source, state)?;
+                let node = self.place(*place, state, |k| matches!(k, Kind::Map(_)))?;
+                let frames = node.map(|n| match &self.layout.node(n).kind {
+                    Kind::Map(map) => (map.key, map.value),
+                    _ => unreachable!("just checked"),
+                });
+                let inside = State { indexed: true, ..repeated };
+                vec![inside.repeated(frames.map(|f| f.0)), inside.repeated(frames.map(|f| f.1))]
+            }
+            OpKind::Members { arms, table, .. } => {
+                require(arms.len() == table.keys().len(), "the table is of other members")?;
+                require(arms.iter().zip(table.keys()).all(|(a, k)| a.key == *k), "the table is of other members")?;
+                // A cursor has three words of bits.
+                let fits = |bit: u8| usize::from(bit) < 8 * size_of::<super::Cursor>();
+                let notes = arms.iter().filter_map(|arm| arm.prefix.as_ref()?.note);
+                require(notes.into_iter().all(fits), "a prefix notes a bit that the cursor does not have")?;
+                vec![repeated.repeated(state.frame); 2 * arms.len()]
+            }
+            _ => unreachable!("only called for these"),
+        })
+    }
+
+    /// What opens another frame.
+    fn opening(&self, kind: &OpKind, state: &State) -> Verdict<Vec<State>> {
+        Ok(match kind {
+            OpKind::IfPresent { place, .. } => {
+                vec![state.inside(self.optional(*place, state)?), state.inside(state.frame)]
+            }
+            OpKind::Present { place, .. } => vec![state.inside(self.optional(*place, state)?)],
+            OpKind::Unbox { place, .. } => {
+                let node = self.place(*place, state, |k| matches!(k, Kind::Boxed(_)))?;
+                let frame = node.map(|n| match &self.layout.node(n).kind {
+                    Kind::Boxed(boxed) => boxed.inner,
+                    _ => unreachable!("just checked"),
+                });
+                vec![state.inside(frame)]
+            }
+            OpKind::Union { place, arms, .. } => {
+                let cases = self.cases(*place, state)?.ok_or("a sink cannot be encoded")?;
+                require(arms.len() == cases.len(), "there is one arm for each case")?;
+                let discriminator = State { accumulator: Some((Scalar::I64, None)), ..*state };
+                let frames = cases.iter().copied().map(Some).chain([state.frame]);
+                frames.map(|frame| discriminator.inside(frame)).collect()
+            }
+            OpKind::Select { place, case, body } => {
+                require(self.accumulator(state)? == Scalar::I64, "a discriminator is an I64")?;
+                let cases = self.cases(*place, state)?;
+                require(case.is_some() || body.0.is_empty(), "there is no value without a case")?;
+                let frame = match (cases, case) {
+                    (Some(cases), Some(i)) => Some(*cases.get(*i as usize).ok_or("the union has no such case")?),
+                    _ => None,
+                };
+                vec![state.inside(frame)]
+            }
+            _ => unreachable!("only called for these"),
+        })
+    }
+
+    /// What runs a block on the same frame, or a routine.
+    fn branching(&self, kind: &OpKind, state: &State) -> Verdict<Vec<State>> {
+        Ok(match kind {
+            OpKind::Switch { arms, .. } => {
+                let scalar = self.accumulator(state)?;
+                require(scalar.range().is_some(), "a switch is on an integer or boolean")?;
+                vec![state.inside(state.frame); arms.len() + 1]
+            }
+            OpKind::If { .. } => {
+                require(self.accumulator(state)? == Scalar::Bool, "a condition is a boolean")?;
+                let held = |held| State {
+                    held: if state.held == Held::Perhaps { held } else { state.held },
+                    ..state.inside(state.frame)
+                };
+                vec![held(Held::Yes), held(Held::No)]
+            }
+            OpKind::Region { .. } => vec![state.inside(state.frame)],
+            OpKind::PresenceMap { bits, .. } => {
+                require(*bits <= MAX_BITS, "a presence map has too many bits")?;
+                vec![state.inside(state.frame)]
+            }
+            OpKind::Call { routine, place } => {
+                let routine = self.program.routines.get(*routine as usize).ok_or("there is no such routine")?;
+                let node = self.place(*place, state, |_| true)?;
+                require(node == routine.frame, "the routine expects another frame")?;
+                Vec::new()
+            }
+            _ => unreachable!("only called for these"),
+        })
+    }
+
+    /// Rules 7 and 8.
+    fn wire(&self, wire: &Wire) -> Verdict {
+        match wire {
+            Wire::Field(field) => self.field(field, field.kind.is_scalar()),
+            Wire::Word(index, scalar) => {
+                let fits = matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F32 | Scalar::F64);
+                require(*index < 2 && fits, "a field's value is one of two words")
+            }
+            Wire::Octet => require(self.program.direction == Direction::Decode, "octets are taken, not written"),
+            Wire::Inline(kernel, argument) => {
+                require(self.program.direction == Direction::Encode, "the operation is of the other direction")?;
+                require(kernel.scalar != Scalar::F128, "an inline kernel's value has 64 bits")?;
+                // The bytes of a form's argument stand below the one that counts them.
+                require(kernel.form.is_none() || argument >> 56 <= 7, "an inline kernel's head is too long")
+            }
+            Wire::Kernel(kernel) => scalar_kernel(kernel),
+            Wire::Symbol(kernel, _) => {
+                require(matches!(kernel.scalar, Scalar::I64 | Scalar::U64), "a symbol is an I64 or U64")
+            }
+            Wire::Fixed { .. } => Ok(()),
+        }
+    }
+
+    /// Rule 7: a field's slots are in the bank, and its parts and values are of its type.
+    fn field(&self, field: &Field, fits: bool) -> Verdict {
+        require(fits, "the field's value is of another kind than the operation")?;
+        let bank = self.program.bank.as_ref().ok_or("the program has no bank")?;
+        let mut sound = field.is_sound();
+        field.each(&mut |part| {
+            let second = match part.kind {
+                FieldKind::Decimal => part.text < bank.slots,
+                _ => !part.kind.is_text() || part.text < bank.texts,
+            };
+            sound &= !part.has_slot() || part.slot < bank.slots && second;
+        });
+        require(sound, "the field is none, or its slots are not in the bank")
+    }
+
+    /// Rule 7: a slot of the bank.
+    fn slot(&self, slot: u32) -> Verdict {
+        require(self.program.bank.as_ref().is_some_and(|bank| slot < bank.slots), "the bank has no such slot")
+    }
+
+    /// Rule 3.
+    fn accumulator(&self, state: &State) -> Verdict<Scalar> {
+        state.accumulator.map(|(scalar, _)| scalar).ok_or("the accumulator is not set")
+    }
+
+    fn convert(&self, to: Scalar, state: &State) -> Verdict<(Scalar, Option<NodeId>)> {
+        let (from, literal_of) = state.accumulator.ok_or("the accumulator is not set")?;
+        let float = |s| matches!(s, Scalar::F32 | Scalar::F64);
+        let possible = from == to
+            || (from.range().is_some() && to != Scalar::F128 && to != Scalar::Bool)
+            || (float(from) && float(to));
+        require(possible, "there is no such conversion")?;
+        Ok((to, literal_of))
+    }
+
+    fn check(&self, check: &Check, state: &mut State) -> Verdict {
+        let (scalar, _) = state.accumulator.ok_or("the accumulator is not set")?;
+        checkable(check, scalar)?;
+        state.accumulator = Some(match check {
+            Check::Bool => (Scalar::Bool, None),
+            Check::Enum { node, otherwise } => {
+                self.literals(*node, *otherwise)?;
+                (scalar, Some(*node))
+            }
+            Check::Range { .. } | Check::OneOf(_) | Check::Keep(_) => (scalar, None),
+        });
+        Ok(())
+    }
+}
+
+/// Any 64 bits are a value of these.
+fn is_word(scalar: Scalar) -> Verdict {
+    require(matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F64), "a slot or local has an I64, U64 or F64")
+}
+
+fn is_local(index: u8) -> Verdict {
+    require(usize::from(index) < LOCALS, "there is no such local")
+}
+
+/// What does not fit 64 bits has functions of its own, and nothing else has.
+fn scalar_kernel(kernel: &ScalarKernel) -> Verdict {
+    let wide = kernel.scalar == Scalar::F128;
+    require(kernel.wide.is_some() == wide, "a kernel has functions for 128 bits if its scalar has as many")?;
+    require(!wide || kernel.form.is_none(), "a scalar of 128 bits has no form")
+}
+
+/// Machine code writes a short text's head and sixteen bytes at once.
+fn text_kernel(kernel: &TextKernel) -> Verdict {
+    let fits = kernel.short.is_none_or(|short| (1..=4).contains(&short.head_len) && short.below > 0);
+    require(fits, "a short text's head has one to four bytes, and there are such texts")
+}
+
+fn require(holds: bool, rule: &'static str) -> Verdict {
+    if holds { Ok(()) } else { Err(rule) }
+}
+
+/// Whether a condition can be put on a type. Back ends hold integers in 64 bits, where a `U64` may
+/// look like a negative literal, and bits cannot be cut from a negative number.
+fn checkable(check: &Check, scalar: Scalar) -> Verdict {
+    require(scalar.range().is_some(), "only integers are checked")?;
+    match check {
+        Check::Enum { .. } => require(scalar != Scalar::U64, "an enum's literal is no U64"),
+        Check::Keep(_) => require(!scalar.is_signed(), "bits are kept of unsigned integers"),
+        Check::Bool | Check::Range { .. } | Check::OneOf(_) => Ok(()),
+    }
+}

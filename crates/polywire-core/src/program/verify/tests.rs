@@ -1,0 +1,159 @@
+//! Programs of every codec with a reservation or a cost that is too small: each is refused, though
+//! the rest of the program is as the passes made it.
+
+use alloc::vec::Vec;
+
+use super::*;
+use crate::{
+    codec::{self, Options},
+    layout::Shape,
+    program::passes::inner_blocks_mut,
+    schema::arbitrary::random_schema,
+};
+
+/// Prepared programs of both directions for random types, under every codec that has them.
+fn programs() -> Vec<Program> {
+    let mut found = Vec::new();
+    for seed in 0..40 {
+        let schema = random_schema(seed, 3 + seed as usize % 7);
+        let Ok(shape) = Shape::of(&schema) else { continue };
+        for codec in codec::CODECS {
+            let options = Options::default();
+            found.extend(codec.lower_encode(&options, &schema, shape.layout()).map(Program::prepared));
+            found.extend(codec.lower_decode(&options, &schema, &schema, shape.layout()).map(Program::prepared));
+        }
+    }
+    found
+}
+
+/// Calls `f` on all operations, until it says that it is done.
+fn any_op(block: &mut Block, f: &mut dyn FnMut(&mut OpKind) -> bool) -> bool {
+    block.0.iter_mut().any(|op| {
+        let mut done = f(&mut op.kind);
+        inner_blocks_mut(&mut op.kind, &mut |inner| done = done || any_op(inner, f));
+        done
+    })
+}
+
+/// Makes the change that `change` makes to the first operation that it changes, to the second, and
+/// so on, each alone, and gives how many programs that were; all must be refused with the rule.
+#[track_caller]
+fn refused_everywhere(rule: &str, change: &dyn Fn(&mut OpKind) -> bool) -> usize {
+    let mut changed = 0;
+    for program in programs() {
+        assert_eq!(program.verify(), Ok(()));
+        for nth in 0..8 {
+            let (mut program, mut left) = (program.clone(), nth);
+            let mut once = |kind: &mut OpKind| {
+                let before = kind.clone();
+                if !change(kind) {
+                    return false;
+                }
+                if left == 0 {
+                    return true;
+                }
+                left -= 1;
+                *kind = before;
+                false
+            };
+            let routines = program.routines.iter_mut().map(|routine| &mut routine.block);
+            if !core::iter::once(&mut program.root).chain(routines).any(|block| any_op(block, &mut once)) {
+                break;
+            }
+            let error = program.verify().expect_err("it reserves or costs too little");
+            assert_eq!(error.rule, rule, "{:#?}", program.root);
+            changed += 1;
+        }
+    }
+    changed
+}
+
+const UNCOVERED: &str = "no Need covers the bytes it moves";
+
+#[test]
+fn a_need_of_a_byte_less_is_refused() {
+    let less = |kind: &mut OpKind| match kind {
+        OpKind::Need(n) => {
+            *n -= 1;
+            true
+        }
+        _ => false,
+    };
+    assert!(refused_everywhere(UNCOVERED, &less) > 500);
+}
+
+#[test]
+fn a_text_that_leaves_less_room_behind_it_is_refused() {
+    let less = |kind: &mut OpKind| match kind {
+        OpKind::Text { after, .. } if *after > 0 => {
+            *after -= 1;
+            true
+        }
+        _ => false,
+    };
+    let changed = refused_everywhere(UNCOVERED, &less);
+    assert!(changed > 10, "{changed}");
+}
+
+#[test]
+fn operations_that_move_a_byte_more_are_refused() {
+    let more = |kind: &mut OpKind| match kind {
+        OpKind::Run { size, .. } => {
+            *size += 1;
+            true
+        }
+        OpKind::Literal(bytes) => {
+            *bytes = bytes.iter().copied().chain([0]).collect();
+            true
+        }
+        _ => false,
+    };
+    assert!(refused_everywhere(UNCOVERED, &more) > 500);
+}
+
+#[test]
+fn a_routine_that_costs_a_level_less_is_refused() {
+    let mut changed = 0;
+    for program in programs() {
+        for routine in 0..program.routines.len() {
+            let mut program = program.clone();
+            program.routines[routine].levels -= 1;
+            let rule = "calls cost too little for the blocks in the routine";
+            assert_eq!(program.verify().map_err(|error| error.rule), Err(rule));
+            changed += 1;
+        }
+    }
+    assert!(changed > 20, "{changed}");
+}
+
+#[test]
+fn blocks_nest_and_operations_are_counted_without_the_passes() {
+    let mut program = programs().into_iter().find(|program| program.direction == Direction::Decode).unwrap();
+    let op = |kind| Op { path: super::super::PathId(0), kind };
+    let truth = || op(OpKind::Const(Scalar::Bool, 1));
+    let nest = |inner: Block| Block(vec![truth(), op(OpKind::If { then: inner, otherwise: Block::default() })]);
+    let deep = |levels| (0..levels).fold(Block(vec![truth()]), |inner, _| nest(inner));
+    program.root = deep(MAX_DEPTH);
+    assert_eq!(program.verify(), Ok(()));
+    program.root = deep(MAX_DEPTH + 1);
+    assert_eq!(program.verify().unwrap_err().rule, "blocks are nested too deeply");
+    program.root = Block(vec![truth(); MAX_OPS + 1]);
+    program.routines.clear();
+    assert_eq!(program.verify().unwrap_err().rule, "it has too many operations");
+    program.root.0.pop();
+    assert_eq!(program.verify(), Ok(()));
+}
+
+#[test]
+fn the_table_and_the_passes_know_the_same_blocks() {
+    fn compare(block: &Block, direction: Direction) {
+        for op in &block.0 {
+            let mut of_passes = Vec::new();
+            super::super::passes::inner_blocks(&op.kind, &mut |inner| of_passes.push(core::ptr::from_ref(inner)));
+            let own = facts(&op.kind, direction).blocks;
+            assert!(own.iter().map(|block| core::ptr::from_ref(*block)).eq(of_passes), "{op:?}");
+            own.into_iter().for_each(|inner| compare(inner, direction));
+        }
+    }
+    programs().iter().for_each(|program| compare(&program.root, program.direction));
+}

@@ -1,0 +1,324 @@
+//! A codec of a third party with state of its own, in safe code only. It has no fields with
+//! operators: it sends what changed since the last message, with slots, locals, bits of a presence
+//! map and arithmetic.
+//!
+//! | member | on the wire |
+//! |---|---|
+//! | `time`, which never goes back, and `level` | a bit; if it is one, the difference in eight bytes |
+//! | `alarm`, which may be absent | a bit; if it is one, an octet that says whether it is there, and its value |
+#![forbid(unsafe_code)]
+
+use polywire_core::{
+    codec::{self, BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties},
+    layout::{Kind, Layout, Message, NodeId, Scalar},
+    program::{
+        Arithmetic, Backend, Bank, Block, Check, Direction, ExecError, FaultKind, Op, OpKind, Order, PathId, Place,
+        Policy, Program, State, Wire,
+    },
+    schema::{Schema, arbitrary::Random},
+};
+use polywire_derive::Message;
+use polywire_testing::{mutated, seeds};
+use std::sync::Arc;
+
+const BACKENDS: [Backend; 2] = [Backend::Interpreter, Backend::Auto];
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+struct Reading {
+    time: u64,
+    level: i64,
+    alarm: Option<i64>,
+}
+
+/// Sends changes, with a bank of so many slots.
+struct Changes(u32);
+
+impl Codec for Changes {
+    fn name(&self) -> &'static str {
+        "changes"
+    }
+
+    fn properties(&self) -> &'static Properties {
+        codec::find("fast").unwrap().properties()
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        &[]
+    }
+
+    fn lower_encode(&self, _: &Options, _: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        Ok(self.program(Direction::Encode, layout))
+    }
+
+    fn lower_decode(&self, _: &Options, _: &Schema, _: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+        Ok(self.program(Direction::Decode, layout))
+    }
+}
+
+/// Locals.
+const VALUE: u8 = 0;
+const PREVIOUS: u8 = 1;
+const DIFFERENCE: u8 = 2;
+/// The slot of `alarm`, and its states.
+const ALARM: u32 = 2;
+const EMPTY: i64 = 1;
+const ASSIGNED: i64 = 2;
+
+impl Changes {
+    fn program(&self, direction: Direction, layout: &Arc<Layout>) -> Program {
+        let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
+        let [time, level, alarm] = &fields[..] else { panic!("it has three members") };
+        let [time, level, alarm] = [time, level, alarm].map(|f| Place::At { offset: f.offset, node: f.node });
+        let inner = match &layout.node(alarm.node().unwrap()).kind {
+            Kind::Optional(optional) => optional.inner,
+            _ => panic!("it is optional"),
+        };
+        let member = |path, kinds: Vec<OpKind>| kinds.into_iter().map(move |kind| Op { path: PathId(path), kind });
+        let ops = match direction {
+            Direction::Encode => member(0, put_time(time))
+                .chain(member(1, put_number(1, level, Scalar::I64)))
+                .chain(member(2, put_alarm(alarm, inner))),
+            Direction::Decode => member(0, get_number(0, time, Scalar::U64, forward()))
+                .chain(member(1, get_number(1, level, Scalar::I64, vec![])))
+                .chain(member(2, get_alarm(alarm, inner))),
+        };
+        let body = Block(ops.collect());
+        Program {
+            direction,
+            layout: layout.clone(),
+            root: block(2, vec![OpKind::PresenceMap { bits: 3, policy: Policy::Reject, body }]),
+            routines: vec![],
+            adapter: None,
+            paths: ["time", "level", "alarm"].map(String::from).into(),
+            bank: Some(Arc::new(Bank { slots: self.0, texts: 0 })),
+        }
+    }
+}
+
+fn block(path: u32, kinds: Vec<OpKind>) -> Block {
+    Block(kinds.into_iter().map(|kind| Op { path: PathId(path), kind }).collect())
+}
+
+fn fixed(scalar: Scalar) -> Wire {
+    Wire::Fixed { scalar, order: Order::Little }
+}
+
+fn bit(path: u32, bit: bool, more: Vec<OpKind>) -> Block {
+    let bit = [OpKind::Const(Scalar::Bool, bit.into()), OpKind::PutBit];
+    block(path, bit.into_iter().chain(more).collect())
+}
+
+/// Refuses a value that is less than the one before.
+fn forward() -> Vec<OpKind> {
+    let then = block(0, vec![OpKind::Fail(FaultKind::OutOfRange)]);
+    vec![
+        OpKind::LoadLocal(VALUE, Scalar::U64),
+        OpKind::Compute(Arithmetic::Less, PREVIOUS),
+        OpKind::If { then, otherwise: Block::default() },
+    ]
+}
+
+fn put_time(place: Place) -> Vec<OpKind> {
+    let mut ops = put_number(0, place, Scalar::U64);
+    // Behind where both locals are known.
+    ops.splice(4..4, forward());
+    ops
+}
+
+fn put_number(slot: u32, place: Place, scalar: Scalar) -> Vec<OpKind> {
+    let changed = vec![OpKind::LoadLocal(DIFFERENCE, scalar), OpKind::Put(fixed(scalar))];
+    vec![
+        OpKind::LoadSlot(slot, scalar),
+        OpKind::StoreLocal(PREVIOUS),
+        OpKind::Load(place),
+        OpKind::StoreLocal(VALUE),
+        OpKind::LoadLocal(VALUE, scalar),
+        OpKind::Compute(Arithmetic::Subtract, PREVIOUS),
+        OpKind::StoreLocal(DIFFERENCE),
+        OpKind::LoadLocal(VALUE, scalar),
+        OpKind::Compute(Arithmetic::Equal, PREVIOUS),
+        OpKind::If { then: bit(slot, false, vec![]), otherwise: bit(slot, true, changed) },
+        OpKind::LoadLocal(VALUE, scalar),
+        OpKind::StoreSlot(slot),
+    ]
+}
+
+fn get_number(slot: u32, place: Place, scalar: Scalar, check: Vec<OpKind>) -> Vec<OpKind> {
+    let then = vec![OpKind::Get(fixed(scalar)), OpKind::Compute(Arithmetic::Add, PREVIOUS), OpKind::StoreLocal(VALUE)];
+    let mut ops = vec![
+        OpKind::LoadSlot(slot, scalar),
+        OpKind::StoreLocal(PREVIOUS),
+        OpKind::StoreLocal(VALUE),
+        OpKind::TakeBit,
+        OpKind::If { then: block(slot, then), otherwise: Block::default() },
+    ];
+    ops.extend(check);
+    ops.extend([OpKind::LoadLocal(VALUE, scalar), OpKind::StoreSlot(slot), OpKind::Store(place)]);
+    ops
+}
+
+fn octet(value: u8) -> [OpKind; 2] {
+    [OpKind::Const(Scalar::U8, value.into()), OpKind::Put(fixed(Scalar::U8))]
+}
+
+fn put_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
+    let value = Place::At { offset: 0, node: inner };
+    let number = [OpKind::LoadLocal(VALUE, Scalar::I64), OpKind::Put(fixed(Scalar::I64))];
+    let new = || bit(ALARM, true, octet(1).into_iter().chain(number.clone()).collect());
+    let same = vec![
+        OpKind::LoadLocal(VALUE, Scalar::I64),
+        OpKind::Compute(Arithmetic::Equal, PREVIOUS),
+        OpKind::If { then: bit(ALARM, false, vec![]), otherwise: new() },
+    ];
+    let then = vec![
+        OpKind::LoadSlot(ALARM, Scalar::I64),
+        OpKind::StoreLocal(PREVIOUS),
+        OpKind::Load(value),
+        OpKind::StoreLocal(VALUE),
+        OpKind::SlotState(ALARM),
+        OpKind::Switch { arms: vec![(vec![ASSIGNED], block(ALARM, same))], otherwise: new() },
+        OpKind::LoadLocal(VALUE, Scalar::I64),
+        OpKind::StoreSlot(ALARM),
+    ];
+    let absent = vec![
+        OpKind::SlotState(ALARM),
+        OpKind::Switch {
+            arms: vec![(vec![EMPTY], bit(ALARM, false, vec![]))],
+            otherwise: bit(ALARM, true, octet(0).into()),
+        },
+        OpKind::EmptySlot(ALARM),
+    ];
+    vec![OpKind::IfPresent { place, then: block(ALARM, then), otherwise: block(ALARM, absent) }]
+}
+
+fn get_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
+    let value = Place::At { offset: 0, node: inner };
+    let present = |from: OpKind| {
+        let body = block(ALARM, vec![from, OpKind::StoreSlot(ALARM), OpKind::Store(value)]);
+        block(ALARM, vec![OpKind::Present { place, body }])
+    };
+    let changed = vec![
+        OpKind::Get(fixed(Scalar::U8)),
+        OpKind::Check(Check::Bool),
+        OpKind::If {
+            then: present(OpKind::Get(fixed(Scalar::I64))),
+            otherwise: block(ALARM, vec![OpKind::Clear(place), OpKind::EmptySlot(ALARM)]),
+        },
+    ];
+    let same = vec![
+        OpKind::SlotState(ALARM),
+        OpKind::Switch {
+            arms: vec![(vec![ASSIGNED], present(OpKind::LoadSlot(ALARM, Scalar::I64)))],
+            otherwise: block(ALARM, vec![OpKind::Clear(place)]),
+        },
+    ];
+    vec![OpKind::TakeBit, OpKind::If { then: block(ALARM, changed), otherwise: block(ALARM, same) }]
+}
+
+fn encoder(backend: Backend) -> (Encoder<Reading>, State) {
+    let encoder = Encoder::with_backend(&Changes(3), &Options::default(), backend).unwrap();
+    let state = encoder.state().expect("the program has a bank");
+    (encoder, state)
+}
+
+fn decoder(backend: Backend) -> (Decoder<Reading>, State) {
+    let schema = Reading::shape().schema();
+    let decoder = Decoder::with_backend(&Changes(3), &Options::default(), schema, backend).unwrap();
+    let state = decoder.state().expect("the program has a bank");
+    (decoder, state)
+}
+
+#[test]
+fn messages_have_what_changed() {
+    let messages: [(Reading, &[u8]); 5] = [
+        (
+            Reading { time: 1000, level: -3, alarm: None },
+            &[0xF0, 0xE8, 3, 0, 0, 0, 0, 0, 0, 0xFD, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0],
+        ),
+        (Reading { time: 1000, level: -3, alarm: None }, &[0x80]),
+        (Reading { time: 1001, level: -3, alarm: Some(5) }, &[0xD0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 5, 0, 0, 0, 0, 0, 0, 0]),
+        (Reading { time: 1001, level: -2, alarm: Some(5) }, &[0xA0, 1, 0, 0, 0, 0, 0, 0, 0]),
+        (Reading { time: 1001, level: -2, alarm: None }, &[0x90, 0]),
+    ];
+    for backend in BACKENDS {
+        let ((encoder, mut writer), (decoder, mut reader)) = (encoder(backend), decoder(backend));
+        for (message, bytes) in &messages {
+            let (mut out, mut back) = (Vec::new(), Reading::default());
+            encoder.encode_with(&mut writer, true, message, &mut out).unwrap();
+            assert_eq!(out, *bytes, "{backend:?}, {message:?}");
+            decoder.decode_with(&mut reader, true, &out, &mut back).unwrap();
+            assert_eq!(back, *message, "{backend:?}");
+        }
+    }
+}
+
+#[test]
+fn a_message_that_fails_leaves_no_trace() {
+    for backend in BACKENDS {
+        let ((encoder, mut writer), (decoder, mut reader)) = (encoder(backend), decoder(backend));
+        let put = |writer: &mut State, message: &Reading| {
+            let mut out = Vec::new();
+            encoder.encode_with(writer, true, message, &mut out).map(|()| out)
+        };
+        let first = Reading { time: 9, level: 1, alarm: Some(-1) };
+        let bytes = put(&mut writer, &first).unwrap();
+        let error = put(&mut writer, &Reading { time: 8, ..first.clone() }).unwrap_err();
+        assert_eq!((error.kind, error.path.as_str()), (FaultKind::OutOfRange, "time"), "{backend:?}");
+        assert_eq!(put(&mut writer, &first).unwrap(), [0x80], "{backend:?}");
+        let mut back = Reading::default();
+        decoder.decode_with(&mut reader, true, &bytes, &mut back).unwrap();
+        // The level is there, and the alarm is cut off.
+        let error = decoder.decode_with(&mut reader, false, &[0xB0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 5], &mut back);
+        let error = error.unwrap_err();
+        assert_eq!((error.kind, error.path.as_str()), (FaultKind::Truncated, "alarm"), "{backend:?}");
+        decoder.decode_with(&mut reader, true, &[0x80], &mut back).unwrap();
+        assert_eq!(back, first, "{backend:?}");
+    }
+}
+
+/// A stream of random values, some of whose messages are damaged: the same on both back ends.
+#[test]
+fn streams_are_the_same_on_both_back_ends() {
+    let (mut read, mut refused) = (0, 0);
+    for seed in seeds(40) {
+        let mut random = Random::new(seed);
+        let (mut writers, mut readers) = (BACKENDS.map(encoder), BACKENDS.map(decoder));
+        let mut value = Reading::default();
+        for _ in 0..20 {
+            match random.below(4) {
+                0 => value.time = value.time.saturating_add(random.bits() >> random.below(64)),
+                1 => value.level = random.bits() as i64 >> random.below(64),
+                2 => value.alarm = (!random.one_in(3)).then(|| random.bits() as i64 >> random.below(64)),
+                _ => value.time = value.time.saturating_sub(u64::from(random.one_in(3))),
+            }
+            let messages = writers.each_mut().map(|(encoder, state)| {
+                let mut out = Vec::new();
+                encoder.encode_with(state, true, &value, &mut out).map(|()| out)
+            });
+            assert_eq!(messages[0], messages[1], "seed {seed}: {value:?}");
+            let Ok(message) = &messages[0] else { continue };
+            let bad = mutated(&mut random, message);
+            for (bytes, keep) in [(&bad, false), (message, true)] {
+                let values = readers.each_mut().map(|(decoder, state)| {
+                    let mut back = Reading::default();
+                    decoder.decode_with(state, keep, bytes, &mut back).map(|taken| (taken, back))
+                });
+                assert_eq!(values[0], values[1], "seed {seed}: {bytes:?}");
+                match &values[0] {
+                    Ok((_, back)) if keep => assert_eq!(*back, value, "seed {seed}"),
+                    Ok(_) => read += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+    }
+    assert!(read > 50 && refused > 50, "{read} read, {refused} refused");
+}
+
+#[test]
+fn slots_are_in_the_bank() {
+    for slots in [0, 2] {
+        let built = Encoder::<Reading>::with_backend(&Changes(slots), &Options::default(), Backend::Interpreter);
+        assert!(matches!(built.err(), Some(BuildError::Exec(ExecError::Refused(_)))), "{slots}");
+    }
+}
