@@ -202,7 +202,7 @@ fn messages_sent_together_are_sent_one_after_the_other() {
         let (mut sum, mut next) = (Sent::default(), 1);
         for some in [1, 5, 300, 2, 64, 31, 1, 596] {
             let payloads: Vec<_> = (next..next + some).map(|number| (number, payload(number))).collect();
-            let envelope = |number: u64| Envelope::data(channels[usize::from(number % 50 == 0)], number, 17);
+            let envelope = |number: u64| Envelope::data(channels[usize::from(number.is_multiple_of(50))], number, 17);
             let messages: Vec<_> = payloads.iter().map(|(number, payload)| (envelope(*number), &payload[..])).collect();
             pair.writer.port().send_all(&messages, &mut sum).expect("sent");
             pair.writer.port().settle();

@@ -156,8 +156,8 @@ mod tests {
     fn what_has_gone_stays_in_the_sums_of_its_topic() {
         let totals = Totals::default();
         let counts = [totals.sender("t"), totals.sender("t")];
-        counts[0].count(10, 0);
-        counts[1].count(5, 2);
+        counts[0].count(1, 10, 0);
+        counts[1].count(1, 5, 2);
         let of = |stats: &TopicStats| (stats.sent, stats.sent_bytes, stats.dropped, stats.publishers);
         assert_eq!(of(&totals.read()["t"]), (2, 15, 2, 2));
         totals.end_sender(&counts[0]);

@@ -113,6 +113,9 @@ pub(super) struct Tally {
     pub(super) queued_bytes: usize,
 }
 
+/// What became of a message, and the event that is due. Fails if the message is too large.
+type Handled = Result<(Outcome, Option<Notice>), FrameError>;
+
 /// A message in the queue: the link's id for the channel, and the channel's position after it.
 type Mark = (ChannelId, Start);
 
@@ -199,12 +202,7 @@ impl Outbox {
     /// the outcome, and the event that is due. Blocks
     /// only with [`Overflow::Block`]. Fails if the message is too large.
     #[inline]
-    pub(super) fn send(
-        &self,
-        envelope: &Envelope<'_>,
-        payload: &mut Payload<'_>,
-        turn: Turn,
-    ) -> Result<(Outcome, Option<Notice>), FrameError> {
+    pub(super) fn send(&self, envelope: &Envelope<'_>, payload: &mut Payload<'_>, turn: Turn) -> Handled {
         self.send_in(self.lock(), envelope, payload, turn).1
     }
 
@@ -251,7 +249,7 @@ impl Outbox {
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
         turn: Turn,
-    ) -> (MutexGuard<'a, Outgoing>, Result<(Outcome, Option<Notice>), FrameError>) {
+    ) -> (MutexGuard<'a, Outgoing>, Handled) {
         let size = payload.bytes().len();
         let mut notice = None;
         let Some(mut subscribers) = state.wanted(envelope) else { return (state, Ok((Outcome::Unwanted, None))) };

@@ -148,7 +148,7 @@ mod tests {
                 Turn::AtOnce(began) => {
                     pace.row.lock().expect("no panic").ended = began + Duration::from_micros(10) * links as u32;
                 }
-                Turn::Gather => break,
+                Turn::Gather | Turn::Together => break,
             }
         }
         pace
