@@ -273,14 +273,12 @@ impl<'a> Reader<'a> {
         let mut header = input.delimited()?;
         let bit_bound = bits(&mut header)?;
         let name = type_detail(&mut header)?;
-        let mut literals = self.members(input, |_, literal| {
+        let literals = self.members(input, |_, literal| {
             let mut common = literal.delimited()?;
             let (value, flags) = (common.u32("a value")? as i32, common.u16("flags")?);
             let is_default = flags & member_flag::DEFAULT != 0;
             Ok(EnumLiteral { name: literal.text()?, value, is_default, annotations: Vec::new() })
         })?;
-        // The first literal is the default one anyway.
-        literals.first_mut().into_iter().for_each(|first| first.is_default = false);
         Ok(def(name, flags, DefKind::Enum { bit_bound, literals }))
     }
 

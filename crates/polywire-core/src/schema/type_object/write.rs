@@ -394,7 +394,7 @@ impl Parameter {
 
 fn enumeration(out: &mut Output, def: &Def, form: Form, bit_bound: u8, literals: &[EnumLiteral]) {
     out.u8(kind::ENUM);
-    out.u16(extensibility(def) & !type_flag::MUTABLE);
+    out.u16(final_or_appendable(def));
     out.delimited(|out| {
         out.u16(bit_bound.into());
         type_detail(out, def, form);
@@ -415,7 +415,7 @@ fn enumeration(out: &mut Output, def: &Def, form: Form, bit_bound: u8, literals:
 fn bitmask(out: &mut Output, def: &Def, form: Form, bit_bound: u8, flags: &[Flag]) {
     out.u8(kind::BITMASK);
     out.delimited(|out| {
-        out.u16(extensibility(def) & !type_flag::MUTABLE);
+        out.u16(final_or_appendable(def));
         out.delimited(|out| {
             out.u16(bit_bound.into());
             type_detail(out, def, form);
@@ -485,6 +485,11 @@ fn extensibility(def: &Def) -> u16 {
         Extensibility::Appendable => type_flag::APPENDABLE,
         Extensibility::Mutable => type_flag::MUTABLE,
     }
+}
+
+/// The flags of enums and bitmasks, which cannot be mutable.
+fn final_or_appendable(def: &Def) -> u16 {
+    if def.extensibility == Extensibility::Final { type_flag::FINAL } else { type_flag::APPENDABLE }
 }
 
 fn type_flags(def: &Def) -> u16 {
