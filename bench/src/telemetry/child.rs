@@ -32,7 +32,7 @@ const READY: Duration = Duration::from_secs(60);
 /// Runs the other end that the words name.
 pub(super) fn serve(words: &[String]) {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["collector", ref config] => collector(config),
+        ["collector", config] => collector(config),
         ["system", wire, every] => system(wire, every, None),
         ["kept", wire, every, collector, batch] => system(wire, every, Some((collector, batch))),
         ["peers", seconds] => peers::alone(seconds.parse().expect("seconds")),
