@@ -47,10 +47,13 @@ mod alerts;
 #[cfg(feature = "sqlite")]
 mod archive;
 mod collector;
+#[cfg(feature = "parquet")]
+mod columnar;
 mod columns;
 mod config;
 mod entry;
 mod error;
+mod files;
 pub mod handler;
 mod json;
 #[cfg(any(feature = "foxglove", feature = "mcap"))]

@@ -146,8 +146,8 @@ fn libraries_of_foxglove_decode_cdr() {
     assert_eq!(String::from_utf8(read).expect("a text"), [pump, lamp, pump, value, value].concat());
 }
 
-/// What Foxglove's own decoder for IDL makes of messages: lines of a schema, the name of the type and
-/// the bytes, as JSON.
+/// What Foxglove's own decoder for IDL makes of messages: lines of a schema, the name of the type
+/// and the bytes, as JSON.
 const DECODER: &str = r#"
 const { parseIDL } = require("@foxglove/omgidl-parser");
 const { MessageReader } = require("@foxglove/omgidl-serialization");
@@ -158,8 +158,8 @@ for (const line of require("fs").readFileSync(0, "utf8").trim().split("\n")) {
 }
 "#;
 
-/// The library leaves out the length in front of a list of structures, has no maps and no wide texts,
-/// so these are not among it.
+/// The library leaves out the length in front of a list of structures, has no maps and no wide
+/// texts, so these are not among it.
 #[test]
 fn foxglove_decodes_xcdr2() {
     let node = || {

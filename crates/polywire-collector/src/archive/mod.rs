@@ -4,6 +4,8 @@
 //! of types and members are data, and identifiers only in quotes. Each row has a checksum of its
 //! values, so that damage shows which SQLite itself cannot see.
 
+#[cfg(feature = "mcap")]
+mod mcap;
 mod read;
 mod retain;
 mod rows;
@@ -14,8 +16,6 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, types::Value};
 
 pub use read::{Archive, ArchiveCheck, Series};
-#[cfg(feature = "mcap")]
-pub(crate) use rows::Wanted;
 pub use rusqlite::types::Value as ArchiveValue;
 pub(crate) use write::ArchiveWriter;
 

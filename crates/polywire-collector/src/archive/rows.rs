@@ -1,5 +1,5 @@
-//! Archives that are no databases: folders of Parquet files, and MCAP files. Their rows are read one
-//! after another; for SQL they become a temporary database.
+//! Archives that are no databases: folders of Parquet files, and MCAP files. Their rows are read
+//! one after another; for SQL they become a temporary database.
 
 use std::{
     collections::HashMap,
@@ -10,14 +10,14 @@ use std::{
 
 use rusqlite::{Connection, types::Value};
 
+#[cfg(feature = "mcap")]
+use super::mcap;
 use super::{
     ArchiveCheck, ArchiveError, Series,
     write::{Target, setup, value},
 };
-#[cfg(feature = "mcap")]
-use crate::handler::mcap;
 #[cfg(feature = "parquet")]
-use crate::handler::parquet;
+use crate::columnar;
 use crate::{
     CellValue, Column,
     table::{EachRow, Layout},
@@ -85,7 +85,7 @@ impl Rows {
     fn parts(&self) -> io::Result<Vec<PathBuf>> {
         match self.kind {
             #[cfg(feature = "parquet")]
-            Kind::Parquet => parquet::parts(&self.path),
+            Kind::Parquet => columnar::parts(&self.path),
             #[cfg(feature = "mcap")]
             Kind::Mcap => mcap::parts(&self.path),
             #[allow(unreachable_patterns, reason = "a build without one of the features")]
@@ -97,7 +97,7 @@ impl Rows {
     fn read(&self, part: &Path, wanted: &Wanted<'_>, each: EachRow<'_>) -> Result<(), String> {
         match self.kind {
             #[cfg(feature = "parquet")]
-            Kind::Parquet => parquet::read(part, &wanted.times, each),
+            Kind::Parquet => columnar::read(part, &wanted.times, each),
             #[cfg(feature = "mcap")]
             Kind::Mcap => mcap::read(part, wanted, each),
             #[allow(unreachable_patterns, reason = "a build without one of the features")]

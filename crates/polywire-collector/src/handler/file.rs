@@ -8,7 +8,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{Expects, HandlerError, Setting, Settings};
+use crate::{
+    Expects, HandlerError, Setting, Settings,
+    files::{numbered, sync_folder},
+};
 
 /// Bytes that are kept back before they are written.
 const BUFFER: usize = 64 << 10;
@@ -208,30 +211,6 @@ fn with_number(path: &Path, number: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The full files that belong to a file, oldest first.
-pub(super) fn numbered(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let text = |name: Option<&std::ffi::OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
-    let (stem, ending) = (text(path.file_stem()), path.extension().map(|ending| text(Some(ending))));
-    let number = |name: &str| -> Option<u64> {
-        let name = name.strip_suffix(".zst").unwrap_or(name);
-        let rest = name.strip_prefix(&stem)?.strip_prefix('.')?;
-        match &ending {
-            Some(ending) => rest.strip_suffix(ending.as_str())?.strip_suffix('.')?.parse().ok(),
-            None => rest.parse().ok(),
-        }
-    };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if let Some(number) = entry.file_name().to_str().and_then(number) {
-            found.push((number, entry.path()));
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
 /// Replaces a file by a compressed one, `NAME.zst`. Whenever this is interrupted, one of both is
 /// whole.
 #[cfg(feature = "zstd")]
@@ -275,12 +254,6 @@ pub(super) fn file_name(type_name: &str) -> String {
     }
     name.truncate(MOST);
     if name.is_empty() { "%".to_owned() } else { name }
-}
-
-/// Stores the name of a file that was made or renamed.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

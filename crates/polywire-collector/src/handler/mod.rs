@@ -9,18 +9,17 @@ mod forward;
 mod foxglove;
 mod jsonl;
 #[cfg(feature = "mcap")]
-pub(crate) mod mcap;
+mod mcap;
 mod null;
 mod otlp;
 #[cfg(feature = "parquet")]
-pub(crate) mod parquet;
+mod parquet;
 mod prometheus;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 use std::fmt;
 
-pub(crate) use file::sync_folder;
 use polywire::Node;
 
 use crate::{Entry, HandlerError, Setting, Settings};

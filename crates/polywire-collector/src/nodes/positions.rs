@@ -9,7 +9,7 @@ use std::{
 
 use polywire_telemetry::intake::Position;
 
-use crate::handler::sync_folder;
+use crate::files::sync_folder;
 
 /// Lines that the file may have beyond twice those that it needs.
 const SPARE_LINES: usize = 10_000;

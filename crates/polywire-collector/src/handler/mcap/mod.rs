@@ -5,8 +5,6 @@
 //! last chunk. When such a file is found, it is completed. Each start begins a new file.
 
 mod coding;
-#[cfg(feature = "sqlite")]
-mod read;
 mod ros2msg;
 
 use std::{
@@ -26,13 +24,11 @@ use mcap::{
 use polywire::{Kind as Message, Shape};
 
 use self::coding::{Coding, FORMATS, Format};
-#[cfg(feature = "sqlite")]
-pub(crate) use self::read::{parts, read};
 use super::{
     Handler, Kind,
-    file::{ROTATION, Rotation, full, sync_folder},
+    file::{ROTATION, Rotation, full},
 };
-use crate::{Entry, Expects, HandlerError, JsonText, Origin, Setting, Settings, json::PerType};
+use crate::{Entry, Expects, HandlerError, JsonText, Origin, Setting, Settings, files::sync_folder, json::PerType};
 
 /// Bytes of messages after which a chunk ends.
 const CHUNK: u64 = 1 << 20;

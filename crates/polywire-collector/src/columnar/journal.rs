@@ -18,18 +18,18 @@ use super::{
     rows::{MOST_ROW, content_name, content_of},
     seen::Seen,
 };
-use crate::{CellValue, HandlerError, handler::sync_folder, table::Layout};
+use crate::{CellValue, HandlerError, files::sync_folder, table::Layout};
 
 const MAGIC: &[u8; 8] = b"PWROWS\x00\x01";
 
 /// The ending of the names of journals.
-pub(super) const ENDING: &str = "journal";
+pub(crate) const ENDING: &str = "journal";
 
 /// Bytes that are kept back before they are written.
 const BUFFER: usize = 64 << 10;
 
 /// A journal that is written.
-pub(super) struct Journal {
+pub(crate) struct Journal {
     pub path: PathBuf,
     pub layout: Layout,
     file: File,
@@ -202,7 +202,7 @@ fn set_aside(path: &Path, file: &mut File, from: u64) -> io::Result<()> {
 
 /// How the readable part of a journal ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// With the file.
     Whole,
     /// Within a frame, as while it is written.
@@ -212,14 +212,14 @@ pub(super) enum End {
 }
 
 /// What the first frame says.
-pub(super) struct Head {
+pub(crate) struct Head {
     pub layout: Layout,
     began: SystemTime,
     seen: Seen,
 }
 
 /// Reads the frames of a journal, up to the first that is not whole.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     reader: BufReader<File>,
     body: Vec<u8>,
     /// Where the last whole frame ends.

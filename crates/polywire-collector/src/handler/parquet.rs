@@ -1,36 +1,23 @@
 //! The kind `parquet`: files of columns, for analysis.
 //!
-//! Rows are stored in a journal for each table (`journal`), which becomes a Parquet file (`file`)
-//! when it is large or old enough. Both have the same name but for the ending, so that a start
-//! after a kill goes on where the journals end. `seen` leaves out what a source sends again.
-
-#![cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "queries alone read files"))]
-
-mod file;
-mod journal;
-mod rows;
-mod seen;
+//! Rows are stored in a journal for each table, which becomes a Parquet file when it is large or
+//! old enough. Both have the same name but for the ending, so that a start after a kill goes on
+//! where the journals end.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    io,
-    ops::RangeInclusive,
+    fs,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
 };
 
-use self::{
-    journal::{End, Journal, Reader},
-    seen::Seen,
-};
 use super::{Handler, Kind, file::file_name};
 use crate::{
     Columns, Entry, Expects, HandlerError, JsonText, Setting, Settings,
+    columnar::{Journal, Seen, ending, file, files, journal, number},
     columns::metadata,
     json::PerType,
     retention::{RETENTION, Retention},
-    table::{EachRow, Layout},
+    table::Layout,
 };
 
 /// The most types and versions of types, and with that open files.
@@ -262,74 +249,4 @@ fn free_path(folder: &Path, layout: &Layout) -> Result<PathBuf, HandlerError> {
     let is_own = |path: &&PathBuf| path.with_extension("").with_extension("").file_name() == Some(name.as_ref());
     let last = taken.iter().filter(is_own).map(|path| number(path)).max().unwrap_or(0);
     Ok(folder.join(format!("{name}.{}.{}", last.saturating_add(1), journal::ENDING)))
-}
-
-/// The number in the name of a file.
-fn number(path: &Path) -> u64 {
-    ending(&path.with_extension("")).parse().unwrap_or(0)
-}
-
-fn ending(path: &Path) -> &str {
-    path.extension().and_then(|ending| ending.to_str()).unwrap_or_default()
-}
-
-/// The files of a folder that a handler has made, by name.
-fn files(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
-    let mut found = BTreeSet::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let is_numbered = path.file_stem().and_then(|stem| stem.to_str()?.rsplit_once('.')?.1.parse::<u64>().ok());
-        if is_numbered.is_some() && matches!(ending(&path), file::ENDING | journal::ENDING | "damaged" | "part") {
-            found.insert(path);
-        }
-    }
-    Ok(found)
-}
-
-/// The Parquet files and journals of a folder in the order of their numbers, a journal only if it
-/// is no file yet; or the one file that `path` is.
-pub(crate) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
-    if path.is_file() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut parts = BTreeMap::new();
-    for path in files(path)? {
-        let stem = path.with_extension("");
-        if matches!(ending(&path), file::ENDING | journal::ENDING) {
-            // Of both, the file has the later name.
-            parts.insert((stem.with_extension(""), number(&path)), path);
-        }
-    }
-    Ok(parts.into_values().collect())
-}
-
-/// Calls `each` with the rows of a part, until it returns false; rows of other times may be left
-/// out. The error says what is damaged.
-pub(crate) fn read(path: &Path, times: &RangeInclusive<i64>, each: EachRow<'_>) -> Result<(), String> {
-    let text = |error: io::Error| error.to_string();
-    if ending(path) == file::ENDING {
-        return file::read(path, times, each);
-    }
-    let opened = match File::open(path) {
-        // It has become a file meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return file::read(&path.with_extension(file::ENDING), times, each);
-        }
-        opened => opened.map_err(text)?,
-    };
-    let is_written = opened.try_lock_shared().is_err();
-    opened.unlock().map_err(text)?;
-    let mut reader = Reader::of(opened);
-    let Some(head) = reader.head().map_err(text)? else { return Err("it is no journal of a collector".to_owned()) };
-    while let Some(row) = reader.next().map_err(text)? {
-        let cells = head.layout.decode(row).ok_or("a row has other columns than it says")?;
-        if !each(&head.layout, &cells) {
-            return Ok(());
-        }
-    }
-    match reader.end {
-        End::Within if !is_written => Err(format!("it ends within a row, at byte {}", reader.at)),
-        End::Damage => Err(format!("from byte {} on it is damaged", reader.at)),
-        _ => Ok(()),
-    }
 }

@@ -20,13 +20,15 @@ use polywire::{
 use polywire_idl::Compiler;
 use serde_json::Value;
 
-use super::MOST_RECORD;
+use super::rows::Wanted;
 use crate::{
     CellValue, Column, Columns, Entry, JsonText, MOST_COLUMNS,
-    archive::Wanted,
-    handler::file::numbered,
+    files::numbered,
     table::{EachRow, Layout},
 };
+
+/// The largest record, as of those that the handler completes.
+const MOST_RECORD: usize = 1 << 28;
 
 /// The most channels of a file that are remembered at a time.
 const MOST_CHANNELS: usize = 65_536;
@@ -35,7 +37,7 @@ const MOST_CHANNELS: usize = 65_536;
 const DEEPEST: usize = 16;
 
 /// A file and the full ones that belong to it, the oldest first.
-pub(crate) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut parts: Vec<PathBuf> = numbered(path)?.into_iter().map(|(_, path)| path).collect();
     if path.is_file() {
         parts.push(path.to_owned());
@@ -44,7 +46,7 @@ pub(crate) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Calls `each` with the rows of a file, until it returns false. The error says what is damaged.
-pub(crate) fn read(path: &Path, wanted: &Wanted<'_>, each: EachRow<'_>) -> Result<(), String> {
+pub(super) fn read(path: &Path, wanted: &Wanted<'_>, each: EachRow<'_>) -> Result<(), String> {
     let text = |error: mcap::McapError| error.to_string();
     let options =
         LinearReaderOptions::default().with_record_length_limit(MOST_RECORD).with_prevalidate_chunk_crcs(true);

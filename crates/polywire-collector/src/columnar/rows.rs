@@ -5,7 +5,7 @@
 use crate::{CellValue, Column, HandlerError, table::Layout};
 
 /// The most bytes of a row.
-pub(super) const MOST_ROW: usize = 64 << 20;
+pub(crate) const MOST_ROW: usize = 64 << 20;
 
 impl Layout {
     /// Appends a row to `bytes`.
@@ -98,12 +98,12 @@ fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// The name of a column's content in files.
-pub(super) fn content_name(column: Column) -> &'static str {
+pub(crate) fn content_name(column: Column) -> &'static str {
     CONTENTS.iter().find(|(of, _)| *of == column).map_or("json", |(_, name)| name)
 }
 
 /// The content of a column with this name.
-pub(super) fn content_of(name: &str) -> Option<Column> {
+pub(crate) fn content_of(name: &str) -> Option<Column> {
     CONTENTS.iter().find(|(_, of)| *of == name).map(|(column, _)| *column)
 }
 

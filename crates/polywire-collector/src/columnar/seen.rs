@@ -1,5 +1,5 @@
-//! Which messages a table has: sequence numbers of each writer, as ranges, so that one that a source
-//! sends again is stored once.
+//! Which messages a table has: sequence numbers of each writer, as ranges, so that one that a
+//! source sends again is stored once.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ const MOST_RANGES: usize = 16;
 
 /// The numbers of the messages of each writer in one incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen(HashMap<(String, u64), Vec<(u64, u64)>>);
+pub(crate) struct Seen(HashMap<(String, u64), Vec<(u64, u64)>>);
 
 impl Seen {
     /// Notes a message. Returns false if it was there already.

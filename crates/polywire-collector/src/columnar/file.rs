@@ -34,12 +34,12 @@ use super::{
 use crate::{
     CellValue, Column, HandlerError,
     columns::METADATA,
-    handler::sync_folder,
+    files::sync_folder,
     table::{EachRow, Layout},
 };
 
 /// The ending of the names of these files.
-pub(super) const ENDING: &str = "parquet";
+pub(crate) const ENDING: &str = "parquet";
 
 /// The most rows of a row group.
 const GROUP_ROWS: usize = 65_536;
@@ -56,7 +56,7 @@ const CHECKSUM_KEY: &str = "polywire.crc32";
 
 /// Makes the Parquet file of a journal that is whole, and removes the journal. Whenever this is
 /// interrupted, one of both is there, or the same in both.
-pub(super) fn convert(journal: &Path, is_compressed: bool) -> Result<(), HandlerError> {
+pub(crate) fn convert(journal: &Path, is_compressed: bool) -> Result<(), HandlerError> {
     let failed = |cause| HandlerError::file(journal, &cause);
     let (target, partial) = (journal.with_extension(ENDING), journal.with_extension("part"));
     let wrong = |error: ParquetError| HandlerError::Failed(format!("{}: {error}", target.display()));
@@ -256,9 +256,9 @@ fn field(name: &str, column: Column) -> Result<Arc<Type>, ParquetError> {
     Ok(Arc::new(field.build()?))
 }
 
-/// Calls `each` with the rows of a file, until it returns false, and leaves out row groups without a
-/// message of these times. The error says what is damaged.
-pub(super) fn read(path: &Path, times: &RangeInclusive<i64>, each: EachRow<'_>) -> Result<(), String> {
+/// Calls `each` with the rows of a file, until it returns false, and leaves out row groups without
+/// a message of these times. The error says what is damaged.
+pub(crate) fn read(path: &Path, times: &RangeInclusive<i64>, each: EachRow<'_>) -> Result<(), String> {
     // The library checks less than a damaged file needs.
     let read = catch_unwind(AssertUnwindSafe(|| read_rows(path, times, each)));
     read.unwrap_or_else(|_| Err("it is damaged".to_owned()))
@@ -319,8 +319,8 @@ fn read_rows(path: &Path, times: &RangeInclusive<i64>, each: EachRow<'_>) -> Res
 }
 
 impl Values {
-    /// Reads a column of so many rows. Returns how many there are. A column whose values are in each
-    /// row has no levels.
+    /// Reads a column of so many rows. Returns how many there are. A column whose values are in
+    /// each row has no levels.
     fn fill(&mut self, reader: ColumnReader, rows: usize) -> Result<usize, ParquetError> {
         let levels = Some(&mut self.levels);
         let read = match (reader, &mut self.data) {

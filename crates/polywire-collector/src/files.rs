@@ -1,0 +1,37 @@
+//! Files that have numbers, and folders that are stored.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+/// The full files that belong to a file, oldest first.
+pub(crate) fn numbered(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let text = |name: Option<&std::ffi::OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, ending) = (text(path.file_stem()), path.extension().map(|ending| text(Some(ending))));
+    let number = |name: &str| -> Option<u64> {
+        let name = name.strip_suffix(".zst").unwrap_or(name);
+        let rest = name.strip_prefix(&stem)?.strip_prefix('.')?;
+        match &ending {
+            Some(ending) => rest.strip_suffix(ending.as_str())?.strip_suffix('.')?.parse().ok(),
+            None => rest.parse().ok(),
+        }
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if let Some(number) = entry.file_name().to_str().and_then(number) {
+            found.push((number, entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Stores the name of a file that was made or renamed.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
