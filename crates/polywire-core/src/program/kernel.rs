@@ -51,7 +51,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 use core::{fmt, mem::MaybeUninit};
 
-use super::{Elements, Input, Output, Status};
+use super::{Elements, Input, Order, Output, Status};
 use crate::layout::Scalar;
 
 /// Three words of a kernel's own, kept from a beginning to its end: positions, counts, flags.
@@ -357,6 +357,13 @@ pub enum RegionForm {
     Length {
         /// Decoding: what the lowest three bits of [`Input::tag`] must be.
         tag: u32,
+    },
+    /// Its length in bytes stands before it as a word of 32 bits, at a multiple of four from the
+    /// origin, with zeros in front. What is inside is aligned from its own first byte; decoding, its
+    /// rest is passed over. So it is where the argument is 0.
+    Word {
+        /// Order of the length's bytes.
+        order: Order,
     },
 }
 

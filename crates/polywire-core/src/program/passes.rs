@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Block, Direction, Op, OpKind, Program, Source, TextForm, Wire};
+use super::{Block, Direction, Op, OpKind, Order, Program, Source, TextForm, Wire, kernel::RegionForm};
 
 /// All passes in order.
 pub(crate) fn prepare(mut program: Program) -> Program {
@@ -77,15 +77,18 @@ impl Known {
 
 /// Joins neighbouring runs and literals, and turns alignment whose distance is known into gaps.
 pub(crate) fn fuse(program: &mut Program) {
-    fuse_block(&mut program.root, Known::ORIGIN);
+    let direction = program.direction;
+    fuse_block(&mut program.root, Known::ORIGIN, direction);
     for routine in &mut program.routines {
-        fuse_block(&mut routine.block, Known::NOTHING);
+        fuse_block(&mut routine.block, Known::NOTHING, direction);
     }
 }
 
-fn fuse_block(block: &mut Block, mut known: Known) {
+fn fuse_block(block: &mut Block, mut known: Known, direction: Direction) {
     let mut fused: Vec<Op> = Vec::with_capacity(block.0.len());
-    for mut op in block.0.drain(..) {
+    // The next one is the last.
+    let mut rest: Vec<Op> = block.0.drain(..).rev().collect();
+    while let Some(mut op) = rest.pop() {
         match op.kind {
             OpKind::Align(n) => match known.distance(u32::from(n)) {
                 Some(gap) => {
@@ -107,8 +110,17 @@ fn fuse_block(block: &mut Block, mut known: Known) {
             }
             _ => {
                 let inside = if restarts_origin(&op.kind) { Known::ORIGIN } else { Known::NOTHING };
-                inner_blocks_mut(&mut op.kind, &mut |block| fuse_block(block, inside));
+                inner_blocks_mut(&mut op.kind, &mut |block| fuse_block(block, inside, direction));
                 if does_nothing(&op.kind) {
+                    continue;
+                }
+                if direction == Direction::Encode
+                    && let Some(length) = known_length(&op.kind)
+                    && let OpKind::Region { body, .. } = &mut op.kind
+                {
+                    let path = op.path;
+                    let head = [OpKind::Align(4), OpKind::Literal(length.into())].map(|kind| Op { path, kind });
+                    rest.extend(body.0.drain(..).rev().chain(head.into_iter().rev()));
                     continue;
                 }
                 match fixed_size(&op.kind) {
@@ -126,6 +138,19 @@ fn fuse_block(block: &mut Block, mut known: Known) {
 /// pays for their number.
 fn does_nothing(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Sequence { source: Source::Fixed(_), element, bound: 0, .. } if element.0.is_empty())
+}
+
+/// The bytes of the length in front of a region, if that is a word and all that is inside has a
+/// known size.
+fn known_length(kind: &OpKind) -> Option<[u8; 4]> {
+    let OpKind::Region { dialect, argument: 0, body } = kind else { return None };
+    let Some(RegionForm::Word { order }) = dialect.form else { return None };
+    let size = body.0.iter().try_fold(0u32, |size, op| match &op.kind {
+        OpKind::Run { size: run, .. } => size.checked_add(*run),
+        OpKind::Literal(bytes) => size.checked_add(u32::try_from(bytes.len()).ok()?),
+        _ => None,
+    })?;
+    Some(if order == Order::Big { size.to_be_bytes() } else { size.to_le_bytes() })
 }
 
 fn restarts_origin(kind: &OpKind) -> bool {
@@ -329,7 +354,7 @@ mod tests {
     use super::*;
     use crate::{
         layout::{Kind, Layout, Node, NodeId, Scalar},
-        program::{Order, PathId, Place, Segment},
+        program::{PathId, Place, Segment},
     };
 
     fn op(kind: OpKind) -> Op {
@@ -364,6 +389,10 @@ mod tests {
     }
 
     fn shape(program: &Program) -> Vec<alloc::string::String> {
+        shape_of(&program.root)
+    }
+
+    fn shape_of(block: &Block) -> Vec<alloc::string::String> {
         let name = |op: &Op| match &op.kind {
             OpKind::Run { segments, size } => {
                 let at: Vec<u32> = segments.iter().map(|s| s.at).collect();
@@ -375,7 +404,7 @@ mod tests {
             OpKind::Literal(bytes) => alloc::format!("literal {}", bytes.len()),
             other => alloc::format!("{other:?}"),
         };
-        program.root.0.iter().map(name).collect()
+        block.0.iter().map(name).collect()
     }
 
     #[test]
@@ -424,6 +453,37 @@ mod tests {
         let mut program = program(Direction::Encode, vec![literal(b"{"), literal(b"\"a\":"), literal(b"")]);
         fuse(&mut program);
         assert_eq!(shape(&program), ["literal 5"]);
+    }
+
+    #[test]
+    fn a_region_of_known_size_becomes_its_length_and_what_is_inside() {
+        use crate::{
+            codec::{self, Options},
+            layout::Message,
+        };
+
+        #[derive(polywire_derive::Message)]
+        struct Position {
+            x: f64,
+            y: f64,
+        }
+        #[derive(polywire_derive::Message)]
+        struct Point {
+            flag: u8,
+            position: Position,
+            name: String,
+        }
+        let (xcdr2, options) = (codec::find("xcdr2").unwrap(), Options::default());
+        let shape = Position::shape();
+        let mut program = xcdr2.lower_encode(&options, shape.schema(), shape.layout()).unwrap();
+        fuse(&mut program);
+        assert_eq!(shape_of(&program.root), ["literal 4", "run 16 [0, 8]"]);
+        // What has a string inside keeps its region, with the position in it.
+        let shape = Point::shape();
+        let mut program = xcdr2.lower_encode(&options, shape.schema(), shape.layout()).unwrap();
+        fuse(&mut program);
+        let [Op { kind: OpKind::Region { body, .. }, .. }] = &program.root.0[..] else { panic!("{:?}", program.root) };
+        assert_eq!(shape_of(body), ["run 4 [0]", "literal 4", "run 16 [0, 8]", "text 0"]);
     }
 
     #[test]

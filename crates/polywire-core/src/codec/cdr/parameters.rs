@@ -4,8 +4,8 @@
 //! Each function exists once for each byte order; the constant `BIG` selects it.
 
 use crate::program::{
-    ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Order, Output, RegionDialect, Status,
-    TestKernel,
+    ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Order, Output, RegionDialect, RegionForm,
+    Status, TestKernel,
 };
 
 /// The id of a parameter whose real id and length follow as words of 32 bits.
@@ -83,14 +83,30 @@ pub(super) fn nothing_left(alignment: u8) -> &'static TestKernel {
 pub(super) static OTHER_ENCAPSULATION: ActionKernel =
     ActionKernel { name: "other encapsulation", get: refuse_encapsulation, put: put_nothing };
 
+/// A DHEADER: argument [`SKIP_REST`] or [`EXACT`]. It restarts the alignment origin, so that
+/// alignment inside is known in advance. The wire stays the same: XCDR2 aligns to at most 4, and
+/// the contents of a DHEADER begin at a multiple of 4.
+pub(super) fn dheader_region(order: Order) -> &'static RegionDialect {
+    const fn dheader<const BIG: bool>(order: Order) -> RegionDialect {
+        RegionDialect {
+            name: "dheader",
+            restarts_origin: true,
+            get_begin: get_dheader::<BIG>,
+            get_end: leave_dheader::<BIG>,
+            put_begin: put_dheader::<BIG>,
+            put_end: patch_dheader::<BIG>,
+            form: Some(RegionForm::Word { order }),
+        }
+    }
+    static LITTLE: RegionDialect = dheader::<false>(Order::Little);
+    static BIG: RegionDialect = dheader::<true>(Order::Big);
+    match order {
+        Order::Little => &LITTLE,
+        Order::Big => &BIG,
+    }
+}
+
 by_order! {
-    /// A DHEADER: argument [`SKIP_REST`] or [`EXACT`]. It restarts the alignment origin, so that
-    /// alignment inside is known in advance. The wire stays the same: XCDR2 aligns to at most 4,
-    /// and the contents of a DHEADER begin at a multiple of 4.
-    dheader_region: RegionDialect {
-        name: "dheader", restarts_origin: true, form: None;
-        get_begin = get_dheader; get_end = leave_dheader; put_begin = put_dheader; put_end = patch_dheader
-    };
     /// A parameter of XCDR1: argument [`parameter`].
     parameter_region: RegionDialect {
         name: "parameter", restarts_origin: true, form: None;

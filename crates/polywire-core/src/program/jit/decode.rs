@@ -773,6 +773,9 @@ impl<'e> Emit<'e, '_> {
             self.decode_inner(body, frame);
             return self.end_in_region(region);
         }
+        if let (Some(RegionForm::Word { order }), 0) = (dialect.form, argument) {
+            return self.get_word_region(op, (dialect, order), |emit| emit.decode_inner(body, frame));
+        }
         self.bracketed(op, [dialect.get_begin as *const u8, dialect.get_end as *const u8], argument, |emit| {
             emit.decode_inner(body, frame);
         });

@@ -233,7 +233,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Makes sure of `n` bytes.
-    fn room(&mut self, op: &'e Op, n: i64) {
+    pub(super) fn room(&mut self, op: &'e Op, n: i64) {
         if self.direct {
             return;
         }
@@ -646,6 +646,9 @@ impl<'e> Emit<'e, '_> {
             self.encode_block(body, frame);
             self.accumulator = None;
             return self.end_out_region(op, dialect, region);
+        }
+        if let (Some(RegionForm::Word { order }), 0) = (dialect.form, argument) {
+            return self.put_word_region(op, order, |emit| emit.encode_block(body, frame));
         }
         self.bracketed(op, [dialect.put_begin as *const u8, dialect.put_end as *const u8], argument, |emit| {
             emit.encode_block(body, frame);

@@ -5,11 +5,15 @@ use core::mem::offset_of;
 
 use cranelift_codegen::ir::{InstBuilder, StackSlot, Value, condcodes::IntCC, types};
 
-use super::emit::{Accumulator, Emit};
+use super::{
+    SLACK,
+    emit::{Accumulator, Emit},
+    shims,
+};
 use crate::{
     layout::Scalar,
     program::{
-        InlineKernel, Input, Op, Order, RegionDialect, ScalarKernel,
+        FaultKind, InlineKernel, Input, Op, Order, RegionDialect, ScalarKernel,
         kernel::{InlineForm, NumberForm},
     },
 };
@@ -301,6 +305,72 @@ impl<'e> Emit<'e, '_> {
         self.release(slot);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
+    }
+
+    /// Emits a region behind a word that has its length: the word comes last, when the length is
+    /// known.
+    pub(super) fn put_word_region(&mut self, op: &'e Op, order: Order, body: impl FnOnce(&mut Self)) {
+        self.room(op, 2 * 8 + SLACK as i64);
+        let (here, zero) = (self.here(), self.constant(0));
+        self.store(zero, here, 0);
+        self.align(4);
+        self.advance(4);
+        let (start, outer) = (self.position(), self.load(types::I64, self.context, self.fields.origin));
+        self.store(start, self.context, self.fields.origin);
+        body(self);
+        self.accumulator = None;
+        let position = self.position();
+        let len = self.code.ins().isub(position, start);
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, i64::from(u32::MAX));
+        self.unless(long, |emit| {
+            emit.spill();
+            let (kind, most) = (emit.constant(FaultKind::Limit as i64), emit.constant(u32::MAX.into()));
+            emit.call(shims::fail_output as *const u8, &[emit.context, kind, most, len], Some(types::I32));
+            emit.name(op);
+        });
+        let base = self.code.use_var(self.base);
+        let at = self.code.ins().iadd(base, start);
+        let word = self.reorder(len, Scalar::U32, order);
+        self.store_scalar(Scalar::U32, word, at, -4);
+        self.store(outer, self.context, self.fields.origin);
+    }
+
+    /// Reads such a region; what is unusual is the kernel's.
+    pub(super) fn get_word_region(
+        &mut self,
+        op: &'e Op,
+        (dialect, order): (&'static RegionDialect, Order),
+        body: impl FnOnce(&mut Self),
+    ) {
+        let (slow, done) = (self.cold(), self.code.create_block());
+        let (outer, end) = (self.load(types::I64, self.context, self.fields.origin), self.code.use_var(self.end));
+        self.align(4);
+        let lacks = self.lacks(4);
+        self.or_else(lacks, slow);
+        let here = self.here();
+        let len = self.load_scalar(Scalar::U32, here, 0);
+        let len = self.reorder(len, Scalar::U32, order);
+        let position = self.position();
+        let inside = self.code.ins().iadd_imm_s(position, 4);
+        let inner = self.code.ins().iadd(inside, len);
+        let outside = self.code.ins().icmp(IntCC::UnsignedGreaterThan, inner, end);
+        self.or_else(outside, slow);
+        self.set_end(inner);
+        self.code.def_var(self.position, inside);
+        self.store(inside, self.context, self.fields.origin);
+        self.code.ins().jump(done, &[]);
+
+        self.code.switch_to_block(slow);
+        let slot = self.slot(3);
+        let (cursor, argument) = (self.slot_address(slot), self.constant(0));
+        self.call_status(op, dialect.get_begin as *const u8, &[self.context, argument, cursor]);
+        self.release(slot);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+        body(self);
+        // Whatever the kernel keeps in its cursor.
+        self.end_in_region(InRegion { outer: end });
+        self.store(outer, self.context, self.fields.origin);
     }
 
     /// Begins a region that is behind its length, if that has one byte, or by the kernel.
