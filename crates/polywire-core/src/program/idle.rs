@@ -21,7 +21,7 @@ impl Idle {
         let state = state.map_or(core::ptr::null_mut(), Box::into_raw);
         let other = self.0.swap(state, Ordering::AcqRel);
         if !other.is_null() {
-            // SAFETY: the pointer came from `Box::into_raw` in `put`, and `swap` gave it to nobody else.
+            // SAFETY: the pointer came from `Box::into_raw`, and `swap` gave it to nobody else.
             drop(unsafe { Box::from_raw(other) });
         }
     }

@@ -359,8 +359,8 @@ pub enum RegionForm {
         tag: u32,
     },
     /// Its length in bytes stands before it as a word of 32 bits, at a multiple of four from the
-    /// origin, with zeros in front. What is inside is aligned from its own first byte; decoding, its
-    /// rest is passed over. So it is where the argument is 0.
+    /// origin, with zeros in front. What is inside is aligned from its own first byte; decoding,
+    /// its rest is passed over. So it is where the argument is 0.
     Word {
         /// Order of the length's bytes.
         order: Order,

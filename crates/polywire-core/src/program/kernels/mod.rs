@@ -1,5 +1,5 @@
-//! The hot loops of the formats: number text, tokenisers of JSON and XML, bytes as text. Codecs build
-//! their kernels from them.
+//! The hot loops of the formats: number text, tokenisers of JSON and XML, bytes as text. Codecs
+//! build their kernels from them.
 //!
 //! They work on [`Input`](super::Input) and [`Output`](super::Output), whose bytes they may touch
 //! without bounds checks where the code says why that is safe. None panics on any bytes.

@@ -86,7 +86,7 @@ impl Ends {
         }
         assert_eq!(bytes, expected, "{what}");
         let entry = self.decoder.begin(&limits);
-        // SAFETY: the entry is this program's, its state was just made specialised, and the record is alive.
+        // SAFETY: the entry is this program's, its state is specialised, and the record is alive.
         let taken = unsafe { jit::decode_stream(entry, &bytes, self.back.as_mut_ptr(), &mut self.decoder.state) };
         assert_eq!(taken, bytes.len(), "{what}: {bytes:x?} not read without a context");
         assert_eq!(self.back, *record, "{what}: {bytes:x?}");
