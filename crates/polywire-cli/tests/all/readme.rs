@@ -112,7 +112,7 @@ fn types_that_do_not_agree_are_told_on_both_sides_as_it_says() {
 #[test]
 fn three_terminals_meet_without_an_address() {
     let (folder, mut expected) = (Folder::new(), Vec::new());
-    let [echo, publish, list] = ["polywire echo tracks", "polywire pub tracks", "polywire list"].map(|words| {
+    let [echo, publish, list] = ["polywire echo tracks", "polywire pub tracks", "polywire list\n"].map(|words| {
         let (commands, below): (Vec<_>, Vec<_>) = steps(&block(words)).into_iter().unzip();
         expected.extend(below.concat().lines().map(String::from));
         commands.concat().trim_end().to_owned()

@@ -1,7 +1,6 @@
 //! A file of lines that is appended to, rotated by size and time, and compressed when it is full.
 
 use std::{
-    ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
@@ -216,7 +215,7 @@ fn with_number(path: &Path, number: u64) -> PathBuf {
 #[cfg(feature = "zstd")]
 fn compress(path: &Path) -> Result<(), HandlerError> {
     let with = |ending: &str| {
-        let mut name: OsString = path.into();
+        let mut name = path.as_os_str().to_owned();
         name.push(ending);
         PathBuf::from(name)
     };

@@ -111,7 +111,7 @@ pub enum PublishError {
 /// ```
 /// use polywire::{Node, PublishAllError, PublishError};
 /// # #[derive(Clone, Default, polywire::Message)]
-/// # struct Text { #[polywire(max_len = 3)] text: String }
+/// # struct Text { #[polywire(idl = "string<3>")] text: String }
 /// let publisher = Node::new().publisher_on::<Text>("texts", "cdr@inproc/publish-all-error-doc")?;
 /// let texts = ["one", "four", "two"].map(|text| Text { text: text.into() });
 /// let PublishAllError { published, cause } = publisher.publish_all(&texts).unwrap_err();
