@@ -219,8 +219,8 @@ fn messages_sent_together_are_sent_one_after_the_other() {
 #[test]
 fn what_is_dropped_of_messages_sent_together_is_counted_and_told() {
     for overflow in [Overflow::DropOldest, Overflow::DropNewest, Overflow::Block { patience: Duration::ZERO }] {
-        // An engine without threads would wait here for the reader that is stuck. Over UDP, a reader that
-        // is stuck has been cut off before a port that blocks dropped anything.
+        // An engine without threads would wait here for the reader that is stuck. Over UDP, such a
+        // reader may be cut off before a port that blocks has dropped anything.
         let blocks = matches!(overflow, Overflow::Block { .. });
         let is_checked = |pair: &Pair| pair.name != "inproc" && !(blocks && pair.name == "udp-reliable");
         each("together-slow", overflow, true, |pair| {
