@@ -11,7 +11,7 @@ use alloc::{
 use core::fmt::Write as _;
 
 use super::names::{NameError, TypeName, is_word};
-use crate::schema::{DefId, DefKind, Member, Schema, Type};
+use crate::schema::{DefId, DefKind, Extensibility, Member, Schema, Type};
 
 /// Why a type cannot be one of ROS 2.
 ///
@@ -250,6 +250,7 @@ fn fields(schema: &Schema, id: DefId, waiting: &mut Vec<DefId>) -> Result<Vec<Fi
     let def = schema.def(id);
     let kind = |what| Err(TypeError::Kind { name: def.name.clone(), what });
     match &def.kind {
+        _ if def.extensibility == Extensibility::Mutable => kind("mutable types"),
         DefKind::Struct { base: None, members } => members
             .iter()
             .map(|member| {

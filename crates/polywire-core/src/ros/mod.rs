@@ -20,6 +20,7 @@
 //! ```
 
 mod description;
+pub mod entities;
 mod hash;
 mod names;
 mod properties;

@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use super::name::Naming;
+
 /// The largest number of a domain. Larger ones have no port numbers of their own.
 const LAST_DOMAIN: u32 = 232;
 
@@ -14,16 +16,18 @@ pub(super) struct Address {
     pub(super) configuration: Option<String>,
     /// Whether types are told to other programs, and read of them.
     pub(super) types: bool,
+    /// How topics and types are named.
+    pub(super) naming: Naming,
 }
 
 impl Address {
     /// Reads `DOMAIN` or `DOMAIN?OPTION&OPTION..` with the options `interface=NAME`,
-    /// `config=FILE` and `types=on` or `off`.
+    /// `config=FILE`, `types=on` or `off`, and `ros=true` or `false`.
     pub(super) fn parse(text: &str) -> Result<Address, String> {
         let (domain, options) = text.split_once('?').unwrap_or((text, ""));
         let domain = domain.parse().ok().filter(|domain| *domain <= LAST_DOMAIN);
         let domain = domain.ok_or(format!("a domain is a number from 0 to {LAST_DOMAIN}"))?;
-        let mut address = Address { domain, configuration: None, types: true };
+        let mut address = Address { domain, configuration: None, types: true, naming: Naming::Plain };
         let has_options = text.contains('?');
         for option in options.split('&').filter(|_| has_options) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -37,7 +41,8 @@ impl Address {
                     address.configuration = Some(read.map_err(|cause| format!("cannot read '{value}': {cause}"))?);
                 }
                 "types" => address.types = is_on(key, value)?,
-                _ => return Err(format!("'{key}' is no option; there are interface, config and types")),
+                "ros" => address.naming = if is_on(key, value)? { Naming::Ros } else { Naming::Plain },
+                _ => return Err(format!("'{key}' is no option; there are interface, config, types and ros")),
             }
         }
         Ok(address)
@@ -46,8 +51,8 @@ impl Address {
 
 fn is_on(key: &str, value: &str) -> Result<bool, String> {
     match value {
-        "on" => Ok(true),
-        "off" => Ok(false),
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
         _ => Err(format!("{key} is on or off, not '{value}'")),
     }
 }
@@ -71,10 +76,13 @@ mod tests {
 
     #[test]
     fn an_address_is_a_domain_with_an_option() {
-        assert_eq!(Address::parse("7"), Ok(Address { domain: 7, configuration: None, types: true }));
+        let plain = |types, naming| Ok(Address { domain: 7, configuration: None, types, naming });
+        assert_eq!(Address::parse("7"), plain(true, Naming::Plain));
         let on = |text| Address::parse(text).map(|address| address.configuration.expect("a configuration"));
         assert!(on("0?interface=127.0.0.1").is_ok_and(|xml| xml.contains("address=\"127.0.0.1\"")));
-        assert_eq!(Address::parse("7?types=off"), Ok(Address { domain: 7, configuration: None, types: false }));
+        assert_eq!(Address::parse("7?types=off"), plain(false, Naming::Plain));
+        assert_eq!(Address::parse("7?ros=true"), plain(true, Naming::Ros));
+        assert_eq!(Address::parse("7?ros=off&types=false"), plain(false, Naming::Plain));
         assert!(Address::parse("0?interface=eth0&types=off").is_ok_and(|address| !address.types));
         assert!(on("0?interface=eth0").is_ok_and(|xml| xml.contains("name=\"eth0\"")));
     }
@@ -91,6 +99,7 @@ mod tests {
             ("0?speed=9", "'speed' is no option"),
             ("0?", "'' is no option"),
             ("0?types=maybe", "types is on or off"),
+            ("0?ros=", "ros is on or off"),
             ("0?interface=eth0&config=x", "exclude each other"),
         ] {
             let error = Address::parse(text).expect_err(text);

@@ -82,14 +82,6 @@ impl Form {
         }
     }
 
-    /// The name of the type that DDS sees.
-    pub(super) fn type_name(self, announcement: &Announcement) -> String {
-        match self {
-            Form::Native { .. } => announcement.type_name.clone(),
-            Form::Octets => OCTETS.into(),
-        }
-    }
-
     /// Makes the sample of a message.
     pub(super) fn sample(
         self,
@@ -373,13 +365,18 @@ mod tests {
 
     #[test]
     fn hostile_user_data_says_nothing() {
-        use super::super::peer::{introduced, introduction, label, labelled};
+        use super::super::{
+            name::Naming,
+            peer::{introduced, introduction, label, labelled},
+        };
         let hello = polywire_core::frame::Hello { node: polywire_core::envelope::Id128([7; 16]), incarnation: 3 };
-        let texts = [introduction(&hello), label(ChannelId(3), &Announcement::default())];
+        let texts = [Naming::Plain, Naming::Ros]
+            .map(|naming| [introduction(&hello, naming), label(ChannelId(3), &Announcement::default(), naming, None)]);
+        let texts = texts.as_flattened();
         for seed in 0..5000 {
             let noise = noise(seed);
             assert_eq!((introduced(&noise), labelled(&noise)), (None, None), "seed {seed}");
-            for text in &texts {
+            for text in texts {
                 let mut text = text.clone();
                 let at = seed as usize % text.len();
                 text.splice(at..=at, noise.iter().copied());

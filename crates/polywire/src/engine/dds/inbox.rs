@@ -19,6 +19,8 @@ pub(super) enum Item {
     Letter(Guid, Sample),
     /// A sample of a topic.
     Arrived(Guid, Sample),
+    /// What a participant says of its nodes of ROS 2.
+    Present(Guid, Sample),
     /// The readers of a channel of ours have changed.
     Matched(ChannelId),
     /// A reader does not match a channel of ours because of a policy.
@@ -104,7 +106,7 @@ impl Inbox {
 
 fn size(item: &Item) -> usize {
     match item {
-        Item::Letter(_, sample) | Item::Arrived(_, sample) => sample.bytes.sample().len(),
+        Item::Letter(_, sample) | Item::Arrived(_, sample) | Item::Present(_, sample) => sample.bytes.sample().len(),
         _ => 0,
     }
 }

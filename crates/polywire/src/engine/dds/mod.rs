@@ -3,7 +3,8 @@
 //! A channel in CDR or XCDR2 is a DDS topic like any other, so programs that know only DDS read it,
 //! and their topics are read here. Channels in other formats carry octets. Nodes find each other by
 //! the user data of their participants; what DDS has no words for (announcements, answers,
-//! documents) they tell each other on the topic `polywire_letters`. `docs/dds.md` says more.
+//! documents) they tell each other on the topic `polywire_letters`. `docs/dds.md` says more. With
+//! `ros=true`, names are those of ROS 2 (`spec/ros.md`).
 //!
 //! Cyclone's threads put what they report and receive into the port's inbox. One thread of the
 //! port takes it from there, calls the node, and sends letters.
@@ -22,6 +23,7 @@ mod name;
 mod peer;
 mod policies;
 mod port;
+mod presence;
 mod state;
 mod types;
 mod worker;
@@ -31,7 +33,7 @@ use std::sync::Arc;
 use self::{address::Address, port::DdsPort};
 use super::{Engine, EngineError, Local, Port, Properties, Sink};
 
-/// `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`, and `types=off`.
+/// `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`, `types=off`, and `ros=true`.
 pub struct Dds;
 
 impl Engine for Dds {

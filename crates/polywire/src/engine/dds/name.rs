@@ -1,11 +1,80 @@
-//! Names of DDS topics for names of ours, and back.
+//! Names of DDS topics and types for names of ours, and back.
 //!
 //! Cyclone DDS takes printable ASCII except blanks and `*?[]"'#$`. Every other byte, and `%`, is
 //! written as `%` with two hexadecimal digits.
 
 use std::fmt::Write as _;
 
+use polywire_core::{
+    envelope::Announcement,
+    ros::{self, TypeError, TypeHash, TypeName},
+    schema::{Schema, SchemaLimits},
+};
+use polywire_dds::Endpoint;
+
+use super::form::{Form, OCTETS};
+
 const FORBIDDEN: &[u8] = b"*?[]\"'#$%";
+
+/// What built-in topics begin with. They are never topics of ROS 2.
+const BUILT_IN: &str = "polywire/";
+
+/// How topics and types are named in DDS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// As here.
+    Plain,
+    /// As in ROS 2, if their samples are those of ROS 2: `spec/ros.md`.
+    Ros,
+}
+
+/// What a channel is called in DDS.
+pub(super) struct Names {
+    pub(super) topic: String,
+    pub(super) type_name: String,
+    /// Of a type of ROS 2.
+    pub(super) hash: Option<TypeHash>,
+}
+
+impl Naming {
+    /// What a channel is called whose schema's document is `schema`.
+    pub(super) fn of_channel(
+        self,
+        form: Form,
+        announcement: &Announcement,
+        schema: Option<&[u8]>,
+    ) -> Result<Names, TypeError> {
+        let Announcement { topic, type_name, .. } = announcement;
+        let plain = |type_name: &str| Names { topic: escape(topic), type_name: type_name.into(), hash: None };
+        match (self, form) {
+            (_, Form::Octets) => Ok(plain(OCTETS)),
+            (Naming::Plain, Form::Native { .. }) => Ok(plain(type_name)),
+            (Naming::Ros, Form::Native { .. }) => {
+                let (topic, type_name) = (ros::dds_topic(topic)?, TypeName::of_schema(type_name)?.to_dds());
+                // Without a readable schema, a channel has no native form.
+                let schema = schema.and_then(|schema| Schema::from_bytes(schema, &SchemaLimits::default()).ok());
+                Ok(Names { topic, type_name, hash: schema.as_ref().map(TypeHash::of).transpose()? })
+            }
+        }
+    }
+
+    /// The names here of the topic and type of another program's writer. `None` for those that are
+    /// not of ROS 2 where others are not seen.
+    pub(super) fn of_endpoint(self, writer: &Endpoint) -> Option<(String, String)> {
+        match self {
+            Naming::Plain => Some((unescape(&writer.topic), writer.type_name.clone())),
+            Naming::Ros => {
+                Some((ros::topic_of_dds(&writer.topic)?.into(), TypeName::of_dds(&writer.type_name)?.to_schema()))
+            }
+        }
+    }
+
+    /// Whether a channel may be a topic of DDS, apart from its type. ROS 2 knows no other
+    /// representation than the first, and has no built-in topics of ours.
+    pub(super) fn has_room_for(self, announcement: &Announcement) -> bool {
+        self == Naming::Plain || (announcement.codec == "cdr" && !announcement.topic.starts_with(BUILT_IN))
+    }
+}
 
 /// The name of a topic in DDS.
 pub(super) fn escape(topic: &str) -> String {
@@ -44,7 +113,54 @@ fn unescaped(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+    use polywire_dds::{Guid, Qos};
+
     use super::*;
+
+    fn called(topic: &str, type_name: &str, codec: &str) -> Result<(String, String, bool), String> {
+        let mut types = SchemaBuilder::new();
+        let id = types.add(Def::structure(type_name, vec![Member::new("data", Type::string())]));
+        let schema = types.finish(Type::Def(id)).expect("a schema").to_bytes();
+        let (topic, type_name, codec) = (topic.into(), type_name.into(), codec.into());
+        let announcement = Announcement { topic, type_name, codec, ..Announcement::default() };
+        let form = Form::of(&announcement, Some(&*schema).filter(|_| Naming::Ros.has_room_for(&announcement)));
+        let names = Naming::Ros.of_channel(form, &announcement, Some(&schema)).map_err(|error| error.to_string())?;
+        Ok((names.topic, names.type_name, names.hash.is_some()))
+    }
+
+    #[test]
+    fn channels_of_ros_have_its_names() {
+        let ros = ("rt/chatter".into(), "std_msgs::msg::dds_::String_".into(), true);
+        assert_eq!(called("chatter", "std_msgs::msg::String", "cdr"), Ok(ros));
+        let octets = |topic: &str| Ok((topic.into(), OCTETS.into(), false));
+        assert_eq!(called("chatter", "std_msgs::msg::String", "json"), octets("chatter"));
+        assert_eq!(called("polywire/node", "Polywire::Node", "cdr"), octets("polywire/node"));
+        assert!(called("chatter", "plant::Pump", "cdr").is_err_and(|error| error.contains("'plant::Pump' cannot be")));
+        assert!(called("50%", "std_msgs::msg::String", "cdr").is_err_and(|error| error.contains("'50%' cannot be")));
+    }
+
+    #[test]
+    fn endpoints_of_ros_have_our_names() {
+        let endpoint = |topic: &str, type_name: &str| Endpoint {
+            guid: Guid::default(),
+            participant: Guid::default(),
+            topic: topic.into(),
+            type_name: type_name.into(),
+            qos: Qos::default(),
+            types: None,
+        };
+        let string = endpoint("rt/chatter", "std_msgs::msg::dds_::String_");
+        assert_eq!(Naming::Ros.of_endpoint(&string), Some(("chatter".into(), "std_msgs::msg::String".into())));
+        assert_eq!(Naming::Plain.of_endpoint(&string), Some((string.topic.clone(), string.type_name.clone())));
+        for (topic, type_name) in [
+            ("chatter", "std_msgs::msg::dds_::String_"),
+            ("rt/chatter", "plant::Pump"),
+            (ros::entities::TOPIC, ros::entities::TYPE_NAME),
+        ] {
+            assert_eq!(Naming::Ros.of_endpoint(&endpoint(topic, type_name)), None, "{topic}");
+        }
+    }
 
     #[test]
     fn names_come_back() {

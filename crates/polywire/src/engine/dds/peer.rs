@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    str::SplitAsciiWhitespace,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,6 +13,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, DatagramEncoder, Frame, Hello, Start},
+    ros::{self, TypeHash},
 };
 use polywire_dds::{Guid, Kind, Participant, Qos, Reader, Sample, Writer};
 
@@ -19,27 +21,43 @@ use super::{
     super::{LinkInfo, LinkSink, LinkStats},
     form::{Form, OCTETS, Place, octets},
     inbox::{Inbox, Item, Receiver},
+    name::Naming,
 };
 
 /// The topic on which nodes send each other letters: datagrams of `spec/frame.md` without messages.
 /// Its partitions are the receivers' participants.
 pub(super) const LETTERS: &str = "polywire_letters";
 
-/// The word with which a node's user data begins.
+/// The word with which a node's user data begins. Where names are those of ROS 2, user data is a
+/// list of properties, and this is the key of ours.
 const WORD: &str = "polywire";
+
+/// The property that every participant of ROS 2 has: the enclave of its security, by default.
+const ENCLAVE: &str = "enclave=/;";
 
 /// Bytes of letters that may wait for a peer. A peer for which more wait gets none of the newer
 /// ones and is cut off.
 const LETTER_BYTES: usize = 64 << 20;
 
 /// What the user data of a node's participant says.
-pub(super) fn introduction(hello: &Hello) -> Vec<u8> {
-    format!("{WORD} node={} incarnation={}", hello.node, hello.incarnation).into_bytes()
+pub(super) fn introduction(hello: &Hello, naming: Naming) -> Vec<u8> {
+    let words = format!("node={} incarnation={}", hello.node, hello.incarnation);
+    match naming {
+        Naming::Plain => format!("{WORD} {words}"),
+        Naming::Ros => format!("{ENCLAVE}{WORD}={words};"),
+    }
+    .into_bytes()
+}
+
+/// The words of our user data. `None` for user data of others.
+fn words(user_data: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
+    let plain = || std::str::from_utf8(user_data).ok()?.strip_prefix(WORD)?.strip_prefix(' ');
+    Some(ros::property(user_data, WORD).or_else(plain)?.split_ascii_whitespace())
 }
 
 /// Who introduces itself so. `None` for participants that are not nodes.
 pub(super) fn introduced(user_data: &[u8]) -> Option<Hello> {
-    let mut words = std::str::from_utf8(user_data).ok()?.strip_prefix(WORD)?.split_ascii_whitespace();
+    let mut words = words(user_data)?;
     let node = words.next()?.strip_prefix("node=")?;
     let incarnation = words.next()?.strip_prefix("incarnation=")?.parse().ok()?;
     let is_hex = node.len() == 32 && node.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -47,14 +65,25 @@ pub(super) fn introduced(user_data: &[u8]) -> Option<Hello> {
     Some(Hello { node: Id128(node.to_be_bytes()), incarnation })
 }
 
-/// What the user data of a channel's writer says: its channel, and the format for people.
-pub(super) fn label(channel: ChannelId, announcement: &Announcement) -> Vec<u8> {
-    format!("{WORD} channel={channel} format={}", announcement.codec).into_bytes()
+/// What the user data of a channel's writer says: its channel, the format for people, and the hash
+/// of its type if it is one of ROS 2.
+pub(super) fn label(
+    channel: ChannelId,
+    announcement: &Announcement,
+    naming: Naming,
+    hash: Option<TypeHash>,
+) -> Vec<u8> {
+    let words = format!("channel={channel} format={}", announcement.codec);
+    match naming {
+        Naming::Plain => format!("{WORD} {words}"),
+        Naming::Ros => format!("{}{WORD}={words};", hash.map(TypeHash::to_user_data).unwrap_or_default()),
+    }
+    .into_bytes()
 }
 
 /// The channel of a writer. `None` if it is not a node's.
 pub(super) fn labelled(user_data: &[u8]) -> Option<ChannelId> {
-    let mut words = std::str::from_utf8(user_data).ok()?.strip_prefix(WORD)?.split_ascii_whitespace();
+    let mut words = words(user_data)?;
     words.next()?.strip_prefix("channel=")?.parse().ok().map(ChannelId)
 }
 
@@ -250,11 +279,22 @@ mod tests {
     #[test]
     fn nodes_and_channels_come_back_from_user_data() {
         let hello = Hello { node: Id128([0xab; 16]), incarnation: 77 };
-        assert_eq!(introduced(&introduction(&hello)), Some(hello));
         let announcement = Announcement { codec: "json".into(), ..Announcement::default() };
-        assert_eq!(labelled(&label(ChannelId(9), &announcement)), Some(ChannelId(9)));
-        assert_eq!(label(ChannelId(9), &announcement), b"polywire channel=9 format=json");
-        for strange in [&b""[..], b"polywire", b"polywire node=1 incarnation=1", b"\xff", b"enclave=/;"] {
+        let hash = Some(TypeHash::from_bytes([1; 32]));
+        for (naming, hash) in [(Naming::Plain, None), (Naming::Ros, None), (Naming::Ros, hash)] {
+            let (introduction, label) =
+                (introduction(&hello, naming), label(ChannelId(9), &announcement, naming, hash));
+            assert_eq!((introduced(&introduction), labelled(&label)), (Some(hello), Some(ChannelId(9))));
+            assert_eq!(TypeHash::of_user_data(&label), hash);
+        }
+        assert_eq!(label(ChannelId(9), &announcement, Naming::Plain, None), b"polywire channel=9 format=json");
+        assert_eq!(label(ChannelId(9), &announcement, Naming::Ros, None), b"polywire=channel=9 format=json;");
+        let introduction = introduction(&Hello { incarnation: 5, ..hello }, Naming::Ros);
+        assert!(
+            introduction.starts_with(b"enclave=/;polywire=node=abab") && introduction.ends_with(b" incarnation=5;")
+        );
+        for strange in [&b""[..], b"polywire", b"polywire node=1 incarnation=1", b"\xff", b"enclave=/;", b"polywirex=1"]
+        {
             assert_eq!((introduced(strange), labelled(strange)), (None, None));
         }
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use polywire_core::qos::{DestinationOrder, Durability, Liveliness, Offer, Ownership, Policy, Qos, Reliability};
+use polywire_core::ros::TypeHash;
 use polywire_dds as dds;
 
 use super::super::{EngineOptions, Overflow};
@@ -84,6 +85,8 @@ pub(super) fn of_reader(writer: &dds::Qos) -> dds::Qos {
         partitions: writer.partitions.clone(),
         by_source: writer.by_source,
         representations: writer.representations.first().copied().into_iter().collect(),
+        // Readers of ROS 2 tell the hash of their type as writers do.
+        user_data: TypeHash::of_user_data(&writer.user_data).map(TypeHash::to_user_data).unwrap_or_default().into(),
         ..dds::Qos::default()
     }
 }

@@ -1,6 +1,7 @@
 //! The port: what its node calls.
 
 use std::{
+    io,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -20,9 +21,10 @@ use super::{
     address::Address,
     form::{Form, system},
     inbox::{Inbox, Item},
-    name,
+    name::{Names, Naming},
     peer::{Interest, Peer, Pen, introduction, label, letter_box},
     policies,
+    presence::Presence,
     state::{Channel, Sending, Shared, State},
     types,
     worker::Worker,
@@ -52,9 +54,10 @@ impl DdsPort {
     ) -> Result<DdsPort, EngineError> {
         let failed = |action: &'static str| {
             let endpoint = endpoint.clone();
-            move |error| EngineError::System { endpoint, action, cause: std::io::Error::other(error) }
+            move |error| EngineError::System { endpoint, action, cause: io::Error::other(error) }
         };
-        let qos = Qos { user_data: introduction(&local.hello), ..Qos::default() };
+        let naming = address.naming;
+        let qos = Qos { user_data: introduction(&local.hello, naming), ..Qos::default() };
         let us = Participant::new(address.domain, address.configuration.as_deref(), &qos);
         let us = us.map_err(failed("join the domain"))?;
         let inbox = Inbox::new(local.options.queue_bytes);
@@ -70,12 +73,17 @@ impl DdsPort {
             sink,
             us,
             types: address.types,
+            naming,
             pen: Pen(encoder()),
             encoder: encoder(),
             inbox,
             state: Mutex::default(),
         });
-        let mut worker = Worker::new(shared.clone());
+        let presence = match naming {
+            Naming::Plain => None,
+            Naming::Ros => Some(Presence::new(&shared, &local.name).map_err(failed("tell ROS 2 of itself"))?),
+        };
+        let mut worker = Worker::new(shared.clone(), presence);
         let thread = thread::Builder::new().name("dds".into()).spawn(move || worker.run());
         let thread = thread.map_err(|cause| EngineError::System { endpoint, action: "start a thread", cause })?;
         let running = Mutex::new(Some(Running { thread, _watch: watch, _letters: letters }));
@@ -84,13 +92,18 @@ impl DdsPort {
 
     /// Makes the writer of a channel.
     fn channel(&self, id: ChannelId, announcement: &Announcement, start: Start) -> Result<Channel, EngineError> {
-        let Shared { us, options, inbox, sink, .. } = &*self.shared;
+        let Shared { us, options, inbox, sink, naming, .. } = &*self.shared;
         let schema = sink.document(announcement.schema);
-        let form = Form::of(announcement, schema.as_deref());
-        let topic = name::escape(&announcement.topic);
+        let form = Form::of(announcement, schema.as_deref().filter(|_| naming.has_room_for(announcement)));
+        let named = naming.of_channel(form, announcement, schema.as_deref());
+        let Names { topic, type_name, hash } = named.map_err(|error| EngineError::System {
+            endpoint: self.shared.endpoint.clone(),
+            action: "publish to ROS 2",
+            cause: io::Error::new(io::ErrorKind::InvalidInput, error),
+        })?;
         let mut qos = policies::of_writer(&announcement.offer, options);
         qos.representations = vec![form.representation()];
-        qos.user_data = label(id, announcement);
+        qos.user_data = label(id, announcement, *naming, hash);
         let readers = Arc::new(AtomicUsize::new(0));
         let (count, changed) = (readers.clone(), inbox.clone());
         let on_change = move |change| match change {
@@ -100,9 +113,11 @@ impl DdsPort {
             }
             Change::Incompatible { policy } => changed.tell(Item::Incompatible(id, policy)),
         };
-        let type_name = form.type_name(announcement);
-        let types = match form {
-            Form::Native { .. } if self.shared.types => types::told(&self.shared.endpoint, schema.as_deref()),
+        let types = match (form, naming) {
+            // In ROS 2, the hash says what the type is.
+            (Form::Native { .. }, Naming::Plain) if self.shared.types => {
+                types::told(&self.shared.endpoint, schema.as_deref())
+            }
             _ => None,
         };
         let opened = match types.map(|types| us.described_topic(&topic, &type_name, form.is_keyed(), &types)) {
@@ -116,7 +131,7 @@ impl DdsPort {
         };
         let writer = opened.and_then(|topic| topic.writer(&qos, on_change)).map_err(system)?;
         let sending = Mutex::new(Sending { last: start, interest: Default::default(), dropped: 0, told: None });
-        Ok(Channel { id, announcement: announcement.clone(), form, topic, writer, readers, sending })
+        Ok(Channel { id, announcement: announcement.clone(), form, topic, type_name, writer, readers, sending })
     }
 
     /// A channel, or `None` if it has retired.

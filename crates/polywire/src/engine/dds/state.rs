@@ -19,6 +19,7 @@ use super::{
     super::{EngineOptions, LinkId, Sink, pipe::lock},
     form::{Form, OCTETS},
     inbox::{Inbox, Item, Receiver},
+    name::Naming,
     peer::{Gate, Incoming, Interest, Link, Peer, Pen, ReadEnd, Reading},
     policies,
 };
@@ -32,6 +33,7 @@ pub(super) struct Shared {
     pub(super) us: Participant,
     /// Whether types are told to other programs, and read of them.
     pub(super) types: bool,
+    pub(super) naming: Naming,
     pub(super) pen: Pen,
     pub(super) encoder: DatagramEncoder,
     pub(super) inbox: Arc<Inbox>,
@@ -59,7 +61,9 @@ pub(super) struct Channel {
     pub(super) id: ChannelId,
     pub(super) announcement: Announcement,
     pub(super) form: Form,
+    /// The names of its topic and type in DDS.
     pub(super) topic: String,
+    pub(super) type_name: String,
     pub(super) writer: Writer,
     /// Readers that the writer has, as DDS counts them.
     pub(super) readers: Arc<AtomicUsize>,
@@ -107,6 +111,11 @@ impl State {
         }
     }
 
+    /// The readers that are used.
+    pub(super) fn read_ends(&self) -> impl Iterator<Item = Arc<ReadEnd>> {
+        self.read_ends.iter().filter_map(Weak::upgrade)
+    }
+
     /// The reader for a writer: one that there is, or a new one.
     fn read_end(&mut self, shared: &Shared, writer: &Endpoint) -> Result<Arc<ReadEnd>, polywire_dds::Error> {
         self.read_ends.retain(|end| end.strong_count() > 0);
@@ -115,7 +124,7 @@ impl State {
         let fits = |end: &Arc<ReadEnd>| {
             (&end.topic, &end.type_name, end.is_keyed, &end.qos) == (&writer.topic, &writer.type_name, is_keyed, &qos)
         };
-        if let Some(end) = self.read_ends.iter().filter_map(Weak::upgrade).find(fits) {
+        if let Some(end) = self.read_ends().find(fits) {
             return Ok(end);
         }
         let topic = shared.us.topic(&writer.topic, &writer.type_name, is_keyed)?;

@@ -2,7 +2,7 @@
 //! is asked for, and a channel is announced once it has come.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,6 +15,9 @@ use polywire_dds::{Endpoint, Guid, Participant};
 
 /// How long a type is waited for. After it, the writer's type is compared by its name alone.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long it is waited for the names of a participant's nodes of ROS 2.
+const PATIENCE_FOR_NAMES: Duration = Duration::from_millis(500);
 
 /// How often other programs are asked for a type.
 const ASK: Duration = Duration::from_millis(250);
@@ -44,7 +47,7 @@ impl Known {
     }
 }
 
-/// Writers whose types have not come.
+/// Writers whose types, or the names of whose nodes, have not come.
 #[derive(Default)]
 pub(super) struct Lookups(BTreeMap<Guid, Lookup>);
 
@@ -52,6 +55,8 @@ struct Lookup {
     writer: Endpoint,
     began: Instant,
     asked: Option<Instant>,
+    /// `Some(None)` if the type will not come.
+    found: Option<Option<Known>>,
 }
 
 impl Lookups {
@@ -60,7 +65,7 @@ impl Lookups {
     }
 
     pub(super) fn begin(&mut self, writer: &Endpoint) {
-        let lookup = Lookup { writer: writer.clone(), began: Instant::now(), asked: None };
+        let lookup = Lookup { writer: writer.clone(), began: Instant::now(), asked: None, found: None };
         self.0.entry(writer.guid).or_insert(lookup);
     }
 
@@ -68,11 +73,27 @@ impl Lookups {
         self.0.remove(&writer);
     }
 
-    /// Writers whose types have come, and those that were waited for in vain or cannot be read.
-    pub(super) fn take(&mut self, us: &Participant, endpoint: &str) -> Vec<(Endpoint, Option<Known>)> {
+    /// The participants of the writers.
+    pub(super) fn participants(&self) -> impl Iterator<Item = Guid> {
+        self.0.values().map(|lookup| lookup.writer.participant)
+    }
+
+    /// Writers whose types have come, if `types` are read, and whose participants are among the
+    /// `named` ones; and those that were waited for in vain or whose types cannot be read.
+    pub(super) fn take(
+        &mut self,
+        us: &Participant,
+        endpoint: &str,
+        types: bool,
+        named: &BTreeSet<Guid>,
+    ) -> Vec<(Endpoint, Option<Known>)> {
         let mut done = Vec::new();
         self.0.retain(|_, lookup| {
-            let Some(found) = lookup.look(us, endpoint) else { return true };
+            let is_named = named.contains(&lookup.writer.participant) || lookup.began.elapsed() >= PATIENCE_FOR_NAMES;
+            if lookup.found.is_none() {
+                lookup.found = if types { lookup.look(us, endpoint) } else { Some(None) };
+            }
+            let Some(found) = lookup.found.clone().filter(|_| is_named) else { return true };
             done.push((lookup.writer.clone(), found));
             false
         });

@@ -16,9 +16,9 @@ use super::{
     super::{Aligned, Disconnect, Event, LinkId, LinkInfo, Principal, pipe::lock},
     form::{self, OCTETS, Place, datagram, of_sample, without_number},
     inbox::{Inbox, Item, Next},
-    name,
     peer::{Correspondent, Gate, Incoming, Interest, LETTERS, Link, Peer, Reading, introduced, labelled},
     policies::{offer_of, policy_name},
+    presence::Presence,
     state::{Channel, Shared},
     types::{Known, LOOK, Lookups},
 };
@@ -41,25 +41,35 @@ pub(super) struct Worker {
     touched: Vec<Arc<Link>>,
     greeted: Option<Instant>,
     lookups: Lookups,
+    /// Where names are those of ROS 2.
+    presence: Option<Presence>,
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>) -> Worker {
-        Worker { shared, decoders: BTreeMap::new(), touched: Vec::new(), greeted: None, lookups: Lookups::default() }
+    pub(super) fn new(shared: Arc<Shared>, presence: Option<Presence>) -> Worker {
+        let lookups = Lookups::default();
+        Worker { shared, decoders: BTreeMap::new(), touched: Vec::new(), greeted: None, lookups, presence }
     }
 
     pub(super) fn run(&mut self) {
         let inbox: Arc<Inbox> = self.shared.inbox.clone();
         let mut pause = AGAIN;
         loop {
+            let mut has_changed = false;
             for taken in 0..TURN {
                 match inbox.pop(if taken == 0 { pause } else { Duration::ZERO }) {
-                    Next::Item(item) => self.handle(item),
+                    Next::Item(item) => {
+                        has_changed |= !matches!(item, Item::Arrived(..));
+                        self.handle(item);
+                    }
                     Next::Nothing => break,
                     Next::Closed => return,
                 }
             }
             self.touched.drain(..).for_each(|link| link.sink.drained());
+            if let Some(presence) = self.presence.as_mut().filter(|_| has_changed) {
+                presence.tell(&self.shared);
+            }
             pause = if self.send_letters() { IDLE } else { AGAIN };
             if !self.lookups.is_empty() {
                 self.look_types_up();
@@ -73,6 +83,7 @@ impl Worker {
             Item::Discovered(discovery) => self.discovered(*discovery),
             Item::Letter(writer, sample) => self.letter(writer.participant(), &sample),
             Item::Arrived(writer, sample) => self.arrived(writer, sample),
+            Item::Present(writer, sample) => self.present(writer.participant(), &sample),
             Item::Matched(channel) => self.matched(channel),
             Item::Incompatible(channel, policy) => self.incompatible(channel, policy),
             Item::Reads => self.reads(),
@@ -152,13 +163,28 @@ impl Worker {
                 state.read(&self.shared, participant, channel);
             }
             (true, None) => {}
-            (false, _) if self.shared.types && writer.types.is_some() => self.lookups.begin(&writer),
+            (false, _) if self.shared.types && writer.types.is_some() || self.is_unnamed(participant) => {
+                self.lookups.begin(&writer);
+            }
             (false, _) => self.foreign_writer(&writer, None),
         }
     }
 
+    /// Whether a participant has nodes of ROS 2 whose names are not known yet.
+    fn is_unnamed(&self, participant: Guid) -> bool {
+        self.presence.as_ref().is_some_and(|presence| presence.names(participant).is_none())
+    }
+
+    fn present(&mut self, participant: Guid, sample: &Sample) {
+        if let Some(presence) = self.presence.as_mut().filter(|_| participant != self.shared.us.guid()) {
+            presence.heard(participant, sample, self.shared.options.peers);
+        }
+    }
+
     fn look_types_up(&mut self) {
-        let done = self.lookups.take(&self.shared.us, &self.shared.endpoint);
+        let is_named = |participant: &Guid| !self.is_unnamed(*participant);
+        let named = self.lookups.participants().filter(is_named).collect();
+        let done = self.lookups.take(&self.shared.us, &self.shared.endpoint, self.shared.types, &named);
         done.iter().for_each(|(writer, known)| self.foreign_writer(writer, known.as_ref()));
     }
 
@@ -188,12 +214,15 @@ impl Worker {
         if writer.type_name == OCTETS {
             return;
         }
+        let Some((topic, type_name)) = self.shared.naming.of_endpoint(writer) else {
+            return log::debug!("{}: '{}' is no topic of ROS 2", self.shared.endpoint, writer.topic);
+        };
         let Some(link) = self.foreign_link(writer.participant) else { return };
         let mut announcement = Announcement {
-            topic: name::unescape(&writer.topic),
+            topic,
             writer: Id128(writer.guid.0),
             incarnation: 1,
-            type_name: writer.type_name.clone(),
+            type_name,
             codec: codec.into(),
             options: "header".into(),
             offer: offer_of(&writer.qos),
@@ -267,6 +296,7 @@ impl Worker {
             lost
         };
         self.decoders.remove(&guid);
+        self.presence.as_mut().into_iter().for_each(|presence| presence.forget(guid));
         if let Some(link) = lost.as_ref().and_then(|peer| peer.link.clone()) {
             self.touched.retain(|touched| touched.info.id != link.info.id);
             link.sink.down();
@@ -277,7 +307,9 @@ impl Worker {
     // Links.
 
     fn open_link(&self, guid: Guid, peer: Hello) -> Arc<Link> {
-        let address = format!("{} {guid}", self.shared.endpoint);
+        let names = self.presence.as_ref().and_then(|presence| presence.names(guid));
+        let names = names.map(|names| names + " ").unwrap_or_default();
+        let address = format!("{} {names}{guid}", self.shared.endpoint);
         let info = LinkInfo { id: LinkId::next(), peer, address, principal: Principal::Anonymous };
         let link = Link::new(info.clone(), self.shared.sink.link(&info));
         self.shared.sink.event(Event::Connected(info));
@@ -608,11 +640,11 @@ impl Worker {
     fn incompatible(&self, id: ChannelId, policy: u32) {
         let Some(channel) = self.channel(id) else { return };
         let matched: BTreeSet<Guid> = channel.writer.readers().into_iter().collect();
-        let type_name = channel.form.type_name(&channel.announcement);
         let unmatched: BTreeSet<Guid> = {
             let state = lock(&self.shared.state);
             let is_refused = |reader: &&Endpoint| {
-                (&reader.topic, &reader.type_name) == (&channel.topic, &type_name) && !matched.contains(&reader.guid)
+                (&reader.topic, &reader.type_name) == (&channel.topic, &channel.type_name)
+                    && !matched.contains(&reader.guid)
             };
             let is_foreign = |guid: &Guid| state.peers.get(guid).is_some_and(|peer| peer.node.is_none());
             state.readers.values().filter(is_refused).map(|reader| reader.participant).filter(is_foreign).collect()

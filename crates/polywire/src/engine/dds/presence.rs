@@ -1,0 +1,98 @@
+//! ROS 2's view of participants: this node tells which node of ROS 2 it is and what it writes and
+//! reads, and learns it of others. `polywire_core::ros::entities` has the messages.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use polywire_core::ros::{
+    self,
+    entities::{NodeEntities, ParticipantEntities, TOPIC, TYPE_NAME},
+};
+use polywire_dds::{Bytes, Durability, Error, Guid, Kind, Qos, Reader, Sample, Writer};
+
+use super::{
+    super::pipe::lock,
+    form::Form,
+    inbox::{Item, Receiver},
+    state::Shared,
+};
+
+/// Most nodes of a participant whose names are kept.
+const MOST_NAMES: usize = 16;
+
+/// What this port has told, and what it knows.
+pub(super) struct Presence {
+    writer: Writer,
+    _reader: Reader,
+    told: ParticipantEntities,
+    /// The names of the nodes of each participant.
+    nodes: BTreeMap<Guid, Vec<String>>,
+}
+
+impl Presence {
+    /// Joins as the node of ROS 2 that has this node's name.
+    pub(super) fn new(shared: &Arc<Shared>, name: &str) -> Result<Presence, Error> {
+        let qos = Qos {
+            reliable: Some(Duration::from_millis(100)),
+            durability: Durability::TransientLocal,
+            keep_last: Some(1),
+            service_depth: Some(1),
+            ..Qos::default()
+        };
+        let topic = || shared.us.topic(TOPIC, TYPE_NAME, false);
+        let receiver = Receiver { inbox: shared.inbox.clone(), item: Item::Present };
+        let _reader = topic()?.reader(&qos, Arc::new(receiver), |_| {})?;
+        let writer = topic()?.writer(&qos, |_| {})?;
+        let node = NodeEntities { namespace: "/".into(), name: ros::node_name(name), ..NodeEntities::default() };
+        let told = ParticipantEntities { participant: shared.us.guid().0, nodes: vec![node] };
+        let presence = Presence { writer, _reader, told, nodes: BTreeMap::new() };
+        presence.write()?;
+        Ok(presence)
+    }
+
+    /// Tells others what this node writes and reads now, if it has changed.
+    pub(super) fn tell(&mut self, shared: &Shared) {
+        let (mut writers, mut readers) = {
+            let state = lock(&shared.state);
+            let native = state.channels.values().filter(|channel| matches!(channel.form, Form::Native { .. }));
+            let writers: Vec<[u8; 16]> = native.map(|channel| channel.writer.guid().0).collect();
+            let readers = state.read_ends().filter(|end| ros::topic_of_dds(&end.topic).is_some());
+            (writers, readers.map(|end| end.reader.guid().0).collect::<Vec<_>>())
+        };
+        writers.sort_unstable();
+        readers.sort_unstable();
+        let [node] = &mut *self.told.nodes else { return };
+        if (&node.writers, &node.readers) == (&writers, &readers) {
+            return;
+        }
+        (node.writers, node.readers) = (writers, readers);
+        if let Err(error) = self.write() {
+            log::warn!("{}: ROS 2 is not told what this node has: {error}", shared.endpoint);
+        }
+    }
+
+    fn write(&self) -> Result<(), Error> {
+        let bytes = Bytes::of_sample(&self.told.to_cdr())?;
+        self.writer.write(&Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 })
+    }
+
+    /// Notes what a participant says. The names of at most `most` participants are kept.
+    pub(super) fn heard(&mut self, participant: Guid, sample: &Sample, most: usize) {
+        let Some(ParticipantEntities { nodes, .. }) = ParticipantEntities::parse(sample.bytes.sample()) else {
+            return log::debug!("{participant} has sent a malformed message of '{TOPIC}'");
+        };
+        let is_known = self.nodes.contains_key(&participant);
+        if is_known || self.nodes.len() < most {
+            self.nodes.insert(participant, nodes.iter().take(MOST_NAMES).map(NodeEntities::full_name).collect());
+        }
+    }
+
+    pub(super) fn forget(&mut self, participant: Guid) {
+        self.nodes.remove(&participant);
+    }
+
+    /// The names of a participant's nodes, with blanks between them. `None` if it has not told
+    /// them.
+    pub(super) fn names(&self, participant: Guid) -> Option<String> {
+        self.nodes.get(&participant).map(|names| names.join(" ")).filter(|names| !names.is_empty())
+    }
+}

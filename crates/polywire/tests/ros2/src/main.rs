@@ -1,0 +1,185 @@
+//! A node of ROS 2 on the libraries `ros2-client` and RustDDS, which tests start.
+//!
+//! ```text
+//! polywire-ros2-peer talk DOMAIN NODE       publishes texts on /chatter and readings on /readings, again and again
+//! polywire-ros2-peer listen DOMAIN NODE     prints what it hears there, who is there, and the hashes of types
+//! polywire-ros2-peer serve DOMAIN NODE      adds two integers as the service /add
+//! polywire-ros2-peer call DOMAIN NODE       calls the service /add, and prints the sums
+//! ```
+//!
+//! It ends when its standard input does.
+
+use std::{collections::BTreeSet, env, io, net::Ipv4Addr, thread, time::Duration};
+
+use futures::{Stream, StreamExt as _};
+use ros2_client::{
+    AService, Context, DEFAULT_SUBSCRIPTION_QOS, Message, MessageTypeName, Name, Node, NodeEvent, NodeName,
+    NodeOptions, QosProfile, ServiceMapping, ServiceTypeName, qos::History,
+};
+use rustdds::DomainParticipantBuilder;
+use serde::{Deserialize, Serialize};
+
+/// `demo_msgs/msg/Reading`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Reading {
+    stamp: Time,
+    sensor: String,
+    values: Vec<f64>,
+    flags: [u8; 3],
+}
+
+/// `builtin_interfaces/msg/Time`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Time {
+    sec: i32,
+    nanosec: u32,
+}
+
+/// `example_interfaces/srv/AddTwoInts_Request`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct AddRequest {
+    a: i64,
+    b: i64,
+}
+
+/// `example_interfaces/srv/AddTwoInts_Response`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct AddResponse {
+    sum: i64,
+}
+
+impl Message for AddRequest {}
+impl Message for AddResponse {}
+
+fn main() {
+    let [mode, domain, name] = env::args().skip(1).collect::<Vec<_>>().try_into().expect("MODE DOMAIN NODE");
+    thread::spawn(|| {
+        io::stdin().lines().for_each(drop);
+        std::process::exit(0);
+    });
+    let domain = domain.parse().expect("a domain is a number");
+    let participant = DomainParticipantBuilder::new(domain).with_only_networks([Ipv4Addr::LOCALHOST]).build();
+    let context = Context::from_domain_participant(participant.expect("a participant")).expect("a context");
+    let node_name = NodeName::new("/peers", &name).expect("a name");
+    let mut node = context.new_node(node_name, NodeOptions::new()).expect("a node");
+    let spinner = node.spinner().expect("a spinner").spin();
+    thread::spawn(|| smol::block_on(spinner));
+    match mode.as_str() {
+        "talk" => talk(&mut node),
+        "listen" => listen(&mut node, &context),
+        "serve" => serve(&mut node),
+        "call" => call(&mut node),
+        other => panic!("there is no mode '{other}'"),
+    }
+}
+
+fn reliable() -> QosProfile {
+    QosProfile::publisher_default().history(History::KeepLast { depth: 10 })
+}
+
+fn topic(node: &Node, name: &str, package: &str, of: &str) -> ros2_client::Topic {
+    let name = Name::new("/", name).expect("a name");
+    node.create_topic(&name, MessageTypeName::new(package, of), &DEFAULT_SUBSCRIPTION_QOS).expect("a topic")
+}
+
+fn talk(node: &mut Node) {
+    let chatter = topic(node, "chatter", "std_msgs", "String");
+    let chatter = node.create_publisher::<String>(&chatter, Some(reliable())).expect("a publisher");
+    let readings = topic(node, "readings", "demo_msgs", "Reading");
+    let readings = node.create_publisher::<Reading>(&readings, Some(reliable())).expect("a publisher");
+    for number in 1.. {
+        thread::sleep(Duration::from_millis(50));
+        // Nobody may be there yet.
+        let _ = chatter.publish(format!("hello {number}"));
+        let stamp = Time { sec: number, nanosec: 5 };
+        let values = vec![f64::from(number), 0.5];
+        let _ = readings.publish(Reading { stamp, sensor: "front".into(), values, flags: [1, 2, 3] });
+    }
+}
+
+fn listen(node: &mut Node, context: &Context) {
+    let chatter = topic(node, "chatter", "std_msgs", "String");
+    let chatter = node.create_subscription::<String>(&chatter, Some(reliable())).expect("a subscription");
+    let readings = topic(node, "readings", "demo_msgs", "Reading");
+    let readings = node.create_subscription::<Reading>(&readings, Some(reliable())).expect("a subscription");
+    let events = node.status_receiver().expect("the spinner runs");
+    let participant = context.domain_participant();
+    thread::spawn(move || {
+        let mut seen = BTreeSet::new();
+        loop {
+            thread::sleep(Duration::from_millis(20));
+            for writer in participant.discovered_writers() {
+                let data = writer.publication_topic_data;
+                let user_data = String::from_utf8_lossy(&data.user_data).into_owned();
+                if seen.insert(format!("{} {} {user_data}", data.topic_name, data.type_name)) {
+                    println!("writer {} {} {user_data}", data.topic_name, data.type_name);
+                }
+            }
+        }
+    });
+    let nodes = events.for_each(async |event| {
+        if let NodeEvent::ParticipantEntities(info) = event {
+            info.nodes().iter().for_each(|node| println!("node {}", node.fully_qualified_name()));
+        }
+    });
+    let texts = printed(chatter.async_stream());
+    let structures = printed(readings.async_stream());
+    smol::block_on(futures::future::join3(nodes, texts, structures));
+}
+
+async fn printed<T: std::fmt::Debug, I, E: std::fmt::Debug>(heard: impl Stream<Item = Result<(T, I), E>>) {
+    heard
+        .for_each(async |next| match next {
+            Ok((message, _)) => println!("heard {message:?}"),
+            Err(error) => println!("error {error:?}"),
+        })
+        .await;
+}
+
+fn add() -> (Name, ServiceTypeName) {
+    (Name::new("/", "add").expect("a name"), ServiceTypeName::new("example_interfaces", "AddTwoInts"))
+}
+
+/// `ROS2_PEER_MAPPING` in the environment names the mapping of services.
+fn mapping() -> ServiceMapping {
+    match env::var("ROS2_PEER_MAPPING").as_deref() {
+        Ok("cyclone") => ServiceMapping::Cyclone,
+        Ok("basic") => ServiceMapping::Basic,
+        _ => ServiceMapping::Enhanced,
+    }
+}
+
+fn serve(node: &mut Node) {
+    let (name, of) = add();
+    let server = node
+        .create_server::<AService<AddRequest, AddResponse>>(mapping(), &name, &of, reliable(), reliable())
+        .expect("a server");
+    println!("ready");
+    smol::block_on(server.receive_request_stream().for_each(async |next| match next {
+        Ok((id, AddRequest { a, b })) => {
+            let sent = server.async_send_response(id, AddResponse { sum: a + b }).await;
+            println!("served {a} + {b}: {}", if sent.is_ok() { "sent" } else { "failed" });
+        }
+        Err(error) => println!("error {error:?}"),
+    }));
+}
+
+fn call(node: &mut Node) {
+    let (name, of) = add();
+    let client = node
+        .create_client::<AddRequest, AddResponse>(mapping(), &name, &of, reliable(), reliable())
+        .expect("a client");
+    smol::block_on(async {
+        client.wait_for_service(&*node).await;
+        for a in 1.. {
+            match client.async_send_request(AddRequest { a, b: 40 }).await {
+                Ok(id) => match client.async_receive_response(id).await {
+                    Ok(AddResponse { sum }) => println!("sum {sum}"),
+                    Err(error) => println!("error {error:?}"),
+                },
+                Err(error) => println!("error {error:?}"),
+            }
+            smol::Timer::after(Duration::from_millis(200)).await;
+        }
+    });
+}
