@@ -5,14 +5,12 @@
 
 #![cfg(feature = "dds")]
 
+#[path = "dds/program.rs"]
+mod program;
+
 use std::{
     env,
-    io::{BufRead as _, BufReader},
-    process::{Child, ChildStdin, Command, Stdio},
-    sync::{
-        atomic::{AtomicU32, Ordering},
-        mpsc,
-    },
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -21,22 +19,11 @@ use polywire::{Kind, Node, coding::Discovered};
 use polywire_derive::Message;
 use polywire_testing::tools;
 
-const SOON: Duration = Duration::from_secs(60);
-
-/// A domain for one test of one process.
-fn domain() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    1 + (std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed)) % 99
-}
+use program::{Program, SOON, domain};
 
 fn wire(format: &str, domain: u32) -> String {
     format!("{format}@dds/{domain}?interface=127.0.0.1")
 }
-
-/// The configuration of the programs. Older versions of Cyclone DDS have to be told that the
-/// loopback interface can multicast.
-const LOOPBACK: &str = "<CycloneDDS><Domain><General><Interfaces>\
-<NetworkInterface address=\"127.0.0.1\" multicast=\"true\"/></Interfaces></General></Domain></CycloneDDS>";
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "plant::Pump", final)]
@@ -68,46 +55,12 @@ fn pump(id: u32) -> Pump {
     Pump { id, level: f64::from(id) / 2.0, name: format!("pump {id}") }
 }
 
-/// A process that ends with this value.
-struct Program {
-    child: Child,
-    /// The program ends when its standard input does.
-    _stdin: Option<ChildStdin>,
-    lines: mpsc::Receiver<String>,
-}
-
-impl Program {
-    fn start(command: &mut Command) -> Program {
-        let command = command.env("CYCLONEDDS_URI", LOOPBACK).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("standard output is a pipe"));
-        let (sender, lines) = mpsc::channel();
-        thread::spawn(move || {
-            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-            lines.for_each(|line| drop(sender.send(line)));
-        });
-        Program { child, _stdin: stdin, lines }
-    }
-
-    /// `None` if this machine has no such Python package.
-    fn python(mode: &str, domain: u32, topic: &str, of: &str) -> Option<Program> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds/peer.py");
-        let mut command = Command::new(tools::python());
-        command.args([script, mode, &domain.to_string(), topic, of]);
-        tools::python_has("cyclonedds").then(|| Program::start(&mut command))
-    }
-
-    fn line(&self) -> String {
-        self.lines.recv_timeout(SOON).expect("a line of the program")
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // An error means that it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// `None` if this machine has no such Python package.
+fn python(mode: &str, domain: u32, topic: &str, of: &str) -> Option<Program> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds/peer.py");
+    let mut command = Command::new(tools::python());
+    command.args([script, mode, &domain.to_string(), topic, of]);
+    tools::python_has("cyclonedds").then(|| Program::start(&mut command))
 }
 
 #[test]
@@ -116,7 +69,7 @@ fn topics_of_a_dds_program_are_read() {
         let domain = domain();
         let node = Node::new();
         let pumps = node.subscriber_on::<Pump>("plant/pumps", &wire(format, domain)).expect("a subscriber");
-        let Some(_program) = Program::python("write", domain, "plant/pumps", "Pump") else { return };
+        let Some(_program) = python("write", domain, "plant/pumps", "Pump") else { return };
         for id in 1..=3 {
             let sample = pumps.recv_timeout(SOON).expect("a sample");
             assert_eq!((&sample.value, sample.info.kind, sample.info.sequence), (&pump(id), Kind::Data, id.into()));
@@ -136,8 +89,8 @@ fn topics_without_key_and_grown_types_are_read() {
     let node = Node::new();
     let notes = node.subscriber_on::<Note>("notes", &wire("auto", domain)).expect("a subscriber");
     let grown = node.subscriber_on::<Grown>("grown", &wire("auto", domain)).expect("a subscriber");
-    let Some(_program) = Program::python("write", domain, "notes", "Note") else { return };
-    let _other = Program::python("write", domain, "grown", "Grown");
+    let Some(_program) = python("write", domain, "notes", "Note") else { return };
+    let _other = python("write", domain, "grown", "Grown");
     for number in 1..=3 {
         let note = notes.recv_timeout(SOON).expect("a sample").value;
         assert_eq!(note, Note { text: format!("note {number}"), marks: vec![number, -number] });
@@ -152,7 +105,7 @@ fn a_dds_program_reads_what_is_published() {
         let domain = domain();
         let node = Node::new();
         let publisher = node.publisher_on::<Pump>("plant/pumps", &wire(format, domain)).expect("a publisher");
-        let Some(program) = Program::python("read", domain, "plant/pumps", "Pump") else { return };
+        let Some(program) = python("read", domain, "plant/pumps", "Pump") else { return };
         assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{format}");
         for id in 1..=2 {
             assert_eq!(publisher.publish(&pump(id)).expect("published").subscribers, 1, "{format}");
@@ -171,7 +124,7 @@ fn a_dds_program_reads_what_is_published() {
 #[test]
 fn a_late_subscriber_gets_what_a_dds_program_has_kept() {
     let domain = domain();
-    let Some(program) = Program::python("keep", domain, "plant/pumps", "Pump") else { return };
+    let Some(program) = python("keep", domain, "plant/pumps", "Pump") else { return };
     assert_eq!(program.line(), "ready");
     let node = Node::new();
     let pumps = node.subscriber_on::<Pump>("plant/pumps", &wire("auto", domain)).expect("a subscriber");
@@ -185,7 +138,7 @@ fn incompatible_policies_are_told_with_their_names_on_both_sides() {
     let domain = domain();
     let node = Node::new();
     let publisher = node.publisher_on::<Pump>("plant/pumps", &wire("cdr", domain)).expect("a publisher");
-    let Some(program) = Program::python("strict", domain, "plant/pumps", "Pump") else { return };
+    let Some(program) = python("strict", domain, "plant/pumps", "Pump") else { return };
     let until = Instant::now() + SOON;
     while publisher.status().refused_total == 0 && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
@@ -206,8 +159,8 @@ fn topics_of_a_dds_program_are_read_without_knowing_their_types() {
         node.subscribe_of(topic, Some(&*wire), coding).expect("a subscription").open()
     };
     let (pumps, notes) = (open("plant/pumps"), open("notes"));
-    let Some(_program) = Program::python("write", domain, "plant/pumps", "Pump") else { return };
-    let _other = Program::python("write", domain, "notes", "Note");
+    let Some(_program) = python("write", domain, "plant/pumps", "Pump") else { return };
+    let _other = python("write", domain, "notes", "Note");
     for id in 1u32..=3 {
         let sample = pumps.recv_timeout(SOON).expect("a sample");
         let value = &sample.value;
@@ -227,7 +180,7 @@ fn a_dds_program_reads_what_is_published_without_knowing_its_type() {
         let domain = domain();
         let node = Node::new();
         let publisher = node.publisher_on::<Pump>("plant/pumps", &wire(format, domain)).expect("a publisher");
-        let Some(program) = Program::python("any", domain, "plant/pumps", "-") else { return };
+        let Some(program) = python("any", domain, "plant/pumps", "-") else { return };
         assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{format}");
         publisher.publish(&pump(1)).expect("published");
         assert_eq!(program.line(), "ready", "{format}");
@@ -240,7 +193,7 @@ fn a_dds_program_reads_a_grown_type_as_its_own() {
     let domain = domain();
     let node = Node::new();
     let publisher = node.publisher_on::<Grown>("grown", &wire("xcdr2", domain)).expect("a publisher");
-    let Some(program) = Program::python("read", domain, "grown", "Grown") else { return };
+    let Some(program) = python("read", domain, "grown", "Grown") else { return };
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
     publisher.publish(&Grown { id: 7, level: 0.5, unit: "m".into() }).expect("published");
     assert_eq!([program.line(), program.line()], ["ready", "alive Grown(id=7, level=0.5)"]);
@@ -261,7 +214,7 @@ fn types_that_differ_under_one_name_do_not_match() {
     let domain = domain();
     let node = Node::new();
     let publisher = node.publisher_on::<Other>("plant/pumps", &wire("cdr", domain)).expect("a publisher");
-    let Some(_reader) = Program::python("read", domain, "plant/pumps", "Pump") else { return };
+    let Some(_reader) = python("read", domain, "plant/pumps", "Pump") else { return };
     let until = Instant::now() + SOON;
     while publisher.status().refused_total == 0 && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
@@ -271,7 +224,7 @@ fn types_that_differ_under_one_name_do_not_match() {
     assert!(status.refusals[0].reason.contains("type (policy 24)"), "{}", status.refusals[0].reason);
 
     let subscriber = node.subscriber_on::<Other>("more/pumps", &wire("auto", domain)).expect("a subscriber");
-    let _writer = Program::python("keep", domain, "more/pumps", "Pump");
+    let _writer = python("keep", domain, "more/pumps", "Pump");
     let until = Instant::now() + SOON;
     while subscriber.status().mismatches.is_empty() && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
@@ -286,7 +239,7 @@ fn without_types_only_their_names_are_compared() {
     let node = Node::new();
     let wire = wire("cdr", domain) + "&types=off";
     let publisher = node.publisher_on::<Other>("plant/pumps", &wire).expect("a publisher");
-    let Some(_reader) = Program::python("read", domain, "plant/pumps", "Pump") else { return };
+    let Some(_reader) = python("read", domain, "plant/pumps", "Pump") else { return };
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
 }
 

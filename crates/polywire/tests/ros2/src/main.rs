@@ -13,10 +13,10 @@ use std::{collections::BTreeSet, env, io, net::Ipv4Addr, thread, time::Duration}
 
 use futures::{Stream, StreamExt as _};
 use ros2_client::{
-    AService, Context, DEFAULT_SUBSCRIPTION_QOS, Message, MessageTypeName, Name, Node, NodeEvent, NodeName,
+    Context, DEFAULT_SUBSCRIPTION_QOS, Message, MessageTypeName, Name, Node, NodeEvent, NodeName,
     NodeOptions, QosProfile, ServiceMapping, ServiceTypeName, qos::History,
 };
-use rustdds::DomainParticipantBuilder;
+use rustdds::{DomainParticipantBuilder, Topic};
 use serde::{Deserialize, Serialize};
 
 /// `demo_msgs/msg/Reading`.
@@ -77,7 +77,7 @@ fn reliable() -> QosProfile {
     QosProfile::publisher_default().history(History::KeepLast { depth: 10 })
 }
 
-fn topic(node: &Node, name: &str, package: &str, of: &str) -> ros2_client::Topic {
+fn topic(node: &Node, name: &str, package: &str, of: &str) -> Topic {
     let name = Name::new("/", name).expect("a name");
     node.create_topic(&name, MessageTypeName::new(package, of), &DEFAULT_SUBSCRIPTION_QOS).expect("a topic")
 }
@@ -109,8 +109,10 @@ fn listen(node: &mut Node, context: &Context) {
         loop {
             thread::sleep(Duration::from_millis(20));
             for writer in participant.discovered_writers() {
-                let data = writer.publication_topic_data;
-                let user_data = String::from_utf8_lossy(&data.user_data).into_owned();
+                let data = &writer.publication_topic_data;
+                // RustDDS gives it as it came, with the length in front and padding behind.
+                let user_data = String::from_utf8_lossy(writer.user_data.get(4..).unwrap_or_default());
+                let user_data = user_data.trim_end_matches('\0');
                 if seen.insert(format!("{} {} {user_data}", data.topic_name, data.type_name)) {
                     println!("writer {} {} {user_data}", data.topic_name, data.type_name);
                 }
@@ -152,7 +154,7 @@ fn mapping() -> ServiceMapping {
 fn serve(node: &mut Node) {
     let (name, of) = add();
     let server = node
-        .create_server::<AService<AddRequest, AddResponse>>(mapping(), &name, &of, reliable(), reliable())
+        .create_server::<AddRequest, AddResponse>(mapping(), &name, &of, reliable(), reliable())
         .expect("a server");
     println!("ready");
     smol::block_on(server.receive_request_stream().for_each(async |next| match next {

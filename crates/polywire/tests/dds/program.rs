@@ -1,0 +1,59 @@
+//! Programs that tests of the engine `dds` start, and the domains that they meet in.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// A domain for one test of one process.
+pub fn domain() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    1 + (std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed)) % 99
+}
+
+/// The configuration of the programs. Older versions of Cyclone DDS have to be told that the
+/// loopback interface can multicast.
+const LOOPBACK: &str = "<CycloneDDS><Domain><General><Interfaces>\
+<NetworkInterface address=\"127.0.0.1\" multicast=\"true\"/></Interfaces></General></Domain></CycloneDDS>";
+
+/// A process that ends with this value.
+pub struct Program {
+    child: Child,
+    /// The program ends when its standard input does.
+    _stdin: Option<ChildStdin>,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Program {
+    pub fn start(command: &mut Command) -> Program {
+        let command = command.env("CYCLONEDDS_URI", LOOPBACK).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("standard output is a pipe"));
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            lines.for_each(|line| drop(sender.send(line)));
+        });
+        Program { child, _stdin: stdin, lines }
+    }
+
+    pub fn line(&self) -> String {
+        self.lines.recv_timeout(SOON).expect("a line of the program")
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // An error means that it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

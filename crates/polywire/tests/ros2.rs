@@ -1,0 +1,145 @@
+//! The engine `dds` with `ros=true`: nodes of ROS 2 that are built on other libraries.
+//!
+//! They are the program in `ros2/`, on `ros2-client` and RustDDS, which a test finds in
+//! `target/foreign/ros2` (`.ci/run` builds it there).
+
+#![cfg(feature = "dds")]
+
+#[path = "dds/program.rs"]
+mod program;
+
+use std::{env, path::PathBuf, process::Command};
+
+use polywire::{Message as _, Node};
+use polywire_core::ros::TypeHash;
+use polywire_derive::Message;
+use polywire_testing::tools;
+
+use program::{Program, SOON, domain};
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "std_msgs::msg::String", final)]
+struct Text {
+    data: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "builtin_interfaces::msg::Time", final)]
+struct Time {
+    sec: i32,
+    nanosec: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "demo_msgs::msg::Reading", final)]
+struct Reading {
+    stamp: Time,
+    sensor: String,
+    values: Vec<f64>,
+    flags: [u8; 3],
+}
+
+fn wire(format: &str, domain: u32) -> String {
+    format!("{format}@dds/{domain}?interface=127.0.0.1&ros=true")
+}
+
+/// A node of ROS 2. `None` if the program is not built.
+fn peer(mode: &str, domain: u32, name: &str) -> Option<Program> {
+    let target = env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")), PathBuf::from);
+    let program = target.join("foreign/ros2/debug/polywire-ros2-peer");
+    if !program.exists() {
+        tools::missing("the node of ROS 2 in target/foreign/ros2 (crates/polywire/tests/ros2/Cargo.toml builds it)");
+        return None;
+    }
+    Some(Program::start(Command::new(program).args([mode, &domain.to_string(), name])))
+}
+
+fn text(data: &str) -> Text {
+    Text { data: data.into() }
+}
+
+#[test]
+fn topics_of_a_ros_node_are_read() {
+    let domain = domain();
+    let node = Node::new();
+    let chatter = node.subscriber_on::<Text>("chatter", &wire("auto", domain)).expect("a subscriber");
+    let readings = node.subscriber_on::<Reading>("readings", &wire("auto", domain)).expect("a subscriber");
+    let Some(_talker) = peer("talk", domain, "talker") else { return };
+    let first = chatter.recv_timeout(SOON).expect("a text");
+    let number: i32 = first.value.data.strip_prefix("hello ").expect("a greeting").parse().expect("a number");
+    assert_eq!(chatter.recv_timeout(SOON).expect("a text").value, text(&format!("hello {}", number + 1)));
+    let Reading { stamp, sensor, values, flags } = readings.recv_timeout(SOON).expect("a reading").value;
+    assert_eq!((stamp.nanosec, sensor.as_str(), values.as_slice()), (5, "front", &[f64::from(stamp.sec), 0.5][..]));
+    assert_eq!(flags, [1, 2, 3]);
+    assert_eq!((chatter.lost(), chatter.undecodable(), readings.undecodable()), (0, 0, 0));
+    let source = &first.info.source;
+    assert_eq!(
+        (source.announcement.type_name.as_str(), &*source.announcement.topic),
+        ("std_msgs::msg::String", "chatter")
+    );
+    assert!(source.link.address.contains(" /peers/talker "), "{}", source.link.address);
+}
+
+#[test]
+fn a_ros_node_reads_what_is_published() {
+    let domain = domain();
+    let node = Node::builder().name("plant-7").build();
+    let chatter = node.publisher_on::<Text>("chatter", &wire("cdr", domain)).expect("a publisher");
+    let readings = node.publisher_on::<Reading>("readings", &wire("cdr", domain)).expect("a publisher");
+    let Some(listener) = peer("listen", domain, "listener") else { return };
+    assert_eq!((chatter.wait_for_subscribers(1, SOON), readings.wait_for_subscribers(1, SOON)), (1, 1));
+    chatter.publish(&text("from Polywire")).expect("published");
+    let stamp = Time { sec: 7, nanosec: 8 };
+    let reading = Reading { stamp, sensor: "back".into(), values: vec![0.25; 3], flags: [9, 8, 7] };
+    readings.publish(&reading).expect("published");
+    let hash = TypeHash::of(Text::shape().schema()).expect("a type of ROS 2");
+    assert_eq!(hash.to_string(), "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18");
+    let mut expected = vec![
+        "heard \"from Polywire\"".to_string(),
+        "heard Reading { stamp: Time { sec: 7, nanosec: 8 }, sensor: \"back\", values: [0.25, 0.25, 0.25], flags: [9, 8, 7] }"
+            .to_string(),
+        "node /plant_7".to_string(),
+        format!("writer rt/chatter std_msgs::msg::dds_::String_ typehash={hash};polywire=channel="),
+    ];
+    while !expected.is_empty() {
+        let line = listener.line();
+        expected.retain(|expected| !line.starts_with(expected));
+    }
+}
+
+#[test]
+fn nodes_meet_whether_their_names_are_those_of_ros_or_not() {
+    let domain = domain();
+    let (ros, plain) = (Node::new(), Node::new());
+    let chatter = ros.publisher_on::<Text>("chatter", &wire("cdr", domain)).expect("a publisher");
+    let json = ros.publisher_on::<Text>("notes", &wire("json", domain)).expect("a publisher");
+    let plainly = |format: &str| format!("{format}@dds/{domain}?interface=127.0.0.1");
+    let heard = plain.subscriber_on::<Text>("chatter", &plainly("auto")).expect("a subscriber");
+    let notes = plain.subscriber_on::<Text>("notes", &plainly("auto")).expect("a subscriber");
+    assert_eq!((chatter.wait_for_subscribers(1, SOON), json.wait_for_subscribers(1, SOON)), (1, 1));
+    chatter.publish(&text("a")).expect("published");
+    json.publish(&text("b")).expect("published");
+    assert_eq!(heard.recv_timeout(SOON).expect("a text").value, text("a"));
+    assert_eq!(notes.recv_timeout(SOON).expect("a text").value, text("b"));
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "plant::Pump", final)]
+struct Pump {
+    id: u32,
+}
+
+#[test]
+fn what_ros_cannot_have_is_refused() {
+    let domain = domain();
+    let node = Node::new();
+    let error = |error: polywire::NodeError| format!("{error:#}");
+    let refused = node.publisher_on::<Pump>("pumps", &wire("cdr", domain)).map(drop).map_err(error);
+    let reason = refused.expect_err("a type that ROS 2 cannot have");
+    assert!(reason.contains("'plant::Pump' cannot be the name of a ROS 2 type"), "{reason}");
+    let refused = node.publisher_on::<Text>("50% full", &wire("cdr", domain)).map(drop).map_err(error);
+    let reason = refused.expect_err("a name that ROS 2 cannot have");
+    assert!(reason.contains("'50% full' cannot be the name of a ROS 2 topic"), "{reason}");
+    assert!(node.publisher_on::<Pump>("pumps", &wire("json", domain)).is_ok(), "nodes alone read it");
+}
