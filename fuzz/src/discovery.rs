@@ -1,4 +1,5 @@
-//! Targets for what nodes say of themselves: descriptions on a built-in topic, and DNS-SD records.
+//! Targets for what nodes say of themselves: descriptions on a built-in topic, DNS-SD records, and
+//! what participants of ROS 2 say over DDS.
 
 use crate::talk::{self, Description};
 use polywire::engine::lan::Advertised;
@@ -6,6 +7,10 @@ use polywire_core::{
     codec::{Decoder, Encoder, Options, cdr::CDR},
     directory::{Directory, EndpointData, Limits, NodeData, PublisherData, RefusalData, SubscriberData},
     envelope::Id128,
+    ros::{
+        self, TypeHash, TypeName,
+        entities::{NodeEntities, ParticipantEntities},
+    },
     schema::arbitrary::Random,
 };
 use polywire_testing::mutated;
@@ -55,6 +60,47 @@ pub fn collect(input: &[u8]) {
     }
     let events = std::iter::from_fn(|| directory.poll_event()).count();
     assert!(events <= LIMITS.events + 1, "{events} events waited");
+}
+
+/// What a participant of ROS 2 says over DDS: its nodes, user data, or a name.
+pub fn ros_bytes(random: &mut Random) -> Vec<u8> {
+    let guids = |random: &mut Random| (0..random.below(4)).map(|_| [random.bits() as u8; 16]).collect();
+    let bytes = match random.below(3) {
+        0 => {
+            let node = |random: &mut Random| NodeEntities {
+                namespace: "/robot".into(),
+                name: format!("node_{}", random.below(10)),
+                readers: guids(random),
+                writers: guids(random),
+            };
+            let nodes = (0..random.below(4)).map(|_| node(random)).collect();
+            ParticipantEntities { participant: [random.bits() as u8; 16], nodes }.to_cdr()
+        }
+        1 => (TypeHash::from_bytes([random.bits() as u8; 32]).to_user_data() + "enclave=/;x=1;").into_bytes(),
+        _ => b"rt/example_interfaces::srv::dds_::AddTwoInts_Request_".to_vec(),
+    };
+    if random.one_in(10) { bytes } else { mutated(random, &bytes) }
+}
+
+/// What a participant of ROS 2 says is refused, or comes back when it is written again.
+pub fn read_ros(input: &[u8]) {
+    if let Some(read) = ParticipantEntities::parse(input) {
+        assert_eq!(ParticipantEntities::parse(&read.to_cdr()), Some(read));
+    }
+    if let Some(hash) = TypeHash::of_user_data(input) {
+        assert_eq!(TypeHash::of_user_data(hash.to_user_data().as_bytes()), Some(hash));
+    }
+    let text = String::from_utf8_lossy(input);
+    if let Some(topic) = ros::topic_of_dds(&text) {
+        assert_eq!(ros::dds_topic(topic).as_deref(), Ok(&*text));
+    }
+    for name in [TypeName::of_dds(&text), TypeName::of_schema(&text).ok()].into_iter().flatten() {
+        assert_eq!(TypeName::of_dds(&name.to_dds()), Some(name));
+        assert_eq!(TypeName::of_schema(&name.to_schema()), Ok(name));
+    }
+    // What is a node's name is a topic's, too, unless it is too long.
+    let node = ros::node_name(&text);
+    assert!(node.len() <= 255 && (node.len() > 240 || ros::check_topic(&node).is_ok()), "{node}");
 }
 
 fn encoder() -> &'static Encoder<Description> {
