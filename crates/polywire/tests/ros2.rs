@@ -8,7 +8,12 @@
 #[path = "dds/program.rs"]
 mod program;
 
-use std::{env, path::PathBuf, process::Command};
+use std::{
+    env,
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use polywire::{Message as _, Node};
 use polywire_core::ros::TypeHash;
@@ -43,8 +48,13 @@ fn wire(format: &str, domain: u32) -> String {
     format!("{format}@dds/{domain}?interface=127.0.0.1&ros=true")
 }
 
-/// A node of ROS 2. `None` if the program is not built.
+/// A node of ROS 2.
 fn peer(mode: &str, domain: u32, name: &str) -> Option<Program> {
+    Some(Program::start(program()?.args([mode, &domain.to_string(), name])))
+}
+
+/// The program of a node of ROS 2. `None` if it is not built.
+fn program() -> Option<Command> {
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")), PathBuf::from);
     let program = target.join("foreign/ros2/debug/polywire-ros2-peer");
@@ -52,7 +62,31 @@ fn peer(mode: &str, domain: u32, name: &str) -> Option<Program> {
         tools::missing("the node of ROS 2 in target/foreign/ros2 (crates/polywire/tests/ros2/Cargo.toml builds it)");
         return None;
     }
-    Some(Program::start(Command::new(program).args([mode, &domain.to_string(), name])))
+    Some(Command::new(program))
+}
+
+/// A node of ROS 2 with services as those on Cyclone DDS have them.
+fn service_peer(mode: &str, domain: u32) -> Option<Program> {
+    let mut command = program()?;
+    command.args([mode, &domain.to_string(), mode]).env("ROS2_PEER_MAPPING", "cyclone");
+    Some(Program::start(&mut command))
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "example_interfaces::srv::AddTwoInts_Request", final)]
+struct Add {
+    a: i64,
+    b: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "example_interfaces::srv::AddTwoInts_Response", final)]
+struct Sum {
+    sum: i64,
+}
+
+fn add(request: &Add) -> Result<Sum, String> {
+    request.a.checked_add(request.b).map(|sum| Sum { sum }).ok_or_else(|| "too large".into())
 }
 
 fn text(data: &str) -> Text {
@@ -142,4 +176,45 @@ fn what_ros_cannot_have_is_refused() {
     let reason = refused.expect_err("a name that ROS 2 cannot have");
     assert!(reason.contains("'50% full' cannot be the name of a ROS 2 topic"), "{reason}");
     assert!(node.publisher_on::<Pump>("pumps", &wire("json", domain)).is_ok(), "nodes alone read it");
+}
+
+#[test]
+fn a_ros_node_calls_a_service() {
+    let domain = domain();
+    let node = Node::new();
+    let service = node.service::<Add, Sum>("add", Some(&wire("cdr", domain))).expect("a service");
+    let _server = service.on_request(1, |request, _| add(request)).expect("a server");
+    let Some(client) = service_peer("call", domain) else { return };
+    let first: i64 = client.line().strip_prefix("sum ").expect("a sum").parse().expect("a number");
+    assert_eq!(client.line(), format!("sum {}", first + 1));
+}
+
+#[test]
+fn the_service_of_a_ros_node_is_called() {
+    let domain = domain();
+    let node = Node::new();
+    let Some(server) = service_peer("serve", domain) else { return };
+    assert_eq!(server.line(), "ready");
+    let client = node.client::<Add, Sum>("add", Some(&wire("cdr", domain))).expect("a service");
+    let client = client.open().expect("a client");
+    // RustDDS does not get what was sent before it knew of the writer.
+    let until = Instant::now() + SOON;
+    while client.call(&Add { a: 0, b: 40 }, Duration::from_secs(2)).is_err() && Instant::now() < until {}
+    for a in 1..=3 {
+        assert_eq!(client.call(&Add { a, b: 40 }, SOON).expect("a reply"), Sum { sum: a + 40 });
+        while server.line() != format!("served {a} + 40: sent") {}
+    }
+}
+
+#[test]
+fn nodes_call_each_other_as_nodes_of_ros() {
+    let domain = domain();
+    let (here, there) = (Node::new(), Node::new());
+    let service = here.service::<Add, Sum>("add", Some(&wire("cdr", domain))).expect("a service");
+    let _server = service.on_request(1, |request, _| add(request)).expect("a server");
+    let client = there.client::<Add, Sum>("add", Some(&wire("cdr", domain))).expect("a service");
+    let client = client.open().expect("a client");
+    for a in 1..=3 {
+        assert_eq!(client.call(&Add { a, b: 4 }, SOON).expect("a reply"), Sum { sum: a + 4 });
+    }
 }

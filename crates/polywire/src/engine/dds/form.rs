@@ -41,15 +41,16 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The form of a channel whose schema's document is `schema`.
-    pub(super) fn of(announcement: &Announcement, schema: Option<&[u8]>) -> Form {
-        Form::native(announcement, schema).unwrap_or(Form::Octets)
+    /// The form of a channel whose schema's document is `schema`. Whether `services` have a native
+    /// form depends on the naming.
+    pub(super) fn of(announcement: &Announcement, schema: Option<&[u8]>, services: bool) -> Form {
+        Form::native(announcement, schema, services).unwrap_or(Form::Octets)
     }
 
-    fn native(announcement: &Announcement, schema: Option<&[u8]>) -> Option<Form> {
+    fn native(announcement: &Announcement, schema: Option<&[u8]>, services: bool) -> Option<Form> {
         let is_plain = announcement.compressor.is_empty() && announcement.configuration.is_none();
         // Requests, and messages of a history, have fields that a DDS sample has no place for.
-        let is_data = rpc::service_of(&announcement.topic).is_none()
+        let is_data = (services || rpc::service_of(&announcement.topic).is_none())
             && Offer::parse(&announcement.offer).is_ok_and(|offer| !offer.is_auxiliary() && offer.moved_to.is_empty());
         if !is_plain || !is_data {
             return None;
@@ -73,6 +74,10 @@ impl Form {
 
     pub(super) fn is_keyed(self) -> bool {
         matches!(self, Form::Native { is_keyed: true, .. })
+    }
+
+    pub(super) fn has_header(self) -> bool {
+        matches!(self, Form::Native { has_header: true, .. })
     }
 
     pub(super) fn representation(self) -> Representation {

@@ -24,6 +24,7 @@ mod peer;
 mod policies;
 mod port;
 mod presence;
+mod service;
 mod state;
 mod types;
 mod worker;

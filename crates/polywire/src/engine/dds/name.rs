@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use polywire_core::{
     envelope::Announcement,
     ros::{self, TypeError, TypeHash, TypeName},
+    rpc,
     schema::{Schema, SchemaLimits},
 };
 use polywire_dds::Endpoint;
@@ -50,7 +51,11 @@ impl Naming {
             (_, Form::Octets) => Ok(plain(OCTETS)),
             (Naming::Plain, Form::Native { .. }) => Ok(plain(type_name)),
             (Naming::Ros, Form::Native { .. }) => {
-                let (topic, type_name) = (ros::dds_topic(topic)?, TypeName::of_schema(type_name)?.to_dds());
+                let topic = match rpc::service_of(topic) {
+                    Some((service, _)) => ros::check_topic(service).map(|()| topic.clone())?,
+                    None => ros::dds_topic(topic)?,
+                };
+                let type_name = TypeName::of_schema(type_name)?.to_dds();
                 // Without a readable schema, a channel has no native form.
                 let schema = schema.and_then(|schema| Schema::from_bytes(schema, &SchemaLimits::default()).ok());
                 Ok(Names { topic, type_name, hash: schema.as_ref().map(TypeHash::of).transpose()? })
@@ -64,7 +69,9 @@ impl Naming {
         match self {
             Naming::Plain => Some((unescape(&writer.topic), writer.type_name.clone())),
             Naming::Ros => {
-                Some((ros::topic_of_dds(&writer.topic)?.into(), TypeName::of_dds(&writer.type_name)?.to_schema()))
+                let service = || rpc::service_of(&writer.topic).map(|_| &*writer.topic);
+                let topic = ros::topic_of_dds(&writer.topic).or_else(service)?;
+                Some((topic.into(), TypeName::of_dds(&writer.type_name)?.to_schema()))
             }
         }
     }
@@ -124,7 +131,7 @@ mod tests {
         let schema = types.finish(Type::Def(id)).expect("a schema").to_bytes();
         let (topic, type_name, codec) = (topic.into(), type_name.into(), codec.into());
         let announcement = Announcement { topic, type_name, codec, ..Announcement::default() };
-        let form = Form::of(&announcement, Some(&*schema).filter(|_| Naming::Ros.has_room_for(&announcement)));
+        let form = Form::of(&announcement, Some(&*schema).filter(|_| Naming::Ros.has_room_for(&announcement)), true);
         let names = Naming::Ros.of_channel(form, &announcement, Some(&schema)).map_err(|error| error.to_string())?;
         Ok((names.topic, names.type_name, names.hash.is_some()))
     }
@@ -133,6 +140,8 @@ mod tests {
     fn channels_of_ros_have_its_names() {
         let ros = ("rt/chatter".into(), "std_msgs::msg::dds_::String_".into(), true);
         assert_eq!(called("chatter", "std_msgs::msg::String", "cdr"), Ok(ros));
+        let request = ("rq/addRequest".into(), "p::srv::dds_::Add_Request_".into(), true);
+        assert_eq!(called("rq/addRequest", "p::srv::Add_Request", "cdr"), Ok(request));
         let octets = |topic: &str| Ok((topic.into(), OCTETS.into(), false));
         assert_eq!(called("chatter", "std_msgs::msg::String", "json"), octets("chatter"));
         assert_eq!(called("polywire/node", "Polywire::Node", "cdr"), octets("polywire/node"));

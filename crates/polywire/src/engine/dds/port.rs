@@ -25,6 +25,7 @@ use super::{
     peer::{Interest, Peer, Pen, introduction, label, letter_box},
     policies,
     presence::Presence,
+    service,
     state::{Channel, Sending, Shared, State},
     types,
     worker::Worker,
@@ -77,6 +78,7 @@ impl DdsPort {
             pen: Pen(encoder()),
             encoder: encoder(),
             inbox,
+            pending: Mutex::default(),
             state: Mutex::default(),
         });
         let presence = match naming {
@@ -94,7 +96,8 @@ impl DdsPort {
     fn channel(&self, id: ChannelId, announcement: &Announcement, start: Start) -> Result<Channel, EngineError> {
         let Shared { us, options, inbox, sink, naming, .. } = &*self.shared;
         let schema = sink.document(announcement.schema);
-        let form = Form::of(announcement, schema.as_deref().filter(|_| naming.has_room_for(announcement)));
+        let document = schema.as_deref().filter(|_| naming.has_room_for(announcement));
+        let form = Form::of(announcement, document, *naming == Naming::Ros);
         let named = naming.of_channel(form, announcement, schema.as_deref());
         let Names { topic, type_name, hash } = named.map_err(|error| EngineError::System {
             endpoint: self.shared.endpoint.clone(),
@@ -223,7 +226,18 @@ impl Port for DdsPort {
         if to.is_empty() && !channel.has_readers() {
             return Ok(sent);
         }
-        let sample = channel.form.sample(envelope, loan.payload(), &self.shared.encoder)?;
+        let tagged = match service::role_of(channel.form, &channel.announcement.topic) {
+            None => None,
+            Some(role) => {
+                let writer = channel.announcement.writer;
+                let Some(tag) = lock(&self.shared.pending).tag(role, writer, envelope) else {
+                    return Ok(Sent::default());
+                };
+                Some(service::tagged(loan.payload(), channel.form.has_header(), &tag))
+            }
+        };
+        let payload = tagged.as_deref().unwrap_or(loan.payload());
+        let sample = channel.form.sample(envelope, payload, &self.shared.encoder)?;
         match channel.writer.write(&sample) {
             Ok(()) => to.iter().for_each(|link| link.count_sent()),
             Err(error) if error.is_timeout() => {

@@ -11,8 +11,9 @@ use polywire_dds::{Bytes, Durability, Error, Guid, Kind, Qos, Reader, Sample, Wr
 
 use super::{
     super::pipe::lock,
-    form::Form,
+    form::{Form, OCTETS},
     inbox::{Item, Receiver},
+    peer::ReadEnd,
     state::Shared,
 };
 
@@ -55,7 +56,8 @@ impl Presence {
             let state = lock(&shared.state);
             let native = state.channels.values().filter(|channel| matches!(channel.form, Form::Native { .. }));
             let writers: Vec<[u8; 16]> = native.map(|channel| channel.writer.guid().0).collect();
-            let readers = state.read_ends().filter(|end| ros::topic_of_dds(&end.topic).is_some());
+            let is_native = |end: &Arc<ReadEnd>| end.type_name != OCTETS;
+            let readers = state.read_ends().filter(is_native);
             (writers, readers.map(|end| end.reader.guid().0).collect::<Vec<_>>())
         };
         writers.sort_unstable();

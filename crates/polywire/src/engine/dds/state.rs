@@ -22,6 +22,7 @@ use super::{
     name::Naming,
     peer::{Gate, Incoming, Interest, Link, Peer, Pen, ReadEnd, Reading},
     policies,
+    service::Pending,
 };
 
 /// Everything of a port.
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     pub(super) pen: Pen,
     pub(super) encoder: DatagramEncoder,
     pub(super) inbox: Arc<Inbox>,
+    /// Requests of ROS 2 that this node has not answered.
+    pub(super) pending: Mutex<Pending>,
     pub(super) state: Mutex<State>,
 }
 

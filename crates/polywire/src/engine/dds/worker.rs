@@ -7,18 +7,21 @@ use std::{
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Envelope, Id128},
+    envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
     frame::{Answer, DatagramDecoder, Frame, Hello, Start},
+    rpc::{ReplyHeader, Role, SampleIdentity},
 };
 use polywire_dds::{Discovery, Endpoint, Guid, Representation, Sample};
 
 use super::{
     super::{Aligned, Disconnect, Event, LinkId, LinkInfo, Principal, pipe::lock},
-    form::{self, OCTETS, Place, datagram, of_sample, without_number},
+    form::{self, Form, OCTETS, Place, datagram, of_sample, without_number},
     inbox::{Inbox, Item, Next},
+    name::Naming,
     peer::{Correspondent, Gate, Incoming, Interest, LETTERS, Link, Peer, Reading, introduced, labelled},
     policies::{offer_of, policy_name},
     presence::Presence,
+    service,
     state::{Channel, Shared},
     types::{Known, LOOK, Lookups},
 };
@@ -489,7 +492,7 @@ impl Worker {
             let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
             let (Some(link), Some(form), Some(reading)) = (link, incoming.form, &mut incoming.reading) else { return };
             match &mut reading.gate {
-                Gate::Open(place) => (link, channel, form, *place, is_node),
+                Gate::Open(place) => (link, channel, form, *place, is_node, incoming.announcement.clone()),
                 Gate::Shut(waiting) => {
                     let bytes: usize = waiting.iter().map(|sample| sample.bytes.sample().len()).sum();
                     // The gap is noticed by the sequence number.
@@ -500,21 +503,27 @@ impl Worker {
                 }
             }
         };
-        let (link, channel, form, mut place, is_node) = found;
+        let (link, channel, form, mut place, is_node, announcement) = found;
         let envelope = Envelope::data(channel, 0, 0);
+        let shared = self.shared.clone();
+        let deliver = |envelope: &Envelope<'_>, payload: &[u8]| {
+            let envelope = Envelope { channel, ..*envelope };
+            match service::role_of(form, &announcement.topic).filter(|_| is_node || shared.naming == Naming::Ros) {
+                None => link.sink.message(&envelope, payload),
+                Some(role) => deliver_call(&shared, &link, role, &announcement, form, &envelope, payload),
+            }
+        };
         if is_node {
             let limits = self.shared.options.limits;
             let decoder = self.decoders.entry(guid).or_insert_with(|| DatagramDecoder::new(limits));
-            let mut deliver = |envelope: &Envelope<'_>, payload: &[u8]| {
-                link.sink.message(&Envelope { channel, ..*envelope }, payload);
-            };
+            let mut deliver = deliver;
             form::open(form, &mut place, &sample, envelope, decoder, &mut deliver);
         } else {
             place.last += 1;
             let envelope = Envelope { sequence: place.last, ..of_sample(&sample, envelope) };
             // The end of an instance has its key alone; its hash says which one it is.
             let payload = if sample.is_key { Vec::new() } else { without_number(&sample.bytes) };
-            link.sink.message(&envelope, Aligned::default().place(&payload));
+            deliver(&envelope, Aligned::default().place(&payload));
         }
         self.passed(guid, channel, place, &link);
         if !self.touched.iter().any(|touched| touched.info.id == link.info.id) {
@@ -654,6 +663,42 @@ impl Worker {
             let reason = format!("it requests another {}", policy_name(policy));
             lock(&channel.sending).interest.entry(link.info.id).or_insert((link.clone(), Interest::Unwanted));
             link.sink.answered(id, &Answer::Refuse(reason));
+        }
+    }
+}
+
+/// Hands a request or a reply on that has a tag in front of its value.
+fn deliver_call(
+    shared: &Shared,
+    link: &Link,
+    role: Role,
+    announcement: &Announcement,
+    form: Form,
+    envelope: &Envelope<'_>,
+    payload: &[u8],
+) {
+    let Some((tag, value)) = service::untagged(payload, form.has_header()) else {
+        return log::debug!("{}: a sample of '{}' is too short", shared.endpoint, announcement.topic);
+    };
+    let mut aligned = Aligned::default();
+    match role {
+        Role::Request => {
+            let request = SampleIdentity { writer: announcement.writer, sequence: envelope.sequence };
+            lock(&shared.pending).note(request, tag);
+            link.sink.message(&Envelope { kind: Kind::Request, ..*envelope }, aligned.place(&value));
+        }
+        Role::Reply => {
+            let request_of = |channel: &Arc<Channel>| {
+                let writer = channel.announcement.writer;
+                let role = service::role_of(channel.form, &channel.announcement.topic)?;
+                let sequence = service::sequence_of(&tag, writer).filter(|_| role == Role::Request)?;
+                Some(SampleIdentity { writer, sequence })
+            };
+            // Others have clients, too.
+            let Some(request) = lock(&shared.state).channels.values().find_map(request_of) else { return };
+            let header = ReplyHeader { request, error: None }.to_extensions();
+            let envelope = Envelope { kind: Kind::Reply, extensions: header.as_extensions(), ..*envelope };
+            link.sink.message(&envelope, aligned.place(&value));
         }
     }
 }
