@@ -2,7 +2,7 @@
 //! the default values, exactly as it is hashed.
 
 use alloc::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     format,
     string::{String, ToString as _},
     vec,
@@ -167,9 +167,8 @@ impl Types {
         let mut waiting = vec![*root];
         while let Some(id) = waiting.pop() {
             let name = TypeName::of_schema(&schema.def(id).name)?.to_string();
-            if !self.0.contains_key(&name) {
-                let fields = fields(schema, id, &mut waiting)?;
-                self.0.insert(name, fields);
+            if let Entry::Vacant(vacant) = self.0.entry(name) {
+                vacant.insert(fields(schema, id, &mut waiting)?);
             }
         }
         Ok(TypeName::of_schema(&schema.def(*root).name)?)

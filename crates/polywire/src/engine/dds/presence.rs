@@ -31,7 +31,7 @@ pub(super) struct Presence {
 
 impl Presence {
     /// Joins as the node of ROS 2 that has this node's name.
-    pub(super) fn new(shared: &Arc<Shared>, name: &str) -> Result<Presence, Error> {
+    pub(super) fn new(shared: &Shared, name: &str) -> Result<Presence, Error> {
         let qos = Qos {
             reliable: Some(Duration::from_millis(100)),
             durability: Durability::TransientLocal,
