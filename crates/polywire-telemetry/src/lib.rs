@@ -28,6 +28,7 @@ pub mod description;
 mod disk;
 mod error;
 mod host;
+pub mod http;
 mod identity;
 pub mod input;
 pub mod intake;
