@@ -37,12 +37,13 @@ mod plan;
 mod probe;
 mod runner;
 mod schedule;
+pub mod socket;
 pub mod system;
 mod thin;
 pub mod uplink;
 mod uuid;
 
-pub use agent::{Agent, AgentError, MOST_COMMANDS, MOST_PROBES};
+pub use agent::{Agent, AgentError, MOST_COMMANDS, MOST_DECLARED, MOST_PROBES};
 pub use application::{Application, Bits, Cell, Counter, Distribution, Gauge, Histogram};
 pub use clocks::Clocks;
 pub use config::{AgentConfig, AgentConfigError};
