@@ -1,7 +1,7 @@
 //! Target for the local socket of a node of telemetry: what programs write to it.
 
 use polywire_core::schema::arbitrary::Random;
-use polywire_telemetry::socket::Session;
+use polywire_telemetry::socket::{DeclaredProbe, Session};
 use polywire_testing::mutated;
 use std::{
     collections::BTreeMap,
@@ -44,7 +44,7 @@ pub fn take(bytes: &[u8]) {
     let told = |chunk: usize| {
         let probes = Arc::new(Mutex::new(BTreeMap::new()));
         let known = probes.clone();
-        let declare = move |name: &str, declared| {
+        let declare = move |name: &str, declared: DeclaredProbe| {
             let declared = Arc::new(declared);
             known.lock().expect("no panic").insert(name.to_owned(), declared.clone());
             Ok(declared)

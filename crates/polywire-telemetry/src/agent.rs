@@ -346,6 +346,14 @@ impl Agent {
             // Fails if the program has gone.
             let _ = answer.send(admitted.map_err(|error| chain(&error)));
         }
+        // Samples of one turn leave in one packet.
+        let node = self.node.clone();
+        node.together(|| self.sample(now));
+        self.describe();
+    }
+
+    /// Samples what is due, and takes what programs have sent.
+    fn sample(&mut self, now: Moment) {
         for running in self.running.values_mut() {
             self.is_news |= running.take_declared(now);
         }
@@ -356,7 +364,6 @@ impl Agent {
                 self.is_news |= running.problem != problem;
             }
         }
-        self.describe();
     }
 
     /// Samples and publishes a probe now, whatever its thinning says. Returns false if there is no
