@@ -10,6 +10,7 @@ mod groups;
 mod layouts;
 mod messages;
 mod nodes;
+mod programs;
 mod reused;
 mod sources;
 mod talk;
@@ -41,6 +42,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "group", generate: groups::group_packets, run: groups::read_group_packets },
     Target { name: "peer", generate: nodes::stream_bytes, run: nodes::read_stream },
     Target { name: "udp", generate: nodes::record_bytes, run: nodes::read_records },
+    Target { name: "socket", generate: programs::conversation, run: programs::take },
     Target { name: "directory", generate: discovery::description_bytes, run: discovery::collect },
     Target { name: "record", generate: discovery::record_bytes, run: discovery::read_record },
     Target { name: "entities", generate: discovery::ros_bytes, run: discovery::read_ros },

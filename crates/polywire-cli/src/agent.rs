@@ -14,6 +14,7 @@ use polywire_collector::CollectorConfig;
 use polywire_telemetry::{
     Agent as Node, AgentConfig, Clocks, Identity, Moment, Plan, Runner, Uuid,
     command::AuditFile,
+    socket::Socket,
     system::{self, Host, PROBES},
     uplink::{Carrier, Files, Uplink},
 };
@@ -67,6 +68,10 @@ pub struct Agent {
     /// Wire of the collector that gets all samples [default: the one in the file, or none]
     #[arg(long, value_name = "WIRE")]
     collector: Option<Wire>,
+    /// Unix socket to which programs send samples with their types [default: the one in the file,
+    /// or none]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// Folder of the samples that the collector does not have yet [default: the state file's name
     /// with .spool]
     #[arg(long, value_name = "FOLDER")]
@@ -120,6 +125,13 @@ impl Action for Agent {
                 Err(error) => log::info!("probe '{instance}': {}", chain(&error.into())),
             }
         }
+        let socket = self
+            .socket
+            .as_ref()
+            .or(config.socket.as_ref())
+            .map(|path| Socket::open(path).with_context(|| format!("cannot use the socket {}", path.display())));
+        let socket = socket.transpose()?;
+        socket.iter().for_each(|socket| agent.serve(socket));
         say(terminal, &identity, &wire.to_string(), &running)?;
         collector.iter().try_for_each(|config| collecting::say(terminal, config))?;
         let runner = Runner::start(agent).context("cannot start a thread")?;
@@ -137,7 +149,7 @@ impl Action for Agent {
             collecting.tick(terminal)?;
         }
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
-        drop(runner);
+        drop((runner, socket));
         if let Some(carrier) = &carrier
             && !carrier.flush(DRAIN)
         {

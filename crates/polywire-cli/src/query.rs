@@ -79,6 +79,9 @@ mod with_sqlite {
         text::utc,
     };
 
+    /// Points of a plot: four for each pixel of its width.
+    const PLOTTED: usize = 4000;
+
     /// Rows that are read before a table is printed, to know the widths of its columns.
     const AHEAD: usize = 1000;
 
@@ -124,28 +127,40 @@ mod with_sqlite {
                 let newest = archive.newest(topic, member)?.unwrap_or(i64::MAX).min(until);
                 from = newest.saturating_sub(i64::try_from(last.0.as_nanos()).unwrap_or(i64::MAX));
             }
-            let series = archive.series(topic, member, from..=until)?;
-            match self.format {
-                Format::Svg => terminal.plain(&plot(&format!("{topic} {member}"), &series))?,
-                Format::Json => series
-                    .points
-                    .iter()
-                    .try_for_each(|(time, value)| terminal.value(&json!({ "timestamp_ns": time, "value": value })))?,
-                Format::Csv => {
-                    terminal.line("timestamp_ns,value")?;
-                    series.points.iter().try_for_each(|(time, value)| terminal.line(&format!("{time},{value}")))?;
+            let without = match self.format {
+                Format::Svg => {
+                    let series = archive.series(topic, member, from..=until, PLOTTED)?;
+                    terminal.plain(&plot(&format!("{topic} {member}"), &series))?;
+                    series.without
                 }
-                Format::Table => {
-                    series
-                        .points
-                        .iter()
-                        .try_for_each(|(time, value)| terminal.line(&format!("{}  {value}", utc(*time))))?;
+                format => {
+                    let (mut printed, mut is_first) = (Ok(()), true);
+                    let without = archive.points(topic, member, from..=until, |time, value| {
+                        printed = print(terminal, format, std::mem::take(&mut is_first), time, value);
+                        printed.is_ok()
+                    })?;
+                    printed?;
+                    without
                 }
-            }
-            if series.without > 0 {
-                terminal.warning(&format!("in {} messages '{member}' is no number", series.without));
+            };
+            if without > 0 {
+                terminal.warning(&format!("in {without} messages '{member}' is no number"));
             }
             Ok(Outcome::Fine)
+        }
+    }
+
+    /// Prints a point of a member over time.
+    fn print(terminal: &Terminal, format: Format, is_first: bool, time: i64, value: f64) -> anyhow::Result<()> {
+        match format {
+            Format::Json => terminal.value(&json!({ "timestamp_ns": time, "value": value })),
+            Format::Csv => {
+                if is_first {
+                    terminal.line("timestamp_ns,value")?;
+                }
+                Ok(terminal.line(&format!("{time},{value}"))?)
+            }
+            _ => Ok(terminal.line(&format!("{}  {value}", utc(time)))?),
         }
     }
 

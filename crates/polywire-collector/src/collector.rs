@@ -12,7 +12,8 @@ use std::{
 use polywire::{Bridge, Node, Wire};
 
 use crate::{
-    Alert, CollectorConfig, CollectorError, CollectorProbe, HandlerError, HandlerPlan, Numbered, Source,
+    Alert, CollectorConfig, CollectorError, CollectorProbe, HandlerContext, HandlerError, HandlerPlan, Numbered,
+    Source,
     alerts::{AlertSource, Alerts},
     lane::Lane,
     nodes::Nodes,
@@ -21,6 +22,9 @@ use crate::{
 
 /// How often a source looks whether it is to end, and what it can acknowledge.
 const TICK: Duration = Duration::from_millis(50);
+
+/// The same for a source that keeps nothing.
+const LONG_TICK: Duration = Duration::from_millis(200);
 
 /// How long a handler that a new configuration does not have any more may take to store what it
 /// has.
@@ -103,7 +107,7 @@ pub struct Collector {
 }
 
 /// The handlers, replaced as a whole: whoever offers an entry holds no lock meanwhile.
-type Lanes = RwLock<Arc<Vec<Arc<Lane>>>>;
+pub(crate) type Lanes = RwLock<Arc<Vec<Arc<Lane>>>>;
 
 /// A source with its thread.
 struct Feed {
@@ -200,8 +204,10 @@ impl Collector {
 
     /// Opens a handler, which gets all entries from now on.
     pub fn add_handler(&mut self, plan: HandlerPlan) -> Result<(), CollectorError> {
-        let (kind, settings, node) = (plan.kind, plan.settings.clone(), self.node.clone());
-        let open = Box::new(move || (kind.open)(&settings, &node));
+        let (kind, settings) = (plan.kind, plan.settings.clone());
+        // The handler's thread has the context, and the list of all handlers has that thread.
+        let context = HandlerContext::of(self.node.clone(), Arc::downgrade(&self.lanes));
+        let open = Box::new(move || (kind.open)(&settings, &context));
         let handler = match open() {
             Ok(handler) => Some(handler),
             Err(HandlerError::Setting(reason)) => {
@@ -364,7 +370,7 @@ impl Drop for Collector {
     }
 }
 
-fn current(lanes: &Lanes) -> Arc<Vec<Arc<Lane>>> {
+pub(crate) fn current(lanes: &Lanes) -> Arc<Vec<Arc<Lane>>> {
     lanes.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
@@ -425,7 +431,8 @@ impl Way {
         if stops() {
             return false;
         }
-        let Some(Numbered { position, entry }) = source.next(TICK) else { return false };
+        let patience = if source.keeps() { TICK } else { LONG_TICK };
+        let Some(Numbered { position, entry }) = source.next(patience) else { return false };
         let is_new = self.alerts.as_ref().is_none_or(|alerts| alerts.see(&entry, Instant::now()));
         if is_new {
             let entry = Arc::new(entry);

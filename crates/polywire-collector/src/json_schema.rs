@@ -1,6 +1,6 @@
 //! JSON Schema of the JSON that the codec `json` writes for a type.
 
-use polywire::schema::{DefId, DefKind, Schema, Type, array_shape};
+use polywire::schema::{DefId, DefKind, Literal, Member, Schema, Type, array_shape};
 use serde_json::{Value, json};
 
 use crate::columns::is_decimal;
@@ -91,13 +91,22 @@ impl Writer<'_> {
         described
     }
 
+    /// A member's type, with its unit as `unit`, which JSON Schema does not have.
+    fn member(&mut self, member: &Member) -> Value {
+        let mut described = self.of(&member.ty);
+        if let (Value::Object(object), Some(unit)) = (&mut described, unit_of(member)) {
+            object.insert("unit".into(), unit.into());
+        }
+        described
+    }
+
     fn structure(&mut self, id: DefId) -> Value {
         let members = self.schema.members(id);
         if is_decimal(self.schema, &members) {
             return json!({ "type": "number" });
         }
         let properties: serde_json::Map<String, Value> =
-            members.iter().map(|member| (member.name.clone(), self.of(&member.ty))).collect();
+            members.iter().map(|member| (member.name.clone(), self.member(member))).collect();
         let required: Vec<&str> =
             members.iter().filter(|member| !member.optional).map(|member| member.name.as_str()).collect();
         match required.is_empty() {
@@ -105,6 +114,15 @@ impl Writer<'_> {
             false => json!({ "type": "object", "properties": properties, "required": required }),
         }
     }
+}
+
+/// The unit of a member, from its annotation.
+fn unit_of(member: &Member) -> Option<&str> {
+    let unit = member.annotations.iter().find(|annotation| annotation.name == "unit")?;
+    unit.args.iter().find_map(|(_, value)| match value {
+        Literal::String(unit) => Some(unit.as_str()),
+        _ => None,
+    })
 }
 
 fn octets() -> Value {

@@ -80,7 +80,7 @@ pub use columns::{CellValue, Column, Columns, MOST_COLUMNS};
 pub use config::{CollectorConfig, ConfigError, HandlerPlan, MOST_HANDLERS};
 pub use entry::{Entry, Origin};
 pub use error::{CollectorError, HandlerError};
-pub use handler::{Handler, KINDS, Kind};
+pub use handler::{Handler, HandlerContext, KINDS, Kind};
 pub use json::JsonText;
 pub use probe::{CollectorProbe, CollectorSample, HandlerSample};
 pub use settings::{Expects, Setting, Settings};

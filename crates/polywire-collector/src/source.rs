@@ -65,6 +65,12 @@ pub trait Source: Send {
     /// keeps entries until then loses none if the collector is killed. Positions rise from call to
     /// call.
     fn acknowledge(&mut self, position: u64);
+
+    /// Whether it keeps entries until they are acknowledged. One that does not is looked after less
+    /// often, which takes less processor time.
+    fn keeps(&self) -> bool {
+        true
+    }
 }
 
 /// The topics of a pattern at some endpoints.
@@ -115,4 +121,8 @@ impl Source for Subscribed {
 
     /// Writers of topics keep nothing for the collector.
     fn acknowledge(&mut self, _: u64) {}
+
+    fn keeps(&self) -> bool {
+        false
+    }
 }

@@ -13,7 +13,8 @@ use polywire::{
     schema::{Def, Member, Schema, SchemaBuilder, Type},
 };
 use polywire_collector::{
-    Archive, ArchiveError, ArchiveValue as Value, Collector, CollectorConfig, Entry, Handler, HandlerError, Origin,
+    Archive, ArchiveError, ArchiveValue as Value, Collector, CollectorConfig, Entry, Handler, HandlerContext,
+    HandlerError, Origin,
 };
 
 fn handler(folder: &Folder) -> Result<Box<dyn Handler>, HandlerError> {
@@ -23,7 +24,7 @@ fn handler(folder: &Folder) -> Result<Box<dyn Handler>, HandlerError> {
 fn handler_with(folder: &Folder, settings: &str) -> Result<Box<dyn Handler>, HandlerError> {
     let text = format!("[handlers.a]\nkind = 'sqlite'\npath = '{}'\n{settings}", folder.file("a.db").display());
     let plan = CollectorConfig::parse(&text).expect("valid").handlers.remove(0);
-    (plan.kind.open)(&plan.settings, &Node::new())
+    (plan.kind.open)(&plan.settings, &HandlerContext::new(Node::new()))
 }
 
 fn archive(folder: &Folder) -> Archive {
@@ -123,8 +124,61 @@ fn a_type_that_evolves_gets_columns() {
     let old = row(Some(1), None, None);
     assert_eq!(found, [old.clone(), row(Some(0), Some(2.5), None), old, row(None, None, Some("007"))]);
     assert_eq!(archive.check().expect("checked").damage, Vec::<String>::new());
-    let series = archive.series("t", "a", i64::MIN..=i64::MAX).expect("a series");
+    let series = archive.series("t", "a", i64::MIN..=i64::MAX, 100).expect("a series");
     assert_eq!((series.points.len(), series.without), (3, 1), "a text is no number");
+}
+
+/// Messages that came in another order than their times, in each kind of archive.
+#[test]
+fn a_series_is_thinned_and_points_come_in_the_order_of_their_times() {
+    const MOST: u64 = 6000;
+    let kinds = [("sqlite", "a.db"), ("parquet", "a"), ("mcap", "a.mcap")];
+    let is_here = |kind: &str| match kind {
+        "parquet" => cfg!(feature = "parquet"),
+        "mcap" => cfg!(feature = "mcap"),
+        _ => true,
+    };
+    for (kind, file) in kinds.into_iter().filter(|(kind, _)| is_here(kind)) {
+        let folder = Folder::new(&format!("series-{kind}"));
+        let path = folder.file(file);
+        let text = format!("[handlers.a]\nkind = '{kind}'\npath = '{}'\n", path.display());
+        let plan = CollectorConfig::parse(&text).expect("valid").handlers.remove(0);
+        let mut handler = (plan.kind.open)(&plan.settings, &HandlerContext::new(Node::new())).expect("opened");
+        // The time of each is its number.
+        (1..=MOST / 2).for_each(|number| handler.write(&entry("t", 2 * number)).expect("written"));
+        (0..MOST / 2).for_each(|number| handler.write(&entry("t", 2 * number + 1)).expect("written"));
+        (1..=9).for_each(|number| handler.write(&entry("u", 100_000 + number)).expect("written"));
+        handler.sync().expect("stored");
+        drop(handler);
+        let archive = Archive::open(&path).expect("an archive");
+        let always = i64::MIN..=i64::MAX;
+
+        let mut expected = 1..=MOST;
+        let each = |time, value: f64| {
+            assert_eq!(expected.next().map(|number| (number as i64, number as f64)), Some((time, value)), "{kind}");
+            true
+        };
+        assert_eq!(archive.points("t", "number", always.clone(), each).expect("points"), 0);
+        assert_eq!(expected.next(), None, "{kind}: all of them");
+        let mut few = 0;
+        let stop = |_, _| {
+            few += 1;
+            few < 3
+        };
+        archive.points("t", "number", 100..=200, stop).expect("points");
+        assert_eq!(few, 3, "{kind}");
+        assert_eq!(archive.points("t", "text", always.clone(), |_, _| true).expect("no numbers"), MOST, "{kind}");
+
+        let series = archive.series("t", "number", always.clone(), 200).expect("a series");
+        assert_eq!((series.numbers, series.without), (MOST, 0), "{kind}");
+        assert!((50..=200).contains(&series.points.len()), "{kind}: {}", series.points.len());
+        assert_eq!((series.points[0], series.points.last()), ((1, 1.0), Some(&(MOST as i64, MOST as f64))), "{kind}");
+        assert!(series.points.is_sorted_by_key(|(time, _)| *time), "{kind}");
+        let part = archive.series("t", "number", 11..=20, 200).expect("a series");
+        assert_eq!(part.points, (11..=20).map(|time| (time, time as f64)).collect::<Vec<_>>(), "{kind}");
+        let none = archive.series("t", "number", 1_000_000..=2_000_000, 200).expect_err("nothing").to_string();
+        assert_eq!(none, "no message of 't' with 'number' in this time", "{kind}");
+    }
 }
 
 #[test]
@@ -155,7 +209,7 @@ fn names_are_data() {
     assert_eq!((check.rows, check.damage), (types.len() as u64, Vec::new()));
     let topics = rows(&archive, "SELECT _topic FROM t");
     assert_eq!(topics, [[text("t'; DROP TABLE t; --")]]);
-    let series = archive.series("t'; DROP TABLE t; --", hostile[0], i64::MIN..=i64::MAX).expect("a series");
+    let series = archive.series("t'; DROP TABLE t; --", hostile[0], i64::MIN..=i64::MAX, 100).expect("a series");
     assert_eq!(series.points.len(), types.len());
 }
 
@@ -186,7 +240,7 @@ fn queries_only_read() {
         rows(&archive, "WITH n AS (SELECT number FROM \"test::Number\") SELECT count(*) FROM n"),
         [[Value::Integer(1)]]
     );
-    let error = |topic, member| archive.series(topic, member, 0..=i64::MAX).expect_err("nothing").to_string();
+    let error = |topic, member| archive.series(topic, member, 0..=i64::MAX, 100).expect_err("nothing").to_string();
     assert_eq!(error("t", "nmber"), "no type in the archive has a member 'nmber'");
     assert_eq!(error("u", "number"), "no message of 'u' with 'number' in this time");
     assert_eq!(archive.time("1970-01-01T00:00:01.5Z").expect("a time"), 1_500_000_000);

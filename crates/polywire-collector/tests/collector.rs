@@ -274,7 +274,7 @@ fn metrics_server(listener: &TcpListener, requests: usize) -> Vec<Value> {
         };
         let head = String::from_utf8_lossy(&request);
         assert!(
-            head.starts_with("POST /v1/metrics HTTP/1.1\r\n") && head.contains("Content-Type: application/json\r\n")
+            head.starts_with("POST /v1/metrics HTTP/1.0\r\n") && head.contains("Content-Type: application/json\r\n")
         );
         let status = if number == 0 { "503 Service Unavailable" } else { "200 OK" };
         let reply = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}");

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf, process::Command, sync::Arc};
 
 use common::Folder;
 use polywire::{Node, Record, Shape, extend::envelope::Id128, schema::Schema};
-use polywire_collector::{Archive, ArchiveValue as Value, CollectorConfig, Entry, Origin};
+use polywire_collector::{Archive, ArchiveValue as Value, CollectorConfig, Entry, HandlerContext, Origin};
 use polywire_idl::Compiler;
 use polywire_testing::tools;
 
@@ -71,7 +71,7 @@ fn write_all(folder: &Folder, format: &str, entries: &[Entry]) -> PathBuf {
     let path = folder.file(&format!("{format}.mcap"));
     let text = format!("[handlers.a]\nkind = 'mcap'\npath = '{}'\nformat = '{format}'", path.display());
     let plan = CollectorConfig::parse(&text).expect("valid").handlers.remove(0);
-    let mut handler = (plan.kind.open)(&plan.settings, &Node::new()).expect("opened");
+    let mut handler = (plan.kind.open)(&plan.settings, &HandlerContext::new(Node::new())).expect("opened");
     entries.iter().for_each(|entry| handler.write(entry).expect("written"));
     handler.sync().expect("stored");
     path
@@ -114,7 +114,7 @@ fn queries_read_every_format() {
         assert_eq!(found, [pump(1), pump(3)], "{format}");
         let found = rows(&archive, "SELECT Level, colour, label, counts FROM \"plant::msg::Lamp\"");
         assert_eq!(found, [[Value::Integer(5), text("BLUE"), text("hall"), text("{\"a\":1}")]], "{format}");
-        let series = archive.series("plant/lamp", "Level", i64::MIN..=i64::MAX).expect("a series");
+        let series = archive.series("plant/lamp", "Level", i64::MIN..=i64::MAX, 100).expect("a series");
         assert_eq!(series.points, [(1_700_000_000_000_000_002, 5.0)], "{format}");
     }
 }
@@ -210,6 +210,6 @@ fn other_formats_are_refused() {
     let folder = Folder::new("mcap-setting");
     let text = format!("[handlers.a]\nkind = 'mcap'\npath = '{}'\nformat = 'xml'", folder.file("a.mcap").display());
     let plan = CollectorConfig::parse(&text).expect("the handler checks it").handlers.remove(0);
-    let error = (plan.kind.open)(&plan.settings, &Node::new()).err().expect("refused").to_string();
+    let error = (plan.kind.open)(&plan.settings, &HandlerContext::new(Node::new())).err().expect("refused").to_string();
     assert_eq!(error, "'format': json, cdr or xcdr2 is expected, not 'xml'");
 }

@@ -11,7 +11,7 @@ use polywire::{
     schema::{Def, Member, Schema, SchemaBuilder, Type},
 };
 use polywire_collector::{
-    Archive, ArchiveValue as Value, CollectorConfig, Entry, Handler, HandlerError, Origin, Series,
+    Archive, ArchiveValue as Value, CollectorConfig, Entry, Handler, HandlerContext, HandlerError, Origin, Series,
 };
 use polywire_testing::tools;
 
@@ -19,7 +19,7 @@ fn open(folder: &Folder, settings: &str) -> Result<Box<dyn Handler>, HandlerErro
     let path = folder.file("a").display().to_string();
     let text = format!("[handlers.a]\nkind = 'parquet'\npath = '{path}'\n{settings}");
     let plan = CollectorConfig::parse(&text).expect("valid").handlers.remove(0);
-    (plan.kind.open)(&plan.settings, &Node::new())
+    (plan.kind.open)(&plan.settings, &HandlerContext::new(Node::new()))
 }
 
 fn handler(folder: &Folder) -> Box<dyn Handler> {
@@ -214,10 +214,10 @@ fn what_comes_again_is_stored_once() {
     let mut third = handler(&folder);
     write(&mut *third, (60..=71).map(|number| entry("t", number)));
     assert_eq!(numbers(&folder), (1..=71).collect::<Vec<_>>());
-    let (a, b) = (archive(&folder).series("t", "number", 10..=12), archive(&folder).newest("t", "number"));
+    let (a, b) = (archive(&folder).series("t", "number", 10..=12, 100), archive(&folder).newest("t", "number"));
     let Series { points, without, .. } = a.expect("a series");
     assert_eq!((points, without, b.expect("a time")), (vec![(10, 10.0), (11, 11.0), (12, 12.0)], 0, Some(71)));
-    let wrong = |topic, member| archive(&folder).series(topic, member, 0..=99).expect_err("nothing").to_string();
+    let wrong = |topic, member| archive(&folder).series(topic, member, 0..=99, 100).expect_err("nothing").to_string();
     assert_eq!(wrong("t", "nmber"), "no type in the archive has a member 'nmber'");
     assert_eq!(wrong("u", "number"), "no message of 'u' with 'number' in this time");
 }

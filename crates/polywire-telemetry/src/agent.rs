@@ -24,11 +24,15 @@ use crate::{
     identity::{host_name, is_name},
     input::{self, INPUTS},
     packet::StreamDescription,
+    socket::{DeclaredProbe, Door, Knock, Socket},
     uplink::{self, Format, Keep, Rule, UplinkHandle},
 };
 
 /// The most probes of a node.
 pub const MOST_PROBES: usize = 4096;
+
+/// The most probes that programs can declare at sockets.
+pub const MOST_DECLARED: usize = 256;
 
 /// The most commands that an application can declare.
 pub const MOST_COMMANDS: usize = 256;
@@ -104,6 +108,7 @@ pub struct Agent {
     wire: Wire,
     collector: Option<UplinkHandle>,
     running: BTreeMap<usize, Running>,
+    doors: Vec<Door>,
     schedule: Schedule,
     added: usize,
     latest: Moment,
@@ -166,6 +171,7 @@ impl Agent {
             wire,
             collector: None,
             running: BTreeMap::new(),
+            doors: Vec::new(),
             schedule: Schedule::default(),
             added: 0,
             latest: now,
@@ -238,6 +244,17 @@ impl Agent {
         Ok(())
     }
 
+    /// Also takes the samples of programs that send them to a socket, from now on. Each turn takes
+    /// those that have come.
+    pub fn serve(&mut self, socket: &Socket) {
+        self.doors.push(socket.door());
+    }
+
+    /// Whether programs can send samples.
+    pub(crate) fn serves(&self) -> bool {
+        !self.doors.is_empty()
+    }
+
     /// Opens a probe and its topic.
     pub fn add(&mut self, plan: Plan) -> Result<(), AgentError> {
         self.run(plan, |host, plan| (plan.probe.open)(host, &plan.settings))
@@ -268,7 +285,7 @@ impl Agent {
         probe.advertise(&self.node, &self.topic(&plan), Some(&wire))?;
         let stream = begun(stream, &mut *probe)?;
         self.added += 1;
-        if plan.enabled {
+        if plan.is_due_by_time() {
             self.schedule.set(self.added, plan.every, self.latest.steady);
         }
         self.is_news = true;
@@ -276,6 +293,34 @@ impl Agent {
         let running = Running { plan, probe, thinner, stream, subscribers: 0, problem: String::new() };
         self.running.insert(self.added, running);
         Ok(())
+    }
+
+    /// Admits a probe that a program has declared, or finds it: several programs may send samples of
+    /// one probe. Another type takes its place when no program sends the one before any more.
+    fn admit(&mut self, instance: &str, declared: DeclaredProbe) -> Result<Arc<DeclaredProbe>, AgentError> {
+        if !is_name(instance) {
+            return Err(IdentityError::Name(instance.to_owned()).into());
+        }
+        let found = self.running.iter().find(|(_, running)| running.plan.instance == instance);
+        if let Some((number, Running { plan, .. })) = found {
+            let taken = |what| AgentError::Plan(format!("there is a probe '{instance}' already, {what}"));
+            let present = plan.declared.as_ref().ok_or_else(|| taken("which the node measures itself"))?;
+            if present.is_like(&declared) {
+                return Ok(present.clone());
+            }
+            // The plan and the probe have it.
+            if Arc::strong_count(present) > 2 {
+                return Err(taken("with another type, and a program that sends it"));
+            }
+            let number = *number;
+            self.running.remove(&number);
+        }
+        if self.running.values().filter(|running| running.plan.declared.is_some()).count() >= MOST_DECLARED {
+            return Err(AgentError::Plan(format!("programs can declare {MOST_DECLARED} probes of a node")));
+        }
+        let declared = Arc::new(declared);
+        self.run(declared.plan(instance), |_, _| Ok(declared.probe()))?;
+        Ok(declared)
     }
 
     /// Handles commands, and samples and publishes the probes that are due. Never blocks longer
@@ -296,6 +341,22 @@ impl Agent {
         for declared in &mut self.declared {
             (0..MOST_HANDLED).take_while(|_| declared.serve(&mut self.audit, now)).for_each(drop);
         }
+        while let Some(Knock { instance, declared, answer }) = self.doors.iter().find_map(Door::next) {
+            let admitted = self.admit(&instance, declared);
+            // Fails if the program has gone.
+            let _ = answer.send(admitted.map_err(|error| chain(&error)));
+        }
+        // Samples of one turn leave in one packet.
+        let node = self.node.clone();
+        node.together(|| self.sample(now));
+        self.describe();
+    }
+
+    /// Samples what is due, and takes what programs have sent.
+    fn sample(&mut self, now: Moment) {
+        for running in self.running.values_mut() {
+            self.is_news |= running.take_declared(now);
+        }
         for number in self.schedule.due(now.steady) {
             if let Some(running) = self.running.get_mut(&number) {
                 let problem = running.problem.clone();
@@ -303,7 +364,6 @@ impl Agent {
                 self.is_news |= running.problem != problem;
             }
         }
-        self.describe();
     }
 
     /// Samples and publishes a probe now, whatever its thinning says. Returns false if there is no
@@ -437,7 +497,7 @@ impl Agent {
         }
         let stream = stream.unwrap_or_else(|| running.stream.take());
         running.stream = begun(stream, &mut *running.probe)?;
-        match plan.enabled {
+        match plan.is_due_by_time() {
             true => self.schedule.set(number, plan.every, self.latest.steady),
             false => self.schedule.remove(number),
         }
@@ -494,6 +554,22 @@ impl Running {
         true
     }
 
+    /// Takes the samples that a program has sent. Returns whether the problem has changed.
+    fn take_declared(&mut self, now: Moment) -> bool {
+        let Some(declared) = self.plan.declared.clone() else { return false };
+        let mut is_news = false;
+        // Those that come meanwhile are for the next turn.
+        for _ in 0..declared.len() {
+            let problem = self.problem.clone();
+            if !self.plan.enabled || !self.turn(now, false) {
+                declared.clear();
+                break;
+            }
+            is_news |= self.problem != problem;
+        }
+        is_news
+    }
+
     fn sample(&mut self, now: Moment) -> Result<(), String> {
         self.probe.sample(now).map_err(|error| chain(&error))?;
         // Those who listen and the collector do not depend on each other.
@@ -513,9 +589,9 @@ impl Running {
         ProbeDescription {
             instance: plan.instance.clone(),
             probe: plan.probe.name.to_owned(),
-            uuid: plan.probe.uuid.to_string(),
-            version: plan.probe.version.to_owned(),
-            pdl: plan.probe.pdl.text().to_owned(),
+            uuid: plan.uuid().to_string(),
+            version: plan.version().to_owned(),
+            pdl: plan.pdl().to_owned(),
             topic: topic.to_owned(),
             wire: plan.wire.clone().unwrap_or_default(),
             every_s: plan.every.as_secs_f64(),
@@ -543,9 +619,9 @@ impl Stream {
         let mut description = StreamDescription {
             node: node.to_owned(),
             instance: plan.instance.clone(),
-            probe: plan.probe.uuid.0,
-            version: plan.probe.version.to_owned(),
-            schema: (plan.probe.shape)().schema().to_bytes(),
+            probe: plan.uuid().0,
+            version: plan.version().to_owned(),
+            schema: plan.schema().to_bytes(),
             ..StreamDescription::default()
         };
         format.describe(&mut description);

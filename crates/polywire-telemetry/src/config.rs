@@ -7,16 +7,16 @@ use polywire::{Wire, suggest};
 use crate::{Identity, IdentityError, MeasureError, Plan, packet::MOST_PAYLOAD_BYTES, system, uplink::UplinkOptions};
 
 /// The keys of `[agent]`.
-const KEYS: [&str; 9] =
-    ["name", "state", "collector", "spool", "spool_bytes", "sync", "packet_bytes", "window", "budget"];
+const KEYS: [&str; 10] =
+    ["name", "state", "socket", "collector", "spool", "spool_bytes", "sync", "packet_bytes", "window", "budget"];
 
 /// The most packets that may be under way at a time.
 const MOST_WINDOW: i64 = 256;
 
 /// Name and probes of a node, read from TOML.
 ///
-/// `[agent]` may have `name`, `state` (the file that keeps the UUID), `collector` (the wire of the
-/// collector), `spool` (a folder), `spool_bytes`, `sync` (seconds), `packet_bytes`, `window`
+/// `[agent]` may have `name`, `state` (the file that keeps the UUID), `socket` (the path of the
+/// node's local socket, [`crate::socket`]), `collector` (the wire of the collector), `spool` (a folder), `spool_bytes`, `sync` (seconds), `packet_bytes`, `window`
 /// (packets) and `budget` (bytes a second), which [`UplinkOptions`] explains. Each table
 /// `[probes.INSTANCE]` is a probe: `probe` names its type, which is `INSTANCE` if it is missing;
 /// `every` is in seconds; `enabled`, `wire`, `thin`, `keep`, `batch`, `priority` and the parameters
@@ -50,6 +50,8 @@ pub struct AgentConfig {
     pub name: Option<String>,
     /// The file that keeps its identity.
     pub state: Option<PathBuf>,
+    /// The path of the socket to which programs send samples; `None` if there is none.
+    pub socket: Option<PathBuf>,
     /// The wire of the collector that gets all samples; `None` if there is none.
     pub collector: Option<Wire>,
     /// The folder of samples that the collector does not have yet.
@@ -109,6 +111,7 @@ impl AgentConfig {
             match key.as_str() {
                 "name" => self.name = Some(Identity::new(text()?)?.name),
                 "state" => self.state = Some(text()?.into()),
+                "socket" => self.socket = Some(text()?.into()),
                 "collector" => {
                     let wrong = |error| AgentConfigError::Key(format!("[agent]: 'collector': {error}"));
                     self.collector = Some(text()?.parse().map_err(wrong)?);

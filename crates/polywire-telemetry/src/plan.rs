@@ -1,12 +1,13 @@
 //! What a node shall run: a type of probe with all its settings.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use polywire::Wire;
+use polywire::{Schema, Wire};
 
 use crate::{
-    MeasureError, ProbeType, Settings, Thinning,
+    MeasureError, ProbeType, Settings, Thinning, Uuid,
     schedule::{LONGEST, SHORTEST},
+    socket::DeclaredProbe,
     uplink::{MOST_PRIORITY, Rule, RuleError},
 };
 
@@ -32,6 +33,8 @@ pub struct Plan {
     pub rule: Rule,
     /// Whether it is sampled when it is due and somebody listens, or a collector gets the samples.
     pub enabled: bool,
+    /// What a program has said of a probe whose samples it sends to the node's socket.
+    pub declared: Option<Arc<DeclaredProbe>>,
 }
 
 impl Plan {
@@ -40,7 +43,32 @@ impl Plan {
         let settings = Settings::default();
         let (instance, every) = (probe.name.to_owned(), probe.every);
         let (thin, rule) = (Thinning::default(), Rule::default());
-        Plan { instance, probe, every, wire: None, settings, thin, rule, enabled: true }
+        Plan { instance, probe, every, wire: None, settings, thin, rule, enabled: true, declared: None }
+    }
+
+    /// The identity of the type.
+    pub fn uuid(&self) -> Uuid {
+        self.declared.as_ref().map_or(self.probe.uuid, |declared| declared.uuid)
+    }
+
+    /// The version of the type.
+    pub fn version(&self) -> &str {
+        self.declared.as_ref().map_or(self.probe.version, |declared| &declared.version)
+    }
+
+    /// The text that defines the type, in PDL.
+    pub fn pdl(&self) -> &str {
+        self.declared.as_ref().map_or_else(|| self.probe.pdl.text(), |declared| &declared.pdl)
+    }
+
+    /// The type of the samples.
+    pub fn schema(&self) -> &Schema {
+        self.declared.as_ref().map_or_else(|| (self.probe.shape)().schema(), |declared| declared.shape().schema())
+    }
+
+    /// Whether it is sampled when its time has come.
+    pub(crate) fn is_due_by_time(&self) -> bool {
+        self.enabled && self.declared.is_none()
     }
 
     /// Changes the plan: `every` in seconds, `enabled`, `wire`, `thin` ([`Thinning`]), `keep`,
@@ -52,6 +80,9 @@ impl Plan {
             expected: expected.to_owned(),
         };
         match name {
+            "every" if self.declared.is_some() => {
+                return Err(wrong("nothing (a program sends the samples, and each is taken as it comes)"));
+            }
             "every" => {
                 let seconds = value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
                 let every = seconds.filter(|every| (SHORTEST..=LONGEST).contains(every));

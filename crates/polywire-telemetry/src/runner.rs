@@ -9,8 +9,11 @@ use std::{
 
 use crate::{Agent, Clocks};
 
-/// The longest time between two turns of a node, so that requests to it do not wait.
-const TICK: Duration = Duration::from_millis(50);
+/// The longest time between two turns of a node, so that requests to it do not wait long.
+const TICK: Duration = Duration::from_millis(150);
+
+/// The same for a node that programs send samples to.
+const SHORT_TICK: Duration = Duration::from_millis(50);
 
 /// A node that runs. Dropping it ends the thread; messages that were published may still be on
 /// their way then ([`polywire::Node::flush`]). See [`crate::Application`] for an example.
@@ -53,7 +56,8 @@ fn run(mut agent: Agent, asked: &Receiver<Flush>) {
     let clocks = Clocks::new();
     loop {
         agent.turn(clocks.now());
-        match asked.recv_timeout(agent.wait(clocks.now()).min(TICK)) {
+        let tick = if agent.serves() { SHORT_TICK } else { TICK };
+        match asked.recv_timeout(agent.wait(clocks.now()).min(tick)) {
             Ok((instance, tell)) => {
                 // Fails if whoever asked has gone.
                 let _ = tell.send(agent.flush(&instance, clocks.now()));

@@ -138,6 +138,24 @@ impl Browser {
         self.act(selector, "value", &json!({ "text": key }));
     }
 
+    /// Chooses a value of an element, as a person does who leaves it then.
+    pub fn choose(&self, selector: &str, value: &str) {
+        let script = "const element = document.querySelector(arguments[0]); element.value = arguments[1]; \
+                      element.dispatchEvent(new Event('change'))";
+        self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [selector, value] }));
+    }
+
+    /// Shows pages as a phone does, in dark colours.
+    pub fn become_dark_phone(&self) {
+        let ask = |command: &str, parameters: Value| {
+            self.ask("POST", "/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }));
+        };
+        let dark = json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] });
+        ask("Emulation.setEmulatedMedia", dark);
+        let size = json!({ "width": 390, "height": 3400, "deviceScaleFactor": 2, "mobile": true });
+        ask("Emulation.setDeviceMetricsOverride", size);
+    }
+
     /// What a browser's console says that is wrong.
     pub fn complaints(&self) -> Vec<String> {
         let log = self.ask("POST", "/se/log", &json!({ "type": "browser" }));

@@ -1,28 +1,17 @@
 //! `polywire link hosts`: real processes on two hosts. Where network namespaces are not permitted,
 //! the tests report that and test nothing; with `POLYWIRE_TEST_REQUIRE=all` in the environment they
 //! fail.
-use std::{
-    fs,
-    path::Path,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path};
 
-use crate::common::{Folder, SOON, hosts_are_permitted};
+use polywire_testing::waiting::until;
+
+use crate::common::{Folder, hosts_are_permitted};
 
 /// Number of processes, in any namespace, with this argument.
 fn running(argument: &str) -> usize {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let lines = processes.filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
     lines.filter(|line| line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes())).count()
-}
-
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let until = Instant::now() + SOON;
-    while !holds() {
-        assert!(Instant::now() < until, "{what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -70,10 +59,10 @@ fn nothing_is_left_when_it_ends_however_it_ends() {
         folder.run(&["link", "hosts", "-a", &sleeps(&marks[1]), "-b", &sleeps(&marks[1]), "--for", "0.5"]).with(1);
     assert!(late.errors.contains("still runs after 0.5 s"), "{late:?}");
     let mut killed = folder.start(&["link", "hosts", "-b", &sleeps(&marks[2])]);
-    wait_until("it starts", || running(&marks[2]) > 0);
+    until("it starts", || running(&marks[2]) > 0);
     killed.child.kill().expect("killed");
     for mark in &marks {
-        wait_until("all that it started ends", || running(mark) == 0);
+        until("all that it started ends", || running(mark) == 0);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Commands at `shm`, between processes.
 
+use polywire_testing::waiting::until;
 use serde_json::{Value, json};
 
 use crate::common::{Folder, report};
@@ -29,4 +30,32 @@ fn every_command_that_opens_a_node_works_through_shared_memory() {
     // Nodes find each other there; nobody relays.
     let refused = folder.run(&["relay", wire.trim_start_matches("json@"), "--for", "1"]).with(3);
     assert!(refused.errors.contains("shm"), "{}", refused.errors);
+}
+
+#[test]
+fn probes_reach_a_collector_through_shared_memory() {
+    let folder = Folder::new();
+    let shared = format!("shm/{}/nodes", folder.path().display());
+    folder.write(
+        "collect.toml",
+        &format!(
+            "[collector]\nendpoints = ['local', '{shared}']\n[handlers.lines]\nkind = 'jsonl'\npath = 'all.jsonl'\nsync = 0.1\n"
+        ),
+    );
+    let agent = |name: &str, wire: &str| {
+        let state = format!("{name}.state");
+        let mut agent = folder.start(&[
+            "agent", "--name", name, "--state", &state, "--probe", "clock", "--every", "0.05", "--wire", wire,
+        ]);
+        agent.line();
+        agent
+    };
+    let agents = [agent("fast", &format!("cdr@{shared}")), agent("house", "cdr@local")];
+    let collector = folder.start(&["collect", "--file", "collect.toml", "--every", "60"]);
+    until("samples of both are stored", || {
+        let lines = std::fs::read_to_string(folder.path().join("all.jsonl")).unwrap_or_default();
+        ["fast", "house"].iter().all(|name| lines.matches(&format!("\"probes/{name}/clock\"")).count() > 5)
+    });
+    agents.into_iter().for_each(|agent| drop(agent.end_by("TERM").with(0)));
+    collector.end_by("TERM").with(0);
 }

@@ -7,8 +7,11 @@
 #[cfg(feature = "mcap")]
 mod mcap;
 mod read;
+#[cfg(feature = "foxglove")]
+mod recent;
 mod retain;
 mod rows;
+mod thin;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -16,10 +19,16 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, types::Value};
 
 pub use read::{Archive, ArchiveCheck, Series};
+#[cfg(feature = "foxglove")]
+pub(crate) use recent::Message;
 pub use rusqlite::types::Value as ArchiveValue;
 pub(crate) use write::ArchiveWriter;
 
 use crate::HandlerError;
+
+/// The kinds of handlers whose archives [`Archive`] reads.
+#[cfg(feature = "foxglove")]
+pub(crate) const HANDLERS: [&str; 3] = ["sqlite", "parquet", "mcap"];
 
 /// `application_id` of an archive: the letters `PWAR`.
 const APPLICATION: i32 = 0x5057_4152;

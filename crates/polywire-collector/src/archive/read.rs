@@ -14,7 +14,7 @@ use rusqlite::{
     types::Value,
 };
 
-use super::{ArchiveError, CHECKSUM, checksum, is_archive, no_member, no_message, quoted, rows::Rows};
+use super::{ArchiveError, CHECKSUM, checksum, is_archive, no_member, no_message, quoted, rows::Rows, thin::Thin};
 
 /// An archive of the handlers `sqlite`, `parquet` or `mcap`, opened for reading alone.
 ///
@@ -48,8 +48,16 @@ use super::{ArchiveError, CHECKSUM, checksum, is_archive, no_member, no_message,
 ///     true
 /// })?;
 /// assert_eq!(rows, [[ArchiveValue::Real(2.5)]]);
-/// let series: Series = archive.series("plant/pump", "pressure", i64::MIN..=i64::MAX)?;
-/// assert_eq!(series.points.iter().map(|(_, pressure)| *pressure).collect::<Vec<_>>(), [1.0, 2.5]);
+/// let always = i64::MIN..=i64::MAX;
+/// let mut pressures = Vec::new();
+/// archive.points("plant/pump", "pressure", always.clone(), |_, pressure| {
+///     pressures.push(pressure);
+///     true
+/// })?;
+/// assert_eq!(pressures, [1.0, 2.5]);
+/// // What a plot with 500 columns of pixels can show.
+/// let series: Series = archive.series("plant/pump", "pressure", always, 2000)?;
+/// assert_eq!((series.points.len(), series.numbers), (2, 2));
 /// let check: ArchiveCheck = archive.check()?;
 /// assert_eq!((check.rows, check.damage.len()), (2, 0));
 /// let refused = archive.query("DROP TABLE \"plant::Pump\"", |_, _| true);
@@ -59,17 +67,17 @@ use super::{ArchiveError, CHECKSUM, checksum, is_archive, no_member, no_message,
 /// # fs::remove_dir_all(folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Archive(Source);
+pub struct Archive(pub(super) Source);
 
 /// What has the messages.
-enum Source {
+pub(super) enum Source {
     Database(Box<Database>),
     Rows(Rows),
 }
 
-struct Database {
+pub(super) struct Database {
     path: PathBuf,
-    connection: Connection,
+    pub(super) connection: Connection,
     /// For queries of others: SQLite asks [`reads`] about everything that they want.
     guarded: Connection,
 }
@@ -78,8 +86,11 @@ struct Database {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Series {
-    /// Time in nanoseconds since 1970, and value; the oldest first.
+    /// Time in nanoseconds since 1970, and value; the oldest first. If there are more than were asked
+    /// for, these are the first, last, lowest and highest of each of many short times.
     pub points: Vec<(i64, f64)>,
+    /// Messages in which the member is a number.
+    pub numbers: u64,
     /// Messages in which the member is no number, such as an absent one or NaN.
     pub without: u64,
 }
@@ -93,6 +104,12 @@ pub struct ArchiveCheck {
     /// What is wrong: the places that SQLite reports, and rows that are not as they were written.
     pub damage: Vec<String>,
 }
+
+/// Takes the time and the number of messages, `None` if there is none, until it returns false.
+pub(super) type EachPoint<'a> = &'a mut dyn FnMut(i64, Option<f64>) -> bool;
+
+/// The messages of a topic and a time.
+pub(super) const OF_TOPIC: &str = "_topic = ?1 AND _timestamp_ns BETWEEN ?2 AND ?3";
 
 /// The most places of damage that are listed.
 const MOST_DAMAGE: usize = 100;
@@ -128,12 +145,66 @@ impl Archive {
         }
     }
 
-    /// A member of a topic's messages over time. `member` is its path: `total.busy_percent`.
-    pub fn series(&self, topic: &str, member: &str, times: RangeInclusive<i64>) -> Result<Series, ArchiveError> {
+    /// A member of a topic's messages over time, in at most so many points, and at least 8. `member`
+    /// is its path: `total.busy_percent`. Takes as long as reading all of them, and memory for the
+    /// points that are returned.
+    pub fn series(
+        &self,
+        topic: &str,
+        member: &str,
+        times: RangeInclusive<i64>,
+        most: usize,
+    ) -> Result<Series, ArchiveError> {
+        self.series_while(topic, member, times, most, || true)
+    }
+
+    /// The same, until `goes_on` says otherwise.
+    pub(crate) fn series_while(
+        &self,
+        topic: &str,
+        member: &str,
+        times: RangeInclusive<i64>,
+        most: usize,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Series, ArchiveError> {
+        let (mut thin, mut without) = (Thin::new(most), 0);
+        let each = &mut |time, number: Option<f64>| {
+            match number {
+                Some(number) => thin.add((time, number)),
+                None => without += 1,
+            }
+            goes_on()
+        };
         match &self.0 {
-            Source::Database(database) => database.series(topic, member, times),
-            Source::Rows(rows) => rows.series(topic, member, times),
+            Source::Database(database) => database.scan(topic, member, times, each)?,
+            Source::Rows(rows) => rows.member(topic, member, times, each)?,
         }
+        Ok(Series { numbers: thin.count(), points: thin.finish(), without })
+    }
+
+    /// Calls `each` with the time and the value of a member in all messages of a topic, the oldest
+    /// first, until it returns false. Returns in how many messages it is no number. Memory does not
+    /// grow with the messages; those of Parquet and MCAP are sorted in a temporary file.
+    pub fn points(
+        &self,
+        topic: &str,
+        member: &str,
+        times: RangeInclusive<i64>,
+        mut each: impl FnMut(i64, f64) -> bool,
+    ) -> Result<u64, ArchiveError> {
+        let mut without = 0;
+        let each = &mut |time, number: Option<f64>| match number {
+            Some(number) => each(time, number),
+            None => {
+                without += 1;
+                true
+            }
+        };
+        match &self.0 {
+            Source::Database(database) => database.scan(topic, member, times, each)?,
+            Source::Rows(rows) => rows.member_sorted(topic, member, times, each)?,
+        }
+        Ok(without)
     }
 
     /// The newest time of a topic's messages with this member; `None` if there are none.
@@ -182,35 +253,51 @@ impl Database {
         Ok(Database { path: path.to_owned(), connection, guarded })
     }
 
-    fn series(&self, topic: &str, member: &str, times: RangeInclusive<i64>) -> Result<Series, ArchiveError> {
-        let columns = self.columns_of(member).map_err(|cause| self.wrong(&cause))?;
-        let (mut series, mut has_topic) = (Series::default(), false);
+    /// Calls `each` with a member of a topic's messages, the oldest first.
+    fn scan(
+        &self,
+        topic: &str,
+        member: &str,
+        times: RangeInclusive<i64>,
+        each: EachPoint<'_>,
+    ) -> Result<(), ArchiveError> {
+        let wrong = |cause| self.wrong(&cause);
+        let columns = self.columns_of(member).map_err(wrong)?;
+        if columns.is_empty() {
+            return Err(no_member(member));
+        }
+        let mut parts = Vec::new();
         for (table, columns) in &columns {
-            // A member whose content has changed has several columns, of which a row uses one.
-            let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
-            let sql = format!(
-                "SELECT _timestamp_ns, coalesce({}, NULL) FROM {} WHERE _topic = ?1 AND _timestamp_ns BETWEEN ?2 AND ?3 AND _kind = 'data'",
-                columns.join(", "),
-                quoted(table),
-            );
-            let mut add = |_: &[String], row: &[Value]| {
-                has_topic = true;
+            if self.has_topic(table, topic).map_err(wrong)? {
+                // A member whose content has changed has several columns, of which a row uses one.
+                let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
+                parts.push(format!(
+                    "SELECT _timestamp_ns, coalesce({}, NULL) FROM {} WHERE {OF_TOPIC} AND _kind = 'data'",
+                    columns.join(", "),
+                    quoted(table),
+                ));
+            }
+        }
+        let mut has_messages = false;
+        if !parts.is_empty() {
+            // Each part comes in this order by its index, so nothing is sorted.
+            let sql = format!("{} ORDER BY 1", parts.join(" UNION ALL "));
+            let mut give = |_: &[String], row: &[Value]| {
+                has_messages = true;
                 match row {
-                    [Value::Integer(time), Value::Integer(number)] => series.points.push((*time, *number as f64)),
-                    [Value::Integer(time), Value::Real(number)] => series.points.push((*time, *number)),
-                    _ => series.without += 1,
+                    [Value::Integer(time), value] => each(*time, number(value)),
+                    _ => true,
                 }
-                true
             };
             let of = params![topic, times.start(), times.end()];
-            rows(&self.connection, &sql, of, &mut add).map_err(|cause| self.wrong(&cause))?;
+            rows(&self.connection, &sql, of, &mut give).map_err(wrong)?;
         }
-        series.points.sort_by_key(|(time, _)| *time);
-        match (columns.is_empty(), has_topic) {
-            (true, _) => Err(no_member(member)),
-            (_, false) => Err(no_message(topic, member)),
-            (_, true) => Ok(series),
-        }
+        if has_messages { Ok(()) } else { Err(no_message(topic, member)) }
+    }
+
+    pub(super) fn has_topic(&self, table: &str, topic: &str) -> rusqlite::Result<bool> {
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM {} WHERE _topic = ?1)", quoted(table));
+        self.connection.query_row(&sql, [topic], |row| row.get(0))
     }
 
     /// The tables of all types that have a member of this path, with its columns.
@@ -282,7 +369,7 @@ impl Database {
         }
     }
 
-    fn wrong(&self, cause: &rusqlite::Error) -> ArchiveError {
+    pub(super) fn wrong(&self, cause: &rusqlite::Error) -> ArchiveError {
         ArchiveError::of(&self.path, cause)
     }
 }
@@ -295,8 +382,17 @@ impl ArchiveCheck {
     }
 }
 
+/// The number that a value is.
+pub(super) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Real(number) => Some(*number),
+        _ => None,
+    }
+}
+
 /// Calls `each` with the rows of a query, until it returns false.
-fn rows(
+pub(super) fn rows(
     connection: &Connection,
     sql: &str,
     of: impl rusqlite::Params,

@@ -8,12 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, types::Value};
+use rusqlite::{Connection, params, types::Value};
 
 #[cfg(feature = "mcap")]
 use super::mcap;
 use super::{
-    ArchiveCheck, ArchiveError, Series,
+    ArchiveCheck, ArchiveError,
+    read::{EachPoint, number, rows},
     write::{Target, setup, value},
 };
 #[cfg(feature = "parquet")]
@@ -52,7 +53,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    const ALL: Wanted<'static> = Wanted { topic: None, times: i64::MIN..=i64::MAX };
+    pub const ALL: Wanted<'static> = Wanted { topic: None, times: i64::MIN..=i64::MAX };
 }
 
 impl Rows {
@@ -107,7 +108,7 @@ impl Rows {
 
     /// Calls `each` with all rows that are wanted and can be read, until it returns false. Returns
     /// what is damaged.
-    fn scan(&self, wanted: &Wanted<'_>, each: EachRow<'_>) -> Result<Vec<String>, ArchiveError> {
+    pub fn scan(&self, wanted: &Wanted<'_>, each: EachRow<'_>) -> Result<Vec<String>, ArchiveError> {
         let parts = self.parts().map_err(|cause| self.is_none(cause.to_string()))?;
         let (mut damage, mut goes_on) = (Vec::new(), true);
         for part in parts {
@@ -125,34 +126,62 @@ impl Rows {
         Ok(damage)
     }
 
-    /// A member over time, of at most so many messages.
-    pub fn series(&self, topic: &str, member: &str, times: RangeInclusive<i64>) -> Result<Series, ArchiveError> {
-        let (mut series, mut has_member, mut has_topic) = (Series::default(), false, false);
-        let mut place = Place::default();
+    /// Calls `each` with a member of a topic's messages, in the order of the files.
+    pub fn member(
+        &self,
+        topic: &str,
+        member: &str,
+        times: RangeInclusive<i64>,
+        each: EachPoint<'_>,
+    ) -> Result<(), ArchiveError> {
+        let (mut has_member, mut has_topic, mut place) = (false, false, Place::default());
         let wanted = Wanted { topic: Some(topic), times };
         let damage = self.scan(&wanted, &mut |layout, cells| {
             let Some(at) = place.of(layout, member) else { return true };
             has_member = true;
-            if let Some(time) = time_of(topic, &wanted.times, cells) {
-                has_topic = true;
-                let cell = cells.get(at).cloned().unwrap_or(CellValue::Absent);
-                match value(layout.columns[at].1, cell) {
-                    Value::Integer(number) => series.points.push((time, number as f64)),
-                    Value::Real(number) => series.points.push((time, number)),
-                    _ => series.without += 1,
-                }
-            }
-            true
+            let Some(time) = time_of(topic, &wanted.times, cells) else { return true };
+            has_topic = true;
+            let cell = cells.get(at).cloned().unwrap_or(CellValue::Absent);
+            each(time, number(&value(layout.columns[at].1, cell)))
         })?;
         tell(&damage);
-        series.points.sort_by_key(|(time, _)| *time);
         match (has_member, has_topic) {
             // A file of other times may have been left out.
-            (_, true) => Ok(series),
+            (_, true) => Ok(()),
             (true, false) => Err(super::no_message(topic, member)),
             (false, false) if self.has_member(member)? => Err(super::no_message(topic, member)),
             (false, false) => Err(super::no_member(member)),
         }
+    }
+
+    /// Calls `each` with a member of a topic's messages, the oldest first.
+    pub fn member_sorted(
+        &self,
+        topic: &str,
+        member: &str,
+        times: RangeInclusive<i64>,
+        each: EachPoint<'_>,
+    ) -> Result<(), ArchiveError> {
+        let wrong = |cause: rusqlite::Error| ArchiveError::of(&self.path, &cause);
+        let sorter = temporary().map_err(wrong)?;
+        sorter.execute_batch("CREATE TABLE points (time INTEGER NOT NULL, number REAL); BEGIN").map_err(wrong)?;
+        let mut failed = None;
+        {
+            let mut insert = sorter.prepare("INSERT INTO points VALUES (?1, ?2)").map_err(wrong)?;
+            self.member(topic, member, times, &mut |time, number| {
+                failed = insert.execute(params![time, number]).err();
+                failed.is_none()
+            })?;
+        }
+        if let Some(cause) = failed {
+            return Err(wrong(cause));
+        }
+        let sql = "SELECT time, number FROM points ORDER BY time, rowid";
+        let mut give = |_: &[String], row: &[Value]| match row {
+            [Value::Integer(time), value] => each(*time, number(value)),
+            _ => true,
+        };
+        rows(&sorter, sql, [], &mut give).map_err(wrong)
     }
 
     fn has_member(&self, member: &str) -> Result<bool, ArchiveError> {
@@ -188,18 +217,10 @@ impl Rows {
         Ok(check)
     }
 
-    /// A database with all rows, which is gone when it is closed.
+    /// A temporary database with all rows.
     pub fn load(&self) -> Result<Connection, ArchiveError> {
         let wrong = |cause: rusqlite::Error| ArchiveError::of(&self.path, &cause);
-        // Without a name, it is in a file without a name.
-        let connection = Connection::open("").map_err(wrong)?;
-        let limits = format!(
-            "PRAGMA page_size = {PAGE}; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
-             PRAGMA max_page_count = {}; PRAGMA cache_size = -{};",
-            MOST_BYTES / PAGE,
-            MEMORY_BYTES / 1024,
-        );
-        connection.execute_batch(&limits).and_then(|()| setup(&connection)).map_err(wrong)?;
+        let connection = temporary().and_then(|new| setup(&new).map(|()| new)).map_err(wrong)?;
         connection.execute_batch("BEGIN").map_err(wrong)?;
         let (mut targets, mut failed) = (Targets::default(), None);
         let damage =
@@ -219,12 +240,25 @@ impl Rows {
     }
 }
 
-fn tell(damage: &[String]) {
+/// An empty database, which is gone when it is closed.
+fn temporary() -> rusqlite::Result<Connection> {
+    // Without a name, it is in a file without a name.
+    let connection = Connection::open("")?;
+    connection.execute_batch(&format!(
+        "PRAGMA page_size = {PAGE}; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+         PRAGMA max_page_count = {}; PRAGMA cache_size = -{};",
+        MOST_BYTES / PAGE,
+        MEMORY_BYTES / 1024,
+    ))?;
+    Ok(connection)
+}
+
+pub(super) fn tell(damage: &[String]) {
     damage.iter().for_each(|damage| log::warn!("{damage}; what can be read is used"));
 }
 
 /// The time of a row, if it is data of this topic and time.
-fn time_of(topic: &str, times: &RangeInclusive<i64>, cells: &[CellValue<'_>]) -> Option<i64> {
+pub(super) fn time_of(topic: &str, times: &RangeInclusive<i64>, cells: &[CellValue<'_>]) -> Option<i64> {
     match cells {
         [CellValue::Text(of), _, _, _, CellValue::Int(time), CellValue::Text("data"), ..] => {
             (*of == topic && times.contains(time)).then_some(*time)

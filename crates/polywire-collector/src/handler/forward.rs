@@ -34,7 +34,7 @@ pub(super) static KIND: Kind = Kind {
         expects: Expects::Required,
         summary: "wire of the other collector, such as cdr@tcp/127.0.0.1:7468",
     }],
-    open: |settings, node| Ok(Box::new(Forward::open(settings, node)?)),
+    open: |settings, context| Ok(Box::new(Forward::open(settings, context.node())?)),
 };
 
 struct Forward {

@@ -1,5 +1,6 @@
 //! Handlers: what becomes of entries. One file a kind, and one line in [`KINDS`].
 
+mod context;
 mod csv;
 #[cfg(feature = "foxglove")]
 mod dashboard;
@@ -20,7 +21,7 @@ mod sqlite;
 
 use std::fmt;
 
-use polywire::Node;
+pub use context::HandlerContext;
 
 use crate::{Entry, HandlerError, Setting, Settings};
 
@@ -110,11 +111,12 @@ pub struct Kind {
     /// What can be set in its table, beside what all handlers have.
     pub settings: &'static [Setting],
     /// Opens a handler. With [`HandlerError::Setting`], the configuration is refused; after any
-    /// other error it is tried again later. A handler that publishes does it by this node.
+    /// other error it is tried again later. A handler that publishes does it by the node of the
+    /// context.
     pub open: OpenHandler,
 }
 
-type OpenHandler = fn(&Settings, &Node) -> Result<Box<dyn Handler>, HandlerError>;
+type OpenHandler = fn(&Settings, &HandlerContext) -> Result<Box<dyn Handler>, HandlerError>;
 
 impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! What the tests share: a folder, a source of numbered entries, and a collector for them.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 use std::{
     fs,
@@ -10,14 +10,13 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+pub use polywire_testing::waiting::{SOON, until};
 
 use polywire::{Message, Record, Shape, extend::envelope::Id128};
 use polywire_collector::{Entry, Numbered, Origin, Source};
-
-/// More than anything takes here.
-pub const SOON: Duration = Duration::from_secs(120);
 
 /// The type of the entries.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
@@ -49,15 +48,6 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Waits until something is the case.
-pub fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let end = Instant::now() + SOON;
-    while !is() {
-        assert!(Instant::now() < end, "it took too long until {what}");
-        thread::sleep(Duration::from_millis(2));
     }
 }
 

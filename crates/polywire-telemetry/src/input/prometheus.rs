@@ -1,16 +1,11 @@
 //! Prometheus: figures that a program serves over HTTP in the text format of its exporters.
 
-use std::{
-    collections::BTreeMap,
-    io::{Read as _, Write as _},
-    net::{TcpStream, ToSocketAddrs as _},
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use polywire::Message as _;
 
 use super::{Label, MOST_METRICS, Metric, MetricKind, Metrics, fetch::Fetch, needed};
-use crate::{MeasureError, Parameter, ProbeType, Settings, probe::boxed};
+use crate::{MeasureError, Parameter, ProbeType, Settings, http::Url, probe::boxed};
 
 const URL: Parameter =
     Parameter { name: "url", summary: "Where the figures are, such as http://127.0.0.1:9100/metrics", default: "" };
@@ -37,7 +32,7 @@ pub(super) const PROBE: ProbeType = ProbeType {
 
 fn open(settings: &Settings) -> Result<Fetch, MeasureError> {
     let url = settings.get(&URL).to_owned();
-    let place = Place::parse(&url).ok_or_else(|| match url.as_str() {
+    let place = Url::parse(&url, 80).ok_or_else(|| match url.as_str() {
         "" => needed(&URL, "a URL such as http://127.0.0.1:9100/metrics"),
         url => MeasureError::Value {
             parameter: URL.name.to_owned(),
@@ -46,81 +41,10 @@ fn open(settings: &Settings) -> Result<Fetch, MeasureError> {
         },
     })?;
     let timeout = Duration::from_secs(settings.number(&TIMEOUT, MOST_SECONDS)? as u64);
-    Fetch::start(&url, move || Ok(read(&place.get(timeout)?)))
-}
-
-/// What a URL of the scheme `http` names.
-#[derive(Debug, PartialEq)]
-struct Place {
-    /// Host and port.
-    authority: String,
-    path: String,
-}
-
-impl Place {
-    fn parse(url: &str) -> Option<Place> {
-        let rest = url.strip_prefix("http://")?;
-        let at = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (host, path) = rest.split_at(at);
-        let is_plain = |c: char| c.is_ascii_graphic();
-        if host.is_empty() || host.contains('@') || !rest.chars().all(is_plain) {
-            return None;
-        }
-        // The colons of an IPv6 address are between brackets.
-        let has_port = host.rsplit(']').next().is_some_and(|after| after.contains(':'));
-        let authority = if has_port { host.to_owned() } else { format!("{host}:80") };
-        let slash = if path.starts_with('/') { "" } else { "/" };
-        Some(Place { authority, path: format!("{slash}{path}") })
-    }
-
-    /// The body of the reply to `GET`.
-    fn get(&self, timeout: Duration) -> Result<String, String> {
-        let until = Instant::now() + timeout;
-        let text = |error: std::io::Error| error.to_string();
-        let mut last = "the host has no address".to_owned();
-        for address in self.authority.to_socket_addrs().map_err(text)? {
-            match TcpStream::connect_timeout(&address, left(until)?) {
-                Ok(stream) => return self.ask(stream, until),
-                Err(error) => last = error.to_string(),
-            }
-        }
-        Err(last)
-    }
-
-    /// HTTP 1.0: the server closes the connection after the reply, and does not cut it into chunks.
-    fn ask(&self, mut stream: TcpStream, until: Instant) -> Result<String, String> {
-        let text = |error: std::io::Error| error.to_string();
-        let Place { authority, path } = self;
-        let request = format!("GET {path} HTTP/1.0\r\nHost: {authority}\r\nAccept: text/plain;version=0.0.4\r\n\r\n");
-        stream.set_write_timeout(Some(left(until)?)).map_err(text)?;
-        stream.write_all(request.as_bytes()).map_err(text)?;
-        let (mut reply, mut part) = (Vec::new(), vec![0; 1 << 16]);
-        loop {
-            stream.set_read_timeout(Some(left(until)?)).map_err(text)?;
-            match stream.read(&mut part).map_err(text)? {
-                0 => return body(reply),
-                len => reply.extend_from_slice(part.get(..len).unwrap_or_default()),
-            }
-            if reply.len() > MOST_BYTES {
-                return Err(format!("the reply has more than {MOST_BYTES} bytes"));
-            }
-        }
-    }
-}
-
-fn left(until: Instant) -> Result<Duration, String> {
-    let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-    left.ok_or_else(|| "the server is too slow".to_owned())
-}
-
-fn body(reply: Vec<u8>) -> Result<String, String> {
-    let reply = String::from_utf8(reply).map_err(|_| "the reply is no UTF-8")?;
-    let (head, body) = reply.split_once("\r\n\r\n").ok_or("the reply is no HTTP")?;
-    let status = head.lines().next().unwrap_or_default();
-    match status.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)) {
-        Some("200") => Ok(body.to_owned()),
-        _ => Err(format!("the server says '{}'", status.chars().take(80).collect::<String>())),
-    }
+    Fetch::start(&url, move || {
+        let reply = place.get("text/plain;version=0.0.4", timeout, MOST_BYTES)?;
+        Ok(read(std::str::from_utf8(&reply).map_err(|_| "the reply is no UTF-8")?))
+    })
 }
 
 /// Reads the text format. Lines that are wrong are counted.
@@ -207,7 +131,11 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpListener, thread};
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        thread,
+    };
 
     use proptest::prelude::*;
 
@@ -223,11 +151,6 @@ mod tests {
             prop_assert_eq!(sample.metrics.len() + sample.refused as usize, told);
         }
 
-        #[test]
-        fn any_reply_is_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = body(bytes.clone());
-            let _ = body([&b"HTTP/1.1 200 OK\r\n\r\n"[..], &bytes].concat()).map(|text| read(&text));
-        }
     }
 
     #[test]
@@ -260,19 +183,6 @@ mod tests {
         assert_eq!((sample.metrics.len(), sample.refused), (0, lines.len() as u64), "{:?}", sample.metrics);
         let sample = read(&"a 1\n".repeat(MOST_METRICS + 3));
         assert_eq!((sample.metrics.len(), sample.refused), (MOST_METRICS, 3));
-    }
-
-    #[test]
-    fn places_are_taken_apart() {
-        let of = |url| Place::parse(url).map(|place| (place.authority, place.path));
-        let place = |a: &str, b: &str| Some((a.to_owned(), b.to_owned()));
-        assert_eq!(of("http://a:9100/metrics?x=1"), place("a:9100", "/metrics?x=1"));
-        assert_eq!(of("http://a"), place("a:80", "/"));
-        assert_eq!(of("http://[::1]/m"), place("[::1]:80", "/m"));
-        assert_eq!(of("http://[::1]:9?x"), place("[::1]:9", "/?x"));
-        for url in ["", "https://a/", "http://", "http:///m", "http://a/\r\nX: y", "http://a b/", "http://u:p@a/"] {
-            assert_eq!(of(url), None, "{url}");
-        }
     }
 
     #[test]

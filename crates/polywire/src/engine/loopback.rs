@@ -120,6 +120,10 @@ impl Port for Loopback {
         Ok(())
     }
 
+    fn gather(&self, begins: bool) {
+        self.port.gather(begins);
+    }
+
     #[inline]
     fn settle(&self) {
         self.port.settle();

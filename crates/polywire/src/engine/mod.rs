@@ -344,6 +344,11 @@ pub trait Port: Send + Sync {
         Ok(())
     }
 
+    /// Begins a time (`true`) in which the messages for a peer wait for each other, so that they
+    /// leave together, or ends it. Times may overlap: the last end counts. An engine may send
+    /// earlier, and should when much waits. The default does nothing.
+    fn gather(&self, _begins: bool) {}
+
     /// Called after commits, when the caller holds no lock. An engine without threads calls the
     /// receivers' sinks here, not in `commit`. The default, for engines with threads, does nothing.
     fn settle(&self) {}

@@ -288,6 +288,39 @@ impl Node {
         self.0.inner.events.listen()
     }
 
+    /// Publishes several messages, of any topics, that leave together: over byte streams such as
+    /// TCP, those for a peer are written at once when `publish` returns, which takes fewer packets
+    /// than writing each of them. What other threads publish meanwhile waits as well, so `publish`
+    /// should only publish. Much at once, and messages of other engines, leave earlier.
+    ///
+    /// ```
+    /// use polywire::Node;
+    /// # #[derive(Default, Debug, PartialEq, polywire::Message)]
+    /// # struct Level { metres: f64 }
+    ///
+    /// let node = Node::new();
+    /// let levels = ["tank/a", "tank/b"].map(|topic| node.publisher_on::<Level>(topic, "cdr@inproc/together-doc").unwrap());
+    /// let received = Node::new().subscribe::<Level>("tank/b", Some("inproc/together-doc"))?.open();
+    /// node.together(|| levels.iter().try_for_each(|level| level.publish(&Level { metres: 1.5 }).map(|_| ())))?;
+    /// assert_eq!(received.recv().unwrap().value, Level { metres: 1.5 });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn together<R>(&self, publish: impl FnOnce() -> R) -> R {
+        /// Ends it also after a panic.
+        struct Gathering(Vec<Arc<PortEntry>>);
+
+        impl Drop for Gathering {
+            fn drop(&mut self) {
+                self.0.iter().for_each(|entry| entry.port().gather(false));
+            }
+        }
+
+        // Ports that are opened meanwhile have no part in it.
+        let ports = Gathering(self.ports().to_vec());
+        ports.0.iter().for_each(|entry| entry.port().gather(true));
+        publish()
+    }
+
     /// Waits until everything published has left for the peers present. False if that takes longer
     /// than `timeout`.
     pub fn flush(&self, timeout: Duration) -> bool {

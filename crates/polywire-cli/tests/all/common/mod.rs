@@ -1,7 +1,7 @@
 //! Runs the program in a temporary folder, for all tests of the command line.
 #![allow(dead_code)] // `tools` is shared with tests of other crates.
 
-pub use polywire_testing::{markdown, tools};
+pub use polywire_testing::{markdown, tools, waiting::SOON};
 
 use std::{
     fs,
@@ -16,9 +16,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-
-/// Longer than any step takes on a slow and busy machine.
-pub const SOON: Duration = Duration::from_secs(120);
 
 pub const WEATHER: &str = "module weather {
   enum Sky { CLEAR, CLOUDY, RAIN };

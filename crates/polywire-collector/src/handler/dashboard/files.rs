@@ -9,19 +9,25 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/app.js", "text/javascript; charset=utf-8", include_str!("page/app.js")),
     ("/system.js", "text/javascript; charset=utf-8", include_str!("page/system.js")),
     ("/plot.js", "text/javascript; charset=utf-8", include_str!("page/plot.js")),
+    ("/recorded.js", "text/javascript; charset=utf-8", include_str!("page/recorded.js")),
+    ("/table.js", "text/javascript; charset=utf-8", include_str!("page/table.js")),
 ];
+
+/// Where the page asks for what archives have.
+const RECORDED: &str = "/recorded";
 
 /// The page runs its own scripts alone, speaks to its own server alone, and is shown in no frame.
 const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
      X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n";
 
-/// The response to a request with this head.
-pub(super) fn respond(head: &str) -> Vec<u8> {
+/// The response to a request with this head. `recorded` answers queries about archives.
+pub(super) fn respond(head: &str, recorded: impl FnOnce(&str) -> Result<String, String>) -> Vec<u8> {
     let mut words = head.lines().next().unwrap_or_default().split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let path = target.split(['?', '#']).next().unwrap_or_default();
-    let host = head.lines().find_map(|line| value_of(line, "host")).unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let header = |name| head.lines().find_map(|line| value_of(line, name));
+    let host = header("host").unwrap_or_default();
     if !is_this_machine(host) {
         // A stranger's name that stands for this machine's address.
         return response("421 Misdirected Request", "text/plain", "open this page by 127.0.0.1 or localhost\n", true);
@@ -29,6 +35,16 @@ pub(super) fn respond(head: &str) -> Vec<u8> {
     let has_body = method == "GET";
     if !has_body && method != "HEAD" {
         return response("405 Method Not Allowed", "text/plain", "GET is expected\n", true);
+    }
+    if path == RECORDED {
+        // A browser says so if another page asks, which could not read the answer anyway.
+        if header("sec-fetch-site").is_some_and(|site| site != "same-origin") {
+            return response("403 Forbidden", "text/plain", "only the dashboard may ask\n", has_body);
+        }
+        return match recorded(query) {
+            Ok(json) => response("200 OK", "application/json", &json, has_body),
+            Err(reason) => response("400 Bad Request", "text/plain; charset=utf-8", &reason, has_body),
+        };
     }
     match FILES.iter().find(|(name, _, _)| *name == path) {
         Some((_, media, content)) => response("200 OK", media, content, has_body),
@@ -53,7 +69,7 @@ mod tests {
     use super::*;
 
     fn status(head: &str) -> String {
-        let response = String::from_utf8(respond(head)).expect("text");
+        let response = String::from_utf8(respond(head, |_| Err("nothing".into()))).expect("text");
         response.lines().next().unwrap_or_default().to_owned()
     }
 
@@ -74,15 +90,26 @@ mod tests {
             ("POST / HTTP/1.1\r\nHost: localhost\r\n", "405"),
             ("GET /../Cargo.toml HTTP/1.1\r\nHost: localhost\r\n", "404"),
             ("GET //app.js HTTP/1.1\r\nHost: localhost\r\n", "404"),
+            ("GET /recorded?a=b HTTP/1.1\r\nHost: localhost\r\n", "400"),
+            ("GET /recorded HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n", "403"),
+            ("GET /recorded HTTP/1.1\r\nHost: evil.example\r\n", "421"),
         ] {
             assert!(status(head).contains(code), "{head}: {}", status(head));
         }
-        assert!(respond("").starts_with(b"HTTP/1.1 421"));
+        assert!(status("").starts_with("HTTP/1.1 421"));
+    }
+
+    #[test]
+    fn a_query_is_passed_on_as_it_is() {
+        let head = "GET /recorded?topic=a%2Fb HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\n";
+        let answer = |query: &str| Ok(format!("[{query:?}]"));
+        let response = String::from_utf8(respond(head, answer)).expect("text");
+        assert!(response.contains("application/json") && response.ends_with("[\"topic=a%2Fb\"]"), "{response}");
     }
 
     #[test]
     fn a_head_has_no_body() {
-        let response = respond("HEAD / HTTP/1.1\r\nHost: localhost\r\n");
+        let response = respond("HEAD / HTTP/1.1\r\nHost: localhost\r\n", |_| Err(String::new()));
         assert!(response.ends_with(b"\r\n\r\n"));
     }
 

@@ -8,6 +8,8 @@
 
 mod control;
 mod files;
+#[cfg(feature = "sqlite")]
+mod recorded;
 mod system;
 
 use std::{
@@ -16,14 +18,12 @@ use std::{
     time::Duration,
 };
 
-use polywire::Node;
-
-use self::{control::Control, system::Watch};
+use self::{control::Control, files::respond, system::Watch};
 use super::{
     Handler, Kind,
     foxglove::{Extension, Live, Reply},
 };
-use crate::{Entry, Expects, HandlerError, Setting, Settings};
+use crate::{Entry, Expects, HandlerContext, HandlerError, Setting, Settings};
 
 /// How often the picture of the system is made anew.
 const EVERY: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub(super) static KIND: Kind = Kind {
             summary: "file for the address of the page with a secret, which allows commands; without it there are none",
         },
     ],
-    open: |settings, node| Ok(Box::new(Dashboard::open(settings, node)?)),
+    open: |settings, context| Ok(Box::new(Dashboard::open(settings, context)?)),
 };
 
 struct Dashboard {
@@ -56,12 +56,15 @@ struct Dashboard {
 /// The pages and the commands of a server.
 struct Pages {
     control: Option<Control>,
+    #[cfg(feature = "sqlite")]
+    recorded: recorded::Recorded,
 }
 
 impl Dashboard {
-    fn open(settings: &Settings, node: &Node) -> Result<Dashboard, HandlerError> {
+    fn open(settings: &Settings, context: &HandlerContext) -> Result<Dashboard, HandlerError> {
+        let node = context.node();
         let failed = |what: &str, cause: std::io::Error| HandlerError::Failed(format!("{what}: {cause}"));
-        let mut watch = Watch::new(node.clone());
+        let mut watch = Watch::new(context.clone());
         let file = settings.text("control");
         if let Some(file) = file {
             // The address of the last time is no longer right, whatever happens from here on.
@@ -70,7 +73,12 @@ impl Dashboard {
         let control = file.map(|_| Control::new(node.clone(), watch.known())).transpose();
         let control = control.map_err(|cause| failed("no secret", cause))?;
         let secret = control.as_ref().map(|control| control.secret().to_owned());
-        let live = Live::open(settings, node, Some(Arc::new(Pages { control })))?;
+        let pages = Pages {
+            control,
+            #[cfg(feature = "sqlite")]
+            recorded: recorded::Recorded::new(context.clone()),
+        };
+        let live = Live::open(settings, node, Some(Arc::new(pages)))?;
         let address = live.address();
         if let (Some(file), Some(secret)) = (file, secret) {
             let text = format!("http://{address}/#{secret}\n");
@@ -112,8 +120,14 @@ impl Drop for Dashboard {
 }
 
 impl Extension for Pages {
+    #[cfg(feature = "sqlite")]
     fn respond(&self, head: &str) -> Vec<u8> {
-        files::respond(head)
+        respond(head, |query| self.recorded.answer(query))
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    fn respond(&self, head: &str) -> Vec<u8> {
+        respond(head, |_| Err("this build reads no archives: it needs the feature 'sqlite'".into()))
     }
 
     fn ask(&self, text: &str, reply: Reply) -> Result<(), String> {

@@ -17,6 +17,8 @@ use polywire_telemetry::{
 };
 use serde_json::{Value, json};
 
+use crate::{HandlerContext, HandlerStatus};
+
 /// Nodes that are shown, and whose statistics are kept.
 const MOST_NODES: usize = 1000;
 
@@ -45,6 +47,7 @@ impl Known {
 
 /// Follows the nodes at the endpoints of a node.
 pub(super) struct Watch {
+    context: HandlerContext,
     node: Node,
     directory: Directory,
     places: BTreeMap<String, Place>,
@@ -66,9 +69,11 @@ struct Counted {
 }
 
 impl Watch {
-    pub fn new(node: Node) -> Watch {
+    pub fn new(context: HandlerContext) -> Watch {
+        let node = context.node().clone();
         let directory = node.directory();
         Watch {
+            context,
             node,
             directory,
             places: BTreeMap::new(),
@@ -127,7 +132,23 @@ impl Watch {
             snapshot.nodes().any(|data| data.host == node.host && data.process == node.process)
         };
         let probes = self.described.values().filter(|node| is_there(node)).map(probes_of).collect::<Vec<_>>();
-        json!({ "op": "system", "nodes": self.nodes(&snapshot), "agents": probes }).to_string()
+        let handlers: Vec<Value> = self.context.handlers().iter().map(handler).collect();
+        json!({
+            "op": "system", "nodes": self.nodes(&snapshot), "agents": probes, "handlers": handlers,
+            "archives": self.archives(),
+        })
+        .to_string()
+    }
+
+    /// The names of handlers whose archives the page can ask for.
+    #[cfg(feature = "sqlite")]
+    fn archives(&self) -> Vec<String> {
+        self.context.archives().into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    fn archives(&self) -> Vec<String> {
+        Vec::new()
     }
 
     fn nodes(&self, snapshot: &Snapshot) -> Vec<Value> {
@@ -153,6 +174,15 @@ fn count(all: &mut BTreeMap<[u8; 16], Counted>, stats: NodeStats) {
         }
         _ => {}
     }
+}
+
+/// What a handler has done.
+fn handler(status: &HandlerStatus) -> Value {
+    json!({
+        "name": status.name, "kind": status.kind, "received": status.received, "stored": status.stored,
+        "dropped": status.dropped, "refused": status.refused, "failures": status.failures,
+        "waiting": status.waiting, "problem": status.problem,
+    })
 }
 
 fn node_of(node: &NodeData) -> Value {

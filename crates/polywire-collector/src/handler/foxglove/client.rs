@@ -15,7 +15,7 @@ use tungstenite::{
     protocol::WebSocketConfig,
 };
 
-use super::{Client, Extension, Hub, MOST_CHANNELS, message, status};
+use super::{Client, Extension, Hub, MOST_CHANNELS, status};
 
 /// How long a client may take to open a connection, and to read what it is sent.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -164,8 +164,7 @@ fn ask(text: &str, client: &Arc<Client>, hub: &Hub) -> Result<(), String> {
                 if !(1..=MOST_CHANNELS).contains(&(channel_id as usize)) {
                     return Err(format!("there is no channel {channel_id}"));
                 }
-                client.subscribe(channel_id, id)?;
-                hub.remembered(channel_id).iter().for_each(|(time, text)| client.push(message(id, *time, text)));
+                hub.subscribe(client, channel_id, id)?;
             }
         }
     }

@@ -59,7 +59,7 @@ pub(super) static KIND: Kind = Kind {
             summary: "web sites whose pages may connect, beside those of this machine, such as https://app.foxglove.dev",
         },
     ],
-    open: |settings, node| Ok(Box::new(Live::open(settings, node, None)?)),
+    open: |settings, context| Ok(Box::new(Live::open(settings, context.node(), None)?)),
 };
 
 /// What a server does beside the protocol.
@@ -190,14 +190,13 @@ impl Handler for Live {
                 channel
             }
         };
-        let wanting = hub.wanting(channel);
-        let is_alert = entry.topic() == ALERTS;
-        if is_alert || !wanting.is_empty() {
+        let time = u64::try_from(entry.timestamp_ns).unwrap_or(0);
+        let wanting = match entry.topic() == ALERTS {
+            true => hub.remember(channel, time, json.value(entry)?),
+            false => hub.wanting(channel),
+        };
+        if !wanting.is_empty() {
             let text = json.value(entry)?;
-            let time = u64::try_from(entry.timestamp_ns).unwrap_or(0);
-            if is_alert {
-                hub.remember(channel, time, text);
-            }
             wanting.iter().for_each(|(client, subscription)| client.push(message(*subscription, time, text)));
         }
         Ok(())
@@ -294,22 +293,26 @@ impl Hub {
 
     /// The clients that have subscribed to a channel, with their numbers of the subscription.
     fn wanting(&self, channel: u32) -> Vec<(Arc<Client>, u32)> {
-        let subscription = |client: &Arc<Client>| Some((client.clone(), *client.lock().subscriptions.get(&channel)?));
-        self.lock().clients.iter().filter_map(subscription).collect()
+        self.lock().wanting(channel)
     }
 
-    /// Keeps an alert for clients that come later.
-    fn remember(&self, channel: u32, time_ns: u64, text: &str) {
-        let alerts = &mut self.lock().alerts;
-        alerts.truncate(MOST_ALERTS - 1);
-        alerts.push_front((channel, time_ns, text.to_owned()));
+    /// Keeps an alert for clients that subscribe later. Returns those that have subscribed.
+    fn remember(&self, channel: u32, time_ns: u64, text: &str) -> Vec<(Arc<Client>, u32)> {
+        let mut state = self.lock();
+        state.alerts.truncate(MOST_ALERTS - 1);
+        state.alerts.push_front((channel, time_ns, text.to_owned()));
+        state.wanting(channel)
     }
 
-    /// The alerts of a channel, from the oldest on.
-    fn remembered(&self, channel: u32) -> Vec<(u64, String)> {
+    /// Subscribes a client to a channel, and gives it the alerts that there were, from the oldest
+    /// on.
+    fn subscribe(&self, client: &Client, channel: u32, id: u32) -> Result<(), String> {
+        // An alert that comes meanwhile is among them, or finds the client.
         let state = self.lock();
+        client.subscribe(channel, id)?;
         let of_channel = state.alerts.iter().rev().filter(|(of, ..)| *of == channel);
-        of_channel.map(|(_, time, text)| (*time, text.clone())).collect()
+        of_channel.for_each(|(_, time, text)| client.push(message(id, *time, text)));
+        Ok(())
     }
 
     /// Tells a client that has just come what there is.
@@ -333,6 +336,13 @@ impl Hub {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn wanting(&self, channel: u32) -> Vec<(Arc<Client>, u32)> {
+        let subscription = |client: &Arc<Client>| Some((client.clone(), *client.lock().subscriptions.get(&channel)?));
+        self.clients.iter().filter_map(subscription).collect()
     }
 }
 

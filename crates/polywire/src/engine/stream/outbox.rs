@@ -206,6 +206,15 @@ impl Outbox {
         self.send_in(self.lock(), envelope, payload, turn).1
     }
 
+    /// Writes what waits for others that are written together.
+    pub(super) fn leave(&self) {
+        let mut state = self.lock();
+        // The flusher writes what waits for other reasons.
+        if !state.full && !state.burst.gathering && !state.queue.is_empty() {
+            self.pump(&mut state, PUMP_BYTES);
+        }
+    }
+
     /// Sends messages one after the other, and adds to `sent` what became of them. Those of a turn
     /// at once are written together. `tell` gets the events that are due; it is called while others
     /// may send on this link. Fails with the index of the first message that is too large.
@@ -236,7 +245,7 @@ impl Outbox {
                 }
             }
         }
-        if each == Turn::Together && !state.full && !state.queue.is_empty() {
+        if matches!(turn, Turn::AtOnce(_)) && !state.full && !state.queue.is_empty() {
             self.pump(&mut state, PUMP_BYTES);
         }
         result

@@ -5,7 +5,7 @@
 use std::{
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -24,6 +24,8 @@ pub(super) struct Pace {
     burst: u32,
     gather: Duration,
     gathering: AtomicBool,
+    /// Callers that publish several messages, which are to leave together.
+    held: AtomicUsize,
     /// Messages of all bursts so far.
     gathered: AtomicU64,
     links: AtomicU64,
@@ -43,7 +45,7 @@ pub(super) enum Turn {
     AtOnce(Instant),
     /// It is gathered with others.
     Gather,
-    /// It is written with those that were published by the same call.
+    /// It is written with others that a caller publishes together.
     Together,
 }
 
@@ -64,6 +66,7 @@ impl Pace {
             burst: options.burst,
             gather: options.gather,
             gathering: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
             gathered: AtomicU64::new(0),
             links: AtomicU64::new(1),
             row: Mutex::new(Row { messages: 0, ended: Instant::now() }),
@@ -78,7 +81,25 @@ impl Pace {
             self.count();
             return Turn::Gather;
         }
+        if self.is_held() {
+            return Turn::Together;
+        }
         self.begin_at(Instant::now(), links)
+    }
+
+    /// Whether messages wait until a caller has published all of its own.
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire) > 0
+    }
+
+    /// A caller begins to publish messages that are to leave together, or ends. Returns whether the
+    /// last one has ended.
+    pub(super) fn hold(&self, begins: bool) -> bool {
+        match begins {
+            true => self.held.fetch_add(1, Ordering::AcqRel) == usize::MAX,
+            false => self.held.fetch_sub(1, Ordering::AcqRel) == 1,
+        }
     }
 
     fn begin_at(&self, now: Instant, links: usize) -> Turn {
@@ -176,6 +197,16 @@ mod tests {
         assert!(pace.look(&mut seen));
         (1..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
         assert!(!pace.look(&mut seen) && !is_gathering(&pace));
+    }
+
+    #[test]
+    fn messages_wait_until_the_last_caller_has_ended() {
+        let pace = Pace::new(&EngineOptions::default());
+        assert!(!pace.hold(true) && !pace.hold(true));
+        assert_eq!(pace.begin(1), Turn::Together);
+        assert!(!pace.hold(false) && pace.is_held());
+        assert!(pace.hold(false) && !pace.is_held());
+        assert!(matches!(pace.begin(1), Turn::AtOnce(_)));
     }
 
     #[test]

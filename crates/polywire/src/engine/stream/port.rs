@@ -217,6 +217,10 @@ impl Port for StreamPort {
         self.0.distribute_all(messages, sent)
     }
 
+    fn gather(&self, begins: bool) {
+        self.0.gather(begins);
+    }
+
     fn retire(&self, channel: ChannelId) {
         self.0.retire_channel(channel);
     }

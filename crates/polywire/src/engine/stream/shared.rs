@@ -17,7 +17,7 @@ use super::{
     channels::Channels,
     guests::Guests,
     link::Link,
-    pace::Pace,
+    pace::{Pace, Turn},
     payload::Payload,
     seats::Seats,
     threads::{Stop, Threads},
@@ -105,7 +105,7 @@ impl Shared {
             outcome.count(&mut sent);
             notice.into_iter().for_each(|notice| self.tell_dropped(link, notice));
         }
-        self.pace.end(turn);
+        self.end(turn, &links);
         Ok(sent)
     }
 
@@ -126,8 +126,25 @@ impl Shared {
                 failed = Err((index, error.into()));
             }
         }
-        self.pace.end(turn);
+        self.end(turn, &links);
         failed
+    }
+
+    /// The messages of a turn were handed to these links.
+    #[inline]
+    fn end(&self, turn: Turn, links: &[Arc<Link>]) {
+        self.pace.end(turn);
+        // The time in which they would wait may have ended before they were there.
+        if turn == Turn::Together && !self.pace.is_held() {
+            links.iter().for_each(|link| link.outbox.leave());
+        }
+    }
+
+    /// Begins or ends a time in which messages wait for each other.
+    pub(super) fn gather(&self, begins: bool) {
+        if self.pace.hold(begins) {
+            self.links().iter().for_each(|link| link.outbox.leave());
+        }
     }
 
     #[cold]

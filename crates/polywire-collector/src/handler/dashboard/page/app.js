@@ -1,13 +1,17 @@
 // The page: its connection to the collector, and what is done with what comes.
 
-import { Plot, members, shown } from './plot.js';
-import { System, line, time } from './system.js';
+import { Plot, at, members, shown, unit } from './plot.js';
+import { Recorded } from './recorded.js';
+import { System, time } from './system.js';
+import { Table, line } from './table.js';
 
 const FORMATS = ['cdr', 'xcdr2', 'fast', 'protobuf', 'json', 'bson', 'msgpack', 'cbor', 'ubjson', 'xml', 'yaml'];
 const ALERTS = 'telemetry/alerts';
 const MOST_PLOTS = 200;
 const MOST_ALERTS = 200;
-const FRAME_MS = 33;
+// How long plots may be drawn in a frame, so that the page always answers.
+const DRAW_MS = 10;
+const LABEL_MS = 250;
 const SETTLE_S = 5;
 
 const find = (id) => document.getElementById(id);
@@ -15,15 +19,24 @@ const secret = location.hash.slice(1).match(/^[0-9a-f]{32}$/) ? location.hash.sl
 // It is in no history and no address that somebody copies.
 if (secret) history.replaceState(null, '', location.pathname);
 
-const system = new System();
-const channels = new Map(); // number: { topic, ids }
-const topics = new Map(); // topic: { members, sample, at }
+const system = new System(find('edges').tBodies[0]);
+const channels = new Map(); // number: topic
+const topics = new Map(); // topic: { members, sample, schema }
 const plots = [];
+const plotted = new Map(); // topic: its plots
 const replies = new Map();
+const probeTable = new Table(find('probes').tBodies[0]);
+const handlerTable = new Table(find('handlers').tBodies[0]);
+const valueTable = new Table(find('values').tBodies[0]);
+const controls = new Map(); // node and probe: { select, agent, probe, until }
+const decoder = new TextDecoder();
+const dark = matchMedia('(prefers-color-scheme: dark)');
+const unitOf = (topic, member) => unit(topics.get(topic)?.schema, member);
 let socket;
-let agents = [];
 let held = false;
 let commands = 0;
+let colours = look();
+const recorded = new Recorded({ topics: () => topics.keys(), unit: unitOf, colours: () => colours });
 
 function connect() {
   const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
@@ -34,6 +47,8 @@ function connect() {
     state('the collector does not answer; trying again', 'bad');
     channels.clear();
     subscribed.clear();
+    for (const done of replies.values()) done({ problem: 'the collector has gone' });
+    replies.clear();
     setTimeout(connect, 1000);
   });
   socket.addEventListener('message', ({ data }) => {
@@ -51,23 +66,23 @@ function send(message) {
 }
 
 function told(message) {
-  if (message.op === 'advertise') message.channels.forEach(advertised);
+  if (message.op === 'advertise') advertised(message.channels);
   else if (message.op === 'system') pictured(message);
   else if (message.op === 'reply') replied(message);
   else if (message.op === 'status') state(message.message, 'bad');
 }
 
-function advertised({ id, topic }) {
-  channels.set(id, topic);
-  if (!topics.has(topic)) {
-    topics.set(topic, { members: [], sample: undefined });
-    options(find('topic'), [...topics.keys()].sort());
-    if (find('topic').value === topic) chosen();
+function advertised(all) {
+  for (const { id, topic, schema } of all) {
+    channels.set(id, topic);
+    topics.set(topic, { members: [], sample: undefined, ...topics.get(topic), schema: JSON.parse(schema) });
   }
-  resubscribe();
+  const before = find('topic').value;
+  options(find('topic'), [...topics.keys()].sort());
+  if (find('topic').value !== before) chosen(); else resubscribe();
 }
 
-const wants = (topic) => topic === ALERTS || topic === find('topic').value || plots.some((plot) => plot.topic === topic);
+const wants = (topic) => topic === ALERTS || topic === find('topic').value || plotted.has(topic);
 const subscribe = (id) => send({ op: 'subscribe', subscriptions: [{ id, channelId: id }] });
 
 const subscribed = new Set();
@@ -83,63 +98,81 @@ function sampled(data) {
   const view = new DataView(data);
   if (view.getUint8(0) !== 1) return;
   const topic = channels.get(view.getUint32(1, true));
-  const at = Number(view.getBigUint64(5, true)) / 1e9;
-  const sample = JSON.parse(new TextDecoder().decode(data.slice(13)));
+  const time = Number(view.getBigUint64(5, true)) / 1e9;
+  const sample = JSON.parse(decoder.decode(new Uint8Array(data, 13)));
   if (topic === ALERTS) return alerted(sample);
   const known = topics.get(topic);
   if (!known) return;
-  Object.assign(known, { sample, at });
+  known.sample = sample;
   if (!known.members.length) {
     known.members = members(sample);
     if (find('topic').value === topic) chosen();
   }
-  for (const plot of plots) if (plot.topic === topic) plot.add(at, sample);
+  for (const plot of plotted.get(topic) ?? []) plot.add(time, sample);
 }
 
-function pictured({ nodes, agents: described }) {
+function pictured({ nodes, agents, handlers, archives }) {
   system.take(nodes);
   system.draw(find('picture'));
-  system.fill(find('edges').tBodies[0]);
+  system.fill();
   find('no-edges').hidden = system.edges.length > 0;
-  for (const probe of described.flatMap((agent) => agent.probes)) {
-    probe.wire = system.format(probe.topic) || probe.wire.split('@')[0];
-  }
-  if (JSON.stringify(described) !== JSON.stringify(agents)) {
-    agents = described;
-    probes();
-  }
+  probes(agents);
+  handled(handlers);
+  recorded.offer(archives);
 }
 
-function probes() {
-  const rows = agents.flatMap((agent) => agent.probes.map((probe) => {
-    const cells = [agent.name, probe.instance, `${probe.every_s} s`, control(agent, probe), probe.thin || 'off'];
-    return line([...cells, probe.problem || (probe.enabled ? 'on' : 'stopped')], cells.length + 1);
+function handled(handlers) {
+  handlerTable.update(handlers.map((of) => {
+    const counts = [of.received, of.stored, of.dropped, of.refused, of.failures, of.waiting].map(shown);
+    return { key: of.name, cells: [of.name, of.kind, of.problem || 'works', ...counts], texts: 3 };
   }));
-  find('probes').tBodies[0].replaceChildren(...rows);
+}
+
+function probes(agents) {
+  const rows = agents.flatMap((agent) => agent.probes.map((probe) => {
+    probe.wire = system.format(probe.topic) || probe.wire.split('@')[0];
+    const key = JSON.stringify([agent.uuid, probe.instance]);
+    const cells = [agent.name, probe.instance, `${probe.every_s} s`, control(key, agent, probe), probe.thin || 'off'];
+    cells.push(probe.problem || (probe.enabled ? 'on' : 'stopped'));
+    return { key, cells, texts: cells.length };
+  }));
+  probeTable.update(rows);
+  for (const key of controls.keys()) if (!probeTable.rows.has(key)) controls.delete(key);
   find('no-probes').hidden = rows.length > 0;
   find('rights').textContent = secret
     ? 'Choose another wire for a probe, and see what it costs.'
     : 'This page is read-only. Open it by the address in the file that `control` of the handler names to change probes.';
 }
 
-function control(agent, probe) {
+// The choice of a probe's wire. It stays the same element, so that nobody's open choice closes.
+function control(key, agent, probe) {
   const format = probe.wire;
   if (!secret) return format || 'as configured';
-  const select = document.createElement('select');
-  select.setAttribute('aria-label', `Wire of ${agent.name}/${probe.instance}`);
-  options(select, FORMATS.includes(format) ? FORMATS : [format, ...FORMATS]);
-  select.value = format;
-  select.addEventListener('change', () => change(agent, probe, select));
+  const known = controls.get(key) ?? { select: document.createElement('select'), until: 0 };
+  const { select } = known;
+  if (!controls.has(key)) {
+    controls.set(key, known);
+    select.setAttribute('aria-label', `Wire of ${agent.name}/${probe.instance}`);
+    select.addEventListener('change', () => change(known));
+  }
+  Object.assign(known, { agent, probe });
+  const names = FORMATS.includes(format) ? FORMATS : [format, ...FORMATS];
+  if (select.options.length !== names.length || select.options[0].value !== names[0]) options(select, names);
+  // What was chosen is in the picture of the system a little later.
+  if (Date.now() >= known.until && select.value !== format) select.value = format;
   return select;
 }
 
-function change(agent, probe, select) {
+function change(known) {
+  const { agent, probe, select } = known;
   const [from, to] = [probe.wire, select.value];
+  known.until = Infinity;
   const before = system.cost(probe.topic, SETTLE_S);
   select.disabled = true;
   commands += 1;
   replies.set(commands, ({ problem }) => {
     select.disabled = false;
+    known.until = problem ? 0 : Date.now() + 3000;
     if (problem) {
       select.value = from;
       return state(problem, 'bad');
@@ -197,33 +230,42 @@ function addPlot(event) {
   const [topic, member] = [find('topic').value, find('member').value];
   if (!topic || !member || plots.length >= MOST_PLOTS) return;
   if (plots.some((plot) => plot.topic === topic && plot.member === member)) return;
-  const plot = new Plot(topic, member, (gone) => {
+  const plot = new Plot(topic, member, unitOf(topic, member), (gone) => {
     plots.splice(plots.indexOf(gone), 1);
+    plotted.get(topic).delete(gone);
+    if (!plotted.get(topic).size) plotted.delete(topic);
     gone.figure.remove();
     resubscribe();
   });
   plots.push(plot);
+  plotted.set(topic, (plotted.get(topic) ?? new Set()).add(plot));
   find('plots').append(plot.figure);
   resubscribe();
 }
 
 function values() {
-  const { sample } = topics.get(find('topic').value) || {};
-  const names = sample ? members(sample) : [];
-  const text = (path) => path.split('.').reduce((value, name) => value?.[name], sample);
-  find('values').tBodies[0].replaceChildren(...names.map((name) => line([name, String(text(name))], 1)));
+  const topic = find('topic').value;
+  const { sample } = topics.get(topic) || {};
+  const names = sample === undefined ? [] : members(sample);
+  const text = (path) => String(typeof sample === 'object' ? at(sample, path) : sample);
+  valueTable.update(names.map((name) => ({ key: name, cells: [name, text(name), unitOf(topic, name)], texts: 1 })));
 }
 
-let drawn = 0;
-function draw(now) {
-  if (!held && now - drawn >= FRAME_MS) {
-    drawn = now;
-    const style = getComputedStyle(document.documentElement);
-    const colours = { mark: style.getPropertyValue('--mark'), faint: style.getPropertyValue('--faint') };
-    const span = Number(find('span').value);
-    for (const plot of plots) plot.draw(Date.now() / 1000, span, colours);
-  }
+function look() {
+  const style = getComputedStyle(document.documentElement);
+  return { mark: style.getPropertyValue('--mark'), faint: style.getPropertyValue('--faint') };
+}
+
+// Draws as many plots as there is time for, and goes on with the others in the next frame.
+let turn = 0;
+function draw() {
   requestAnimationFrame(draw);
+  if (held || !plots.length) return;
+  const [now, end, span] = [Date.now() / 1000, performance.now() + DRAW_MS, Number(find('span').value)];
+  for (let count = 0; count < plots.length; count += 1) {
+    turn = (turn + 1) % plots.length;
+    if (plots[turn].draw(now, span, colours) && performance.now() >= end) return;
+  }
 }
 
 find('add').addEventListener('submit', addPlot);
@@ -241,7 +283,14 @@ addEventListener('keydown', (event) => {
   const link = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
   if (link) link.click();
 });
+dark.addEventListener('change', () => {
+  colours = look();
+  recorded.draw();
+});
 setInterval(values, 500);
-probes();
+setInterval(() => {
+  if (!held) for (const plot of plots) if (plot.isSeen) plot.label();
+}, LABEL_MS);
+probes([]);
 connect();
 requestAnimationFrame(draw);

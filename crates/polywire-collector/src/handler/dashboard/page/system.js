@@ -1,6 +1,7 @@
 // The picture of the system: nodes, who reads whom, and rates made of what nodes count.
 
 import { shown } from './plot.js';
+import { Table } from './table.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const MOST_EDGES = 200;
@@ -9,9 +10,11 @@ const MOST_EDGES = 200;
 const counted = new Map();
 
 export class System {
-  constructor() {
+  // The body of the table of edges.
+  constructor(body) {
     this.nodes = [];
     this.edges = [];
+    this.table = new Table(body);
   }
 
   take(nodes) {
@@ -95,26 +98,15 @@ export class System {
     }
   }
 
-  fill(body) {
-    const rows = this.edges.map((edge) => {
+  fill() {
+    this.table.update(this.edges.map((edge) => {
       const { messages, bytes, each, latency, lost } = edge.rate;
       const cells = [edge.topic, edge.node.name, edge.reader.name, edge.wire];
       const numbers = [shown(messages), shown(bytes), shown(each), time(latency), shown(lost)];
-      return line([...cells, ...numbers], cells.length);
-    });
-    body.replaceChildren(...rows);
+      const key = JSON.stringify([edge.node.id, edge.topic, edge.reader.id]);
+      return { key, cells: [...cells, ...numbers], texts: cells.length };
+    }));
   }
-}
-
-export function line(cells, texts) {
-  const row = document.createElement('tr');
-  cells.forEach((cell, index) => {
-    const td = document.createElement('td');
-    if (index >= texts) td.className = 'number';
-    td.append(cell);
-    row.append(td);
-  });
-  return row;
 }
 
 export function time(ns) {

@@ -161,3 +161,26 @@ fn a_message_that_cannot_be_sent_takes_no_loss_with_it() {
     assert_eq!(send(&outbox, channel, 4, 10), Ok(Outcome::Sent(1)));
     assert_eq!(read(&there, 2), (vec![1, 4], 2));
 }
+
+#[test]
+fn messages_that_leave_together_are_written_at_once() {
+    let (outbox, mut there) = outbox(|_| {});
+    let channels = [1, 2, 3].map(|writer| announce(&outbox, writer));
+    for channel in channels {
+        outbox.answered(channel, &Answer::Accept(1));
+    }
+    there.set_nonblocking(true).expect("set");
+    let mut buffer = [0; 4096];
+    while there.read(&mut buffer).is_ok() {}
+    for channel in channels {
+        let mut payload = Payload::Bytes(&[7; 100]);
+        let sent = outbox.send(&Envelope::data(channel, 1, 0), &mut payload, Turn::Together);
+        assert_eq!(sent.map(|(outcome, _)| outcome), Ok(Outcome::Sent(1)));
+    }
+    assert!(there.read(&mut buffer).is_err_and(|error| is_full(&error)), "they wait for each other");
+    outbox.leave();
+    let count = there.read(&mut buffer).expect("they have left");
+    assert!((300..400).contains(&count), "{count} bytes at once");
+    outbox.leave();
+    assert!(there.read(&mut buffer).is_err_and(|error| is_full(&error)));
+}

@@ -1,13 +1,11 @@
 //! The kind `otlp`: numbers as gauges, for an OpenTelemetry collector, by OTLP over HTTP with JSON.
 
-mod http;
-
 use std::time::Duration;
 
 use polywire::Kind as Message;
+use polywire_telemetry::http::Url;
 use serde_json::{Value, json};
 
-use self::http::{Target, post};
 use super::{Handler, Kind};
 use crate::{
     Entry, Expects, HandlerError, Setting,
@@ -16,6 +14,12 @@ use crate::{
 
 /// The most numbers of a request.
 const MOST: usize = 10_000;
+
+/// The port of OTLP over HTTP.
+const PORT: u16 = 4318;
+
+/// Bytes of a reply.
+const MOST_REPLY: usize = 1 << 20;
 
 /// How long the server may take for a request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,16 +32,16 @@ pub(super) static KIND: Kind = Kind {
         expects: Expects::Required,
         summary: "address of the server, such as http://127.0.0.1:4318; the path is /v1/metrics unless it has one",
     }],
-    open: |settings, node| {
+    open: |settings, context| {
         let to = settings.text("to").unwrap_or_default();
-        let target =
-            Target::of(to, "/v1/metrics").map_err(|reason| HandlerError::Setting(format!("'to': {reason}")))?;
-        Ok(Box::new(Export { target, service: node.name().to_owned(), metrics: Vec::new() }))
+        let expected = || format!("'to': an address such as http://127.0.0.1:4318 is expected, not '{to}'");
+        let url = Url::parse(to, PORT).ok_or_else(|| HandlerError::Setting(expected()))?.or_path("/v1/metrics");
+        Ok(Box::new(Export { url, service: context.node().name().to_owned(), metrics: Vec::new() }))
     },
 };
 
 struct Export {
-    target: Target,
+    url: Url,
     /// The name of the collector's node.
     service: String,
     /// What the server has not got.
@@ -78,8 +82,9 @@ impl Export {
             "resource": { "attributes": [attribute("service.name", &self.service)] },
             "scopeMetrics": [{ "scope": scope, "metrics": metrics }],
         }] });
-        let failed = |reason: String| HandlerError::Failed(format!("{}: {reason}", self.target));
-        let reply = post(&self.target, body.to_string().as_bytes(), PATIENCE).map_err(failed)?;
+        let failed = |reason: String| HandlerError::Failed(format!("{}: {reason}", self.url));
+        let body = body.to_string();
+        let reply = self.url.post("application/json", body.as_bytes(), PATIENCE, MOST_REPLY).map_err(failed)?;
         warn_of_rejected(&reply);
         Ok(())
     }

@@ -1,0 +1,201 @@
+//! Requests by HTTP without encryption, each on a connection of its own, for probes and handlers
+//! that speak to programs on this machine.
+//!
+//! ```
+//! use polywire_telemetry::http::Url;
+//! use std::{io::{Read as _, Write as _}, net::TcpListener, thread, time::Duration};
+//!
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let url = Url::parse(&format!("http://{}/metrics", listener.local_addr()?), 80).ok_or("a URL")?;
+//! let serving = thread::spawn(move || -> std::io::Result<()> {
+//!     let (mut caller, _) = listener.accept()?;
+//!     caller.read(&mut [0; 512])?;
+//!     caller.write_all(b"HTTP/1.1 200 OK\r\n\r\nup 1\n")
+//! });
+//! assert_eq!(url.get("text/plain", Duration::from_secs(60), 1000)?, b"up 1\n");
+//! assert!(url.post("application/json", b"{}", Duration::from_secs(60), 1000).is_err());
+//! # serving.join().unwrap()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::{
+    fmt,
+    io::{Read as _, Write as _},
+    net::{TcpStream, ToSocketAddrs as _},
+    time::{Duration, Instant},
+};
+
+/// Characters of a reply that errors have.
+const MOST_TOLD: usize = 200;
+
+/// What a URL of the scheme `http` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// Host and port.
+    authority: String,
+    path: String,
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.authority, self.path)
+    }
+}
+
+impl Url {
+    /// Reads a URL. `port` is that of URLs without one.
+    pub fn parse(url: &str, port: u16) -> Option<Url> {
+        let rest = url.strip_prefix("http://")?;
+        let at = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (host, path) = rest.split_at(at);
+        if host.contains('@') || !rest.chars().all(|c| c.is_ascii_graphic()) {
+            return None;
+        }
+        // The colons of an IPv6 address are between brackets.
+        let name_ends = host.rfind(']').map_or(0, |at| at + 1);
+        let (name, port) = match host[name_ends..].find(':') {
+            Some(at) => (&host[..name_ends + at], host[name_ends + at + 1..].parse::<u16>().ok()?),
+            None => (host, port),
+        };
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        (!name.is_empty()).then(|| Url { authority: format!("{name}:{port}"), path: format!("{slash}{path}") })
+    }
+
+    /// The same with this path, if it has none itself.
+    #[must_use]
+    pub fn or_path(mut self, path: &str) -> Url {
+        if self.path == "/" {
+            path.clone_into(&mut self.path);
+        }
+        self
+    }
+
+    /// The body of the reply to `GET`. The error says why there is none: the server may take
+    /// `patience`, and its reply have so many bytes.
+    pub fn get(&self, accept: &str, patience: Duration, most: usize) -> Result<Vec<u8>, String> {
+        self.exchange("GET", &format!("Accept: {accept}\r\n"), &[], patience, most)
+    }
+
+    /// Sends a body of this media type, and returns that of the reply, as for [`Url::get`].
+    pub fn post(&self, media: &str, body: &[u8], patience: Duration, most: usize) -> Result<Vec<u8>, String> {
+        let headers = format!("Content-Type: {media}\r\nContent-Length: {}\r\n", body.len());
+        self.exchange("POST", &headers, body, patience, most)
+    }
+
+    /// HTTP 1.0: the server closes the connection after the reply, and does not cut it into chunks.
+    fn exchange(
+        &self,
+        method: &str,
+        headers: &str,
+        body: &[u8],
+        patience: Duration,
+        most: usize,
+    ) -> Result<Vec<u8>, String> {
+        let until = Instant::now() + patience;
+        let text = |error: std::io::Error| error.to_string();
+        let Url { authority, path } = self;
+        let mut stream = self.connect(until)?;
+        stream.set_write_timeout(Some(left(until)?)).map_err(text)?;
+        let head = format!("{method} {path} HTTP/1.0\r\nHost: {authority}\r\n{headers}\r\n");
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).map_err(text)?;
+        let (mut reply, mut part) = (Vec::new(), vec![0; 1 << 16]);
+        loop {
+            stream.set_read_timeout(Some(left(until)?)).map_err(text)?;
+            match stream.read(&mut part).map_err(text)? {
+                0 => return body_of(&reply),
+                len => reply.extend_from_slice(part.get(..len).unwrap_or_default()),
+            }
+            if reply.len() > most {
+                return Err(format!("the reply has more than {most} bytes"));
+            }
+        }
+    }
+
+    fn connect(&self, until: Instant) -> Result<TcpStream, String> {
+        let mut last = "the host has no address".to_owned();
+        for address in self.authority.to_socket_addrs().map_err(|error| error.to_string())? {
+            match TcpStream::connect_timeout(&address, left(until)?) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error.to_string(),
+            }
+        }
+        Err(last)
+    }
+}
+
+fn left(until: Instant) -> Result<Duration, String> {
+    let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+    left.ok_or_else(|| "the server is too slow".to_owned())
+}
+
+fn body_of(reply: &[u8]) -> Result<Vec<u8>, String> {
+    let end = reply.windows(4).position(|end| end == b"\r\n\r\n").ok_or("the reply is no HTTP")?;
+    let (head, body) = (String::from_utf8_lossy(&reply[..end]), &reply[end + 4..]);
+    let status = head.lines().next().unwrap_or_default();
+    let code = status.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
+    match code.and_then(|code| code.parse::<u16>().ok()) {
+        Some(200..=299) => Ok(body.to_vec()),
+        Some(_) => {
+            let told = format!("'{status}' {}", String::from_utf8_lossy(body));
+            Err(format!("the server says {}", told.chars().take(MOST_TOLD).collect::<String>().trim_end()))
+        }
+        None => Err("the reply is no HTTP".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_reply_is_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = body_of(&bytes);
+            prop_assert_eq!(body_of(&[&b"HTTP/1.1 200 OK\r\n\r\n"[..], &bytes].concat()), Ok(bytes));
+        }
+    }
+
+    #[test]
+    fn urls_are_taken_apart_and_checked() {
+        let of = |text: &str| Url::parse(text, 4318).map(|url| url.or_path("/v1/metrics").to_string());
+        for (text, expected) in [
+            ("http://127.0.0.1:9100/metrics?x=1", "http://127.0.0.1:9100/metrics?x=1"),
+            ("http://a", "http://a:4318/v1/metrics"),
+            ("http://a:80/", "http://a:80/v1/metrics"),
+            ("http://[::1]/m", "http://[::1]:4318/m"),
+            ("http://[::1]:9?x", "http://[::1]:9/?x"),
+        ] {
+            assert_eq!(of(text).as_deref(), Some(expected));
+        }
+        for wrong in [
+            "",
+            "a:80",
+            "https://a:1",
+            "http://",
+            "http:///m",
+            "http://:1",
+            "http://a:x",
+            "http://a:1/ b",
+            "http://a@b:1",
+            "http://a\r\nb:1",
+            "http://a/\r\nX: y",
+            "http://a:65536/",
+            "http://é/",
+        ] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_refuses_is_told() {
+        let told = |reply: &str| body_of(reply.as_bytes()).expect_err("refused");
+        assert_eq!(told("HTTP/1.1 404 Not Found\r\n\r\n"), "the server says 'HTTP/1.1 404 Not Found'");
+        assert_eq!(told("HTTP/1.0 500 X\r\na: b\r\n\r\nfull\n"), "the server says 'HTTP/1.0 500 X' full");
+        assert!(told(&format!("HTTP/1.1 400 No\r\n\r\n{}", "x".repeat(5000))).len() < 300);
+        for reply in ["", "nonsense", "HTTP/2 200\r\n\r\n", "HTTP/1.1 OK\r\n\r\n", "HTTP/1.1 200 OK\r\n"] {
+            assert_eq!(told(reply), "the reply is no HTTP");
+        }
+    }
+}

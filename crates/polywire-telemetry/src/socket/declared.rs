@@ -1,0 +1,161 @@
+//! Probes that programs have declared at the socket, and the samples of theirs that wait.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use polywire::{Message, Record, Shape, coding::Dynamic};
+
+use crate::{
+    Instrument, Measure, MeasureError, Moment, Pdl, Plan, Probe, ProbeType, Uuid, application::not_by_name,
+    input::problem,
+};
+
+/// Samples of a probe that wait for the node. Of more, the oldest are dropped.
+pub const MOST_WAITING: usize = 1024;
+
+/// Bytes of the messages that they came in.
+const MOST_WAITING_BYTES: usize = 8 << 20;
+
+/// What all of these probes have in common. The rest is in [`DeclaredProbe`].
+pub(crate) static PROBE: ProbeType = ProbeType {
+    name: "socket",
+    summary: "What a program sends to the node's socket",
+    uuid: Uuid::of(0x7d2f6f0b_6d1e_4c39_9c0a_5a0f3f1f7a44),
+    version: "1.0",
+    pdl: Pdl::File(""),
+    every: Duration::from_secs(1),
+    parameters: &[],
+    shape: Unknown::shape,
+    open: not_by_name,
+};
+
+/// Stands for the type where it is not known yet.
+#[derive(Default, Message)]
+#[polywire(name = "telemetry::Unknown")]
+struct Unknown {}
+
+/// A probe that a program has declared.
+pub struct DeclaredProbe {
+    dynamic: Dynamic,
+    pub(crate) uuid: Uuid,
+    pub(crate) version: String,
+    pub(crate) pdl: String,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Samples, and the bytes of their messages.
+    samples: VecDeque<(Record, usize)>,
+    bytes: usize,
+    dropped: u64,
+    /// A record to decode into.
+    spare: Option<Record>,
+}
+
+impl DeclaredProbe {
+    pub(super) fn new(dynamic: Dynamic, uuid: Uuid, version: String, pdl: String) -> DeclaredProbe {
+        DeclaredProbe { dynamic, uuid, version, pdl, waiting: Mutex::default() }
+    }
+
+    pub(crate) fn shape(&self) -> &Arc<Shape> {
+        self.dynamic.shape()
+    }
+
+    /// Whether another declaration means the same.
+    pub(crate) fn is_like(&self, other: &DeclaredProbe) -> bool {
+        (self.uuid, &self.version, &self.pdl) == (other.uuid, &other.version, &other.pdl)
+            && self.shape().schema().to_bytes() == other.shape().schema().to_bytes()
+    }
+
+    /// The plan for this probe.
+    pub(crate) fn plan(self: &Arc<DeclaredProbe>, instance: &str) -> Plan {
+        Plan { instance: instance.to_owned(), declared: Some(self.clone()), ..Plan::of(&PROBE) }
+    }
+
+    /// The probe, whose samples are those that wait.
+    pub(crate) fn probe(self: &Arc<DeclaredProbe>) -> Box<dyn Probe> {
+        Box::new(Instrument::new(self.dynamic.clone(), Taken(self.clone())))
+    }
+
+    /// A record to decode a sample into.
+    pub(super) fn spare(&self) -> Record {
+        self.lock().spare.take().unwrap_or_else(|| Record::new(self.shape()))
+    }
+
+    /// Gives the node a sample. `bytes` is the length of its message. Returns how many samples have
+    /// been dropped since the last time, because the node had not taken them.
+    pub(super) fn push(&self, sample: Record, bytes: usize) -> u64 {
+        let mut waiting = self.lock();
+        waiting.samples.push_back((sample, bytes));
+        waiting.bytes += bytes;
+        let is_too_much = |waiting: &Waiting| waiting.bytes > MOST_WAITING_BYTES && waiting.samples.len() > 1;
+        while waiting.samples.len() > MOST_WAITING || is_too_much(&waiting) {
+            let Some((oldest, bytes)) = waiting.samples.pop_front() else { break };
+            waiting.bytes -= bytes;
+            waiting.spare = Some(oldest);
+            waiting.dropped += 1;
+        }
+        std::mem::take(&mut waiting.dropped)
+    }
+
+    /// How many samples wait.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().samples.len()
+    }
+
+    /// Forgets the samples that wait, because nobody wants them.
+    pub(crate) fn clear(&self) {
+        let mut waiting = self.lock();
+        waiting.spare = waiting.samples.pop_back().map(|(sample, _)| sample).or(waiting.spare.take());
+        waiting.samples.clear();
+        waiting.bytes = 0;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for DeclaredProbe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} version {}", self.shape().schema().name(), self.uuid, self.version)
+    }
+}
+
+/// Takes the samples in their order.
+struct Taken(Arc<DeclaredProbe>);
+
+impl Measure<Record> for Taken {
+    fn measure(&mut self, _: Moment, sample: &mut Record) -> Result<(), MeasureError> {
+        let mut waiting = self.0.lock();
+        let Some((next, bytes)) = waiting.samples.pop_front() else {
+            return Err(problem("the socket", "nothing has come yet"));
+        };
+        waiting.bytes -= bytes;
+        waiting.spare = Some(std::mem::replace(sample, next));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_samples_are_dropped() {
+        let dynamic = Dynamic::of(Unknown::shape().schema()).expect("a coding");
+        let declared = DeclaredProbe::new(dynamic, Uuid::of(1), "1.0".into(), String::new());
+        let push = |bytes| declared.push(declared.spare(), bytes);
+        assert!((0..MOST_WAITING).all(|_| push(4) == 0));
+        assert_eq!((push(4), push(4), declared.len()), (1, 1, MOST_WAITING));
+        assert_eq!(push(MOST_WAITING_BYTES + 1), MOST_WAITING as u64, "a large one passes alone");
+        assert_eq!((declared.len(), push(1), declared.len()), (1, 1, 1));
+        declared.clear();
+        assert_eq!((declared.len(), declared.lock().bytes), (0, 0));
+    }
+}

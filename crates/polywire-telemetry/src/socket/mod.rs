@@ -1,0 +1,227 @@
+//! The node's local socket: programs in any language declare probes and send samples, with a type.
+//!
+//! A program connects to a Unix socket of the node and writes lines of JSON: one that declares a
+//! probe, by PDL, by an example or by a schema, and one for each sample. Samples may also be
+//! messages in any format. `spec/telemetry.md` has all lines. What is wrong comes back, with the
+//! number of the line. `docs/telemetry.md` has an example in Python.
+//!
+//! ```
+//! use polywire::{Node, coding::Discovered};
+//! use polywire_telemetry::{Agent, Identity, Moment, Runner, socket::Socket, system::Host};
+//! use std::{io::{BufRead as _, BufReader, Write as _}, os::unix::net::UnixStream, time::Duration};
+//!
+//! # let folder = std::env::temp_dir().join(format!("polywire-socket-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let path = folder.join("plant.sock");
+//! let wire = "json@inproc/socket-doc";
+//! let mut agent = Agent::new(Node::new(), Identity::new("plant")?, Host::this(), wire, Moment::default())?;
+//! let socket = Socket::open(&path)?;
+//! agent.serve(&socket);
+//! let runner = Runner::start(agent)?;
+//!
+//! // Another program.
+//! let mut stream = UnixStream::connect(&path)?;
+//! writeln!(stream, r#"{{"probe":"pump","example":{{"pressure":2.5}},"units":{{"pressure":"bar"}}}}"#)?;
+//! let mut told = String::new();
+//! BufReader::new(stream.try_clone()?).read_line(&mut told)?;
+//! assert!(told.contains(r#""type":"probes::pump""#), "{told}");
+//!
+//! let samples = Node::new().subscribe_of("probes/plant/pump", Some(wire), Discovered::new()?)?.open();
+//! let sample = loop {
+//!     writeln!(stream, r#"{{"probe":"pump","value":{{"pressure":2.5}}}}"#)?;
+//!     if let Some(sample) = samples.recv_timeout(Duration::from_millis(50)) {
+//!         break sample;
+//!     }
+//! };
+//! assert_eq!(sample.value.f64("pressure")?, 2.5);
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod declared;
+mod example;
+mod line;
+mod session;
+
+use std::{
+    fs, io,
+    io::{Read as _, Write as _},
+    net::Shutdown,
+    os::unix::{
+        fs::{FileTypeExt as _, PermissionsExt as _},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc::{self, Receiver, Sender, SyncSender, TrySendError},
+    },
+    thread,
+    time::Duration,
+};
+
+pub use self::{
+    declared::{DeclaredProbe, MOST_WAITING},
+    line::{LineError, MOST_LINE_BYTES, Mistake},
+    session::{Declare, Session},
+};
+
+/// Connections at a time. Others are turned away.
+const MOST_CONNECTIONS: usize = 64;
+
+/// How long a connection waits for bytes before it tells what there is to tell.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long the node may take to admit a probe.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Probes that wait until the node admits them.
+const MOST_KNOCKING: usize = 64;
+
+/// A probe that a program has declared, on its way to the node.
+pub(crate) struct Knock {
+    pub instance: String,
+    pub declared: DeclaredProbe,
+    pub answer: Sender<Result<Arc<DeclaredProbe>, String>>,
+}
+
+/// A socket that programs connect to. Dropping it removes the socket and closes the connections.
+pub struct Socket {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    door: Arc<Mutex<Receiver<Knock>>>,
+}
+
+/// What the threads of connections share.
+struct Shared {
+    knocks: SyncSender<Knock>,
+    connections: AtomicUsize,
+    ends: AtomicBool,
+}
+
+/// The node's side of a socket.
+pub(crate) struct Door(Arc<Mutex<Receiver<Knock>>>);
+
+impl Door {
+    /// The next probe that wants to be admitted.
+    pub fn next(&self) -> Option<Knock> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
+    }
+}
+
+impl Socket {
+    /// Makes a socket for processes of this user, and starts its thread. One that a process has left
+    /// behind is replaced. Fails if another process listens there.
+    pub fn open(path: &Path) -> io::Result<Socket> {
+        let listener = bind(path)?;
+        let (knocks, door) = mpsc::sync_channel(MOST_KNOCKING);
+        let shared = Arc::new(Shared { knocks, connections: AtomicUsize::new(0), ends: AtomicBool::new(false) });
+        let socket = Socket { path: path.to_owned(), shared: shared.clone(), door: Arc::new(Mutex::new(door)) };
+        thread::Builder::new().name("socket".into()).spawn(move || shared.listen(&listener))?;
+        Ok(socket)
+    }
+
+    pub(crate) fn door(&self) -> Door {
+        Door(self.door.clone())
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::Release);
+        // Wakes the thread.
+        let _ = UnixStream::connect(&self.path);
+        // Somebody may have removed it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        match UnixStream::connect(path) {
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process has this socket")),
+            Err(_) => fs::remove_file(path)?,
+        }
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+impl Shared {
+    fn listen(self: Arc<Shared>, listener: &UnixListener) {
+        for stream in listener.incoming() {
+            if self.ends() {
+                return;
+            }
+            let Ok(stream) = stream else {
+                // An error of the socket does not end by itself: it must not take all processor time.
+                thread::sleep(TICK);
+                continue;
+            };
+            if self.connections.fetch_add(1, Ordering::AcqRel) >= MOST_CONNECTIONS {
+                self.connections.fetch_sub(1, Ordering::AcqRel);
+                log::warn!("the socket has {MOST_CONNECTIONS} connections; another one is turned away");
+                let _ = stream.shutdown(Shutdown::Both);
+                continue;
+            }
+            let shared = self.clone();
+            let run = move || {
+                if let Err(error) = shared.serve(stream) {
+                    log::debug!("a connection to the socket has ended: {error}");
+                }
+                shared.connections.fetch_sub(1, Ordering::AcqRel);
+            };
+            if let Err(error) = thread::Builder::new().name("socket program".into()).spawn(run) {
+                log::error!("a connection to the socket has no thread: {error}");
+                self.connections.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    fn serve(self: &Arc<Shared>, mut stream: UnixStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(TICK))?;
+        // A program that does not read must not hold up its own samples.
+        stream.set_write_timeout(Some(Duration::from_millis(1)))?;
+        let shared = self.clone();
+        let mut session = Session::new(Box::new(move |instance, declared| shared.declare(instance, declared)));
+        let mut bytes = vec![0; 64 << 10];
+        while !self.ends() {
+            match stream.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(len) => session.take(bytes.get(..len).unwrap_or_default()),
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+            let told = session.told();
+            while !told.is_empty() {
+                match stream.write(told.as_slices().0) {
+                    Ok(len) => drop(told.drain(..len)),
+                    Err(error) if is_timeout(&error) => break,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the node to admit a probe.
+    fn declare(&self, instance: &str, declared: DeclaredProbe) -> Result<Arc<DeclaredProbe>, String> {
+        let (answer, answered) = mpsc::channel();
+        let knock = Knock { instance: instance.to_owned(), declared, answer };
+        self.knocks.try_send(knock).map_err(|error| match error {
+            TrySendError::Full(_) => format!("{MOST_KNOCKING} probes wait to be admitted; try again later"),
+            TrySendError::Disconnected(_) => "the node has ended".to_owned(),
+        })?;
+        answered.recv_timeout(PATIENCE).unwrap_or_else(|_| Err("the node does not answer".to_owned()))
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}

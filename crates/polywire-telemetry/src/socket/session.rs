@@ -1,0 +1,518 @@
+//! A connection to the socket, without I/O: what a program writes becomes samples, and mistakes
+//! become lines for it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+    sync::Arc,
+};
+
+use polywire::{
+    Record, Schema,
+    codec::Decoder,
+    coding::Dynamic,
+    extend::program::Payload,
+    schema::{Literal, SchemaLimits},
+};
+use polywire_idl::{Compiler, Dialect, emit};
+use serde_json::json;
+
+use super::{
+    declared::DeclaredProbe,
+    example,
+    line::{Line, LineError, MOST_LINE_BYTES, Mistake, TypeOf, cut},
+};
+use crate::{Uuid, packet::MOST_PAYLOAD_BYTES, uplink::Format};
+
+/// Probes of a connection.
+const MOST_PROBES: usize = 256;
+
+/// Bytes of lines that wait for a program that does not read them. Further ones are counted.
+const MOST_TOLD: usize = 64 << 10;
+
+/// Characters of an error.
+const MOST_TEXT: usize = 2000;
+
+/// Gives a probe to the node. What it returns is the probe of this name, which may be there
+/// already. The error says why the node refuses it.
+pub type Declare = Box<dyn FnMut(&str, DeclaredProbe) -> Result<Arc<DeclaredProbe>, String> + Send>;
+
+/// A connection. The program that drives it has the bytes and the clock.
+pub struct Session {
+    declare: Declare,
+    probes: BTreeMap<String, Entry>,
+    /// What came of a line or a message that is not whole.
+    begun: Vec<u8>,
+    expects: Expects,
+    /// The number of the last line, from 1.
+    line: u64,
+    told: VecDeque<u8>,
+    /// Lines for the program that there was no room for.
+    untold: u64,
+}
+
+/// What comes next.
+enum Expects {
+    Line,
+    /// The rest of a line that is too long.
+    EndOfLine,
+    /// A message of this probe, with so many bytes.
+    Message(String, usize),
+    /// So many bytes that mean nothing, because the line before them was wrong.
+    Waste(usize),
+}
+
+/// A probe, and how its messages are read.
+struct Entry {
+    probe: Arc<DeclaredProbe>,
+    json: Decoder<Record>,
+    format: Option<Decoder<Record>>,
+}
+
+impl Session {
+    /// A connection that has just been opened.
+    pub fn new(declare: Declare) -> Session {
+        Session {
+            declare,
+            probes: BTreeMap::new(),
+            begun: Vec::new(),
+            expects: Expects::Line,
+            line: 0,
+            told: VecDeque::new(),
+            untold: 0,
+        }
+    }
+
+    /// Takes what the program has written.
+    pub fn take(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            bytes = match mem::replace(&mut self.expects, Expects::Line) {
+                Expects::Line => self.take_line(bytes),
+                Expects::EndOfLine => match bytes.iter().position(|byte| *byte == b'\n') {
+                    Some(end) => &bytes[end + 1..],
+                    None => {
+                        self.expects = Expects::EndOfLine;
+                        &[]
+                    }
+                },
+                Expects::Message(probe, len) => self.take_message(probe, len, bytes),
+                Expects::Waste(len) => {
+                    let (waste, rest) = bytes.split_at(len.min(bytes.len()));
+                    if waste.len() < len {
+                        self.expects = Expects::Waste(len - waste.len());
+                    }
+                    rest
+                }
+            };
+        }
+    }
+
+    /// What is to be told to the program: JSON lines. What was sent is to be drained.
+    pub fn told(&mut self) -> &mut VecDeque<u8> {
+        if self.told.is_empty() && self.untold > 0 {
+            let untold = mem::take(&mut self.untold);
+            self.tell(&json!({ "untold": untold }));
+        }
+        &mut self.told
+    }
+
+    fn take_line<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let (part, rest) = end.map_or((bytes, &[][..]), |end| (&bytes[..end], &bytes[end + 1..]));
+        if self.begun.len() + part.len() > MOST_LINE_BYTES {
+            self.line += 1;
+            self.begun = Vec::new();
+            let error = Mistake::TooLong.because(format!("a line has at most {MOST_LINE_BYTES} bytes"));
+            self.refuse("", &error);
+            self.expects = if end.is_some() { Expects::Line } else { Expects::EndOfLine };
+            return rest;
+        }
+        self.begun.extend_from_slice(part);
+        if end.is_some() {
+            self.line += 1;
+            let line = mem::take(&mut self.begun);
+            if !line.trim_ascii().is_empty() {
+                self.handle(&line);
+            }
+        }
+        rest
+    }
+
+    fn take_message<'a>(&mut self, probe: String, len: usize, bytes: &'a [u8]) -> &'a [u8] {
+        let (part, rest) = bytes.split_at((len - self.begun.len()).min(bytes.len()));
+        self.begun.extend_from_slice(part);
+        if self.begun.len() < len {
+            self.expects = Expects::Message(probe, len);
+            return rest;
+        }
+        let message = mem::take(&mut self.begun);
+        if let Err(error) = self.sample(&probe, &message, true) {
+            self.refuse(&probe, &error);
+        }
+        rest
+    }
+
+    fn handle(&mut self, line: &[u8]) {
+        let line = match Line::parse(line) {
+            Ok(line) => line,
+            Err(error) => return self.refuse("", &error),
+        };
+        let (probe, bytes) = (line.probe.clone(), line.bytes);
+        let handled = self.obey(line);
+        if let Err(error) = &handled {
+            self.refuse(&probe, error);
+        }
+        if let Some(len) = bytes {
+            self.expects = match handled {
+                Ok(()) if len == 0 => self.take_empty(probe),
+                Ok(()) => Expects::Message(probe, len),
+                Err(_) if len == 0 => Expects::Line,
+                Err(_) => Expects::Waste(len),
+            };
+        }
+    }
+
+    fn take_empty(&mut self, probe: String) -> Expects {
+        self.take_message(probe, 0, &[]);
+        Expects::Line
+    }
+
+    fn obey(&mut self, line: Line) -> Result<(), LineError> {
+        let Line { probe, declares, type_name, format, value, bytes } = line;
+        if bytes.is_some_and(|bytes| bytes > MOST_PAYLOAD_BYTES) {
+            return Err(Mistake::TooLong.because(format!("a message has at most {MOST_PAYLOAD_BYTES} bytes")));
+        }
+        if let Some(declares) = declares {
+            self.declare(&probe, &declares, type_name.as_deref())?;
+        }
+        if let Some(format) = format {
+            let entry = self.entry(&probe)?;
+            entry.format = Some(decoder(&format, &entry.probe)?);
+        }
+        match (value, bytes) {
+            (Some(value), _) => self.sample(&probe, value.get().as_bytes(), false),
+            (None, Some(_)) if self.entry(&probe)?.format.is_none() => {
+                Err(Mistake::Format.because("no line has told the 'format' of messages"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn declare(&mut self, name: &str, declares: &TypeOf, type_name: Option<&str>) -> Result<(), LineError> {
+        if self.probes.len() >= MOST_PROBES && !self.probes.contains_key(name) {
+            return Err(Mistake::TooLong.because(format!("a connection has at most {MOST_PROBES} probes")));
+        }
+        let declared = declared(name, declares, type_name)?;
+        // Otherwise the node would take the one before for that of another connection.
+        self.probes.remove(name);
+        let probe = (self.declare)(name, declared).map_err(|reason| Mistake::Refused.because(reason))?;
+        let json = decoder("json", &probe)?;
+        let type_name = probe.shape().schema().name().to_owned();
+        self.probes.insert(name.to_owned(), Entry { probe, json, format: None });
+        self.tell(&json!({ "line": self.line, "probe": name, "type": type_name }));
+        Ok(())
+    }
+
+    /// Gives a sample to the node.
+    fn sample(&mut self, name: &str, message: &[u8], is_formatted: bool) -> Result<(), LineError> {
+        let entry = self.entry(name)?;
+        let wrong = |error: &dyn std::fmt::Display| Mistake::Value.because(error);
+        let mut record = entry.probe.spare();
+        let decoder = if is_formatted { entry.format.as_ref() } else { None };
+        match decoder {
+            Some(decoder) => decoder.decode_measured(Payload::Bytes(message), &mut record).map(drop),
+            None => {
+                check_members(message, entry.probe.shape().schema())?;
+                entry.json.decode_measured(Payload::Bytes(message), &mut record).map(drop)
+            }
+        }
+        .map_err(|error| wrong(&error))?;
+        let dropped = entry.probe.push(record, message.len());
+        if dropped > 0 {
+            self.tell(&json!({ "line": self.line, "probe": name, "dropped": dropped }));
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, name: &str) -> Result<&mut Entry, LineError> {
+        let undeclared =
+            || Mistake::Undeclared.because("a line with 'pdl', 'example' or 'schema' must declare it first");
+        self.probes.get_mut(name).ok_or_else(undeclared)
+    }
+
+    fn refuse(&mut self, probe: &str, error: &LineError) {
+        let text: String = error.text.chars().take(MOST_TEXT).collect();
+        let mut told = json!({ "line": self.line, "error": error.kind.name(), "text": text });
+        if !probe.is_empty() {
+            told["probe"] = probe.into();
+        }
+        self.tell(&told);
+    }
+
+    fn tell(&mut self, what: &serde_json::Value) {
+        let text = what.to_string();
+        if self.told.len() + text.len() >= MOST_TOLD {
+            self.untold += 1;
+            return;
+        }
+        self.told.extend(text.bytes().chain([b'\n']));
+    }
+}
+
+/// The probe that a line declares.
+fn declared(name: &str, declares: &TypeOf, type_name: Option<&str>) -> Result<DeclaredProbe, LineError> {
+    let wrong = |error: &dyn std::fmt::Display| Mistake::Type.because(error);
+    let schema = match declares {
+        TypeOf::Pdl(text) => {
+            let files = BTreeMap::<String, String>::new();
+            let document = Compiler::new().loader(files).parse_as("pdl", text, Dialect::Pdl);
+            let document = document.map_err(|errors| wrong(&errors.render(false)))?;
+            let own = || document.own_topic_types().map(|def| def.name.clone()).last();
+            let name = type_name.map(str::to_owned).or_else(own);
+            let name = name.ok_or_else(|| Mistake::Type.because("the text defines no type of samples"))?;
+            document.schema(&name).map_err(|error| wrong(&error))?
+        }
+        TypeOf::Example(example, units) => {
+            let own = || format!("probes::{}", name.replace(['-', '.'], "_"));
+            example::schema_of(&type_name.map_or_else(own, str::to_owned), example, units)?
+        }
+        TypeOf::Schema(digits) => {
+            let bytes = bytes_of(digits).ok_or_else(|| Mistake::Type.because("'schema' must be hexadecimal digits"))?;
+            Schema::from_bytes(&bytes, &SchemaLimits::default()).map_err(|error| wrong(&error))?
+        }
+    };
+    let annotation = |name: &str| {
+        let polywire::schema::Type::Def(root) = schema.root() else { return None };
+        let found = schema.def(*root).annotations.iter().find(|annotation| annotation.name == name)?;
+        found.args.iter().find_map(|(_, value)| match value {
+            Literal::String(text) => Some(text.clone()),
+            _ => None,
+        })
+    };
+    // A type without a UUID of its own is identified by what it is.
+    let uuid = annotation("uuid").and_then(|uuid| uuid.parse().ok());
+    let uuid = uuid.unwrap_or_else(|| Uuid(schema.type_hash().to_bytes()));
+    let version = annotation("version").unwrap_or_else(|| "1.0".to_owned());
+    let pdl = match declares {
+        TypeOf::Pdl(text) => text.clone(),
+        // Names from elsewhere may be none that IDL can have.
+        _ => emit::idl(&schema).unwrap_or_default(),
+    };
+    let dynamic = Dynamic::of(&schema).map_err(|error| wrong(&error))?;
+    Ok(DeclaredProbe::new(dynamic, uuid, version, pdl))
+}
+
+/// The decoder for messages of a probe in this format.
+fn decoder(format: &str, probe: &DeclaredProbe) -> Result<Decoder<Record>, LineError> {
+    let wrong = |error: &dyn std::fmt::Display| Mistake::Format.because(error);
+    let wire: polywire::Wire = format.parse().map_err(|error| wrong(&error))?;
+    if wire.endpoint.is_some() || wire.compressor.is_some() || format.contains("template") {
+        return Err(Mistake::Format.because(format!("'{}': a format alone is expected, such as cdr", cut(format))));
+    }
+    let format = Format::of(&wire).map_err(|error| wrong(&error))?;
+    let shape = probe.shape();
+    Decoder::for_shape(format.codec(), format.options(), shape.schema(), shape).map_err(|error| wrong(&error))
+}
+
+/// A decoder skips members that the type does not have; a program that writes them has made a
+/// mistake.
+fn check_members(message: &[u8], schema: &Schema) -> Result<(), LineError> {
+    let members: BTreeMap<String, &serde_json::value::RawValue> = match serde_json::from_slice(message) {
+        Ok(members) => members,
+        // The decoder says what is expected.
+        Err(_) => return Ok(()),
+    };
+    let polywire::schema::Type::Def(root) = schema.root() else { return Ok(()) };
+    let known = schema.members(*root);
+    match members.keys().find(|name| !known.iter().any(|member| member.name == **name)) {
+        None => Ok(()),
+        Some(name) => {
+            let hint = polywire::suggest::hint(name, known.iter().map(|member| member.name.as_str()));
+            Err(Mistake::Value.because(format!("the type has no member '{}'{hint}", cut(name))))
+        }
+    }
+}
+
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = digits.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
+    let pairs = digits.chunks_exact(2);
+    pairs.remainder().is_empty().then(|| pairs.map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use polywire::codec::Encoder;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    type Admitted = Arc<Mutex<BTreeMap<String, Arc<DeclaredProbe>>>>;
+
+    /// A session whose node takes every probe but `mine`.
+    fn session() -> (Session, Admitted) {
+        let admitted = Admitted::default();
+        let known = admitted.clone();
+        let declare = move |name: &str, declared: DeclaredProbe| {
+            if name == "mine" {
+                return Err("there is a probe 'mine' already".to_owned());
+            }
+            let declared = Arc::new(declared);
+            known.lock().expect("known").insert(name.to_owned(), declared.clone());
+            Ok(declared)
+        };
+        (Session::new(Box::new(declare)), admitted)
+    }
+
+    fn told(session: &mut Session) -> Vec<Value> {
+        let bytes: Vec<u8> = session.told().drain(..).collect();
+        bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+
+    const PDL: &str = "module plant { [uuid(152a9bd8-6a03-4d4c-85ef-e720829573c4); version(1.3)] \
+                       probe Tank { @unit(\\\"m\\\") real64 level; uint32 serial; }; };";
+
+    /// All that a program can write, with a message in CDR.
+    fn conversation() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(
+            b"{\"probe\":\"pump\",\"example\":{\"bar\":2.5,\"on\":true},\"units\":{\"bar\":\"bar\"}}\n",
+        );
+        bytes.extend_from_slice(b"{\"probe\":\"pump\",\"value\":{\"bar\":3,\"on\":false}}\n\n");
+        bytes.extend_from_slice(format!("{{\"probe\":\"tank\",\"pdl\":\"{PDL}\",\"format\":\"cdr\"}}\n").as_bytes());
+        bytes.extend_from_slice(b"{\"probe\":\"tank\",\"bytes\":12}\n");
+        bytes.extend_from_slice(&[&1.5f64.to_le_bytes()[..], &7u32.to_le_bytes()[..]].concat());
+        bytes.extend_from_slice(b"\n{\"probe\":\"pump\",\"value\":{\"bar\":\"high\"}}\n");
+        bytes
+            .extend_from_slice(b"{\"probe\":\"tank\",\"bytes\":2}\nxx{\"probe\":\"tank\",\"value\":{\"level\":2.5}}\n");
+        bytes
+    }
+
+    fn check_conversation(session: &mut Session, admitted: &Admitted) {
+        let told = told(session);
+        let short = |line: &Value| (line["line"].as_u64(), line["error"].as_str().unwrap_or_default().to_owned());
+        let expected = [(1, ""), (4, ""), (7, "value"), (8, "value")];
+        let expected = expected.map(|(line, error)| (Some(line), error.to_owned()));
+        assert_eq!(told.iter().map(short).collect::<Vec<_>>(), expected, "{told:?}");
+        assert_eq!((&told[0]["type"], &told[1]["type"]), (&"probes::pump".into(), &"plant::Tank".into()));
+        let admitted = admitted.lock().expect("known");
+        let (pump, tank) = (&admitted["pump"], &admitted["tank"]);
+        assert_eq!((pump.len(), tank.len()), (1, 2));
+        assert_eq!(tank.uuid.to_string(), "152a9bd8-6a03-4d4c-85ef-e720829573c4");
+        assert_eq!((tank.version.as_str(), pump.version.as_str()), ("1.3", "1.0"));
+        assert!(pump.pdl.contains("@unit(\"bar\")") && tank.pdl.contains("probe Tank"), "{}", pump.pdl);
+        let mut probe = tank.probe();
+        probe.sample(crate::Moment::default()).expect("a sample");
+        assert_eq!(probe.view().get("level").expect("a member").as_f64(), Some(1.5));
+        assert_eq!(probe.view().get("serial").expect("a member").as_u64(), Some(7));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// However the bytes come.
+        #[test]
+        fn a_program_declares_probes_and_sends_samples(cuts in prop::collection::vec(any::<u16>(), 0..20)) {
+            let bytes = conversation();
+            let mut places: Vec<usize> = cuts.iter().map(|cut| usize::from(*cut) % bytes.len()).collect();
+            places.sort_unstable();
+            let (mut session, admitted) = session();
+            let mut before = 0;
+            for place in places.into_iter().chain([bytes.len()]) {
+                session.take(&bytes[before..place]);
+                before = place;
+            }
+            check_conversation(&mut session, &admitted);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_kind() {
+        let digits = |schema: &Schema| schema.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let schema = example::schema_of("T", &serde_json::json!({ "a": 1 }), &BTreeMap::new()).expect("a type");
+        let lines = [
+            ("nonsense", "syntax", "no JSON object"),
+            ("[1]", "syntax", "no JSON object"),
+            ("{}", "syntax", "'probe' is missing"),
+            (r#"{"probe":"a/b","value":1}"#, "syntax", "a probe cannot have this name"),
+            (r#"{"probe":"p"}"#, "syntax", "neither declares the probe nor has a sample"),
+            (r#"{"probe":"p","valu":1}"#, "syntax", "unknown member 'valu', did you mean 'value'?"),
+            (r#"{"probe":"p","value":1,"bytes":0}"#, "syntax", "not both"),
+            (r#"{"probe":"p","bytes":-1}"#, "syntax", "'bytes' must be the length"),
+            (r#"{"probe":"p","pdl":"x","schema":"00"}"#, "syntax", "one of 'pdl', 'example' and 'schema'"),
+            (r#"{"probe":"p","value":1}"#, "undeclared", "must declare it first"),
+            (r#"{"probe":"p","format":"cdr"}"#, "undeclared", "must declare it first"),
+            (r#"{"probe":"p","pdl":"probe"}"#, "type", "expected"),
+            (r#"{"probe":"p","pdl":"typedef long A;"}"#, "type", "defines no type of samples"),
+            (r##"{"probe":"p","pdl":"#include \"/etc/passwd\"\nprobe P { long a; };"}"##, "type", "/etc/passwd"),
+            (r#"{"probe":"p","schema":"0"}"#, "type", "hexadecimal digits"),
+            (r#"{"probe":"p","schema":"ff"}"#, "type", ""),
+            (r#"{"probe":"p","example":{"a":null}}"#, "type", "'a' is null"),
+            (r#"{"probe":"mine","example":{"a":1}}"#, "refused", "there is a probe 'mine' already"),
+            (r#"{"probe":"p","example":{"a":1},"value":{"b":1}}"#, "value", "the type has no member 'b'"),
+            (r#"{"probe":"p","value":{"a":1.5}}"#, "value", ""),
+            (r#"{"probe":"p","bytes":1}"#, "format", "no line has told the 'format'"),
+            // The byte behind it means nothing.
+            (r#"x{"probe":"p","format":"protobof"}"#, "format", ""),
+            (r#"{"probe":"p","format":"cdr@tcp/127.0.0.1:1"}"#, "format", "a format alone is expected"),
+            (r#"{"probe":"p","format":"fast:template=/etc/passwd"}"#, "format", "a format alone is expected"),
+            (r#"{"probe":"p","format":"cdr","bytes":99999999999}"#, "too-long", "at most 1048576 bytes"),
+        ];
+        let (mut session, _) = session();
+        for (at, (line, kind, text)) in lines.iter().enumerate() {
+            session.take(format!("{line}\n").as_bytes());
+            let found = told(&mut session);
+            let found =
+                found.iter().find(|told| told["error"].is_string()).unwrap_or_else(|| panic!("{line}: {found:?}"));
+            assert_eq!(
+                (found["line"].as_u64(), found["error"].as_str()),
+                (Some(at as u64 + 1), Some(*kind)),
+                "{found}"
+            );
+            assert!(found["text"].as_str().is_some_and(|told| told.contains(text)), "{line}: {found}");
+        }
+        // A type as it travels, and the limits of lines.
+        let (mut session, admitted) = super::tests::session();
+        session
+            .take(format!("{{\"probe\":\"p\",\"schema\":\"{}\",\"value\":{{\"a\":7}}}}\n", digits(&schema)).as_bytes());
+        assert_eq!(admitted.lock().expect("known")["p"].len(), 1);
+        session.take(&vec![b' '; 2 * MOST_LINE_BYTES]);
+        session.take(b"\n{\"probe\":\"p\",\"value\":{\"a\":8}}\n");
+        let found = told(&mut session);
+        assert_eq!((found.len(), &found[1]["error"], found[1]["line"].as_u64()), (2, &"too-long".into(), Some(2)));
+        assert_eq!(admitted.lock().expect("known")["p"].len(), 2, "the next line counts");
+    }
+
+    #[test]
+    fn every_format_is_read() {
+        let (mut session, admitted) = session();
+        session.take(b"{\"probe\":\"p\",\"example\":{\"level\":1.5,\"name\":\"x\",\"list\":[1]}}\n");
+        let probe = admitted.lock().expect("known")["p"].clone();
+        let mut record = Record::new(probe.shape());
+        record.set("level", 2.5).expect("set");
+        record.set("name", "pump").expect("set");
+        for codec in polywire::codec::CODECS {
+            let encoder = Encoder::for_shape(*codec, &Default::default(), probe.shape()).expect("an encoder");
+            let mut message = Vec::new();
+            encoder.encode(&record, &mut message).expect("encoded");
+            let line = format!("{{\"probe\":\"p\",\"format\":\"{}\",\"bytes\":{}}}\n", codec.name(), message.len());
+            session.take(&[line.as_bytes(), &message].concat());
+            let mut taken = probe.probe();
+            taken.sample(crate::Moment::default()).unwrap_or_else(|error| panic!("{}: {error}", codec.name()));
+            assert_eq!(taken.view().get("level").expect("a member").as_f64(), Some(2.5), "{}", codec.name());
+        }
+        assert_eq!(told(&mut session).len(), 1, "no errors");
+    }
+
+    #[test]
+    fn a_program_that_does_not_read_is_told_less() {
+        let (mut session, _) = session();
+        session.take(&b"x\n".repeat(10_000));
+        assert!(session.told().len() <= MOST_TOLD);
+        told(&mut session);
+        let untold = told(&mut session);
+        assert!(untold[0]["untold"].as_u64().is_some_and(|untold| untold > 9000), "{untold:?}");
+    }
+}
