@@ -14,7 +14,7 @@ pub fn cpu_time(process: u32) -> Duration {
 
 /// The resident memory of a process, in bytes.
 pub fn memory(process: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{process}/statm")).unwrap_or_default();
-    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
+    let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let resident = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    resident.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10
 }

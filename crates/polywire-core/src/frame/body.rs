@@ -318,46 +318,80 @@ pub(super) struct Position {
     pub(super) time: Option<u64>,
 }
 
-/// Length of head and fields in bytes.
-pub(super) fn data_len(envelope: &Envelope<'_>, position: &Position) -> usize {
-    let gap = if has_gap(position) { varint::len(position.sequence) } else { 0 };
-    let anchor = envelope.anchor.map_or(0, |a| varint::len(envelope.sequence.wrapping_sub(a)));
-    let extensions = envelope.extensions.bytes().len();
-    1 + varint::len(u64::from(envelope.channel.0))
-        + gap
-        + position.time.map_or(8, varint::len)
-        + envelope.key_hash.map_or(0, |_| 16)
-        + anchor
-        + if extensions > 0 { varint::len(extensions as u64) + extensions } else { 0 }
+/// Head and fields of a data frame, as far as the extensions, in memory of fixed size: its length
+/// goes in front on a stream.
+pub(super) struct DataHead {
+    bytes: [u8; DATA_HEAD],
+    len: usize,
+}
+
+/// A head and a flag each, a channel, a gap, a time, a key hash, an anchor, a length.
+const DATA_HEAD: usize = 1 + 5 + 10 + 10 + 16 + 10 + 10;
+
+impl DataHead {
+    #[inline]
+    pub(super) fn new(envelope: &Envelope<'_>, position: &Position) -> DataHead {
+        let mut head = DataHead { bytes: [0; DATA_HEAD], len: 0 };
+        let flag = |flag, set| if set { flag } else { 0 };
+        let flags = flag(HAS_GAP, has_gap(position))
+            | flag(HAS_KEY, envelope.key_hash.is_some())
+            | flag(HAS_ANCHOR, envelope.anchor.is_some())
+            | flag(HAS_EXTENSIONS, !envelope.extensions.is_empty());
+        head.byte(DATA | flags | envelope.kind.number());
+        head.number(u64::from(envelope.channel.0));
+        if has_gap(position) {
+            head.number(position.sequence);
+        }
+        match position.time {
+            Some(delta) => head.number(delta),
+            None => head.slice(&envelope.timestamp_ns.to_le_bytes()),
+        }
+        if let Some(key) = &envelope.key_hash {
+            head.slice(&key.0);
+        }
+        if let Some(anchor) = envelope.anchor {
+            head.number(envelope.sequence.wrapping_sub(anchor));
+        }
+        if !envelope.extensions.is_empty() {
+            head.number(envelope.extensions.bytes().len() as u64);
+        }
+        head
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn byte(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    #[inline]
+    fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.byte(value as u8);
+    }
+
+    #[inline]
+    fn slice(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+}
+
+/// Appends head and fields of a data frame.
+pub(super) fn put_data(envelope: &Envelope<'_>, position: &Position, out: &mut Vec<u8>) {
+    out.extend_from_slice(DataHead::new(envelope, position).bytes());
+    out.extend_from_slice(envelope.extensions.bytes());
 }
 
 #[inline]
-pub(super) fn put_data(envelope: &Envelope<'_>, position: &Position, out: &mut Vec<u8>) {
-    let flag = |flag, set| if set { flag } else { 0 };
-    let flags = flag(HAS_GAP, has_gap(position))
-        | flag(HAS_KEY, envelope.key_hash.is_some())
-        | flag(HAS_ANCHOR, envelope.anchor.is_some())
-        | flag(HAS_EXTENSIONS, !envelope.extensions.is_empty());
-    put_channel(DATA | flags | envelope.kind.number(), envelope.channel, out);
-    if has_gap(position) {
-        varint::put(out, position.sequence);
-    }
-    match position.time {
-        Some(delta) => varint::put(out, delta),
-        None => out.extend_from_slice(&envelope.timestamp_ns.to_le_bytes()),
-    }
-    if let Some(key) = &envelope.key_hash {
-        out.extend_from_slice(&key.0);
-    }
-    if let Some(anchor) = envelope.anchor {
-        varint::put(out, envelope.sequence.wrapping_sub(anchor));
-    }
-    if !envelope.extensions.is_empty() {
-        varint::put(out, envelope.extensions.bytes().len() as u64);
-        out.extend_from_slice(envelope.extensions.bytes());
-    }
-}
-
 fn has_gap(position: &Position) -> bool {
     position.time.is_none() || position.sequence > 0
 }

@@ -1,4 +1,5 @@
-//! CRC32C (Castagnoli), as in iSCSI and SCTP. It protects datagrams. It needs no additional crate.
+//! CRC32C (Castagnoli), as in iSCSI and SCTP. It protects datagrams. With the standard library, the
+//! crate `crc32c` uses the processor's instruction for it; without, tables serve.
 
 /// The checksum of `bytes`.
 ///
@@ -6,6 +7,14 @@
 /// assert_eq!(polywire_core::frame::crc32c(b"123456789"), 0xE306_9283);
 /// ```
 pub fn crc32c(bytes: &[u8]) -> u32 {
+    #[cfg(feature = "std")]
+    return ::crc32c::crc32c(bytes);
+    #[cfg(not(feature = "std"))]
+    return by_tables(bytes);
+}
+
+#[cfg(any(test, not(feature = "std")))]
+fn by_tables(bytes: &[u8]) -> u32 {
     let mut chunks = bytes.chunks_exact(8);
     let mut crc = !0u32;
     for chunk in &mut chunks {
@@ -14,6 +23,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     !chunks.remainder().iter().fold(crc, |crc, &byte| (crc >> 8) ^ TABLES[0][usize::from(crc as u8 ^ byte)])
 }
 
+#[cfg(any(test, not(feature = "std")))]
 fn eight(crc: u32, chunk: &[u8]) -> u32 {
     chunk
         .iter()
@@ -23,8 +33,10 @@ fn eight(crc: u32, chunk: &[u8]) -> u32 {
 }
 
 /// `TABLES[n][b]` is the contribution of byte `b` if `n` bytes follow it.
+#[cfg(any(test, not(feature = "std")))]
 static TABLES: [[u32; 256]; 8] = tables();
 
+#[cfg(any(test, not(feature = "std")))]
 const fn tables() -> [[u32; 256]; 8] {
     let mut tables = [[0u32; 256]; 8];
     let mut i = 0;
@@ -53,7 +65,7 @@ const fn tables() -> [[u32; 256]; 8] {
 
 #[cfg(test)]
 mod tests {
-    use super::crc32c;
+    use super::{by_tables, crc32c};
 
     /// The check values of RFC 3720, appendix B.4, and the usual check value of nine digits.
     #[test]
@@ -64,5 +76,13 @@ mod tests {
         assert_eq!(crc32c(&[0xFF; 32]), 0x62A8_AB43);
         let ascending: [u8; 32] = core::array::from_fn(|i| i as u8);
         assert_eq!(crc32c(&ascending), 0x46DD_794E);
+    }
+
+    #[test]
+    fn tables_agree_with_the_crate() {
+        let bytes: [u8; 300] = core::array::from_fn(|i| (i * 37 + i / 7) as u8);
+        for len in 0..bytes.len() {
+            assert_eq!(by_tables(&bytes[..len]), crc32c(&bytes[..len]), "{len} bytes");
+        }
     }
 }

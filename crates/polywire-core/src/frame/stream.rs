@@ -105,13 +105,17 @@ impl StreamEncoder {
             gap.ok_or(FrameError::Sequence { channel: envelope.channel, last: last.sequence, got: envelope.sequence })?;
         let delta = envelope.timestamp_ns.wrapping_sub(last.timestamp_ns);
         let position = body::Position { sequence: gap, time: Some(varint::zigzag(delta)) };
-        let len = body::data_len(envelope, &position).saturating_add(payload_len);
+        let (head, extensions) = (body::DataHead::new(envelope, &position), envelope.extensions.bytes());
+        let len = (head.bytes().len() + extensions.len()).saturating_add(payload_len);
         if len > self.limits.frame_bytes {
             return Err(FrameError::TooLong { what: "frame", got: len as u64, limit: self.limits.frame_bytes });
         }
         *last = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
         varint::put(out, len as u64);
-        body::put_data(envelope, &position, out);
+        out.extend_from_slice(head.bytes());
+        if !extensions.is_empty() {
+            out.extend_from_slice(extensions);
+        }
         Ok(())
     }
 

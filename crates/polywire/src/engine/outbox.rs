@@ -11,6 +11,9 @@ use polywire_core::{
 
 use super::delivery::{Holdable, Missing, start_of};
 
+/// Bytes that a frame has besides its payload, at most, apart from extensions.
+pub(super) const FRAME_HEADER: usize = 64;
+
 /// A message for a peer that has not answered yet.
 #[derive(Debug)]
 pub(super) struct Held {
@@ -129,7 +132,8 @@ impl Outbox {
 
 /// The bytes of a frame.
 pub(super) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
+    let payload = if let Frame::Data(_, payload) = frame { payload.len() + FRAME_HEADER } else { 0 };
+    let mut bytes = Vec::with_capacity(payload);
     put_datagram_frame(frame, &mut bytes);
     bytes
 }

@@ -723,7 +723,9 @@ impl<E> Group<E> {
     /// Encodes values for the only endpoint until [`MESSAGES`] or [`BYTES`] are reached.
     fn encode_some<C: Coding<Encoder = E>>(&mut self, first: Start, values: &[C::Value]) -> Together {
         let most = values.len().min(MESSAGES);
-        let mut payloads = Vec::with_capacity(BYTES.min(most * (self.size + PLACE)));
+        // The last one may begin just before the bound.
+        let each = self.size + PLACE;
+        let mut payloads = Vec::with_capacity(BYTES.min(most * each) + each);
         let (mut messages, mut sequence) = (Vec::with_capacity(most), first.sequence);
         for value in &values[..most] {
             let start = payloads.len();

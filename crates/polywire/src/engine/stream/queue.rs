@@ -64,7 +64,9 @@ impl Queue {
     pub(super) fn push(&mut self, parts: [&[u8]; 2], sent: usize, message: Option<(ChannelId, Start)>) {
         let [header, payload] = parts;
         self.bytes.extend(header.get(sent..).unwrap_or_default());
-        self.bytes.extend(payload.get(sent.saturating_sub(header.len())..).unwrap_or_default());
+        if !payload.is_empty() {
+            self.bytes.extend(payload.get(sent.saturating_sub(header.len())..).unwrap_or_default());
+        }
         if let Some(marks) = &mut self.marks {
             if marks.is_empty() {
                 self.front_sent = sent;

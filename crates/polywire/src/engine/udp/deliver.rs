@@ -1,7 +1,10 @@
 //! Hands to the node what the members have received. One thread at a time does it, without the
 //! port's lock: the node may call the port from there, or hold it up.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use polywire_core::{
     envelope::{Announcement, ChannelId},
@@ -18,15 +21,16 @@ use crate::clock;
 
 impl Shared {
     /// Hands over everything that is there, unless another thread does.
-    pub(super) fn deliver(&self) {
-        let mut place = Aligned::default();
+    pub(super) fn deliver(&self, place: &mut Aligned) {
         let mut state = self.lock();
         if state.delivering.is_some() {
             return;
         }
         state.delivering = Some(Instant::now());
-        while let Some((group, happened)) = next_event(&mut state) {
-            self.pump(&mut state, group);
+        loop {
+            let now = clock::now();
+            let Some((group, happened)) = next_event(&mut state, now) else { break };
+            self.pump(&mut state, group, now);
             match happened {
                 Happened::Up { peer, hello } => {
                     drop(state);
@@ -36,7 +40,7 @@ impl Shared {
                     let link = state.groups.get(&group).and_then(|group| group.links.get(&from)).copied();
                     drop(state);
                     if let Some(link) = link {
-                        self.records(link, &batch, &mut place);
+                        self.records(link, &batch, place);
                     }
                 }
                 Happened::Down { peer, reason, unconfirmed } => {
@@ -74,7 +78,7 @@ impl Shared {
             return sink.down();
         }
         state.add(link);
-        self.pump(&mut state, group);
+        self.pump(&mut state, group, clock::now());
         drop(state);
         self.sink.event(Event::Connected(info));
     }
@@ -194,12 +198,11 @@ impl Shared {
 
     fn pump_link(&self, state: &mut State, id: LinkId) {
         if let Some(group) = state.links.get(&id).map(|link| link.group) {
-            self.pump(state, group);
+            self.pump(state, group, clock::now());
         }
     }
 }
 
-fn next_event(state: &mut State) -> Option<(MemberId, Happened)> {
-    let now = clock::now();
+fn next_event(state: &mut State, now: Duration) -> Option<(MemberId, Happened)> {
     state.groups.iter_mut().find_map(|(key, group)| Some((*key, group.member.poll_event(now)?)))
 }

@@ -20,9 +20,9 @@ use polywire_core::{
 
 use super::{
     super::{
-        Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
+        Aligned, Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
         delivery::{Outcome, start_of},
-        outbox::{self, Held, Item, encoded},
+        outbox::{self, FRAME_HEADER, Held, Item, encoded},
     },
     socket::{Place, Sockets},
     state::{Group, ONLY, State, member, random},
@@ -33,8 +33,6 @@ use crate::clock;
 const HELD_UP: Duration = Duration::from_millis(5);
 /// How often the timer thread looks for datagrams meanwhile.
 const LOOK: Duration = Duration::from_millis(2);
-/// Bytes that a frame has besides its payload, at most, apart from extensions.
-const FRAME_HEADER: usize = 64;
 
 pub(super) struct UdpPort(Arc<Shared>);
 
@@ -290,7 +288,7 @@ impl Shared {
             (true, false) => group.outbox.drop_newest(channel, start_of(envelope)),
             (false, _) => {}
         }
-        self.pump(&mut state, key);
+        self.pump(&mut state, key, clock::now());
         state
     }
 
@@ -306,7 +304,7 @@ impl Shared {
         if !is_full(&state) {
             return (state, true);
         }
-        self.pump(&mut state, key);
+        self.pump(&mut state, key, clock::now());
         match self.local.options.overflow {
             Overflow::DropNewest => {}
             Overflow::DropOldest => while is_full(&state) && self.drop_oldest(&mut state, key) {},
@@ -394,15 +392,15 @@ impl Shared {
 
     fn control(&self, state: &mut State, link: LinkId, frame: &Frame<'_>) {
         if let Some(group) = state.control(link, frame) {
-            self.pump(state, group);
+            self.pump(state, group, clock::now());
         }
     }
 
     // Driving the members.
 
     /// Sends what can leave, and sees to it that the timer thread wakes in time.
-    pub(super) fn pump(&self, state: &mut State, key: MemberId) {
-        let (now, limit) = (clock::now(), self.local.options.queue_bytes);
+    pub(super) fn pump(&self, state: &mut State, key: MemberId, now: Duration) {
+        let limit = self.local.options.queue_bytes;
         let State { groups, links, planned, unreachable, waiting, .. } = state;
         let Some(group) = groups.get_mut(&key) else { return };
         // What cannot be sent now is lost, and repaired.
@@ -443,8 +441,8 @@ impl Shared {
     }
 
     fn pump_all(&self, state: &mut State) {
-        let groups: Vec<MemberId> = state.groups.keys().copied().collect();
-        groups.into_iter().for_each(|group| self.pump(state, group));
+        let (now, groups) = (clock::now(), state.groups.keys().copied().collect::<Vec<MemberId>>());
+        groups.into_iter().for_each(|group| self.pump(state, group, now));
     }
 
     fn start(self: &Arc<Self>, name: &str, run: fn(&Shared)) -> Result<(), EngineError> {
@@ -457,7 +455,7 @@ impl Shared {
 
     /// The receiving thread.
     fn receive(&self) {
-        let mut buffer = vec![0; 1 << 16];
+        let (mut buffer, mut place) = (vec![0; 1 << 16], Aligned::default());
         while !self.lock().is_closed {
             let group = match self.sockets.receive(&mut buffer) {
                 Ok((len, from)) => self.arrived(buffer.get(..len).unwrap_or_default(), from),
@@ -468,14 +466,14 @@ impl Shared {
                     None
                 }
             };
-            self.deliver();
+            self.deliver(&mut place);
             if let Some(group) = group {
-                self.pump(&mut self.lock(), group);
+                self.pump(&mut self.lock(), group, clock::now());
             }
         }
     }
 
-    /// A datagram came. Gives the group that it belongs to.
+    /// A datagram came. Gives the group that it belongs to, which is to be pumped.
     fn arrived(&self, datagram: &[u8], from: SocketAddr) -> Option<MemberId> {
         let (now, mut state) = (clock::now(), self.lock());
         if state.is_closed {
@@ -491,7 +489,6 @@ impl Shared {
             group.heard = now;
             state.unreachable = None;
         }
-        self.pump(&mut state, key);
         Some(key)
     }
 
@@ -543,6 +540,7 @@ impl Shared {
                     self.arrived(buffer.get(..len).unwrap_or_default(), from);
                 }
                 state = self.lock();
+                self.pump_all(&mut state);
                 wake = wake.min(clock::now().saturating_add(LOOK));
             }
             let wait = wake.saturating_sub(clock::now());

@@ -51,6 +51,8 @@ pub(super) struct Group {
     pub(super) outbox: Outbox,
     pub(super) links: BTreeMap<MemberId, LinkId>,
     pub(super) heard: Duration,
+    /// Memory for a packet.
+    packet: Vec<u8>,
 }
 
 /// A link to one peer.
@@ -193,20 +195,19 @@ impl State {
 
 impl Group {
     pub(super) fn new(member: Member, to: SocketAddr, now: Duration) -> Group {
-        Group { member, to, outbox: Outbox::default(), links: BTreeMap::new(), heard: now }
+        Group { member, to, outbox: Outbox::default(), links: BTreeMap::new(), heard: now, packet: Vec::new() }
     }
 
     /// Hands what waits to the member while that has room, and its packets to `send`.
     pub(super) fn pump(&mut self, messages: Reliability, now: Duration, mut send: impl FnMut(&[u8], SocketAddr)) {
-        let mut packet = Vec::new();
         loop {
             while self.member.has_room()
                 && let Some(item) = self.outbox.pop()
             {
                 self.hand_over(&item, messages, now);
             }
-            while self.member.poll_transmit(now, &mut packet) {
-                send(&packet, self.to);
+            while self.member.poll_transmit(now, &mut self.packet) {
+                send(&self.packet, self.to);
             }
             if self.outbox.is_empty() || !self.member.has_room() {
                 return;
