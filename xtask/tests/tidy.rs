@@ -169,7 +169,7 @@ fn crates_point_one_way(source: &Source) -> Vec<String> {
         Some("crates/polywire-link") => &["polywire_cli", "polywire_idl", "polywire_measure"],
         Some("crates/polywire-measure") => &["polywire_cli"],
         Some("crates/polywire-telemetry") => {
-            &["polywire_cli", "polywire_collector", "polywire_idl", "polywire_link", "polywire_measure"]
+            &["polywire_cli", "polywire_collector", "polywire_link", "polywire_measure"]
         }
         Some("crates/polywire-collector") => &["polywire_cli", "polywire_link", "polywire_measure"],
         _ => &[],

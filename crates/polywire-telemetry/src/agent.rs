@@ -295,8 +295,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Admits a probe that a program has declared, or finds it: several programs may send samples of
-    /// one probe. Another type takes its place when no program sends the one before any more.
+    /// Admits a probe that a program has declared, or finds it: several programs may send samples
+    /// of one probe. Another type takes its place when no program sends the one before any more.
     fn admit(&mut self, instance: &str, declared: DeclaredProbe) -> Result<Arc<DeclaredProbe>, AgentError> {
         if !is_name(instance) {
             return Err(IdentityError::Name(instance.to_owned()).into());

@@ -16,8 +16,9 @@ const MOST_WINDOW: i64 = 256;
 /// Name and probes of a node, read from TOML.
 ///
 /// `[agent]` may have `name`, `state` (the file that keeps the UUID), `socket` (the path of the
-/// node's local socket, [`crate::socket`]), `collector` (the wire of the collector), `spool` (a folder), `spool_bytes`, `sync` (seconds), `packet_bytes`, `window`
-/// (packets) and `budget` (bytes a second), which [`UplinkOptions`] explains. Each table
+/// node's local socket, [`crate::socket`]), `collector` (the wire of the collector), `spool` (a
+/// folder), `spool_bytes`, `sync` (seconds), `packet_bytes`, `window` (packets) and `budget` (bytes
+/// a second), which [`UplinkOptions`] explains. Each table
 /// `[probes.INSTANCE]` is a probe: `probe` names its type, which is `INSTANCE` if it is missing;
 /// `every` is in seconds; `enabled`, `wire`, `thin`, `keep`, `batch`, `priority` and the parameters
 /// of the type may follow. If there is no such table, all probes of the system run that it has.

@@ -86,8 +86,8 @@ pub(super) struct Database {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Series {
-    /// Time in nanoseconds since 1970, and value; the oldest first. If there are more than were asked
-    /// for, these are the first, last, lowest and highest of each of many short times.
+    /// Time in nanoseconds since 1970, and value; the oldest first. If there are more than were
+    /// asked for, these are the first, last, lowest and highest of each of many short times.
     pub points: Vec<(i64, f64)>,
     /// Messages in which the member is a number.
     pub numbers: u64,
@@ -145,8 +145,8 @@ impl Archive {
         }
     }
 
-    /// A member of a topic's messages over time, in at most so many points, and at least 8. `member`
-    /// is its path: `total.busy_percent`. Takes as long as reading all of them, and memory for the
+    /// A member of a topic's messages over time, in at most so many points, and at least 8.
+    /// `member` is its path: `total.busy_percent`. Takes as long as reading all of them, and memory for the
     /// points that are returned.
     pub fn series(
         &self,

@@ -111,8 +111,8 @@ impl Door {
 }
 
 impl Socket {
-    /// Makes a socket for processes of this user, and starts its thread. One that a process has left
-    /// behind is replaced. Fails if another process listens there.
+    /// Makes a socket for processes of this user, and starts its thread. One that a process has
+    /// left behind is replaced. Fails if another process listens there.
     pub fn open(path: &Path) -> io::Result<Socket> {
         let listener = bind(path)?;
         let (knocks, door) = mpsc::sync_channel(MOST_KNOCKING);
@@ -156,7 +156,7 @@ impl Shared {
                 return;
             }
             let Ok(stream) = stream else {
-                // An error of the socket does not end by itself: it must not take all processor time.
+                // An error does not end by itself: it must not take all processor time.
                 thread::sleep(TICK);
                 continue;
             };

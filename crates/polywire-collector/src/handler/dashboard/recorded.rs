@@ -164,16 +164,16 @@ mod tests {
 
     #[test]
     fn queries_are_read_and_checked() {
-        let asked = Asked::parse("archive=a%20b&topic=probes%2Fx%2F%C3%A4+1&member=m&from=1.5&to=-2").expect("right");
+        let asked = Asked::parse("archive=a%20b&topic=probes%2Fx%2F%C3%A4+1&member=m&from=-2&to=1.5").expect("right");
         let expected = Asked {
             archive: "a b".into(),
             topic: "probes/x/ä 1".into(),
             member: "m".into(),
-            from_ms: Some(1.5),
-            to_ms: Some(-2.0),
+            from_ms: Some(-2.0),
+            to_ms: Some(1.5),
         };
         assert_eq!(asked, expected);
-        assert_eq!(asked.times(), 1_500_000..=-2_000_000);
+        assert_eq!(asked.times(), -2_000_000..=1_500_000);
         assert_eq!(Asked::parse("").expect("nothing").times(), i64::MIN..=i64::MAX);
         assert_eq!(Asked::parse("from=1e300").expect("a number").times(), i64::MAX..=i64::MAX);
         for wrong in ["from=x", "from=NaN", "to=inf", "topic=%ff", "topic=%2", "topic=%", "topic=%zz", "sql=DROP"] {
