@@ -16,7 +16,7 @@ use super::{
 use crate::{scenario::Place, subject::Subject};
 
 /// How this crate configures the engine.
-pub const SETTINGS: &str = "Cyclone DDS, used directly: UDP over loopback, reliable, all samples kept and none for late joiners; both ends answer in the thread that receives";
+pub const SETTINGS: &str = "Cyclone DDS, used directly: UDP over loopback, reliable; in floods all samples are kept and writers wait for room; both ends answer in the thread that receives";
 
 const THERE: &str = "there";
 const BACK: &str = "back";
@@ -39,16 +39,19 @@ fn error_text(error: Error) -> String {
     error.to_string()
 }
 
-fn qos() -> Qos {
-    Qos { reliable: Some(PATIENCE), ..Qos::default() }
+/// A writer that waits for room, in the thread that also takes acknowledgments, would wait for ever.
+/// So writers of echoes keep a few samples and never wait: only one is under way.
+fn qos(setup: &Setup) -> Qos {
+    Qos { reliable: Some(PATIENCE), keep_last: setup.echo.then_some(16), ..Qos::default() }
 }
 
 fn open(setup: &Setup, out: &str, into: &'static str) -> Result<Cyclone, String> {
     let domain = setup.address.parse().map_err(|_| "the address is no domain".to_owned())?;
     let participant = Participant::new(domain, Some(LOOPBACK), &Qos::default()).map_err(error_text)?;
     let topic = participant.topic(out, "Frame", false).map_err(error_text)?;
-    let out = Arc::new(topic.writer(&qos(), |_| {}).map_err(error_text)?);
-    Ok(Cyclone { out, into, reader: None, participant })
+    let qos = qos(setup);
+    let out = Arc::new(topic.writer(&qos, |_| {}).map_err(error_text)?);
+    Ok(Cyclone { reader: None, out, into, qos, participant })
 }
 
 struct Cyclone {
@@ -56,6 +59,7 @@ struct Cyclone {
     reader: Option<Reader>,
     out: Arc<Writer>,
     into: &'static str,
+    qos: Qos,
     participant: Participant,
 }
 
@@ -78,7 +82,7 @@ impl End for Cyclone {
 
     fn hear(&mut self, take: impl Fn(&[u8]) + Send + Sync + 'static) -> Result<(), String> {
         let topic = self.participant.topic(self.into, "Frame", false).map_err(error_text)?;
-        self.reader = Some(topic.reader(&qos(), Arc::new(Taken(take)), |_| {}).map_err(error_text)?);
+        self.reader = Some(topic.reader(&self.qos, Arc::new(Taken(take)), |_| {}).map_err(error_text)?);
         Ok(())
     }
 }

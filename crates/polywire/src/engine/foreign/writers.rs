@@ -10,7 +10,7 @@ use polywire_core::{
 
 use super::{
     super::{Event, LinkId, LinkInfo, Principal},
-    encoding,
+    encoding::{self, Said},
 };
 
 /// Bytes that a message counts besides its payload while it waits.
@@ -19,6 +19,8 @@ const OVERHEAD: usize = 64;
 /// Something that the node is to hear, over the link that stands for all foreign applications.
 pub(in crate::engine) enum News {
     Up(Box<LinkInfo>),
+    /// The schema is the one whose hash the encoding has. The engine sets it to zero if it cannot
+    /// supply that schema.
     Announced(ChannelId, Start, Box<Announcement>),
     /// The message itself.
     Message(ChannelId, Start),
@@ -34,8 +36,8 @@ pub(in crate::engine) struct Writers {
     room: usize,
     /// `None` before the first message.
     link: Option<LinkId>,
-    /// By topic, codec and name of the type.
-    known: BTreeMap<(String, String, String), Channel>,
+    /// By topic, and what the encoding says.
+    known: BTreeMap<(String, Said), Channel>,
     waiting: usize,
     /// Messages that were ignored.
     ignored: u64,
@@ -65,8 +67,7 @@ impl Writers {
         mut tell: impl FnMut(LinkId, News),
     ) {
         let link = self.link(&mut tell);
-        let (codec, type_name) = encoding::read(encoding);
-        let (next, key) = (self.known.len(), (topic, codec, type_name));
+        let (next, key) = (self.known.len(), (topic, encoding::read(encoding)));
         if next >= self.most && !self.known.contains_key(&key) {
             let reason = format!("foreign applications publish more than {} topics", self.most);
             return self.ignore(&key.0, reason, tell);
@@ -92,6 +93,11 @@ impl Writers {
     /// A message of so many bytes was handed to the node.
     pub(in crate::engine) fn taken(&mut self, bytes: usize) {
         self.waiting -= bytes + OVERHEAD;
+    }
+
+    /// Whether this is the link that stands for foreign applications.
+    pub(in crate::engine) fn is_link(&self, link: LinkId) -> bool {
+        self.link == Some(link)
     }
 
     /// Something that is no message came. It is told with the 1st, 2nd, 4th, 8th, ... such thing.
@@ -128,9 +134,9 @@ fn begin(mut tell: impl FnMut(LinkId, News)) -> LinkId {
     id
 }
 
-fn announce(link: LinkId, known: usize, key: &(String, String, String), mut tell: impl FnMut(LinkId, News)) -> Channel {
-    let (topic, codec, type_name) = key.clone();
-    let announcement = Announcement { topic, codec, type_name, writer: Id128::ZERO, ..Announcement::default() };
+fn announce(link: LinkId, known: usize, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> Channel {
+    let (topic, Said { codec, type_name, schema }) = key.clone();
+    let announcement = Announcement { topic, codec, type_name, schema, writer: Id128::ZERO, ..Announcement::default() };
     let id = ChannelId(u32::try_from(known + 1).unwrap_or(u32::MAX));
     tell(link, News::Announced(id, Start::default(), Box::new(announcement)));
     Channel { id, is_declined: false, last: Start::default(), lost: 0 }

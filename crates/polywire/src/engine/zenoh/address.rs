@@ -1,15 +1,24 @@
 //! Addresses of the engine: `MODE[/LOCATOR][?OPTIONS]`.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::{
+    net::{IpAddr, SocketAddr, TcpListener},
+    path::Path,
+};
 
 use zenoh::Config;
 
-use super::{super::EngineOptions, key::Keys, pace::Express};
+use super::{
+    super::{EngineOptions, identity::Files},
+    key::Keys,
+    pace::Express,
+};
 
 /// After so many messages without a pause, the next ones leave in batches.
 const BURST: u32 = 16;
 /// The most locators that an address may name.
 const MOST: usize = 64;
+/// What locators begin with whose connections need certificates.
+const TLS: &str = "tls/";
 
 /// What a session is in Zenoh's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +57,28 @@ impl Address {
         let (config, is_scouting, express) = (None, None, Express::Until(BURST));
         let mut address = Address { mode, connect, listen, config, is_scouting, express, keys };
         settings.into_iter().flat_map(|all| all.split(',')).try_for_each(|setting| address.set(setting))?;
-        match address.connect.len().max(address.listen.len()) > MOST {
-            true => Err(format!("there are more than {MOST} locators")),
-            false => Ok(address),
+        if address.connect.len().max(address.listen.len()) > MOST {
+            return Err(format!("there are more than {MOST} locators"));
         }
+        let plain = address.locators().find(|locator| !locator.starts_with(TLS)).filter(|_| address.is_tls());
+        match plain.map(|plain| format!("'{plain}' has no TLS, which all locators have, or none")) {
+            Some(reason) => Err(reason),
+            None => Ok(address),
+        }
+    }
+
+    fn locators(&self) -> impl Iterator<Item = &String> {
+        self.connect.iter().chain(&self.listen)
+    }
+
+    /// Whether the node and its peers prove who they are.
+    pub(super) fn is_tls(&self) -> bool {
+        self.locators().any(|locator| locator.starts_with(TLS))
+    }
+
+    /// Whether the node's own files prove who it is. A configuration file has others.
+    pub(super) fn needs_identity(&self) -> bool {
+        self.is_tls() && self.config.is_none()
     }
 
     fn set(&mut self, setting: &str) -> Result<(), String> {
@@ -92,12 +119,8 @@ impl Address {
             let host = locator.split_once('/').map(|(_, at)| at).and_then(|at| at.parse::<SocketAddr>().ok());
             locator.starts_with("unixsock") || host.is_some_and(|at| at.ip().is_loopback())
         };
-        self.mode != Mode::Client && self.config.is_none() && !(self.listen.iter().all(is_local) && self.is_closed())
-    }
-
-    /// Whether it listens only where the address says.
-    fn is_closed(&self) -> bool {
-        !self.listen.is_empty()
+        let is_closed = self.listens() && self.listen.iter().all(is_local);
+        self.mode != Mode::Client && self.config.is_none() && !self.is_tls() && !is_closed
     }
 
     /// What to look at if no session can be opened.
@@ -112,8 +135,8 @@ impl Address {
         !self.listen.is_empty()
     }
 
-    /// Zenoh's configuration.
-    pub(super) fn config(&self, options: &EngineOptions) -> Result<Config, String> {
+    /// Zenoh's configuration, with the files of the node's identity if it needs them.
+    pub(super) fn config(&self, options: &EngineOptions, identity: Option<&Files>) -> Result<Config, String> {
         let mut config = match &self.config {
             None => Config::default(),
             Some(file) => Config::from_file(file).map_err(|error| format!("'{file}': {error}"))?,
@@ -135,6 +158,25 @@ impl Address {
         }
         if let Some(is_scouting) = self.is_scouting {
             set("scouting/multicast/enabled", is_scouting.to_string())?;
+        }
+        if let Some(Files { certificate, key, authority }) = identity {
+            let [certificate, key, authority] = [quoted(certificate)?, quoted(key)?, quoted(authority)?];
+            for (setting, value) in [
+                ("root_ca_certificate", &*authority),
+                ("listen_certificate", &*certificate),
+                ("listen_private_key", &*key),
+                ("connect_certificate", &*certificate),
+                ("connect_private_key", &*key),
+                ("enable_mtls", "true"),
+                ("close_link_on_expiration", "true"),
+            ] {
+                set(&format!("transport/link/tls/{setting}"), value.into())?;
+            }
+            // Else whoever is found on the network could have it call, or call it, without TLS.
+            set("transport/link/protocols", "[\"tls\"]".into())?;
+            if self.listen.is_empty() {
+                set("listen/endpoints", "[]".into())?;
+            }
         }
         if self.config.is_none() {
             let [first, longest] = [options.reconnect_min, options.reconnect_max].map(|pause| pause.as_millis().max(1));
@@ -166,20 +208,28 @@ fn switch(value: &str) -> Result<bool, String> {
     }
 }
 
+/// A path as a string in JSON.
+fn quoted(path: &Path) -> Result<String, String> {
+    let text = path.to_str().filter(|text| !text.contains(char::is_control));
+    let text = text.ok_or_else(|| format!("Zenoh cannot read a file of this name: {}", path.display()))?;
+    Ok(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
+}
+
 fn list(locators: &[String]) -> String {
     let quoted: Vec<String> = locators.iter().map(|locator| format!("\"{locator}\"")).collect();
     format!("[{}]", quoted.join(","))
 }
 
-/// A TCP locator with port 0, with a free port instead.
+/// A locator of TCP or TLS with port 0, with a free port instead.
 fn with_port(locator: &str) -> Option<String> {
-    let at: SocketAddr = locator.strip_prefix("tcp/")?.parse().ok().filter(|at: &SocketAddr| at.port() == 0)?;
+    let (protocol, at) = locator.split_once('/').filter(|(protocol, _)| matches!(*protocol, "tcp" | "tls"))?;
+    let at: SocketAddr = at.parse().ok().filter(|at: &SocketAddr| at.port() == 0)?;
     let free = TcpListener::bind(at).and_then(|listener| listener.local_addr()).ok()?;
     let host = match at.ip() {
         IpAddr::V4(host) => host.to_string(),
         IpAddr::V6(host) => format!("[{host}]"),
     };
-    Some(format!("tcp/{host}:{}", free.port()))
+    Some(format!("{protocol}/{host}:{}", free.port()))
 }
 
 #[cfg(test)]
@@ -199,7 +249,29 @@ mod tests {
         assert_eq!((all.mode, all.listen.len(), &*all.connect[0]), (Mode::Router, 2, "tcp/b:3"));
         assert_eq!((all.is_scouting, all.express, all.is_exposed()), (Some(false), Express::Never, false));
         assert_eq!(all.keys.of("t").expect("a key").as_str(), "a/b/t");
-        assert!(all.config(&EngineOptions::default()).is_ok());
+        assert!(all.config(&EngineOptions::default(), None).is_ok());
+    }
+
+    #[test]
+    fn certificates_are_for_all_locators_or_none() {
+        let [plain, tls] = ["client/tcp/a:1", "peer/tls/a:1?listen=tls/127.0.0.1:0"].map(Address::parse);
+        let (plain, tls) = (plain.expect("valid"), tls.expect("valid"));
+        assert_eq!((plain.needs_identity(), tls.needs_identity(), tls.is_exposed()), (false, true, false));
+        let file = |name: &str| name.into();
+        let files = Files { certificate: file("a \"b\".pem"), key: file("c\\d"), authority: file("größe") };
+        let config = tls.config(&EngineOptions::default(), Some(&files)).expect("valid");
+        let told = |key: &str| config.get_json(key).expect("a setting");
+        assert_eq!(told("transport/link/tls/connect_certificate"), r#""a \"b\".pem""#);
+        assert_eq!(told("transport/link/tls/listen_private_key"), r#""c\\d""#);
+        assert_eq!(told("transport/link/protocols"), r#"["tls"]"#);
+        let closed = Address::parse("peer/tls/a:1").expect("valid");
+        let config = closed.config(&EngineOptions::default(), Some(&files)).expect("valid");
+        assert!(!config.get_json("listen/endpoints").expect("a setting").contains("tcp"));
+        for mixed in ["peer/tls/a:1?listen=tcp/127.0.0.1:0", "peer?connect=udp/a:1,connect=tls/a:2"] {
+            assert!(Address::parse(mixed).is_err_and(|error| error.contains("has no TLS")), "{mixed}");
+        }
+        let own = Address::parse("peer/tls/a:1?config=own.json5").expect("valid");
+        assert!(own.is_tls() && !own.needs_identity());
     }
 
     #[test]
@@ -232,8 +304,8 @@ mod tests {
             assert!(error.contains(part), "{text}: {error}");
         }
         let missing = Address::parse("peer?config=/nowhere.json5").expect("valid");
-        assert!(missing.config(&EngineOptions::default()).is_err_and(|reason| reason.contains("/nowhere.json5")));
+        assert!(missing.config(&EngineOptions::default(), None).is_err_and(|reason| reason.contains("/nowhere.json5")));
         let unknown = Address::parse("peer?listen=carrier/pigeon").expect("the form is right");
-        assert!(unknown.config(&EngineOptions::default()).is_ok(), "opening it says so");
+        assert!(unknown.config(&EngineOptions::default(), None).is_ok(), "opening it says so");
     }
 }

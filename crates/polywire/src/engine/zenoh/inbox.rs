@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId},
+    envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, Start},
 };
 use zenoh::{bytes::ZBytes, key_expr::OwnedKeyExpr};
@@ -42,13 +42,15 @@ pub(super) enum Arrival {
     /// Nobody listens to the keys any more.
     Down(Box<LinkInfo>, Disconnect, Vec<OwnedKeyExpr>),
     Tell(Box<Event>),
+    /// A document of a foreign application, or that there is none.
+    Document(Id128, Option<Vec<u8>>),
 }
 
 impl Arrival {
     /// Bytes that it takes.
     fn size(&self) -> usize {
         let more = match self {
-            Arrival::Frame(bytes) => bytes.len(),
+            Arrival::Frame(bytes) | Arrival::Document(_, Some(bytes)) => bytes.len(),
             Arrival::Sample { payload, .. } | Arrival::Foreign { payload, .. } => payload.len(),
             _ => 0,
         };
@@ -66,6 +68,12 @@ impl Inbox {
     pub(super) fn push(&mut self, link: LinkId, what: Arrival) {
         self.bytes += what.size();
         self.queue.push_back(Arrived { link, what });
+    }
+
+    /// Puts something in front of what came before.
+    pub(super) fn push_first(&mut self, link: LinkId, what: Arrival) {
+        self.bytes += what.size();
+        self.queue.push_front(Arrived { link, what });
     }
 
     pub(super) fn pop(&mut self) -> Option<Arrived> {

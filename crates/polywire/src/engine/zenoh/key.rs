@@ -9,6 +9,8 @@ use std::fmt;
 use polywire_core::{envelope::Id128, frame::Hello, topic};
 use zenoh::key_expr::OwnedKeyExpr;
 
+use super::super::foreign::id;
+
 /// The level under which nodes meet. A level that begins with `@` is matched by no wildcard.
 const OURS: &str = "@polywire/1";
 
@@ -63,6 +65,16 @@ impl Keys {
         format!("{}{OURS}/mail/{to}/*", self.prefix)
     }
 
+    /// Where nodes answer queries for schemas.
+    pub(super) fn schemas(&self) -> String {
+        format!("{}{OURS}/schema/*", self.prefix)
+    }
+
+    /// Where a schema is asked for.
+    pub(super) fn schema(&self, hash: Id128) -> String {
+        format!("{}{OURS}/schema/{hash}", self.prefix)
+    }
+
     /// Where one node writes to another.
     pub(super) fn mail(&self, to: Name, from: Name) -> Option<OwnedKeyExpr> {
         OwnedKeyExpr::new(format!("{}{OURS}/mail/{to}/{from}", self.prefix)).ok()
@@ -73,11 +85,15 @@ impl Keys {
 pub(super) fn last(key: &str) -> Option<Name> {
     let (node, incarnation) = key.rsplit('/').next()?.split_once('-')?;
     let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-    if node.len() != 32 || !(1..=16).contains(&incarnation.len()) || !is_hex(node) || !is_hex(incarnation) {
+    if !(1..=16).contains(&incarnation.len()) || !is_hex(incarnation) {
         return None;
     }
-    let node = Id128(u128::from_str_radix(node, 16).ok()?.to_be_bytes());
-    Some(Name(Hello { node, incarnation: u64::from_str_radix(incarnation, 16).ok()? }))
+    Some(Name(Hello { node: id(node)?, incarnation: u64::from_str_radix(incarnation, 16).ok()? }))
+}
+
+/// The schema at the end of a key.
+pub(super) fn last_schema(key: &str) -> Option<Id128> {
+    key.rsplit('/').next().and_then(id)
 }
 
 impl fmt::Display for Name {

@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread::{self, JoinHandle, ThreadId},
     time::{Duration, Instant},
 };
@@ -18,7 +18,7 @@ use polywire_core::{
 };
 use zenoh::{
     Config, Session, Wait, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Subscriber,
-    qos::CongestionControl,
+    qos::CongestionControl, query::Queryable,
 };
 
 use super::{
@@ -47,11 +47,12 @@ const ENVELOPE: usize = 64;
 pub(super) struct ZenohPort(Arc<Shared>);
 
 pub(super) struct Shared {
-    endpoint: String,
+    pub(super) this: Weak<Shared>,
+    pub(super) endpoint: String,
     pub(super) local: Local,
     pub(super) sink: Arc<dyn Sink>,
     pub(super) keys: Keys,
-    session: Session,
+    pub(super) session: Session,
     express: Express,
     state: Mutex<State>,
     /// Something has left, or the port closes.
@@ -73,6 +74,7 @@ pub(super) struct Shared {
 struct Declared {
     _token: LivelinessToken,
     _subscribers: [Subscriber<()>; 2],
+    _schemas: Queryable<()>,
 }
 
 impl ZenohPort {
@@ -92,7 +94,8 @@ impl ZenohPort {
             limits: options.limits,
         };
         let me = Name(local.hello);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|this| Shared {
+            this: this.clone(),
             endpoint: endpoint.clone(),
             local: local.clone(),
             sink,
@@ -185,7 +188,14 @@ impl Port for ZenohPort {
     }
 
     fn want(&self, link: LinkId, document: Id128) {
-        self.0.tell(link, &Frame::Want { document });
+        let mut state = self.0.lock();
+        match state.want(link, document) {
+            true => self.0.wake(state),
+            false => {
+                drop(state);
+                self.0.tell(link, &Frame::Want { document });
+            }
+        }
     }
 
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
@@ -248,8 +258,9 @@ impl Shared {
             }
         });
         let subscribers = [mailbox, tokens.wait()?];
+        let schemas = self.serve_schemas()?;
         let token = self.session.liveliness().declare_token(self.keys.token(me)).wait()?;
-        Ok(Declared { _token: token, _subscribers: subscribers })
+        Ok(Declared { _token: token, _subscribers: subscribers, _schemas: schemas })
     }
 
     fn check_announcement(&self, state: &State, a: &Announcement, start: Start) -> Result<(), EngineError> {
@@ -372,6 +383,7 @@ impl Shared {
                 let put = self.session.put(key, bytes).congestion_control(CongestionControl::Block).express(true);
                 put.wait()
             }
+            Put::Ask { schema } => return self.ask(schema),
         };
         // What does not arrive is noticed at the other end.
         if let Err(error) = result {
@@ -418,8 +430,13 @@ impl Shared {
                 self.pump(state);
                 state = self.lock();
             }
+            if let Some(query) = state.schemas.next_query() {
+                drop(state);
+                self.answer_query(&query);
+                state = self.lock();
+            }
             let wait = if is_busy { TICK } else { 20 * TICK };
-            if state.out.is_empty() && !state.is_closed {
+            if state.out.is_empty() && !state.schemas.has_queries() && !state.is_closed {
                 state = self.due.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
@@ -427,7 +444,8 @@ impl Shared {
 
     /// Wakes the threads, as far as there is something for them.
     pub(super) fn wake(&self, state: MutexGuard<'_, State>) {
-        let (is_due, has_come) = (!state.out.is_empty() || state.waiting > 0, !state.inbox.is_empty());
+        let is_due = !state.out.is_empty() || state.waiting > 0 || state.schemas.has_queries();
+        let has_come = !state.inbox.is_empty();
         drop(state);
         if is_due {
             self.due.notify_one();

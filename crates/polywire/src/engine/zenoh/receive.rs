@@ -131,6 +131,7 @@ impl Shared {
                 let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
                 sink.message(&envelope, hands.place.place(&payload.to_bytes()));
             }
+            Arrival::Document(id, bytes) => sink.supplied(id, bytes.as_deref()),
             Arrival::Lost(channel, start, lost) => sink.position(channel, start, lost),
             Arrival::Retired(channel, key) => {
                 sink.retired(channel);

@@ -30,6 +30,7 @@ use super::{
     mail::{Content, Mail},
     outgoing::{Came, Line, Outgoing},
     outlet::Outlet,
+    schemas::{Answered, Schemas},
 };
 
 /// First and longest pause between two hellos to a node that has not answered.
@@ -69,6 +70,7 @@ pub(super) struct State {
     /// The links that announced writers' channels.
     writers: HashMap<(Id128, ChannelId), LinkId>,
     pub(super) foreign: Writers,
+    pub(super) schemas: Schemas,
     pub(super) out: Outgoing,
     pub(super) inbox: Inbox,
     pub(super) rejections: Rejections,
@@ -95,6 +97,7 @@ impl State {
             links: HashMap::new(),
             writers: HashMap::new(),
             foreign: Writers::new(terms.limits.channels, terms.queue),
+            schemas: Schemas::new(terms.limits.pending_documents),
             out: Outgoing::new(terms.queue + terms.window as usize),
             inbox: Inbox::default(),
             rejections: Rejections::new(most_peers),
@@ -313,7 +316,7 @@ impl State {
 
     /// A message of an application that is not Polywire's.
     pub(super) fn foreign(&mut self, topic: String, encoding: &str, timestamp_ns: i64, payload: ZBytes) {
-        let State { foreign, inbox, .. } = self;
+        let State { foreign, inbox, out, schemas, .. } = self;
         let size = payload.len();
         foreign.take(topic, encoding, timestamp_ns, size, |link, news| {
             let arrival = match news {
@@ -323,8 +326,22 @@ impl State {
                 News::Lost(channel, start, lost) => Arrival::Lost(channel, start, lost),
                 News::Tell(event) => Arrival::Tell(event),
             };
-            inbox.push(link, arrival);
+            schemas.pass(link, arrival, out, inbox);
         });
+    }
+
+    /// The node wants a document of a peer. True if it is one of the foreign applications.
+    pub(super) fn want(&mut self, link: LinkId, document: Id128) -> bool {
+        let is_foreign = self.foreign.is_link(link);
+        if is_foreign {
+            self.schemas.want(link, document, &mut self.out, &mut self.inbox);
+        }
+        is_foreign
+    }
+
+    /// The answers to a query for a schema: it, or that nobody has it.
+    pub(super) fn learn(&mut self, schema: Id128, answer: Answered) {
+        self.schemas.learn(schema, answer, &mut self.inbox);
     }
 
     /// This node answers a channel of a peer.
@@ -456,7 +473,7 @@ mod tests {
         for (number, put) in mails.iter().enumerate().filter(|(number, _)| !lost(*number)) {
             match put {
                 Put::Mail { bytes, .. } => to.mail(from.me, bytes, number as u64),
-                Put::Open { .. } => panic!("there is no session"),
+                Put::Open { .. } | Put::Ask { .. } => panic!("there is no session"),
             }
         }
         mails.len()

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire_core::{envelope::Envelope, topic};
+use polywire_core::{
+    envelope::{Envelope, Id128},
+    topic,
+};
 use polywire_zeromq::{Context, Error, Message, Socket, Wait, wait};
 
 use super::{
@@ -200,7 +203,8 @@ impl Shared {
                     self.sink.event(Event::Connected(*info));
                 }
                 News::Tell(event) => self.sink.event(*event),
-                News::Announced(channel, start, announcement) => {
+                News::Announced(channel, start, mut announcement) => {
+                    announcement.schema = Id128::ZERO;
                     hands.with(|sink, _| sink.announced(channel, start, &announcement));
                 }
                 News::Lost(channel, start, lost) => hands.with(|sink, _| sink.position(channel, start, lost)),
