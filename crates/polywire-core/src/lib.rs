@@ -48,6 +48,7 @@ pub mod multicast;
 pub mod netsim;
 pub mod program;
 pub mod qos;
+pub mod ros;
 pub mod rpc;
 pub mod schema;
 pub mod session;

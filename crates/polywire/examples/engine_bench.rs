@@ -206,7 +206,7 @@ impl Node {
             results: results.into(),
         });
         let hello = Hello { node: Id128([mode as u8; 16]), incarnation: 1 };
-        let local = Local { hello, options: EngineOptions::default() };
+        let local = Local { hello, name: "bench".into(), options: EngineOptions::default() };
         let port = engine::find(engine)
             .expect("engine")
             .open(address, &local, Arc::new(NodeSink(node.clone())))

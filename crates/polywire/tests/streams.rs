@@ -168,7 +168,7 @@ fn who_only_looks_whether_someone_listens_makes_no_noise() {
         let hello = Hello { node: Id128([9; 16]), incarnation: 1 };
         let refused = engine::find("unix-listen").expect("an engine").open(
             path,
-            &Local { hello, options: options() },
+            &Local { hello, name: "tap".into(), options: options() },
             Tap::nobody(),
         );
         assert!(refused.is_err(), "the path is taken");

@@ -5,5 +5,6 @@ mod errors;
 mod field;
 mod includes;
 mod ros;
+mod ros_hashes;
 mod schema_spec;
 mod workloads;

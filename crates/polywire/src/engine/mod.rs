@@ -68,7 +68,7 @@
 //! let open = |incarnation| {
 //!     let hello = Hello { node: Id128([incarnation as u8; 16]), incarnation };
 //!     let taker = Arc::new(Taker(Mutex::new(None), payloads.clone()));
-//!     let local = Local { hello, options: EngineOptions::default() };
+//!     let local = Local { hello, name: "plant".into(), options: EngineOptions::default() };
 //!     let port = inproc.open("engine-doc", &local, Arc::new(TakerSink(taker.clone())))?;
 //!     *taker.0.lock().unwrap() = Some(port.clone());
 //!     Ok::<_, engine::EngineError>(port)
@@ -253,6 +253,8 @@ pub struct Properties {
 pub struct Local {
     /// How the node introduces itself to peers.
     pub hello: Hello,
+    /// What tools call the node, for media that show names.
+    pub name: String,
     /// Queue sizes, buffers, time-outs and limits.
     pub options: EngineOptions,
 }

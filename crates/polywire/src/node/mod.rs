@@ -540,7 +540,7 @@ impl Node {
             self.serve(address, &mut metrics)?;
         }
         drop(metrics);
-        let local = Local { hello: inner.hello, options: inner.engine.clone() };
+        let local = Local { hello: inner.hello, name: inner.name.clone(), options: inner.engine.clone() };
         let entry = PortEntry::open(inner, *engine, &address, &local)?;
         ports.insert(name, entry.clone());
         // Also under its real address, so that a port that the system chose can be named.

@@ -135,7 +135,7 @@ impl Tap {
     ) -> (Arc<Tap>, mpsc::Receiver<Event>) {
         let (sender, events) = mpsc::channel();
         let tap = Arc::new(Tap { accepts, events: Mutex::new(Some(sender)), ..Tap::default() });
-        let local = Local { hello, options };
+        let local = Local { hello, name: "tap".into(), options };
         let port = engine.open(address, &local, Arc::new(TapSink(Arc::downgrade(&tap)))).expect("a port");
         // An engine may announce channels before `open` returns: those are answered here.
         let early = {

@@ -380,7 +380,7 @@ mod tests {
     }
 
     fn member(folder: &Path, node: u8) -> io::Result<Member> {
-        let local = Local { hello: hello(node), options: EngineOptions::default() };
+        let local = Local { hello: hello(node), name: "test".into(), options: EngineOptions::default() };
         let stream = |socket, principal| Arc::new(SocketStream::new(socket, principal)) as Arc<dyn ByteStream>;
         let medium = Medium { engine: "test", below: None, socket: Type::STREAM, stream: Box::new(stream) };
         let member = Member::new("test/a", Place::Folder(folder.into()), medium, &local)?;
