@@ -39,8 +39,8 @@ fn error_text(error: Error) -> String {
     error.to_string()
 }
 
-/// A writer that waits for room, in the thread that also takes acknowledgments, would wait for ever.
-/// So writers of echoes keep a few samples and never wait: only one is under way.
+/// A writer that waits for room, in the thread that also takes acknowledgments, would wait for
+/// ever. So writers of echoes keep a few samples and never wait: only one is under way.
 fn qos(setup: &Setup) -> Qos {
     Qos { reliable: Some(PATIENCE), keep_last: setup.echo.then_some(16), ..Qos::default() }
 }

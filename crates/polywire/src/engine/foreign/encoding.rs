@@ -45,6 +45,8 @@ pub(in crate::engine) struct Said {
     /// Empty if the encoding leaves it to the subscriber. CDR does so, too: its media type does not
     /// say which version it is, and whether there is a header.
     pub(in crate::engine) codec: String,
+    /// The options of the codec.
+    pub(in crate::engine) options: String,
     /// The name of the type, or nothing.
     pub(in crate::engine) type_name: String,
     /// The hash of the writer's schema, or zero.
@@ -72,7 +74,8 @@ fn of_type(codec: &str, schema: &str) -> Said {
     let (name, hash) = schema.split_once('@').unwrap_or((schema, ""));
     let fits = name.len() <= LONGEST && !name.contains(char::is_control);
     let type_name = if fits { name.into() } else { String::new() };
-    Said { codec: codec.into(), type_name, schema: super::id(hash).unwrap_or(Id128::ZERO) }
+    let schema = super::id(hash).unwrap_or(Id128::ZERO);
+    Said { codec: codec.into(), options: String::new(), type_name, schema }
 }
 
 #[cfg(test)]
@@ -122,7 +125,8 @@ mod tests {
             ("application/json;a\nb", "json", "", 0),
             ("", "", "", 0),
         ] {
-            let said = Said { codec: codec.into(), type_name: name.into(), schema: Id128([byte; 16]) };
+            let schema = Id128([byte; 16]);
+            let said = Said { codec: codec.into(), options: String::new(), type_name: name.into(), schema };
             assert_eq!(read(text), said, "{text}");
         }
     }

@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use polywire_core::envelope::Id128;
 
+pub(super) use encoding::Said;
 pub(super) use writers::{News, Writers};
 
 /// Nanoseconds since 1970.

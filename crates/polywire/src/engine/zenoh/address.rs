@@ -19,6 +19,9 @@ const BURST: u32 = 16;
 const MOST: usize = 64;
 /// What locators begin with whose connections need certificates.
 const TLS: &str = "tls/";
+/// The variable of the environment with the domain of ROS 2, and the largest one.
+const ROS_DOMAIN: &str = "ROS_DOMAIN_ID";
+const LAST_DOMAIN: u32 = 232;
 
 /// What a session is in Zenoh's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +42,10 @@ pub(super) struct Address {
     is_scouting: Option<bool>,
     /// Which messages leave at once, not in a batch with others.
     pub(super) express: Express,
-    pub(super) keys: Keys,
+    prefix: String,
+    /// Whether topics in CDR are those of ROS 2, and in which domain.
+    is_ros: bool,
+    domain: Option<u32>,
 }
 
 impl Address {
@@ -53,18 +59,39 @@ impl Address {
             _ => return Err(format!("'{mode}' is no mode; there are peer, client, router")),
         };
         let connect = target.map(locator).transpose()?.into_iter().collect();
-        let (listen, keys) = (Vec::new(), Keys::new("")?);
-        let (config, is_scouting, express) = (None, None, Express::Until(BURST));
-        let mut address = Address { mode, connect, listen, config, is_scouting, express, keys };
+        let mut address = Address {
+            mode,
+            connect,
+            listen: Vec::new(),
+            config: None,
+            is_scouting: None,
+            express: Express::Until(BURST),
+            prefix: String::new(),
+            is_ros: false,
+            domain: None,
+        };
         settings.into_iter().flat_map(|all| all.split(',')).try_for_each(|setting| address.set(setting))?;
         if address.connect.len().max(address.listen.len()) > MOST {
             return Err(format!("there are more than {MOST} locators"));
+        }
+        if address.is_ros && !address.prefix.is_empty() || !address.is_ros && address.domain.is_some() {
+            return Err("'domain' is for 'ros=true' alone, and 'prefix' is not for it".into());
         }
         let plain = address.locators().find(|locator| !locator.starts_with(TLS)).filter(|_| address.is_tls());
         match plain.map(|plain| format!("'{plain}' has no TLS, which all locators have, or none")) {
             Some(reason) => Err(reason),
             None => Ok(address),
         }
+    }
+
+    /// The keys of topics and nodes.
+    pub(super) fn keys(&self) -> Result<Keys, String> {
+        if !self.is_ros {
+            return Keys::new(&self.prefix);
+        }
+        let given = || std::env::var(ROS_DOMAIN).ok().filter(|text| !text.is_empty());
+        let given = || given().map(|text| domain(&text).map_err(|reason| format!("{ROS_DOMAIN}: {reason}")));
+        Ok(Keys::of_ros(self.domain.map(Ok).or_else(given).transpose()?.unwrap_or(0)))
     }
 
     fn locators(&self) -> impl Iterator<Item = &String> {
@@ -90,10 +117,16 @@ impl Address {
             "config" => self.config = Some(value.into()),
             "express" => self.express = if switch(value)? { Express::Always } else { Express::Never },
             "prefix" if value.is_empty() => return Err("'prefix' is a key, as in 'prefix=plant/3'".into()),
-            "prefix" => self.keys = Keys::new(value)?,
+            "prefix" => {
+                Keys::new(value)?;
+                self.prefix = value.into();
+            }
+            "domain" => self.domain = Some(domain(value)?),
+            "ros" if value == "true" || value == "false" => self.is_ros = value == "true",
+            "ros" => return Err(format!("'ros' is true or false, not '{value}'")),
             "scouting" => self.is_scouting = Some(switch(value)?),
             _ => {
-                let all = "config, connect, express, listen, prefix, scouting";
+                let all = "config, connect, domain, express, listen, prefix, ros, scouting";
                 return Err(format!("'{key}' is no option; there are {all}"));
             }
         }
@@ -200,6 +233,12 @@ fn locator(text: &str) -> Result<String, String> {
     }
 }
 
+/// A domain of ROS 2.
+fn domain(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number <= LAST_DOMAIN);
+    number.ok_or_else(|| format!("'{text}' is no domain, which is a number from 0 to {LAST_DOMAIN}"))
+}
+
 fn switch(value: &str) -> Result<bool, String> {
     match value {
         "on" => Ok(true),
@@ -248,8 +287,10 @@ mod tests {
         let all = Address::parse(text).expect("valid");
         assert_eq!((all.mode, all.listen.len(), &*all.connect[0]), (Mode::Router, 2, "tcp/b:3"));
         assert_eq!((all.is_scouting, all.express, all.is_exposed()), (Some(false), Express::Never, false));
-        assert_eq!(all.keys.of("t").expect("a key").as_str(), "a/b/t");
+        assert_eq!(all.keys().expect("keys").of("t").expect("a key").as_str(), "a/b/t");
         assert!(all.config(&EngineOptions::default(), None).is_ok());
+        let ros = Address::parse("peer?ros=true,domain=7").expect("valid").keys().expect("keys");
+        assert_eq!(ros.of("a/chatter").expect("a key").as_str(), "7/a/chatter/*/*");
     }
 
     #[test]
@@ -297,6 +338,10 @@ mod tests {
             ("peer?express=yes", "neither 'on' nor 'off'"),
             ("peer?prefix=a/**", "wildcards"),
             ("peer?prefix=", "'prefix' is a key"),
+            ("peer?ros=yes", "'ros' is true or false"),
+            ("peer?ros=true,domain=233", "from 0 to 232"),
+            ("peer?ros=true,prefix=a", "'prefix' is not for it"),
+            ("peer?domain=1", "'domain' is for 'ros=true' alone"),
             ("peer?config=", "path of a configuration file"),
             (&many, "more than 64"),
         ] {

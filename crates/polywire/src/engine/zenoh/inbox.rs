@@ -8,7 +8,10 @@ use polywire_core::{
 };
 use zenoh::{bytes::ZBytes, key_expr::OwnedKeyExpr};
 
-use super::super::{Disconnect, Event, LinkId, LinkInfo};
+use super::{
+    super::{Disconnect, Event, LinkId, LinkInfo},
+    ros::HEADER,
+};
 
 /// Something for the node, of one link.
 pub(super) struct Arrived {
@@ -33,6 +36,13 @@ pub(super) enum Arrival {
         at: Start,
         payload: ZBytes,
     },
+    /// A message of a Polywire node on a topic of ROS 2. It begins with the header if there is one.
+    Plain {
+        channel: ChannelId,
+        at: Start,
+        payload: ZBytes,
+        header: Option<[u8; HEADER]>,
+    },
     /// Messages up to there were dropped here.
     Lost(ChannelId, Start, u64),
     /// Nobody listens to the key any more, if there is one.
@@ -51,7 +61,9 @@ impl Arrival {
     fn size(&self) -> usize {
         let more = match self {
             Arrival::Frame(bytes) | Arrival::Document(_, Some(bytes)) => bytes.len(),
-            Arrival::Sample { payload, .. } | Arrival::Foreign { payload, .. } => payload.len(),
+            Arrival::Sample { payload, .. } | Arrival::Foreign { payload, .. } | Arrival::Plain { payload, .. } => {
+                payload.len()
+            }
             _ => 0,
         };
         size_of::<Arrived>() + more

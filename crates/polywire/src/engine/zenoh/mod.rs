@@ -27,7 +27,9 @@ mod outgoing;
 mod outlet;
 mod pace;
 mod port;
+mod queries;
 mod receive;
+mod ros;
 mod schemas;
 mod state;
 

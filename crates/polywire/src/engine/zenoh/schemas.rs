@@ -1,43 +1,19 @@
-//! Schemas by queries. Each node answers queries for the schemas that it has, in bytes or as text,
-//! so that every Zenoh application can learn what a topic's messages are. And a node asks in the
-//! same way for the schema that the encoding of a foreign sample names.
+//! What waits for schemas: the queries of others, and the channels of foreign applications whose
+//! encoding names a schema that this node asks for. `queries` answers and asks.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use polywire_core::envelope::{ChannelId, Id128};
-use polywire_core::schema::{Schema, SchemaLimits};
-use polywire_idl::emit::{EMITTERS, emitter};
-use zenoh::{
-    Wait,
-    bytes::Encoding,
-    query::{ConsolidationMode, Query, QueryTarget, Queryable, Reply},
-};
+use zenoh::query::Query;
 
 use super::{
     super::LinkId,
     inbox::{Arrival, Inbox},
-    key::last_schema,
     outgoing::{Outgoing, Put},
-    port::Shared,
 };
 
 /// Queries that wait for an answer, at most. Others get none.
 const MOST_QUERIES: usize = 64;
-/// Longest parameters of a query that are looked at, in bytes.
-const LONGEST: usize = 64;
-/// The parameter that names the format of the answer.
-const FORMAT: &str = "format";
-/// The encoding of a schema document.
-const DOCUMENT: &str = "application/octet-stream;polywire-schema";
-/// How long nodes are asked for a schema. The messages of its channel wait as long.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of fetched schemas that are kept until the node wants them.
 const MOST_KEPT: usize = 4 << 20;
 
@@ -72,6 +48,13 @@ impl Schemas {
     pub(super) fn new(most_asked: usize) -> Schemas {
         let (queries, asked, unsettled) = (VecDeque::new(), BTreeSet::new(), BTreeMap::new());
         Schemas { most_asked, queries, asked, unsettled, wanted: BTreeMap::new(), kept: BTreeMap::new() }
+    }
+
+    /// A query of somebody else. If it is dropped here, it has ended without an answer.
+    pub(super) fn asked(&mut self, query: Query) {
+        if self.queries.len() < MOST_QUERIES {
+            self.queries.push_back(query);
+        }
     }
 
     pub(super) fn next_query(&mut self) -> Option<Query> {
@@ -155,116 +138,9 @@ impl Schemas {
     }
 }
 
-impl Shared {
-    /// Answers queries for schemas from now on.
-    pub(super) fn serve_schemas(self: &Arc<Self>) -> zenoh::Result<Queryable<()>> {
-        let asked = Arc::downgrade(self);
-        let queryable = self.session.declare_queryable(self.keys.schemas());
-        let queryable = queryable.callback(move |query| {
-            if let Some(shared) = asked.upgrade() {
-                let mut state = shared.lock();
-                // A query that is dropped here has ended without an answer.
-                if state.schemas.queries.len() < MOST_QUERIES {
-                    state.schemas.queries.push_back(query);
-                }
-                shared.wake(state);
-            }
-        });
-        queryable.wait()
-    }
-
-    /// Without a lock: the session may wait for the network.
-    pub(super) fn answer_query(&self, query: &Query) {
-        let Some(schema) = last_schema(query.key_expr().as_str()) else { return };
-        let Some(document) = self.sink.document(schema) else { return };
-        let answer = match query.parameters().as_str().len() {
-            0..=LONGEST => answer(&document, query.parameters().get(FORMAT)),
-            _ => Err(format!("the parameters are longer than {LONGEST} bytes")),
-        };
-        let sent = match answer {
-            Ok((encoding, bytes)) => query.reply(self.keys.schema(schema), bytes).encoding(encoding).wait(),
-            Err(reason) => query.reply_err(reason).encoding(Encoding::TEXT_PLAIN).wait(),
-        };
-        if let Err(error) = sent {
-            log::debug!("{}: an answer to a query: {error}", self.endpoint);
-        }
-    }
-
-    /// Asks all nodes for a schema, without a lock.
-    pub(super) fn ask(&self, schema: Id128) {
-        let shared = self.this.clone();
-        if self.sink.document(schema).is_some() {
-            return learn(&shared, schema, Answered::Here);
-        }
-        let (most, question) = (self.local.options.limits.document_bytes, Question::new(shared, schema));
-        let query = self.session.get(self.keys.schema(schema)).target(QueryTarget::All).timeout(PATIENCE);
-        let query = query.consolidation(ConsolidationMode::None).callback(move |reply| question.replied(&reply, most));
-        if let Err(error) = query.wait() {
-            log::debug!("{}: cannot ask for a schema: {error}", self.endpoint);
-        }
-    }
-}
-
-/// A query that is under way. When it ends, nobody has answered.
-struct Question {
-    shared: Weak<Shared>,
-    schema: Id128,
-    is_answered: AtomicBool,
-}
-
-impl Question {
-    fn new(shared: Weak<Shared>, schema: Id128) -> Question {
-        Question { shared, schema, is_answered: AtomicBool::new(false) }
-    }
-
-    /// Takes the first answer that is the schema.
-    fn replied(&self, reply: &Reply, most: usize) {
-        let Ok(sample) = reply.result() else { return };
-        if sample.payload().len() > most {
-            return;
-        }
-        let bytes = sample.payload().to_bytes().into_owned();
-        if Id128::of_document(&bytes) == self.schema && !self.is_answered.swap(true, Ordering::AcqRel) {
-            learn(&self.shared, self.schema, Answered::Document(bytes));
-        }
-    }
-}
-
-impl Drop for Question {
-    fn drop(&mut self) {
-        if !*self.is_answered.get_mut() {
-            learn(&self.shared, self.schema, Answered::Nobody);
-        }
-    }
-}
-
-fn learn(shared: &Weak<Shared>, schema: Id128, answer: Answered) {
-    if let Some(shared) = shared.upgrade() {
-        let mut state = shared.lock();
-        state.learn(schema, answer);
-        shared.wake(state);
-    }
-}
-
-/// A schema in a format, and its encoding.
-fn answer(document: &[u8], format: Option<&str>) -> Result<(String, Vec<u8>), String> {
-    let Some(format) = format else { return Ok((DOCUMENT.into(), document.to_vec())) };
-    let Some(emitter) = emitter(format) else {
-        let names: Vec<&str> = EMITTERS.iter().map(|emitter| emitter.name).collect();
-        return Err(format!("there is no such format: without the parameter, or with {}", names.join(", ")));
-    };
-    let schema = Schema::from_bytes(document, &SchemaLimits::default()).map_err(|error| error.to_string())?;
-    let text = (emitter.emit)(&schema, &[]).map_err(|error| error.to_string())?;
-    Ok((format!("text/plain;{}", emitter.name), text.into_bytes()))
-}
-
 #[cfg(test)]
 mod tests {
-    use polywire_core::{
-        envelope::Announcement,
-        frame::Start,
-        schema::{Def, Member, SchemaBuilder, Type},
-    };
+    use polywire_core::{envelope::Announcement, frame::Start};
     use zenoh::bytes::ZBytes;
 
     use super::*;
@@ -320,19 +196,5 @@ mod tests {
         schemas.want(LINK, SCHEMA, &mut out, &mut inbox);
         schemas.learn(SCHEMA, Answered::Nobody, &mut inbox);
         assert_eq!(taken(&mut inbox), ["None", "1 -"]);
-    }
-
-    #[test]
-    fn schemas_are_given_as_bytes_and_as_text() {
-        let mut types = SchemaBuilder::new();
-        let root = types.add(Def::structure("Pump", vec![Member::new("level", Type::Bool)]));
-        let document = types.finish(Type::Def(root)).expect("valid").to_bytes();
-        assert_eq!(answer(&document, None), Ok((DOCUMENT.into(), document.clone())));
-        let (encoding, text) = answer(&document, Some("idl")).expect("text");
-        let text = String::from_utf8(text).expect("UTF-8");
-        assert!(encoding == "text/plain;idl" && text.contains("boolean level"), "{encoding} {text}");
-        for (document, format) in [(&document[..], "cobol"), (&[], "idl"), (&[0xff; 40], "idl")] {
-            assert!(answer(document, Some(format)).is_err(), "{format}");
-        }
     }
 }

@@ -15,7 +15,11 @@ use polywire_core::{
 use polywire_zeromq::{Context, Error, Message, Socket, Wait, wait};
 
 use super::{
-    super::{Aligned, Disconnect, Event, LinkInfo, LinkSink, foreign::News, pipe::lock},
+    super::{
+        Aligned, Disconnect, Event, LinkInfo, LinkSink,
+        foreign::{News, encoding},
+        pipe::lock,
+    },
     card,
     finder::Met,
     interest::Interest,
@@ -187,7 +191,13 @@ impl Shared {
             Err(_) if frames.first().is_some_and(|topic| card::is_question(topic)) => return,
             Ok(Read { topic, payload, encoding }) => {
                 let tell = |_, what| news.push(what);
-                lock(&self.foreign).take((*topic).into(), encoding, clock::wall_ns(), payload.len(), tell);
+                lock(&self.foreign).take(
+                    (*topic).into(),
+                    encoding::read(encoding),
+                    clock::wall_ns(),
+                    payload.len(),
+                    tell,
+                );
             }
             Err(reason) => {
                 let tell = |_, what| news.push(what);
