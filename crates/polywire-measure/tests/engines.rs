@@ -19,7 +19,13 @@ const QUICK: &str = "effort = { repeats = 6, messages = 20, warm_up = 3, peer = 
 const OURS: &[&str] = &["inproc", "local", "tcp", "unix", "udp-reliable"];
 
 /// Those of a feature.
-const OPTIONAL: &[&str] = if cfg!(all(feature = "shm", target_os = "linux")) { &["shm", "shm-spin"] } else { &[] };
+const OPTIONAL: &[(&str, bool)] = &[
+    ("shm", cfg!(all(feature = "shm", target_os = "linux"))),
+    ("shm-spin", cfg!(all(feature = "shm", target_os = "linux"))),
+    ("dds", cfg!(feature = "dds")),
+    ("zenoh", cfg!(feature = "zenoh")),
+    ("zeromq", cfg!(feature = "zeromq")),
+];
 
 fn measured(mode: &str, effort: &str, axes: &str) -> Results {
     let text = format!("name = 'x'\nmode = '{mode}'\n{effort}{TYPE}[axes]\nrate_hz = [2000]\n{axes}");
@@ -52,14 +58,15 @@ const MODES: [(&str, &str); 3] =
 
 #[test]
 fn our_engines_and_bare_sockets_carry_closed_loops_open_loops_and_floods() {
-    for engine in OURS.iter().chain(OPTIONAL).chain(&["raw-tcp", "raw-unix", "raw-udp"]) {
+    let optional = OPTIONAL.iter().filter(|(_, is_there)| *is_there).map(|(engine, _)| engine);
+    for engine in OURS.iter().chain(optional).chain(&["raw-tcp", "raw-unix", "raw-udp"]) {
         MODES.iter().for_each(|(mode, metric)| check(mode, engine, metric));
     }
 }
 
 #[test]
 fn peers_that_are_built_in_carry_the_same() {
-    for engine in ["zeromq", "zenoh", "iceoryx2"] {
+    for engine in ["raw-zeromq", "raw-zenoh", "raw-cyclone", "iceoryx2"] {
         if !engines::find(engine).expect("it is known").is_there() {
             eprintln!("{engine} is not built in: skipped");
             continue;
@@ -95,6 +102,9 @@ fn an_engine_that_is_not_there_says_what_it_takes() {
         let word = match engine.name {
             "cyclonedds" => "cyclonedds-tools",
             "shm" | "shm-spin" => "feature `shm`",
+            "dds" => "feature `dds`",
+            "zenoh" => "feature `zenoh`",
+            "zeromq" => "feature `zeromq`",
             _ => "feature `peers",
         };
         assert!(problem.contains(word), "{}: {problem}", engine.name);

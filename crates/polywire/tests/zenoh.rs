@@ -2,6 +2,9 @@
 //! cannot break, and routers that fail.
 #![cfg(feature = "zenoh")]
 
+#[path = "common/fleet.rs"]
+mod fleet;
+
 use std::{
     net::TcpListener,
     process::Command,
@@ -9,8 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire::{Message, Node, NodeEvent, Publisher, Subscriber};
-use polywire_core::codec::{self, Options};
+use fleet::{Fleet, Member};
+use polywire::{Message, Node, NodeEvent, Publisher, Subscriber, coding::Discovered, engine::Identity};
+use polywire_core::{
+    codec::{self, Options},
+    envelope::Id128,
+};
 use polywire_testing::{
     tools,
     waiting::{SOON, until},
@@ -28,6 +35,11 @@ struct Pump {
 
 fn pump(id: u32) -> Pump {
     Pump { id, label: format!("pump {id}"), pressures: vec![1.5, f64::from(id)] }
+}
+
+/// The type's schema document.
+fn schema() -> Vec<u8> {
+    Pump::shape().schema().to_bytes()
 }
 
 /// What a codec makes of a value.
@@ -53,6 +65,11 @@ fn calling(locator: &str) -> String {
 
 /// A session that is not Polywire's.
 fn plain(mode: &str, connect: &[&str], listen: &[&str]) -> Session {
+    plain_with(mode, connect, listen, &[]).expect("a session")
+}
+
+/// One with more settings, or why there is none.
+fn plain_with(mode: &str, connect: &[&str], listen: &[&str], more: &[(&str, String)]) -> Result<Session, zenoh::Error> {
     let list = |all: &[&str]| format!("{all:?}");
     let mut config = Config::default();
     let settings = [
@@ -62,8 +79,8 @@ fn plain(mode: &str, connect: &[&str], listen: &[&str]) -> Session {
         ("listen/endpoints", list(listen)),
         ("connect/retry", "{period_init_ms: 20, period_max_ms: 200}".into()),
     ];
-    settings.iter().for_each(|(key, value)| config.insert_json5(key, value).expect("valid"));
-    zenoh::open(config).wait().expect("a session")
+    settings.iter().chain(more).for_each(|(key, value)| config.insert_json5(key, value).expect("valid"));
+    zenoh::open(config).wait()
 }
 
 /// What a plain subscriber hears.
@@ -307,6 +324,152 @@ fn a_thousand_topics_are_told_apart() {
         publisher.publish(&pump(id)).expect("published");
     }
     assert!((0..).zip(&pumps).all(|(id, pumps)| next(pumps) == pump(id)));
+}
+
+/// A schema's name in a sample's encoding.
+fn schema_of(sample: &Sample) -> String {
+    let encoding = sample.encoding().to_string();
+    encoding.rsplit_once('@').expect("a hash").1.to_owned()
+}
+
+/// What a query for a schema brings, with encodings; errors as text.
+fn ask(session: &Session, selector: &str) -> Vec<(String, Vec<u8>)> {
+    let replies = session.get(selector).timeout(SOON).wait().expect("asked");
+    let answer = |reply: zenoh::query::Reply| match reply.into_result() {
+        Ok(sample) => (sample.encoding().to_string(), sample.payload().to_bytes().into_owned()),
+        Err(error) => ("error".into(), error.payload().to_bytes().into_owned()),
+    };
+    std::iter::from_fn(|| replies.recv().ok()).map(answer).collect()
+}
+
+#[test]
+fn a_plain_application_learns_the_type_of_a_topic() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let session = plain("peer", &[&locator], &[]);
+    let everything = listen(&session, "**");
+    let publisher: Publisher<Pump> = node.publisher_on("pumps", &format!("json@{endpoint}")).expect("a publisher");
+    let heard = until_heard(&everything, || {
+        publisher.publish(&pump(1)).expect("published");
+    });
+    let key = format!("@polywire/1/schema/{}", schema_of(&heard));
+    let document = schema();
+    assert_eq!(ask(&session, &key), [("application/octet-stream;polywire-schema".into(), document)]);
+    let text = |format: &str| {
+        let answers = ask(&session, &format!("{key}?format={format}"));
+        let [(encoding, text)] = &answers[..] else { panic!("one answer: {answers:?}") };
+        (encoding.clone(), String::from_utf8(text.clone()).expect("UTF-8"))
+    };
+    let (encoding, idl) = text("idl");
+    assert!(encoding == "text/plain;idl" && idl.contains("@key uint32 id;"), "{encoding} {idl}");
+    assert!(text("proto").1.contains("message Pump"));
+    assert!(text("cobol").1.contains("idl, proto"), "{:?}", text("cobol"));
+    assert!(text(&"x".repeat(9000)).1.contains("longer than 64 bytes"));
+    // Nobody has another one, and none that is no hash.
+    for nothing in [format!("@polywire/1/schema/{}", "0".repeat(32)), "@polywire/1/schema/x".into()] {
+        assert_eq!(ask(&session, &nothing), []);
+    }
+    // Many at once do no harm.
+    let queries: Vec<_> = (0..2000).map(|_| session.get(&key).timeout(SOON).wait().expect("asked")).collect();
+    publisher.publish(&pump(2)).expect("published");
+    drop(queries);
+    until("queries are answered again", || ask(&session, &key).len() == 1);
+}
+
+#[test]
+fn the_type_of_a_plain_application_is_learned_by_a_query() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let subscribe = || node.subscribe_of("pumps", Some(&endpoint), Discovered::new().expect("valid"));
+    let any = subscribe().expect("a subscriber").open();
+    let session = plain("peer", &[&locator], &[]);
+    let hash = Id128::of_document(&schema());
+    let asked = session.declare_queryable("@polywire/1/schema/*").callback(move |query| {
+        // Neither the schema of somebody else, nor garbage, is taken.
+        let key = format!("@polywire/1/schema/{hash}");
+        let document = schema();
+        for answer in [&b"garbage"[..], &document[..9], &document] {
+            query.reply(&key, answer).wait().expect("answered");
+        }
+    });
+    let _asked = asked.wait().expect("a queryable");
+    let publisher = session.declare_publisher("pumps").wait().expect("a publisher");
+    until("the subscriber is known", || publisher.matching_status().wait().expect("a status").matching());
+    let encoding = Encoding::from(format!("application/json;Plant::Pump@{hash}"));
+    for id in 1..=3 {
+        publisher.put(encoded("json", &pump(id))).encoding(encoding.clone()).wait().expect("put");
+    }
+    for id in 1..=3 {
+        let record = any.recv_timeout(SOON).expect("a sample").value;
+        assert_eq!(record.u64("id"), Ok(id), "in order, and none is lost");
+    }
+    assert_eq!((any.lost(), any.undecodable()), (0, 0));
+    // What nobody knows is read with the subscriber's own type.
+    let pumps: Subscriber<Pump> = node.subscriber_on("others", &endpoint).expect("a subscriber");
+    let publisher = session.declare_publisher("others").wait().expect("a publisher");
+    until("the subscriber is known", || publisher.matching_status().wait().expect("a status").matching());
+    let unknown = Encoding::from(format!("application/json;Plant::Pump@{}", "9".repeat(32)));
+    publisher.put(encoded("json", &pump(7))).encoding(unknown).wait().expect("put");
+    assert_eq!(next(&pumps), pump(7));
+}
+
+/// A node with an identity.
+fn member(member: &Member) -> Node {
+    let mut config = polywire::Config::default();
+    config.engine.identity = Identity::new(&member.certificate, &member.key, &member.authority);
+    config.engine.connect_timeout = Duration::from_millis(500);
+    Node::builder().config(config).build()
+}
+
+/// The settings by which Zenoh uses an identity, without its own certificate if `is_anonymous`.
+fn tls(member: &Member, is_anonymous: bool) -> Vec<(&'static str, String)> {
+    let path = |path: &std::path::Path| format!("\"{}\"", path.display());
+    let mut settings = vec![("transport/link/tls/root_ca_certificate", path(&member.authority))];
+    if !is_anonymous {
+        settings.push(("transport/link/tls/enable_mtls", "true".into()));
+        settings.push(("transport/link/tls/connect_certificate", path(&member.certificate)));
+        settings.push(("transport/link/tls/connect_private_key", path(&member.key)));
+    }
+    settings
+}
+
+#[test]
+fn over_tls_both_ends_prove_who_they_are() {
+    let (fleet, others) = (Fleet::new(), Fleet::new());
+    let [here, there, third] = ["here", "there", "third"].map(|name| fleet.member(&[name, "127.0.0.1"]));
+    let (reader, writer) = (member(&here), member(&there));
+    let endpoint = reader.open("zenoh/peer?scouting=off,listen=tls/127.0.0.1:0").expect("it listens");
+    let locator = endpoint.split_once("listen=").expect("where it listens").1.to_owned();
+    let pumps: Subscriber<Pump> = reader.subscriber_on("pumps", &endpoint).expect("a subscriber");
+    let at = format!("zenoh/peer/{locator}?scouting=off");
+    let publisher: Publisher<Pump> = writer.publisher_on("pumps", &format!("json@{at}")).expect("a publisher");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    publisher.publish(&pump(1)).expect("published");
+    assert_eq!(next(&pumps), pump(1));
+    // A plain application with a certificate is let in.
+    let session = plain_with("client", &[&locator], &[], &tls(&third, false)).expect("it is let in");
+    let foreign = session.declare_publisher("pumps").encoding(Encoding::APPLICATION_JSON).wait().expect("one");
+    until("the subscriber is known", || foreign.matching_status().wait().expect("a status").matching());
+    foreign.put(encoded("json", &pump(2))).wait().expect("put");
+    assert_eq!(next(&pumps), pump(2));
+    // Nobody else is: neither with a certificate of another authority, nor with none, nor without
+    // TLS.
+    let stranger = others.member(&["stranger", "127.0.0.1"]);
+    let mixed = Member { authority: here.authority.clone(), ..stranger.clone() };
+    for settings in [tls(&stranger, false), tls(&mixed, false), tls(&here, true)] {
+        assert!(plain_with("client", &[&locator], &[], &settings).is_err(), "{settings:?}");
+    }
+    assert!(plain_with("client", &[&locator.replace("tls/", "tcp/")], &[], &[]).is_err());
+    for identity in [&stranger, &mixed] {
+        assert!(member(identity).open(&format!("zenoh/client/{locator}?scouting=off")).is_err());
+    }
+    // And a server that no authority of the caller has signed for is not called.
+    let impostor = member(&stranger).open("zenoh/peer?scouting=off,listen=tls/127.0.0.1:0").expect("it listens");
+    let false_locator = impostor.split_once("listen=").expect("where it listens").1;
+    assert!(member(&here).open(&format!("zenoh/client/{false_locator}?scouting=off")).is_err());
+    // Without files there is no port.
+    let error = Node::new().open(&at).expect_err("no identity").to_string();
+    assert!(error.contains("POLYWIRE_CERTIFICATE"), "{error}");
 }
 
 /// Reads one message in JSON, and publishes the next one.

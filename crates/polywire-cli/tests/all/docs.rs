@@ -51,6 +51,7 @@ fn runs(info: &str) -> bool {
         "console hosts" => crate::common::hosts_are_permitted(),
         "console sqlite" => cfg!(feature = "sqlite"),
         "console archives" => cfg!(all(feature = "mcap", feature = "parquet", feature = "sqlite")),
+        "console zenoh" => cfg!(feature = "zenoh") && tools::python_has("zenoh"),
         "console zmq" => cfg!(feature = "zeromq") && tools::python_has("zmq"),
         _ => false,
     }
@@ -99,6 +100,13 @@ fn the_page_on_collecting_shows_what_happens() {
     let folder = Folder::new();
     folder.write("weather.idl", "module weather { struct Report { string station; double temperature_c; }; };");
     run_page(&folder, "collect.md");
+}
+
+#[test]
+fn the_page_on_zenoh_shows_what_happens() {
+    let folder = Folder::new();
+    folder.write("weather.idl", "struct Report { string station; double temperature_c; };");
+    run_page(&folder, "zenoh.md");
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use polywire_testing::tools;
+
 use crate::common::{
     Folder,
     markdown::{Fenced, blocks, fits},
@@ -40,7 +42,11 @@ fn steps(block: &Fenced) -> Vec<(String, String)> {
 /// two programs print in any order.
 fn lines_of(folder: &Folder, commands: &str) -> Vec<String> {
     let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    // The interpreter for tests goes by the name `python3`.
+    let python = tools::python();
+    let python = Path::new(&python).parent().unwrap_or(Path::new(""));
+    let others = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{}:{others}", program.display(), python.display());
     let script = format!("exec 2>&1\n{commands}\nwait\n");
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null());
@@ -73,6 +79,19 @@ fn tour(folder: &Folder) -> (String, Vec<String>) {
 fn the_tour_runs_and_prints_what_stands_there() {
     let folder = Folder::new();
     let (commands, printed) = tour(&folder);
+    assert_eq!(lines_of(&folder, &commands), printed);
+}
+
+#[test]
+fn a_program_that_knows_only_zenoh_reads_and_writes_the_same_topics() {
+    if !cfg!(feature = "zenoh") || !tools::python_has("zenoh") {
+        return;
+    }
+    let folder = Folder::new();
+    folder.write("warmer.py", &block("north.recv()").text);
+    let steps = steps(&block("python3 warmer.py"));
+    let commands: String = steps.iter().map(|(command, _)| command.as_str()).collect();
+    let printed: Vec<&str> = steps.iter().flat_map(|(_, below)| below.lines()).collect();
     assert_eq!(lines_of(&folder, &commands), printed);
 }
 
@@ -144,7 +163,11 @@ fn two_hosts_meet_with_one_line_more_and_let_no_stranger_in() {
     let folder = Folder::new();
     let (first, second) = (on_host("console host-1"), on_host("console host-2"));
     let program = Path::new(env!("CARGO_BIN_EXE_polywire")).parent().expect("a folder");
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    // The interpreter for tests goes by the name `python3`.
+    let python = tools::python();
+    let python = Path::new(&python).parent().unwrap_or(Path::new(""));
+    let others = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{}:{others}", program.display(), python.display());
     let start = |host, commands: &str| {
         let mut shell = network.command(host, "sh");
         shell.args(["-c", &format!("exec 2>&1\nexport POLYWIRE_WIRE=lan\n{commands}")]).current_dir(folder.path());

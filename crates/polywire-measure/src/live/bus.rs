@@ -1,6 +1,6 @@
-//! Carries frames over another library's publish/subscribe, with one channel in each direction. A
-//! library's file (`zenoh`, `zeromq`, `iceoryx2`) implements [`Ends`] and calls [`connect`]. The
-//! frames are those of bare sockets.
+//! Carries frames over another library's publish/subscribe, with one channel in each direction. The
+//! file of a library without callbacks (`zeromq`, `iceoryx2`) implements [`Ends`] and calls
+//! [`connect`]; `callbacks` is for the others. The frames are those of bare sockets.
 
 use std::{
     thread,
@@ -50,39 +50,37 @@ pub fn connect(
     let peer = Peer::start(&setup, place, receive)?;
     let sender = Sender::new(&setup, subject)?;
     let mut bus = Bus { ends, sender, subscribers: setup.subscribers };
-    bus.greet()?;
+    greet(&mut bus.ends, bus.subscribers)?;
     Ok((Box::new(bus), peer))
+}
+
+/// Greets until each subscriber has answered with its number.
+pub fn greet(ends: &mut impl Ends, subscribers: usize) -> Result<(), String> {
+    let until = Instant::now() + PATIENCE;
+    let mut heard = vec![false; subscribers];
+    while heard.contains(&false) {
+        if Instant::now() > until {
+            return Err("not every subscriber answers".into());
+        }
+        ends.send(HELLO)?;
+        let mut answer = |frame: &[u8]| {
+            let number = <[u8; 4]>::try_from(frame).ok().map(u32::from_le_bytes);
+            if let Some(heard) = number.and_then(|number| heard.get_mut(number as usize)) {
+                *heard = true;
+            }
+        };
+        while ends.receive(Duration::from_millis(20), &mut answer)? {}
+    }
+    // Answers to further greetings may still arrive.
+    thread::sleep(Duration::from_millis(50));
+    while ends.receive(Duration::from_millis(20), &mut |_| ())? {}
+    Ok(())
 }
 
 struct Bus<E> {
     ends: E,
     sender: Sender,
     subscribers: usize,
-}
-
-impl<E: Ends> Bus<E> {
-    /// Greets until each subscriber has answered with its number.
-    fn greet(&mut self) -> Result<(), String> {
-        let until = Instant::now() + PATIENCE;
-        let mut heard = vec![false; self.subscribers];
-        while heard.contains(&false) {
-            if Instant::now() > until {
-                return Err("not every subscriber answers".into());
-            }
-            self.ends.send(HELLO)?;
-            let mut answer = |frame: &[u8]| {
-                let number = <[u8; 4]>::try_from(frame).ok().map(u32::from_le_bytes);
-                if let Some(heard) = number.and_then(|number| heard.get_mut(number as usize)) {
-                    *heard = true;
-                }
-            };
-            while self.ends.receive(Duration::from_millis(20), &mut answer)? {}
-        }
-        // Answers to further greetings may still arrive.
-        thread::sleep(Duration::from_millis(50));
-        while self.ends.receive(Duration::from_millis(20), &mut |_| ())? {}
-        Ok(())
-    }
 }
 
 impl<E: Ends> Carrier for Bus<E> {
@@ -109,7 +107,7 @@ impl<E: Ends> Carrier for Bus<E> {
     }
 
     fn wake(&mut self) -> Result<(), String> {
-        if E::POLLS { self.greet() } else { Ok(()) }
+        if E::POLLS { greet(&mut self.ends, self.subscribers) } else { Ok(()) }
     }
 
     fn rest(&mut self) -> Result<(), String> {

@@ -45,6 +45,11 @@ const ZENOH: (&str, By) = (super::zenoh::SETTINGS, By::Ends(super::zenoh::connec
 #[cfg(not(feature = "peers-zenoh"))]
 const ZENOH: (&str, By) = ("Zenoh", By::Feature("peers-zenoh"));
 
+#[cfg(feature = "peers-dds")]
+const CYCLONE: (&str, By) = (super::cyclone::SETTINGS, By::Ends(super::cyclone::connect, super::cyclone::receive));
+#[cfg(not(feature = "peers-dds"))]
+const CYCLONE: (&str, By) = ("Cyclone DDS", By::Feature("peers-dds"));
+
 #[cfg(feature = "peers-iceoryx2")]
 const ICEORYX2: (&str, By) = (super::iceoryx2::SETTINGS, By::Ends(super::iceoryx2::connect, super::iceoryx2::receive));
 #[cfg(not(feature = "peers-iceoryx2"))]
@@ -78,12 +83,19 @@ pub static ENGINES: &[Engine] = &[
         settings: "bare UDP: one blocking thread per socket, one datagram per message and receiver",
         by: SOCKETS,
     },
-    Engine { name: "zeromq", settings: ZEROMQ.0, by: ZEROMQ.1 },
-    Engine { name: "zenoh", settings: ZENOH.0, by: ZENOH.1 },
+    Engine { name: "raw-zeromq", settings: ZEROMQ.0, by: ZEROMQ.1 },
+    Engine { name: "raw-zenoh", settings: ZENOH.0, by: ZENOH.1 },
+    Engine { name: "raw-cyclone", settings: CYCLONE.0, by: CYCLONE.1 },
     Engine { name: "iceoryx2", settings: ICEORYX2.0, by: ICEORYX2.1 },
-    // With the feature, it is one of Polywire's engines.
+    // With their features, these are engines of Polywire.
+    #[cfg(not(feature = "dds"))]
+    Engine { name: "dds", settings: "Polywire's engine `dds`", by: By::Feature("dds") },
     #[cfg(not(all(feature = "shm", target_os = "linux")))]
     Engine { name: "shm", settings: "Polywire's engine `shm`", by: SPINNING },
+    #[cfg(not(feature = "zenoh"))]
+    Engine { name: "zenoh", settings: "Polywire's engine `zenoh`", by: By::Feature("zenoh") },
+    #[cfg(not(feature = "zeromq"))]
+    Engine { name: "zeromq", settings: "Polywire's engine `zeromq`", by: By::Feature("zeromq") },
     Engine {
         name: ours::SPINNING,
         settings: "Polywire's engine `shm` with `wait=spin`: readers look for messages all the time",

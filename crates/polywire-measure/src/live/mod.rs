@@ -4,11 +4,15 @@
 //! starts the other end; a file for each kind of engine carries messages; `engines` is their table;
 //! `case` and `serve` run the two ends.
 
-#[cfg(any(feature = "peers", feature = "peers-iceoryx2", feature = "peers-zenoh"))]
+#[cfg(any(feature = "peers", feature = "peers-dds", feature = "peers-iceoryx2", feature = "peers-zenoh"))]
 mod bus;
+#[cfg(any(feature = "peers-dds", feature = "peers-zenoh"))]
+mod callbacks;
 mod carrier;
 mod case;
 mod clock;
+#[cfg(feature = "peers-dds")]
+mod cyclone;
 mod ddsperf;
 pub mod engines;
 mod frame;

@@ -22,7 +22,7 @@ use super::{
     loaded::{self, Load},
     peer::Peer,
     receivers::{Arrivals, Receivers, Traffic, note},
-    setup::{Setup, shapes},
+    setup::{Setup, free_domain, shapes},
 };
 use crate::{
     buffers::{Buffers, Side},
@@ -343,15 +343,23 @@ fn error_text(error: impl ToString) -> String {
 fn wire(setup: &Setup, side: &str) -> String {
     let Setup { engine, codec, compressor, address, .. } = setup;
     let compressor = if compressor == "none" { String::new() } else { format!("+{compressor}") };
-    let (engine, settings) = match engine.as_str() {
-        SPINNING => ("shm", "?wait=spin"),
-        THIN => ("tcp", "?thin"),
-        other => (other, ""),
+    let listens = side == "listen";
+    let endpoint = match engine.as_str() {
+        SPINNING => format!("shm/{address}?wait=spin"),
+        THIN => format!("tcp-{side}/{address}?thin"),
+        "dds" => format!("dds/{address}?interface=127.0.0.1"),
+        "zenoh" if listens => format!("zenoh/peer?scouting=off,listen=tcp/{address}"),
+        "zenoh" => format!("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0,connect=tcp/{address}"),
+        "zeromq" if listens => format!("zeromq/bind/tcp://{address}"),
+        "zeromq" => format!("zeromq/connect/tcp://{address}"),
+        engine => {
+            // Some engines have a name for each role.
+            let role = format!("{engine}-{side}");
+            let engine = polywire::engine::find(&role).map_or(engine, |engine| engine.name());
+            format!("{engine}/{address}")
+        }
     };
-    // Some engines have a name for each role.
-    let role = format!("{engine}-{side}");
-    let engine = polywire::engine::find(&role).map_or(engine, |engine| engine.name());
-    format!("{codec}{compressor}@{engine}/{address}{settings}")
+    format!("{codec}{compressor}@{endpoint}")
 }
 
 /// An address that no other case uses.
@@ -362,6 +370,7 @@ fn free_address(engine: &str) -> Result<String, String> {
         engine if is_mesh(engine) => Ok(env::temp_dir().join(name).display().to_string()),
         "unix" => Ok(env::temp_dir().join(name + ".sock").display().to_string()),
         "inproc" => Ok(name),
+        "dds" => Ok(free_domain()),
         _ => {
             let bound = match engine.starts_with("udp") {
                 true => UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()),

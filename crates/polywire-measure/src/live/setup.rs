@@ -1,6 +1,12 @@
 //! The settings that both ends of a case need. The sender passes them to the other end as JSON.
 
-use std::sync::Arc;
+use std::{
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use polywire::{Record, Schema, Shape, schema::SchemaLimits};
 use serde::{Deserialize, Serialize};
@@ -53,6 +59,13 @@ pub fn shapes(setup: &Setup) -> Result<(Arc<Shape>, Arc<Shape>), String> {
         Shape::of(&schema).map_err(|error| error.to_string())
     };
     Ok((shape(&setup.writer)?, shape(&setup.reader)?))
+}
+
+/// A domain of DDS that no other case of this process uses, nor most likely one of another process.
+pub fn free_domain() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = process::id().wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
+    (1 + number % 230).to_string()
 }
 
 /// The type of a case and its values.

@@ -15,7 +15,7 @@ use super::{
 use crate::{scenario::Place, subject::Subject};
 
 /// How this crate configures the engine.
-pub const SETTINGS: &str = "libzmq over TCP: messages from PUB to SUB, echoes from PUSH to PULL; its queues are unbounded (`SNDHWM`, `RCVHWM` 0), so that nothing is dropped";
+pub const SETTINGS: &str = "libzmq over TCP, used directly: messages from PUB to SUB, echoes from PUSH to PULL; its queues are unbounded (`SNDHWM`, `RCVHWM` 0), so that nothing is dropped";
 
 /// Binds here and starts the other end.
 pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {

@@ -1,7 +1,7 @@
 //! Formats as media types, with the name of a channel's type and the hash of its schema behind
 //! them: `spec/zenoh.md`, section 3.
 
-use polywire_core::envelope::Announcement;
+use polywire_core::envelope::{Announcement, Id128};
 
 /// Formats with a media type that is widely known, and the media type.
 const KNOWN: [(&str, &str); 6] = [
@@ -39,29 +39,43 @@ pub(in crate::engine) fn of(announcement: &Announcement) -> String {
     text
 }
 
-/// Codec and type name of a foreign sample. The codec is empty if the encoding leaves it to the
-/// subscriber. CDR does so, too: its media type does not say which version it is, and whether there
-/// is a header.
-pub(in crate::engine) fn read(encoding: &str) -> (String, String) {
+/// What the encoding of a foreign sample says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::engine) struct Said {
+    /// Empty if the encoding leaves it to the subscriber. CDR does so, too: its media type does not
+    /// say which version it is, and whether there is a header.
+    pub(in crate::engine) codec: String,
+    /// The options of the codec.
+    pub(in crate::engine) options: String,
+    /// The name of the type, or nothing.
+    pub(in crate::engine) type_name: String,
+    /// The hash of the writer's schema, or zero.
+    pub(in crate::engine) schema: Id128,
+}
+
+/// Reads the encoding of a foreign sample.
+pub(in crate::engine) fn read(encoding: &str) -> Said {
     let (media, schema) = encoding.split_once(';').unwrap_or((encoding, ""));
     if media == OTHER {
         let (name, schema) = schema.split_once(';').unwrap_or((schema, ""));
         let codec = name.strip_prefix(OTHER_SCHEMA).filter(|name| is_name(name)).unwrap_or_default();
-        return (codec.into(), type_name(schema));
+        return of_type(codec, schema);
     }
     let mut known = KNOWN.iter().map(|(name, media)| (*media, *name)).chain(ALIASES);
     let codec = known.find(|(known, _)| *known == media).map(|(_, name)| name);
-    (codec.filter(|name| *name != "cdr").unwrap_or_default().into(), type_name(schema))
+    of_type(codec.filter(|name| *name != "cdr").unwrap_or_default(), schema)
 }
 
 fn is_name(text: &str) -> bool {
     (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-fn type_name(schema: &str) -> String {
-    let name = schema.split('@').next().unwrap_or_default();
+fn of_type(codec: &str, schema: &str) -> Said {
+    let (name, hash) = schema.split_once('@').unwrap_or((schema, ""));
     let fits = name.len() <= LONGEST && !name.contains(char::is_control);
-    if fits { name.into() } else { String::new() }
+    let type_name = if fits { name.into() } else { String::new() };
+    let schema = super::id(hash).unwrap_or(Id128::ZERO);
+    Said { codec: codec.into(), options: String::new(), type_name, schema }
 }
 
 #[cfg(test)]
@@ -97,27 +111,32 @@ mod tests {
 
     #[test]
     fn foreign_samples_say_what_they_are_or_leave_it_open() {
-        for (text, codec, name) in [
-            ("application/json", "json", ""),
-            ("text/json;plant::Pump@0707", "json", "plant::Pump"),
-            ("application/protobuf;Pump", "protobuf", "Pump"),
-            ("application/cdr", "", ""),
-            ("zenoh/bytes", "", ""),
-            ("application/octet-stream;polywire-bson;Pump", "bson", "Pump"),
-            ("application/octet-stream;polywire-json+zstd:3", "", ""),
-            ("application/json;a\nb", "json", ""),
-            ("", "", ""),
+        let hash = "07".repeat(16);
+        for (text, codec, name, byte) in [
+            ("application/json", "json", "", 0),
+            ("text/json;plant::Pump@0707", "json", "plant::Pump", 0),
+            (&format!("text/json;plant::Pump@{hash}"), "json", "plant::Pump", 7),
+            (&format!("application/cdr;plant::Pump@{hash}"), "", "plant::Pump", 7),
+            ("application/protobuf;Pump", "protobuf", "Pump", 0),
+            ("application/cdr", "", "", 0),
+            ("zenoh/bytes", "", "", 0),
+            ("application/octet-stream;polywire-bson;Pump", "bson", "Pump", 0),
+            ("application/octet-stream;polywire-json+zstd:3", "", "", 0),
+            ("application/json;a\nb", "json", "", 0),
+            ("", "", "", 0),
         ] {
-            assert_eq!(read(text), (codec.into(), name.into()), "{text}");
+            let schema = Id128([byte; 16]);
+            let said = Said { codec: codec.into(), options: String::new(), type_name: name.into(), schema };
+            assert_eq!(read(text), said, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn every_text_is_some_encoding(text in "\\PC{0,60}") {
-            let (codec, name) = read(&text);
-            prop_assert!(codec.is_empty() || is_name(&codec));
-            prop_assert!(name.len() <= LONGEST);
+            let said = read(&text);
+            prop_assert!(said.codec.is_empty() || is_name(&said.codec));
+            prop_assert!(said.type_name.len() <= LONGEST);
         }
     }
 }

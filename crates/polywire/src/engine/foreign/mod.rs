@@ -8,9 +8,19 @@ mod writers;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use polywire_core::envelope::Id128;
+
+pub(super) use encoding::Said;
 pub(super) use writers::{News, Writers};
 
 /// Nanoseconds since 1970.
 pub(super) fn since_1970(at: SystemTime) -> i64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// An id in 32 hexadecimal digits, as it is printed.
+pub(super) fn id(text: &str) -> Option<Id128> {
+    let is_hex = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32 && is_hex);
+    number.map(|number| Id128(number.to_be_bytes()))
 }

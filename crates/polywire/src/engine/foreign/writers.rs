@@ -10,7 +10,7 @@ use polywire_core::{
 
 use super::{
     super::{Event, LinkId, LinkInfo, Principal},
-    encoding,
+    encoding::Said,
 };
 
 /// Bytes that a message counts besides its payload while it waits.
@@ -19,6 +19,8 @@ const OVERHEAD: usize = 64;
 /// Something that the node is to hear, over the link that stands for all foreign applications.
 pub(in crate::engine) enum News {
     Up(Box<LinkInfo>),
+    /// The schema is the one whose hash the encoding has. The engine sets it to zero if it cannot
+    /// supply that schema.
     Announced(ChannelId, Start, Box<Announcement>),
     /// The message itself.
     Message(ChannelId, Start),
@@ -34,8 +36,8 @@ pub(in crate::engine) struct Writers {
     room: usize,
     /// `None` before the first message.
     link: Option<LinkId>,
-    /// By topic, codec and name of the type.
-    known: BTreeMap<(String, String, String), Channel>,
+    /// By topic, and what the encoding says.
+    known: BTreeMap<(String, Said), Channel>,
     waiting: usize,
     /// Messages that were ignored.
     ignored: u64,
@@ -59,19 +61,17 @@ impl Writers {
     pub(in crate::engine) fn take(
         &mut self,
         topic: String,
-        encoding: &str,
+        said: Said,
         timestamp_ns: i64,
         bytes: usize,
         mut tell: impl FnMut(LinkId, News),
     ) {
         let link = self.link(&mut tell);
-        let (codec, type_name) = encoding::read(encoding);
-        let (next, key) = (self.known.len(), (topic, codec, type_name));
-        if next >= self.most && !self.known.contains_key(&key) {
-            let reason = format!("foreign applications publish more than {} topics", self.most);
-            return self.ignore(&key.0, reason, tell);
+        let key = (topic, said);
+        if !self.know(link, &key, &mut tell) {
+            return;
         }
-        let channel = self.known.entry(key).or_insert_with_key(|key| announce(link, next, key, &mut tell));
+        let Some(channel) = self.known.get_mut(&key) else { return };
         channel.last = Start { sequence: channel.last.sequence + 1, timestamp_ns };
         if channel.is_declined {
             return;
@@ -89,9 +89,35 @@ impl Writers {
         tell(link, News::Message(channel.id, channel.last));
     }
 
+    /// An application publishes this, and has not sent a message yet.
+    pub(in crate::engine) fn discover(&mut self, topic: String, said: Said, mut tell: impl FnMut(LinkId, News)) {
+        let link = self.link(&mut tell);
+        self.know(link, &(topic, said), tell);
+    }
+
+    /// Announces a topic if it is new. False if there are too many.
+    fn know(&mut self, link: LinkId, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> bool {
+        let next = self.known.len();
+        if self.known.contains_key(key) {
+            return true;
+        }
+        if next >= self.most {
+            let reason = format!("foreign applications publish more than {} topics", self.most);
+            self.ignore(&key.0, reason, tell);
+            return false;
+        }
+        self.known.insert(key.clone(), announce(link, next, key, &mut tell));
+        true
+    }
+
     /// A message of so many bytes was handed to the node.
     pub(in crate::engine) fn taken(&mut self, bytes: usize) {
         self.waiting -= bytes + OVERHEAD;
+    }
+
+    /// Whether this is the link that stands for foreign applications.
+    pub(in crate::engine) fn is_link(&self, link: LinkId) -> bool {
+        self.link == Some(link)
     }
 
     /// Something that is no message came. It is told with the 1st, 2nd, 4th, 8th, ... such thing.
@@ -128,9 +154,10 @@ fn begin(mut tell: impl FnMut(LinkId, News)) -> LinkId {
     id
 }
 
-fn announce(link: LinkId, known: usize, key: &(String, String, String), mut tell: impl FnMut(LinkId, News)) -> Channel {
-    let (topic, codec, type_name) = key.clone();
-    let announcement = Announcement { topic, codec, type_name, writer: Id128::ZERO, ..Announcement::default() };
+fn announce(link: LinkId, known: usize, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> Channel {
+    let (topic, Said { codec, options, type_name, schema }) = key.clone();
+    let writer = Id128::ZERO;
+    let announcement = Announcement { topic, codec, options, type_name, schema, writer, ..Announcement::default() };
     let id = ChannelId(u32::try_from(known + 1).unwrap_or(u32::MAX));
     tell(link, News::Announced(id, Start::default(), Box::new(announcement)));
     Channel { id, is_declined: false, last: Start::default(), lost: 0 }
@@ -138,7 +165,7 @@ fn announce(link: LinkId, known: usize, key: &(String, String, String), mut tell
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::encoding::read, *};
 
     /// What is told, in words.
     #[derive(Default)]
@@ -166,9 +193,9 @@ mod tests {
     fn each_topic_and_format_is_a_channel() {
         let (mut writers, mut told) = (Writers::new(2, 1000), Told::default());
         for (topic, encoding) in [("a", "application/json"), ("b", "zenoh/bytes"), ("a", "application/json;T@07")] {
-            writers.take(topic.into(), encoding, 0, SIZE, |_, news| told.note(news));
+            writers.take(topic.into(), read(encoding), 0, SIZE, |_, news| told.note(news));
         }
-        writers.take("a".into(), "application/json", 0, SIZE, |_, news| told.note(news));
+        writers.take("a".into(), read("application/json"), 0, SIZE, |_, news| told.note(news));
         let told = told.take();
         assert_eq!(told[..5], ["up foreign", "1 is a json ", "1: 1", "2 is b  ", "2: 1"]);
         assert!(told[5].contains("more than 2 topics"), "{told:?}");
@@ -188,7 +215,7 @@ mod tests {
     fn what_the_node_does_not_take_is_lost_and_told() {
         let (mut writers, mut told) = (Writers::new(9, 400), Told::default());
         let take = |writers: &mut Writers, told: &mut Told| {
-            writers.take("a".into(), "", 0, SIZE, |_, news| told.note(news));
+            writers.take("a".into(), read(""), 0, SIZE, |_, news| told.note(news));
             told.take()
         };
         let all: Vec<String> = (0..5).flat_map(|_| take(&mut writers, &mut told)).collect();

@@ -65,6 +65,12 @@ impl Credentials {
         Ok(Credentials { files, state: Mutex::new(State { configs, stamps }) })
     }
 
+    /// The files, for a library that reads them itself.
+    #[cfg(feature = "zenoh")]
+    pub(super) fn into_files(self) -> Files {
+        self.files
+    }
+
     /// The configurations for the next handshake. If the files have changed since, they are read
     /// again; if they are wrong now, the log says so once, and those read before stay in use.
     pub(super) fn current(&self) -> Configs {

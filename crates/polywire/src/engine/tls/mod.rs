@@ -29,13 +29,15 @@ use std::{io, net::IpAddr, sync::Arc, time::Duration};
 use rustls::{ClientConfig, ClientConnection, Connection as Session, ServerConnection, pki_types::ServerName};
 
 use self::{credentials::Credentials, stream::TlsStream};
+#[cfg(feature = "zenoh")]
+use super::identity::Files;
 use super::{
     Engine, EngineError, Local, Port, Properties, Sink,
     sockets::{self, engine},
     stream::{self as streams, Connection, Listener, PROPERTIES, Role, Transport},
     tcp,
 };
-#[cfg(feature = "lan")]
+#[cfg(any(feature = "lan", feature = "zenoh"))]
 use super::{Identity, IdentityError};
 
 /// `tls/ADDR`: listens if the address is local and free, and connects otherwise.
@@ -55,6 +57,12 @@ engine!(
 );
 engine!(TlsListen, "tls-listen", Role::Listen, "0.0.0.0:7448", "TLS over TCP, listening", open);
 engine!(TlsConnect, "tls-connect", Role::Connect, "robot.example:7448", "TLS over TCP, connecting", open);
+
+/// The files of an identity, which have what they should now.
+#[cfg(feature = "zenoh")]
+pub(super) fn checked_files(identity: &Identity) -> Result<Files, IdentityError> {
+    Credentials::read(identity).map(Credentials::into_files)
+}
 
 fn open(
     role: Role,

@@ -1,15 +1,27 @@
 //! Addresses of the engine: `MODE[/LOCATOR][?OPTIONS]`.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::{
+    net::{IpAddr, SocketAddr, TcpListener},
+    path::Path,
+};
 
 use zenoh::Config;
 
-use super::{super::EngineOptions, key::Keys, pace::Express};
+use super::{
+    super::{EngineOptions, identity::Files},
+    key::Keys,
+    pace::Express,
+};
 
 /// After so many messages without a pause, the next ones leave in batches.
 const BURST: u32 = 16;
 /// The most locators that an address may name.
 const MOST: usize = 64;
+/// What locators begin with whose connections need certificates.
+const TLS: &str = "tls/";
+/// The variable of the environment with the domain of ROS 2, and the largest one.
+const ROS_DOMAIN: &str = "ROS_DOMAIN_ID";
+const LAST_DOMAIN: u32 = 232;
 
 /// What a session is in Zenoh's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +42,10 @@ pub(super) struct Address {
     is_scouting: Option<bool>,
     /// Which messages leave at once, not in a batch with others.
     pub(super) express: Express,
-    pub(super) keys: Keys,
+    prefix: String,
+    /// Whether topics in CDR are those of ROS 2, and in which domain.
+    is_ros: bool,
+    domain: Option<u32>,
 }
 
 impl Address {
@@ -44,14 +59,53 @@ impl Address {
             _ => return Err(format!("'{mode}' is no mode; there are peer, client, router")),
         };
         let connect = target.map(locator).transpose()?.into_iter().collect();
-        let (listen, keys) = (Vec::new(), Keys::new("")?);
-        let (config, is_scouting, express) = (None, None, Express::Until(BURST));
-        let mut address = Address { mode, connect, listen, config, is_scouting, express, keys };
+        let mut address = Address {
+            mode,
+            connect,
+            listen: Vec::new(),
+            config: None,
+            is_scouting: None,
+            express: Express::Until(BURST),
+            prefix: String::new(),
+            is_ros: false,
+            domain: None,
+        };
         settings.into_iter().flat_map(|all| all.split(',')).try_for_each(|setting| address.set(setting))?;
-        match address.connect.len().max(address.listen.len()) > MOST {
-            true => Err(format!("there are more than {MOST} locators")),
-            false => Ok(address),
+        if address.connect.len().max(address.listen.len()) > MOST {
+            return Err(format!("there are more than {MOST} locators"));
         }
+        if address.is_ros && !address.prefix.is_empty() || !address.is_ros && address.domain.is_some() {
+            return Err("'domain' is for 'ros=true' alone, and 'prefix' is not for it".into());
+        }
+        let plain = address.locators().find(|locator| !locator.starts_with(TLS)).filter(|_| address.is_tls());
+        match plain.map(|plain| format!("'{plain}' has no TLS, which all locators have, or none")) {
+            Some(reason) => Err(reason),
+            None => Ok(address),
+        }
+    }
+
+    /// The keys of topics and nodes.
+    pub(super) fn keys(&self) -> Result<Keys, String> {
+        if !self.is_ros {
+            return Keys::new(&self.prefix);
+        }
+        let given = || std::env::var(ROS_DOMAIN).ok().filter(|text| !text.is_empty());
+        let given = || given().map(|text| domain(&text).map_err(|reason| format!("{ROS_DOMAIN}: {reason}")));
+        Ok(Keys::of_ros(self.domain.map(Ok).or_else(given).transpose()?.unwrap_or(0)))
+    }
+
+    fn locators(&self) -> impl Iterator<Item = &String> {
+        self.connect.iter().chain(&self.listen)
+    }
+
+    /// Whether the node and its peers prove who they are.
+    pub(super) fn is_tls(&self) -> bool {
+        self.locators().any(|locator| locator.starts_with(TLS))
+    }
+
+    /// Whether the node's own files prove who it is. A configuration file has others.
+    pub(super) fn needs_identity(&self) -> bool {
+        self.is_tls() && self.config.is_none()
     }
 
     fn set(&mut self, setting: &str) -> Result<(), String> {
@@ -63,10 +117,16 @@ impl Address {
             "config" => self.config = Some(value.into()),
             "express" => self.express = if switch(value)? { Express::Always } else { Express::Never },
             "prefix" if value.is_empty() => return Err("'prefix' is a key, as in 'prefix=plant/3'".into()),
-            "prefix" => self.keys = Keys::new(value)?,
+            "prefix" => {
+                Keys::new(value)?;
+                self.prefix = value.into();
+            }
+            "domain" => self.domain = Some(domain(value)?),
+            "ros" if value == "true" || value == "false" => self.is_ros = value == "true",
+            "ros" => return Err(format!("'ros' is true or false, not '{value}'")),
             "scouting" => self.is_scouting = Some(switch(value)?),
             _ => {
-                let all = "config, connect, express, listen, prefix, scouting";
+                let all = "config, connect, domain, express, listen, prefix, ros, scouting";
                 return Err(format!("'{key}' is no option; there are {all}"));
             }
         }
@@ -92,12 +152,8 @@ impl Address {
             let host = locator.split_once('/').map(|(_, at)| at).and_then(|at| at.parse::<SocketAddr>().ok());
             locator.starts_with("unixsock") || host.is_some_and(|at| at.ip().is_loopback())
         };
-        self.mode != Mode::Client && self.config.is_none() && !(self.listen.iter().all(is_local) && self.is_closed())
-    }
-
-    /// Whether it listens only where the address says.
-    fn is_closed(&self) -> bool {
-        !self.listen.is_empty()
+        let is_closed = self.listens() && self.listen.iter().all(is_local);
+        self.mode != Mode::Client && self.config.is_none() && !self.is_tls() && !is_closed
     }
 
     /// What to look at if no session can be opened.
@@ -112,8 +168,8 @@ impl Address {
         !self.listen.is_empty()
     }
 
-    /// Zenoh's configuration.
-    pub(super) fn config(&self, options: &EngineOptions) -> Result<Config, String> {
+    /// Zenoh's configuration, with the files of the node's identity if it needs them.
+    pub(super) fn config(&self, options: &EngineOptions, identity: Option<&Files>) -> Result<Config, String> {
         let mut config = match &self.config {
             None => Config::default(),
             Some(file) => Config::from_file(file).map_err(|error| format!("'{file}': {error}"))?,
@@ -135,6 +191,25 @@ impl Address {
         }
         if let Some(is_scouting) = self.is_scouting {
             set("scouting/multicast/enabled", is_scouting.to_string())?;
+        }
+        if let Some(Files { certificate, key, authority }) = identity {
+            let [certificate, key, authority] = [quoted(certificate)?, quoted(key)?, quoted(authority)?];
+            for (setting, value) in [
+                ("root_ca_certificate", &*authority),
+                ("listen_certificate", &*certificate),
+                ("listen_private_key", &*key),
+                ("connect_certificate", &*certificate),
+                ("connect_private_key", &*key),
+                ("enable_mtls", "true"),
+                ("close_link_on_expiration", "true"),
+            ] {
+                set(&format!("transport/link/tls/{setting}"), value.into())?;
+            }
+            // Else whoever is found on the network could have it call, or call it, without TLS.
+            set("transport/link/protocols", "[\"tls\"]".into())?;
+            if self.listen.is_empty() {
+                set("listen/endpoints", "[]".into())?;
+            }
         }
         if self.config.is_none() {
             let [first, longest] = [options.reconnect_min, options.reconnect_max].map(|pause| pause.as_millis().max(1));
@@ -158,6 +233,12 @@ fn locator(text: &str) -> Result<String, String> {
     }
 }
 
+/// A domain of ROS 2.
+fn domain(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number <= LAST_DOMAIN);
+    number.ok_or_else(|| format!("'{text}' is no domain, which is a number from 0 to {LAST_DOMAIN}"))
+}
+
 fn switch(value: &str) -> Result<bool, String> {
     match value {
         "on" => Ok(true),
@@ -166,20 +247,28 @@ fn switch(value: &str) -> Result<bool, String> {
     }
 }
 
+/// A path as a string in JSON.
+fn quoted(path: &Path) -> Result<String, String> {
+    let text = path.to_str().filter(|text| !text.contains(char::is_control));
+    let text = text.ok_or_else(|| format!("Zenoh cannot read a file of this name: {}", path.display()))?;
+    Ok(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
+}
+
 fn list(locators: &[String]) -> String {
     let quoted: Vec<String> = locators.iter().map(|locator| format!("\"{locator}\"")).collect();
     format!("[{}]", quoted.join(","))
 }
 
-/// A TCP locator with port 0, with a free port instead.
+/// A locator of TCP or TLS with port 0, with a free port instead.
 fn with_port(locator: &str) -> Option<String> {
-    let at: SocketAddr = locator.strip_prefix("tcp/")?.parse().ok().filter(|at: &SocketAddr| at.port() == 0)?;
+    let (protocol, at) = locator.split_once('/').filter(|(protocol, _)| matches!(*protocol, "tcp" | "tls"))?;
+    let at: SocketAddr = at.parse().ok().filter(|at: &SocketAddr| at.port() == 0)?;
     let free = TcpListener::bind(at).and_then(|listener| listener.local_addr()).ok()?;
     let host = match at.ip() {
         IpAddr::V4(host) => host.to_string(),
         IpAddr::V6(host) => format!("[{host}]"),
     };
-    Some(format!("tcp/{host}:{}", free.port()))
+    Some(format!("{protocol}/{host}:{}", free.port()))
 }
 
 #[cfg(test)]
@@ -198,8 +287,32 @@ mod tests {
         let all = Address::parse(text).expect("valid");
         assert_eq!((all.mode, all.listen.len(), &*all.connect[0]), (Mode::Router, 2, "tcp/b:3"));
         assert_eq!((all.is_scouting, all.express, all.is_exposed()), (Some(false), Express::Never, false));
-        assert_eq!(all.keys.of("t").expect("a key").as_str(), "a/b/t");
-        assert!(all.config(&EngineOptions::default()).is_ok());
+        assert_eq!(all.keys().expect("keys").of("t").expect("a key").as_str(), "a/b/t");
+        assert!(all.config(&EngineOptions::default(), None).is_ok());
+        let ros = Address::parse("peer?ros=true,domain=7").expect("valid").keys().expect("keys");
+        assert_eq!(ros.of("a/chatter").expect("a key").as_str(), "7/a/chatter/*/*");
+    }
+
+    #[test]
+    fn certificates_are_for_all_locators_or_none() {
+        let [plain, tls] = ["client/tcp/a:1", "peer/tls/a:1?listen=tls/127.0.0.1:0"].map(Address::parse);
+        let (plain, tls) = (plain.expect("valid"), tls.expect("valid"));
+        assert_eq!((plain.needs_identity(), tls.needs_identity(), tls.is_exposed()), (false, true, false));
+        let file = |name: &str| name.into();
+        let files = Files { certificate: file("a \"b\".pem"), key: file("c\\d"), authority: file("größe") };
+        let config = tls.config(&EngineOptions::default(), Some(&files)).expect("valid");
+        let told = |key: &str| config.get_json(key).expect("a setting");
+        assert_eq!(told("transport/link/tls/connect_certificate"), r#""a \"b\".pem""#);
+        assert_eq!(told("transport/link/tls/listen_private_key"), r#""c\\d""#);
+        assert_eq!(told("transport/link/protocols"), r#"["tls"]"#);
+        let closed = Address::parse("peer/tls/a:1").expect("valid");
+        let config = closed.config(&EngineOptions::default(), Some(&files)).expect("valid");
+        assert!(!config.get_json("listen/endpoints").expect("a setting").contains("tcp"));
+        for mixed in ["peer/tls/a:1?listen=tcp/127.0.0.1:0", "peer?connect=udp/a:1,connect=tls/a:2"] {
+            assert!(Address::parse(mixed).is_err_and(|error| error.contains("has no TLS")), "{mixed}");
+        }
+        let own = Address::parse("peer/tls/a:1?config=own.json5").expect("valid");
+        assert!(own.is_tls() && !own.needs_identity());
     }
 
     #[test]
@@ -225,6 +338,10 @@ mod tests {
             ("peer?express=yes", "neither 'on' nor 'off'"),
             ("peer?prefix=a/**", "wildcards"),
             ("peer?prefix=", "'prefix' is a key"),
+            ("peer?ros=yes", "'ros' is true or false"),
+            ("peer?ros=true,domain=233", "from 0 to 232"),
+            ("peer?ros=true,prefix=a", "'prefix' is not for it"),
+            ("peer?domain=1", "'domain' is for 'ros=true' alone"),
             ("peer?config=", "path of a configuration file"),
             (&many, "more than 64"),
         ] {
@@ -232,8 +349,8 @@ mod tests {
             assert!(error.contains(part), "{text}: {error}");
         }
         let missing = Address::parse("peer?config=/nowhere.json5").expect("valid");
-        assert!(missing.config(&EngineOptions::default()).is_err_and(|reason| reason.contains("/nowhere.json5")));
+        assert!(missing.config(&EngineOptions::default(), None).is_err_and(|reason| reason.contains("/nowhere.json5")));
         let unknown = Address::parse("peer?listen=carrier/pigeon").expect("the form is right");
-        assert!(unknown.config(&EngineOptions::default()).is_ok(), "opening it says so");
+        assert!(unknown.config(&EngineOptions::default(), None).is_ok(), "opening it says so");
     }
 }

@@ -6,8 +6,17 @@
 
 use std::fmt;
 
-use polywire_core::{envelope::Id128, frame::Hello, topic};
+use polywire_core::{
+    envelope::{Announcement, Id128},
+    frame::Hello,
+    topic,
+};
 use zenoh::key_expr::OwnedKeyExpr;
+
+use super::{
+    super::foreign::{id, openness::is_private},
+    ros,
+};
 
 /// The level under which nodes meet. A level that begins with `@` is matched by no wildcard.
 const OURS: &str = "@polywire/1";
@@ -17,6 +26,10 @@ const OURS: &str = "@polywire/1";
 pub(super) struct Keys {
     /// Empty, or the levels in front of all keys with a slash at the end.
     prefix: String,
+    /// What the keys under which nodes meet begin with.
+    ours: String,
+    /// The domain, if topics have the keys of ROS 2.
+    ros_domain: Option<u32>,
 }
 
 /// A node, as it stands in keys: its id and its incarnation in hexadecimal.
@@ -27,19 +40,50 @@ impl Keys {
     /// Keys behind a prefix: a key expression without wildcards, or nothing.
     pub(super) fn new(prefix: &str) -> Result<Keys, String> {
         if prefix.is_empty() {
-            return Ok(Keys { prefix: String::new() });
+            return Ok(Keys { prefix: String::new(), ours: OURS.into(), ros_domain: None });
         }
         let key = OwnedKeyExpr::new(prefix).map_err(|error| format!("'{prefix}' is no key expression: {error}"))?;
         match key.is_wild() {
             true => Err(format!("'{prefix}' has wildcards: the prefix is a key, as in 'prefix=plant/3'")),
-            false => Ok(Keys { prefix: format!("{prefix}/") }),
+            false => Ok(Keys { prefix: format!("{prefix}/"), ours: format!("{prefix}/{OURS}"), ros_domain: None }),
         }
+    }
+
+    /// Keys of a domain of ROS 2.
+    pub(super) fn of_ros(domain: u32) -> Keys {
+        Keys { prefix: format!("{domain}/"), ours: format!("{OURS}/ros/{domain}"), ros_domain: Some(domain) }
+    }
+
+    pub(super) fn ros_domain(&self) -> Option<u32> {
+        self.ros_domain
+    }
+
+    pub(super) fn is_ros(&self) -> bool {
+        self.ros_domain.is_some()
     }
 
     /// The key of a topic, or the key expression of a pattern.
     pub(super) fn of(&self, topic: &str) -> Option<OwnedKeyExpr> {
         let levels: Vec<String> = topic.split('/').map(escaped).collect();
-        OwnedKeyExpr::autocanonize(format!("{}{}", self.prefix, levels.join("/"))).ok()
+        // Whatever the type is.
+        let end = if self.is_ros() { "/*/*" } else { "" };
+        OwnedKeyExpr::autocanonize(format!("{}{}{end}", self.prefix, levels.join("/"))).ok()
+    }
+
+    /// Where the messages of a topic of ROS 2 are put.
+    pub(super) fn of_ros_topic(&self, topic: &ros::Topic) -> Option<OwnedKeyExpr> {
+        let ros::Topic { name, type_name, hash } = topic;
+        OwnedKeyExpr::new(format!("{}{name}/{type_name}/{hash}", self.prefix)).ok()
+    }
+
+    /// The topic of ROS 2 that has a key.
+    pub(super) fn ros_topic(&self, key: &str) -> Option<ros::Topic> {
+        ros::Topic::of_key(key.strip_prefix(&self.prefix)?)
+    }
+
+    /// Whether the messages of a channel are put under a key of its topic.
+    pub(super) fn are_open(&self, announced: &Announcement) -> bool {
+        if self.is_ros() { ros::is_open(announced) } else { !is_private(announced) }
     }
 
     /// The topic of a key. `None` if it is the key of no topic.
@@ -50,22 +94,32 @@ impl Keys {
 
     /// The liveliness token of a node.
     pub(super) fn token(&self, node: Name) -> String {
-        format!("{}{OURS}/node/{node}", self.prefix)
+        format!("{}/node/{node}", self.ours)
     }
 
     /// The tokens of all nodes.
     pub(super) fn tokens(&self) -> String {
-        format!("{}{OURS}/node/*", self.prefix)
+        format!("{}/node/*", self.ours)
     }
 
     /// Where a node receives what others write to it alone.
     pub(super) fn mailbox(&self, to: Name) -> String {
-        format!("{}{OURS}/mail/{to}/*", self.prefix)
+        format!("{}/mail/{to}/*", self.ours)
+    }
+
+    /// Where nodes answer queries for schemas.
+    pub(super) fn schemas(&self) -> String {
+        format!("{}/schema/*", self.ours)
+    }
+
+    /// Where a schema is asked for.
+    pub(super) fn schema(&self, hash: Id128) -> String {
+        format!("{}/schema/{hash}", self.ours)
     }
 
     /// Where one node writes to another.
     pub(super) fn mail(&self, to: Name, from: Name) -> Option<OwnedKeyExpr> {
-        OwnedKeyExpr::new(format!("{}{OURS}/mail/{to}/{from}", self.prefix)).ok()
+        OwnedKeyExpr::new(format!("{}/mail/{to}/{from}", self.ours)).ok()
     }
 }
 
@@ -73,11 +127,15 @@ impl Keys {
 pub(super) fn last(key: &str) -> Option<Name> {
     let (node, incarnation) = key.rsplit('/').next()?.split_once('-')?;
     let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-    if node.len() != 32 || !(1..=16).contains(&incarnation.len()) || !is_hex(node) || !is_hex(incarnation) {
+    if !(1..=16).contains(&incarnation.len()) || !is_hex(incarnation) {
         return None;
     }
-    let node = Id128(u128::from_str_radix(node, 16).ok()?.to_be_bytes());
-    Some(Name(Hello { node, incarnation: u64::from_str_radix(incarnation, 16).ok()? }))
+    Some(Name(Hello { node: id(node)?, incarnation: u64::from_str_radix(incarnation, 16).ok()? }))
+}
+
+/// The schema at the end of a key.
+pub(super) fn last_schema(key: &str) -> Option<Id128> {
+    key.rsplit('/').next().and_then(id)
 }
 
 impl fmt::Display for Name {

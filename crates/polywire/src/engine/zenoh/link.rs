@@ -23,8 +23,10 @@ use super::{
         delivery::{Delivery, Notice, Outcome, start_of},
         outbox::{Held, Item, Outbox, encoded, position},
     },
+    key::Keys,
     mail::Content,
     outgoing::{Line, Outgoing},
+    ros::{self, HEADER},
 };
 
 /// Bytes that a message or frame counts besides its own.
@@ -77,6 +79,8 @@ pub(super) struct Remote {
     pub(super) writer: Id128,
     /// Where its messages are put. `None` if they come by mail.
     pub(super) key: Option<OwnedKeyExpr>,
+    /// What precedes its payloads there.
+    pub(super) header: Option<[u8; HEADER]>,
     /// This node has accepted it.
     pub(super) is_accepted: bool,
     /// The peer has said that its messages are for this node from here on.
@@ -403,7 +407,7 @@ impl Link {
         &mut self,
         channel: ChannelId,
         announcement: &mut Announcement,
-        key: impl FnOnce(&Announcement) -> Option<OwnedKeyExpr>,
+        keys: &Keys,
     ) -> Result<(), FrameError> {
         if let Some((_, offer)) = self.offered.take().filter(|(offered, _)| *offered == channel) {
             announcement.offer = offer;
@@ -412,8 +416,10 @@ impl Link {
         if self.remote.len() >= limit && !self.remote.contains_key(&channel) {
             return Err(FrameError::TooManyChannels { limit });
         }
-        let (writer, key) = (announcement.writer, key(announcement));
-        self.remote.insert(channel, Remote { writer, key, is_accepted: false, is_open: false });
+        let key = keys.of(&announcement.topic).filter(|_| keys.are_open(announcement));
+        let header = if keys.is_ros() { ros::header(announcement) } else { None };
+        let writer = announcement.writer;
+        self.remote.insert(channel, Remote { writer, key, header, is_accepted: false, is_open: false });
         Ok(())
     }
 

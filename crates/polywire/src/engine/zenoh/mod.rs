@@ -27,13 +27,16 @@ mod outgoing;
 mod outlet;
 mod pace;
 mod port;
+mod queries;
 mod receive;
+mod ros;
+mod schemas;
 mod state;
 
 use std::{io, sync::Arc};
 
 use self::{address::Address, port::ZenohPort};
-use super::{Engine, EngineError, Local, Port, Properties, Sink};
+use super::{Engine, EngineError, Local, Port, Properties, Sink, tls};
 
 const NAME: &str = "zenoh";
 const EXAMPLE: &str = "peer?connect=tcp/10.0.0.7:7447";
@@ -68,8 +71,10 @@ impl Engine for Zenoh {
         let bad = |reason| EngineError::Address { engine: NAME, address: address.into(), reason, example: EXAMPLE };
         let mut parsed = Address::parse(address).map_err(bad)?;
         let told = parsed.choose_ports(address);
-        let config = parsed.config(&local.options).map_err(bad)?;
         let endpoint = format!("{NAME}/{told}");
+        let identity = parsed.needs_identity().then(|| tls::checked_files(&local.options.identity)).transpose();
+        let identity = identity.map_err(|cause| EngineError::Identity { endpoint: endpoint.clone(), cause })?;
+        let config = parsed.config(&local.options, identity.as_ref()).map_err(bad)?;
         let failed = |cause: String| EngineError::System {
             endpoint: endpoint.clone(),
             action: "open a Zenoh session",

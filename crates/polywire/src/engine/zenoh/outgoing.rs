@@ -1,7 +1,8 @@
-//! What leaves through the session, in order: samples under the keys of topics, and mails.
+//! What leaves through the session, in order: samples under the keys of topics, mails, and queries.
 
 use std::{collections::VecDeque, sync::Arc};
 
+use polywire_core::envelope::Id128;
 use zenoh::key_expr::KeyExpr;
 
 use super::{
@@ -15,6 +16,8 @@ pub(super) enum Put {
     Open { outlet: Arc<Outlet>, attachment: Vec<u8>, payload: Vec<u8> },
     /// For one node.
     Mail { key: KeyExpr<'static>, bytes: Vec<u8> },
+    /// A query for a schema.
+    Ask { schema: Id128 },
 }
 
 impl Put {
@@ -22,6 +25,7 @@ impl Put {
         match self {
             Put::Open { attachment, payload, .. } => attachment.len() + payload.len(),
             Put::Mail { bytes, .. } => bytes.len(),
+            Put::Ask { .. } => 0,
         }
     }
 }
@@ -131,7 +135,7 @@ mod tests {
         let numbers: Vec<u64> = std::iter::from_fn(|| out.pop())
             .map(|put| match put {
                 Put::Mail { bytes, .. } => Mail::parse(&bytes).expect("a mail").number,
-                Put::Open { .. } => panic!("only mails"),
+                Put::Open { .. } | Put::Ask { .. } => panic!("only mails"),
             })
             .collect();
         assert_eq!(numbers, [0, 1, 2]);

@@ -8,16 +8,17 @@ use std::{
     time::Instant,
 };
 
-use polywire_core::envelope::Announcement;
-use zenoh::{Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, pubsub::Publisher, qos::CongestionControl};
+use polywire_core::envelope::{Announcement, Envelope, Id128, Kind};
+use zenoh::{
+    Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Publisher,
+    qos::CongestionControl,
+};
 
 use super::{
-    super::foreign::{
-        encoding,
-        openness::{is_best_effort, is_private},
-    },
-    key::Keys,
+    super::{Loan, foreign::openness::is_best_effort},
+    attachment,
     pace::{Express, Pace},
+    ros,
 };
 
 pub(super) struct Outlet {
@@ -32,25 +33,39 @@ pub(super) struct Outlet {
     batched: OnceLock<Publisher<'static>>,
     /// Somebody listens, Polywire or not.
     is_heard: Arc<AtomicBool>,
+    ros: Option<Ros>,
+}
+
+/// Where the messages of a channel go, and how they look.
+pub(super) struct Place {
+    pub(super) key: OwnedKeyExpr,
+    pub(super) encoding: Encoding,
+    pub(super) ros: Option<Ros>,
+}
+
+/// What a topic of ROS 2 has besides.
+pub(super) struct Ros {
+    /// In front of each payload, unless it is there.
+    pub(super) header: Option<[u8; ros::HEADER]>,
+    pub(super) _token: LivelinessToken,
 }
 
 impl Outlet {
-    /// A publisher for the channel. `None` if its messages go by mail.
+    /// A publisher for the channel.
     pub(super) fn open(
         session: &Session,
-        keys: &Keys,
+        place: Place,
         announcement: &Announcement,
         express: Express,
-    ) -> zenoh::Result<Option<Arc<Outlet>>> {
-        let Some(key) = keys.of(&announcement.topic).filter(|_| !is_private(announcement)) else { return Ok(None) };
-        let (encoding, congestion) = (Encoding::from(encoding::of(announcement)), congestion_control(announcement));
+    ) -> zenoh::Result<Arc<Outlet>> {
+        let (Place { key, encoding, ros }, congestion) = (place, congestion_control(announcement));
         let publisher = publisher(session, &key, &encoding, congestion, true)?;
         let is_heard = Arc::new(AtomicBool::new(false));
         let heard = is_heard.clone();
         let listener = publisher.matching_listener();
         listener.callback(move |status| heard.store(status.matching(), Ordering::Release)).background().wait()?;
         is_heard.fetch_or(publisher.matching_status().wait()?.matching(), Ordering::AcqRel);
-        Ok(Some(Arc::new(Outlet {
+        Ok(Arc::new(Outlet {
             session: session.clone(),
             key,
             encoding,
@@ -59,7 +74,28 @@ impl Outlet {
             express: publisher,
             batched: OnceLock::new(),
             is_heard,
-        })))
+            ros,
+        }))
+    }
+
+    /// Whether a message may be put here. The end of an instance may not: an application that knows
+    /// no kinds would take it for a value.
+    pub(super) fn takes(&self, envelope: &Envelope<'_>) -> bool {
+        match self.ros {
+            None => !matches!(envelope.kind, Kind::Dispose | Kind::Unregister),
+            Some(_) => ros::is_plain(envelope),
+        }
+    }
+
+    /// The attachment and the payload of a message.
+    pub(super) fn sample(&self, writer: Id128, envelope: &Envelope<'_>, mut loan: Loan) -> (Vec<u8>, Vec<u8>) {
+        let Some(Ros { header, .. }) = &self.ros else { return (attachment::put(writer, envelope), loan.into_inner()) };
+        let payload = match header {
+            Some(header) if loan.with_header(header).is_some() => loan.into_inner(),
+            Some(header) => [&header[..], loan.payload()].concat(),
+            None => loan.payload().to_vec(),
+        };
+        (ros::attachment(writer, envelope), payload)
     }
 
     pub(super) fn is_heard(&self) -> bool {

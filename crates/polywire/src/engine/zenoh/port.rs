@@ -5,35 +5,35 @@
 //! the node or for another peer, so a slow subscriber does not hold up Zenoh.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread::{self, JoinHandle, ThreadId},
     time::{Duration, Instant},
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
+    envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Start},
 };
 use zenoh::{
-    Config, Session, Wait, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Subscriber,
-    qos::CongestionControl,
+    Config, Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Subscriber,
+    qos::CongestionControl, query::Queryable,
 };
 
 use super::{
     super::{
         Disconnect, EngineError, Event, LinkId, LinkSink, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
-        outbox::encoded, pipe::lock,
+        foreign::encoding, outbox::encoded, pipe::lock,
     },
     address::Address,
-    attachment,
     interest::{Interest, is_for},
     key::{Keys, Name},
     link::{Message, Terms},
     outgoing::Put,
-    outlet::Outlet,
+    outlet::{Outlet, Place, Ros},
     pace::Express,
+    ros::{self, End, Graph},
     state::{Channel, State},
 };
 
@@ -47,11 +47,12 @@ const ENVELOPE: usize = 64;
 pub(super) struct ZenohPort(Arc<Shared>);
 
 pub(super) struct Shared {
-    endpoint: String,
+    pub(super) this: Weak<Shared>,
+    pub(super) endpoint: String,
     pub(super) local: Local,
     pub(super) sink: Arc<dyn Sink>,
     pub(super) keys: Keys,
-    session: Session,
+    pub(super) session: Session,
     express: Express,
     state: Mutex<State>,
     /// Something has left, or the port closes.
@@ -66,13 +67,19 @@ pub(super) struct Shared {
     /// The node's ends of the links. Locked after no other lock.
     pub(super) sinks: Mutex<HashMap<LinkId, Arc<dyn LinkSink>>>,
     declared: Mutex<Option<Declared>>,
+    /// Who is who for ROS 2, if topics are its.
+    pub(super) graph: Option<Graph>,
+    /// The tokens of subscribers, by the channels of foreign applications that they read.
+    ros_subscribers: Mutex<BTreeMap<ChannelId, LivelinessToken>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What makes this node known, until it closes.
 struct Declared {
     _token: LivelinessToken,
-    _subscribers: [Subscriber<()>; 2],
+    _subscribers: Vec<Subscriber<()>>,
+    _ros_node: Option<LivelinessToken>,
+    _schemas: Queryable<()>,
 }
 
 impl ZenohPort {
@@ -84,7 +91,8 @@ impl ZenohPort {
         sink: Arc<dyn Sink>,
     ) -> Result<ZenohPort, String> {
         let session = zenoh::open(config).wait().map_err(|error| error.to_string())?;
-        let (options, keys) = (&local.options, address.keys.clone());
+        let (options, keys) = (&local.options, address.keys()?);
+        let graph = keys.ros_domain().map(|domain| Graph::new(domain, session.zid().to_string(), &local.name));
         let terms = Terms {
             overflow: options.overflow,
             queue: options.queue_bytes,
@@ -92,7 +100,8 @@ impl ZenohPort {
             limits: options.limits,
         };
         let me = Name(local.hello);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|this| Shared {
+            this: this.clone(),
             endpoint: endpoint.clone(),
             local: local.clone(),
             sink,
@@ -107,6 +116,8 @@ impl ZenohPort {
             wild: Mutex::default(),
             sinks: Mutex::default(),
             declared: Mutex::default(),
+            graph,
+            ros_subscribers: Mutex::default(),
             threads: Mutex::default(),
         });
         let port = ZenohPort(shared.clone());
@@ -140,12 +151,14 @@ impl Port for ZenohPort {
             state.last_channel += 1;
             ChannelId(state.last_channel)
         };
-        let outlet = Outlet::open(&shared.session, &shared.keys, announcement, shared.express);
-        let outlet = outlet.map_err(|error| EngineError::System {
+        let failed = |cause: String| EngineError::System {
             endpoint: shared.endpoint.clone(),
             action: "declare a publisher",
-            cause: io::Error::other(error.to_string()),
-        })?;
+            cause: io::Error::other(cause),
+        };
+        let place = shared.place(channel, announcement).map_err(failed)?;
+        let outlet = place.map(|place| Outlet::open(&shared.session, place, announcement, shared.express));
+        let outlet = outlet.transpose().map_err(|error| failed(error.to_string()))?;
         let mut state = shared.lock();
         let announcement = Arc::new(announcement.clone());
         state.each_link(|link, way| link.announce(way, channel, start, &announcement));
@@ -155,7 +168,8 @@ impl Port for ZenohPort {
     }
 
     fn reserve(&self, size: usize) -> Loan {
-        Loan::new(Vec::with_capacity(size), 0)
+        let headroom = if self.0.keys.is_ros() { ros::HEADER } else { 0 };
+        Loan::new(Vec::with_capacity(size + headroom), headroom)
     }
 
     fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
@@ -180,12 +194,23 @@ impl Port for ZenohPort {
             (None, _) => {}
         }
         let mut state = self.0.lock();
+        let (topic, accepts) = (state.ros_topic(link, channel).cloned(), answer.accepts());
         state.answer(link, channel, answer);
         self.0.pump(state);
+        if let Some(topic) = topic {
+            self.0.show_ros_subscriber(channel, &topic, accepts);
+        }
     }
 
     fn want(&self, link: LinkId, document: Id128) {
-        self.0.tell(link, &Frame::Want { document });
+        let mut state = self.0.lock();
+        match state.want(link, document) {
+            true => self.0.wake(state),
+            false => {
+                drop(state);
+                self.0.tell(link, &Frame::Want { document });
+            }
+        }
     }
 
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
@@ -247,9 +272,59 @@ impl Shared {
                 shared.token_changed(&sample);
             }
         });
-        let subscribers = [mailbox, tokens.wait()?];
+        let mut subscribers = vec![mailbox, tokens.wait()?];
+        let schemas = self.serve_schemas()?;
         let token = self.session.liveliness().declare_token(self.keys.token(me)).wait()?;
-        Ok(Declared { _token: token, _subscribers: subscribers })
+        let mut ros_node = None;
+        if let Some(graph) = &self.graph {
+            let publishers = Arc::downgrade(self);
+            let watch = self.session.liveliness().declare_subscriber(graph.publishers()).history(true);
+            let watch = watch.callback(move |sample| {
+                if let Some(shared) = publishers.upgrade() {
+                    shared.ros_publisher_changed(&sample);
+                }
+            });
+            subscribers.push(watch.wait()?);
+            ros_node = Some(self.session.liveliness().declare_token(graph.token()).wait()?);
+        }
+        Ok(Declared { _token: token, _subscribers: subscribers, _ros_node: ros_node, _schemas: schemas })
+    }
+
+    /// Where the messages of a channel are put. `None` if they go by mail. Fails if it should be a
+    /// topic of ROS 2 and cannot.
+    fn place(&self, channel: ChannelId, announced: &Announcement) -> Result<Option<Place>, String> {
+        let Some(graph) = &self.graph else {
+            let key = self.keys.of(&announced.topic).filter(|_| self.keys.are_open(announced));
+            let encoding = Encoding::from(encoding::of(announced));
+            return Ok(key.map(|key| Place { key, encoding, ros: None }));
+        };
+        if !self.keys.are_open(announced) {
+            return Ok(None);
+        }
+        let schema = self.sink.document(announced.schema);
+        let topic = ros::Topic::of(announced, schema.as_deref()).map_err(|unfit| unfit.to_string())?;
+        let key = self.keys.of_ros_topic(&topic).ok_or("the topic is no key")?;
+        let token = graph.token_of_channel(channel.0, &topic, announced);
+        let token = self.session.liveliness().declare_token(token).wait().map_err(|error| error.to_string())?;
+        let ros = Ros { header: ros::header(announced), _token: token };
+        Ok(Some(Place { key, encoding: Encoding::default(), ros: Some(ros) }))
+    }
+
+    /// Tells ROS 2 that this node subscribes to a topic of its publishers, or no longer.
+    fn show_ros_subscriber(&self, channel: ChannelId, topic: &ros::Topic, accepts: bool) {
+        let Some(graph) = &self.graph else { return };
+        let mut shown = lock(&self.ros_subscribers);
+        match accepts {
+            false => drop(shown.remove(&channel)),
+            true if shown.contains_key(&channel) => {}
+            true => {
+                let token = graph.token_of(End::Subscriber, channel.0, topic, false);
+                match self.session.liveliness().declare_token(token).wait() {
+                    Ok(token) => drop(shown.insert(channel, token)),
+                    Err(error) => log::warn!("{}: {error}", self.endpoint),
+                }
+            }
+        }
     }
 
     fn check_announcement(&self, state: &State, a: &Announcement, start: Start) -> Result<(), EngineError> {
@@ -289,8 +364,7 @@ impl Shared {
         }
         let Some(channel) = state.channels.get(&envelope.channel) else { return Ok(Sent::default()) };
         let (outlet, writer) = (channel.outlet.clone(), channel.announcement.writer);
-        // An application that knows no kinds would take the end of an instance for a value.
-        let outlet = outlet.filter(|_| !is_end(envelope));
+        let outlet = outlet.filter(|outlet| outlet.takes(envelope));
         let mut message = Message::new(envelope, loan.payload(), outlet.is_some());
         let mut state = self.wait_for_room(state, &message);
         let (mut sent, mut notices) = (Sent::default(), Vec::new());
@@ -300,8 +374,7 @@ impl Shared {
         });
         if let Some(outlet) = outlet.filter(|outlet| message.is_taken || (outlet.is_heard() && !state.out.is_jammed()))
         {
-            let attachment = attachment::put(writer, envelope);
-            let payload = loan.into_inner();
+            let (attachment, payload) = outlet.sample(writer, envelope, loan);
             state.out.push(Put::Open { outlet, attachment, payload });
             state.each_link(|link, way| link.mark_if_due(way));
         }
@@ -372,6 +445,7 @@ impl Shared {
                 let put = self.session.put(key, bytes).congestion_control(CongestionControl::Block).express(true);
                 put.wait()
             }
+            Put::Ask { schema } => return self.ask(schema),
         };
         // What does not arrive is noticed at the other end.
         if let Err(error) = result {
@@ -418,8 +492,13 @@ impl Shared {
                 self.pump(state);
                 state = self.lock();
             }
+            if let Some(query) = state.schemas.next_query() {
+                drop(state);
+                self.answer_query(&query);
+                state = self.lock();
+            }
             let wait = if is_busy { TICK } else { 20 * TICK };
-            if state.out.is_empty() && !state.is_closed {
+            if state.out.is_empty() && !state.schemas.has_queries() && !state.is_closed {
                 state = self.due.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
@@ -427,7 +506,8 @@ impl Shared {
 
     /// Wakes the threads, as far as there is something for them.
     pub(super) fn wake(&self, state: MutexGuard<'_, State>) {
-        let (is_due, has_come) = (!state.out.is_empty() || state.waiting > 0, !state.inbox.is_empty());
+        let is_due = !state.out.is_empty() || state.waiting > 0 || state.schemas.has_queries();
+        let has_come = !state.inbox.is_empty();
         drop(state);
         if is_due {
             self.due.notify_one();
@@ -483,6 +563,7 @@ impl Shared {
         }
         self.hand_over_rest();
         drop(lock(&self.declared).take());
+        lock(&self.ros_subscribers).clear();
         lock(&self.interest).clear();
         if let Err(error) = self.session.close().wait() {
             log::debug!("{}: {error}", self.endpoint);
@@ -500,9 +581,4 @@ impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
-}
-
-/// Whether the message ends an instance.
-fn is_end(envelope: &Envelope<'_>) -> bool {
-    matches!(envelope.kind, Kind::Dispose | Kind::Unregister)
 }

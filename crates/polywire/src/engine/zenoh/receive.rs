@@ -9,12 +9,17 @@ use polywire_core::{
 use zenoh::sample::{Sample, SampleKind};
 
 use super::{
-    super::{Aligned, Event, LinkId, LinkInfo, LinkSink, foreign::since_1970, pipe::lock},
+    super::{
+        Aligned, Event, LinkId, LinkInfo, LinkSink,
+        foreign::{encoding, since_1970},
+        pipe::lock,
+    },
     attachment::{self, Attached},
     inbox::{Arrival, Arrived},
     key::last,
     mail::Content,
     port::Shared,
+    ros,
 };
 use crate::clock;
 
@@ -42,6 +47,9 @@ impl Shared {
 
     /// Somebody has published under the key of a topic.
     pub(super) fn sample_came(&self, sample: Sample) {
+        if self.keys.is_ros() {
+            return self.ros_sample_came(&sample);
+        }
         let attachment = sample.attachment().map(|bytes| bytes.to_bytes().into_owned()).unwrap_or_default();
         match attachment::parse(&attachment, &self.local.options.limits) {
             Ok(Attached::Ours(writer, envelope)) => {
@@ -55,17 +63,40 @@ impl Shared {
         }
     }
 
+    fn ros_sample_came(&self, sample: &Sample) {
+        let topic = self.keys.ros_topic(sample.key_expr().as_str());
+        let Some(topic) = topic.filter(|_| sample.kind() == SampleKind::Put) else { return };
+        let attached = sample.attachment().and_then(|bytes| ros::parse_attachment(&bytes.to_bytes()));
+        let mut state = self.lock();
+        let is_ours = attached.is_some_and(|(writer, at)| state.ros_sample(writer, at, sample.payload()));
+        if !is_ours {
+            let timestamp_ns = attached.map_or_else(clock::wall_ns, |(_, at)| at.timestamp_ns);
+            state.foreign_ros(&topic, Some((timestamp_ns, sample.payload())));
+        }
+        self.wake(state);
+    }
+
+    /// The token of a publisher in ROS 2 has come or gone. The topic stays known.
+    pub(super) fn ros_publisher_changed(&self, sample: &Sample) {
+        let topic = self.graph.as_ref().and_then(|graph| graph.foreign_publisher(sample.key_expr().as_str()));
+        if let Some(topic) = topic.filter(|_| sample.kind() == SampleKind::Put) {
+            let mut state = self.lock();
+            state.foreign_ros(&topic, None);
+            self.wake(state);
+        }
+    }
+
     /// A deletion is no message: it names no instance.
     fn foreign_came(&self, sample: &Sample) {
         let Some(topic) = self.keys.topic(sample.key_expr().as_str()) else { return };
         if sample.kind() == SampleKind::Delete {
             return;
         }
-        let encoding = sample.encoding().to_string();
+        let said = encoding::read(&sample.encoding().to_string());
         let published = sample.timestamp().map(|at| at.get_time().to_system_time());
         let timestamp_ns = published.map_or_else(clock::wall_ns, since_1970);
         let mut state = self.lock();
-        state.foreign(topic, &encoding, timestamp_ns, sample.payload().clone());
+        state.foreign(topic, said, timestamp_ns, sample.payload());
         self.wake(state);
     }
 }
@@ -126,11 +157,26 @@ impl Shared {
                     sink.message(&envelope, hands.place.place(&payload.to_bytes()));
                 }
             }
+            Arrival::Plain { channel, at, payload, header } => {
+                let bytes = payload.to_bytes();
+                // The kind of encapsulation is that of the channel. Its options do not matter.
+                let body = match header {
+                    None => Some(&*bytes),
+                    Some(header) if bytes.starts_with(&header[..2]) => bytes.get(ros::HEADER..),
+                    Some(_) => None,
+                };
+                let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
+                match body {
+                    Some(body) => sink.message(&envelope, hands.place.place(body)),
+                    None => log::debug!("{}: a message of {channel} has another header", self.endpoint),
+                }
+            }
             Arrival::Foreign { channel, at, payload } => {
                 self.lock().foreign.taken(payload.len());
                 let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
                 sink.message(&envelope, hands.place.place(&payload.to_bytes()));
             }
+            Arrival::Document(id, bytes) => sink.supplied(id, bytes.as_deref()),
             Arrival::Lost(channel, start, lost) => sink.position(channel, start, lost),
             Arrival::Retired(channel, key) => {
                 sink.retired(channel);

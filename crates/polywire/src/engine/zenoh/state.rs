@@ -20,7 +20,7 @@ use zenoh::{
 use super::{
     super::{
         Disconnect, Event, LinkId, LinkInfo, Principal,
-        foreign::{News, Writers, openness::is_private},
+        foreign::{News, Said, Writers},
         outbox::encoded,
         rejections::Rejections,
     },
@@ -30,6 +30,8 @@ use super::{
     mail::{Content, Mail},
     outgoing::{Came, Line, Outgoing},
     outlet::Outlet,
+    ros,
+    schemas::{Answered, Schemas},
 };
 
 /// First and longest pause between two hellos to a node that has not answered.
@@ -67,8 +69,11 @@ pub(super) struct State {
     pub(super) peers: HashMap<Name, Peer>,
     links: HashMap<LinkId, Name>,
     /// The links that announced writers' channels.
-    writers: HashMap<(Id128, ChannelId), LinkId>,
+    writers: BTreeMap<(Id128, ChannelId), LinkId>,
     pub(super) foreign: Writers,
+    /// The channels of foreign applications that are topics of ROS 2.
+    ros: BTreeMap<ChannelId, ros::Topic>,
+    pub(super) schemas: Schemas,
     pub(super) out: Outgoing,
     pub(super) inbox: Inbox,
     pub(super) rejections: Rejections,
@@ -93,8 +98,10 @@ impl State {
             last_channel: 0,
             peers: HashMap::new(),
             links: HashMap::new(),
-            writers: HashMap::new(),
+            writers: BTreeMap::new(),
             foreign: Writers::new(terms.limits.channels, terms.queue),
+            ros: BTreeMap::new(),
+            schemas: Schemas::new(terms.limits.pending_documents),
             out: Outgoing::new(terms.queue + terms.window as usize),
             inbox: Inbox::default(),
             rejections: Rejections::new(most_peers),
@@ -291,8 +298,7 @@ impl State {
             return;
         }
         let id = link.info.id;
-        let key = |announced: &Announcement| self.keys.of(&announced.topic).filter(|_| !is_private(announced));
-        if let Err(error) = link.remember(channel, &mut announcement, key) {
+        if let Err(error) = link.remember(channel, &mut announcement, &self.keys) {
             let answer = Answer::Refuse(error.to_string());
             return link.tell(&mut way, &Frame::Answer { channel, answer });
         }
@@ -312,19 +318,62 @@ impl State {
     }
 
     /// A message of an application that is not Polywire's.
-    pub(super) fn foreign(&mut self, topic: String, encoding: &str, timestamp_ns: i64, payload: ZBytes) {
-        let State { foreign, inbox, .. } = self;
-        let size = payload.len();
-        foreign.take(topic, encoding, timestamp_ns, size, |link, news| {
-            let arrival = match news {
-                News::Up(info) => Arrival::Up(info),
-                News::Announced(channel, start, announcement) => Arrival::Announced(channel, start, announcement),
-                News::Message(channel, at) => Arrival::Foreign { channel, at, payload: payload.clone() },
-                News::Lost(channel, start, lost) => Arrival::Lost(channel, start, lost),
-                News::Tell(event) => Arrival::Tell(event),
-            };
-            inbox.push(link, arrival);
+    pub(super) fn foreign(&mut self, topic: String, said: Said, timestamp_ns: i64, payload: &ZBytes) {
+        let State { foreign, inbox, out, schemas, .. } = self;
+        foreign.take(topic, said, timestamp_ns, payload.len(), |link, news| {
+            schemas.pass(link, arrival_of(news, payload), out, inbox);
         });
+    }
+
+    /// A ROS 2 application publishes this topic, with the message if one came.
+    pub(super) fn foreign_ros(&mut self, topic: &ros::Topic, message: Option<(i64, &ZBytes)>) {
+        let State { foreign, inbox, ros, .. } = self;
+        let (name, said, none) = (topic.name.clone(), topic.said(), ZBytes::new());
+        let payload = message.map_or(&none, |(_, payload)| payload);
+        let tell = |link, news| {
+            if let News::Announced(channel, ..) = &news {
+                ros.insert(*channel, topic.clone());
+            }
+            inbox.push(link, arrival_of(news, payload));
+        };
+        match message {
+            Some((timestamp_ns, payload)) => foreign.take(name, said, timestamp_ns, payload.len(), tell),
+            None => foreign.discover(name, said, tell),
+        }
+    }
+
+    /// The topic of ROS 2 that a channel of foreign applications is.
+    pub(super) fn ros_topic(&self, link: LinkId, channel: ChannelId) -> Option<&ros::Topic> {
+        self.ros.get(&channel).filter(|_| self.foreign.is_link(link))
+    }
+
+    /// A message on a topic of ROS 2. False if its writer is no Polywire node's.
+    pub(super) fn ros_sample(&mut self, writer: Id128, at: Start, payload: &ZBytes) -> bool {
+        let channels = (writer, ChannelId(0))..=(writer, ChannelId(u32::MAX));
+        let known: Vec<(ChannelId, LinkId)> = self.writers.range(channels).map(|((_, c), link)| (*c, *link)).collect();
+        let open = known.iter().rev().find_map(|(channel, id)| {
+            let link = self.link(*id).filter(|link| link.takes_open)?;
+            let remote = link.remote.get(channel).filter(|remote| remote.is_open && remote.key.is_some())?;
+            Some((*id, *channel, remote.header))
+        });
+        if let Some((id, channel, header)) = open.filter(|_| self.inbox.bytes() <= self.most_waiting) {
+            self.inbox.push(id, Arrival::Plain { channel, at, payload: payload.clone(), header });
+        }
+        !known.is_empty()
+    }
+
+    /// The node wants a document of a peer. True if it is one of the foreign applications.
+    pub(super) fn want(&mut self, link: LinkId, document: Id128) -> bool {
+        let is_foreign = self.foreign.is_link(link);
+        if is_foreign {
+            self.schemas.want(link, document, &mut self.out, &mut self.inbox);
+        }
+        is_foreign
+    }
+
+    /// The answers to a query for a schema: it, or that nobody has it.
+    pub(super) fn learn(&mut self, schema: Id128, answer: Answered) {
+        self.schemas.learn(schema, answer, &mut self.inbox);
     }
 
     /// This node answers a channel of a peer.
@@ -433,6 +482,17 @@ fn parts<'a>(
     Some((peer.link.as_mut()?, Way { line: &mut peer.line, out }, inbox))
 }
 
+/// What the node is to hear of foreign applications. A message has this payload.
+fn arrival_of(news: News, payload: &ZBytes) -> Arrival {
+    match news {
+        News::Up(info) => Arrival::Up(info),
+        News::Announced(channel, start, announcement) => Arrival::Announced(channel, start, announcement),
+        News::Message(channel, at) => Arrival::Foreign { channel, at, payload: payload.clone() },
+        News::Lost(channel, start, lost) => Arrival::Lost(channel, start, lost),
+        News::Tell(event) => Arrival::Tell(event),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use polywire_core::frame::{Hello, Limits};
@@ -456,7 +516,7 @@ mod tests {
         for (number, put) in mails.iter().enumerate().filter(|(number, _)| !lost(*number)) {
             match put {
                 Put::Mail { bytes, .. } => to.mail(from.me, bytes, number as u64),
-                Put::Open { .. } => panic!("there is no session"),
+                Put::Open { .. } | Put::Ask { .. } => panic!("there is no session"),
             }
         }
         mails.len()

@@ -8,11 +8,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire_core::{envelope::Envelope, topic};
+use polywire_core::{
+    envelope::{Envelope, Id128},
+    topic,
+};
 use polywire_zeromq::{Context, Error, Message, Socket, Wait, wait};
 
 use super::{
-    super::{Aligned, Disconnect, Event, LinkInfo, LinkSink, foreign::News, pipe::lock},
+    super::{
+        Aligned, Disconnect, Event, LinkInfo, LinkSink,
+        foreign::{News, encoding},
+        pipe::lock,
+    },
     card,
     finder::Met,
     interest::Interest,
@@ -184,7 +191,13 @@ impl Shared {
             Err(_) if frames.first().is_some_and(|topic| card::is_question(topic)) => return,
             Ok(Read { topic, payload, encoding }) => {
                 let tell = |_, what| news.push(what);
-                lock(&self.foreign).take((*topic).into(), encoding, clock::wall_ns(), payload.len(), tell);
+                lock(&self.foreign).take(
+                    (*topic).into(),
+                    encoding::read(encoding),
+                    clock::wall_ns(),
+                    payload.len(),
+                    tell,
+                );
             }
             Err(reason) => {
                 let tell = |_, what| news.push(what);
@@ -200,7 +213,8 @@ impl Shared {
                     self.sink.event(Event::Connected(*info));
                 }
                 News::Tell(event) => self.sink.event(*event),
-                News::Announced(channel, start, announcement) => {
+                News::Announced(channel, start, mut announcement) => {
+                    announcement.schema = Id128::ZERO;
                     hands.with(|sink, _| sink.announced(channel, start, &announcement));
                 }
                 News::Lost(channel, start, lost) => hands.with(|sink, _| sink.position(channel, start, lost)),

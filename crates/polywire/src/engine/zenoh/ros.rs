@@ -1,0 +1,296 @@
+//! ROS 2 as its middleware rmw_zenoh has it: a topic in CDR is a key with the type and its hash,
+//! messages have a small attachment, and liveliness tokens tell who is there.
+//! `spec/zenoh.md`, section 5, defines it.
+
+use polywire_core::ros::{NameError, TypeError, TypeHash, TypeName, check_topic, node_name};
+use polywire_core::schema::{Schema, SchemaLimits};
+use polywire_core::{
+    envelope::{Announcement, Envelope, Id128, Kind},
+    frame::Start,
+    rpc,
+};
+
+use super::super::foreign::{
+    encoding::Said,
+    openness::{is_best_effort, is_private},
+};
+
+/// Bytes of the encapsulation header in front of every payload.
+pub(super) const HEADER: usize = 4;
+/// The codec whose topics are those of ROS 2, and its option for payloads with their header.
+const CODEC: &str = "cdr";
+const WITH_HEADER: &str = "header";
+const BIG_ENDIAN: &str = "be";
+/// The number of Polywire's nodes in tokens, "PLYW", by which other Polywire nodes know them.
+const OURS: u32 = 0x504c_5957;
+/// What stands for nothing, and for a slash, in tokens.
+const NOTHING: &str = "%";
+/// Bytes of an attachment: sequence number, time, and the length of the writer's id in front of it.
+const ATTACHMENT: usize = 33;
+
+/// Why a channel cannot be a topic of ROS 2.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unfit {
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error(transparent)]
+    Type(#[from] TypeError),
+    #[error("its schema is not there")]
+    Schema,
+}
+
+/// A topic of ROS 2 with its type, as it stands in keys and tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Topic {
+    /// Without the slash in front.
+    pub(super) name: String,
+    /// The type's name as in DDS.
+    pub(super) type_name: String,
+    /// The type's hash as text.
+    pub(super) hash: String,
+}
+
+/// Whether a channel is one of ROS 2 as far as its announcement says: it is in CDR and for
+/// everybody. The topics of services have other places in rmw_zenoh.
+pub(super) fn is_open(announced: &Announcement) -> bool {
+    announced.codec == CODEC
+        && announced.compressor.is_empty()
+        && announced.configuration.is_none()
+        && rpc::service_of(&announced.topic).is_none()
+        && !is_private(announced)
+}
+
+/// The header that the engine puts in front of a channel's payloads. `None` if they have it.
+pub(super) fn header(announced: &Announcement) -> Option<[u8; HEADER]> {
+    let has = |option: &str| announced.options.split(',').any(|set| set == option);
+    (!has(WITH_HEADER)).then_some([0, u8::from(!has(BIG_ENDIAN)), 0, 0])
+}
+
+impl Topic {
+    /// The topic of a channel of this node, whose schema's document is given.
+    pub(super) fn of(announced: &Announcement, schema: Option<&[u8]>) -> Result<Topic, Unfit> {
+        check_topic(&announced.topic)?;
+        let schema = schema.and_then(|bytes| Schema::from_bytes(bytes, &SchemaLimits::default()).ok());
+        let schema = schema.ok_or(Unfit::Schema)?;
+        let type_name = TypeName::of_schema(schema.name())?.to_dds();
+        Ok(Topic { name: announced.topic.clone(), type_name, hash: TypeHash::of(&schema)?.to_string() })
+    }
+
+    /// The topic of a key behind the domain.
+    pub(super) fn of_key(key: &str) -> Option<Topic> {
+        let (rest, hash) = key.rsplit_once('/')?;
+        let (name, type_name) = rest.rsplit_once('/')?;
+        Topic::new(name, type_name, hash)
+    }
+
+    fn new(name: &str, type_name: &str, hash: &str) -> Option<Topic> {
+        let is_valid = check_topic(name).is_ok() && TypeName::of_dds(type_name).is_some();
+        let is_valid = is_valid && hash.parse::<TypeHash>().is_ok();
+        is_valid.then(|| Topic { name: name.into(), type_name: type_name.into(), hash: hash.into() })
+    }
+
+    /// What foreign publishers of the topic write.
+    pub(super) fn said(&self) -> Said {
+        let type_name = TypeName::of_dds(&self.type_name).map(|name| name.to_schema()).unwrap_or_default();
+        Said { codec: CODEC.into(), options: WITH_HEADER.into(), type_name, schema: Id128::ZERO }
+    }
+}
+
+/// Whether a message's envelope has nothing but what an attachment has.
+pub(super) fn is_plain(envelope: &Envelope<'_>) -> bool {
+    let is_bare = envelope.key_hash.is_none() && envelope.anchor.is_none();
+    envelope.kind == Kind::Data && is_bare && envelope.extensions.bytes().is_empty()
+}
+
+/// The attachment of a message.
+pub(super) fn attachment(writer: Id128, envelope: &Envelope<'_>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(ATTACHMENT);
+    bytes.extend_from_slice(&envelope.sequence.to_le_bytes());
+    bytes.extend_from_slice(&envelope.timestamp_ns.to_le_bytes());
+    bytes.push(writer.0.len() as u8);
+    bytes.extend_from_slice(&writer.0);
+    bytes
+}
+
+/// The writer of an attachment, and its message's position.
+pub(super) fn parse_attachment(bytes: &[u8]) -> Option<(Id128, Start)> {
+    let (sequence, rest) = bytes.split_first_chunk()?;
+    let (timestamp, rest) = rest.split_first_chunk()?;
+    let writer = rest.strip_prefix(&[16])?.try_into().ok()?;
+    let (sequence, timestamp_ns) = (u64::from_le_bytes(*sequence), i64::from_le_bytes(*timestamp));
+    Some((Id128(writer), Start { sequence, timestamp_ns }))
+}
+
+/// Who is who in tokens.
+#[derive(Clone, Debug)]
+pub(super) struct Graph {
+    /// What all tokens of the domain begin with.
+    domain: String,
+    /// The session's name.
+    session: String,
+    node: String,
+}
+
+/// What a token stands for besides nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Publisher,
+    Subscriber,
+}
+
+impl Graph {
+    pub(super) fn new(domain: u32, session: String, node: &str) -> Graph {
+        Graph { domain: format!("@ros2_lv/{domain}"), session, node: node_name(node) }
+    }
+
+    /// The tokens of all publishers.
+    pub(super) fn publishers(&self) -> String {
+        format!("{}/*/*/*/MP/**", self.domain)
+    }
+
+    /// The token of this node.
+    pub(super) fn token(&self) -> String {
+        let Graph { domain, session, node } = self;
+        format!("{domain}/{session}/{OURS}/{OURS}/NN/{NOTHING}/{NOTHING}/{node}")
+    }
+
+    /// The token of a publisher or subscriber with this number.
+    pub(super) fn token_of(&self, end: End, number: u32, topic: &Topic, is_best_effort: bool) -> String {
+        let Graph { domain, session, node } = self;
+        let Topic { name, type_name, hash } = topic;
+        let (end, name) = (end.text(), name.replace('/', NOTHING));
+        // Volatile, since ROS 2 does not get a history, and the last 10 samples. The rest is usual.
+        let qos = format!("{}:2:1,10:,:,:,,", if is_best_effort { 2 } else { 1 });
+        let who = format!("{domain}/{session}/{OURS}/{number}/{end}/{NOTHING}/{NOTHING}/{node}");
+        format!("{who}/{NOTHING}{name}/{type_name}/{hash}/{qos}")
+    }
+
+    /// The token of a channel of this node.
+    pub(super) fn token_of_channel(&self, number: u32, topic: &Topic, announced: &Announcement) -> String {
+        self.token_of(End::Publisher, number, topic, is_best_effort(announced))
+    }
+
+    /// The topic of another application's publisher.
+    pub(super) fn foreign_publisher(&self, token: &str) -> Option<Topic> {
+        let mut parts = token.strip_prefix(&*self.domain)?.strip_prefix('/')?.split('/');
+        let (_, node, _) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_theirs = node.parse() != Ok(OURS) && parts.next()? == End::Publisher.text();
+        let (_, _, _) = (parts.next()?, parts.next()?, parts.next()?);
+        let (name, type_name, hash, _) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let name = name.strip_prefix(NOTHING)?.replace(NOTHING, "/");
+        Topic::new(&name, type_name, hash).filter(|_| is_theirs)
+    }
+}
+
+impl End {
+    fn text(self) -> &'static str {
+        match self {
+            End::Publisher => "MP",
+            End::Subscriber => "MS",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::{
+        envelope::ChannelId,
+        schema::{Def, Member, SchemaBuilder, Type},
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The hash of `std_msgs/msg/String`.
+    const STRING: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
+
+    fn announced(topic: &str, codec: &str) -> Announcement {
+        Announcement { topic: topic.into(), codec: codec.into(), ..Announcement::default() }
+    }
+
+    fn string() -> Vec<u8> {
+        let mut types = SchemaBuilder::new();
+        let root = types.add(Def::structure("std_msgs::msg::String", vec![Member::new("data", Type::string())]));
+        types.finish(Type::Def(root)).expect("valid").to_bytes()
+    }
+
+    #[test]
+    fn topics_are_keys_as_the_design_of_rmw_zenoh_has_them() {
+        let topic = Topic::of(&announced("robot1/chatter", "cdr"), Some(&string())).expect("one of ROS 2");
+        let key = format!("robot1/chatter/std_msgs::msg::dds_::String_/{STRING}");
+        assert_eq!(format!("{}/{}/{}", topic.name, topic.type_name, topic.hash), key);
+        assert_eq!(Topic::of_key(&key), Some(topic.clone()));
+        let Said { codec, options, type_name, schema } = topic.said();
+        assert_eq!((&*codec, &*options, &*type_name), ("cdr", "header", "std_msgs::msg::String"));
+        assert!(schema.is_zero());
+        for wrong in ["", "chatter", "a/b/c", &key.replace("RIHS01", "RIHS02"), &key.replace("dds_", "dds")] {
+            assert_eq!(Topic::of_key(wrong), None, "{wrong}");
+        }
+        for (topic, schema) in [("1a", Some(string())), ("chatter", None), ("chatter", Some(vec![0xff; 9]))] {
+            assert!(Topic::of(&announced(topic, "cdr"), schema.as_deref()).is_err(), "{topic}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_cdr_and_for_everybody_is_a_topic_of_ros() {
+        assert!(is_open(&announced("chatter", "cdr")));
+        assert!(!is_open(&announced("chatter", "json")) && !is_open(&announced("polywire/nodes", "cdr")));
+        assert!(!is_open(&Announcement { compressor: "zstd".into(), ..announced("chatter", "cdr") }));
+        assert!(!is_open(&announced(&rpc::request_topic("add"), "cdr")));
+        let with = |options: &str| header(&Announcement { options: options.into(), ..announced("a", "cdr") });
+        assert_eq!(
+            [with(""), with("be"), with("header"), with("header,be")],
+            [Some([0, 1, 0, 0]), Some([0, 0, 0, 0]), None, None]
+        );
+    }
+
+    #[test]
+    fn attachments_have_number_time_and_writer() {
+        let envelope = Envelope::data(ChannelId(9), 7, -2);
+        let bytes = attachment(Id128([0xab; 16]), &envelope);
+        let expected = [&7_i64.to_le_bytes()[..], &(-2_i64).to_le_bytes(), &[16], &[0xab; 16]].concat();
+        assert_eq!(bytes, expected);
+        let start = Start { sequence: 7, timestamp_ns: -2 };
+        assert_eq!(parse_attachment(&bytes), Some((Id128([0xab; 16]), start)));
+        assert!((0..33).all(|len| parse_attachment(&bytes[..len]).is_none()));
+        assert_eq!(parse_attachment(&[&bytes[..], &[0]].concat()), None);
+        assert!(is_plain(&envelope));
+        assert!(!is_plain(&Envelope { kind: Kind::Dispose, ..envelope }));
+        assert!(!is_plain(&Envelope { key_hash: Some(Id128::ZERO), ..envelope }));
+    }
+
+    #[test]
+    fn tokens_tell_nodes_and_ends() {
+        let graph = Graph::new(2, "aac3178e".into(), "hall-7");
+        assert_eq!(graph.token(), "@ros2_lv/2/aac3178e/1347180887/1347180887/NN/%/%/hall_7");
+        let topic = Topic::of(&announced("a/chatter", "cdr"), Some(&string())).expect("one of ROS 2");
+        let token = graph.token_of(End::Subscriber, 5, &topic, true);
+        let rest = format!("%a%chatter/std_msgs::msg::dds_::String_/{STRING}");
+        assert_eq!(token, format!("@ros2_lv/2/aac3178e/1347180887/5/MS/%/%/hall_7/{rest}/2:2:1,10:,:,:,,"));
+        // Of the talker in rmw_zenoh's design.
+        let theirs = format!("@ros2_lv/2/8b209175/0/10/MP/%/%/talker/{rest}/::,7:,:,:,,");
+        assert_eq!(graph.foreign_publisher(&theirs), Some(topic.clone()));
+        let own = graph.token_of_channel(1, &topic, &announced("a/chatter", "cdr"));
+        for other in [&own, &theirs.replace("/MP/", "/MS/"), &theirs.replace("lv/2", "lv/22"), "@ros2_lv/2"] {
+            assert_eq!(graph.foreign_publisher(other), None, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_keys_tokens_and_attachments_are_refused_or_read(
+            text in "[@/%:,a-zA-Z0-9_]{0,90}",
+            bytes in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            if let Some(topic) = Topic::of_key(&text) {
+                prop_assert_eq!(format!("{}/{}/{}", topic.name, topic.type_name, topic.hash), text.clone());
+            }
+            let graph = Graph::new(2, "1".into(), "n");
+            let _ = graph.foreign_publisher(&format!("@ros2_lv/2/1/0/1/MP/%/%/n/{text}"));
+            if let Some((writer, start)) = parse_attachment(&bytes) {
+                let envelope = Envelope::data(polywire_core::envelope::ChannelId(1), start.sequence, start.timestamp_ns);
+                prop_assert_eq!(attachment(writer, &envelope), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The engine `zenoh` with `ros=true`: what rmw_zenoh's applications see and write, by plain
+//! sessions of Zenoh with the bytes of its design, and by a Python library that does the same as
+//! rmw_zenoh.
+#![cfg(feature = "zenoh")]
+
+use std::{
+    process::{Command, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use polywire::{Message, Node, Publisher, Subscriber};
+use polywire_testing::{
+    tools,
+    waiting::{SOON, until},
+};
+use zenoh::{Config, Session, Wait, sample::Sample};
+
+/// `std_msgs/msg/String`, and its hash.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "std_msgs::msg::String")]
+struct Text {
+    data: String,
+}
+
+const HASH: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
+const LISTEN: &str = "zenoh/peer?scouting=off,ros=true,domain=7,listen=tcp/127.0.0.1:0";
+
+fn text(data: &str) -> Text {
+    Text { data: data.into() }
+}
+
+/// A payload as rmw_zenoh has it.
+fn cdr(data: &str) -> Vec<u8> {
+    let length = u32::try_from(data.len() + 1).expect("short").to_le_bytes();
+    [&[0, 1, 0, 0][..], &length, data.as_bytes(), &[0]].concat()
+}
+
+fn attachment(sequence: i64, time: i64, gid: u8) -> Vec<u8> {
+    [&sequence.to_le_bytes()[..], &time.to_le_bytes(), &[16], &[gid; 16]].concat()
+}
+
+fn key() -> String {
+    format!("7/robot/chatter/std_msgs::msg::dds_::String_/{HASH}")
+}
+
+/// A node that is met by its locator alone, and its locator.
+fn alone(node: &Node) -> (String, String) {
+    let endpoint = node.open(LISTEN).expect("it opens");
+    let locator = endpoint.split_once("listen=").expect("where it listens").1.to_owned();
+    (endpoint, locator)
+}
+
+fn calling(locator: &str) -> String {
+    format!("zenoh/peer?scouting=off,ros=true,domain=7,listen=tcp/127.0.0.1:0,connect={locator}")
+}
+
+/// A session that is not Polywire's.
+fn plain(locator: &str) -> Session {
+    let mut config = Config::default();
+    let connect = format!("[\"{locator}\"]");
+    for (key, value) in [("scouting/multicast/enabled", "false"), ("connect/endpoints", &connect)] {
+        config.insert_json5(key, value).expect("valid");
+    }
+    zenoh::open(config).wait().expect("a session")
+}
+
+/// The keys of tokens as they come.
+fn tokens(session: &Session) -> mpsc::Receiver<String> {
+    let (sender, tokens) = mpsc::channel();
+    let watch = session.liveliness().declare_subscriber("@ros2_lv/7/**").history(true);
+    let watch = watch.callback(move |sample: Sample| drop(sender.send(sample.key_expr().to_string())));
+    watch.background().wait().expect("a subscriber");
+    tokens
+}
+
+/// The first token that ends like this.
+fn token(tokens: &mpsc::Receiver<String>, end: &str) -> String {
+    let until = Instant::now() + SOON;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let token = tokens.recv_timeout(left).unwrap_or_else(|_| panic!("no token ends with {end}"));
+        if token.ends_with(end) {
+            return token;
+        }
+    }
+}
+
+#[test]
+fn what_is_published_in_cdr_is_a_topic_of_ros() {
+    let node = Node::builder().name("hall-7").build();
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let (sender, samples) = mpsc::channel();
+    let subscriber = session.declare_subscriber("7/**").callback(move |sample| drop(sender.send(sample)));
+    let _subscriber = subscriber.wait().expect("a subscriber");
+    let publisher: Publisher<Text> =
+        node.publisher_on("robot/chatter", &format!("cdr@{endpoint}")).expect("a publisher");
+    // Other formats are for nodes alone.
+    let json: Publisher<Text> = node.publisher_on("robot/chatter", &format!("json@{endpoint}")).expect("a publisher");
+    let until = Instant::now() + SOON;
+    let sample: Sample = loop {
+        json.publish(&text("unheard")).expect("published");
+        publisher.publish(&text("hello")).expect("published");
+        match samples.recv_timeout(Duration::from_millis(20)) {
+            Ok(sample) => break sample,
+            Err(_) => assert!(Instant::now() < until, "nothing is heard"),
+        }
+    };
+    assert_eq!(sample.key_expr().as_str(), key());
+    assert_eq!(&*sample.payload().to_bytes(), cdr("hello"));
+    let attached = sample.attachment().expect("one").to_bytes().into_owned();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later").as_nanos() as i64;
+    let (sequence, time) = (&attached[..8], &attached[8..16]);
+    assert!(i64::from_le_bytes(sequence.try_into().expect("eight bytes")) > 0);
+    assert!((now - i64::from_le_bytes(time.try_into().expect("eight bytes"))).abs() < 60_000_000_000);
+    assert_eq!((attached[16], attached.len()), (16, 33));
+    let tokens = tokens(&session);
+    let end = format!("/MP/%/%/hall_7/%robot%chatter/std_msgs::msg::dds_::String_/{HASH}/1:2:1,10:,:,:,,");
+    let publishing = token(&tokens, &end);
+    let session_name = publishing.split('/').nth(2).expect("a session").to_owned();
+    assert!(!session_name.is_empty());
+    drop(publisher);
+    token(&tokens, &end);
+}
+
+#[test]
+fn types_and_topics_that_ros_cannot_have_are_refused() {
+    #[derive(Clone, Debug, Default, Message)]
+    #[polywire(name = "Plant::Pump")]
+    struct Pump {
+        id: u32,
+    }
+    let node = Node::new();
+    let (endpoint, _) = alone(&node);
+    let error = node.publisher_on::<Pump>("pumps", &format!("cdr@{endpoint}")).err().expect("no name of ROS 2");
+    assert!(error.to_string().contains("Plant::Pump"), "{error}");
+    let error = node.publisher_on::<Text>("7 pumps", &format!("cdr@{endpoint}")).err().expect("no name of ROS 2");
+    assert!(error.to_string().contains("7 pumps"), "{error}");
+    assert!(node.publisher_on::<Pump>("pumps", &format!("json@{endpoint}")).is_ok(), "it is for nodes alone");
+}
+
+#[test]
+fn what_ros_publishes_is_read_and_the_subscriber_is_shown() {
+    let node = Node::builder().name("reader").build();
+    let (endpoint, locator) = alone(&node);
+    let texts: Subscriber<Text> = node.subscriber_on("robot/chatter", &endpoint).expect("a subscriber");
+    let all: Subscriber<Text> = node.subscriber_on("robot/**", &endpoint).expect("a subscriber");
+    let session = plain(&locator);
+    let publisher = session.declare_publisher(key()).wait().expect("a publisher");
+    until("the subscriber is known", || publisher.matching_status().wait().expect("a status").matching());
+    let tokens = tokens(&session);
+    let topic = format!("%robot%chatter/std_msgs::msg::dds_::String_/{HASH}");
+    let talking = format!("@ros2_lv/7/{}/0/10/MP/%/%/talker/{topic}/::,7:,:,:,,", session.zid());
+    let _talking = session.liveliness().declare_token(talking).wait().expect("a token");
+    token(&tokens, &format!("/MS/%/%/reader/{topic}/1:2:1,10:,:,:,,"));
+    for (number, data) in (1..).zip(["one", "two", "three"]) {
+        publisher.put(cdr(data)).attachment(attachment(number, 1_700_000_000_000_000_000, 9)).wait().expect("put");
+    }
+    // Big-endian, of no known type's hash, without an attachment, and garbage.
+    let big = [&[0, 0, 0, 0][..], &4_u32.to_be_bytes(), b"big\0"].concat();
+    publisher.put(big).wait().expect("put");
+    session.put("7/robot/chatter/none", cdr("no type")).wait().expect("put");
+    publisher.put(b"\0\x01").attachment(attachment(4, 0, 9)).wait().expect("put");
+    publisher.put(cdr("last")).attachment(b"short").wait().expect("put");
+    for texts in [&texts, &all] {
+        for (number, data) in ["one", "two", "three", "big", "last"].into_iter().enumerate() {
+            let sample = texts.recv_timeout(SOON).expect("a sample");
+            assert_eq!(sample.value, text(data));
+            assert!(number > 2 || sample.info.timestamp_ns == 1_700_000_000_000_000_000);
+        }
+        assert_eq!((texts.lost(), texts.undecodable()), (0, 1));
+    }
+}
+
+#[test]
+fn nodes_meet_on_topics_of_ros_and_lose_nothing() {
+    let (here, there) = (Node::new(), Node::new());
+    let (endpoint, locator) = alone(&here);
+    for format in ["cdr", "cdr:header", "cdr:be", "json"] {
+        let topic = format!("texts/{}", format.replace(':', "_"));
+        let texts: Subscriber<Text> = here.subscriber_on(&topic, &endpoint).expect("a subscriber");
+        let wire = format!("{format}@{}", calling(&locator));
+        let publisher: Publisher<Text> = there.publisher_on(&topic, &wire).expect("a publisher");
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{format}");
+        for number in 0..2000 {
+            publisher.publish(&text(&number.to_string())).expect("published");
+        }
+        for number in 0..2000 {
+            let sample = texts.recv_timeout(SOON).expect("a sample");
+            assert_eq!(sample.value, text(&number.to_string()), "{format}");
+        }
+        assert_eq!((texts.lost(), texts.undecodable()), (0, 0), "{format}");
+        drop(publisher);
+    }
+    // A domain of its own, and nodes that do without ROS 2, are not met.
+    let others =
+        [calling(&locator).replace("domain=7", "domain=8"), calling(&locator).replace("ros=true,domain=7,", "")];
+    let texts: Subscriber<Text> = here.subscriber_on("apart", &endpoint).expect("a subscriber");
+    for other in others {
+        let node = Node::new();
+        let publisher: Publisher<Text> = node.publisher_on("apart", &format!("cdr@{other}")).expect("a publisher");
+        assert_eq!(publisher.wait_for_subscribers(1, Duration::from_millis(500)), 0, "{other}");
+        publisher.publish(&text("elsewhere")).expect("published");
+    }
+    assert!(texts.recv_timeout(Duration::from_millis(200)).is_none());
+}
+
+/// Answers each text with another one, by a library that knows ROS 2 and not Polywire.
+const ROS: &str = r#"
+import os, sys
+from zenoh_ros2_sdk import ROS2Publisher, ROS2Subscriber
+of = dict(msg_type="std_msgs/msg/String", msg_definition="string data\n", domain_id=7,
+          router_ip="127.0.0.1", router_port=int(sys.argv[1]))
+publisher = ROS2Publisher("/back", node_name="answerer", **of)
+subscriber = ROS2Subscriber("/there", callback=lambda text: publisher.publish(data=text.data + " and back"), **of)
+sys.stdin.read()
+os._exit(0) # The library's session would keep the interpreter.
+"#;
+
+#[test]
+fn a_python_library_for_ros_reads_and_writes_the_same_topics() {
+    if !tools::python_has("zenoh_ros2_sdk") {
+        return;
+    }
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let publisher: Publisher<Text> = node.publisher_on("there", &format!("cdr@{endpoint}")).expect("a publisher");
+    let back: Subscriber<Text> = node.subscriber_on("back", &endpoint).expect("a subscriber");
+    let port = locator.rsplit(':').next().expect("a port");
+    let mut python = Command::new(tools::python());
+    let mut python = python.args(["-c", ROS, port]).stdin(Stdio::piped()).spawn().expect("it starts");
+    let until = Instant::now() + SOON;
+    let sample = loop {
+        publisher.publish(&text("there")).expect("published");
+        if let Some(sample) = back.recv_timeout(Duration::from_millis(20)) {
+            break sample;
+        }
+        assert!(Instant::now() < until, "Python does not answer");
+    };
+    assert_eq!(sample.value, text("there and back"));
+    drop(python.stdin.take());
+    assert!(python.wait().expect("it ends").success());
+}
