@@ -56,7 +56,7 @@ pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy, first: Op
         None => (binder.any(schema.root())?, None),
     };
     let referred = binder.referred.into_iter().flatten().collect();
-    Ok(Plans { root, id, referred, bank: binder.slots.bank(), policy })
+    Ok(Plans { root, id, referred, bank: binder.slots.bank(), uses: binder.slots.uses(), policy })
 }
 
 /// Largest number of fields and values of a type, so that a small schema cannot make a large

@@ -4,7 +4,8 @@ use alloc::{collections::BTreeMap, rc::Rc, sync::Arc, vec::Vec};
 
 use super::{
     lowering::Lowering,
-    plan::{Any, Group, Item, Plan, Presence, Union},
+    numbers::{Int, Ops, SlotUse, THERE, VALUE},
+    plan::{Any, Group, Item, Plan, Plans, Presence, Union},
     wide::WIDE,
 };
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     layout::Scalar,
     program::{
         Block, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire,
-        state::{Field, Operator, Policy},
+        state::{Field, Operator},
     },
     schema::{DefId, Type},
 };
@@ -23,6 +24,10 @@ type Done = Result<(), LowerError>;
 impl DecodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, _wire: Scalar, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("the template has no field for it"))? {
+            (Plan::Scalar(field), pending) if Int::of(&field).is_some() => match self.get(walk, &field, pending) {
+                Some(scalar) => walk.store(ty, scalar, slot),
+                None => Ok(()),
+            },
             (Plan::Scalar(field), true) => walk.get(ty, Wire::Word(0, field.scalar()), slot),
             (Plan::Scalar(field), false) => walk.get(ty, Wire::Field(field), slot),
             (Plan::Word(index), _) => walk.get(ty, Wire::Word(index, Scalar::I64), slot),
@@ -167,10 +172,8 @@ impl Lowering<'_> {
 
     /// Reads the number of elements into the accumulator.
     fn count(&self, walk: &mut DecodeWalk<'_>, length: &Arc<Field>, pending: bool) {
-        walk.emit(OpKind::Get(match pending {
-            true => Wire::Word(0, Scalar::U64),
-            false => Wire::Field(length.clone()),
-        }));
+        self.get(walk, length, pending);
+        walk.emit(OpKind::Convert(Scalar::U64));
     }
 
     fn octets(
@@ -229,26 +232,55 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Emits the reading of an integer that must be there, or was read, and gives its type.
+    fn get(&self, walk: &mut DecodeWalk<'_>, field: &Field, pending: bool) -> Option<Scalar> {
+        let (block, scalar) = self.get_int(walk.path(), field, pending)?;
+        walk.append(block);
+        Some(scalar)
+    }
+
+    /// Emits the reading of a field that may be absent; its value waits.
+    fn test(&self, walk: &mut DecodeWalk<'_>, field: &Arc<Field>) {
+        let read = |ops: &mut Ops, int: &Int, slot: &SlotUse| {
+            int.get(ops, slot);
+            if field.optional {
+                ops.test(THERE);
+            } else {
+                ops.put(OpKind::StoreLocal(VALUE));
+                ops.put(OpKind::Const(Scalar::Bool, 1));
+            }
+        };
+        match self.int(walk.path(), field, read) {
+            Some(block) => walk.append(block),
+            None => walk.emit(OpKind::TestField(field.clone())),
+        }
+    }
+
     /// Reads a field that the type lacks. It must be read because it changes later fields.
     fn unmapped(&self, walk: &mut DecodeWalk<'_>, item: &Item) {
         let nothing = |field: &Field| field.operator == Operator::Constant && !field.optional;
         if let Presence::Field(field) = &item.presence
             && !nothing(field)
         {
-            walk.emit(OpKind::TestField(field.clone()));
+            self.test(walk, field);
         }
     }
 
     fn member(&self, walk: &mut DecodeWalk<'_>, item: &Item, member: &MemberIn<'_>) -> Done {
-        let (test, pending) = match &item.presence {
+        let pending = match &item.presence {
             Presence::Always => {
                 self.set(&item.plan);
                 return walk.member(member);
             }
-            Presence::Field(field) => (OpKind::TestField(field.clone()), true),
-            Presence::Bit => (OpKind::TakeBit, false),
+            Presence::Field(field) => {
+                self.test(walk, field);
+                true
+            }
+            Presence::Bit => {
+                walk.emit(OpKind::TakeBit);
+                false
+            }
         };
-        walk.emit(test);
         let then = walk.block(|walk| {
             if pending {
                 self.set_pending(&item.plan)
@@ -263,7 +295,8 @@ impl Lowering<'_> {
     }
 
     fn select_case(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Union>) -> Done {
-        walk.emit(OpKind::Get(Wire::Field(plan.discriminator.clone())));
+        self.get(walk, &plan.discriminator, false);
+        walk.emit(OpKind::Convert(Scalar::I64));
         walk.union_arms(union, |walk, case| {
             let index = plan.by_name.get(&case.member.name).copied();
             let index = index.ok_or_else(|| walk.unsupported("the template has no such case"))?;
@@ -275,11 +308,9 @@ impl Lowering<'_> {
     fn select_template(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Any>) -> Done {
         let mut ids: Vec<i64> = plan.cases.iter().map(|(_, id, _)| (*id).into()).collect();
         ids.sort_unstable();
-        // The id is needed twice.
-        walk.emit(OpKind::Get(Wire::Field(plan.id.clone())));
-        walk.emit(OpKind::StoreLocal(0));
+        self.get(walk, &plan.id, false);
+        walk.emit(OpKind::Convert(Scalar::I64));
         self.known(walk, ids)?;
-        walk.emit(OpKind::LoadLocal(0, Scalar::I64));
         walk.union_arms(union, |walk, case| {
             let found = plan.by_name.get(&case.member.name).and_then(|index| plan.cases.get(*index));
             let Some((.., plan)) = found else { return Err(walk.unsupported("there is no template for the case")) };
@@ -300,17 +331,14 @@ impl Lowering<'_> {
 }
 
 /// Puts the message's presence map and template id around a program's root.
-pub(super) fn message(plan: &Plan, (id, field): (u32, &Arc<Field>), policy: Policy, root: Block) -> Block {
-    let op = |kind| Op { path: PathId(0), kind };
-    let otherwise = Block([op(OpKind::Fail(FaultKind::UnknownTemplate))].into());
-    let body = Block(
-        [
-            op(OpKind::Get(Wire::Field(field.clone()))),
-            op(OpKind::Switch { arms: [([id.into()].into(), Block::default())].into(), otherwise }),
-        ]
-        .into_iter()
-        .chain(root.0)
-        .collect(),
-    );
-    Block([op(OpKind::PresenceMap { bits: field.bits() + plan.bits(), policy, body })].into())
+pub(super) fn message(plans: &Plans, (id, field): (u32, &Arc<Field>), root: Block) -> Block {
+    let path = PathId(0);
+    let head = plans.int(path, field, |ops, int, slot| {
+        int.get(ops, slot);
+        let otherwise = ops.fault(FaultKind::UnknownTemplate);
+        ops.put(OpKind::Switch { arms: [([id.into()].into(), Block::default())].into(), otherwise });
+    });
+    let body = Block(head.unwrap_or_default().0.into_iter().chain(root.0).collect());
+    let (bits, policy) = (field.bits() + plans.root.bits(), plans.policy);
+    Block([Op { path, kind: OpKind::PresenceMap { bits, policy, body } }].into())
 }

@@ -5,16 +5,14 @@ use alloc::{collections::BTreeMap, rc::Rc, sync::Arc};
 use super::{
     decode::is_alone,
     lowering::Lowering,
-    plan::{Any, Group, Item, Plan, Presence, Union},
+    numbers::Int,
+    plan::{Any, Group, Item, Plan, Plans, Presence, Union},
     wide::WIDE,
 };
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
     layout::Scalar,
-    program::{
-        Block, FaultKind, Op, OpKind, Overflow, Place, Source, TextForm, Wire,
-        state::{Field, Policy},
-    },
+    program::{Block, FaultKind, Field, Op, OpKind, Overflow, PathId, Place, Source, TextForm, Wire},
     schema::{DefId, Type},
 };
 
@@ -24,6 +22,12 @@ type Done = Result<(), LowerError>;
 impl EncodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, _: &Type, _: Scalar, place: Place) -> Done {
         let wire = match self.plan(walk.unsupported("the template has no field for it"))? {
+            Plan::Scalar(field) if Int::of(&field).is_some() => {
+                walk.emit(OpKind::Load(place));
+                let memory = walk.memory_scalar(place)?;
+                self.put(walk, &field, memory);
+                return Ok(());
+            }
             Plan::Scalar(field) => Wire::Field(field),
             Plan::Word(index) => Wire::Word(index, Scalar::I64),
             Plan::Wide => Wire::Kernel(&WIDE),
@@ -65,7 +69,7 @@ impl EncodeDialect for Lowering<'_> {
             }
             Plan::Sequence(sequence) => {
                 walk.emit(OpKind::Length(place));
-                walk.emit(OpKind::Put(Wire::Field(sequence.length.clone())));
+                self.put(walk, &sequence.length, Scalar::U64);
                 self.elements(walk, (&sequence.element, sequence.bits), element, bound, place)
             }
             plan => self.alone(walk, plan, |walk| self.sequence(walk, element, bound, place)),
@@ -81,7 +85,7 @@ impl EncodeDialect for Lowering<'_> {
             Plan::Sequence(sequence) => {
                 let len = crate::schema::array_len(dims).unwrap_or(0);
                 walk.emit(OpKind::Const(Scalar::U64, len as u128));
-                walk.emit(OpKind::Put(Wire::Field(sequence.length.clone())));
+                self.put(walk, &sequence.length, Scalar::U64);
                 self.elements(walk, (&sequence.element, sequence.bits), element, 0, place)
             }
             plan => self.alone(walk, plan, |walk| self.array(walk, element, dims, place)),
@@ -94,7 +98,7 @@ impl EncodeDialect for Lowering<'_> {
             plan => return self.alone(walk, plan, |walk| self.map(walk, key, value, bound, place)),
         };
         walk.emit(OpKind::Length(place));
-        walk.emit(OpKind::Put(Wire::Field(map.length.clone())));
+        self.put(walk, &map.length, Scalar::U64);
         let fill = |walk: &mut EncodeWalk<'_>, ty: &Type, (plan, bits): (&Plan, u32), place: Place| {
             self.segmented(walk, bits, |walk| {
                 self.set(plan);
@@ -146,6 +150,20 @@ impl EncodeDialect for Lowering<'_> {
 }
 
 impl Lowering<'_> {
+    /// Emits the accumulator as an integer field.
+    fn put(&self, walk: &mut EncodeWalk<'_>, field: &Field, from: Scalar) {
+        let block = self.put_int(walk.path(), field, from);
+        walk.append(block.unwrap_or_default());
+    }
+
+    /// Emits the absence of a field.
+    fn put_absent(&self, walk: &mut EncodeWalk<'_>, field: &Arc<Field>) {
+        match self.int(walk.path(), field, |ops, int, slot| int.put_absent(ops, slot)) {
+            Some(block) => walk.append(block),
+            None => walk.emit(OpKind::PutField { field: field.clone(), present: false }),
+        }
+    }
+
     /// Emits a value that has a group of its own.
     fn alone(&self, walk: &mut EncodeWalk<'_>, plan: Plan, fill: impl FnOnce(&mut EncodeWalk<'_>) -> Done) -> Done {
         match plan {
@@ -209,7 +227,7 @@ impl Lowering<'_> {
             if let Presence::Field(field) = &item.presence
                 && field.optional
             {
-                walk.emit(OpKind::PutField { field: field.clone(), present: false });
+                self.put_absent(walk, field);
             }
             return Ok(());
         };
@@ -226,28 +244,28 @@ impl Lowering<'_> {
             return present(walk, out.place);
         }
         walk.if_present(out, present, |walk| {
-            walk.emit(match &item.presence {
-                Presence::Field(field) => OpKind::PutField { field: field.clone(), present: false },
-                Presence::Bit => OpKind::KnownBits { zeros: 1, one: false },
-                Presence::Always => OpKind::Fail(FaultKind::Unrepresentable),
-            });
+            match &item.presence {
+                Presence::Field(field) => self.put_absent(walk, field),
+                Presence::Bit => walk.emit(OpKind::KnownBits { zeros: 1, one: false }),
+                Presence::Always => walk.emit(OpKind::Fail(FaultKind::Unrepresentable)),
+            }
             Ok(())
         })
     }
 
     fn cases(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, plan: &Rc<Union>) -> Done {
-        let discriminator = || OpKind::Put(Wire::Field(plan.discriminator.clone()));
+        let discriminator = |walk: &mut EncodeWalk<'_>| self.put(walk, &plan.discriminator, Scalar::I64);
         walk.union_arms(
             union,
             |walk, case, place| {
                 let index = plan.by_name.get(&case.member.name).copied();
                 let index = index.ok_or_else(|| walk.unsupported("the template has no such case"))?;
-                walk.emit(discriminator());
+                discriminator(walk);
                 walk.emit(OpKind::KnownBits { zeros: index as u32, one: true });
                 self.alone(walk, plan.cases[index].1.clone(), |walk| walk.member(&case.member, place))
             },
             |walk| {
-                walk.emit(discriminator());
+                discriminator(walk);
                 Ok(())
             },
         )
@@ -261,8 +279,8 @@ impl Lowering<'_> {
                 let Some((_, id, plan_of)) = found else {
                     return Err(walk.unsupported("there is no template for the case"));
                 };
-                walk.emit(OpKind::Const(Scalar::U64, (*id).into()));
-                walk.emit(OpKind::Put(Wire::Field(plan.id.clone())));
+                walk.emit(OpKind::Const(Scalar::U32, (*id).into()));
+                self.put(walk, &plan.id, Scalar::U32);
                 self.set(plan_of);
                 walk.member(&case.member, place)
             },
@@ -275,9 +293,13 @@ impl Lowering<'_> {
 }
 
 /// Puts the message's presence map and template id around a program's root.
-pub(super) fn message(plan: &Plan, (id, field): (u32, &Arc<Field>), policy: Policy, root: Block) -> Block {
-    let op = |kind| Op { path: crate::program::PathId(0), kind };
-    let head = [op(OpKind::Const(Scalar::U64, id.into())), op(OpKind::Put(Wire::Field(field.clone())))];
-    let body = Block(head.into_iter().chain(root.0).collect());
-    Block([op(OpKind::PresenceMap { bits: field.bits() + plan.bits(), policy, body })].into())
+pub(super) fn message(plans: &Plans, (id, field): (u32, &Arc<Field>), root: Block) -> Block {
+    let path = PathId(0);
+    let head = plans.int(path, field, |ops, int, slot| {
+        ops.put(OpKind::Const(int.scalar, id.into()));
+        int.put(ops, slot);
+    });
+    let body = Block(head.unwrap_or_default().0.into_iter().chain(root.0).collect());
+    let (bits, policy) = (field.bits() + plans.root.bits(), plans.policy);
+    Block([Op { path, kind: OpKind::PresenceMap { bits, policy, body } }].into())
 }

@@ -3,8 +3,12 @@
 
 use alloc::{boxed::Box, collections::BTreeMap, format, rc::Rc, string::String, sync::Arc, vec::Vec};
 
+use super::numbers::{Int, Ops, SlotUse};
 use super::template::{self, Dictionary, FieldType, Name, OperatorKind};
-use crate::program::state::{Bank, Field, FieldKind, Initial, Operator, Policy};
+use crate::program::{
+    Block, PathId,
+    state::{Bank, Field, FieldKind, Initial, Operator, Policy},
+};
 
 /// How a value of the type is encoded.
 #[derive(Clone, Debug)]
@@ -112,7 +116,19 @@ pub(super) struct Plans {
     pub id: Option<(u32, Arc<Field>)>,
     pub referred: Vec<Plan>,
     pub bank: Bank,
+    /// What is made of each slot.
+    pub uses: BTreeMap<u32, SlotUse>,
     pub policy: Policy,
+}
+
+impl Plans {
+    /// The operations for an integer field; none for a field of another kind.
+    pub fn int(&self, path: PathId, field: &Field, fill: impl FnOnce(&mut Ops, &Int, &SlotUse)) -> Option<Block> {
+        let (int, mut ops) = (Int::of(field)?, Ops::new(path));
+        let own = SlotUse::of(field);
+        fill(&mut ops, &int, self.uses.get(&field.slot).unwrap_or(&own));
+        Some(ops.into_block())
+    }
 }
 
 impl Plan {
@@ -181,6 +197,7 @@ pub(super) struct Slots {
     /// Slots by dictionary and key. The number distinguishes the parts of a value.
     values: BTreeMap<(String, Name, u8), u32>,
     texts: BTreeMap<(String, Name), u32>,
+    uses: BTreeMap<u32, SlotUse>,
     policy: Policy,
 }
 
@@ -193,6 +210,11 @@ impl Slots {
     /// The number of slots assigned.
     pub fn bank(&self) -> Bank {
         Bank { slots: self.values.len() as u32, texts: self.texts.len() as u32 }
+    }
+
+    /// What is made of each slot.
+    pub fn uses(self) -> BTreeMap<u32, SlotUse> {
+        self.uses
     }
 
     fn value(&mut self, dictionary: &str, key: &Name, part: u8) -> u32 {
@@ -262,7 +284,7 @@ impl Slots {
                 _ => self.text(&dictionary, key),
             };
         }
-        Field {
+        let field = Field {
             kind: kind(ty),
             optional,
             operator: meaning(operator.kind),
@@ -271,7 +293,12 @@ impl Slots {
             tag: tag(ty),
             initial: operator.initial.as_ref().map(initial),
             policy: self.policy,
+        };
+        if field.has_slot() {
+            let own = SlotUse::of(&field);
+            self.uses.entry(slot).and_modify(|all| *all = all.and(own)).or_insert(own);
         }
+        field
     }
 }
 

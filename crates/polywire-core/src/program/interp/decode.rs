@@ -76,6 +76,10 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::Check(condition) => {
                 let value = check(&self.program.layout, condition, self.accumulator);
+                if let (Err(fault), super::super::Check::Within { policy, .. }) = (&value, condition) {
+                    let got = self.accumulator as u64;
+                    return self.input.deviate(*fault, *policy, got).map_err(|_| Failed);
+                }
                 self.accumulator = value.map_err(|kind| self.fail(kind, 0, self.accumulator as u64))?;
                 if matches!(condition, super::super::Check::Bool) {
                     self.scalar = Scalar::Bool;
@@ -146,10 +150,11 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::KnownBits { zeros, one } => ok(state::expect_bits(self.input, *zeros, *one)),
             OpKind::Forget { .. }
-            | OpKind::LoadSlot(..)
-            | OpKind::StoreSlot(_)
+            | OpKind::LoadSlot { .. }
+            | OpKind::StoreSlot { .. }
             | OpKind::EmptySlot(_)
             | OpKind::SlotState(_)
+            | OpKind::SlotHas { .. }
             | OpKind::LoadLocal(..)
             | OpKind::StoreLocal(_)
             | OpKind::Compute(..) => {
@@ -259,6 +264,11 @@ impl<'r> Run<'r, '_> {
             }
             Wire::Inline(..) => unreachable!("the verifier refuses encode operations here"),
             Wire::Field(field) => self.get_field(field),
+            Wire::StopBit(form) => {
+                let word = state::stop_bit::get(self.input, form).map_err(|_| Failed)?;
+                self.set(from_word(word, form.scalar), form.scalar);
+                Ok(())
+            }
             Wire::Word(index, scalar) => {
                 self.get_word(*index, *scalar);
                 Ok(())

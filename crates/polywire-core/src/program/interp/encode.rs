@@ -137,10 +137,11 @@ impl<'r> Run<'r, '_> {
                 Ok(())
             }
             OpKind::Forget { .. }
-            | OpKind::LoadSlot(..)
-            | OpKind::StoreSlot(_)
+            | OpKind::LoadSlot { .. }
+            | OpKind::StoreSlot { .. }
             | OpKind::EmptySlot(_)
             | OpKind::SlotState(_)
+            | OpKind::SlotHas { .. }
             | OpKind::LoadLocal(..)
             | OpKind::StoreLocal(_)
             | OpKind::Compute(..) => {
@@ -224,6 +225,7 @@ impl<'r> Run<'r, '_> {
                 ok((wide.put)(self.output, self.accumulator as u128))
             }
             Wire::Field(field) => ok(state::put_int(self.output, field, self.accumulator as u64)),
+            Wire::StopBit(form) => ok(state::stop_bit::put(self.output, form, self.accumulator as u64)),
             Wire::Word(index, _) => {
                 self.put_word(*index);
                 Ok(())

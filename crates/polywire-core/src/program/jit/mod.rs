@@ -27,10 +27,12 @@ mod emit;
 mod encode;
 mod fields;
 mod forms;
+mod join;
 mod members;
 mod scalars;
 mod shims;
 mod slots;
+mod stop_bit;
 mod stream;
 
 pub(crate) use encode::SLACK;

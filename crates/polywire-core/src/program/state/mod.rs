@@ -20,6 +20,7 @@ mod put;
 mod slots;
 #[cfg(feature = "jit")]
 pub(crate) mod specialised;
+pub(crate) mod stop_bit;
 
 pub(crate) use bits::{begin_reading, begin_writing, end_reading, end_writing, expect_bits, put_bits};
 pub use field::{Field, FieldKind, Initial, Operator, Policy};
@@ -31,7 +32,7 @@ pub(crate) use octets::{OCTETS, take_octet};
 pub(crate) use put::{Out, put, put_int};
 #[cfg(feature = "jit")]
 pub(crate) use put::{differing_end, normal as normal_decimal, replaced};
-pub(crate) use slots::{LOCALS, compute};
+pub(crate) use slots::{LOCALS, compute, cut};
 
 /// The slots that a program's fields refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,8 +47,6 @@ pub struct Bank {
 pub(crate) const UNDEFINED: u8 = 0;
 /// A slot whose value is known to be absent.
 pub(crate) const EMPTY: u8 = 1;
-/// A slot whose value is a word of the program's own. Fields have tags of their own, by type.
-pub(crate) const ASSIGNED: u8 = 2;
 
 /// A bank's slots are a multiple of this.
 const ROW: usize = 8;

@@ -94,10 +94,11 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         OpKind::PresenceMap { body, .. } => Facts { has_state: true, blocks: vec![body], ..any },
         OpKind::TakeBit => Facts { only: DECODES, has_state: true, ..any },
         OpKind::PutBit => Facts { only: ENCODES, has_state: true, ..any },
-        OpKind::LoadSlot(..)
-        | OpKind::StoreSlot(_)
+        OpKind::LoadSlot { .. }
+        | OpKind::StoreSlot { .. }
         | OpKind::EmptySlot(_)
         | OpKind::SlotState(_)
+        | OpKind::SlotHas { .. }
         | OpKind::LoadLocal(..)
         | OpKind::StoreLocal(_)
         | OpKind::Compute(..) => Facts { has_state: true, ..silent },
@@ -132,6 +133,7 @@ fn wire_facts(wire: &Wire, encodes: bool) -> Facts<'static> {
     match wire {
         Wire::Fixed { scalar, .. } => Facts { bytes: Bytes::Moves(scalar.size() as u32), ..any },
         Wire::Kernel(_) | Wire::Inline(..) | Wire::Symbol(..) => any,
+        Wire::StopBit(_) => Facts { has_state: true, ..any },
         Wire::Field(_) if encodes => Facts { has_state: true, ..any },
         Wire::Field(_) => Facts { has_state: true, pending: Pending::Replaces, ..any },
         Wire::Word(..) if encodes => Facts { has_state: true, ..any },

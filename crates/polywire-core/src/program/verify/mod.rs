@@ -25,8 +25,8 @@ use alloc::{string::String, vec, vec::Vec};
 use core::cell::Cell;
 
 use super::{
-    Arithmetic, Block, Check, Direction, Field, FieldKind, Op, OpKind, Place, Program, ScalarKernel, Source, TextForm,
-    TextKernel, Wire, state::LOCALS,
+    Arithmetic, Block, Check, Direction, Field, FieldKind, Op, OpKind, Operand, Place, Program, ScalarKernel, Source,
+    TextForm, TextKernel, Wire, state::LOCALS,
 };
 use crate::layout::{Kind, Layout, NodeId, Scalar};
 use facts::{Bytes, Facts, Pending, facts};
@@ -65,7 +65,7 @@ pub(crate) fn verify(program: &Program) -> Result<(), VerifyError> {
         if routine.frame.is_some_and(|node| node.0 as usize >= program.layout.len()) {
             return Err(refused("a routine's frame is no node"));
         }
-        let nested = verifier.block(&routine.block, State::new(routine.frame), 0)?;
+        let End { nested, .. } = verifier.block(&routine.block, State::new(routine.frame), 0)?;
         if routine.levels < 1 + nested / BLOCKS_PER_LEVEL {
             return Err(refused("calls cost too little for the blocks in the routine"));
         }
@@ -113,6 +113,29 @@ impl State {
     }
 }
 
+/// What is known where a block ends.
+struct End {
+    /// Blocks inside each other in it.
+    nested: u32,
+    /// The accumulator there.
+    accumulator: Option<(Scalar, Option<NodeId>)>,
+    /// Nothing comes behind it: it has failed.
+    stops: bool,
+}
+
+/// What is known behind blocks of which one ran: the accumulator, if they agree on it, and whether
+/// anything comes at all.
+fn join(ends: &[End]) -> End {
+    let mut arrivals = ends.iter().filter(|end| !end.stops);
+    let nested = ends.iter().map(|end| end.nested).max().unwrap_or(0);
+    let Some(first) = arrivals.next() else { return End { nested, accumulator: None, stops: true } };
+    let both = |a: (Scalar, Option<NodeId>), b: (Scalar, Option<NodeId>)| {
+        (a.0 == b.0).then_some((a.0, a.1.filter(|node| b.1 == Some(*node))))
+    };
+    let accumulator = arrivals.fold(first.accumulator, |before, end| both(before?, end.accumulator?));
+    End { nested, accumulator, stops: false }
+}
+
 struct Verifier<'p> {
     program: &'p Program,
     layout: &'p Layout,
@@ -123,9 +146,9 @@ struct Verifier<'p> {
 type Verdict<T = ()> = Result<T, &'static str>;
 
 impl Verifier<'_> {
-    /// Holds a block to the rules, and gives how many blocks are inside each other in it.
-    fn block(&self, block: &Block, mut state: State, depth: u32) -> Result<u32, VerifyError> {
-        let mut nested = 0;
+    /// Holds a block to the rules, and gives what is known at its end.
+    fn block(&self, block: &Block, mut state: State, depth: u32) -> Result<End, VerifyError> {
+        let (mut nested, mut stops) = (0, false);
         for op in &block.0 {
             let at = |rule| VerifyError { path: self.path(op), rule };
             require(depth <= MAX_DEPTH, "blocks are nested too deeply").map_err(at)?;
@@ -133,11 +156,20 @@ impl Verifier<'_> {
             require(self.ops.get() <= MAX_OPS, "it has too many operations").map_err(at)?;
             let facts = facts(&op.kind, self.program.direction);
             let inner = self.op(&op.kind, &facts, &mut state).map_err(at)?;
-            for (block, inside) in facts.blocks.into_iter().zip(inner) {
-                nested = nested.max(1 + self.block(block, inside, depth + 1)?);
+            let blocks = facts.blocks.into_iter().zip(inner);
+            let ends = blocks.map(|(block, inside)| self.block(block, inside, depth + 1));
+            let ends = ends.collect::<Result<Vec<End>, VerifyError>>()?;
+            stops |= matches!(op.kind, OpKind::Fail(_));
+            if !ends.is_empty() {
+                let end = join(&ends);
+                nested = nested.max(1 + end.nested);
+                if matches!(op.kind, OpKind::If { .. } | OpKind::Switch { .. }) {
+                    state.accumulator = end.accumulator;
+                    stops |= end.stops;
+                }
             }
         }
-        Ok(nested)
+        Ok(End { nested, accumulator: state.accumulator, stops })
     }
 
     fn path(&self, op: &Op) -> String {
@@ -226,8 +258,9 @@ impl Verifier<'_> {
             // A slot that the bank lacks is nobody's.
             OpKind::Forget { .. } => {}
             OpKind::EmptySlot(slot) => self.slot(*slot)?,
-            OpKind::StoreSlot(slot) => {
+            OpKind::StoreSlot { slot, kind } => {
                 self.slot(*slot)?;
+                is_kind(*kind)?;
                 is_word(self.accumulator(state)?)?;
             }
             OpKind::StoreLocal(index) => {
@@ -243,8 +276,9 @@ impl Verifier<'_> {
             | OpKind::Convert(_)
             | OpKind::TestField(_)
             | OpKind::TakeBit
-            | OpKind::LoadSlot(..)
+            | OpKind::LoadSlot { .. }
             | OpKind::SlotState(_)
+            | OpKind::SlotHas { .. }
             | OpKind::LoadLocal(..)
             | OpKind::Compute(..)
             | OpKind::Test(_) => state.accumulator = Some(self.filling(kind, state)?),
@@ -282,7 +316,7 @@ impl Verifier<'_> {
                 self.field(field, true)?;
                 Scalar::Bool
             }
-            OpKind::LoadSlot(slot, scalar) => {
+            OpKind::LoadSlot { slot, scalar, .. } => {
                 self.slot(*slot)?;
                 is_word(*scalar)?;
                 *scalar
@@ -291,15 +325,23 @@ impl Verifier<'_> {
                 self.slot(*slot)?;
                 Scalar::U64
             }
+            OpKind::SlotHas { slot, kind, .. } => {
+                self.slot(*slot)?;
+                is_kind(*kind)?;
+                is_integer(self.accumulator(state)?)?;
+                Scalar::Bool
+            }
             OpKind::LoadLocal(index, scalar) => {
                 is_local(*index)?;
                 is_word(*scalar)?;
                 *scalar
             }
-            OpKind::Compute(arithmetic, index) => {
-                is_local(*index)?;
+            OpKind::Compute(arithmetic, operand) => {
+                if let Operand::Local(index) = operand {
+                    is_local(*index)?;
+                }
                 let scalar = self.accumulator(state)?;
-                require(matches!(scalar, Scalar::I64 | Scalar::U64), "only an I64 or U64 is computed with")?;
+                is_integer(scalar)?;
                 match arithmetic {
                     Arithmetic::Add | Arithmetic::Subtract => scalar,
                     Arithmetic::Equal | Arithmetic::Less => Scalar::Bool,
@@ -449,6 +491,10 @@ impl Verifier<'_> {
     fn wire(&self, wire: &Wire) -> Verdict {
         match wire {
             Wire::Field(field) => self.field(field, field.kind.is_scalar()),
+            Wire::StopBit(form) => {
+                form.there.into_iter().chain(form.base).try_for_each(is_local)?;
+                is_integer(form.scalar)
+            }
             Wire::Word(index, scalar) => {
                 let fits = matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F32 | Scalar::F64);
                 require(*index < 2 && fits, "a field's value is one of two words")
@@ -512,15 +558,24 @@ impl Verifier<'_> {
                 self.literals(*node, *otherwise)?;
                 (scalar, Some(*node))
             }
-            Check::Range { .. } | Check::OneOf(_) | Check::Keep(_) => (scalar, None),
+            Check::Range { .. } | Check::Within { .. } | Check::OneOf(_) | Check::Keep(_) => (scalar, None),
         });
         Ok(())
     }
 }
 
-/// Any 64 bits are a value of these.
+/// Any bits are a value of these, as many as it has.
 fn is_word(scalar: Scalar) -> Verdict {
-    require(matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F64), "a slot or local has an I64, U64 or F64")
+    require(scalar == Scalar::F64 || is_integer(scalar).is_ok(), "a slot or local has an integer or F64")
+}
+
+fn is_integer(scalar: Scalar) -> Verdict {
+    require(scalar != Scalar::Bool && scalar.range().is_some(), "only an integer is computed with")
+}
+
+/// What is less says that there is no value.
+fn is_kind(kind: u8) -> Verdict {
+    require(kind > 1, "the kind of a slot's value is 2 or more")
 }
 
 fn is_local(index: u8) -> Verdict {
@@ -551,6 +606,6 @@ fn checkable(check: &Check, scalar: Scalar) -> Verdict {
     match check {
         Check::Enum { .. } => require(scalar != Scalar::U64, "an enum's literal is no U64"),
         Check::Keep(_) => require(!scalar.is_signed(), "bits are kept of unsigned integers"),
-        Check::Bool | Check::Range { .. } | Check::OneOf(_) => Ok(()),
+        Check::Bool | Check::Range { .. } | Check::Within { .. } | Check::OneOf(_) => Ok(()),
     }
 }

@@ -180,7 +180,7 @@ impl Emit<'_, '_> {
         }
         let escaped = self.next_bit();
         self.set_bit(escaped);
-        self.write_nullable(false, bits);
+        self.write_nullable(false, false, bits);
     }
 
     /// Another exponent than is expected: it is written, and kept. A number that is no decimal goes

@@ -140,7 +140,7 @@ impl Emit<'_, '_> {
     }
 
     /// 1 if the sum of two signed integers is out of 64 bits.
-    pub(super) fn overflows(&mut self, base: Value, delta: Value, sum: Value) -> Value {
+    pub(in super::super) fn overflows(&mut self, base: Value, delta: Value, sum: Value) -> Value {
         let (a, b) = (self.code.ins().bxor(base, sum), self.code.ins().bxor(delta, sum));
         let both = self.code.ins().band(a, b);
         self.code.ins().icmp_imm_s(IntCC::SignedLessThan, both, 0)
@@ -151,7 +151,7 @@ impl Emit<'_, '_> {
         let (unwind, Some(int)) = (self.unwind, Int::of(field)) else { return };
         let value = match int.operator {
             Operator::Constant => self.constant(int.initial.unwrap_or(0)),
-            Operator::None => self.read_entity(unwind, int.signed, Some(&int)),
+            Operator::None => self.read_entity(unwind, int.signed, int.range),
             Operator::Delta => {
                 let base = self.slot_value(&int);
                 let delta = self.read_entity(unwind, true, None);
@@ -188,7 +188,7 @@ impl Emit<'_, '_> {
     /// A value that is in the stream.
     fn sent(&mut self, int: &Int) -> Value {
         let unwind = self.unwind;
-        let value = self.read_entity(unwind, int.signed, Some(int));
+        let value = self.read_entity(unwind, int.signed, int.range);
         if int.may_have_none() {
             self.not_reserved(unwind, int, value, NO_NUMBER);
         }
@@ -219,7 +219,7 @@ impl Emit<'_, '_> {
     }
 
     /// An entity of up to ten bytes, moving past it; leaves if it is none of a type.
-    pub(super) fn read_entity(&mut self, slow: CodeBlock, signed: bool, int: Option<&Int>) -> Value {
+    pub(in super::super) fn read_entity(&mut self, slow: CodeBlock, signed: bool, range: Option<(i64, i64)>) -> Value {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);
         self.or_else(none, slow);
@@ -257,8 +257,9 @@ impl Emit<'_, '_> {
         self.code.def_var(value, read);
         self.move_to(behind);
         // What fits a byte fits any integer.
-        if let Some(int) = int {
-            self.within(slow, int, read);
+        if let Some((min, max)) = range {
+            let outside = self.outside(read, min, max);
+            self.or_else(outside, slow);
         }
         self.rare = was_rare;
         self.code.ins().jump(done, &[]);
@@ -314,7 +315,7 @@ impl Emit<'_, '_> {
     }
 
     /// An entity; there is room for it.
-    pub(super) fn write_entity(&mut self, signed: bool, value: Value) {
+    pub(in super::super) fn write_entity(&mut self, signed: bool, value: Value) {
         let (here, position) = (self.here(), self.position());
         let short = if signed {
             let biased = self.code.ins().iadd_imm_s(value, 64);

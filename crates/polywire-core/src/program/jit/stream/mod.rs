@@ -28,6 +28,7 @@ mod map;
 mod number;
 mod octets;
 mod optional;
+mod slots;
 mod text;
 mod whole;
 
@@ -37,6 +38,7 @@ mod tests;
 use integer::Int;
 pub(super) use map::Segment;
 use optional::optional;
+pub(super) use slots::{Marks, marks};
 
 /// Slots up to which their distances are part of instructions.
 const MAX_SLOTS: usize = 1 << 16;
@@ -73,6 +75,10 @@ pub(super) struct Eligibility<'p> {
     seconds: BTreeMap<Second, u32>,
     /// Slots of operations that are left to the interpreter.
     fallback: Vec<u32>,
+    /// What operations on slots do with them.
+    uses: BTreeMap<u32, slots::Uses>,
+    /// What the words of those slots may say.
+    marks: Vec<Marks>,
     fallback_seconds: Vec<Second>,
 }
 
@@ -81,14 +87,10 @@ impl<'p> Eligibility<'p> {
     pub(super) fn of(program: &'p Program) -> Option<Eligibility<'p>> {
         let mut eligibility = Eligibility::new(program)?;
         let bits = eligibility.block(&program.root)?;
+        eligibility.settle_slots()?;
         let can_reset = eligibility.kept.is_empty()
             || eligibility.specialised.can_be_forgotten() && eligibility.fallback.is_empty();
         (bits == 0 && can_reset && eligibility.stand_apart()).then_some(eligibility)
-    }
-
-    /// Bits that a block of such a program takes.
-    pub(super) fn bits(program: &'p Program, block: &Block) -> u32 {
-        Eligibility::new(program).and_then(|mut eligibility| eligibility.block(block)).unwrap_or(0)
     }
 
     fn new(program: &'p Program) -> Option<Eligibility<'p>> {
@@ -106,6 +108,8 @@ impl<'p> Eligibility<'p> {
             seconds: BTreeMap::new(),
             fallback_seconds: Vec::new(),
             fallback: Vec::new(),
+            uses: BTreeMap::new(),
+            marks: Vec::new(),
         })
     }
 
@@ -124,7 +128,23 @@ impl<'p> Eligibility<'p> {
 
     /// Bits that a block takes of the presence map around it.
     fn block(&mut self, block: &Block) -> Option<u32> {
-        block.0.iter().try_fold(0u32, |sum, op| sum.checked_add(self.op(op)?))
+        let behind = block.0.iter().skip(1).map(|op| Some(&op.kind)).chain([None]);
+        block.0.iter().zip(behind).try_fold(0u32, |sum, (op, behind)| {
+            self.use_slot(&op.kind, behind);
+            sum.checked_add(self.op(op)?)
+        })
+    }
+
+    /// The bits of the longest of some blocks of which one runs, and room for the largest.
+    fn longest<'b>(&mut self, blocks: impl Iterator<Item = &'b Block>) -> Option<u32> {
+        let (before, mut bits, mut room) = (self.room, 0, self.room);
+        for block in blocks {
+            self.room = before;
+            bits = self.block(block)?.max(bits);
+            room = self.room.max(room);
+        }
+        self.room = room;
+        Some(bits)
     }
 
     fn op(&mut self, op: &Op) -> Option<u32> {
@@ -135,7 +155,20 @@ impl<'p> Eligibility<'p> {
             | OpKind::Length(_)
             | OpKind::Convert(_)
             | OpKind::Check(_)
+            | OpKind::Need(_)
             | OpKind::Fail(_) => Some(0),
+            OpKind::Literal(bytes) => {
+                self.room += bytes.len();
+                Some(0)
+            }
+            OpKind::Put(Wire::Fixed { scalar, .. }) | OpKind::Get(Wire::Fixed { scalar, .. }) => {
+                self.room += scalar.size();
+                Some(0)
+            }
+            OpKind::Put(Wire::StopBit(_)) | OpKind::Get(Wire::StopBit(_)) => {
+                self.room += INTEGER;
+                Some(0)
+            }
             OpKind::Put(Wire::Word(..)) | OpKind::Get(Wire::Word(..)) => Some(0),
             OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => self.number(field),
             OpKind::TestField(field) => self.waiting(field),
@@ -146,14 +179,8 @@ impl<'p> Eligibility<'p> {
                 };
                 self.waiting(field).filter(|_| waits)
             }
-            OpKind::If { then, otherwise } => {
-                // A bit that only one of them takes would be at no known place.
-                let taken = self.block(then)? + self.block(otherwise)?;
-                (taken == 0).then_some(0)
-            }
-            OpKind::IfPresent { then, otherwise, .. } => {
-                let (there, absent) = (self.block(then)?, self.block(otherwise)?);
-                (there == absent).then_some(there)
+            OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } => {
+                self.longest([then, otherwise].into_iter())
             }
             OpKind::Present { place, body } => {
                 self.is_optional(*place).then_some(())?;
@@ -194,6 +221,11 @@ impl<'p> Eligibility<'p> {
             OpKind::KnownBits { zeros, one } => zeros.checked_add(u32::from(*one)),
             OpKind::TakeBit | OpKind::PutBit => Some(1),
             OpKind::LoadLocal(..) | OpKind::StoreLocal(_) | OpKind::Compute(..) => Some(0),
+            OpKind::LoadSlot { .. }
+            | OpKind::StoreSlot { .. }
+            | OpKind::EmptySlot(_)
+            | OpKind::SlotState(_)
+            | OpKind::SlotHas { .. } => Some(0),
             OpKind::Unbox { body, .. } => self.block(body),
             OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.fall_back(op),
             OpKind::PresenceMap { bits, body, .. } => {
@@ -203,11 +235,6 @@ impl<'p> Eligibility<'p> {
             }
             _ => None,
         }
-    }
-
-    /// The bits of the longest of some blocks: behind the shorter ones there are zeros.
-    fn longest<'b>(&mut self, mut blocks: impl Iterator<Item = &'b Block>) -> Option<u32> {
-        blocks.try_fold(0, |most, block| Some(self.block(block)?.max(most)))
     }
 
     /// The bits of a field whose value fits a word.

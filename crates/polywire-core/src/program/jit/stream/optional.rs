@@ -70,7 +70,7 @@ impl Emit<'_, '_> {
         self.found(there, value, found);
     }
 
-    pub(super) fn denull(&mut self, signed: bool, wire: Value) -> Value {
+    pub(in super::super) fn denull(&mut self, signed: bool, wire: Value) -> Value {
         if !signed {
             return self.code.ins().iadd_imm_s(wire, -1);
         }
@@ -161,13 +161,13 @@ impl Emit<'_, '_> {
             self.within(unwind, int, value);
         }
         match int.operator {
-            Operator::None => self.write_nullable(int.signed, value),
+            Operator::None => self.write_nullable(int.signed, int.is_narrow(), value),
             Operator::Delta => {
                 let base = self.slot_value(int);
                 let delta = self.code.ins().isub(value, base);
                 self.wrapped(unwind, int, base, delta, value);
                 self.set_slot(int, value);
-                self.write_nullable(true, delta);
+                self.write_nullable(true, int.is_narrow(), delta);
             }
             Operator::Constant => {
                 let bit = self.next_bit();
@@ -196,7 +196,7 @@ impl Emit<'_, '_> {
                     self.or_else(same, done);
                 }
                 self.set_bit(bit);
-                self.write_nullable(int.signed, value);
+                self.write_nullable(int.signed, int.is_narrow(), value);
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);
             }
@@ -242,14 +242,16 @@ impl Emit<'_, '_> {
     }
 
     /// A value or difference that makes way for zero; leaves if there is no room for that.
-    pub(super) fn write_nullable(&mut self, signed: bool, value: Value) {
+    pub(in super::super) fn write_nullable(&mut self, signed: bool, is_narrow: bool, value: Value) {
         let unwind = self.unwind;
         let (largest, moved) = match signed {
             true => (i64::MAX, self.code.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, value, 0)),
             false => (-1, self.code.ins().iconst(types::I8, 1)),
         };
-        let last = self.code.ins().icmp_imm_s(IntCC::Equal, value, largest);
-        self.or_else(last, unwind);
+        if !is_narrow {
+            let last = self.code.ins().icmp_imm_s(IntCC::Equal, value, largest);
+            self.or_else(last, unwind);
+        }
         let moved = self.code.ins().uextend(types::I64, moved);
         let wire = self.code.ins().iadd(value, moved);
         self.write_entity(signed, wire);

@@ -83,7 +83,7 @@ impl Emit<'_, '_> {
     /// Two numbers as the stream has them, the first of which makes way for absence.
     fn put_parts(&mut self, field: &Field, [exponent, mantissa]: [Value; 2]) {
         match field.optional {
-            true => self.write_nullable(true, exponent),
+            true => self.write_nullable(true, false, exponent),
             false => self.write_entity(true, exponent),
         }
         self.write_entity(true, mantissa);
