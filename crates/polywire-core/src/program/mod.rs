@@ -121,7 +121,7 @@ pub use kernel::{
 pub(crate) use payload::Decoded;
 pub use payload::Payload;
 pub use slice::Elements;
-pub use state::{Bank, Field, FieldKind, Initial, Operator, Policy, Report, State};
+pub use state::{Bank, Field, FieldKind, Operator, Policy, Report, State};
 pub use verify::VerifyError;
 
 /// Which way a program moves values.
@@ -259,15 +259,9 @@ pub enum Wire {
     Inline(&'static InlineKernel, u64),
     /// One of a set of named numbers, as a codec's own function has them: enum literals, mostly.
     Symbol(&'static SymbolKernel, Arc<SymbolTable>),
-    /// A field with an operator, whose value fits the accumulator: an `I64`, `U64`, `F32` or `F64`.
-    /// Decoding, it must be there.
-    Field(Arc<Field>),
     /// An integer in groups of seven bits, the most significant first; the last one's byte has its
     /// highest bit set.
     StopBit(StopBit),
-    /// Decoding: the value of the [`OpKind::TestField`] before, or one of its parts; encoding, what
-    /// the next [`OpKind::PutField`] writes. One of two words; `I64`, `U64`, `F32` or `F64`.
-    Word(u8, Scalar),
     /// Decoding: the next octet of the bytes that [`Source::Octets`] goes through, a `U8`.
     Octet,
 }
@@ -280,9 +274,7 @@ impl Wire {
             Wire::Kernel(kernel) => kernel.scalar,
             Wire::Inline(kernel, _) => kernel.scalar,
             Wire::Symbol(kernel, _) => kernel.scalar,
-            Wire::Field(field) => field.scalar(),
             Wire::StopBit(form) => form.scalar,
-            Wire::Word(_, scalar) => *scalar,
             Wire::Octet => Scalar::U8,
         }
     }
@@ -544,6 +536,50 @@ pub enum Arithmetic {
     Less,
 }
 
+/// A number that best stands for the value of a slot that has none, where any number does: back
+/// ends let it say that itself.
+pub const NO_VALUE: u64 = 0x5B1D_27E4_93A6_C80F;
+
+/// The exponent of what is no decimal.
+pub const NO_DECIMAL: i64 = i64::MIN;
+
+/// What [`OpKind::Decimal`] does. A decimal is a mantissa, the accumulator, and an exponent of ten,
+/// which is in a local.
+///
+/// ```
+/// use polywire_core::layout::Scalar;
+/// use polywire_core::program::{Decimal, NO_DECIMAL, Policy};
+/// // 12.5 becomes 125 and -1, or 1250 and -2 if the local had -2; what has no decimal has this exponent:
+/// let (there, back) = (Decimal::Split { exponent: 0 }, Decimal::Join { exponent: 0, to: Scalar::F64, policy: Policy::Reject });
+/// assert!(there != back && NO_DECIMAL < -400);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decimal {
+    /// E: mantissa and exponent from the accumulator, an `F32`, `F64` or `I64`. A floating-point
+    /// number gets the exponent that the local had before if it is exactly such a decimal, else the
+    /// largest with which it is one, or [`NO_DECIMAL`]; an integer ends in no zero.
+    Split {
+        /// The local of the exponent.
+        exponent: u8,
+    },
+    /// E: the same decimal with another exponent, or a fault.
+    Shift {
+        /// The local of the exponent.
+        exponent: u8,
+        /// The exponent that it becomes.
+        to: i64,
+    },
+    /// D: accumulator from mantissa and exponent.
+    Join {
+        /// The local of the exponent.
+        exponent: u8,
+        /// What it becomes: an `F32` or `F64`, the nearest, or an `I64`.
+        to: Scalar,
+        /// What happens to a decimal that is no `I64`; if it passes, its fraction is cut off.
+        policy: Policy,
+    },
+}
+
 /// What [`OpKind::Compute`] takes beside the accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
@@ -729,15 +765,10 @@ pub enum OpKind {
     /// D: accumulator (a boolean) from a look at the wire.
     Test(&'static TestKernel),
     /// D: reads a field with an operator; accumulator (a boolean) from whether it is there. Its
-    /// value waits for [`Wire::Word`], [`TextForm::Pending`] or [`OpKind::Octets`].
+    /// value waits for [`TextForm::Pending`] or [`OpKind::Octets`].
     TestField(Arc<Field>),
-    /// E: writes a field with an operator: an absent one, or a decimal from [`Wire::Word`]s.
-    PutField {
-        /// The field.
-        field: Arc<Field>,
-        /// It is there.
-        present: bool,
-    },
+    /// E: writes the absence of a field with an operator.
+    PutAbsent(Arc<Field>),
     /// E D: the bytes of a sequence or array of octets as a field with an operator; D: as the value
     /// of the [`OpKind::TestField`] before if there is no field.
     Octets {
@@ -815,6 +846,8 @@ pub enum OpKind {
     StoreLocal(u8),
     /// E D: accumulator (an integer) from itself and another, taken for the same type.
     Compute(Arithmetic, Operand),
+    /// E D: a number as a decimal, or the other way.
+    Decimal(Decimal),
     /// E D: a function of the codec's, with an argument.
     Action(&'static ActionKernel, u64),
     /// E D: runs `body` between a beginning and an end that the codec supplies: back-patched

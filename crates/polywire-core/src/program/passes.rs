@@ -177,6 +177,7 @@ fn fixed_size(kind: &OpKind) -> Option<u32> {
         | OpKind::EmptySlot(_)
         | OpKind::SlotState(_)
         | OpKind::SlotHas { .. }
+        | OpKind::Decimal(_)
         | OpKind::LoadLocal(..)
         | OpKind::StoreLocal(_)
         | OpKind::Compute(..) => Some(0),

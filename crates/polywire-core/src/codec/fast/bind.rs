@@ -11,6 +11,7 @@ use alloc::{
 };
 
 use super::{
+    field::{Field, FieldKind},
     names::{self, Flat, Unfolding},
     plan::{Any, Group, Item, Map, Plan, Plans, Presence, Scope, Sequence, Slots, Union},
     template::{self, FieldType, Instruction, Name, Template, TemplateSet},
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     codec::lower::{LowerError, recursive, scalar_of},
     layout::Scalar,
-    program::state::{Field, FieldKind, Operator, Policy},
+    program::{Operator, Policy},
     schema::{Case, DefId, DefKind, Member, Schema, Type},
 };
 
@@ -199,7 +200,9 @@ impl<'a> Binder<'a> {
         let wire = Arc::new(wire);
         let plan = match &wire.kind {
             kind if kind.is_text() => Plan::Text(wire.clone()),
-            kind if kind.is_scalar() => Plan::Scalar(wire.clone()),
+            kind if !kind.is_text() && !matches!(kind, FieldKind::Decimal | FieldKind::Split(_)) => {
+                Plan::Scalar(wire.clone())
+            }
             _ => Plan::Decimal(wire.clone()),
         };
         Ok(Item { member: None, presence: Presence::Field(wire), plan })

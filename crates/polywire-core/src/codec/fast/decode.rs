@@ -3,18 +3,17 @@
 use alloc::{collections::BTreeMap, rc::Rc, sync::Arc, vec::Vec};
 
 use super::{
+    decimals::{self, EXPONENT, MANTISSA},
+    field::{Field, FieldKind},
     lowering::Lowering,
-    numbers::{Int, Ops, SlotUse, THERE, VALUE},
+    numbers::{THERE, VALUE},
     plan::{Any, Group, Item, Plan, Plans, Presence, Union},
     wide::WIDE,
 };
 use crate::{
     codec::lower::{DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
     layout::Scalar,
-    program::{
-        Block, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire,
-        state::{Field, Operator},
-    },
+    program::{Block, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire, state::Operator},
     schema::{DefId, Type},
 };
 
@@ -24,13 +23,14 @@ type Done = Result<(), LowerError>;
 impl DecodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, _wire: Scalar, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("the template has no field for it"))? {
-            (Plan::Scalar(field), pending) if Int::of(&field).is_some() => match self.get(walk, &field, pending) {
-                Some(scalar) => walk.store(ty, scalar, slot),
-                None => Ok(()),
-            },
-            (Plan::Scalar(field), true) => walk.get(ty, Wire::Word(0, field.scalar()), slot),
-            (Plan::Scalar(field), false) => walk.get(ty, Wire::Field(field), slot),
-            (Plan::Word(index), _) => walk.get(ty, Wire::Word(index, Scalar::I64), slot),
+            (Plan::Scalar(field), pending) => {
+                let scalar = self.get(walk, &field, pending);
+                walk.store(ty, scalar, slot)
+            }
+            (Plan::Word(local), _) => {
+                walk.emit(OpKind::LoadLocal(local, Scalar::I64));
+                walk.store(ty, Scalar::I64, slot)
+            }
             (Plan::Wide, _) => walk.get(ty, Wire::Kernel(&WIDE), slot),
             (plan, _) => self.inside(walk, plan, |walk| self.scalar(walk, ty, _wire, slot)),
         }
@@ -43,7 +43,10 @@ impl DecodeDialect for Lowering<'_> {
     fn text(&self, walk: &mut DecodeWalk<'_>, _ty: &Type, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("the template has no field for it"))? {
             (Plan::Text(_), true) => walk.text(TextForm::Pending, slot),
-            (Plan::Text(field), false) => walk.text(TextForm::Field(field), slot),
+            (Plan::Text(field), false) => {
+                let text = field.text().ok_or_else(|| walk.unsupported("the field is no text"))?;
+                walk.text(TextForm::Field(text), slot)
+            }
             (plan, _) => self.inside(walk, plan, |walk| self.text(walk, _ty, slot)),
         }
     }
@@ -119,10 +122,10 @@ impl DecodeDialect for Lowering<'_> {
             }
             (Plan::Decimal(field), pending) => {
                 if !pending {
-                    walk.emit(OpKind::TestField(field));
+                    self.test(walk, &field);
                 }
-                for (index, member) in members.iter().enumerate() {
-                    self.set(&Plan::Word(index as u8));
+                for (local, member) in [EXPONENT, MANTISSA].into_iter().zip(members) {
+                    self.set(&Plan::Word(local));
                     walk.member(member)?;
                 }
                 Ok(())
@@ -188,14 +191,14 @@ impl Lowering<'_> {
         if slot.place != Place::Sink && walk.slice_scalar(element, slot) != Some(Scalar::U8) {
             // The reader's elements are wider than octets.
             if !pending {
-                walk.emit(OpKind::TestField(field));
+                self.test(walk, &field);
             }
             let block = walk.element(slot, |walk, slot| walk.get(element, Wire::Octet, slot))?;
             let (place, source) = (slot.place, Source::Octets);
             walk.emit(OpKind::Sequence { place, source, element: block, bound, overflow, min_wire: 0 });
             return Ok(());
         }
-        let field = (!pending).then_some(field);
+        let field = if pending { None } else { field.text() };
         walk.emit(OpKind::Octets { place: slot.place, field, bound, overflow });
         Ok(())
     }
@@ -232,28 +235,40 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Emits the reading of an integer that must be there, or was read, and gives its type.
-    fn get(&self, walk: &mut DecodeWalk<'_>, field: &Field, pending: bool) -> Option<Scalar> {
-        let (block, scalar) = self.get_int(walk.path(), field, pending)?;
+    /// Emits the reading of a number that must be there, or was read, and gives its type.
+    fn get(&self, walk: &mut DecodeWalk<'_>, field: &Field, pending: bool) -> Scalar {
+        let scalar = decimals::scalar(field);
+        let block = self.plans.ops(walk.path(), |ops, uses| {
+            if !pending {
+                decimals::get(ops, field, uses);
+            }
+            if field.optional && !pending {
+                ops.demand(FaultKind::MissingMember);
+            }
+            if field.optional || pending {
+                ops.put(OpKind::LoadLocal(VALUE, scalar));
+            }
+        });
         walk.append(block);
-        Some(scalar)
+        scalar
     }
 
-    /// Emits the reading of a field that may be absent; its value waits.
-    fn test(&self, walk: &mut DecodeWalk<'_>, field: &Arc<Field>) {
-        let read = |ops: &mut Ops, int: &Int, slot: &SlotUse| {
-            int.get(ops, slot);
-            if field.optional {
-                ops.test(THERE);
-            } else {
-                ops.put(OpKind::StoreLocal(VALUE));
-                ops.put(OpKind::Const(Scalar::Bool, 1));
-            }
-        };
-        match self.int(walk.path(), field, read) {
-            Some(block) => walk.append(block),
-            None => walk.emit(OpKind::TestField(field.clone())),
+    /// Emits the reading of a field; its value waits, and the accumulator says whether it is there.
+    fn test(&self, walk: &mut DecodeWalk<'_>, field: &Field) {
+        if let Some(text) = field.text() {
+            return walk.emit(OpKind::TestField(text));
         }
+        let block = self.plans.ops(walk.path(), |ops, uses| {
+            decimals::get(ops, field, uses);
+            if field.optional {
+                return ops.test(THERE);
+            }
+            if !matches!(field.kind, FieldKind::Decimal | FieldKind::Split(_)) {
+                ops.put(OpKind::StoreLocal(VALUE));
+            }
+            ops.put(OpKind::Const(Scalar::Bool, 1));
+        });
+        walk.append(block);
     }
 
     /// Reads a field that the type lacks. It must be read because it changes later fields.
@@ -333,12 +348,12 @@ impl Lowering<'_> {
 /// Puts the message's presence map and template id around a program's root.
 pub(super) fn message(plans: &Plans, (id, field): (u32, &Arc<Field>), root: Block) -> Block {
     let path = PathId(0);
-    let head = plans.int(path, field, |ops, int, slot| {
-        int.get(ops, slot);
+    let head = plans.ops(path, |ops, uses| {
+        decimals::get(ops, field, uses);
         let otherwise = ops.fault(FaultKind::UnknownTemplate);
         ops.put(OpKind::Switch { arms: [([id.into()].into(), Block::default())].into(), otherwise });
     });
-    let body = Block(head.unwrap_or_default().0.into_iter().chain(root.0).collect());
+    let body = Block(head.0.into_iter().chain(root.0).collect());
     let (bits, policy) = (field.bits() + plans.root.bits(), plans.policy);
     Block([Op { path, kind: OpKind::PresenceMap { bits, policy, body } }].into())
 }

@@ -3,16 +3,17 @@
 use alloc::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use super::{
+    decimals::{self, EXPONENT, MANTISSA},
     decode::is_alone,
+    field::Field,
     lowering::Lowering,
-    numbers::Int,
     plan::{Any, Group, Item, Plan, Plans, Presence, Union},
     wide::WIDE,
 };
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
     layout::Scalar,
-    program::{Block, FaultKind, Field, Op, OpKind, Overflow, PathId, Place, Source, TextForm, Wire},
+    program::{Block, FaultKind, Op, OpKind, Overflow, PathId, Place, Source, TextForm, Wire},
     schema::{DefId, Type},
 };
 
@@ -21,24 +22,22 @@ type Done = Result<(), LowerError>;
 #[allow(clippy::only_used_in_recursion, reason = "the plan says what is there; the trait's arguments are passed on")]
 impl EncodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, _: &Type, _: Scalar, place: Place) -> Done {
-        let wire = match self.plan(walk.unsupported("the template has no field for it"))? {
-            Plan::Scalar(field) if Int::of(&field).is_some() => {
-                walk.emit(OpKind::Load(place));
-                let memory = walk.memory_scalar(place)?;
-                self.put(walk, &field, memory);
-                return Ok(());
-            }
-            Plan::Scalar(field) => Wire::Field(field),
-            Plan::Word(index) => Wire::Word(index, Scalar::I64),
-            Plan::Wide => Wire::Kernel(&WIDE),
-            plan => return self.alone(walk, plan, |walk| self.scalar(walk, &Type::Bool, Scalar::Bool, place)),
-        };
-        walk.emit(OpKind::Load(place));
-        let (memory, scalar) = (walk.memory_scalar(place)?, wire.scalar());
-        if memory != scalar {
-            walk.emit(OpKind::Convert(scalar));
+        let plan = self.plan(walk.unsupported("the template has no field for it"))?;
+        if !matches!(plan, Plan::Scalar(_) | Plan::Word(_) | Plan::Wide) {
+            return self.alone(walk, plan, |walk| self.scalar(walk, &Type::Bool, Scalar::Bool, place));
         }
-        walk.emit(OpKind::Put(wire));
+        walk.emit(OpKind::Load(place));
+        let memory = walk.memory_scalar(place)?;
+        match plan {
+            Plan::Scalar(field) => self.put(walk, &field, memory),
+            Plan::Word(local) => {
+                if memory != Scalar::I64 {
+                    walk.emit(OpKind::Convert(Scalar::I64));
+                }
+                walk.emit(OpKind::StoreLocal(local));
+            }
+            _ => walk.emit(OpKind::Put(Wire::Kernel(&WIDE))),
+        }
         Ok(())
     }
 
@@ -56,7 +55,8 @@ impl EncodeDialect for Lowering<'_> {
             Type::WString { bound } => (*bound, true),
             _ => (0, false),
         };
-        let (form, overflow) = (TextForm::Field(field), Overflow::Refuse);
+        let text = field.text().ok_or_else(|| walk.unsupported("the field is no text"))?;
+        let (form, overflow) = (TextForm::Field(text), Overflow::Refuse);
         walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 });
         Ok(())
     }
@@ -64,7 +64,7 @@ impl EncodeDialect for Lowering<'_> {
     fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Done {
         match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Octets(field) => {
-                walk.emit(OpKind::Octets { place, field: Some(field), bound, overflow: Overflow::Refuse });
+                walk.emit(OpKind::Octets { place, field: field.text(), bound, overflow: Overflow::Refuse });
                 Ok(())
             }
             Plan::Sequence(sequence) => {
@@ -79,7 +79,7 @@ impl EncodeDialect for Lowering<'_> {
     fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Done {
         match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Octets(field) => {
-                walk.emit(OpKind::Octets { place, field: Some(field), bound: 0, overflow: Overflow::Refuse });
+                walk.emit(OpKind::Octets { place, field: field.text(), bound: 0, overflow: Overflow::Refuse });
                 Ok(())
             }
             Plan::Sequence(sequence) => {
@@ -129,11 +129,12 @@ impl EncodeDialect for Lowering<'_> {
             }
             Plan::Group(group) => self.group(walk, &group, members),
             Plan::Decimal(field) => {
-                for (index, member) in members.iter().enumerate() {
-                    self.set(&Plan::Word(index as u8));
+                for (local, member) in [EXPONENT, MANTISSA].into_iter().zip(members) {
+                    self.set(&Plan::Word(local));
                     walk.member(member.member, member.place)?;
                 }
-                walk.emit(OpKind::PutField { field, present: true });
+                let block = self.plans.ops(walk.path(), |ops, uses| decimals::put(ops, &field, uses));
+                walk.append(block);
                 Ok(())
             }
             _ => Err(walk.unsupported("the template has no group for the structure")),
@@ -150,17 +151,23 @@ impl EncodeDialect for Lowering<'_> {
 }
 
 impl Lowering<'_> {
-    /// Emits the accumulator as an integer field.
+    /// Emits the accumulator as a field.
     fn put(&self, walk: &mut EncodeWalk<'_>, field: &Field, from: Scalar) {
-        let block = self.put_int(walk.path(), field, from);
-        walk.append(block.unwrap_or_default());
+        let block = self.plans.ops(walk.path(), |ops, uses| {
+            decimals::convert(ops, field, from);
+            decimals::put(ops, field, uses);
+        });
+        walk.append(block);
     }
 
     /// Emits the absence of a field.
-    fn put_absent(&self, walk: &mut EncodeWalk<'_>, field: &Arc<Field>) {
-        match self.int(walk.path(), field, |ops, int, slot| int.put_absent(ops, slot)) {
-            Some(block) => walk.append(block),
-            None => walk.emit(OpKind::PutField { field: field.clone(), present: false }),
+    fn put_absent(&self, walk: &mut EncodeWalk<'_>, field: &Field) {
+        match field.text() {
+            Some(text) => walk.emit(OpKind::PutAbsent(text)),
+            None => {
+                let block = self.plans.ops(walk.path(), |ops, uses| decimals::put_absent(ops, field, uses));
+                walk.append(block);
+            }
         }
     }
 
@@ -295,11 +302,11 @@ impl Lowering<'_> {
 /// Puts the message's presence map and template id around a program's root.
 pub(super) fn message(plans: &Plans, (id, field): (u32, &Arc<Field>), root: Block) -> Block {
     let path = PathId(0);
-    let head = plans.int(path, field, |ops, int, slot| {
-        ops.put(OpKind::Const(int.scalar, id.into()));
-        int.put(ops, slot);
+    let head = plans.ops(path, |ops, uses| {
+        ops.put(OpKind::Const(decimals::scalar(field), id.into()));
+        decimals::put(ops, field, uses);
     });
-    let body = Block(head.unwrap_or_default().0.into_iter().chain(root.0).collect());
+    let body = Block(head.0.into_iter().chain(root.0).collect());
     let (bits, policy) = (field.bits() + plans.root.bits(), plans.policy);
     Block([Op { path, kind: OpKind::PresenceMap { bits, policy, body } }].into())
 }

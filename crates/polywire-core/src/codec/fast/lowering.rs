@@ -2,15 +2,8 @@
 
 use core::cell::RefCell;
 
-use super::{
-    numbers::{Int, Ops, SlotUse, VALUE},
-    plan::{Plan, Plans},
-};
-use crate::{
-    codec::lower::LowerError,
-    layout::Scalar,
-    program::{Block, FaultKind, Field, OpKind, PathId},
-};
+use super::plan::{Plan, Plans};
+use crate::codec::lower::LowerError;
 
 /// The dialect of FAST for both walks.
 pub(super) struct Lowering<'p> {
@@ -47,37 +40,6 @@ impl<'p> Lowering<'p> {
             Plan::Refer(index) => self.plans.referred.get(index).cloned().map(|plan| (plan, pending)).ok_or(otherwise),
             plan => Ok((plan, pending)),
         }
-    }
-
-    /// The operations for an integer field; none for a field of another kind.
-    pub fn int(&self, path: PathId, field: &Field, fill: impl FnOnce(&mut Ops, &Int, &SlotUse)) -> Option<Block> {
-        self.plans.int(path, field, fill)
-    }
-
-    /// The operations that read an integer which must be there, or take it from where it was read,
-    /// and its type.
-    pub fn get_int(&self, path: PathId, field: &Field, pending: bool) -> Option<(Block, Scalar)> {
-        let scalar = Int::of(field)?.scalar;
-        let block = self.int(path, field, |ops, int, slot| {
-            if !pending {
-                int.get(ops, slot);
-            }
-            if field.optional && !pending {
-                ops.demand(FaultKind::MissingMember);
-            }
-            if field.optional || pending {
-                ops.put(OpKind::LoadLocal(VALUE, scalar));
-            }
-        });
-        Some((block?, scalar))
-    }
-
-    /// The operations that write the accumulator, of another type, as an integer.
-    pub fn put_int(&self, path: PathId, field: &Field, from: Scalar) -> Option<Block> {
-        self.int(path, field, |ops, int, slot| {
-            int.convert(ops, from);
-            int.put(ops, slot);
-        })
     }
 
     /// The slot of the template id, which a reset keeps.

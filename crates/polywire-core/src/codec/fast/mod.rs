@@ -44,9 +44,11 @@ use crate::{
 };
 
 mod bind;
+mod decimals;
 mod decode;
 mod derive;
 mod encode;
+mod field;
 mod learn;
 mod lowering;
 mod names;

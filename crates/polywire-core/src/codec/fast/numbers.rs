@@ -3,13 +3,13 @@
 //! An integer that must be there goes through the accumulator. One that may be absent is read into
 //! the local [`VALUE`], and [`THERE`] says whether it is.
 
-use alloc::{vec, vec::Vec};
+use alloc::{collections::BTreeMap, vec, vec::Vec};
 
+use super::field::{Field, FieldKind, Initial};
 use crate::{
     layout::Scalar,
     program::{
-        Arithmetic, Block, Check, FaultKind, Field, FieldKind, Initial, Op, OpKind, Operand, Operator, PathId, Policy,
-        StopBit, Wire,
+        Arithmetic, Block, Check, FaultKind, NO_VALUE, Op, OpKind, Operand, Operator, PathId, Policy, StopBit, Wire,
     },
 };
 
@@ -51,20 +51,60 @@ pub(super) struct SlotUse {
     agrees: bool,
 }
 
+/// What is made of all slots.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Uses(BTreeMap<u32, SlotUse>);
+
+impl Uses {
+    /// Notes a field's use of its slots.
+    pub fn note(&mut self, field: &Field) {
+        if !field.has_slot() {
+            return;
+        }
+        self.and(field.slot, SlotUse::of(field));
+        if field.kind == FieldKind::Decimal {
+            let begins = field.initial_decimal().map(|(_, mantissa)| mantissa as u64);
+            let begins = if field.operator == Operator::Delta { Some(begins.unwrap_or(0)) } else { begins };
+            self.and(field.text, SlotUse { may_be_empty: false, begins, ..SlotUse::of(field) });
+        }
+    }
+
+    fn and(&mut self, slot: u32, own: SlotUse) {
+        self.0.entry(slot).and_modify(|all| *all = all.and(own)).or_insert(own);
+    }
+
+    /// What is made of the slot of a field.
+    pub fn of(&self, field: &Field) -> SlotUse {
+        self.0.get(&field.slot).copied().unwrap_or_else(|| SlotUse::of(field))
+    }
+
+    /// True if all fields of a slot begin with the same value.
+    pub fn agrees(&self, slot: u32) -> bool {
+        self.0.get(&slot).is_none_or(|slot| slot.agrees)
+    }
+}
+
 impl SlotUse {
     /// The use that one field makes of its slot.
-    pub fn of(field: &Field) -> SlotUse {
+    fn of(field: &Field) -> SlotUse {
+        let exponent = || match (field.operator, field.initial_decimal()) {
+            (Operator::Delta, initial) => Some(initial.map_or(0, |initial| initial.0)),
+            (_, initial) => initial.map(|initial| initial.0),
+        };
         SlotUse {
             kind: field.tag,
             is_mixed: false,
             may_be_empty: field.optional && field.operator != Operator::Delta,
-            begins: Int::of(field).and_then(|int| int.begins()),
+            begins: match field.kind {
+                FieldKind::Decimal => exponent().map(|exponent| exponent as u64),
+                _ => Int::of(field).and_then(|int| int.begins()),
+            },
             agrees: true,
         }
     }
 
     /// The use that this field makes of it, too.
-    pub fn and(self, other: SlotUse) -> SlotUse {
+    fn and(self, other: SlotUse) -> SlotUse {
         SlotUse {
             is_mixed: self.is_mixed || self.kind != other.kind,
             may_be_empty: self.may_be_empty || other.may_be_empty,
@@ -117,7 +157,7 @@ impl Int {
     }
 
     fn load(&self) -> OpKind {
-        OpKind::LoadSlot { slot: self.slot, scalar: self.scalar, initial: self.begins().unwrap_or(0) }
+        OpKind::LoadSlot { slot: self.slot, scalar: self.scalar, initial: self.begins().unwrap_or(NO_VALUE) }
     }
 
     fn store(&self) -> OpKind {
@@ -168,7 +208,8 @@ impl Int {
         }
     }
 
-    fn get_plain(&self, ops: &mut Ops) {
+    /// Emits the reading of the field as if it had no operator.
+    pub fn get_plain(&self, ops: &mut Ops) {
         ops.put(OpKind::Get(Wire::StopBit(self.form())));
         self.keep(ops);
     }
@@ -211,43 +252,8 @@ impl Int {
             ops.put(OpKind::StoreLocal(VALUE));
             ops.set(THERE, 0);
         };
-        let mut arms = Vec::new();
-        match self.begins() {
-            Some(_) if slot.agrees => {}
-            Some(_) => arms.push((vec![UNDEFINED], ops.block(|ops| value(ops, true)))),
-            None if self.optional => {
-                let block = ops.block(|ops| {
-                    ops.put(OpKind::EmptySlot(self.slot));
-                    absent(ops);
-                });
-                arms.push((vec![UNDEFINED, EMPTY], block));
-            }
-            None => arms.push((vec![UNDEFINED], ops.fault(FaultKind::NoPrevious))),
-        }
-        match self.optional {
-            true if self.begins().is_some() => arms.push((vec![EMPTY], ops.block(absent))),
-            false if slot.may_be_empty => arms.push((vec![EMPTY], ops.fault(FaultKind::EmptyPrevious))),
-            _ => {}
-        }
-        self.on_state(ops, slot, arms, |ops| value(ops, false));
-    }
-
-    /// Emits a choice by the state of the slot: of a value, if none of the arms is for it.
-    fn on_state(&self, ops: &mut Ops, slot: &SlotUse, mut arms: Vec<(Vec<i64>, Block)>, value: impl Fn(&mut Ops)) {
-        if arms.is_empty() && !slot.is_mixed {
-            return value(ops);
-        }
-        let mut otherwise = ops.block(&value);
-        if slot.is_mixed {
-            let fault = ops.fault(FaultKind::PreviousType);
-            let mut labels = vec![self.kind.into()];
-            if !arms.iter().any(|(labels, _)| labels.contains(&UNDEFINED)) {
-                labels.push(UNDEFINED);
-            }
-            arms.push((labels, core::mem::replace(&mut otherwise, fault)));
-        }
-        ops.put(OpKind::SlotState(self.slot));
-        ops.put(OpKind::Switch { arms, otherwise });
+        let begins = self.begins().map(|_| slot.agrees);
+        ops.previous((self.slot, self.kind, self.optional), begins, slot, value, absent);
     }
 
     /// Emits the reading of what a difference is added to, without a look at whether it may be.
@@ -267,14 +273,6 @@ impl Int {
         ops.put(OpKind::StoreLocal(BASE));
     }
 
-    /// Emits a fault where the slot has nothing that a difference can be added to.
-    fn check_base(&self, ops: &mut Ops, slot: &SlotUse) {
-        if !slot.is_simple() {
-            let arms = vec![(vec![EMPTY], ops.fault(FaultKind::EmptyPrevious))];
-            self.on_state(ops, slot, arms, |_| {});
-        }
-    }
-
     fn get_difference(&self, ops: &mut Ops, slot: &SlotUse) {
         self.base(ops, slot);
         ops.put(OpKind::Get(Wire::StopBit(self.difference())));
@@ -282,7 +280,7 @@ impl Int {
             return ops.put(self.store());
         }
         let keep = |ops: &mut Ops| {
-            self.check_base(ops, slot);
+            ops.check_base((self.slot, self.kind), slot);
             ops.put(OpKind::LoadLocal(VALUE, self.scalar));
             ops.put(self.store());
         };
@@ -317,12 +315,18 @@ impl Int {
             (Operator::Default, Some(initial)) => {
                 ops.put(OpKind::StoreLocal(VALUE));
                 ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(initial)));
-                self.put_unless(ops, |_| {}, |ops| ops.put(plain));
+                ops.put_unless(
+                    |_| {},
+                    |ops| {
+                        ops.put(OpKind::LoadLocal(VALUE, self.scalar));
+                        ops.put(plain);
+                    },
+                );
             }
             (Operator::Delta, _) => {
                 ops.put(OpKind::StoreLocal(VALUE));
                 self.base(ops, slot);
-                self.check_base(ops, slot);
+                ops.check_base((self.slot, self.kind), slot);
                 ops.put(OpKind::LoadLocal(VALUE, self.scalar));
                 ops.put(self.store());
                 ops.put(OpKind::Put(Wire::StopBit(self.difference())));
@@ -334,8 +338,7 @@ impl Int {
                 }
                 ops.put(OpKind::SlotHas { slot: self.slot, kind: self.kind, initial: self.begins() });
                 let changes = self.operator == Operator::Increment || self.begins().is_some() && !slot.agrees;
-                self.put_unless(
-                    ops,
+                ops.put_unless(
                     |ops| {
                         if changes {
                             ops.put(OpKind::LoadLocal(VALUE, self.scalar));
@@ -343,6 +346,7 @@ impl Int {
                         }
                     },
                     |ops| {
+                        ops.put(OpKind::LoadLocal(VALUE, self.scalar));
                         ops.put(self.store());
                         ops.put(plain);
                     },
@@ -351,43 +355,12 @@ impl Int {
         }
     }
 
-    /// Emits a bit that says whether the accumulator, a boolean, is false, and what follows either.
-    fn put_unless(&self, ops: &mut Ops, same: impl FnOnce(&mut Ops), other: impl FnOnce(&mut Ops)) {
-        ops.choose(
-            |ops| {
-                ops.bit(false);
-                same(ops);
-            },
-            |ops| {
-                ops.bit(true);
-                ops.put(OpKind::LoadLocal(VALUE, self.scalar));
-                other(ops);
-            },
-        );
-    }
-
     /// Emits the absence of the field.
-    pub fn put_absent(&self, ops: &mut Ops, _: &SlotUse) {
+    pub fn put_absent(&self, ops: &mut Ops) {
         match self.operator {
             _ if !self.optional => ops.put(OpKind::Fail(FaultKind::MissingMember)),
             Operator::None | Operator::Delta => ops.null(),
-            Operator::Constant => ops.bit(false),
-            Operator::Default if self.initial.is_none() => ops.bit(false),
-            Operator::Default => {
-                ops.bit(true);
-                ops.null();
-            }
-            _ => {
-                let labels = if self.begins().is_some() { vec![EMPTY] } else { vec![UNDEFINED, EMPTY] };
-                let same = ops.block(|ops| ops.bit(false));
-                let otherwise = ops.block(|ops| {
-                    ops.bit(true);
-                    ops.null();
-                });
-                ops.put(OpKind::SlotState(self.slot));
-                ops.put(OpKind::Switch { arms: vec![(labels, same)], otherwise });
-                ops.put(OpKind::EmptySlot(self.slot));
-            }
+            operator => ops.absent_by_bit((operator, self.initial.is_some()), self.slot),
         }
     }
 
@@ -432,7 +405,8 @@ impl Ops {
         self.ops.push(Op { path: self.path, kind });
     }
 
-    fn block(&self, fill: impl FnOnce(&mut Ops)) -> Block {
+    /// A block of the same path.
+    pub fn block(&self, fill: impl FnOnce(&mut Ops)) -> Block {
         let mut inner = Ops::new(self.path);
         fill(&mut inner);
         inner.into_block()
@@ -443,12 +417,14 @@ impl Ops {
         self.block(|ops| ops.put(OpKind::Fail(kind)))
     }
 
-    fn choose(&mut self, then: impl FnOnce(&mut Ops), otherwise: impl FnOnce(&mut Ops)) {
+    /// Emits a choice by the accumulator.
+    pub fn choose(&mut self, then: impl FnOnce(&mut Ops), otherwise: impl FnOnce(&mut Ops)) {
         let (then, otherwise) = (self.block(then), self.block(otherwise));
         self.put(OpKind::If { then, otherwise });
     }
 
-    fn set(&mut self, local: u8, value: u64) {
+    /// Emits a small number for a local.
+    pub fn set(&mut self, local: u8, value: u64) {
         self.put(OpKind::Const(Scalar::U8, value.into()));
         self.put(OpKind::StoreLocal(local));
     }
@@ -466,12 +442,111 @@ impl Ops {
         self.put(OpKind::If { then: Block::default(), otherwise });
     }
 
-    fn bit(&mut self, bit: bool) {
+    /// Emits a bit of the presence map.
+    pub fn bit(&mut self, bit: bool) {
         self.put(OpKind::KnownBits { zeros: u32::from(!bit), one: bit });
     }
 
     /// Emits what stands for absence.
-    fn null(&mut self) {
+    pub fn null(&mut self) {
         self.put(OpKind::Literal([0x80].into()));
+    }
+
+    /// Emits a bit that says whether the accumulator, a boolean, is false, and what follows either.
+    pub fn put_unless(&mut self, same: impl FnOnce(&mut Ops), other: impl FnOnce(&mut Ops)) {
+        self.choose(
+            |ops| {
+                ops.bit(false);
+                same(ops);
+            },
+            |ops| {
+                ops.bit(true);
+                other(ops);
+            },
+        );
+    }
+
+    /// Emits absence for an operator with a bit and perhaps an initial value.
+    pub fn absent_by_bit(&mut self, (operator, has_initial): (Operator, bool), slot: u32) {
+        let null = |ops: &mut Ops| {
+            ops.bit(true);
+            ops.null();
+        };
+        match operator {
+            Operator::Constant => self.bit(false),
+            Operator::Default if has_initial => null(self),
+            Operator::Default => self.bit(false),
+            _ => {
+                let labels = if has_initial { vec![EMPTY] } else { vec![UNDEFINED, EMPTY] };
+                let (same, otherwise) = (self.block(|ops| ops.bit(false)), self.block(null));
+                self.put(OpKind::SlotState(slot));
+                self.put(OpKind::Switch { arms: vec![(labels, same)], otherwise });
+                self.put(OpKind::EmptySlot(slot));
+            }
+        }
+    }
+
+    /// Emits what a message has nothing for: by the state of the slot, `value` from it or, if it is
+    /// told so, the one that it begins with, or `absent`. `begins` says whether it begins with one,
+    /// and if all of its fields agree on that.
+    pub fn previous(
+        &mut self,
+        (slot, kind, optional): (u32, u8, bool),
+        begins: Option<bool>,
+        uses: &SlotUse,
+        value: impl Fn(&mut Ops, bool),
+        absent: impl Fn(&mut Ops),
+    ) {
+        let mut arms = Vec::new();
+        match begins {
+            Some(true) => {}
+            Some(false) => arms.push((vec![UNDEFINED], self.block(|ops| value(ops, true)))),
+            None if optional => {
+                let block = self.block(|ops| {
+                    ops.put(OpKind::EmptySlot(slot));
+                    absent(ops);
+                });
+                arms.push((vec![UNDEFINED, EMPTY], block));
+            }
+            None => arms.push((vec![UNDEFINED], self.fault(FaultKind::NoPrevious))),
+        }
+        match optional {
+            true if begins.is_some() => arms.push((vec![EMPTY], self.block(absent))),
+            false if uses.may_be_empty => arms.push((vec![EMPTY], self.fault(FaultKind::EmptyPrevious))),
+            _ => {}
+        }
+        self.on_state((slot, kind), uses, arms, |ops| value(ops, false));
+    }
+
+    /// Emits a choice by the state of the slot: of a value, if none of the arms is for it.
+    fn on_state(
+        &mut self,
+        (slot, kind): (u32, u8),
+        uses: &SlotUse,
+        mut arms: Vec<(Vec<i64>, Block)>,
+        value: impl Fn(&mut Ops),
+    ) {
+        if arms.is_empty() && !uses.is_mixed {
+            return value(self);
+        }
+        let mut otherwise = self.block(&value);
+        if uses.is_mixed {
+            let fault = self.fault(FaultKind::PreviousType);
+            let mut labels = vec![kind.into()];
+            if !arms.iter().any(|(labels, _)| labels.contains(&UNDEFINED)) {
+                labels.push(UNDEFINED);
+            }
+            arms.push((labels, core::mem::replace(&mut otherwise, fault)));
+        }
+        self.put(OpKind::SlotState(slot));
+        self.put(OpKind::Switch { arms, otherwise });
+    }
+
+    /// Emits a fault where a slot has nothing that a difference can be added to.
+    pub fn check_base(&mut self, slot: (u32, u8), uses: &SlotUse) {
+        if !uses.is_simple() {
+            let arms = vec![(vec![EMPTY], self.fault(FaultKind::EmptyPrevious))];
+            self.on_state(slot, uses, arms, |_| {});
+        }
     }
 }

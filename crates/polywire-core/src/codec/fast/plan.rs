@@ -3,11 +3,14 @@
 
 use alloc::{boxed::Box, collections::BTreeMap, format, rc::Rc, string::String, sync::Arc, vec::Vec};
 
-use super::numbers::{Int, Ops, SlotUse};
 use super::template::{self, Dictionary, FieldType, Name, OperatorKind};
+use super::{
+    field::{Field, FieldKind, Initial},
+    numbers::{Ops, Uses},
+};
 use crate::program::{
     Block, PathId,
-    state::{Bank, Field, FieldKind, Initial, Operator, Policy},
+    state::{Bank, Operator, Policy},
 };
 
 /// How a value of the type is encoded.
@@ -117,17 +120,16 @@ pub(super) struct Plans {
     pub referred: Vec<Plan>,
     pub bank: Bank,
     /// What is made of each slot.
-    pub uses: BTreeMap<u32, SlotUse>,
+    pub uses: Uses,
     pub policy: Policy,
 }
 
 impl Plans {
-    /// The operations for an integer field; none for a field of another kind.
-    pub fn int(&self, path: PathId, field: &Field, fill: impl FnOnce(&mut Ops, &Int, &SlotUse)) -> Option<Block> {
-        let (int, mut ops) = (Int::of(field)?, Ops::new(path));
-        let own = SlotUse::of(field);
-        fill(&mut ops, &int, self.uses.get(&field.slot).unwrap_or(&own));
-        Some(ops.into_block())
+    /// The operations that `fill` emits.
+    pub fn ops(&self, path: PathId, fill: impl FnOnce(&mut Ops, &Uses)) -> Block {
+        let mut ops = Ops::new(path);
+        fill(&mut ops, &self.uses);
+        ops.into_block()
     }
 }
 
@@ -197,7 +199,7 @@ pub(super) struct Slots {
     /// Slots by dictionary and key. The number distinguishes the parts of a value.
     values: BTreeMap<(String, Name, u8), u32>,
     texts: BTreeMap<(String, Name), u32>,
-    uses: BTreeMap<u32, SlotUse>,
+    uses: Uses,
     policy: Policy,
 }
 
@@ -213,7 +215,7 @@ impl Slots {
     }
 
     /// What is made of each slot.
-    pub fn uses(self) -> BTreeMap<u32, SlotUse> {
+    pub fn uses(self) -> Uses {
         self.uses
     }
 
@@ -294,10 +296,7 @@ impl Slots {
             initial: operator.initial.as_ref().map(initial),
             policy: self.policy,
         };
-        if field.has_slot() {
-            let own = SlotUse::of(&field);
-            self.uses.entry(slot).and_modify(|all| *all = all.and(own)).or_insert(own);
-        }
+        self.uses.note(&field);
         field
     }
 }

@@ -9,8 +9,8 @@ use super::{
 use crate::{
     layout::{Kind, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, SharedStr, UnionNode, access::Inserted},
     program::{
-        Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place,
-        Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, Wire,
+        Arm, Block, Cursor, Decimal, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order,
+        Overflow, Place, Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, Wire,
         state::{self, OCTETS},
     },
 };
@@ -162,6 +162,11 @@ impl<'r> Run<'r, '_> {
                     slots::run(&op.kind, self.input.state(), self.accumulator, self.scalar);
                 Ok(())
             }
+            OpKind::Decimal(Decimal::Join { exponent, to, policy }) => {
+                let joined = state::decimal::join(self.input, (*exponent, *to, *policy), self.accumulator as u64);
+                self.set(from_word(joined.map_err(|_| Failed)?, *to), *to);
+                Ok(())
+            }
             OpKind::Action(kernel, argument) => ok((kernel.get)(self.input, *argument)),
             OpKind::Region { dialect, argument, body } => {
                 let mut cursor = Cursor::default();
@@ -175,7 +180,8 @@ impl<'r> Run<'r, '_> {
             OpKind::Literal(_)
             | OpKind::PutBit
             | OpKind::Put(_)
-            | OpKind::PutField { .. }
+            | OpKind::PutAbsent(_)
+            | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)
             | OpKind::Index
             | OpKind::IfPresent { .. }
@@ -263,14 +269,9 @@ impl<'r> Run<'r, '_> {
                 Ok(())
             }
             Wire::Inline(..) => unreachable!("the verifier refuses encode operations here"),
-            Wire::Field(field) => self.get_field(field),
             Wire::StopBit(form) => {
                 let word = state::stop_bit::get(self.input, form).map_err(|_| Failed)?;
                 self.set(from_word(word, form.scalar), form.scalar);
-                Ok(())
-            }
-            Wire::Word(index, scalar) => {
-                self.get_word(*index, *scalar);
                 Ok(())
             }
             Wire::Octet => {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        Block, Check, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect, Segment,
+        Block, Check, Decimal, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect, Segment,
         SequenceDialect, Source, State, TextForm, Wire,
         interp::HOST,
         kernel::RegionForm,
@@ -146,6 +146,7 @@ impl<'e> Emit<'e, '_> {
             | OpKind::LoadLocal(..)
             | OpKind::StoreLocal(_)
             | OpKind::Compute(..) => self.slot_op(&op.kind),
+            OpKind::Decimal(decimal @ Decimal::Join { .. }) => self.decimal(op, decimal),
             OpKind::PresenceMap { bits, policy, body } => self.decode_map(op, (*bits, *policy), body, frame),
             OpKind::Test(kernel) => {
                 let word = self.word();
@@ -183,7 +184,8 @@ impl<'e> Emit<'e, '_> {
             OpKind::Literal(_)
             | OpKind::PutBit
             | OpKind::Put(_)
-            | OpKind::PutField { .. }
+            | OpKind::PutAbsent(_)
+            | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)
             | OpKind::Index
             | OpKind::IfPresent { .. }
@@ -387,9 +389,7 @@ impl<'e> Emit<'e, '_> {
                 self.set(value, kernel.scalar);
             }
             Wire::Inline(..) => unreachable!("the verifier refuses encode operations here"),
-            Wire::Field(field) => self.decode_field(op, field),
             Wire::StopBit(form) => self.get_stop_bit(op, form),
-            Wire::Word(index, scalar) => self.decode_word(*index, *scalar),
             Wire::Octet => {
                 let word = self.word();
                 self.call_status(op, take_octet as *const u8, &[self.context, word]);

@@ -68,9 +68,7 @@ pub(super) struct Emit<'e, 'f> {
     word: StackSlot,
     /// The state of the stream, in programs with a bank.
     pub stream: Option<Stream>,
-    /// Without a context: what of the state's words is in registers.
-    pub words: [Variable; 2],
-    /// Likewise the program's locals.
+    /// Without a context: the program's locals.
     pub locals: [Variable; LOCALS],
     /// What is known of them.
     pub facts: [LocalFact; LOCALS],
@@ -131,7 +129,6 @@ pub(super) fn function<'e>(
     let (size, state) = (code.block_params(entry).get(2).copied(), code.block_params(entry).get(3).copied());
     let word = code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 16, 4));
     let [position, base, end] = [(); 3].map(|()| code.declare_var(types::I64));
-    let words = [(); 2].map(|()| code.declare_var(types::I64));
     let locals = [(); LOCALS].map(|()| code.declare_var(types::I64));
     let unwind = code.create_block();
     code.set_cold_block(unwind);
@@ -153,7 +150,6 @@ pub(super) fn function<'e>(
         room_wanted: super::direct_size(program).unwrap_or(0) as i64,
         word,
         stream: None,
-        words,
         locals,
         facts: [LocalFact::default(); LOCALS],
         slot_marks: if direct && program.bank.is_some() { super::stream::marks(program) } else { Vec::new() },

@@ -191,6 +191,7 @@ impl<'e> Emit<'e, '_> {
             | OpKind::LoadLocal(..)
             | OpKind::StoreLocal(_)
             | OpKind::Compute(..) => self.slot_op(&op.kind),
+            OpKind::Decimal(decimal) => self.decimal(op, decimal),
             OpKind::PresenceMap { bits, body, .. } => self.encode_map(op, *bits, body, frame),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
@@ -209,7 +210,7 @@ impl<'e> Emit<'e, '_> {
                 self.encode_by_interpreter(op, frame);
                 self.accumulator = None;
             }
-            OpKind::PutField { field, present } if self.direct => self.encode_words(field, *present),
+            OpKind::PutAbsent(field) if self.direct => self.encode_absent(field),
             OpKind::Octets { field: None, .. } | OpKind::TestField(_) => {
                 unreachable!("the verifier refuses decode operations here")
             }
@@ -217,7 +218,7 @@ impl<'e> Emit<'e, '_> {
                 self.put_octets(*place, field, *bound, frame);
             }
             OpKind::Fail(_) if self.direct => self.give_up(),
-            OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } | OpKind::PutField { .. } => {
+            OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } | OpKind::PutAbsent(_) => {
                 self.encode_by_interpreter(op, frame);
             }
             OpKind::Store(_)
@@ -360,9 +361,7 @@ impl<'e> Emit<'e, '_> {
                     None => self.put_inline(kernel, *argument, value),
                 }
             }
-            Wire::Field(field) => self.encode_field(op, field, value),
             Wire::StopBit(form) => self.put_stop_bit(op, form, value),
-            Wire::Word(index, _) => self.encode_word(*index, value),
             Wire::Octet => unreachable!("the verifier refuses decode operations here"),
             Wire::Symbol(kernel, table) => {
                 let table = self.address(&**table);

@@ -134,9 +134,11 @@ impl Emit<'_, '_> {
         }
         let word = self.load(types::I64, values, offset);
         let mut value = self.cut(word, scalar);
+        let word_of_none = initial;
         let initial = self.constant(cut(initial, scalar) as i64);
         if self.direct {
-            for mark in self.marks(slot).all() {
+            // What stands for a value may say itself that there is none.
+            for mark in self.marks(slot).all().into_iter().filter(|mark| *mark != word_of_none) {
                 let none = self.code.ins().icmp_imm_s(IntCC::Equal, word, mark as i64);
                 value = self.code.ins().select(none, initial, value);
             }

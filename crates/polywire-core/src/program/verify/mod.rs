@@ -25,7 +25,7 @@ use alloc::{string::String, vec, vec::Vec};
 use core::cell::Cell;
 
 use super::{
-    Arithmetic, Block, Check, Direction, Field, FieldKind, Op, OpKind, Operand, Place, Program, ScalarKernel, Source,
+    Arithmetic, Block, Check, Decimal, Direction, Field, Op, OpKind, Operand, Place, Program, ScalarKernel, Source,
     TextForm, TextKernel, Wire, state::LOCALS,
 };
 use crate::layout::{Kind, Layout, NodeId, Scalar};
@@ -253,7 +253,7 @@ impl Verifier<'_> {
                 require(self.accumulator(state)? == wire.scalar(), "the accumulator is of another type than the wire")?;
             }
             OpKind::Check(check) => self.check(check, state)?,
-            OpKind::PutField { field, present } => self.field(field, !present || !field.kind.is_text())?,
+            OpKind::PutAbsent(field) => self.field(field)?,
             OpKind::KnownBits { zeros, .. } => require(*zeros <= MAX_BITS, "a presence map has too many bits")?,
             // A slot that the bank lacks is nobody's.
             OpKind::Forget { .. } => {}
@@ -281,6 +281,7 @@ impl Verifier<'_> {
             | OpKind::SlotHas { .. }
             | OpKind::LoadLocal(..)
             | OpKind::Compute(..)
+            | OpKind::Decimal(_)
             | OpKind::Test(_) => state.accumulator = Some(self.filling(kind, state)?),
         }
         Ok(Vec::new())
@@ -313,7 +314,7 @@ impl Verifier<'_> {
             }
             OpKind::Convert(to) => return self.convert(*to, state),
             OpKind::TestField(field) => {
-                self.field(field, true)?;
+                self.field(field)?;
                 Scalar::Bool
             }
             OpKind::LoadSlot { slot, scalar, .. } => {
@@ -347,10 +348,25 @@ impl Verifier<'_> {
                     Arithmetic::Equal | Arithmetic::Less => Scalar::Bool,
                 }
             }
+            OpKind::Decimal(decimal) => self.decimal(*decimal, state)?,
             OpKind::TakeBit | OpKind::Test(_) => Scalar::Bool,
             _ => unreachable!("only called for these"),
         };
         Ok((scalar, None))
+    }
+
+    /// What the accumulator is behind a number's way to a decimal or back.
+    fn decimal(&self, decimal: Decimal, state: &State) -> Verdict<Scalar> {
+        let is_number = |scalar| matches!(scalar, Scalar::F32 | Scalar::F64 | Scalar::I64);
+        let from = self.accumulator(state)?;
+        let (exponent, fits, to) = match decimal {
+            Decimal::Split { exponent } => (exponent, is_number(from), Scalar::I64),
+            Decimal::Shift { exponent, .. } => (exponent, from == Scalar::I64, Scalar::I64),
+            Decimal::Join { exponent, to, .. } => (exponent, from == Scalar::I64 && is_number(to), to),
+        };
+        is_local(exponent)?;
+        require(fits, "a mantissa is an I64, and a decimal becomes an F32, F64 or I64")?;
+        Ok(to)
     }
 
     /// Strings, and elements that are moved in one piece.
@@ -360,7 +376,7 @@ impl Verifier<'_> {
             OpKind::Text { place, form, .. } => {
                 match form {
                     TextForm::Kernel(kernel) => text_kernel(kernel)?,
-                    TextForm::Field(field) => self.field(field, field.kind.is_text())?,
+                    TextForm::Field(field) => self.field(field)?,
                     TextForm::CountedNul { .. } | TextForm::Pending => {}
                 }
                 self.place(*place, state, is_text).map(|_| ())
@@ -368,7 +384,7 @@ impl Verifier<'_> {
             OpKind::SetText(place, _) => self.place(*place, state, is_text).map(|_| ()),
             OpKind::Octets { place, field, .. } => {
                 if let Some(field) = field {
-                    self.field(field, field.kind.is_text())?;
+                    self.field(field)?;
                 }
                 match place {
                     Place::Sink => require(self.program.direction == Direction::Decode, "a sink cannot be encoded"),
@@ -490,14 +506,9 @@ impl Verifier<'_> {
     /// Rules 7 and 8.
     fn wire(&self, wire: &Wire) -> Verdict {
         match wire {
-            Wire::Field(field) => self.field(field, field.kind.is_scalar()),
             Wire::StopBit(form) => {
                 form.there.into_iter().chain(form.base).try_for_each(is_local)?;
                 is_integer(form.scalar)
-            }
-            Wire::Word(index, scalar) => {
-                let fits = matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F32 | Scalar::F64);
-                require(*index < 2 && fits, "a field's value is one of two words")
             }
             Wire::Octet => require(self.program.direction == Direction::Decode, "octets are taken, not written"),
             Wire::Inline(kernel, argument) => {
@@ -514,19 +525,11 @@ impl Verifier<'_> {
         }
     }
 
-    /// Rule 7: a field's slots are in the bank, and its parts and values are of its type.
-    fn field(&self, field: &Field, fits: bool) -> Verdict {
-        require(fits, "the field's value is of another kind than the operation")?;
+    /// Rule 7: a field's slots are in the bank, and it has the initial value that it needs.
+    fn field(&self, field: &Field) -> Verdict {
         let bank = self.program.bank.as_ref().ok_or("the program has no bank")?;
-        let mut sound = field.is_sound();
-        field.each(&mut |part| {
-            let second = match part.kind {
-                FieldKind::Decimal => part.text < bank.slots,
-                _ => !part.kind.is_text() || part.text < bank.texts,
-            };
-            sound &= !part.has_slot() || part.slot < bank.slots && second;
-        });
-        require(sound, "the field is none, or its slots are not in the bank")
+        let has_slots = !field.has_slot() || field.slot < bank.slots && field.text < bank.texts;
+        require(field.is_sound() && has_slots, "the field is none, or its slots are not in the bank")
     }
 
     /// Rule 7: a slot of the bank.
@@ -566,7 +569,8 @@ impl Verifier<'_> {
 
 /// Any bits are a value of these, as many as it has.
 fn is_word(scalar: Scalar) -> Verdict {
-    require(scalar == Scalar::F64 || is_integer(scalar).is_ok(), "a slot or local has an integer or F64")
+    let is_float = matches!(scalar, Scalar::F32 | Scalar::F64);
+    require(is_float || is_integer(scalar).is_ok(), "a slot or local has an integer, F32 or F64")
 }
 
 fn is_integer(scalar: Scalar) -> Verdict {

@@ -13,7 +13,7 @@ use super::{
     map::{Segment, WORD, bytes, end_long},
 };
 use crate::program::{
-    Block, Field, FieldKind, Op, OpKind, TextForm, Wire,
+    Block, Op, OpKind, TextForm,
     passes::inner_blocks,
     state::integer::{gather, spread},
 };
@@ -24,8 +24,7 @@ pub(super) fn bits(block: &Block) -> u32 {
     let own = |op: &Op| match &op.kind {
         OpKind::TakeBit | OpKind::PutBit => 1,
         OpKind::KnownBits { zeros, one } => zeros.saturating_add(u32::from(*one)),
-        OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => field.bits(),
-        OpKind::TestField(field) | OpKind::PutField { field, .. } => field.bits(),
+        OpKind::TestField(field) | OpKind::PutAbsent(field) => field.bits(),
         OpKind::Text { form: TextForm::Field(field), .. } | OpKind::Octets { field: Some(field), .. } => field.bits(),
         OpKind::Present { body, .. } | OpKind::Unbox { body, .. } | OpKind::Select { body, .. } => bits(body),
         OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } => {
@@ -43,7 +42,6 @@ pub(super) fn has_elided(block: &Block) -> bool {
     let differ = |a: &Block, b: &Block| bits(a) != bits(b) && !stops(a) && !stops(b);
     block.0.iter().any(|op| match &op.kind {
         OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } if differ(then, otherwise) => true,
-        OpKind::TestField(field) | OpKind::PutField { field, .. } => elided_bit(field),
         OpKind::PresenceMap { .. } => false,
         kind => {
             let mut found = false;
@@ -51,15 +49,6 @@ pub(super) fn has_elided(block: &Block) -> bool {
             found
         }
     })
-}
-
-/// True if a field takes fewer bits where it is absent.
-pub(super) fn elided_bit(field: &Field) -> bool {
-    match &field.kind {
-        FieldKind::Split(parts) => field.optional && parts[1].bits() > 0,
-        FieldKind::Float { decimal, .. } | FieldKind::Whole(decimal) => elided_bit(decimal),
-        _ => false,
-    }
 }
 
 /// What is kept of a map that may have elided.

@@ -8,11 +8,11 @@ use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
 use super::{
     super::{emit::Emit, join::LocalFact, shims, slots::local_offset},
-    Eligibility, Second,
+    Eligibility,
 };
 use crate::{
     layout::Scalar,
-    program::{Block, Check, Field, Op, OpKind, Policy, StopBit, TextForm, Wire, passes, state::LOCALS},
+    program::{Block, Check, Decimal, Field, Op, OpKind, Policy, StopBit, TextForm, Wire, passes, state::LOCALS},
 };
 
 impl Eligibility<'_> {
@@ -41,7 +41,8 @@ impl Eligibility<'_> {
             }
             OpKind::Put(Wire::StopBit(StopBit { policy, .. }))
             | OpKind::Get(Wire::StopBit(StopBit { policy, .. }))
-            | OpKind::Check(Check::Within { policy, .. }) => (*policy == Policy::Reject).then_some(in_segment)?,
+            | OpKind::Check(Check::Within { policy, .. })
+            | OpKind::Decimal(Decimal::Join { policy, .. }) => (*policy == Policy::Reject).then_some(in_segment)?,
             OpKind::PresenceMap { policy, .. } => (*policy == Policy::Reject).then_some(true)?,
             _ => in_segment,
         };
@@ -52,25 +53,18 @@ impl Eligibility<'_> {
 
     /// Notes the slots of a field that is left to the interpreter.
     fn fall_back_slots(&mut self, field: &Field) -> Option<()> {
-        let mut policy = field.policy;
-        field.each(&mut |part| {
-            if part.policy != Policy::Reject {
-                policy = part.policy;
-            }
-            if part.has_slot() {
-                self.fallback.push(part.slot);
-                self.fallback_seconds.extend(Second::of(part));
-            }
-        });
-        (policy == Policy::Reject).then_some(())
+        if field.has_slot() {
+            self.fallback.push(field.slot);
+            self.fallback_texts.push(field.text);
+        }
+        (field.policy == Policy::Reject).then_some(())
     }
 }
 
 /// The field that an operation reads or writes.
 fn field(kind: &OpKind) -> Option<&Field> {
     match kind {
-        OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => Some(field),
-        OpKind::TestField(field) | OpKind::PutField { field, .. } => Some(field),
+        OpKind::TestField(field) | OpKind::PutAbsent(field) => Some(field),
         OpKind::Text { form: TextForm::Field(field), .. } | OpKind::Octets { field: Some(field), .. } => Some(field),
         _ => None,
     }

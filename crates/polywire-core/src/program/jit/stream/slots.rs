@@ -10,14 +10,14 @@ use cranelift_codegen::ir::{InstBuilder, condcodes::IntCC};
 
 use super::{
     super::{emit::Emit, join::stops},
-    Eligibility, Second,
+    Eligibility,
 };
 use crate::{
     layout::Scalar,
     program::{
         Block, OpKind, Program,
         state::{
-            UNDEFINED, cut,
+            UNDEFINED,
             specialised::{EMPTY_WORD, NO_NUMBER, SpecialisedSlot},
         },
     },
@@ -82,7 +82,7 @@ impl Eligibility<'_> {
         };
         let uses = self.uses.entry(*slot).or_default();
         match kind {
-            OpKind::LoadSlot { scalar, initial, .. } => _ = uses.initials.insert(cut(*initial, *scalar)),
+            OpKind::LoadSlot { initial, .. } => _ = uses.initials.insert(*initial),
             OpKind::StoreSlot { kind, .. } => _ = uses.kinds.insert(*kind),
             OpKind::EmptySlot(_) => uses.is_emptied = true,
             OpKind::SlotHas { kind, initial, .. } => {
@@ -108,8 +108,7 @@ impl Eligibility<'_> {
         for (slot, uses) in &self.uses {
             let (own, begins) =
                 (self.specialised.slots.get_mut(*slot as usize)?, self.specialised.fresh.get_mut(*slot as usize)?);
-            let is_own = own.tag == UNDEFINED && !self.seconds.contains_key(&Second::Mantissa(*slot));
-            (is_own && !self.fallback.contains(slot) && uses.kinds.len() < 2).then_some(())?;
+            (own.tag == UNDEFINED && !self.fallback.contains(slot) && uses.kinds.len() < 2).then_some(())?;
             let kind = uses.kinds.first().copied().unwrap_or(2);
             let tells = |a: i64, b: i64| uses.switches.iter().any(|arms| arms.at(a) != arms.at(b));
             let initial = uses.initials.first().copied().unwrap_or(0);
