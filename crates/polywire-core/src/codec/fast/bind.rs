@@ -301,7 +301,7 @@ impl<'a> Binder<'a> {
             return Err(self.wrong("a union must begin with its discriminator"));
         };
         let discriminator = Arc::new(self.slots.field(discriminator, scope));
-        let is_int = matches!(discriminator.kind, FieldKind::Int { signed: true, .. });
+        let is_int = matches!(discriminator.kind, FieldKind::Int(scalar) if scalar.is_signed());
         if !is_int || discriminator.optional {
             return Err(self.wrong("[D1] a discriminator must be a mandatory signed integer"));
         }
@@ -375,8 +375,8 @@ impl<'a> Binder<'a> {
         let made = |kind: FieldKind, optional: bool| Field { kind, optional, ..plain(&wire) };
         let (plan, wire): (fn(Arc<Field>) -> Plan, Field) = match field.ty {
             FieldType::Int { signed: false, .. } if float => {
-                let most = if single { u32::MAX.into() } else { u64::MAX };
-                if !matches!(wire.kind, FieldKind::Int { max, .. } if max == most.into()) {
+                let bits = if single { Scalar::U32 } else { Scalar::U64 };
+                if wire.kind != FieldKind::Int(bits) {
                     return Err(self.wrong("[D1] the bits of a number must be an unsigned integer of the same size"));
                 }
                 let optional = wire.optional;

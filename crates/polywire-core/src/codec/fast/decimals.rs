@@ -121,18 +121,18 @@ pub(super) fn put(ops: &mut Ops, field: &Field, uses: &Uses) {
 }
 
 /// Emits the absence of a field of any kind but texts.
-pub(super) fn put_absent(ops: &mut Ops, field: &Field, uses: &Uses) {
+pub(super) fn put_absent(ops: &mut Ops, field: &Field) {
     match &field.kind {
         FieldKind::Decimal => match field.operator {
             Operator::None | Operator::Delta => ops.null(),
             _ => ops.absent_by_bit((field.operator, field.initial.is_some()), field.slot),
         },
-        FieldKind::Split(parts) => put_absent(ops, &parts[0], uses),
+        FieldKind::Split(parts) => put_absent(ops, &parts[0]),
         FieldKind::Float { decimal, bits, .. } => {
-            put_absent(ops, decimal, uses);
-            bits.iter().for_each(|bits| put_absent(ops, bits, uses));
+            put_absent(ops, decimal);
+            bits.iter().for_each(|bits| put_absent(ops, bits));
         }
-        FieldKind::Whole(inner) | FieldKind::Bits { bits: inner, .. } => put_absent(ops, inner, uses),
+        FieldKind::Whole(inner) | FieldKind::Bits { bits: inner, .. } => put_absent(ops, inner),
         _ => {
             if let Some(int) = Int::of(field) {
                 int.put_absent(ops);
@@ -330,10 +330,9 @@ fn put_float(ops: &mut Ops, number: Scalar, decimal: &Field, escape: Option<&Fie
         let fault = |ops: &mut Ops| ops.put(OpKind::Fail(FaultKind::NotEncodable));
         return choose(ops, &|ops| put_decimal(ops, decimal, uses), &fault);
     };
-    let no_bits = |ops: &mut Ops| put_absent(ops, escape, uses);
+    let no_bits = |ops: &mut Ops| put_absent(ops, escape);
     let bits = |ops: &mut Ops| put_value(ops, escape, NUMBER, uses);
-    let (there, absent) =
-        (|ops: &mut Ops| put_decimal(ops, decimal, uses), |ops: &mut Ops| put_absent(ops, decimal, uses));
+    let (there, absent) = (|ops: &mut Ops| put_decimal(ops, decimal, uses), |ops: &mut Ops| put_absent(ops, decimal));
     if has_bit_of_mantissa(decimal) {
         // The bits' own place in the map depends on whether the mantissa has one.
         choose(ops, &there, &absent);

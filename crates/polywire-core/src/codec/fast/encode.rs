@@ -165,7 +165,7 @@ impl Lowering<'_> {
         match field.text() {
             Some(text) => walk.emit(OpKind::PutAbsent(text)),
             None => {
-                let block = self.plans.ops(walk.path(), |ops, uses| decimals::put_absent(ops, field, uses));
+                let block = self.plans.ops(walk.path(), |ops, _| decimals::put_absent(ops, field));
                 walk.append(block);
             }
         }

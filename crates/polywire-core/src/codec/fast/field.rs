@@ -2,7 +2,10 @@
 
 use alloc::{boxed::Box, sync::Arc};
 
-use crate::program::{self, Operator, Policy};
+use crate::{
+    layout::Scalar,
+    program::{self, Operator, Policy},
+};
 
 /// A field, for both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,15 +32,8 @@ pub(super) struct Field {
 /// The type of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FieldKind {
-    /// A stop-bit integer within `min..=max`, which 64 bits hold.
-    Int {
-        /// It has a sign.
-        signed: bool,
-        /// Smallest value.
-        min: i128,
-        /// Largest value.
-        max: i128,
-    },
+    /// A stop-bit integer of this type.
+    Int(Scalar),
     /// A string of 7-bit characters with a stop bit.
     Ascii,
     /// UTF-8 behind its length.
@@ -127,7 +123,7 @@ impl Field {
     /// True where the previous value is kept in a slot.
     pub fn has_slot(&self) -> bool {
         matches!(self.operator, Operator::Copy | Operator::Increment | Operator::Delta | Operator::Tail)
-            && (self.kind.is_text() || matches!(self.kind, FieldKind::Int { .. } | FieldKind::Decimal))
+            && (self.kind.is_text() || matches!(self.kind, FieldKind::Int(_) | FieldKind::Decimal))
     }
 
     pub fn initial_int(&self) -> Option<u64> {

@@ -122,10 +122,7 @@ impl SlotUse {
 impl Int {
     /// None for a field of another kind.
     pub fn of(field: &Field) -> Option<Int> {
-        let FieldKind::Int { min, max, .. } = field.kind else { return None };
-        let types =
-            [Scalar::U8, Scalar::I8, Scalar::U16, Scalar::I16, Scalar::U32, Scalar::I32, Scalar::U64, Scalar::I64];
-        let scalar = types.into_iter().find(|scalar| scalar.range() == Some((min, max)))?;
+        let FieldKind::Int(scalar) = field.kind else { return None };
         let initial = match field.initial {
             Some(Initial::Int(bits)) => Some(bits),
             _ => None,

@@ -3,14 +3,17 @@
 
 use alloc::{boxed::Box, collections::BTreeMap, format, rc::Rc, string::String, sync::Arc, vec::Vec};
 
-use super::template::{self, Dictionary, FieldType, Name, OperatorKind};
 use super::{
     field::{Field, FieldKind, Initial},
     numbers::{Ops, Uses},
+    template::{self, Dictionary, FieldType, Name, OperatorKind},
 };
-use crate::program::{
-    Block, PathId,
-    state::{Bank, Operator, Policy},
+use crate::{
+    layout::Scalar,
+    program::{
+        Block, PathId,
+        state::{Bank, Operator, Policy},
+    },
 };
 
 /// How a value of the type is encoded.
@@ -317,10 +320,16 @@ fn dictionary(dictionary: &Dictionary, scope: &Scope) -> String {
 
 fn kind(ty: FieldType) -> FieldKind {
     match ty {
-        FieldType::Int { signed, bits } => {
-            let (min, max) = template::range(signed, bits);
-            FieldKind::Int { signed, min, max }
-        }
+        FieldType::Int { signed, bits } => FieldKind::Int(match (signed, bits) {
+            (false, 8) => Scalar::U8,
+            (false, 16) => Scalar::U16,
+            (false, 32) => Scalar::U32,
+            (false, _) => Scalar::U64,
+            (true, 8) => Scalar::I8,
+            (true, 16) => Scalar::I16,
+            (true, 32) => Scalar::I32,
+            (true, _) => Scalar::I64,
+        }),
         FieldType::Decimal => FieldKind::Decimal,
         FieldType::Ascii => FieldKind::Ascii,
         FieldType::Unicode => FieldKind::Unicode,

@@ -112,16 +112,17 @@ impl Eligibility<'_> {
             let kind = uses.kinds.first().copied().unwrap_or(2);
             let tells = |a: i64, b: i64| uses.switches.iter().any(|arms| arms.at(a) != arms.at(b));
             let initial = uses.initials.first().copied().unwrap_or(0);
-            let begins_with_initial = uses.initials.len() < 2
-                && !uses.tells_value
-                && !tells(0, kind.into())
-                && !(uses.is_emptied && initial == EMPTY_WORD);
+            // Undefined is another state than to have what the slot begins with.
+            let is_told = uses.initials.len() > 1
+                || uses.tells_value
+                || tells(0, kind.into())
+                || uses.is_emptied && initial == EMPTY_WORD;
             let begins_empty = uses.is_emptied && !uses.tells_empty && !tells(0, 1);
             let mut marks = Marks { kind, undefined: None, is_emptied: uses.is_emptied };
-            *begins = match (begins_with_initial, begins_empty) {
-                (true, _) => initial,
-                (false, true) => EMPTY_WORD,
-                (false, false) => {
+            *begins = match (is_told, begins_empty) {
+                (false, _) => initial,
+                (true, true) => EMPTY_WORD,
+                (true, false) => {
                     marks.undefined = Some(NO_NUMBER);
                     NO_NUMBER
                 }
