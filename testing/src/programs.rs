@@ -3,7 +3,9 @@
 
 use polywire_core::{
     layout::{NodeId, Scalar},
-    program::{Arithmetic, Block, Check, Op, OpKind, Order, Overflow, Place, Program, Routine, Source, Wire},
+    program::{
+        Arithmetic, Block, Check, Op, OpKind, Operand, Order, Overflow, Place, Program, Routine, Source, StopBit, Wire,
+    },
     schema::arbitrary::Random,
 };
 
@@ -140,20 +142,30 @@ fn random_op(random: &mut Random, nodes: usize, routines: usize) -> OpKind {
 
 /// An operation on slots, locals or the presence map.
 fn random_state_op(random: &mut Random) -> OpKind {
-    let (slot, local) = (random.below(3) as u32, random.below(5) as u8);
-    let scalar = *random.choose(&[Scalar::U64, Scalar::I64, Scalar::F64, Scalar::U32]);
+    let (slot, local) = (random.below(3) as u32, random.below(9) as u8);
+    let scalar = *random.choose(&[Scalar::U64, Scalar::I64, Scalar::F64, Scalar::U32, Scalar::I8, Scalar::Bool]);
+    let (kind, initial) = (random.below(4) as u8, random.bits() >> random.below(64));
+    let local = if random.one_in(2) { local.min(1) } else { local };
+    let operand = if random.one_in(2) { Operand::Local(local) } else { Operand::Constant(initial) };
     let arithmetic = [Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Equal, Arithmetic::Less];
-    match random.below(11) {
-        0 => OpKind::LoadSlot(slot, scalar),
-        1 => OpKind::StoreSlot(slot),
+    match random.below(13) {
+        0 => OpKind::LoadSlot { slot, scalar, initial },
+        1 => OpKind::StoreSlot { slot, kind },
         2 => OpKind::EmptySlot(slot),
         3 => OpKind::SlotState(slot),
         4 => OpKind::LoadLocal(local, scalar),
         5 => OpKind::StoreLocal(local),
-        6 => OpKind::Compute(*random.choose(&arithmetic), local),
+        6 => OpKind::Compute(*random.choose(&arithmetic), operand),
         7 => OpKind::TakeBit,
         8 => OpKind::PutBit,
         9 => OpKind::KnownBits { zeros: random.below(3) as u32, one: random.one_in(2) },
+        10 => OpKind::SlotHas { slot, kind, initial: random.one_in(2).then_some(initial) },
+        11 => {
+            let there = random.one_in(3).then_some(local);
+            let base = random.one_in(3).then_some(local);
+            let wire = Wire::StopBit(StopBit { there, base, ..StopBit::new(scalar) });
+            if random.one_in(2) { OpKind::Get(wire) } else { OpKind::Put(wire) }
+        }
         _ => OpKind::Forget { except: slot },
     }
 }

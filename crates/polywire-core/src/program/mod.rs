@@ -121,7 +121,7 @@ pub use kernel::{
 pub(crate) use payload::Decoded;
 pub use payload::Payload;
 pub use slice::Elements;
-pub use state::{Bank, Field, FieldKind, Initial, Operator, Policy, Report, State};
+pub use state::{Bank, Field, FieldKind, Operator, Policy, Report, State};
 pub use verify::VerifyError;
 
 /// Which way a program moves values.
@@ -259,12 +259,9 @@ pub enum Wire {
     Inline(&'static InlineKernel, u64),
     /// One of a set of named numbers, as a codec's own function has them: enum literals, mostly.
     Symbol(&'static SymbolKernel, Arc<SymbolTable>),
-    /// A field with an operator, whose value fits the accumulator: an `I64`, `U64`, `F32` or `F64`.
-    /// Decoding, it must be there.
-    Field(Arc<Field>),
-    /// Decoding: the value of the [`OpKind::TestField`] before, or one of its parts; encoding, what
-    /// the next [`OpKind::PutField`] writes. One of two words; `I64`, `U64`, `F32` or `F64`.
-    Word(u8, Scalar),
+    /// An integer in groups of seven bits, the most significant first; the last one's byte has its
+    /// highest bit set.
+    StopBit(StopBit),
     /// Decoding: the next octet of the bytes that [`Source::Octets`] goes through, a `U8`.
     Octet,
 }
@@ -277,10 +274,43 @@ impl Wire {
             Wire::Kernel(kernel) => kernel.scalar,
             Wire::Inline(kernel, _) => kernel.scalar,
             Wire::Symbol(kernel, _) => kernel.scalar,
-            Wire::Field(field) => field.scalar(),
-            Wire::Word(_, scalar) => *scalar,
+            Wire::StopBit(form) => form.scalar,
             Wire::Octet => Scalar::U8,
         }
+    }
+}
+
+/// The form of a [`Wire::StopBit`].
+///
+/// ```
+/// use polywire_core::layout::Scalar;
+/// use polywire_core::program::{FaultKind, Policy, StopBit, Wire};
+/// // An octet, sent as the difference from the first local.
+/// let form = StopBit { base: Some(0), ..StopBit::new(Scalar::U8) };
+/// assert_eq!((form.range, form.policy), (FaultKind::IntegerRange, Policy::Reject));
+/// assert_eq!(Wire::StopBit(form).scalar(), Scalar::U8);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopBit {
+    /// The accumulator: an integer. What it cannot hold is refused.
+    pub scalar: Scalar,
+    /// It may be absent, which is a zero on the wire; numbers from zero on are one more there.
+    /// Decoding, this local says whether it is there: 1 or 0; the accumulator is zero if it is not.
+    /// Encoding, it is there.
+    pub there: Option<u8>,
+    /// The wire has the difference from this local.
+    pub base: Option<u8>,
+    /// What is said of a number that the scalar cannot hold.
+    pub range: FaultKind,
+    /// What happens to numbers with more bytes than they need, and, if `range` is
+    /// [`FaultKind::IntegerRange`], to sums beyond the scalar: those are taken modulo its size.
+    pub policy: Policy,
+}
+
+impl StopBit {
+    /// An integer that is always there, as it is; nothing is let pass.
+    pub fn new(scalar: Scalar) -> StopBit {
+        StopBit { scalar, there: None, base: None, range: FaultKind::IntegerRange, policy: Policy::Reject }
     }
 }
 
@@ -352,6 +382,17 @@ pub enum Check {
     OneOf(Arc<[i64]>),
     /// No condition: clears all bits but these. A bitmask's flags that the reader does not have.
     Keep(u64),
+    /// It lies between these, both included, or that is a fault of this kind.
+    Within {
+        /// Smallest allowed.
+        min: i64,
+        /// Largest allowed.
+        max: i64,
+        /// What is said of another.
+        fault: FaultKind,
+        /// Decoding: whether another may pass all the same.
+        policy: Policy,
+    },
 }
 
 /// A part of a [`OpKind::Run`]: scalars side by side in memory and on the wire.
@@ -438,13 +479,13 @@ impl ExpectedPrefix {
     }
 }
 
-/// What [`OpKind::Compute`] makes of the accumulator and a local.
+/// What [`OpKind::Compute`] makes of the accumulator and another number.
 ///
 /// ```
 /// use polywire_core::layout::{Kind, Message, Scalar};
 /// use polywire_core::program::{
-///     Arithmetic, Backend, Bank, Block, Direction, Executable, Limits, Op, OpKind, Order, PathId, Payload, Place,
-///     Program, Wire,
+///     Arithmetic, Backend, Bank, Block, Direction, Executable, Limits, Op, OpKind, Operand, Order, PathId, Payload,
+///     Place, Program, Wire,
 /// };
 ///
 /// #[derive(Default, polywire_derive::Message)]
@@ -455,12 +496,12 @@ impl ExpectedPrefix {
 /// let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
 /// let total = Place::At { offset: fields[0].offset, node: fields[0].node };
 /// let ops = [
-///     OpKind::LoadSlot(0, Scalar::U64),
+///     OpKind::LoadSlot { slot: 0, scalar: Scalar::U64, initial: 0 },
 ///     OpKind::StoreLocal(0),
 ///     OpKind::Need(8),
 ///     OpKind::Get(Wire::Fixed { scalar: Scalar::U64, order: Order::Little }),
-///     OpKind::Compute(Arithmetic::Add, 0),
-///     OpKind::StoreSlot(0),
+///     OpKind::Compute(Arithmetic::Add, Operand::Local(0)),
+///     OpKind::StoreSlot { slot: 0, kind: 2 },
 ///     OpKind::Store(total),
 /// ];
 /// let program = Program {
@@ -485,14 +526,67 @@ impl ExpectedPrefix {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// Their sum, modulo 2^64.
+    /// Their sum, modulo the type's size.
     Add,
-    /// The accumulator less the local, modulo 2^64.
+    /// The accumulator less the other, modulo the type's size.
     Subtract,
     /// Whether they are equal.
     Equal,
-    /// Whether the accumulator is less than the local.
+    /// Whether the accumulator is less than the other.
     Less,
+}
+
+/// A number that best stands for the value of a slot that has none, where any number does: back
+/// ends let it say that itself.
+pub const NO_VALUE: u64 = 0x5B1D_27E4_93A6_C80F;
+
+/// The exponent of what is no decimal.
+pub const NO_DECIMAL: i64 = i64::MIN;
+
+/// What [`OpKind::Decimal`] does. A decimal is a mantissa, the accumulator, and an exponent of ten,
+/// which is in a local.
+///
+/// ```
+/// use polywire_core::layout::Scalar;
+/// use polywire_core::program::{Decimal, NO_DECIMAL, Policy};
+/// // 12.5 becomes 125 and -1, or 1250 and -2 if the local had -2; what has no decimal has this exponent:
+/// let (there, back) = (Decimal::Split { exponent: 0 }, Decimal::Join { exponent: 0, to: Scalar::F64, policy: Policy::Reject });
+/// assert!(there != back && NO_DECIMAL < -400);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decimal {
+    /// E: mantissa and exponent from the accumulator, an `F32`, `F64` or `I64`. A floating-point
+    /// number gets the exponent that the local had before if it is exactly such a decimal, else the
+    /// largest with which it is one, or [`NO_DECIMAL`]; an integer ends in no zero.
+    Split {
+        /// The local of the exponent.
+        exponent: u8,
+    },
+    /// E: the same decimal with another exponent, or a fault.
+    Shift {
+        /// The local of the exponent.
+        exponent: u8,
+        /// The exponent that it becomes.
+        to: i64,
+    },
+    /// D: accumulator from mantissa and exponent.
+    Join {
+        /// The local of the exponent.
+        exponent: u8,
+        /// What it becomes: an `F32` or `F64`, the nearest, or an `I64`.
+        to: Scalar,
+        /// What happens to a decimal that is no `I64`; if it passes, its fraction is cut off.
+        policy: Policy,
+    },
+}
+
+/// What [`OpKind::Compute`] takes beside the accumulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A local, cut to the accumulator's type.
+    Local(u8),
+    /// These bits, likewise.
+    Constant(u64),
 }
 
 /// The operations. E: in encode programs, D: in decode programs.
@@ -671,15 +765,10 @@ pub enum OpKind {
     /// D: accumulator (a boolean) from a look at the wire.
     Test(&'static TestKernel),
     /// D: reads a field with an operator; accumulator (a boolean) from whether it is there. Its
-    /// value waits for [`Wire::Word`], [`TextForm::Pending`] or [`OpKind::Octets`].
+    /// value waits for [`TextForm::Pending`] or [`OpKind::Octets`].
     TestField(Arc<Field>),
-    /// E: writes a field with an operator: an absent one, or a decimal from [`Wire::Word`]s.
-    PutField {
-        /// The field.
-        field: Arc<Field>,
-        /// It is there.
-        present: bool,
-    },
+    /// E: writes the absence of a field with an operator.
+    PutAbsent(Arc<Field>),
     /// E D: the bytes of a sequence or array of octets as a field with an operator; D: as the value
     /// of the [`OpKind::TestField`] before if there is no field.
     Octets {
@@ -720,23 +809,45 @@ pub enum OpKind {
         /// The slot that stays; one that the bank lacks if none does.
         except: u32,
     },
-    /// E D: accumulator (an `I64`, `U64` or `F64`) from the value of a slot; zero of one that has
-    /// none.
-    LoadSlot(u32, Scalar),
-    /// E D: the slot is assigned the accumulator (an `I64`, `U64` or `F64`).
-    StoreSlot(u32),
+    /// E D: accumulator (an integer or `F64`) from the value of a slot, cut to the type.
+    LoadSlot {
+        /// The slot.
+        slot: u32,
+        /// What the accumulator becomes.
+        scalar: Scalar,
+        /// The bits of what stands for the value of a slot that has none.
+        initial: u64,
+    },
+    /// E D: the slot is assigned the accumulator (an integer or `F64`).
+    StoreSlot {
+        /// The slot.
+        slot: u32,
+        /// What kind of value it is, for [`OpKind::SlotState`]: 2 or more.
+        kind: u8,
+    },
     /// E D: the slot becomes empty: its value is known to be absent.
     EmptySlot(u32),
-    /// E D: accumulator (`U64`) from the state of a slot: 0 if it is undefined, 1 if it is empty, 2
-    /// if it has a value.
+    /// E D: accumulator (`U64`) from the state of a slot: 0 if it is undefined, 1 if it is empty,
+    /// else the kind of its value.
     SlotState(u32),
-    /// E D: accumulator (an `I64`, `U64` or `F64`) from one of four locals, which are zero when a
-    /// message begins.
+    /// E D: accumulator (`Bool`) from whether a slot's value is the accumulator (an integer).
+    SlotHas {
+        /// The slot.
+        slot: u32,
+        /// The kind that the value must be of.
+        kind: u8,
+        /// The bits of what stands for the value of an undefined slot, if anything does.
+        initial: Option<u64>,
+    },
+    /// E D: accumulator (an integer or `F64`) from one of eight locals, cut to the type. They are
+    /// zero when a message begins.
     LoadLocal(u8, Scalar),
-    /// E D: a local from the accumulator (an `I64`, `U64` or `F64`).
+    /// E D: a local from the accumulator (an integer or `F64`).
     StoreLocal(u8),
-    /// E D: accumulator (an `I64` or `U64`) from itself and a local, taken for the same type.
-    Compute(Arithmetic, u8),
+    /// E D: accumulator (an integer) from itself and another, taken for the same type.
+    Compute(Arithmetic, Operand),
+    /// E D: a number as a decimal, or the other way.
+    Decimal(Decimal),
     /// E D: a function of the codec's, with an argument.
     Action(&'static ActionKernel, u64),
     /// E D: runs `body` between a beginning and an end that the codec supplies: back-patched

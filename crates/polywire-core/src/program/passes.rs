@@ -172,10 +172,12 @@ fn fixed_size(kind: &OpKind) -> Option<u32> {
         | OpKind::Check(_)
         | OpKind::SetText(..)
         | OpKind::Clear(_)
-        | OpKind::LoadSlot(..)
-        | OpKind::StoreSlot(_)
+        | OpKind::LoadSlot { .. }
+        | OpKind::StoreSlot { .. }
         | OpKind::EmptySlot(_)
         | OpKind::SlotState(_)
+        | OpKind::SlotHas { .. }
+        | OpKind::Decimal(_)
         | OpKind::LoadLocal(..)
         | OpKind::StoreLocal(_)
         | OpKind::Compute(..) => Some(0),

@@ -12,8 +12,8 @@ use polywire_core::{
     codec::{self, BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties},
     layout::{Kind, Layout, Message, NodeId, Scalar},
     program::{
-        Arithmetic, Backend, Bank, Block, Check, Direction, ExecError, FaultKind, Op, OpKind, Order, PathId, Place,
-        Policy, Program, State, Wire,
+        Arithmetic, Backend, Bank, Block, Check, Direction, ExecError, FaultKind, Op, OpKind, Operand, Order, PathId,
+        Place, Policy, Program, State, Wire,
     },
     schema::{Schema, arbitrary::Random},
 };
@@ -113,7 +113,7 @@ fn forward() -> Vec<OpKind> {
     let then = block(0, vec![OpKind::Fail(FaultKind::OutOfRange)]);
     vec![
         OpKind::LoadLocal(VALUE, Scalar::U64),
-        OpKind::Compute(Arithmetic::Less, PREVIOUS),
+        OpKind::Compute(Arithmetic::Less, Operand::Local(PREVIOUS)),
         OpKind::If { then, otherwise: Block::default() },
     ]
 }
@@ -128,32 +128,36 @@ fn put_time(place: Place) -> Vec<OpKind> {
 fn put_number(slot: u32, place: Place, scalar: Scalar) -> Vec<OpKind> {
     let changed = vec![OpKind::LoadLocal(DIFFERENCE, scalar), OpKind::Put(fixed(scalar))];
     vec![
-        OpKind::LoadSlot(slot, scalar),
+        OpKind::LoadSlot { slot: slot, scalar: scalar, initial: 0 },
         OpKind::StoreLocal(PREVIOUS),
         OpKind::Load(place),
         OpKind::StoreLocal(VALUE),
         OpKind::LoadLocal(VALUE, scalar),
-        OpKind::Compute(Arithmetic::Subtract, PREVIOUS),
+        OpKind::Compute(Arithmetic::Subtract, Operand::Local(PREVIOUS)),
         OpKind::StoreLocal(DIFFERENCE),
         OpKind::LoadLocal(VALUE, scalar),
-        OpKind::Compute(Arithmetic::Equal, PREVIOUS),
+        OpKind::Compute(Arithmetic::Equal, Operand::Local(PREVIOUS)),
         OpKind::If { then: bit(slot, false, vec![]), otherwise: bit(slot, true, changed) },
         OpKind::LoadLocal(VALUE, scalar),
-        OpKind::StoreSlot(slot),
+        OpKind::StoreSlot { slot: slot, kind: 2 },
     ]
 }
 
 fn get_number(slot: u32, place: Place, scalar: Scalar, check: Vec<OpKind>) -> Vec<OpKind> {
-    let then = vec![OpKind::Get(fixed(scalar)), OpKind::Compute(Arithmetic::Add, PREVIOUS), OpKind::StoreLocal(VALUE)];
+    let then = vec![
+        OpKind::Get(fixed(scalar)),
+        OpKind::Compute(Arithmetic::Add, Operand::Local(PREVIOUS)),
+        OpKind::StoreLocal(VALUE),
+    ];
     let mut ops = vec![
-        OpKind::LoadSlot(slot, scalar),
+        OpKind::LoadSlot { slot: slot, scalar: scalar, initial: 0 },
         OpKind::StoreLocal(PREVIOUS),
         OpKind::StoreLocal(VALUE),
         OpKind::TakeBit,
         OpKind::If { then: block(slot, then), otherwise: Block::default() },
     ];
     ops.extend(check);
-    ops.extend([OpKind::LoadLocal(VALUE, scalar), OpKind::StoreSlot(slot), OpKind::Store(place)]);
+    ops.extend([OpKind::LoadLocal(VALUE, scalar), OpKind::StoreSlot { slot: slot, kind: 2 }, OpKind::Store(place)]);
     ops
 }
 
@@ -167,18 +171,18 @@ fn put_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
     let new = || bit(ALARM, true, octet(1).into_iter().chain(number.clone()).collect());
     let same = vec![
         OpKind::LoadLocal(VALUE, Scalar::I64),
-        OpKind::Compute(Arithmetic::Equal, PREVIOUS),
+        OpKind::Compute(Arithmetic::Equal, Operand::Local(PREVIOUS)),
         OpKind::If { then: bit(ALARM, false, vec![]), otherwise: new() },
     ];
     let then = vec![
-        OpKind::LoadSlot(ALARM, Scalar::I64),
+        OpKind::LoadSlot { slot: ALARM, scalar: Scalar::I64, initial: 0 },
         OpKind::StoreLocal(PREVIOUS),
         OpKind::Load(value),
         OpKind::StoreLocal(VALUE),
         OpKind::SlotState(ALARM),
         OpKind::Switch { arms: vec![(vec![ASSIGNED], block(ALARM, same))], otherwise: new() },
         OpKind::LoadLocal(VALUE, Scalar::I64),
-        OpKind::StoreSlot(ALARM),
+        OpKind::StoreSlot { slot: ALARM, kind: 2 },
     ];
     let absent = vec![
         OpKind::SlotState(ALARM),
@@ -194,7 +198,7 @@ fn put_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
 fn get_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
     let value = Place::At { offset: 0, node: inner };
     let present = |from: OpKind| {
-        let body = block(ALARM, vec![from, OpKind::StoreSlot(ALARM), OpKind::Store(value)]);
+        let body = block(ALARM, vec![from, OpKind::StoreSlot { slot: ALARM, kind: 2 }, OpKind::Store(value)]);
         block(ALARM, vec![OpKind::Present { place, body }])
     };
     let changed = vec![
@@ -208,7 +212,7 @@ fn get_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
     let same = vec![
         OpKind::SlotState(ALARM),
         OpKind::Switch {
-            arms: vec![(vec![ASSIGNED], present(OpKind::LoadSlot(ALARM, Scalar::I64)))],
+            arms: vec![(vec![ASSIGNED], present(OpKind::LoadSlot { slot: ALARM, scalar: Scalar::I64, initial: 0 }))],
             otherwise: block(ALARM, vec![OpKind::Clear(place)]),
         },
     ];

@@ -6,13 +6,15 @@ use polywire_core::{
     codec::{self, BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties},
     layout::{Kind, Layout, Message, Scalar},
     program::{
-        Backend, Bank, Block, Direction, ExecError, FaultKind, Field, FieldKind, Op, OpKind, Operator, PathId, Place,
-        Policy, Program, State, Wire,
+        Backend, Bank, Block, Direction, ExecError, FaultKind, Op, OpKind, PathId, Place, Program, State, StopBit, Wire,
     },
     schema::Schema,
 };
 use polywire_derive::Message;
 use std::sync::Arc;
+
+/// The local of the number in the message before.
+const PREVIOUS: u8 = 0;
 
 const BACKENDS: [Backend; 2] = [Backend::Interpreter, Backend::Auto];
 
@@ -55,12 +57,15 @@ impl Differences {
         for (slot, field) in (0..).zip(fields.iter()) {
             let place = Place::At { offset: field.offset, node: field.node };
             let signed = matches!(layout.node(field.node).kind, Kind::Scalar(Scalar::I64));
-            let wire = Wire::Field(Arc::new(difference(slot, signed)));
-            let pair = match direction {
-                Direction::Encode => [OpKind::Load(place), OpKind::Put(wire)],
-                Direction::Decode => [OpKind::Get(wire), OpKind::Store(place)],
+            let scalar = if signed { Scalar::I64 } else { Scalar::U64 };
+            let wire = Wire::StopBit(StopBit { base: Some(PREVIOUS), ..StopBit::new(scalar) });
+            let previous = [OpKind::LoadSlot { slot, scalar, initial: 0 }, OpKind::StoreLocal(PREVIOUS)];
+            let store = OpKind::StoreSlot { slot, kind: 2 };
+            let value = match direction {
+                Direction::Encode => [OpKind::Load(place), store, OpKind::Put(wire)],
+                Direction::Decode => [OpKind::Get(wire), store, OpKind::Store(place)],
             };
-            ops.extend(pair.map(|kind| Op { path: PathId(slot), kind }));
+            ops.extend(previous.into_iter().chain(value).map(|kind| Op { path: PathId(slot), kind }));
         }
         Program {
             direction,
@@ -71,20 +76,6 @@ impl Differences {
             paths: ["sent", "received", "level"].map(String::from).into(),
             bank: self.0.map(|slots| Arc::new(Bank { slots, texts: 0 })),
         }
-    }
-}
-
-fn difference(slot: u32, signed: bool) -> Field {
-    let (min, max) = if signed { (i64::MIN.into(), i64::MAX.into()) } else { (0, u64::MAX.into()) };
-    Field {
-        kind: FieldKind::Int { signed, min, max },
-        optional: false,
-        operator: Operator::Delta,
-        slot,
-        text: 0,
-        tag: 2 + u8::from(signed),
-        initial: None,
-        policy: Policy::Reject,
     }
 }
 

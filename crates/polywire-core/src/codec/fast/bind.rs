@@ -11,6 +11,7 @@ use alloc::{
 };
 
 use super::{
+    field::{Field, FieldKind},
     names::{self, Flat, Unfolding},
     plan::{Any, Group, Item, Map, Plan, Plans, Presence, Scope, Sequence, Slots, Union},
     template::{self, FieldType, Instruction, Name, Template, TemplateSet},
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     codec::lower::{LowerError, recursive, scalar_of},
     layout::Scalar,
-    program::state::{Field, FieldKind, Operator, Policy},
+    program::{Operator, Policy},
     schema::{Case, DefId, DefKind, Member, Schema, Type},
 };
 
@@ -56,7 +57,7 @@ pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy, first: Op
         None => (binder.any(schema.root())?, None),
     };
     let referred = binder.referred.into_iter().flatten().collect();
-    Ok(Plans { root, id, referred, bank: binder.slots.bank(), policy })
+    Ok(Plans { root, id, referred, bank: binder.slots.bank(), uses: binder.slots.uses(), policy })
 }
 
 /// Largest number of fields and values of a type, so that a small schema cannot make a large
@@ -199,7 +200,9 @@ impl<'a> Binder<'a> {
         let wire = Arc::new(wire);
         let plan = match &wire.kind {
             kind if kind.is_text() => Plan::Text(wire.clone()),
-            kind if kind.is_scalar() => Plan::Scalar(wire.clone()),
+            kind if !kind.is_text() && !matches!(kind, FieldKind::Decimal | FieldKind::Split(_)) => {
+                Plan::Scalar(wire.clone())
+            }
             _ => Plan::Decimal(wire.clone()),
         };
         Ok(Item { member: None, presence: Presence::Field(wire), plan })
@@ -298,7 +301,7 @@ impl<'a> Binder<'a> {
             return Err(self.wrong("a union must begin with its discriminator"));
         };
         let discriminator = Arc::new(self.slots.field(discriminator, scope));
-        let is_int = matches!(discriminator.kind, FieldKind::Int { signed: true, .. });
+        let is_int = matches!(discriminator.kind, FieldKind::Int(scalar) if scalar.is_signed());
         if !is_int || discriminator.optional {
             return Err(self.wrong("[D1] a discriminator must be a mandatory signed integer"));
         }
@@ -372,8 +375,8 @@ impl<'a> Binder<'a> {
         let made = |kind: FieldKind, optional: bool| Field { kind, optional, ..plain(&wire) };
         let (plan, wire): (fn(Arc<Field>) -> Plan, Field) = match field.ty {
             FieldType::Int { signed: false, .. } if float => {
-                let most = if single { u32::MAX.into() } else { u64::MAX };
-                if !matches!(wire.kind, FieldKind::Int { max, .. } if max == most.into()) {
+                let bits = if single { Scalar::U32 } else { Scalar::U64 };
+                if wire.kind != FieldKind::Int(bits) {
                     return Err(self.wrong("[D1] the bits of a number must be an unsigned integer of the same size"));
                 }
                 let optional = wire.optional;

@@ -3,17 +3,17 @@
 use alloc::{collections::BTreeMap, rc::Rc, sync::Arc, vec::Vec};
 
 use super::{
+    decimals::{self, EXPONENT, MANTISSA},
+    field::{Field, FieldKind},
     lowering::Lowering,
-    plan::{Any, Group, Item, Plan, Presence, Union},
+    numbers::{THERE, VALUE},
+    plan::{Any, Group, Item, Plan, Plans, Presence, Union},
     wide::WIDE,
 };
 use crate::{
     codec::lower::{DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
     layout::Scalar,
-    program::{
-        Block, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire,
-        state::{Field, Operator, Policy},
-    },
+    program::{Block, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire, state::Operator},
     schema::{DefId, Type},
 };
 
@@ -23,9 +23,14 @@ type Done = Result<(), LowerError>;
 impl DecodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, _wire: Scalar, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("the template has no field for it"))? {
-            (Plan::Scalar(field), true) => walk.get(ty, Wire::Word(0, field.scalar()), slot),
-            (Plan::Scalar(field), false) => walk.get(ty, Wire::Field(field), slot),
-            (Plan::Word(index), _) => walk.get(ty, Wire::Word(index, Scalar::I64), slot),
+            (Plan::Scalar(field), pending) => {
+                let scalar = self.get(walk, &field, pending);
+                walk.store(ty, scalar, slot)
+            }
+            (Plan::Word(local), _) => {
+                walk.emit(OpKind::LoadLocal(local, Scalar::I64));
+                walk.store(ty, Scalar::I64, slot)
+            }
             (Plan::Wide, _) => walk.get(ty, Wire::Kernel(&WIDE), slot),
             (plan, _) => self.inside(walk, plan, |walk| self.scalar(walk, ty, _wire, slot)),
         }
@@ -38,7 +43,10 @@ impl DecodeDialect for Lowering<'_> {
     fn text(&self, walk: &mut DecodeWalk<'_>, _ty: &Type, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("the template has no field for it"))? {
             (Plan::Text(_), true) => walk.text(TextForm::Pending, slot),
-            (Plan::Text(field), false) => walk.text(TextForm::Field(field), slot),
+            (Plan::Text(field), false) => {
+                let text = field.text().ok_or_else(|| walk.unsupported("the field is no text"))?;
+                walk.text(TextForm::Field(text), slot)
+            }
             (plan, _) => self.inside(walk, plan, |walk| self.text(walk, _ty, slot)),
         }
     }
@@ -114,10 +122,10 @@ impl DecodeDialect for Lowering<'_> {
             }
             (Plan::Decimal(field), pending) => {
                 if !pending {
-                    walk.emit(OpKind::TestField(field));
+                    self.test(walk, &field);
                 }
-                for (index, member) in members.iter().enumerate() {
-                    self.set(&Plan::Word(index as u8));
+                for (local, member) in [EXPONENT, MANTISSA].into_iter().zip(members) {
+                    self.set(&Plan::Word(local));
                     walk.member(member)?;
                 }
                 Ok(())
@@ -167,10 +175,8 @@ impl Lowering<'_> {
 
     /// Reads the number of elements into the accumulator.
     fn count(&self, walk: &mut DecodeWalk<'_>, length: &Arc<Field>, pending: bool) {
-        walk.emit(OpKind::Get(match pending {
-            true => Wire::Word(0, Scalar::U64),
-            false => Wire::Field(length.clone()),
-        }));
+        self.get(walk, length, pending);
+        walk.emit(OpKind::Convert(Scalar::U64));
     }
 
     fn octets(
@@ -185,14 +191,14 @@ impl Lowering<'_> {
         if slot.place != Place::Sink && walk.slice_scalar(element, slot) != Some(Scalar::U8) {
             // The reader's elements are wider than octets.
             if !pending {
-                walk.emit(OpKind::TestField(field));
+                self.test(walk, &field);
             }
             let block = walk.element(slot, |walk, slot| walk.get(element, Wire::Octet, slot))?;
             let (place, source) = (slot.place, Source::Octets);
             walk.emit(OpKind::Sequence { place, source, element: block, bound, overflow, min_wire: 0 });
             return Ok(());
         }
-        let field = (!pending).then_some(field);
+        let field = if pending { None } else { field.text() };
         walk.emit(OpKind::Octets { place: slot.place, field, bound, overflow });
         Ok(())
     }
@@ -229,26 +235,67 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Emits the reading of a number that must be there, or was read, and gives its type.
+    fn get(&self, walk: &mut DecodeWalk<'_>, field: &Field, pending: bool) -> Scalar {
+        let scalar = decimals::scalar(field);
+        let block = self.plans.ops(walk.path(), |ops, uses| {
+            if !pending {
+                decimals::get(ops, field, uses);
+            }
+            if field.optional && !pending {
+                ops.demand(FaultKind::MissingMember);
+            }
+            if field.optional || pending {
+                ops.put(OpKind::LoadLocal(VALUE, scalar));
+            }
+        });
+        walk.append(block);
+        scalar
+    }
+
+    /// Emits the reading of a field; its value waits, and the accumulator says whether it is there.
+    fn test(&self, walk: &mut DecodeWalk<'_>, field: &Field) {
+        if let Some(text) = field.text() {
+            return walk.emit(OpKind::TestField(text));
+        }
+        let block = self.plans.ops(walk.path(), |ops, uses| {
+            decimals::get(ops, field, uses);
+            if field.optional {
+                return ops.test(THERE);
+            }
+            if !matches!(field.kind, FieldKind::Decimal | FieldKind::Split(_)) {
+                ops.put(OpKind::StoreLocal(VALUE));
+            }
+            ops.put(OpKind::Const(Scalar::Bool, 1));
+        });
+        walk.append(block);
+    }
+
     /// Reads a field that the type lacks. It must be read because it changes later fields.
     fn unmapped(&self, walk: &mut DecodeWalk<'_>, item: &Item) {
         let nothing = |field: &Field| field.operator == Operator::Constant && !field.optional;
         if let Presence::Field(field) = &item.presence
             && !nothing(field)
         {
-            walk.emit(OpKind::TestField(field.clone()));
+            self.test(walk, field);
         }
     }
 
     fn member(&self, walk: &mut DecodeWalk<'_>, item: &Item, member: &MemberIn<'_>) -> Done {
-        let (test, pending) = match &item.presence {
+        let pending = match &item.presence {
             Presence::Always => {
                 self.set(&item.plan);
                 return walk.member(member);
             }
-            Presence::Field(field) => (OpKind::TestField(field.clone()), true),
-            Presence::Bit => (OpKind::TakeBit, false),
+            Presence::Field(field) => {
+                self.test(walk, field);
+                true
+            }
+            Presence::Bit => {
+                walk.emit(OpKind::TakeBit);
+                false
+            }
         };
-        walk.emit(test);
         let then = walk.block(|walk| {
             if pending {
                 self.set_pending(&item.plan)
@@ -263,7 +310,8 @@ impl Lowering<'_> {
     }
 
     fn select_case(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Union>) -> Done {
-        walk.emit(OpKind::Get(Wire::Field(plan.discriminator.clone())));
+        self.get(walk, &plan.discriminator, false);
+        walk.emit(OpKind::Convert(Scalar::I64));
         walk.union_arms(union, |walk, case| {
             let index = plan.by_name.get(&case.member.name).copied();
             let index = index.ok_or_else(|| walk.unsupported("the template has no such case"))?;
@@ -275,11 +323,9 @@ impl Lowering<'_> {
     fn select_template(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>, plan: &Rc<Any>) -> Done {
         let mut ids: Vec<i64> = plan.cases.iter().map(|(_, id, _)| (*id).into()).collect();
         ids.sort_unstable();
-        // The id is needed twice.
-        walk.emit(OpKind::Get(Wire::Field(plan.id.clone())));
-        walk.emit(OpKind::StoreLocal(0));
+        self.get(walk, &plan.id, false);
+        walk.emit(OpKind::Convert(Scalar::I64));
         self.known(walk, ids)?;
-        walk.emit(OpKind::LoadLocal(0, Scalar::I64));
         walk.union_arms(union, |walk, case| {
             let found = plan.by_name.get(&case.member.name).and_then(|index| plan.cases.get(*index));
             let Some((.., plan)) = found else { return Err(walk.unsupported("there is no template for the case")) };
@@ -300,17 +346,14 @@ impl Lowering<'_> {
 }
 
 /// Puts the message's presence map and template id around a program's root.
-pub(super) fn message(plan: &Plan, (id, field): (u32, &Arc<Field>), policy: Policy, root: Block) -> Block {
-    let op = |kind| Op { path: PathId(0), kind };
-    let otherwise = Block([op(OpKind::Fail(FaultKind::UnknownTemplate))].into());
-    let body = Block(
-        [
-            op(OpKind::Get(Wire::Field(field.clone()))),
-            op(OpKind::Switch { arms: [([id.into()].into(), Block::default())].into(), otherwise }),
-        ]
-        .into_iter()
-        .chain(root.0)
-        .collect(),
-    );
-    Block([op(OpKind::PresenceMap { bits: field.bits() + plan.bits(), policy, body })].into())
+pub(super) fn message(plans: &Plans, (id, field): (u32, &Arc<Field>), root: Block) -> Block {
+    let path = PathId(0);
+    let head = plans.ops(path, |ops, uses| {
+        decimals::get(ops, field, uses);
+        let otherwise = ops.fault(FaultKind::UnknownTemplate);
+        ops.put(OpKind::Switch { arms: [([id.into()].into(), Block::default())].into(), otherwise });
+    });
+    let body = Block(head.0.into_iter().chain(root.0).collect());
+    let (bits, policy) = (field.bits() + plans.root.bits(), plans.policy);
+    Block([Op { path, kind: OpKind::PresenceMap { bits, policy, body } }].into())
 }

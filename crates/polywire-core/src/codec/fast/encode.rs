@@ -3,18 +3,17 @@
 use alloc::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use super::{
+    decimals::{self, EXPONENT, MANTISSA},
     decode::is_alone,
+    field::Field,
     lowering::Lowering,
-    plan::{Any, Group, Item, Plan, Presence, Union},
+    plan::{Any, Group, Item, Plan, Plans, Presence, Union},
     wide::WIDE,
 };
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
     layout::Scalar,
-    program::{
-        Block, FaultKind, Op, OpKind, Overflow, Place, Source, TextForm, Wire,
-        state::{Field, Policy},
-    },
+    program::{Block, FaultKind, Op, OpKind, Overflow, PathId, Place, Source, TextForm, Wire},
     schema::{DefId, Type},
 };
 
@@ -23,18 +22,22 @@ type Done = Result<(), LowerError>;
 #[allow(clippy::only_used_in_recursion, reason = "the plan says what is there; the trait's arguments are passed on")]
 impl EncodeDialect for Lowering<'_> {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, _: &Type, _: Scalar, place: Place) -> Done {
-        let wire = match self.plan(walk.unsupported("the template has no field for it"))? {
-            Plan::Scalar(field) => Wire::Field(field),
-            Plan::Word(index) => Wire::Word(index, Scalar::I64),
-            Plan::Wide => Wire::Kernel(&WIDE),
-            plan => return self.alone(walk, plan, |walk| self.scalar(walk, &Type::Bool, Scalar::Bool, place)),
-        };
-        walk.emit(OpKind::Load(place));
-        let (memory, scalar) = (walk.memory_scalar(place)?, wire.scalar());
-        if memory != scalar {
-            walk.emit(OpKind::Convert(scalar));
+        let plan = self.plan(walk.unsupported("the template has no field for it"))?;
+        if !matches!(plan, Plan::Scalar(_) | Plan::Word(_) | Plan::Wide) {
+            return self.alone(walk, plan, |walk| self.scalar(walk, &Type::Bool, Scalar::Bool, place));
         }
-        walk.emit(OpKind::Put(wire));
+        walk.emit(OpKind::Load(place));
+        let memory = walk.memory_scalar(place)?;
+        match plan {
+            Plan::Scalar(field) => self.put(walk, &field, memory),
+            Plan::Word(local) => {
+                if memory != Scalar::I64 {
+                    walk.emit(OpKind::Convert(Scalar::I64));
+                }
+                walk.emit(OpKind::StoreLocal(local));
+            }
+            _ => walk.emit(OpKind::Put(Wire::Kernel(&WIDE))),
+        }
         Ok(())
     }
 
@@ -52,7 +55,8 @@ impl EncodeDialect for Lowering<'_> {
             Type::WString { bound } => (*bound, true),
             _ => (0, false),
         };
-        let (form, overflow) = (TextForm::Field(field), Overflow::Refuse);
+        let text = field.text().ok_or_else(|| walk.unsupported("the field is no text"))?;
+        let (form, overflow) = (TextForm::Field(text), Overflow::Refuse);
         walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 });
         Ok(())
     }
@@ -60,12 +64,12 @@ impl EncodeDialect for Lowering<'_> {
     fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Done {
         match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Octets(field) => {
-                walk.emit(OpKind::Octets { place, field: Some(field), bound, overflow: Overflow::Refuse });
+                walk.emit(OpKind::Octets { place, field: field.text(), bound, overflow: Overflow::Refuse });
                 Ok(())
             }
             Plan::Sequence(sequence) => {
                 walk.emit(OpKind::Length(place));
-                walk.emit(OpKind::Put(Wire::Field(sequence.length.clone())));
+                self.put(walk, &sequence.length, Scalar::U64);
                 self.elements(walk, (&sequence.element, sequence.bits), element, bound, place)
             }
             plan => self.alone(walk, plan, |walk| self.sequence(walk, element, bound, place)),
@@ -75,13 +79,13 @@ impl EncodeDialect for Lowering<'_> {
     fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Done {
         match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Octets(field) => {
-                walk.emit(OpKind::Octets { place, field: Some(field), bound: 0, overflow: Overflow::Refuse });
+                walk.emit(OpKind::Octets { place, field: field.text(), bound: 0, overflow: Overflow::Refuse });
                 Ok(())
             }
             Plan::Sequence(sequence) => {
                 let len = crate::schema::array_len(dims).unwrap_or(0);
                 walk.emit(OpKind::Const(Scalar::U64, len as u128));
-                walk.emit(OpKind::Put(Wire::Field(sequence.length.clone())));
+                self.put(walk, &sequence.length, Scalar::U64);
                 self.elements(walk, (&sequence.element, sequence.bits), element, 0, place)
             }
             plan => self.alone(walk, plan, |walk| self.array(walk, element, dims, place)),
@@ -94,7 +98,7 @@ impl EncodeDialect for Lowering<'_> {
             plan => return self.alone(walk, plan, |walk| self.map(walk, key, value, bound, place)),
         };
         walk.emit(OpKind::Length(place));
-        walk.emit(OpKind::Put(Wire::Field(map.length.clone())));
+        self.put(walk, &map.length, Scalar::U64);
         let fill = |walk: &mut EncodeWalk<'_>, ty: &Type, (plan, bits): (&Plan, u32), place: Place| {
             self.segmented(walk, bits, |walk| {
                 self.set(plan);
@@ -125,11 +129,12 @@ impl EncodeDialect for Lowering<'_> {
             }
             Plan::Group(group) => self.group(walk, &group, members),
             Plan::Decimal(field) => {
-                for (index, member) in members.iter().enumerate() {
-                    self.set(&Plan::Word(index as u8));
+                for (local, member) in [EXPONENT, MANTISSA].into_iter().zip(members) {
+                    self.set(&Plan::Word(local));
                     walk.member(member.member, member.place)?;
                 }
-                walk.emit(OpKind::PutField { field, present: true });
+                let block = self.plans.ops(walk.path(), |ops, uses| decimals::put(ops, &field, uses));
+                walk.append(block);
                 Ok(())
             }
             _ => Err(walk.unsupported("the template has no group for the structure")),
@@ -146,6 +151,26 @@ impl EncodeDialect for Lowering<'_> {
 }
 
 impl Lowering<'_> {
+    /// Emits the accumulator as a field.
+    fn put(&self, walk: &mut EncodeWalk<'_>, field: &Field, from: Scalar) {
+        let block = self.plans.ops(walk.path(), |ops, uses| {
+            decimals::convert(ops, field, from);
+            decimals::put(ops, field, uses);
+        });
+        walk.append(block);
+    }
+
+    /// Emits the absence of a field.
+    fn put_absent(&self, walk: &mut EncodeWalk<'_>, field: &Field) {
+        match field.text() {
+            Some(text) => walk.emit(OpKind::PutAbsent(text)),
+            None => {
+                let block = self.plans.ops(walk.path(), |ops, _| decimals::put_absent(ops, field));
+                walk.append(block);
+            }
+        }
+    }
+
     /// Emits a value that has a group of its own.
     fn alone(&self, walk: &mut EncodeWalk<'_>, plan: Plan, fill: impl FnOnce(&mut EncodeWalk<'_>) -> Done) -> Done {
         match plan {
@@ -209,7 +234,7 @@ impl Lowering<'_> {
             if let Presence::Field(field) = &item.presence
                 && field.optional
             {
-                walk.emit(OpKind::PutField { field: field.clone(), present: false });
+                self.put_absent(walk, field);
             }
             return Ok(());
         };
@@ -226,28 +251,28 @@ impl Lowering<'_> {
             return present(walk, out.place);
         }
         walk.if_present(out, present, |walk| {
-            walk.emit(match &item.presence {
-                Presence::Field(field) => OpKind::PutField { field: field.clone(), present: false },
-                Presence::Bit => OpKind::KnownBits { zeros: 1, one: false },
-                Presence::Always => OpKind::Fail(FaultKind::Unrepresentable),
-            });
+            match &item.presence {
+                Presence::Field(field) => self.put_absent(walk, field),
+                Presence::Bit => walk.emit(OpKind::KnownBits { zeros: 1, one: false }),
+                Presence::Always => walk.emit(OpKind::Fail(FaultKind::Unrepresentable)),
+            }
             Ok(())
         })
     }
 
     fn cases(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, plan: &Rc<Union>) -> Done {
-        let discriminator = || OpKind::Put(Wire::Field(plan.discriminator.clone()));
+        let discriminator = |walk: &mut EncodeWalk<'_>| self.put(walk, &plan.discriminator, Scalar::I64);
         walk.union_arms(
             union,
             |walk, case, place| {
                 let index = plan.by_name.get(&case.member.name).copied();
                 let index = index.ok_or_else(|| walk.unsupported("the template has no such case"))?;
-                walk.emit(discriminator());
+                discriminator(walk);
                 walk.emit(OpKind::KnownBits { zeros: index as u32, one: true });
                 self.alone(walk, plan.cases[index].1.clone(), |walk| walk.member(&case.member, place))
             },
             |walk| {
-                walk.emit(discriminator());
+                discriminator(walk);
                 Ok(())
             },
         )
@@ -261,8 +286,8 @@ impl Lowering<'_> {
                 let Some((_, id, plan_of)) = found else {
                     return Err(walk.unsupported("there is no template for the case"));
                 };
-                walk.emit(OpKind::Const(Scalar::U64, (*id).into()));
-                walk.emit(OpKind::Put(Wire::Field(plan.id.clone())));
+                walk.emit(OpKind::Const(Scalar::U32, (*id).into()));
+                self.put(walk, &plan.id, Scalar::U32);
                 self.set(plan_of);
                 walk.member(&case.member, place)
             },
@@ -275,9 +300,13 @@ impl Lowering<'_> {
 }
 
 /// Puts the message's presence map and template id around a program's root.
-pub(super) fn message(plan: &Plan, (id, field): (u32, &Arc<Field>), policy: Policy, root: Block) -> Block {
-    let op = |kind| Op { path: crate::program::PathId(0), kind };
-    let head = [op(OpKind::Const(Scalar::U64, id.into())), op(OpKind::Put(Wire::Field(field.clone())))];
-    let body = Block(head.into_iter().chain(root.0).collect());
-    Block([op(OpKind::PresenceMap { bits: field.bits() + plan.bits(), policy, body })].into())
+pub(super) fn message(plans: &Plans, (id, field): (u32, &Arc<Field>), root: Block) -> Block {
+    let path = PathId(0);
+    let head = plans.ops(path, |ops, uses| {
+        ops.put(OpKind::Const(decimals::scalar(field), id.into()));
+        decimals::put(ops, field, uses);
+    });
+    let body = Block(head.0.into_iter().chain(root.0).collect());
+    let (bits, policy) = (field.bits() + plans.root.bits(), plans.policy);
+    Block([Op { path, kind: OpKind::PresenceMap { bits, policy, body } }].into())
 }

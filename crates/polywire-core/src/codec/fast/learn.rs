@@ -18,7 +18,7 @@ use super::{
 use crate::{
     codec::{BuildError, Encoder, LowerError, Options, lower::recursive},
     layout::{Record, Shape, ValueRef},
-    program::{Backend, state::decompose},
+    program::{Backend, state::float::decompose},
     schema::{DefId, Schema, Type},
 };
 

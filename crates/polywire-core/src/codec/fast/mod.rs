@@ -44,12 +44,15 @@ use crate::{
 };
 
 mod bind;
+mod decimals;
 mod decode;
 mod derive;
 mod encode;
+mod field;
 mod learn;
 mod lowering;
 mod names;
+mod numbers;
 mod plan;
 mod schema;
 pub mod template;
@@ -210,7 +213,7 @@ impl Codec for Fast {
         let mut program = encoding::lower(&lowering::Lowering::new(&plans), schema, layout)?;
         if let Some((id, field)) = &plans.id {
             let root = core::mem::take(&mut program.root);
-            program.root = encode::message(&plans.root, (*id, field), plans.policy, root);
+            program.root = encode::message(&plans, (*id, field), root);
         }
         program.bank = Some(Arc::new(plans.bank));
         Ok(program)
@@ -227,7 +230,7 @@ impl Codec for Fast {
         let mut program = decoding::lower(&lowering::Lowering::new(&plans), writer, reader, layout)?;
         if let Some((id, field)) = &plans.id {
             let root = core::mem::take(&mut program.root);
-            program.root = decode::message(&plans.root, (*id, field), plans.policy, root);
+            program.root = decode::message(&plans, (*id, field), root);
         }
         program.bank = Some(Arc::new(plans.bank));
         Ok(program)

@@ -3,8 +3,18 @@
 
 use alloc::{boxed::Box, collections::BTreeMap, format, rc::Rc, string::String, sync::Arc, vec::Vec};
 
-use super::template::{self, Dictionary, FieldType, Name, OperatorKind};
-use crate::program::state::{Bank, Field, FieldKind, Initial, Operator, Policy};
+use super::{
+    field::{Field, FieldKind, Initial},
+    numbers::{Ops, Uses},
+    template::{self, Dictionary, FieldType, Name, OperatorKind},
+};
+use crate::{
+    layout::Scalar,
+    program::{
+        Block, PathId,
+        state::{Bank, Operator, Policy},
+    },
+};
 
 /// How a value of the type is encoded.
 #[derive(Clone, Debug)]
@@ -112,7 +122,18 @@ pub(super) struct Plans {
     pub id: Option<(u32, Arc<Field>)>,
     pub referred: Vec<Plan>,
     pub bank: Bank,
+    /// What is made of each slot.
+    pub uses: Uses,
     pub policy: Policy,
+}
+
+impl Plans {
+    /// The operations that `fill` emits.
+    pub fn ops(&self, path: PathId, fill: impl FnOnce(&mut Ops, &Uses)) -> Block {
+        let mut ops = Ops::new(path);
+        fill(&mut ops, &self.uses);
+        ops.into_block()
+    }
 }
 
 impl Plan {
@@ -181,6 +202,7 @@ pub(super) struct Slots {
     /// Slots by dictionary and key. The number distinguishes the parts of a value.
     values: BTreeMap<(String, Name, u8), u32>,
     texts: BTreeMap<(String, Name), u32>,
+    uses: Uses,
     policy: Policy,
 }
 
@@ -193,6 +215,11 @@ impl Slots {
     /// The number of slots assigned.
     pub fn bank(&self) -> Bank {
         Bank { slots: self.values.len() as u32, texts: self.texts.len() as u32 }
+    }
+
+    /// What is made of each slot.
+    pub fn uses(self) -> Uses {
+        self.uses
     }
 
     fn value(&mut self, dictionary: &str, key: &Name, part: u8) -> u32 {
@@ -262,7 +289,7 @@ impl Slots {
                 _ => self.text(&dictionary, key),
             };
         }
-        Field {
+        let field = Field {
             kind: kind(ty),
             optional,
             operator: meaning(operator.kind),
@@ -271,7 +298,9 @@ impl Slots {
             tag: tag(ty),
             initial: operator.initial.as_ref().map(initial),
             policy: self.policy,
-        }
+        };
+        self.uses.note(&field);
+        field
     }
 }
 
@@ -291,10 +320,16 @@ fn dictionary(dictionary: &Dictionary, scope: &Scope) -> String {
 
 fn kind(ty: FieldType) -> FieldKind {
     match ty {
-        FieldType::Int { signed, bits } => {
-            let (min, max) = template::range(signed, bits);
-            FieldKind::Int { signed, min, max }
-        }
+        FieldType::Int { signed, bits } => FieldKind::Int(match (signed, bits) {
+            (false, 8) => Scalar::U8,
+            (false, 16) => Scalar::U16,
+            (false, 32) => Scalar::U32,
+            (false, _) => Scalar::U64,
+            (true, 8) => Scalar::I8,
+            (true, 16) => Scalar::I16,
+            (true, 32) => Scalar::I32,
+            (true, _) => Scalar::I64,
+        }),
         FieldType::Decimal => FieldKind::Decimal,
         FieldType::Ascii => FieldKind::Ascii,
         FieldType::Unicode => FieldKind::Unicode,

@@ -6,7 +6,7 @@ use alloc::{collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
 use super::{LowerError, Paths, bits_scalar, enum_scalar, recursive, scalar_of};
 use crate::{
     layout::{Field, Kind, Layout, NodeId, Scalar},
-    program::{Block, Direction, Op, OpKind, Place, Program, Routine},
+    program::{Block, Direction, Op, OpKind, PathId, Place, Program, Routine},
     schema::{Case, Def, DefId, DefKind, Member, Schema, Type},
 };
 
@@ -319,6 +319,11 @@ impl<'a> EncodeWalk<'a> {
             Kind::Scalar(scalar) => Some(*scalar),
             _ => None,
         }
+    }
+
+    /// The current path.
+    pub fn path(&mut self) -> PathId {
+        self.paths.id()
     }
 
     /// An error about the current field.

@@ -9,8 +9,8 @@ use super::{
 use crate::{
     layout::{Kind, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, SharedStr, UnionNode, access::Inserted},
     program::{
-        Arm, Block, Cursor, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order, Overflow, Place,
-        Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, Wire,
+        Arm, Block, Cursor, Decimal, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order,
+        Overflow, Place, Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, Wire,
         state::{self, OCTETS},
     },
 };
@@ -76,6 +76,10 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::Check(condition) => {
                 let value = check(&self.program.layout, condition, self.accumulator);
+                if let (Err(fault), super::super::Check::Within { policy, .. }) = (&value, condition) {
+                    let got = self.accumulator as u64;
+                    return self.input.deviate(*fault, *policy, got).map_err(|_| Failed);
+                }
                 self.accumulator = value.map_err(|kind| self.fail(kind, 0, self.accumulator as u64))?;
                 if matches!(condition, super::super::Check::Bool) {
                     self.scalar = Scalar::Bool;
@@ -146,15 +150,21 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::KnownBits { zeros, one } => ok(state::expect_bits(self.input, *zeros, *one)),
             OpKind::Forget { .. }
-            | OpKind::LoadSlot(..)
-            | OpKind::StoreSlot(_)
+            | OpKind::LoadSlot { .. }
+            | OpKind::StoreSlot { .. }
             | OpKind::EmptySlot(_)
             | OpKind::SlotState(_)
+            | OpKind::SlotHas { .. }
             | OpKind::LoadLocal(..)
             | OpKind::StoreLocal(_)
             | OpKind::Compute(..) => {
                 (self.accumulator, self.scalar) =
                     slots::run(&op.kind, self.input.state(), self.accumulator, self.scalar);
+                Ok(())
+            }
+            OpKind::Decimal(Decimal::Join { exponent, to, policy }) => {
+                let joined = state::decimal::join(self.input, (*exponent, *to, *policy), self.accumulator as u64);
+                self.set(from_word(joined.map_err(|_| Failed)?, *to), *to);
                 Ok(())
             }
             OpKind::Action(kernel, argument) => ok((kernel.get)(self.input, *argument)),
@@ -170,7 +180,8 @@ impl<'r> Run<'r, '_> {
             OpKind::Literal(_)
             | OpKind::PutBit
             | OpKind::Put(_)
-            | OpKind::PutField { .. }
+            | OpKind::PutAbsent(_)
+            | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)
             | OpKind::Index
             | OpKind::IfPresent { .. }
@@ -258,9 +269,9 @@ impl<'r> Run<'r, '_> {
                 Ok(())
             }
             Wire::Inline(..) => unreachable!("the verifier refuses encode operations here"),
-            Wire::Field(field) => self.get_field(field),
-            Wire::Word(index, scalar) => {
-                self.get_word(*index, *scalar);
+            Wire::StopBit(form) => {
+                let word = state::stop_bit::get(self.input, form).map_err(|_| Failed)?;
+                self.set(from_word(word, form.scalar), form.scalar);
                 Ok(())
             }
             Wire::Octet => {

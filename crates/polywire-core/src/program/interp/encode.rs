@@ -1,10 +1,10 @@
 //! Encoding: from memory to the wire.
 
-use super::{Failed, check, convert, load, memory_scalar, ok, reorder, slots, store};
+use super::{Failed, check, convert, from_word, load, memory_scalar, ok, reorder, slots, store};
 use crate::{
     layout::{Kind, NodeId, Scalar, text_at},
     program::{
-        Block, Cursor, FaultKind, Op, OpKind, Order, Output, Place, Program, Routine, ScalarKernel, Segment,
+        Block, Cursor, Decimal, FaultKind, Op, OpKind, Order, Output, Place, Program, Routine, ScalarKernel, Segment,
         SliceKernel, Status, TextForm, Wire, state,
     },
 };
@@ -93,7 +93,7 @@ impl<'r> Run<'r, '_> {
                 ok(self.output.reserve(*after as usize))
             }
             OpKind::Bulk { place, scalar, order, bound, .. } => self.bulk(*place, *scalar, *order, *bound, frame),
-            OpKind::PutField { field, present } => self.put_field(field, *present),
+            OpKind::PutAbsent(field) => ok(state::put(self.output, field, None)),
             OpKind::Octets { place, field: Some(field), bound, .. } => self.put_octets(*place, field, *bound, frame),
             OpKind::Slice { place, kernel, bound, .. } => self.slice(*place, kernel, *bound, frame),
             OpKind::Sequence { place, element, bound, .. } => self.sequence(*place, element, *bound, frame),
@@ -137,15 +137,26 @@ impl<'r> Run<'r, '_> {
                 Ok(())
             }
             OpKind::Forget { .. }
-            | OpKind::LoadSlot(..)
-            | OpKind::StoreSlot(_)
+            | OpKind::LoadSlot { .. }
+            | OpKind::StoreSlot { .. }
             | OpKind::EmptySlot(_)
             | OpKind::SlotState(_)
+            | OpKind::SlotHas { .. }
             | OpKind::LoadLocal(..)
             | OpKind::StoreLocal(_)
             | OpKind::Compute(..) => {
                 (self.accumulator, self.scalar) =
                     slots::run(&op.kind, self.output.state(), self.accumulator, self.scalar);
+                Ok(())
+            }
+            OpKind::Decimal(Decimal::Split { exponent }) => {
+                let mantissa = state::decimal::split(self.output, *exponent, self.scalar, self.accumulator as u64);
+                self.set(from_word(mantissa, Scalar::I64), Scalar::I64);
+                Ok(())
+            }
+            OpKind::Decimal(Decimal::Shift { exponent, to }) => {
+                let shifted = state::decimal::shift(self.output, (*exponent, *to), self.accumulator as u64);
+                self.set(from_word(shifted.map_err(|_| Failed)?, Scalar::I64), Scalar::I64);
                 Ok(())
             }
             OpKind::Action(kernel, argument) => ok((kernel.put)(self.output, *argument)),
@@ -169,6 +180,7 @@ impl<'r> Run<'r, '_> {
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
             OpKind::Store(_)
             | OpKind::TestField(_)
+            | OpKind::Decimal(Decimal::Join { .. })
             | OpKind::Octets { field: None, .. }
             | OpKind::Get(_)
             | OpKind::SetText(..)
@@ -223,11 +235,7 @@ impl<'r> Run<'r, '_> {
             Wire::Kernel(ScalarKernel { wide: Some(wide), .. }) => {
                 ok((wide.put)(self.output, self.accumulator as u128))
             }
-            Wire::Field(field) => ok(state::put_int(self.output, field, self.accumulator as u64)),
-            Wire::Word(index, _) => {
-                self.put_word(*index);
-                Ok(())
-            }
+            Wire::StopBit(form) => ok(state::stop_bit::put(self.output, form, self.accumulator as u64)),
             Wire::Inline(kernel, argument) => {
                 let value = self.accumulator as u64;
                 ok(self.output.put_cleared(|room| (kernel.put)(room, *argument, value)))
@@ -259,7 +267,7 @@ impl<'r> Run<'r, '_> {
         match form {
             TextForm::CountedNul { order } => ok(put_counted_nul(self.output, *order, text)),
             TextForm::Kernel(kernel) => ok((kernel.put)(self.output, text)),
-            TextForm::Field(field) => ok(state::put(self.output, field, state::Out::Bytes(text.as_bytes()))),
+            TextForm::Field(field) => ok(state::put(self.output, field, Some(text.as_bytes()))),
             TextForm::Pending => unreachable!("the verifier refuses it here"),
         }
     }

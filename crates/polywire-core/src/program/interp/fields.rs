@@ -2,30 +2,15 @@
 
 use alloc::string::String;
 
-use super::{Failed, decode, encode, from_word, ok};
+use super::{Failed, decode, encode, ok};
 use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
-    program::{
-        Elements, FaultKind, Field, Input, Overflow, Place, Status,
-        state::{self, Out},
-    },
+    program::{Elements, FaultKind, Field, Input, Overflow, Place, Status, state},
 };
 
 type Done = Result<(), Failed>;
 
 impl decode::Run<'_, '_> {
-    pub(super) fn get_field(&mut self, field: &Field) -> Done {
-        let word = state::get_int(self.input, field).map_err(|_| Failed)?;
-        self.set(from_word(word, field.scalar()), field.scalar());
-        Ok(())
-    }
-
-    pub(super) fn get_word(&mut self, index: u8, scalar: Scalar) {
-        let word = self.input.state().words[usize::from(index & 1)];
-        let word = if scalar == Scalar::F32 { word & u64::from(u32::MAX) } else { word };
-        self.set(from_word(word, scalar), scalar);
-    }
-
     pub(super) fn test_field(&mut self, field: &Field) -> Done {
         let there = state::get(self.input, field).map_err(|_| Failed)?;
         self.set(i128::from(there), Scalar::Bool);
@@ -96,21 +81,6 @@ pub(super) fn set_pending(input: &mut Input<'_>, string: &mut String) -> Status 
 }
 
 impl encode::Run<'_, '_> {
-    pub(super) fn put_word(&mut self, index: u8) {
-        self.output.state().words[usize::from(index & 1)] = self.accumulator as u64;
-    }
-
-    /// Writes a field that is absent, or a decimal or number from the words of the state.
-    pub(super) fn put_field(&mut self, field: &Field, present: bool) -> Done {
-        let [first, second] = self.output.state().words;
-        let value = match (present, field.kind.is_scalar()) {
-            (false, _) => Out::Absent,
-            (true, true) => Out::Word(first),
-            (true, false) => Out::Decimal(first as i64, second as i64),
-        };
-        ok(state::put(self.output, field, value))
-    }
-
     pub(super) fn put_octets(&mut self, place: Place, field: &Field, bound: u32, frame: *const u8) -> Done {
         let (at, node) = encode::at(place, frame);
         let (data, len) = match &self.program.layout.node(node).kind {
@@ -122,6 +92,6 @@ impl encode::Run<'_, '_> {
         self.hold(len, bound)?;
         // SAFETY: the verifier found the elements to be octets.
         let bytes = unsafe { core::slice::from_raw_parts(data, len) };
-        ok(state::put(self.output, field, Out::Bytes(bytes)))
+        ok(state::put(self.output, field, Some(bytes)))
     }
 }

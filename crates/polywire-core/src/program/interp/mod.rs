@@ -121,6 +121,8 @@ pub(crate) fn check(layout: &Layout, check: &Check, value: i128) -> Result<i128,
             (false, None) => Err(FaultKind::UnknownLiteral),
         },
         Check::Keep(bits) => Ok(value & i128::from(*bits)),
+        Check::Within { min, max, .. } if (i128::from(*min)..=i128::from(*max)).contains(&value) => Ok(value),
+        Check::Within { fault, .. } => Err(*fault),
         Check::Range { min, max } if (*min..=*max).contains(&value) => Ok(value),
         Check::Range { .. } => Err(FaultKind::OutOfRange),
         Check::OneOf(values) => match i64::try_from(value).is_ok_and(|v| values.binary_search(&v).is_ok()) {

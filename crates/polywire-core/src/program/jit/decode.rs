@@ -11,12 +11,13 @@ use cranelift_module::FuncId;
 
 use super::{
     emit::{Emit, Fields, flags, function, origin_moves},
+    join::stops,
     shims,
 };
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        Block, Check, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect, Segment,
+        Block, Check, Decimal, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect, Segment,
         SequenceDialect, Source, State, TextForm, Wire,
         interp::HOST,
         kernel::RegionForm,
@@ -51,8 +52,22 @@ pub(super) fn define<'e>(
 
 impl<'e> Emit<'e, '_> {
     pub(super) fn decode_block(&mut self, block: &'e Block, frame: Value) {
-        for op in &block.0 {
-            self.decode_op(op, frame);
+        let mut ops = block.0.iter().peekable();
+        while let Some(op) = ops.next() {
+            match (&op.kind, ops.peek().map(|next| &next.kind)) {
+                (OpKind::SlotState(slot), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
+                    self.slot_switch(*slot, arms, otherwise, |emit, block| emit.decode_block(block, frame));
+                    ops.next();
+                }
+                // A bit need not be made a boolean to be looked at once.
+                (OpKind::TakeBit, Some(OpKind::If { then, otherwise })) if self.direct => {
+                    let bit = self.take_bit();
+                    self.set(bit, Scalar::Bool);
+                    self.choose(bit, [then, otherwise], |emit, block| emit.decode_block(block, frame));
+                    ops.next();
+                }
+                _ => self.decode_op(op, frame),
+            }
         }
     }
 
@@ -118,22 +133,20 @@ impl<'e> Emit<'e, '_> {
             }
             OpKind::If { then, otherwise } => {
                 let condition = self.accumulator().value;
-                self.branch(
-                    condition,
-                    |emit| emit.decode_block(then, frame),
-                    |emit| emit.decode_block(otherwise, frame),
-                );
+                self.choose(condition, [then, otherwise], |emit, block| emit.decode_block(block, frame));
             }
             OpKind::TakeBit => self.decode_bit(op),
             OpKind::KnownBits { zeros, one } => self.expect_bits(op, *zeros, *one),
             OpKind::Forget { .. }
-            | OpKind::LoadSlot(..)
-            | OpKind::StoreSlot(_)
+            | OpKind::LoadSlot { .. }
+            | OpKind::StoreSlot { .. }
             | OpKind::EmptySlot(_)
             | OpKind::SlotState(_)
+            | OpKind::SlotHas { .. }
             | OpKind::LoadLocal(..)
             | OpKind::StoreLocal(_)
             | OpKind::Compute(..) => self.slot_op(&op.kind),
+            OpKind::Decimal(decimal @ Decimal::Join { .. }) => self.decimal(op, decimal),
             OpKind::PresenceMap { bits, policy, body } => self.decode_map(op, (*bits, *policy), body, frame),
             OpKind::Test(kernel) => {
                 let word = self.word();
@@ -171,7 +184,8 @@ impl<'e> Emit<'e, '_> {
             OpKind::Literal(_)
             | OpKind::PutBit
             | OpKind::Put(_)
-            | OpKind::PutField { .. }
+            | OpKind::PutAbsent(_)
+            | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)
             | OpKind::Index
             | OpKind::IfPresent { .. }
@@ -186,7 +200,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Lets the interpreter run one operation.
-    fn decode_by_interpreter(&mut self, op: &'e Op, frame: Value) {
+    pub(super) fn decode_by_interpreter(&mut self, op: &'e Op, frame: Value) {
         let (program, address) = (self.address(self.program), self.address(op));
         let accumulator = match self.accumulator {
             Some(accumulator) if accumulator.scalar != Scalar::F128 => accumulator.value,
@@ -233,10 +247,14 @@ impl<'e> Emit<'e, '_> {
     }
 
     fn decode_need(&mut self, op: &'e Op, n: i64) {
-        if self.direct {
+        if self.direct && self.stream.is_none() {
             return;
         }
         let lacks = self.lacks(n);
+        if self.direct {
+            let unwind = self.unwind;
+            return self.or_else(lacks, unwind);
+        }
         self.unless(lacks, |emit| {
             emit.spill();
             let n = emit.constant(n);
@@ -371,8 +389,7 @@ impl<'e> Emit<'e, '_> {
                 self.set(value, kernel.scalar);
             }
             Wire::Inline(..) => unreachable!("the verifier refuses encode operations here"),
-            Wire::Field(field) => self.decode_field(op, field),
-            Wire::Word(index, scalar) => self.decode_word(*index, *scalar),
+            Wire::StopBit(form) => self.get_stop_bit(op, form),
             Wire::Octet => {
                 let word = self.word();
                 self.call_status(op, take_octet as *const u8, &[self.context, word]);
@@ -788,8 +805,8 @@ impl<'e> Emit<'e, '_> {
         otherwise: &'e Block,
         mut fill: impl FnMut(&mut Self, &'e Block),
     ) {
-        let accumulator = self.accumulator;
         let value = self.accumulator().value;
+        let mut join = self.begin_join();
         let mut switch = Switch::new();
         let (done, none) = (self.code.create_block(), self.code.create_block());
         let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
@@ -805,28 +822,34 @@ impl<'e> Emit<'e, '_> {
         switch.emit(&mut self.code, value, none);
         for (block, body) in blocks.iter().zip(arms.iter().map(|(_, b)| *b)).chain([(&none, otherwise)]) {
             self.code.switch_to_block(*block);
-            self.accumulator = accumulator;
+            self.begin_arm(&join);
             fill(self, body);
+            self.end_arm(&mut join, stops(body));
             self.code.ins().jump(done, &[]);
         }
-        self.accumulator = None;
         self.code.switch_to_block(done);
+        self.finish_join(join);
     }
 
     /// Runs one of two. Behind them the accumulator is what it was before.
     pub(super) fn branch(&mut self, condition: Value, then: impl FnOnce(&mut Self), otherwise: impl FnOnce(&mut Self)) {
-        let accumulator = self.accumulator;
+        let (accumulator, mut join) = (self.accumulator, self.begin_join());
         let (yes, no, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
         self.code.ins().brif(condition, yes, &[], no, &[]);
         self.code.switch_to_block(yes);
         then(self);
+        self.accumulator = None;
+        self.end_arm(&mut join, false);
         self.code.ins().jump(done, &[]);
-        self.accumulator = accumulator;
+        self.begin_arm(&join);
         self.code.switch_to_block(no);
         otherwise(self);
+        self.accumulator = None;
+        self.end_arm(&mut join, false);
         self.code.ins().jump(done, &[]);
-        self.accumulator = accumulator;
         self.code.switch_to_block(done);
+        self.finish_join(join);
+        self.accumulator = accumulator;
     }
 }
 

@@ -15,7 +15,10 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use cranelift_jit::JITModule;
 use cranelift_module::{FuncId, Module, ModuleReloc};
 
-use super::stream::Segment;
+use super::{
+    join::LocalFact,
+    stream::{Marks, Segment},
+};
 use crate::{
     layout::{EnumNode, Kind, Layout, NodeId, Scalar, SequenceNode},
     program::{Cursor, Op, Order, Place, Program, interp::HOST, state::LOCALS},
@@ -65,10 +68,14 @@ pub(super) struct Emit<'e, 'f> {
     word: StackSlot,
     /// The state of the stream, in programs with a bank.
     pub stream: Option<Stream>,
-    /// Without a context: what of the state's words is in registers.
-    pub words: [Variable; 2],
-    /// Likewise the program's locals.
+    /// Without a context: the program's locals.
     pub locals: [Variable; LOCALS],
+    /// What is known of them.
+    pub facts: [LocalFact; LOCALS],
+    /// Without a context: what the words of slots may say.
+    pub slot_marks: Vec<Marks>,
+    /// Slots that are known to have a value.
+    pub assigned: Vec<u32>,
     /// What is being made is out of the way of what is usual.
     pub rare: bool,
     /// Without a context: the presence map that is read or written.
@@ -122,7 +129,6 @@ pub(super) fn function<'e>(
     let (size, state) = (code.block_params(entry).get(2).copied(), code.block_params(entry).get(3).copied());
     let word = code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 16, 4));
     let [position, base, end] = [(); 3].map(|()| code.declare_var(types::I64));
-    let words = [(); 2].map(|()| code.declare_var(types::I64));
     let locals = [(); LOCALS].map(|()| code.declare_var(types::I64));
     let unwind = code.create_block();
     code.set_cold_block(unwind);
@@ -144,8 +150,10 @@ pub(super) fn function<'e>(
         room_wanted: super::direct_size(program).unwrap_or(0) as i64,
         word,
         stream: None,
-        words,
         locals,
+        facts: [LocalFact::default(); LOCALS],
+        slot_marks: if direct && program.bank.is_some() { super::stream::marks(program) } else { Vec::new() },
+        assigned: Vec::new(),
         rare: false,
         segment: None,
         free_slots: Vec::new(),
@@ -648,7 +656,14 @@ impl<'e> Emit<'e, '_> {
     /// Emits an element: what fails inside is given the index on its way out.
     pub(super) fn element(&mut self, index: Value, body: impl FnOnce(&mut Self)) {
         if self.direct {
-            return body(self);
+            // Behind an element comes another one.
+            let known = |emit: &mut Self| {
+                emit.facts = [LocalFact::default(); LOCALS];
+                emit.assigned.clear();
+            };
+            known(self);
+            body(self);
+            return known(self);
         }
         let unwind = self.cold();
         let outer = core::mem::replace(&mut self.unwind, unwind);

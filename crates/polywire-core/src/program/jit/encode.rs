@@ -11,6 +11,7 @@ use cranelift_module::FuncId;
 use super::{
     decode::{as_is, follows},
     emit::{Emit, Fields, flags, function, origin_moves},
+    join::stops,
     shims::{self, Selection},
 };
 use crate::{
@@ -88,8 +89,20 @@ pub(super) fn define<'e>(
 
 impl<'e> Emit<'e, '_> {
     pub(super) fn encode_block(&mut self, block: &'e Block, frame: Value) {
-        for op in &block.0 {
-            self.encode_op(op, frame);
+        let mut ops = block.0.iter().peekable();
+        while let Some(op) = ops.next() {
+            match (&op.kind, ops.peek().map(|next| &next.kind)) {
+                (OpKind::SlotState(slot), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
+                    let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
+                    self.slot_switch(*slot, arms, otherwise, |emit, block| {
+                        emit.set_bits_done(start);
+                        emit.encode_block(block, frame);
+                        emit.rest_of_bits(end, true);
+                    });
+                    ops.next();
+                }
+                _ => self.encode_op(op, frame),
+            }
         }
     }
 
@@ -129,16 +142,19 @@ impl<'e> Emit<'e, '_> {
             OpKind::Sequence { place, element, bound, .. } => self.encode_sequence(op, *place, element, *bound, frame),
             OpKind::IfPresent { place, then, otherwise } => {
                 let value = self.encode_optional(*place, frame);
-                let (accumulator, bits) = (self.accumulator, self.bits_done());
+                let accumulator = self.accumulator;
+                let (start, end) = self.arm_bits([then, otherwise].into_iter());
                 self.branch(
                     value,
                     |emit| {
                         emit.accumulator = accumulator;
                         emit.encode_block(then, value);
+                        emit.even_bits(end, stops(then));
                     },
                     |emit| {
-                        emit.set_bits_done(bits);
+                        emit.set_bits_done(start);
                         emit.encode_block(otherwise, frame);
+                        emit.even_bits(end, stops(otherwise));
                     },
                 );
             }
@@ -162,22 +178,20 @@ impl<'e> Emit<'e, '_> {
             }
             OpKind::If { then, otherwise } => {
                 let condition = self.accumulator().value;
-                self.branch(
-                    condition,
-                    |emit| emit.encode_block(then, frame),
-                    |emit| emit.encode_block(otherwise, frame),
-                );
+                self.choose(condition, [then, otherwise], |emit, block| emit.encode_block(block, frame));
             }
             OpKind::PutBit => self.put_bit(op),
             OpKind::KnownBits { zeros, one } => self.put_bits(op, *zeros, *one),
             OpKind::Forget { .. }
-            | OpKind::LoadSlot(..)
-            | OpKind::StoreSlot(_)
+            | OpKind::LoadSlot { .. }
+            | OpKind::StoreSlot { .. }
             | OpKind::EmptySlot(_)
             | OpKind::SlotState(_)
+            | OpKind::SlotHas { .. }
             | OpKind::LoadLocal(..)
             | OpKind::StoreLocal(_)
             | OpKind::Compute(..) => self.slot_op(&op.kind),
+            OpKind::Decimal(decimal) => self.decimal(op, decimal),
             OpKind::PresenceMap { bits, body, .. } => self.encode_map(op, *bits, body, frame),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
@@ -196,7 +210,7 @@ impl<'e> Emit<'e, '_> {
                 self.encode_by_interpreter(op, frame);
                 self.accumulator = None;
             }
-            OpKind::PutField { field, present } if self.direct => self.encode_words(field, *present),
+            OpKind::PutAbsent(field) if self.direct => self.encode_absent(field),
             OpKind::Octets { field: None, .. } | OpKind::TestField(_) => {
                 unreachable!("the verifier refuses decode operations here")
             }
@@ -204,7 +218,7 @@ impl<'e> Emit<'e, '_> {
                 self.put_octets(*place, field, *bound, frame);
             }
             OpKind::Fail(_) if self.direct => self.give_up(),
-            OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } | OpKind::PutField { .. } => {
+            OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } | OpKind::PutAbsent(_) => {
                 self.encode_by_interpreter(op, frame);
             }
             OpKind::Store(_)
@@ -347,8 +361,7 @@ impl<'e> Emit<'e, '_> {
                     None => self.put_inline(kernel, *argument, value),
                 }
             }
-            Wire::Field(field) => self.encode_field(op, field, value),
-            Wire::Word(index, _) => self.encode_word(*index, value),
+            Wire::StopBit(form) => self.put_stop_bit(op, form, value),
             Wire::Octet => unreachable!("the verifier refuses decode operations here"),
             Wire::Symbol(kernel, table) => {
                 let table = self.address(&**table);

@@ -21,16 +21,19 @@ use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
 use super::{Direction, Input, Output, Program, State, Status, passes::part_count, state::specialised::Specialisation};
 
+mod decimal;
 mod decode;
 mod direct;
 mod emit;
 mod encode;
 mod fields;
 mod forms;
+mod join;
 mod members;
 mod scalars;
 mod shims;
 mod slots;
+mod stop_bit;
 mod stream;
 
 pub(crate) use encode::SLACK;

@@ -119,6 +119,25 @@ impl<'e> Emit<'e, '_> {
                     }
                 }
             }
+            Check::Within { min, max, fault, .. } => {
+                let outside = match scalar {
+                    // Above the numbers that have a sign, and below those that have none.
+                    Scalar::U64 => {
+                        let (min, max) = ((*min).max(0), *max);
+                        if max < min { self.code.ins().iconst(types::I8, 1) } else { self.outside(value, min, max) }
+                    }
+                    _ => self.outside(value, *min, *max),
+                };
+                match self.fields.moves {
+                    true => self.unless(outside, |emit| emit.fault_either(op, *fault, zero, value)),
+                    false if self.direct => {
+                        let unwind = self.unwind;
+                        self.or_else(outside, unwind);
+                    }
+                    // It may pass all the same.
+                    false => self.rarely(outside, |emit| emit.decode_by_interpreter(op, zero)),
+                }
+            }
             Check::Range { .. } | Check::OneOf(_) => {
                 let bad = self.check_word(check, value, scalar);
                 let kind = match check {
@@ -128,12 +147,16 @@ impl<'e> Emit<'e, '_> {
                 self.unless(bad, |emit| emit.fault_either(op, kind, zero, value));
             }
         }
+        let accumulator = self.accumulator;
         self.set(result.0, result.1);
+        if let (true, Some(own), Some(before)) = (result == (value, scalar), self.accumulator.as_mut(), accumulator) {
+            own.from = before.from;
+        }
     }
 }
 
 /// True if all integers of one type are integers of the other.
-fn holds(to: Scalar, from: Scalar) -> bool {
+pub(super) fn holds(to: Scalar, from: Scalar) -> bool {
     let (Some((low, high)), Some((min, max))) = (to.range(), from.range()) else { return false };
     low <= min && max <= high
 }

@@ -1,16 +1,22 @@
 //! Slots and locals of the state. Where there is a context, both are in memory, where the
-//! interpreter finds them, too; without one, locals are registers, and there are no slots.
+//! interpreter finds them, too. Without one, locals are registers, and slots have no tags: a word
+//! says that there is no value (`stream/slots.rs`).
 
 use core::mem::offset_of;
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
-use super::emit::Emit;
+use super::{
+    emit::{Accumulator, Emit},
+    join::LocalFact,
+    scalars::holds,
+};
 use crate::{
     layout::Scalar,
     program::{
-        Arithmetic, OpKind, State,
-        state::{ASSIGNED, EMPTY},
+        Arithmetic, OpKind, Operand, State,
+        interp::HOST,
+        state::{EMPTY, cut, specialised::EMPTY_WORD},
     },
 };
 
@@ -18,44 +24,56 @@ impl Emit<'_, '_> {
     /// Emits an operation on a slot or local.
     pub(super) fn slot_op(&mut self, kind: &OpKind) {
         match kind {
-            OpKind::LoadSlot(slot, scalar) => {
-                let (value, tag, zero) = (self.value_of(*slot), self.tag(*slot), self.constant(0));
-                let assigned = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, tag, i64::from(EMPTY));
-                let value = self.code.ins().select(assigned, value, zero);
-                self.set(value, *scalar);
-            }
-            OpKind::StoreSlot(slot) => {
-                let (value, values) = (self.accumulator().value, self.stream().values);
-                self.store(value, values, 8 * *slot as i32);
-                self.set_tag(*slot, ASSIGNED);
-            }
-            OpKind::EmptySlot(slot) => self.set_tag(*slot, EMPTY),
+            OpKind::LoadSlot { slot, scalar, initial } => self.load_slot(*slot, *scalar, *initial),
+            OpKind::StoreSlot { slot, kind } => self.store_slot(*slot, *kind),
+            OpKind::EmptySlot(slot) => self.empty_slot(*slot),
             OpKind::SlotState(slot) => {
-                // Of all tags of values it makes one.
-                let (tag, assigned) = (self.tag(*slot), self.constant(ASSIGNED.into()));
-                let state = self.code.ins().umin(tag, assigned);
+                let state = self.slot_state(*slot);
                 self.set(state, Scalar::U64);
             }
+            OpKind::SlotHas { slot, kind, initial } => {
+                let has = self.slot_has((*slot, *kind), *initial);
+                let has = self.code.ins().uextend(types::I64, has);
+                self.set(has, Scalar::Bool);
+            }
             OpKind::LoadLocal(index, scalar) => {
-                let value = self.local(*index);
+                let value = self.local(*index, *scalar);
                 self.set(value, *scalar);
+                if let (true, Some(from)) = (self.direct, self.facts[usize::from(*index)].from)
+                    && let Some(accumulator) = self.accumulator.as_mut().filter(|_| holds(*scalar, from))
+                {
+                    accumulator.from = from;
+                }
             }
             OpKind::StoreLocal(index) => {
-                let value = self.accumulator().value;
+                let Accumulator { value, from, .. } = self.accumulator();
                 if self.direct {
-                    self.code.def_var(self.locals[usize::from(*index)], value);
+                    self.set_local(*index, value, LocalFact { from: Some(from) });
                 } else {
                     self.store(value, self.state(), local_offset(*index));
                 }
             }
-            OpKind::Compute(arithmetic, index) => self.compute(*arithmetic, *index),
-            OpKind::Forget { except } => self.forget(*except),
+            OpKind::Compute(arithmetic, operand) => self.compute(*arithmetic, *operand),
+            OpKind::Forget { except } => {
+                self.assigned.clear();
+                self.forget(*except);
+            }
             _ => unreachable!("only called for these"),
         }
     }
 
-    fn compute(&mut self, arithmetic: Arithmetic, index: u8) {
-        let (first, scalar, second) = (self.accumulator().value, self.accumulator().scalar, self.local(index));
+    /// Without a context: gives a local a value.
+    pub(super) fn set_local(&mut self, index: u8, value: Value, fact: LocalFact) {
+        self.code.def_var(self.locals[usize::from(index)], value);
+        self.facts[usize::from(index)] = fact;
+    }
+
+    fn compute(&mut self, arithmetic: Arithmetic, operand: Operand) {
+        let Accumulator { value: first, scalar, .. } = self.accumulator();
+        let second = match operand {
+            Operand::Local(index) => self.local(index, scalar),
+            Operand::Constant(bits) => self.constant(cut(bits, scalar) as i64),
+        };
         let less = if scalar.is_signed() { IntCC::SignedLessThan } else { IntCC::UnsignedLessThan };
         let compare = |emit: &mut Self, condition| {
             let holds = emit.code.ins().icmp(condition, first, second);
@@ -67,17 +85,142 @@ impl Emit<'_, '_> {
             Arithmetic::Equal => (compare(self, IntCC::Equal), Scalar::Bool),
             Arithmetic::Less => (compare(self, less), Scalar::Bool),
         };
+        let value = if scalar == Scalar::Bool { value } else { self.cut(value, scalar) };
         self.set(value, scalar);
     }
 
-    fn local(&mut self, index: u8) -> Value {
-        match self.direct {
-            true => self.code.use_var(self.locals[usize::from(index)]),
-            false => self.load(types::I64, self.state(), local_offset(index)),
+    /// The low bits of a word as a scalar, extended again.
+    pub(super) fn cut(&mut self, value: Value, scalar: Scalar) -> Value {
+        let narrow = match scalar.size() {
+            1 => types::I8,
+            2 => types::I16,
+            4 => types::I32,
+            _ => return value,
+        };
+        let value = self.code.ins().ireduce(narrow, value);
+        match scalar.is_signed() {
+            true => self.code.ins().sextend(types::I64, value),
+            false => self.code.ins().uextend(types::I64, value),
         }
     }
 
-    fn value_of(&mut self, slot: u32) -> Value {
+    /// A local, cut to a scalar.
+    pub(super) fn local(&mut self, index: u8, scalar: Scalar) -> Value {
+        if !self.direct {
+            return self.load_cut(self.state(), local_offset(index), scalar);
+        }
+        let value = self.code.use_var(self.locals[usize::from(index)]);
+        match self.facts[usize::from(index)].from {
+            Some(from) if holds(scalar, from) => value,
+            _ => self.cut(value, scalar),
+        }
+    }
+
+    /// A word in memory, cut to a scalar.
+    fn load_cut(&mut self, base: Value, offset: i32, scalar: Scalar) -> Value {
+        if HOST == crate::program::Order::Little {
+            return self.load_scalar(scalar, base, offset);
+        }
+        let value = self.load(types::I64, base, offset);
+        self.cut(value, scalar)
+    }
+
+    fn load_slot(&mut self, slot: u32, scalar: Scalar, initial: u64) {
+        let (values, offset) = (self.stream().values, 8 * slot as i32);
+        let known = self.direct && (self.assigned.contains(&slot) || self.marks(slot).all().is_empty());
+        if known {
+            let value = self.load_cut(values, offset, scalar);
+            return self.set(value, scalar);
+        }
+        let word = self.load(types::I64, values, offset);
+        let mut value = self.cut(word, scalar);
+        let word_of_none = initial;
+        let initial = self.constant(cut(initial, scalar) as i64);
+        if self.direct {
+            // What stands for a value may say itself that there is none.
+            for mark in self.marks(slot).all().into_iter().filter(|mark| *mark != word_of_none) {
+                let none = self.code.ins().icmp_imm_s(IntCC::Equal, word, mark as i64);
+                value = self.code.ins().select(none, initial, value);
+            }
+        } else {
+            let tag = self.tag(slot);
+            let assigned = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, tag, i64::from(EMPTY));
+            value = self.code.ins().select(assigned, value, initial);
+        }
+        self.set(value, scalar);
+    }
+
+    fn store_slot(&mut self, slot: u32, kind: u8) {
+        let (value, values) = (self.accumulator().value, self.stream().values);
+        if self.direct {
+            self.leave_if_marked(slot);
+        } else {
+            self.set_tag(slot, kind);
+        }
+        self.store(value, values, 8 * slot as i32);
+    }
+
+    fn empty_slot(&mut self, slot: u32) {
+        if !self.direct {
+            return self.set_tag(slot, EMPTY);
+        }
+        self.assigned.retain(|assigned| *assigned != slot);
+        let (empty, values) = (self.constant(EMPTY_WORD as i64), self.stream().values);
+        self.store(empty, values, 8 * slot as i32);
+    }
+
+    fn slot_state(&mut self, slot: u32) -> Value {
+        if !self.direct {
+            return self.tag(slot);
+        }
+        let marks = self.marks(slot);
+        let (word, mut state) = (self.word_of(slot), self.constant(marks.kind.into()));
+        let tests = [(marks.undefined, 0), (marks.is_emptied.then_some(EMPTY_WORD), 1)];
+        for (mark, label) in tests.into_iter().filter_map(|(mark, label)| Some((mark?, label))) {
+            let (is_so, label) = (self.code.ins().icmp_imm_s(IntCC::Equal, word, mark as i64), self.constant(label));
+            state = self.code.ins().select(is_so, label, state);
+        }
+        state
+    }
+
+    /// Whether a slot has the accumulator as its value.
+    fn slot_has(&mut self, (slot, kind): (u32, u8), initial: Option<u64>) -> Value {
+        let value = self.accumulator().value;
+        if self.direct {
+            self.leave_if_marked(slot);
+        }
+        let word = self.word_of(slot);
+        let mut has = self.code.ins().icmp(IntCC::Equal, word, value);
+        let undefined = if self.direct {
+            self.marks(slot).undefined.map(|mark| self.code.ins().icmp_imm_s(IntCC::Equal, word, mark as i64))
+        } else {
+            let tag = self.tag(slot);
+            let is_kind = self.code.ins().icmp_imm_s(IntCC::Equal, tag, i64::from(kind));
+            has = self.code.ins().band(has, is_kind);
+            Some(self.code.ins().icmp_imm_s(IntCC::Equal, tag, 0))
+        };
+        if let (Some(undefined), Some(initial)) = (undefined, initial) {
+            let is_initial = self.code.ins().icmp_imm_s(IntCC::Equal, value, initial as i64);
+            let both = self.code.ins().band(undefined, is_initial);
+            has = self.code.ins().bor(has, both);
+        }
+        has
+    }
+
+    /// Without a context: leaves if the accumulator is a word that says that its slot has no value.
+    fn leave_if_marked(&mut self, slot: u32) {
+        let Accumulator { value, from, .. } = self.accumulator();
+        if from.size() < 8 {
+            return;
+        }
+        let unwind = self.unwind;
+        for mark in self.marks(slot).all() {
+            let marked = self.code.ins().icmp_imm_s(IntCC::Equal, value, mark as i64);
+            self.or_else(marked, unwind);
+        }
+    }
+
+    pub(super) fn word_of(&mut self, slot: u32) -> Value {
         self.load(types::I64, self.stream().values, 8 * slot as i32)
     }
 
@@ -96,6 +239,6 @@ impl Emit<'_, '_> {
     }
 }
 
-fn local_offset(index: u8) -> i32 {
+pub(super) fn local_offset(index: u8) -> i32 {
     offset_of!(State, locals) as i32 + 8 * i32::from(index)
 }

@@ -11,6 +11,7 @@ use core::ops::{Deref, DerefMut};
 use super::{FaultKind, Input, Output, Status};
 
 mod bits;
+pub(crate) mod decimal;
 mod field;
 pub(crate) mod float;
 mod get;
@@ -20,18 +21,16 @@ mod put;
 mod slots;
 #[cfg(feature = "jit")]
 pub(crate) mod specialised;
+pub(crate) mod stop_bit;
 
 pub(crate) use bits::{begin_reading, begin_writing, end_reading, end_writing, expect_bits, put_bits};
-pub use field::{Field, FieldKind, Initial, Operator, Policy};
-pub(crate) use float::decompose;
-#[cfg(feature = "jit")]
-pub(crate) use get::whole as whole_number;
-pub(crate) use get::{get, get_int};
+pub use field::{Field, FieldKind, Operator, Policy};
+pub(crate) use get::get;
 pub(crate) use octets::{OCTETS, take_octet};
-pub(crate) use put::{Out, put, put_int};
+pub(crate) use put::put;
 #[cfg(feature = "jit")]
-pub(crate) use put::{differing_end, normal as normal_decimal, replaced};
-pub(crate) use slots::{LOCALS, compute};
+pub(crate) use put::{differing_end, replaced};
+pub(crate) use slots::{LOCALS, compute, cut};
 
 /// The slots that a program's fields refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,8 +45,6 @@ pub struct Bank {
 pub(crate) const UNDEFINED: u8 = 0;
 /// A slot whose value is known to be absent.
 pub(crate) const EMPTY: u8 = 1;
-/// A slot whose value is a word of the program's own. Fields have tags of their own, by type.
-pub(crate) const ASSIGNED: u8 = 2;
 
 /// A bank's slots are a multiple of this.
 const ROW: usize = 8;
@@ -82,7 +79,6 @@ pub struct State {
     /// The presence map that is read or written.
     map: bits::Map,
     /// Where a field's value is between operations.
-    pub(crate) words: [u64; 2],
     pub(crate) pending: Vec<u8>,
     /// How many of the pending bytes were taken one by one.
     octets_taken: usize,
@@ -160,7 +156,6 @@ impl State {
             values: Values::new(slots),
             tags: vec![UNDEFINED; slots].into(),
             map: bits::Map::default(),
-            words: [0; 2],
             pending: Vec::new(),
             octets_taken: 0,
             fallback: Vec::new(),

@@ -1,136 +1,20 @@
-//! Writing fields: the mirror of reading them.
+//! Writing strings and bytes with operators: the mirror of reading them.
 
 use super::{
     super::{FaultKind, Output, Status},
-    EMPTY, Field, FieldKind, Operator, UNDEFINED, float,
-    get::{extended, next, within},
-    integer,
+    EMPTY, Field, FieldKind, Operator, UNDEFINED, integer,
 };
 
 type Put = Result<(), Status>;
 
-/// A value to be written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Out<'v> {
-    /// None.
-    Absent,
-    /// An integer, or the bits of a floating-point number.
-    Word(u64),
-    /// Exponent and mantissa.
-    Decimal(i64, i64),
-    /// A string, or bytes.
-    Bytes(&'v [u8]),
-}
-
-/// Writes a field.
-pub(crate) fn put(output: &mut Output<'_>, field: &Field, value: Out<'_>) -> Status {
-    match put_value(output, field, value) {
+/// Writes a field, or its absence.
+pub(crate) fn put(output: &mut Output<'_>, field: &Field, value: Option<&[u8]>) -> Status {
+    if value.is_none() && !field.optional {
+        return output.fail(FaultKind::MissingMember, 0, 0);
+    }
+    match text(output, field, value) {
         Ok(()) => Status::Ok,
         Err(status) => status,
-    }
-}
-
-/// Writes an integer, or a number that fits a word.
-pub(crate) fn put_int(output: &mut Output<'_>, field: &Field, value: u64) -> Status {
-    put(output, field, Out::Word(value))
-}
-
-fn put_value(output: &mut Output<'_>, field: &Field, value: Out<'_>) -> Put {
-    match (&field.kind, value) {
-        (_, Out::Absent) if !field.optional => Err(output.fail(FaultKind::MissingMember, 0, 0)),
-        (FieldKind::Int { .. }, Out::Word(value)) => int(output, field, Some(value)),
-        (FieldKind::Int { .. }, Out::Absent) => int(output, field, None),
-        (FieldKind::Ascii | FieldKind::Unicode | FieldKind::Bytes, Out::Bytes(bytes)) => {
-            text(output, field, Some(bytes))
-        }
-        (FieldKind::Ascii | FieldKind::Unicode | FieldKind::Bytes, Out::Absent) => text(output, field, None),
-        (FieldKind::Decimal, Out::Decimal(exponent, mantissa)) => {
-            ranged(output, exponent)?;
-            decimal(output, field, Some((exponent, mantissa)))
-        }
-        (FieldKind::Decimal, Out::Absent) => decimal(output, field, None),
-        (FieldKind::Split(parts), Out::Decimal(exponent, mantissa)) => {
-            ranged(output, exponent)?;
-            let (exponent, mantissa) = adjusted(output, &parts[0], exponent, mantissa)?;
-            int(output, &parts[0], Some(exponent as u64))?;
-            int(output, &parts[1], Some(mantissa as u64))
-        }
-        (FieldKind::Split(parts), Out::Absent) => int(output, &parts[0], None),
-        (FieldKind::Float { single, decimal, bits }, Out::Word(value)) => {
-            number(output, (*single, decimal, bits.as_deref()), value)
-        }
-        (FieldKind::Float { decimal, bits, .. }, Out::Absent) => {
-            put_value(output, decimal, Out::Absent)?;
-            bits.as_ref().map_or(Ok(()), |bits| int(output, bits, None))
-        }
-        (FieldKind::Bits { bits, .. }, value) => put_value(output, bits, value),
-        (FieldKind::Whole(inner), Out::Word(value)) => {
-            let (exponent, mantissa) = normal(0, value as i64);
-            put_value(output, inner, Out::Decimal(exponent, mantissa))
-        }
-        (FieldKind::Whole(inner), Out::Absent) => put_value(output, inner, Out::Absent),
-        _ => Err(output.fail(FaultKind::WrongKind, 0, 0)),
-    }
-}
-
-/// Without zeros at the end of the mantissa.
-pub(crate) fn normal(mut exponent: i64, mut mantissa: i64) -> (i64, i64) {
-    while mantissa != 0 && mantissa % 10 == 0 && exponent < 63 {
-        (exponent, mantissa) = (exponent + 1, mantissa / 10);
-    }
-    (exponent, mantissa)
-}
-
-fn number(output: &mut Output<'_>, (single, decimal, bits): (bool, &Field, Option<&Field>), value: u64) -> Put {
-    let hint = match decimal.exponent() {
-        field if field.has_slot() && output.state().tag(field.slot) == field.tag => {
-            Some(output.state().value(field.slot) as i64)
-        }
-        field => field.initial_exponent(),
-    };
-    let scaled = float::decompose(value, single, hint);
-    match (scaled, bits) {
-        (Some((exponent, mantissa)), _) if !fixed(decimal, exponent) => {
-            put_value(output, decimal, Out::Decimal(exponent, mantissa))?;
-            bits.map_or(Ok(()), |bits| int(output, bits, None))
-        }
-        (_, Some(bits)) => {
-            put_value(output, decimal, Out::Absent)?;
-            int(output, bits, Some(value))
-        }
-        (_, None) => Err(output.fail(FaultKind::NotEncodable, 0, value)),
-    }
-}
-
-/// True if the exponent is another than this, always.
-fn fixed(decimal: &Field, exponent: i64) -> bool {
-    let field = decimal.exponent();
-    field.operator == Operator::Constant && field.initial_exponent() != Some(exponent)
-}
-
-/// A decimal with the exponent that its operator demands, if it can be said so.
-fn adjusted(output: &mut Output<'_>, field: &Field, exponent: i64, mantissa: i64) -> Result<(i64, i64), Status> {
-    let wanted = match (field.operator, field.initial_int()) {
-        (Operator::Constant, Some(wanted)) => wanted as i64,
-        _ => return Ok((exponent, mantissa)),
-    };
-    let shift = u32::try_from(exponent.abs_diff(wanted)).ok().and_then(|n| 10i64.checked_pow(n));
-    let moved = match (shift, exponent >= wanted) {
-        _ if mantissa == 0 => Some(0),
-        (Some(factor), true) => mantissa.checked_mul(factor),
-        (Some(factor), false) if mantissa % factor == 0 => Some(mantissa / factor),
-        _ => None,
-    };
-    match moved {
-        Some(mantissa) => Ok((wanted, mantissa)),
-        None => Err(output.fail(FaultKind::NotEncodable, wanted as u64, exponent as u64)),
-    }
-}
-
-fn ranged(output: &mut Output<'_>, exponent: i64) -> Put {
-    match (-63..=63).contains(&exponent) {
-        true => Ok(()),
-        false => Err(output.fail(FaultKind::DecimalRange, 63, exponent as u64)),
     }
 }
 
@@ -195,122 +79,8 @@ fn constant(output: &mut Output<'_>, field: &Field, present: bool, same: bool) -
     Ok(())
 }
 
-fn int(output: &mut Output<'_>, field: &Field, value: Option<u64>) -> Put {
-    if let Some(value) = value.filter(|value| !within(field, extended(field, *value))) {
-        return Err(output.fail(FaultKind::IntegerRange, 0, value));
-    }
-    match (field.operator, value) {
-        (Operator::None, None) => null(output),
-        (Operator::None, Some(value)) => plain(output, field, value),
-        (Operator::Constant, value) => {
-            constant(output, field, value.is_some(), value.is_none() || value == field.initial_int())
-        }
-        (Operator::Default, value) => {
-            let differs = value != field.initial_int();
-            output.put_bit(differs);
-            match value {
-                _ if !differs => Ok(()),
-                Some(value) => plain(output, field, value),
-                None => null(output),
-            }
-        }
-        (Operator::Copy | Operator::Increment | Operator::Tail, value) => {
-            let known = known(output, field, field.initial_int().is_some());
-            let Some(value) = value else { return put_absent(output, field, known) };
-            let expected = match known {
-                Known::Assigned if field.operator == Operator::Increment => {
-                    Some(next(field, output.state().value(field.slot)))
-                }
-                Known::Assigned => Some(output.state().value(field.slot)),
-                Known::Initial => field.initial_int(),
-                Known::Absent | Known::Nothing => None,
-            };
-            output.put_bit(expected != Some(value));
-            assign(output, field, value);
-            if expected == Some(value) { Ok(()) } else { plain(output, field, value) }
-        }
-        (Operator::Delta, None) => null(output),
-        (Operator::Delta, Some(value)) => {
-            let base = match base(output, field)? {
-                true => output.state().value(field.slot),
-                false => field.initial_int().unwrap_or(0),
-            };
-            assign(output, field, value);
-            difference(output, field.optional, extended(field, value) - extended(field, base))
-        }
-    }
-}
-
-fn assign(output: &mut Output<'_>, field: &Field, value: u64) {
-    let state = output.state();
-    state.set_value(field.slot, value);
-    state.set_tag(field.slot, field.tag);
-}
-
-/// An integer without its operator.
-fn plain(output: &mut Output<'_>, field: &Field, value: u64) -> Put {
-    ok(match (&field.kind, field.optional) {
-        (FieldKind::Int { signed: true, .. }, false) => integer::put_signed(output, i128::from(value as i64)),
-        (FieldKind::Int { signed: true, .. }, true) => {
-            let value = i128::from(value as i64);
-            integer::put_signed(output, value + i128::from(value >= 0))
-        }
-        (_, optional) => integer::put_unsigned(output, u128::from(value) + u128::from(optional)),
-    })
-}
-
 fn difference(output: &mut Output<'_>, nullable: bool, value: i128) -> Put {
     ok(integer::put_signed(output, value + i128::from(nullable && value >= 0)))
-}
-
-fn decimal(output: &mut Output<'_>, field: &Field, value: Option<(i64, i64)>) -> Put {
-    let initial = field.initial_decimal();
-    match (field.operator, value) {
-        (Operator::None | Operator::Increment | Operator::Tail, value) => scaled(output, field, value),
-        (Operator::Constant, value) => constant(output, field, value.is_some(), value.is_none() || value == initial),
-        (Operator::Default, value) => {
-            output.put_bit(value != initial);
-            if value == initial { Ok(()) } else { scaled(output, field, value) }
-        }
-        (Operator::Copy, value) => {
-            let known = known(output, field, initial.is_some());
-            let Some(value) = value else { return put_absent(output, field, known) };
-            let expected = match known {
-                Known::Assigned => Some(previous_decimal(output, field)),
-                Known::Initial => initial,
-                Known::Absent | Known::Nothing => None,
-            };
-            output.put_bit(expected != Some(value));
-            assign_decimal(output, field, value);
-            if expected == Some(value) { Ok(()) } else { scaled(output, field, Some(value)) }
-        }
-        (Operator::Delta, None) => null(output),
-        (Operator::Delta, Some(value)) => {
-            let base = match base(output, field)? {
-                true => previous_decimal(output, field),
-                false => initial.unwrap_or((0, 0)),
-            };
-            assign_decimal(output, field, value);
-            difference(output, field.optional, i128::from(value.0) - i128::from(base.0))?;
-            difference(output, false, i128::from(value.1) - i128::from(base.1))
-        }
-    }
-}
-
-fn previous_decimal(output: &mut Output<'_>, field: &Field) -> (i64, i64) {
-    let state = output.state();
-    (state.value(field.slot) as i64, state.value(field.text) as i64)
-}
-
-fn assign_decimal(output: &mut Output<'_>, field: &Field, (exponent, mantissa): (i64, i64)) {
-    assign(output, field, exponent as u64);
-    output.state().set_value(field.text, mantissa as u64);
-}
-
-fn scaled(output: &mut Output<'_>, field: &Field, value: Option<(i64, i64)>) -> Put {
-    let Some((exponent, mantissa)) = value else { return null(output) };
-    difference(output, field.optional, exponent.into())?;
-    ok(integer::put_signed(output, mantissa.into()))
 }
 
 fn text(output: &mut Output<'_>, field: &Field, value: Option<&[u8]>) -> Put {

@@ -1,22 +1,25 @@
-//! Slots and locals, as operations of any codec use them: words without a type. A slot outlives the
-//! message, a local does not.
+//! Slots and locals, as operations of any codec use them: words that are cut to the type that is
+//! asked for. A slot outlives the message, a local does not.
 
-use super::{ASSIGNED, EMPTY, State, UNDEFINED};
-use crate::program::Arithmetic;
+use super::{EMPTY, State, UNDEFINED};
+use crate::{
+    layout::Scalar,
+    program::{Arithmetic, interp::from_word},
+};
 
 /// Locals that a program has.
-pub(crate) const LOCALS: usize = 4;
+pub(crate) const LOCALS: usize = 8;
 
 impl State {
-    /// The value of a slot; zero of one that has none.
-    pub(crate) fn load_slot(&self, slot: u32) -> u64 {
-        if self.tag(slot) > EMPTY { self.value(slot) } else { 0 }
+    /// The value of a slot, or what stands for it in one that has none.
+    pub(crate) fn load_slot(&self, slot: u32, initial: u64) -> u64 {
+        if self.tag(slot) > EMPTY { self.value(slot) } else { initial }
     }
 
-    /// Assigns a slot.
-    pub(crate) fn store_slot(&mut self, slot: u32, value: u64) {
+    /// Assigns a slot a value of a kind.
+    pub(crate) fn store_slot(&mut self, slot: u32, kind: u8, value: u64) {
         self.set_value(slot, value);
-        self.set_tag(slot, ASSIGNED);
+        self.set_tag(slot, kind);
     }
 
     /// Empties a slot.
@@ -24,12 +27,11 @@ impl State {
         self.set_tag(slot, EMPTY);
     }
 
-    /// 0 of a slot that is undefined, 1 of one that is empty, 2 of one that has a value.
-    pub(crate) fn slot_state(&self, slot: u32) -> u64 {
+    /// Whether a slot has a value of a kind, or is undefined and something stands for its value.
+    pub(crate) fn slot_has(&self, (slot, kind): (u32, u8), initial: Option<u64>, value: u64) -> bool {
         match self.tag(slot) {
-            UNDEFINED => 0,
-            EMPTY => 1,
-            _ => 2,
+            UNDEFINED => initial == Some(value),
+            tag => tag == kind && self.value(slot) == value,
         }
     }
 
@@ -44,13 +46,26 @@ impl State {
     }
 }
 
-/// What [`Arithmetic`] says of two words, which are signed or not.
-pub(crate) fn compute(arithmetic: Arithmetic, signed: bool, first: u64, second: u64) -> u64 {
+/// The low bits of a word as a scalar, extended again.
+pub(crate) fn cut(word: u64, scalar: Scalar) -> u64 {
+    match (scalar.size(), scalar.is_signed()) {
+        (1, true) => word as i8 as u64,
+        (2, true) => word as i16 as u64,
+        (4, true) => word as i32 as u64,
+        (1, false) => u64::from(word as u8),
+        (2, false) => u64::from(word as u16),
+        (4, false) => u64::from(word as u32),
+        _ => word,
+    }
+}
+
+/// What [`Arithmetic`] says of two numbers of a type, the second of which is cut to it.
+pub(crate) fn compute(arithmetic: Arithmetic, scalar: Scalar, first: u64, second: u64) -> u64 {
+    let second = cut(second, scalar);
     match arithmetic {
-        Arithmetic::Add => first.wrapping_add(second),
-        Arithmetic::Subtract => first.wrapping_sub(second),
+        Arithmetic::Add => cut(first.wrapping_add(second), scalar),
+        Arithmetic::Subtract => cut(first.wrapping_sub(second), scalar),
         Arithmetic::Equal => u64::from(first == second),
-        Arithmetic::Less if signed => u64::from((first as i64) < second as i64),
-        Arithmetic::Less => u64::from(first < second),
+        Arithmetic::Less => u64::from(from_word(first, scalar) < from_word(second, scalar)),
     }
 }

@@ -5,7 +5,7 @@
 use alloc::{boxed::Box, sync::Arc};
 
 use super::{EMPTY, State, UNDEFINED};
-use crate::program::Limits;
+use crate::program::{Limits, NO_VALUE};
 
 /// What a state has for a program that asks for no tags.
 #[derive(Clone, Debug)]
@@ -91,9 +91,6 @@ impl State {
                     _ if slot.tag == UNDEFINED => {}
                     UNDEFINED if slot.may_be_fresh => {
                         self.values[at] = *fresh;
-                        if let Some(mantissa) = slot.mantissa {
-                            self.values[mantissa as usize] = wanted.fresh[mantissa as usize];
-                        }
                         if !self.begin_text(slot) {
                             return false;
                         }
@@ -148,8 +145,6 @@ impl State {
                 *tag = EMPTY;
             } else if slot.tag != UNDEFINED {
                 let is_fresh = slot.may_be_fresh && slot.initial.is_none() && value == fresh;
-                let is_fresh = is_fresh
-                    && slot.mantissa.is_none_or(|at| values.get(at as usize) == specialised.fresh.get(at as usize));
                 *tag = if is_fresh { UNDEFINED } else { slot.tag };
             }
         }
@@ -195,7 +190,7 @@ pub(crate) const EMPTY_WORD: u64 = 3 << 61;
 /// What stands for no value where there is no initial value, likewise: none of those that 32 bits
 /// hold, nor is what follows it; a number that nobody has, nor a floating-point number that anybody
 /// has, but by chance.
-pub(crate) const NO_NUMBER: u64 = 0x5B1D_27E4_93A6_C80F;
+pub(crate) const NO_NUMBER: u64 = NO_VALUE;
 
 /// What a program that asks for no tags wants of a state.
 #[derive(Clone, Debug, Default)]
@@ -226,8 +221,6 @@ pub(crate) struct SpecialisedSlot {
     pub octets: bool,
     /// The text that it begins with: to have it has the same effect as to have none yet.
     pub initial: Option<Box<[u8]>>,
-    /// The slot of the mantissa, where this is that of a decimal's exponent.
-    pub mantissa: Option<u32>,
 }
 
 impl Specialisation {

@@ -5,7 +5,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use crate::program::{Block, Direction, Field, OpKind, Source, TextForm, Wire};
+use crate::program::{Block, Decimal, Direction, Field, OpKind, Source, TextForm, Wire};
 
 /// One operation.
 pub(super) struct Facts<'p> {
@@ -77,8 +77,8 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         OpKind::Load(_) | OpKind::Const(..) | OpKind::Convert(_) | OpKind::Check(_) => silent,
         OpKind::Store(_) | OpKind::SetText(..) | OpKind::Clear(_) => Facts { only: DECODES, ..silent },
         OpKind::Length(_) | OpKind::Index => Facts { only: ENCODES, ..silent },
-        OpKind::Get(wire) => Facts { only: DECODES, ..wire_facts(wire, false) },
-        OpKind::Put(wire) => Facts { only: ENCODES, ..wire_facts(wire, true) },
+        OpKind::Get(wire) => Facts { only: DECODES, ..wire_facts(wire) },
+        OpKind::Put(wire) => Facts { only: ENCODES, ..wire_facts(wire) },
         OpKind::Text { form, after, .. } => {
             let text = Facts { bytes: Bytes::Leaves(if encodes { *after } else { 0 }), ..any };
             match form {
@@ -90,14 +90,17 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         OpKind::Octets { field: Some(_), .. } => Facts { has_state: true, pending: Pending::Replaces, ..any },
         OpKind::Octets { field: None, .. } => Facts { only: DECODES, has_state: true, pending: Pending::Takes, ..any },
         OpKind::TestField(field) => Facts { only: DECODES, has_state: true, pending: asks(field), ..any },
-        OpKind::PutField { .. } => Facts { only: ENCODES, has_state: true, ..any },
+        OpKind::PutAbsent(_) => Facts { only: ENCODES, has_state: true, ..any },
+        OpKind::Decimal(Decimal::Join { .. }) => Facts { only: DECODES, has_state: true, ..silent },
+        OpKind::Decimal(_) => Facts { only: ENCODES, has_state: true, ..silent },
         OpKind::PresenceMap { body, .. } => Facts { has_state: true, blocks: vec![body], ..any },
         OpKind::TakeBit => Facts { only: DECODES, has_state: true, ..any },
         OpKind::PutBit => Facts { only: ENCODES, has_state: true, ..any },
-        OpKind::LoadSlot(..)
-        | OpKind::StoreSlot(_)
+        OpKind::LoadSlot { .. }
+        | OpKind::StoreSlot { .. }
         | OpKind::EmptySlot(_)
         | OpKind::SlotState(_)
+        | OpKind::SlotHas { .. }
         | OpKind::LoadLocal(..)
         | OpKind::StoreLocal(_)
         | OpKind::Compute(..) => Facts { has_state: true, ..silent },
@@ -127,15 +130,13 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
 }
 
 /// What is true of a scalar's form on the wire.
-fn wire_facts(wire: &Wire, encodes: bool) -> Facts<'static> {
+fn wire_facts(wire: &Wire) -> Facts<'static> {
     let any = Facts::of_bytes(Bytes::Leaves(0));
     match wire {
         Wire::Fixed { scalar, .. } => Facts { bytes: Bytes::Moves(scalar.size() as u32), ..any },
         Wire::Kernel(_) | Wire::Inline(..) | Wire::Symbol(..) => any,
-        Wire::Field(_) if encodes => Facts { has_state: true, ..any },
-        Wire::Field(_) => Facts { has_state: true, pending: Pending::Replaces, ..any },
-        Wire::Word(..) if encodes => Facts { has_state: true, ..any },
-        Wire::Word(..) | Wire::Octet => Facts { has_state: true, pending: Pending::Takes, ..any },
+        Wire::StopBit(_) => Facts { has_state: true, ..any },
+        Wire::Octet => Facts { has_state: true, pending: Pending::Takes, ..any },
     }
 }
 

@@ -25,8 +25,8 @@ use alloc::{string::String, vec, vec::Vec};
 use core::cell::Cell;
 
 use super::{
-    Arithmetic, Block, Check, Direction, Field, FieldKind, Op, OpKind, Place, Program, ScalarKernel, Source, TextForm,
-    TextKernel, Wire, state::LOCALS,
+    Arithmetic, Block, Check, Decimal, Direction, Field, Op, OpKind, Operand, Place, Program, ScalarKernel, Source,
+    TextForm, TextKernel, Wire, state::LOCALS,
 };
 use crate::layout::{Kind, Layout, NodeId, Scalar};
 use facts::{Bytes, Facts, Pending, facts};
@@ -65,7 +65,7 @@ pub(crate) fn verify(program: &Program) -> Result<(), VerifyError> {
         if routine.frame.is_some_and(|node| node.0 as usize >= program.layout.len()) {
             return Err(refused("a routine's frame is no node"));
         }
-        let nested = verifier.block(&routine.block, State::new(routine.frame), 0)?;
+        let End { nested, .. } = verifier.block(&routine.block, State::new(routine.frame), 0)?;
         if routine.levels < 1 + nested / BLOCKS_PER_LEVEL {
             return Err(refused("calls cost too little for the blocks in the routine"));
         }
@@ -113,6 +113,29 @@ impl State {
     }
 }
 
+/// What is known where a block ends.
+struct End {
+    /// Blocks inside each other in it.
+    nested: u32,
+    /// The accumulator there.
+    accumulator: Option<(Scalar, Option<NodeId>)>,
+    /// Nothing comes behind it: it has failed.
+    stops: bool,
+}
+
+/// What is known behind blocks of which one ran: the accumulator, if they agree on it, and whether
+/// anything comes at all.
+fn join(ends: &[End]) -> End {
+    let mut arrivals = ends.iter().filter(|end| !end.stops);
+    let nested = ends.iter().map(|end| end.nested).max().unwrap_or(0);
+    let Some(first) = arrivals.next() else { return End { nested, accumulator: None, stops: true } };
+    let both = |a: (Scalar, Option<NodeId>), b: (Scalar, Option<NodeId>)| {
+        (a.0 == b.0).then_some((a.0, a.1.filter(|node| b.1 == Some(*node))))
+    };
+    let accumulator = arrivals.fold(first.accumulator, |before, end| both(before?, end.accumulator?));
+    End { nested, accumulator, stops: false }
+}
+
 struct Verifier<'p> {
     program: &'p Program,
     layout: &'p Layout,
@@ -123,9 +146,9 @@ struct Verifier<'p> {
 type Verdict<T = ()> = Result<T, &'static str>;
 
 impl Verifier<'_> {
-    /// Holds a block to the rules, and gives how many blocks are inside each other in it.
-    fn block(&self, block: &Block, mut state: State, depth: u32) -> Result<u32, VerifyError> {
-        let mut nested = 0;
+    /// Holds a block to the rules, and gives what is known at its end.
+    fn block(&self, block: &Block, mut state: State, depth: u32) -> Result<End, VerifyError> {
+        let (mut nested, mut stops) = (0, false);
         for op in &block.0 {
             let at = |rule| VerifyError { path: self.path(op), rule };
             require(depth <= MAX_DEPTH, "blocks are nested too deeply").map_err(at)?;
@@ -133,11 +156,20 @@ impl Verifier<'_> {
             require(self.ops.get() <= MAX_OPS, "it has too many operations").map_err(at)?;
             let facts = facts(&op.kind, self.program.direction);
             let inner = self.op(&op.kind, &facts, &mut state).map_err(at)?;
-            for (block, inside) in facts.blocks.into_iter().zip(inner) {
-                nested = nested.max(1 + self.block(block, inside, depth + 1)?);
+            let blocks = facts.blocks.into_iter().zip(inner);
+            let ends = blocks.map(|(block, inside)| self.block(block, inside, depth + 1));
+            let ends = ends.collect::<Result<Vec<End>, VerifyError>>()?;
+            stops |= matches!(op.kind, OpKind::Fail(_));
+            if !ends.is_empty() {
+                let end = join(&ends);
+                nested = nested.max(1 + end.nested);
+                if matches!(op.kind, OpKind::If { .. } | OpKind::Switch { .. }) {
+                    state.accumulator = end.accumulator;
+                    stops |= end.stops;
+                }
             }
         }
-        Ok(nested)
+        Ok(End { nested, accumulator: state.accumulator, stops })
     }
 
     fn path(&self, op: &Op) -> String {
@@ -221,13 +253,14 @@ impl Verifier<'_> {
                 require(self.accumulator(state)? == wire.scalar(), "the accumulator is of another type than the wire")?;
             }
             OpKind::Check(check) => self.check(check, state)?,
-            OpKind::PutField { field, present } => self.field(field, !present || !field.kind.is_text())?,
+            OpKind::PutAbsent(field) => self.field(field)?,
             OpKind::KnownBits { zeros, .. } => require(*zeros <= MAX_BITS, "a presence map has too many bits")?,
             // A slot that the bank lacks is nobody's.
             OpKind::Forget { .. } => {}
             OpKind::EmptySlot(slot) => self.slot(*slot)?,
-            OpKind::StoreSlot(slot) => {
+            OpKind::StoreSlot { slot, kind } => {
                 self.slot(*slot)?;
+                is_kind(*kind)?;
                 is_word(self.accumulator(state)?)?;
             }
             OpKind::StoreLocal(index) => {
@@ -243,10 +276,12 @@ impl Verifier<'_> {
             | OpKind::Convert(_)
             | OpKind::TestField(_)
             | OpKind::TakeBit
-            | OpKind::LoadSlot(..)
+            | OpKind::LoadSlot { .. }
             | OpKind::SlotState(_)
+            | OpKind::SlotHas { .. }
             | OpKind::LoadLocal(..)
             | OpKind::Compute(..)
+            | OpKind::Decimal(_)
             | OpKind::Test(_) => state.accumulator = Some(self.filling(kind, state)?),
         }
         Ok(Vec::new())
@@ -279,10 +314,10 @@ impl Verifier<'_> {
             }
             OpKind::Convert(to) => return self.convert(*to, state),
             OpKind::TestField(field) => {
-                self.field(field, true)?;
+                self.field(field)?;
                 Scalar::Bool
             }
-            OpKind::LoadSlot(slot, scalar) => {
+            OpKind::LoadSlot { slot, scalar, .. } => {
                 self.slot(*slot)?;
                 is_word(*scalar)?;
                 *scalar
@@ -291,24 +326,47 @@ impl Verifier<'_> {
                 self.slot(*slot)?;
                 Scalar::U64
             }
+            OpKind::SlotHas { slot, kind, .. } => {
+                self.slot(*slot)?;
+                is_kind(*kind)?;
+                is_integer(self.accumulator(state)?)?;
+                Scalar::Bool
+            }
             OpKind::LoadLocal(index, scalar) => {
                 is_local(*index)?;
                 is_word(*scalar)?;
                 *scalar
             }
-            OpKind::Compute(arithmetic, index) => {
-                is_local(*index)?;
+            OpKind::Compute(arithmetic, operand) => {
+                if let Operand::Local(index) = operand {
+                    is_local(*index)?;
+                }
                 let scalar = self.accumulator(state)?;
-                require(matches!(scalar, Scalar::I64 | Scalar::U64), "only an I64 or U64 is computed with")?;
+                is_integer(scalar)?;
                 match arithmetic {
                     Arithmetic::Add | Arithmetic::Subtract => scalar,
                     Arithmetic::Equal | Arithmetic::Less => Scalar::Bool,
                 }
             }
+            OpKind::Decimal(decimal) => self.decimal(*decimal, state)?,
             OpKind::TakeBit | OpKind::Test(_) => Scalar::Bool,
             _ => unreachable!("only called for these"),
         };
         Ok((scalar, None))
+    }
+
+    /// What the accumulator is behind a number's way to a decimal or back.
+    fn decimal(&self, decimal: Decimal, state: &State) -> Verdict<Scalar> {
+        let is_number = |scalar| matches!(scalar, Scalar::F32 | Scalar::F64 | Scalar::I64);
+        let from = self.accumulator(state)?;
+        let (exponent, fits, to) = match decimal {
+            Decimal::Split { exponent } => (exponent, is_number(from), Scalar::I64),
+            Decimal::Shift { exponent, .. } => (exponent, from == Scalar::I64, Scalar::I64),
+            Decimal::Join { exponent, to, .. } => (exponent, from == Scalar::I64 && is_number(to), to),
+        };
+        is_local(exponent)?;
+        require(fits, "a mantissa is an I64, and a decimal becomes an F32, F64 or I64")?;
+        Ok(to)
     }
 
     /// Strings, and elements that are moved in one piece.
@@ -318,7 +376,7 @@ impl Verifier<'_> {
             OpKind::Text { place, form, .. } => {
                 match form {
                     TextForm::Kernel(kernel) => text_kernel(kernel)?,
-                    TextForm::Field(field) => self.field(field, field.kind.is_text())?,
+                    TextForm::Field(field) => self.field(field)?,
                     TextForm::CountedNul { .. } | TextForm::Pending => {}
                 }
                 self.place(*place, state, is_text).map(|_| ())
@@ -326,7 +384,7 @@ impl Verifier<'_> {
             OpKind::SetText(place, _) => self.place(*place, state, is_text).map(|_| ()),
             OpKind::Octets { place, field, .. } => {
                 if let Some(field) = field {
-                    self.field(field, field.kind.is_text())?;
+                    self.field(field)?;
                 }
                 match place {
                     Place::Sink => require(self.program.direction == Direction::Decode, "a sink cannot be encoded"),
@@ -448,10 +506,9 @@ impl Verifier<'_> {
     /// Rules 7 and 8.
     fn wire(&self, wire: &Wire) -> Verdict {
         match wire {
-            Wire::Field(field) => self.field(field, field.kind.is_scalar()),
-            Wire::Word(index, scalar) => {
-                let fits = matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F32 | Scalar::F64);
-                require(*index < 2 && fits, "a field's value is one of two words")
+            Wire::StopBit(form) => {
+                form.there.into_iter().chain(form.base).try_for_each(is_local)?;
+                is_integer(form.scalar)
             }
             Wire::Octet => require(self.program.direction == Direction::Decode, "octets are taken, not written"),
             Wire::Inline(kernel, argument) => {
@@ -468,19 +525,11 @@ impl Verifier<'_> {
         }
     }
 
-    /// Rule 7: a field's slots are in the bank, and its parts and values are of its type.
-    fn field(&self, field: &Field, fits: bool) -> Verdict {
-        require(fits, "the field's value is of another kind than the operation")?;
+    /// Rule 7: a field's slots are in the bank, and it has the initial value that it needs.
+    fn field(&self, field: &Field) -> Verdict {
         let bank = self.program.bank.as_ref().ok_or("the program has no bank")?;
-        let mut sound = field.is_sound();
-        field.each(&mut |part| {
-            let second = match part.kind {
-                FieldKind::Decimal => part.text < bank.slots,
-                _ => !part.kind.is_text() || part.text < bank.texts,
-            };
-            sound &= !part.has_slot() || part.slot < bank.slots && second;
-        });
-        require(sound, "the field is none, or its slots are not in the bank")
+        let has_slots = !field.has_slot() || field.slot < bank.slots && field.text < bank.texts;
+        require(field.is_sound() && has_slots, "the field is none, or its slots are not in the bank")
     }
 
     /// Rule 7: a slot of the bank.
@@ -512,15 +561,25 @@ impl Verifier<'_> {
                 self.literals(*node, *otherwise)?;
                 (scalar, Some(*node))
             }
-            Check::Range { .. } | Check::OneOf(_) | Check::Keep(_) => (scalar, None),
+            Check::Range { .. } | Check::Within { .. } | Check::OneOf(_) | Check::Keep(_) => (scalar, None),
         });
         Ok(())
     }
 }
 
-/// Any 64 bits are a value of these.
+/// Any bits are a value of these, as many as it has.
 fn is_word(scalar: Scalar) -> Verdict {
-    require(matches!(scalar, Scalar::I64 | Scalar::U64 | Scalar::F64), "a slot or local has an I64, U64 or F64")
+    let is_float = matches!(scalar, Scalar::F32 | Scalar::F64);
+    require(is_float || is_integer(scalar).is_ok(), "a slot or local has an integer, F32 or F64")
+}
+
+fn is_integer(scalar: Scalar) -> Verdict {
+    require(scalar != Scalar::Bool && scalar.range().is_some(), "only an integer is computed with")
+}
+
+/// What is less says that there is no value.
+fn is_kind(kind: u8) -> Verdict {
+    require(kind > 1, "the kind of a slot's value is 2 or more")
 }
 
 fn is_local(index: u8) -> Verdict {
@@ -551,6 +610,6 @@ fn checkable(check: &Check, scalar: Scalar) -> Verdict {
     match check {
         Check::Enum { .. } => require(scalar != Scalar::U64, "an enum's literal is no U64"),
         Check::Keep(_) => require(!scalar.is_signed(), "bits are kept of unsigned integers"),
-        Check::Bool | Check::Range { .. } | Check::OneOf(_) => Ok(()),
+        Check::Bool | Check::Range { .. } | Check::Within { .. } | Check::OneOf(_) => Ok(()),
     }
 }

@@ -26,8 +26,6 @@ mod scan;
 mod value;
 mod write;
 
-pub(crate) use value::range;
-
 /// The XML namespace of template definitions.
 pub const NAMESPACE: &str = "http://www.fixprotocol.org/ns/fast/td/1.1";
 

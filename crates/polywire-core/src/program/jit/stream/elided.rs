@@ -9,19 +9,39 @@ use cranelift_codegen::ir::{InstBuilder, StackSlot, Value, condcodes::IntCC, typ
 use cranelift_frontend::Variable;
 
 use super::{
-    super::emit::Emit,
+    super::{emit::Emit, join::stops},
     map::{Segment, WORD, bytes, end_long},
 };
 use crate::program::{
-    Block, Field, FieldKind, OpKind,
+    Block, Op, OpKind, TextForm,
     passes::inner_blocks,
     state::integer::{gather, spread},
 };
 
+/// Bits that a block takes of the presence map around it, if it takes all that it may.
+pub(super) fn bits(block: &Block) -> u32 {
+    let longest = |blocks: &mut dyn Iterator<Item = &Block>| blocks.map(bits).max().unwrap_or(0);
+    let own = |op: &Op| match &op.kind {
+        OpKind::TakeBit | OpKind::PutBit => 1,
+        OpKind::KnownBits { zeros, one } => zeros.saturating_add(u32::from(*one)),
+        OpKind::TestField(field) | OpKind::PutAbsent(field) => field.bits(),
+        OpKind::Text { form: TextForm::Field(field), .. } | OpKind::Octets { field: Some(field), .. } => field.bits(),
+        OpKind::Present { body, .. } | OpKind::Unbox { body, .. } | OpKind::Select { body, .. } => bits(body),
+        OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } => {
+            longest(&mut [then, otherwise].into_iter())
+        }
+        OpKind::Switch { arms, otherwise } => longest(&mut arms.iter().map(|(_, arm)| arm).chain([otherwise])),
+        OpKind::Union { arms, none, .. } => longest(&mut arms.iter().chain([none])),
+        _ => 0,
+    };
+    block.0.iter().map(own).fold(0, u32::saturating_add)
+}
+
 /// True if bits may be left out of the map around a block.
 pub(super) fn has_elided(block: &Block) -> bool {
+    let differ = |a: &Block, b: &Block| bits(a) != bits(b) && !stops(a) && !stops(b);
     block.0.iter().any(|op| match &op.kind {
-        OpKind::TestField(field) | OpKind::PutField { field, .. } => elided_bit(field),
+        OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } if differ(then, otherwise) => true,
         OpKind::PresenceMap { .. } => false,
         kind => {
             let mut found = false;
@@ -29,15 +49,6 @@ pub(super) fn has_elided(block: &Block) -> bool {
             found
         }
     })
-}
-
-/// True if a field takes fewer bits where it is absent.
-pub(super) fn elided_bit(field: &Field) -> bool {
-    match &field.kind {
-        FieldKind::Split(parts) => field.optional && parts[1].bits() > 0,
-        FieldKind::Float { decimal, .. } | FieldKind::Whole(decimal) => elided_bit(decimal),
-        _ => false,
-    }
 }
 
 /// What is kept of a map that may have elided.

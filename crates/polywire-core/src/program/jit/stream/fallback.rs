@@ -4,13 +4,16 @@
 
 use alloc::vec::Vec;
 
-use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC};
+use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
 use super::{
-    super::{emit::Emit, shims},
-    Eligibility, Second,
+    super::{emit::Emit, join::LocalFact, shims, slots::local_offset},
+    Eligibility,
 };
-use crate::program::{Block, Field, Op, OpKind, Policy, TextForm, Wire, passes};
+use crate::{
+    layout::Scalar,
+    program::{Block, Check, Decimal, Field, Op, OpKind, Policy, StopBit, TextForm, Wire, passes, state::LOCALS},
+};
 
 impl Eligibility<'_> {
     /// The bits of an operation that the interpreter can do, which are none.
@@ -26,20 +29,20 @@ impl Eligibility<'_> {
         }
         let in_segment = match &op.kind {
             // What they do is not only their own.
-            OpKind::Action(..)
-            | OpKind::Test(_)
-            | OpKind::TakeBit
-            | OpKind::PutBit
-            | OpKind::KnownBits { .. }
-            | OpKind::LoadSlot(..)
-            | OpKind::StoreSlot(_)
-            | OpKind::EmptySlot(_)
-            | OpKind::SlotState(_)
-            | OpKind::LoadLocal(..)
-            | OpKind::StoreLocal(_)
-            | OpKind::Compute(..)
-            | OpKind::Forget { .. }
-            | OpKind::Call { .. } => return None,
+            OpKind::Action(..) | OpKind::Test(_) | OpKind::Forget { .. } | OpKind::Call { .. } => return None,
+            OpKind::TakeBit | OpKind::PutBit | OpKind::KnownBits { .. } => in_segment.then_some(true)?,
+            OpKind::LoadSlot { slot, .. }
+            | OpKind::StoreSlot { slot, .. }
+            | OpKind::EmptySlot(slot)
+            | OpKind::SlotState(slot)
+            | OpKind::SlotHas { slot, .. } => {
+                self.fallback.push(*slot);
+                in_segment
+            }
+            OpKind::Put(Wire::StopBit(StopBit { policy, .. }))
+            | OpKind::Get(Wire::StopBit(StopBit { policy, .. }))
+            | OpKind::Check(Check::Within { policy, .. })
+            | OpKind::Decimal(Decimal::Join { policy, .. }) => (*policy == Policy::Reject).then_some(in_segment)?,
             OpKind::PresenceMap { policy, .. } => (*policy == Policy::Reject).then_some(true)?,
             _ => in_segment,
         };
@@ -50,25 +53,18 @@ impl Eligibility<'_> {
 
     /// Notes the slots of a field that is left to the interpreter.
     fn fall_back_slots(&mut self, field: &Field) -> Option<()> {
-        let mut policy = field.policy;
-        field.each(&mut |part| {
-            if part.policy != Policy::Reject {
-                policy = part.policy;
-            }
-            if part.has_slot() {
-                self.fallback.push(part.slot);
-                self.fallback_seconds.extend(Second::of(part));
-            }
-        });
-        (policy == Policy::Reject).then_some(())
+        if field.has_slot() {
+            self.fallback.push(field.slot);
+            self.fallback_texts.push(field.text);
+        }
+        (field.policy == Policy::Reject).then_some(())
     }
 }
 
 /// The field that an operation reads or writes.
 fn field(kind: &OpKind) -> Option<&Field> {
     match kind {
-        OpKind::Put(Wire::Field(field)) | OpKind::Get(Wire::Field(field)) => Some(field),
-        OpKind::TestField(field) | OpKind::PutField { field, .. } => Some(field),
+        OpKind::TestField(field) | OpKind::PutAbsent(field) => Some(field),
         OpKind::Text { form: TextForm::Field(field), .. } | OpKind::Octets { field: Some(field), .. } => Some(field),
         _ => None,
     }
@@ -82,8 +78,26 @@ impl Emit<'_, '_> {
         let end = self.code.use_var(self.end);
         let end = self.code.ins().iadd(base, end);
         let arguments = [state, program, op, frame, accumulator, scalar, here, end];
+        self.show_locals();
         let behind = self.call_or_leave(shims::decode_fallback as *const u8, &arguments);
+        self.take_locals();
         self.move_to(behind);
+    }
+
+    /// Puts locals where the interpreter finds them.
+    fn show_locals(&mut self) {
+        for index in 0..LOCALS as u8 {
+            let value = self.local(index, Scalar::I64);
+            self.store(value, self.state(), local_offset(index));
+        }
+    }
+
+    /// Takes them from there.
+    fn take_locals(&mut self) {
+        for index in 0..LOCALS as u8 {
+            let value = self.load(types::I64, self.state(), local_offset(index));
+            self.set_local(index, value, LocalFact::default());
+        }
     }
 
     /// The same of program, address, frame and index.
@@ -94,7 +108,9 @@ impl Emit<'_, '_> {
         self.or_else(full, unwind);
         let (state, here, room) = (self.state(), self.here(), self.code.ins().isub(capacity, wanted));
         let arguments = [state, program, op, frame, index, here, room];
+        self.show_locals();
         let behind = self.call_or_leave(shims::encode_fallback as *const u8, &arguments);
+        self.take_locals();
         self.move_to(behind);
     }
 }

@@ -8,8 +8,7 @@ use cranelift_frontend::Variable;
 
 use super::{
     super::emit::Emit,
-    Eligibility,
-    elided::{ElidedBits, has_elided},
+    elided::{ElidedBits, bits, has_elided},
 };
 use crate::{
     layout::Scalar,
@@ -83,9 +82,19 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn arm_bits<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> (u32, u32) {
         let start = self.bits_done();
         match &self.segment {
-            Some(_) => (start, start + blocks.map(|block| Eligibility::bits(self.program, block)).max().unwrap_or(0)),
+            Some(_) => (start, start + blocks.map(bits).max().unwrap_or(0)),
             None => (start, start),
         }
+    }
+
+    /// Leaves out the bits that a block has fewer than another which runs instead, up to where that
+    /// one ends.
+    pub(in super::super) fn even_bits(&mut self, end: u32, stops: bool) {
+        for index in self.bits_done()..if stops || self.segment.is_none() { 0 } else { end } {
+            self.set_bits_done(index);
+            self.leave_bit_out();
+        }
+        self.set_bits_done(end);
     }
 
     /// Puts zeros, or makes sure of them, up to where the longest of some blocks ends.

@@ -9,6 +9,7 @@ use super::{
     super::{emit::Emit, encode::PAGE, shims},
     calls,
     combined::is_combined,
+    map::Bit,
 };
 use crate::{
     layout::{Kind, Scalar, Words},
@@ -17,7 +18,7 @@ use crate::{
         io::SHORT_TEXT,
         state::{
             Operator, Text,
-            specialised::{IN_SLOT, LONG},
+            specialised::{EMPTY_WORD, IN_SLOT, LONG},
         },
     },
 };
@@ -252,6 +253,44 @@ impl<'e> Emit<'e, '_> {
         let wanted = self.code.ins().iadd_imm_s(wanted, self.room_wanted);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         self.or_else(full, unwind);
+    }
+
+    /// The absence of a text or bytes.
+    pub(in super::super) fn encode_absent(&mut self, field: &Field) {
+        let zero = self.constant(0);
+        match field.operator {
+            Operator::None | Operator::Delta => self.write_entity(false, zero),
+            Operator::Constant => drop(self.next_bit()),
+            _ => {
+                let bit = self.next_bit();
+                self.encode_none(field, bit);
+            }
+        }
+    }
+
+    /// The absence of a field with a bit that says more than that it is there.
+    fn encode_none(&mut self, field: &Field, bit: Bit) {
+        let zero = self.constant(0);
+        match field.operator {
+            Operator::Default if field.initial.is_none() => {}
+            Operator::Default => {
+                self.set_bit(bit);
+                self.write_entity(false, zero);
+            }
+            _ => {
+                let done = self.code.create_block();
+                let (values, at) = (self.stream().values, 8 * field.slot as i32);
+                let previous = self.load(types::I64, values, at);
+                let same = self.code.ins().icmp_imm_s(IntCC::Equal, previous, EMPTY_WORD as i64);
+                self.or_else(same, done);
+                self.set_bit(bit);
+                let empty = self.constant(EMPTY_WORD as i64);
+                self.store(empty, values, at);
+                self.write_entity(false, zero);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(done);
+            }
+        }
     }
 
     /// A text without its operator.

@@ -1,0 +1,580 @@
+//! Decimals, and numbers that are decimals on the wire, as ordinary operations.
+//!
+//! A decimal is in the locals [`EXPONENT`] and [`MANTISSA`]. Other numbers go where integers do:
+//! through the accumulator, or [`VALUE`] if they may be absent.
+
+use super::{
+    field::{Field, FieldKind},
+    numbers::{Int, Ops, SlotUse, THERE, Uses, VALUE},
+};
+use crate::{
+    layout::Scalar,
+    program::{
+        Arithmetic, Check, Decimal, FaultKind, NO_DECIMAL, NO_VALUE, OpKind, Operand, Operator, Policy, StopBit, Wire,
+    },
+};
+
+/// The locals of a decimal.
+pub(super) const MANTISSA: u8 = 3;
+pub(super) const EXPONENT: u8 = 4;
+/// The local of a floating-point number.
+const NUMBER: u8 = 5;
+/// The local that says whether a number's decimal is there.
+const FOUND: u8 = 6;
+/// The locals of what differences are added to.
+const BASES: [u8; 2] = [2, 7];
+
+/// A decimal whose operator is about exponent and mantissa together.
+struct Parts<'f> {
+    field: &'f Field,
+    /// What is made of the exponent's slot, which says whether there is a previous value.
+    slot: SlotUse,
+    /// All fields of the slots begin with the same value.
+    agrees: bool,
+}
+
+/// The type of a field's value in the accumulator; of a decimal, that of its parts.
+pub(super) fn scalar(field: &Field) -> Scalar {
+    match &field.kind {
+        FieldKind::Float { single: true, .. } | FieldKind::Bits { single: true, .. } => Scalar::F32,
+        FieldKind::Float { single: false, .. } | FieldKind::Bits { single: false, .. } => Scalar::F64,
+        _ => Int::of(field).map_or(Scalar::I64, |int| int.scalar),
+    }
+}
+
+/// Emits the conversion of the accumulator, of another type, to the field's.
+pub(super) fn convert(ops: &mut Ops, field: &Field, from: Scalar) {
+    match Int::of(field) {
+        Some(int) => int.convert(ops, from),
+        None if from != scalar(field) => ops.put(OpKind::Convert(scalar(field))),
+        None => {}
+    }
+}
+
+/// Emits the reading of a field of any kind but texts.
+pub(super) fn get(ops: &mut Ops, field: &Field, uses: &Uses) {
+    match &field.kind {
+        FieldKind::Decimal | FieldKind::Split(_) => get_decimal(ops, field, uses),
+        FieldKind::Float { decimal, bits, .. } => {
+            get_float(ops, (field.optional, scalar(field)), decimal, bits.as_deref(), uses);
+        }
+        FieldKind::Whole(decimal) => {
+            get_decimal(ops, decimal, uses);
+            let join = OpKind::Decimal(Decimal::Join { exponent: EXPONENT, to: Scalar::I64, policy: field.policy });
+            let value = |ops: &mut Ops| {
+                ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
+                ops.put(join);
+            };
+            if field.optional {
+                ops.test(THERE);
+                ops.choose(
+                    |ops| {
+                        value(ops);
+                        ops.put(OpKind::StoreLocal(VALUE));
+                    },
+                    |_| {},
+                );
+            } else {
+                value(ops);
+            }
+        }
+        FieldKind::Bits { bits, .. } => {
+            get(ops, bits, uses);
+            if !field.optional {
+                ops.put(OpKind::StoreLocal(VALUE));
+                ops.put(OpKind::LoadLocal(VALUE, scalar(field)));
+            }
+        }
+        _ => {
+            if let Some(int) = Int::of(field) {
+                int.get(ops, &uses.of(field));
+            }
+        }
+    }
+}
+
+/// Emits the writing of the accumulator, which is of the field's type, or, of a decimal, of what
+/// its locals have.
+pub(super) fn put(ops: &mut Ops, field: &Field, uses: &Uses) {
+    match &field.kind {
+        FieldKind::Decimal | FieldKind::Split(_) => {
+            ops.put(OpKind::LoadLocal(EXPONENT, Scalar::I64));
+            ops.put(within(63, Policy::Reject));
+            put_decimal(ops, field, uses);
+        }
+        FieldKind::Float { decimal, bits, .. } => put_float(ops, scalar(field), decimal, bits.as_deref(), uses),
+        FieldKind::Whole(decimal) => {
+            ops.put(OpKind::Decimal(Decimal::Split { exponent: EXPONENT }));
+            ops.put(OpKind::StoreLocal(MANTISSA));
+            put_decimal(ops, decimal, uses);
+        }
+        FieldKind::Bits { bits, .. } => {
+            ops.put(OpKind::StoreLocal(VALUE));
+            put_value(ops, bits, VALUE, uses);
+        }
+        _ => {
+            if let Some(int) = Int::of(field) {
+                int.put(ops, &uses.of(field));
+            }
+        }
+    }
+}
+
+/// Emits the absence of a field of any kind but texts.
+pub(super) fn put_absent(ops: &mut Ops, field: &Field) {
+    match &field.kind {
+        FieldKind::Decimal => match field.operator {
+            Operator::None | Operator::Delta => ops.null(),
+            _ => ops.absent_by_bit((field.operator, field.initial.is_some()), field.slot),
+        },
+        FieldKind::Split(parts) => put_absent(ops, &parts[0]),
+        FieldKind::Float { decimal, bits, .. } => {
+            put_absent(ops, decimal);
+            bits.iter().for_each(|bits| put_absent(ops, bits));
+        }
+        FieldKind::Whole(inner) | FieldKind::Bits { bits: inner, .. } => put_absent(ops, inner),
+        _ => {
+            if let Some(int) = Int::of(field) {
+                int.put_absent(ops);
+            }
+        }
+    }
+}
+
+/// An integer from a local.
+fn put_value(ops: &mut Ops, field: &Field, local: u8, uses: &Uses) {
+    if let Some(int) = Int::of(field) {
+        ops.put(OpKind::LoadLocal(local, int.scalar));
+        int.put(ops, &uses.of(field));
+    }
+}
+
+/// The check of an exponent, which is at most so far from zero.
+fn within(most: i64, policy: Policy) -> OpKind {
+    OpKind::Check(Check::Within { min: -most, max: most, fault: FaultKind::DecimalRange, policy })
+}
+
+fn get_decimal(ops: &mut Ops, field: &Field, uses: &Uses) {
+    let FieldKind::Split(parts) = &field.kind else {
+        return Parts::of(field, uses).get(ops);
+    };
+    let [exponent, mantissa] = &**parts;
+    get(ops, exponent, uses);
+    let rest = |ops: &mut Ops| {
+        ops.put(OpKind::StoreLocal(EXPONENT));
+        get(ops, mantissa, uses);
+        ops.put(OpKind::StoreLocal(MANTISSA));
+        check_exponent(ops, field.policy);
+    };
+    if exponent.optional {
+        ops.test(THERE);
+        ops.choose(
+            |ops| {
+                ops.put(OpKind::LoadLocal(VALUE, Int::of(exponent).map_or(Scalar::I64, |int| int.scalar)));
+                rest(ops);
+            },
+            |_| {},
+        );
+    } else {
+        rest(ops);
+    }
+}
+
+/// Exponents reach from -63 to 63.
+fn check_exponent(ops: &mut Ops, policy: Policy) {
+    ops.put(OpKind::LoadLocal(EXPONENT, Scalar::I64));
+    if policy != Policy::Reject {
+        // What follows computes with 32 bits.
+        ops.put(within(i32::MAX.into(), Policy::Reject));
+    }
+    ops.put(within(63, policy));
+}
+
+fn put_decimal(ops: &mut Ops, field: &Field, uses: &Uses) {
+    let FieldKind::Split(parts) = &field.kind else {
+        return Parts::of(field, uses).put(ops);
+    };
+    let [exponent, mantissa] = &**parts;
+    if let (Operator::Constant, Some(to)) = (exponent.operator, exponent.initial_exponent()) {
+        ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
+        ops.put(OpKind::Decimal(Decimal::Shift { exponent: EXPONENT, to }));
+        ops.put(OpKind::StoreLocal(MANTISSA));
+    }
+    put_value(ops, exponent, EXPONENT, uses);
+    put_value(ops, mantissa, MANTISSA, uses);
+}
+
+/// Emits the reading of a number whose decimal gives way to its bits.
+fn get_float(ops: &mut Ops, (optional, to): (bool, Scalar), decimal: &Field, escape: Option<&Field>, uses: &Uses) {
+    get_decimal(ops, decimal, uses);
+    let join = |ops: &mut Ops| {
+        ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
+        ops.put(OpKind::Decimal(Decimal::Join { exponent: EXPONENT, to, policy: Policy::Reject }));
+    };
+    if !decimal.optional {
+        return join(ops);
+    }
+    let keep = |ops: &mut Ops| {
+        if optional {
+            ops.put(OpKind::StoreLocal(VALUE));
+            ops.set(THERE, 1);
+        }
+    };
+    // Bits that take the decimal's place, or nothing.
+    let raw = |ops: &mut Ops| {
+        if let (Some(Scalar::U64), Scalar::F32) = (escape.and_then(Int::of).map(|int| int.scalar), to) {
+            let (fault, policy) = (FaultKind::IntegerRange, Policy::Reject);
+            ops.put(OpKind::LoadLocal(VALUE, Scalar::U64));
+            ops.put(OpKind::Check(Check::Within { min: 0, max: u32::MAX.into(), fault, policy }));
+        }
+        if !optional {
+            ops.demand(FaultKind::MissingMember);
+            ops.put(OpKind::LoadLocal(VALUE, to));
+        }
+    };
+    let Some(escape) = escape else {
+        ops.test(THERE);
+        return ops.choose(
+            |ops| {
+                join(ops);
+                keep(ops);
+            },
+            |ops| {
+                if !optional {
+                    ops.put(OpKind::Fail(FaultKind::MissingMember));
+                }
+            },
+        );
+    };
+    let refuse = |ops: &mut Ops| {
+        ops.test(THERE);
+        ops.choose(|ops| ops.put(OpKind::Fail(FaultKind::Unrepresentable)), |_| {});
+    };
+    ops.test(THERE);
+    if !has_bit_of_mantissa(decimal) {
+        return ops.choose(
+            |ops| {
+                match (Int::of(escape), escape.operator, &escape.initial) {
+                    (Some(int), Operator::Default, None) => {
+                        ops.put(OpKind::TakeBit);
+                        ops.choose(
+                            |ops| {
+                                int.get_plain(ops);
+                                refuse(ops);
+                            },
+                            |_| {},
+                        );
+                    }
+                    _ => {
+                        get(ops, escape, uses);
+                        refuse(ops);
+                    }
+                }
+                join(ops);
+                keep(ops);
+            },
+            |ops| {
+                get(ops, escape, uses);
+                raw(ops);
+            },
+        );
+    }
+    // The bits' own place in the map depends on whether the mantissa has one.
+    ops.choose(
+        |ops| {
+            join(ops);
+            ops.put(OpKind::StoreLocal(NUMBER));
+            ops.set(FOUND, 1);
+        },
+        |ops| ops.set(FOUND, 0),
+    );
+    get(ops, escape, uses);
+    ops.test(FOUND);
+    ops.choose(
+        |ops| {
+            refuse(ops);
+            ops.put(OpKind::LoadLocal(NUMBER, to));
+            keep(ops);
+        },
+        raw,
+    );
+}
+
+/// True if a bit of the map is left out with the mantissa.
+fn has_bit_of_mantissa(decimal: &Field) -> bool {
+    matches!(&decimal.kind, FieldKind::Split(parts) if parts[1].bits() > 0)
+}
+
+/// Emits the writing of the accumulator, a floating-point number, as a decimal or its bits.
+fn put_float(ops: &mut Ops, number: Scalar, decimal: &Field, escape: Option<&Field>, uses: &Uses) {
+    let exponent = decimal.exponent();
+    ops.put(OpKind::StoreLocal(NUMBER));
+    put_expected(ops, exponent);
+    ops.put(OpKind::LoadLocal(NUMBER, number));
+    ops.put(OpKind::Decimal(Decimal::Split { exponent: EXPONENT }));
+    ops.put(OpKind::StoreLocal(MANTISSA));
+    let choose = |ops: &mut Ops, there: &dyn Fn(&mut Ops), raw: &dyn Fn(&mut Ops)| {
+        ops.put(OpKind::LoadLocal(EXPONENT, Scalar::I64));
+        match (exponent.operator, exponent.initial_exponent()) {
+            (Operator::Constant, Some(only)) => {
+                ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(only as u64)));
+                ops.choose(there, raw);
+            }
+            _ => {
+                ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(NO_DECIMAL as u64)));
+                ops.choose(raw, there);
+            }
+        }
+    };
+    let Some(escape) = escape else {
+        let fault = |ops: &mut Ops| ops.put(OpKind::Fail(FaultKind::NotEncodable));
+        return choose(ops, &|ops| put_decimal(ops, decimal, uses), &fault);
+    };
+    let no_bits = |ops: &mut Ops| put_absent(ops, escape);
+    let bits = |ops: &mut Ops| put_value(ops, escape, NUMBER, uses);
+    let (there, absent) = (|ops: &mut Ops| put_decimal(ops, decimal, uses), |ops: &mut Ops| put_absent(ops, decimal));
+    if has_bit_of_mantissa(decimal) {
+        // The bits' own place in the map depends on whether the mantissa has one.
+        choose(ops, &there, &absent);
+        choose(ops, &no_bits, &bits);
+    } else {
+        let both = |first: &dyn Fn(&mut Ops), second: &dyn Fn(&mut Ops), ops: &mut Ops| {
+            first(ops);
+            second(ops);
+        };
+        choose(ops, &|ops| both(&there, &no_bits, ops), &|ops| both(&absent, &bits, ops));
+    }
+}
+
+/// Emits the exponent that a number is tried with first, for its local.
+fn put_expected(ops: &mut Ops, exponent: &Field) {
+    let initial = exponent.initial_exponent();
+    let initial = if exponent.operator == Operator::Delta { Some(initial.unwrap_or(0)) } else { initial };
+    let known = initial.map_or(NO_VALUE, |exponent| exponent as u64);
+    let in_slot = OpKind::LoadSlot { slot: exponent.slot, scalar: Scalar::I64, initial: known };
+    match (exponent.has_slot(), exponent.operator) {
+        // What its slot begins with is one less.
+        (true, Operator::Increment) if initial.is_some() => {
+            let otherwise = ops.block(|ops| ops.put(OpKind::Const(Scalar::I64, known.into())));
+            let assigned = ops.block(|ops| ops.put(in_slot));
+            ops.put(OpKind::SlotState(exponent.slot));
+            ops.put(OpKind::Switch { arms: [([exponent.tag.into()].into(), assigned)].into(), otherwise });
+        }
+        (true, _) => ops.put(in_slot),
+        (false, _) => ops.put(OpKind::Const(Scalar::I64, known.into())),
+    }
+    ops.put(OpKind::StoreLocal(EXPONENT));
+}
+
+impl<'f> Parts<'f> {
+    fn of(field: &'f Field, uses: &'f Uses) -> Parts<'f> {
+        Parts { field, slot: uses.of(field), agrees: uses.agrees(field.slot) && uses.agrees(field.text) }
+    }
+
+    /// What an undefined slot has the same effect as.
+    fn begins(&self) -> Option<(i64, i64)> {
+        match (self.field.operator, self.field.initial_decimal()) {
+            (Operator::Delta, initial) => Some(initial.unwrap_or((0, 0))),
+            (_, initial) => initial,
+        }
+    }
+
+    /// Slots and locals, and what slots begin with.
+    fn each(&self) -> [(u32, u8, Option<u64>); 2] {
+        let begins = self.begins();
+        let (exponent, mantissa) = (begins.map(|both| both.0 as u64), begins.map(|both| both.1 as u64));
+        [(self.field.slot, EXPONENT, exponent), (self.field.text, MANTISSA, mantissa)]
+    }
+
+    fn form(&self, base: Option<u8>) -> [StopBit; 2] {
+        let whole = StopBit { range: FaultKind::DecimalRange, policy: self.field.policy, ..StopBit::new(Scalar::I64) };
+        let there = self.field.optional.then_some(THERE);
+        let [first, second] = BASES.map(|local| base.map(|_| local));
+        [StopBit { there, base: first, ..whole }, StopBit { base: second, ..whole }]
+    }
+
+    fn set(&self, ops: &mut Ops, (exponent, mantissa): (i64, i64)) {
+        for (local, value) in [(EXPONENT, exponent), (MANTISSA, mantissa)] {
+            ops.put(OpKind::Const(Scalar::I64, (value as u64).into()));
+            ops.put(OpKind::StoreLocal(local));
+        }
+    }
+
+    /// Emits the loading of what the slots have, into locals.
+    fn load(&self, ops: &mut Ops, into: [u8; 2]) {
+        for ((slot, _, begins), local) in self.each().into_iter().zip(into) {
+            ops.put(OpKind::LoadSlot { slot, scalar: Scalar::I64, initial: begins.unwrap_or(NO_VALUE) });
+            ops.put(OpKind::StoreLocal(local));
+        }
+    }
+
+    fn store(&self, ops: &mut Ops) {
+        for (slot, local, _) in self.each() {
+            ops.put(OpKind::LoadLocal(local, Scalar::I64));
+            ops.put(OpKind::StoreSlot { slot, kind: self.field.tag });
+        }
+    }
+
+    fn get(&self, ops: &mut Ops) {
+        let initial = self.field.initial_decimal();
+        let there = |ops: &mut Ops, there: bool| {
+            if self.field.optional {
+                ops.set(THERE, there.into());
+            }
+        };
+        match self.field.operator {
+            Operator::Constant => {
+                if self.field.optional {
+                    ops.put(OpKind::TakeBit);
+                    ops.choose(|ops| ops.set(THERE, 1), |ops| ops.set(THERE, 0));
+                }
+                self.set(ops, initial.unwrap_or_default());
+            }
+            Operator::Default => {
+                ops.put(OpKind::TakeBit);
+                ops.choose(
+                    |ops| self.get_sent(ops, None, |_| {}, |_| {}),
+                    |ops| {
+                        there(ops, initial.is_some());
+                        self.set(ops, initial.unwrap_or_default());
+                    },
+                );
+            }
+            Operator::Copy => {
+                let empty = |ops: &mut Ops| ops.put(OpKind::EmptySlot(self.field.slot));
+                ops.put(OpKind::TakeBit);
+                ops.choose(
+                    |ops| self.get_sent(ops, None, |ops| self.store(ops), empty),
+                    |ops| {
+                        let value = |ops: &mut Ops, is_initial: bool| {
+                            if is_initial {
+                                self.set(ops, self.begins().unwrap_or_default());
+                                self.store(ops);
+                            } else {
+                                self.load(ops, [EXPONENT, MANTISSA]);
+                            }
+                            there(ops, true);
+                        };
+                        let begins = self.begins().map(|_| self.agrees);
+                        let Field { slot, optional, tag, .. } = *self.field;
+                        ops.previous((slot, tag, optional), begins, &self.slot, value, |ops| there(ops, false));
+                    },
+                );
+            }
+            Operator::Delta => {
+                self.base(ops);
+                self.get_sent(ops, Some(BASES[0]), |ops| self.store(ops), |_| {});
+            }
+            _ => self.get_sent(ops, None, |_| {}, |_| {}),
+        }
+    }
+
+    /// Emits the reading of both parts, and what follows, and what is done where they are absent.
+    fn get_sent(&self, ops: &mut Ops, base: Option<u8>, then: impl Fn(&mut Ops), absent: impl FnOnce(&mut Ops)) {
+        let [exponent, mantissa] = self.form(base);
+        ops.put(OpKind::Get(Wire::StopBit(exponent)));
+        ops.put(OpKind::StoreLocal(EXPONENT));
+        let rest = |ops: &mut Ops| {
+            ops.put(OpKind::Get(Wire::StopBit(mantissa)));
+            ops.put(OpKind::StoreLocal(MANTISSA));
+            if base.is_some() {
+                ops.check_base((self.field.slot, self.field.tag), &self.slot);
+            }
+            check_exponent(ops, self.field.policy);
+            then(ops);
+        };
+        if self.field.optional {
+            ops.test(THERE);
+            ops.choose(rest, absent);
+        } else {
+            rest(ops);
+        }
+    }
+
+    /// Emits the reading of what differences are added to.
+    fn base(&self, ops: &mut Ops) {
+        if self.agrees {
+            return self.load(ops, BASES);
+        }
+        let (exponent, mantissa) = self.begins().unwrap_or_default();
+        let initial = ops.block(|ops| {
+            for (local, value) in BASES.into_iter().zip([exponent, mantissa]) {
+                ops.put(OpKind::Const(Scalar::I64, (value as u64).into()));
+                ops.put(OpKind::StoreLocal(local));
+            }
+        });
+        let otherwise = ops.block(|ops| self.load(ops, BASES));
+        ops.put(OpKind::SlotState(self.field.slot));
+        ops.put(OpKind::Switch { arms: [([0].into(), initial)].into(), otherwise });
+    }
+
+    fn put(&self, ops: &mut Ops) {
+        let initial = self.field.initial_decimal();
+        let sent = |ops: &mut Ops| self.put_sent(ops, None);
+        match (self.field.operator, initial) {
+            (Operator::Constant, _) => {
+                self.compare(ops, initial.unwrap_or_default());
+                let fault = ops.fault(FaultKind::NotEncodable);
+                let then = ops.block(|ops| {
+                    if self.field.optional {
+                        ops.bit(true);
+                    }
+                });
+                ops.put(OpKind::If { then, otherwise: fault });
+            }
+            (Operator::Default, None) => {
+                ops.bit(true);
+                sent(ops);
+            }
+            (Operator::Default, Some(initial)) => {
+                self.compare(ops, initial);
+                ops.put_unless(|_| {}, sent);
+            }
+            (Operator::Copy, _) => {
+                let kind = self.field.tag;
+                let [exponent, mantissa] = self.each();
+                let has = |ops: &mut Ops, (slot, local, initial): (u32, u8, Option<u64>)| {
+                    ops.put(OpKind::LoadLocal(local, Scalar::I64));
+                    ops.put(OpKind::SlotHas { slot, kind, initial });
+                };
+                has(ops, exponent);
+                ops.choose(|ops| has(ops, mantissa), |ops| ops.put(OpKind::Const(Scalar::Bool, 0)));
+                ops.put_unless(
+                    |ops| {
+                        if self.begins().is_some() && !self.agrees {
+                            self.store(ops);
+                        }
+                    },
+                    |ops| {
+                        self.store(ops);
+                        sent(ops);
+                    },
+                );
+            }
+            (Operator::Delta, _) => {
+                self.base(ops);
+                ops.check_base((self.field.slot, self.field.tag), &self.slot);
+                self.put_sent(ops, Some(BASES[0]));
+                self.store(ops);
+            }
+            _ => sent(ops),
+        }
+    }
+
+    /// Emits a comparison of the parts with these.
+    fn compare(&self, ops: &mut Ops, (exponent, mantissa): (i64, i64)) {
+        let is = |ops: &mut Ops, local: u8, value: i64| {
+            ops.put(OpKind::LoadLocal(local, Scalar::I64));
+            ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(value as u64)));
+        };
+        is(ops, EXPONENT, exponent);
+        ops.choose(|ops| is(ops, MANTISSA, mantissa), |ops| ops.put(OpKind::Const(Scalar::Bool, 0)));
+    }
+
+    fn put_sent(&self, ops: &mut Ops, base: Option<u8>) {
+        for (local, form) in [EXPONENT, MANTISSA].into_iter().zip(self.form(base)) {
+            ops.put(OpKind::LoadLocal(local, Scalar::I64));
+            ops.put(OpKind::Put(Wire::StopBit(form)));
+        }
+    }
+}

@@ -1,0 +1,549 @@
+//! Integers with operators, as ordinary operations: presence bits, slots, and stop-bit integers.
+//!
+//! An integer that must be there goes through the accumulator. One that may be absent is read into
+//! the local [`VALUE`], and [`THERE`] says whether it is.
+
+use alloc::{collections::BTreeMap, vec, vec::Vec};
+
+use super::field::{Field, FieldKind, Initial};
+use crate::{
+    layout::Scalar,
+    program::{
+        Arithmetic, Block, Check, FaultKind, NO_VALUE, Op, OpKind, Operand, Operator, PathId, Policy, StopBit, Wire,
+    },
+};
+
+/// The local of a value.
+pub(super) const VALUE: u8 = 0;
+/// The local that says whether it is there: 1 or 0.
+pub(super) const THERE: u8 = 1;
+/// The local of what a difference is added to.
+const BASE: u8 = 2;
+
+/// States of slots.
+const UNDEFINED: i64 = 0;
+const EMPTY: i64 = 1;
+
+/// An integer field.
+#[derive(Clone, Debug)]
+pub(super) struct Int {
+    /// Its type.
+    pub scalar: Scalar,
+    optional: bool,
+    operator: Operator,
+    slot: u32,
+    /// What its values are in a slot.
+    kind: u8,
+    initial: Option<u64>,
+    policy: Policy,
+}
+
+/// What all fields of a slot make of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotUse {
+    kind: u8,
+    /// Values of several types.
+    is_mixed: bool,
+    may_be_empty: bool,
+    /// What stands for the value of an undefined slot, if anything does.
+    begins: Option<u64>,
+    /// It is the same for all.
+    agrees: bool,
+}
+
+/// What is made of all slots.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Uses(BTreeMap<u32, SlotUse>);
+
+impl Uses {
+    /// Notes a field's use of its slots.
+    pub fn note(&mut self, field: &Field) {
+        if !field.has_slot() {
+            return;
+        }
+        self.and(field.slot, SlotUse::of(field));
+        if field.kind == FieldKind::Decimal {
+            let begins = field.initial_decimal().map(|(_, mantissa)| mantissa as u64);
+            let begins = if field.operator == Operator::Delta { Some(begins.unwrap_or(0)) } else { begins };
+            self.and(field.text, SlotUse { may_be_empty: false, begins, ..SlotUse::of(field) });
+        }
+    }
+
+    fn and(&mut self, slot: u32, own: SlotUse) {
+        self.0.entry(slot).and_modify(|all| *all = all.and(own)).or_insert(own);
+    }
+
+    /// What is made of the slot of a field.
+    pub fn of(&self, field: &Field) -> SlotUse {
+        self.0.get(&field.slot).copied().unwrap_or_else(|| SlotUse::of(field))
+    }
+
+    /// True if all fields of a slot begin with the same value.
+    pub fn agrees(&self, slot: u32) -> bool {
+        self.0.get(&slot).is_none_or(|slot| slot.agrees)
+    }
+}
+
+impl SlotUse {
+    /// The use that one field makes of its slot.
+    fn of(field: &Field) -> SlotUse {
+        let exponent = || match (field.operator, field.initial_decimal()) {
+            (Operator::Delta, initial) => Some(initial.map_or(0, |initial| initial.0)),
+            (_, initial) => initial.map(|initial| initial.0),
+        };
+        SlotUse {
+            kind: field.tag,
+            is_mixed: false,
+            may_be_empty: field.optional && field.operator != Operator::Delta,
+            begins: match field.kind {
+                FieldKind::Decimal => exponent().map(|exponent| exponent as u64),
+                _ => Int::of(field).and_then(|int| int.begins()),
+            },
+            agrees: true,
+        }
+    }
+
+    /// The use that this field makes of it, too.
+    fn and(self, other: SlotUse) -> SlotUse {
+        SlotUse {
+            is_mixed: self.is_mixed || self.kind != other.kind,
+            may_be_empty: self.may_be_empty || other.may_be_empty,
+            agrees: self.agrees && self.begins == other.begins,
+            ..self
+        }
+    }
+
+    /// Every state but undefined is a value of the one type.
+    fn is_simple(&self) -> bool {
+        !self.is_mixed && !self.may_be_empty
+    }
+}
+
+impl Int {
+    /// None for a field of another kind.
+    pub fn of(field: &Field) -> Option<Int> {
+        let FieldKind::Int(scalar) = field.kind else { return None };
+        let initial = match field.initial {
+            Some(Initial::Int(bits)) => Some(bits),
+            _ => None,
+        };
+        let Field { optional, operator, slot, tag: kind, policy, .. } = *field;
+        Some(Int { scalar, optional, operator, slot, kind, initial, policy })
+    }
+
+    /// What an undefined slot has the same effect as: the value before the initial one, if it is
+    /// one more each time.
+    fn begins(&self) -> Option<u64> {
+        match (self.operator, self.initial) {
+            (Operator::Delta, initial) => Some(initial.unwrap_or(0)),
+            (Operator::Increment, Some(initial)) => {
+                let (min, max) = self.scalar.range().unwrap_or_default();
+                Some(if initial == min as u64 { max as u64 } else { initial.wrapping_sub(1) })
+            }
+            (_, initial) => initial,
+        }
+    }
+
+    fn form(&self) -> StopBit {
+        let there = self.optional.then_some(THERE);
+        StopBit { there, policy: self.policy, ..StopBit::new(self.scalar) }
+    }
+
+    fn difference(&self) -> StopBit {
+        StopBit { base: Some(BASE), ..self.form() }
+    }
+
+    fn load(&self) -> OpKind {
+        OpKind::LoadSlot { slot: self.slot, scalar: self.scalar, initial: self.begins().unwrap_or(NO_VALUE) }
+    }
+
+    fn store(&self) -> OpKind {
+        OpKind::StoreSlot { slot: self.slot, kind: self.kind }
+    }
+
+    fn constant(&self, bits: u64) -> OpKind {
+        OpKind::Const(self.scalar, u128::from(bits) & (u128::MAX >> (128 - 8 * self.scalar.size())))
+    }
+
+    /// Emits the reading of the field.
+    pub fn get(&self, ops: &mut Ops, slot: &SlotUse) {
+        match self.operator {
+            Operator::None => self.get_plain(ops),
+            Operator::Constant => {
+                if self.optional {
+                    ops.put(OpKind::TakeBit);
+                    ops.choose(|ops| ops.set(THERE, 1), |ops| ops.set(THERE, 0));
+                }
+                ops.put(self.constant(self.initial.unwrap_or(0)));
+                self.keep(ops);
+            }
+            Operator::Default => {
+                ops.put(OpKind::TakeBit);
+                ops.choose(
+                    |ops| self.get_plain(ops),
+                    |ops| {
+                        if self.optional {
+                            ops.set(THERE, self.initial.is_some().into());
+                        }
+                        ops.put(self.constant(self.initial.unwrap_or(0)));
+                        self.keep(ops);
+                    },
+                );
+            }
+            Operator::Delta => self.get_difference(ops, slot),
+            _ => {
+                ops.put(OpKind::TakeBit);
+                ops.choose(|ops| self.get_sent(ops), |ops| self.get_left_out(ops, slot));
+            }
+        }
+    }
+
+    /// What is read is where it is expected.
+    fn keep(&self, ops: &mut Ops) {
+        if self.optional {
+            ops.put(OpKind::StoreLocal(VALUE));
+        }
+    }
+
+    /// Emits the reading of the field as if it had no operator.
+    pub fn get_plain(&self, ops: &mut Ops) {
+        ops.put(OpKind::Get(Wire::StopBit(self.form())));
+        self.keep(ops);
+    }
+
+    fn get_sent(&self, ops: &mut Ops) {
+        self.get_plain(ops);
+        if self.optional {
+            ops.test(THERE);
+            ops.choose(
+                |ops| {
+                    ops.put(OpKind::LoadLocal(VALUE, self.scalar));
+                    ops.put(self.store());
+                },
+                |ops| ops.put(OpKind::EmptySlot(self.slot)),
+            );
+        } else {
+            ops.put(self.store());
+        }
+    }
+
+    fn get_left_out(&self, ops: &mut Ops, slot: &SlotUse) {
+        let value = |ops: &mut Ops, is_initial: bool| {
+            match is_initial {
+                true => ops.put(self.constant(self.begins().unwrap_or(0))),
+                false => ops.put(self.load()),
+            }
+            if self.operator == Operator::Increment {
+                ops.put(OpKind::Compute(Arithmetic::Add, Operand::Constant(1)));
+            }
+            if is_initial || self.operator == Operator::Increment {
+                ops.put(self.store());
+            }
+            self.keep(ops);
+            if self.optional {
+                ops.set(THERE, 1);
+            }
+        };
+        let absent = |ops: &mut Ops| {
+            ops.put(self.constant(0));
+            ops.put(OpKind::StoreLocal(VALUE));
+            ops.set(THERE, 0);
+        };
+        let begins = self.begins().map(|_| slot.agrees);
+        ops.previous((self.slot, self.kind, self.optional), begins, slot, value, absent);
+    }
+
+    /// Emits the reading of what a difference is added to, without a look at whether it may be.
+    fn base(&self, ops: &mut Ops, slot: &SlotUse) {
+        let mut arms = Vec::new();
+        if !slot.agrees {
+            let initial = self.constant(self.initial.unwrap_or(0));
+            arms.push((vec![UNDEFINED], ops.block(|ops| ops.put(initial))));
+        }
+        if arms.is_empty() {
+            ops.put(self.load());
+        } else {
+            let otherwise = ops.block(|ops| ops.put(self.load()));
+            ops.put(OpKind::SlotState(self.slot));
+            ops.put(OpKind::Switch { arms, otherwise });
+        }
+        ops.put(OpKind::StoreLocal(BASE));
+    }
+
+    fn get_difference(&self, ops: &mut Ops, slot: &SlotUse) {
+        self.base(ops, slot);
+        ops.put(OpKind::Get(Wire::StopBit(self.difference())));
+        if !self.optional && slot.is_simple() {
+            return ops.put(self.store());
+        }
+        let keep = |ops: &mut Ops| {
+            ops.check_base((self.slot, self.kind), slot);
+            ops.put(OpKind::LoadLocal(VALUE, self.scalar));
+            ops.put(self.store());
+        };
+        ops.put(OpKind::StoreLocal(VALUE));
+        if self.optional {
+            ops.test(THERE);
+            ops.choose(keep, |_| {});
+        } else {
+            keep(ops);
+        }
+    }
+
+    /// Emits the writing of the accumulator, which is of the field's type.
+    pub fn put(&self, ops: &mut Ops, slot: &SlotUse) {
+        let plain = OpKind::Put(Wire::StopBit(self.form()));
+        match (self.operator, self.initial) {
+            (Operator::None, _) => ops.put(plain),
+            (Operator::Constant, initial) => {
+                ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(initial.unwrap_or(0))));
+                let fault = ops.fault(FaultKind::NotEncodable);
+                let then = ops.block(|ops| {
+                    if self.optional {
+                        ops.bit(true);
+                    }
+                });
+                ops.put(OpKind::If { then, otherwise: fault });
+            }
+            (Operator::Default, None) => {
+                ops.bit(true);
+                ops.put(plain);
+            }
+            (Operator::Default, Some(initial)) => {
+                ops.put(OpKind::StoreLocal(VALUE));
+                ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(initial)));
+                ops.put_unless(
+                    |_| {},
+                    |ops| {
+                        ops.put(OpKind::LoadLocal(VALUE, self.scalar));
+                        ops.put(plain);
+                    },
+                );
+            }
+            (Operator::Delta, _) => {
+                ops.put(OpKind::StoreLocal(VALUE));
+                self.base(ops, slot);
+                ops.check_base((self.slot, self.kind), slot);
+                ops.put(OpKind::LoadLocal(VALUE, self.scalar));
+                ops.put(self.store());
+                ops.put(OpKind::Put(Wire::StopBit(self.difference())));
+            }
+            _ => {
+                ops.put(OpKind::StoreLocal(VALUE));
+                if self.operator == Operator::Increment {
+                    ops.put(OpKind::Compute(Arithmetic::Subtract, Operand::Constant(1)));
+                }
+                ops.put(OpKind::SlotHas { slot: self.slot, kind: self.kind, initial: self.begins() });
+                let changes = self.operator == Operator::Increment || self.begins().is_some() && !slot.agrees;
+                ops.put_unless(
+                    |ops| {
+                        if changes {
+                            ops.put(OpKind::LoadLocal(VALUE, self.scalar));
+                            ops.put(self.store());
+                        }
+                    },
+                    |ops| {
+                        ops.put(OpKind::LoadLocal(VALUE, self.scalar));
+                        ops.put(self.store());
+                        ops.put(plain);
+                    },
+                );
+            }
+        }
+    }
+
+    /// Emits the absence of the field.
+    pub fn put_absent(&self, ops: &mut Ops) {
+        match self.operator {
+            _ if !self.optional => ops.put(OpKind::Fail(FaultKind::MissingMember)),
+            Operator::None | Operator::Delta => ops.null(),
+            operator => ops.absent_by_bit((operator, self.initial.is_some()), self.slot),
+        }
+    }
+
+    /// Emits the conversion of the accumulator, of another type, to the field's.
+    pub fn convert(&self, ops: &mut Ops, from: Scalar) {
+        let wide = if self.scalar.is_signed() { Scalar::I64 } else { Scalar::U64 };
+        let holds = |to: Scalar| matches!((to.range(), from.range()), (Some(to), Some(from)) if to.0 <= from.0 && from.1 <= to.1);
+        if !holds(self.scalar) {
+            if from != wide {
+                ops.put(OpKind::Convert(wide));
+            }
+            if let Some((min, max)) = self.scalar.range().filter(|_| self.scalar != wide) {
+                let (fault, policy) = (FaultKind::IntegerRange, Policy::Reject);
+                ops.put(OpKind::Check(Check::Within { min: min as i64, max: max as i64, fault, policy }));
+            }
+        }
+        if self.scalar != from && (holds(self.scalar) || self.scalar != wide) {
+            ops.put(OpKind::Convert(self.scalar));
+        }
+    }
+}
+
+/// Operations of one path.
+pub(super) struct Ops {
+    path: PathId,
+    ops: Vec<Op>,
+}
+
+impl Ops {
+    /// None yet.
+    pub fn new(path: PathId) -> Ops {
+        Ops { path, ops: Vec::new() }
+    }
+
+    /// All of them.
+    pub fn into_block(self) -> Block {
+        Block(self.ops)
+    }
+
+    /// Emits an operation.
+    pub fn put(&mut self, kind: OpKind) {
+        self.ops.push(Op { path: self.path, kind });
+    }
+
+    /// A block of the same path.
+    pub fn block(&self, fill: impl FnOnce(&mut Ops)) -> Block {
+        let mut inner = Ops::new(self.path);
+        fill(&mut inner);
+        inner.into_block()
+    }
+
+    /// A block that fails.
+    pub fn fault(&self, kind: FaultKind) -> Block {
+        self.block(|ops| ops.put(OpKind::Fail(kind)))
+    }
+
+    /// Emits a choice by the accumulator.
+    pub fn choose(&mut self, then: impl FnOnce(&mut Ops), otherwise: impl FnOnce(&mut Ops)) {
+        let (then, otherwise) = (self.block(then), self.block(otherwise));
+        self.put(OpKind::If { then, otherwise });
+    }
+
+    /// Emits a small number for a local.
+    pub fn set(&mut self, local: u8, value: u64) {
+        self.put(OpKind::Const(Scalar::U8, value.into()));
+        self.put(OpKind::StoreLocal(local));
+    }
+
+    /// Emits a test of a local that is 1 or 0.
+    pub fn test(&mut self, local: u8) {
+        self.put(OpKind::LoadLocal(local, Scalar::U8));
+        self.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(1)));
+    }
+
+    /// Emits a fault for what is not there.
+    pub fn demand(&mut self, kind: FaultKind) {
+        self.test(THERE);
+        let otherwise = self.fault(kind);
+        self.put(OpKind::If { then: Block::default(), otherwise });
+    }
+
+    /// Emits a bit of the presence map.
+    pub fn bit(&mut self, bit: bool) {
+        self.put(OpKind::KnownBits { zeros: u32::from(!bit), one: bit });
+    }
+
+    /// Emits what stands for absence.
+    pub fn null(&mut self) {
+        self.put(OpKind::Literal([0x80].into()));
+    }
+
+    /// Emits a bit that says whether the accumulator, a boolean, is false, and what follows either.
+    pub fn put_unless(&mut self, same: impl FnOnce(&mut Ops), other: impl FnOnce(&mut Ops)) {
+        self.choose(
+            |ops| {
+                ops.bit(false);
+                same(ops);
+            },
+            |ops| {
+                ops.bit(true);
+                other(ops);
+            },
+        );
+    }
+
+    /// Emits absence for an operator with a bit and perhaps an initial value.
+    pub fn absent_by_bit(&mut self, (operator, has_initial): (Operator, bool), slot: u32) {
+        let null = |ops: &mut Ops| {
+            ops.bit(true);
+            ops.null();
+        };
+        match operator {
+            Operator::Constant => self.bit(false),
+            Operator::Default if has_initial => null(self),
+            Operator::Default => self.bit(false),
+            _ => {
+                let labels = if has_initial { vec![EMPTY] } else { vec![UNDEFINED, EMPTY] };
+                let (same, otherwise) = (self.block(|ops| ops.bit(false)), self.block(null));
+                self.put(OpKind::SlotState(slot));
+                self.put(OpKind::Switch { arms: vec![(labels, same)], otherwise });
+                self.put(OpKind::EmptySlot(slot));
+            }
+        }
+    }
+
+    /// Emits what a message has nothing for: by the state of the slot, `value` from it or, if it is
+    /// told so, the one that it begins with, or `absent`. `begins` says whether it begins with one,
+    /// and if all of its fields agree on that.
+    pub fn previous(
+        &mut self,
+        (slot, kind, optional): (u32, u8, bool),
+        begins: Option<bool>,
+        uses: &SlotUse,
+        value: impl Fn(&mut Ops, bool),
+        absent: impl Fn(&mut Ops),
+    ) {
+        let mut arms = Vec::new();
+        match begins {
+            Some(true) => {}
+            Some(false) => arms.push((vec![UNDEFINED], self.block(|ops| value(ops, true)))),
+            None if optional => {
+                let block = self.block(|ops| {
+                    ops.put(OpKind::EmptySlot(slot));
+                    absent(ops);
+                });
+                arms.push((vec![UNDEFINED, EMPTY], block));
+            }
+            None => arms.push((vec![UNDEFINED], self.fault(FaultKind::NoPrevious))),
+        }
+        match optional {
+            true if begins.is_some() => arms.push((vec![EMPTY], self.block(absent))),
+            false if uses.may_be_empty => arms.push((vec![EMPTY], self.fault(FaultKind::EmptyPrevious))),
+            _ => {}
+        }
+        self.on_state((slot, kind), uses, arms, |ops| value(ops, false));
+    }
+
+    /// Emits a choice by the state of the slot: of a value, if none of the arms is for it.
+    fn on_state(
+        &mut self,
+        (slot, kind): (u32, u8),
+        uses: &SlotUse,
+        mut arms: Vec<(Vec<i64>, Block)>,
+        value: impl Fn(&mut Ops),
+    ) {
+        if arms.is_empty() && !uses.is_mixed {
+            return value(self);
+        }
+        let mut otherwise = self.block(&value);
+        if uses.is_mixed {
+            let fault = self.fault(FaultKind::PreviousType);
+            let mut labels = vec![kind.into()];
+            if !arms.iter().any(|(labels, _)| labels.contains(&UNDEFINED)) {
+                labels.push(UNDEFINED);
+            }
+            arms.push((labels, core::mem::replace(&mut otherwise, fault)));
+        }
+        self.put(OpKind::SlotState(slot));
+        self.put(OpKind::Switch { arms, otherwise });
+    }
+
+    /// Emits a fault where a slot has nothing that a difference can be added to.
+    pub fn check_base(&mut self, slot: (u32, u8), uses: &SlotUse) {
+        if !uses.is_simple() {
+            let arms = vec![(vec![EMPTY], self.fault(FaultKind::EmptyPrevious))];
+            self.on_state(slot, uses, arms, |_| {});
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Numbers as decimals. Those with the exponent that is tried first are made here where there is no
+//! context, the others by functions.
+
+use cranelift_codegen::ir::{
+    Block as CodeBlock, InstBuilder, MemFlagsData, Opcode, Value, ValueDef,
+    condcodes::{FloatCC, IntCC},
+    instructions::InstructionData,
+    types,
+};
+
+use super::{
+    emit::{Accumulator, Emit},
+    join::LocalFact,
+};
+use crate::{
+    layout::Scalar,
+    program::{
+        Decimal, Input, NO_DECIMAL, Op, Output, Policy, Status,
+        state::{
+            decimal,
+            float::{self, EXACT, POWERS},
+        },
+    },
+};
+
+impl<'e> Emit<'e, '_> {
+    /// Emits the way of a number to a decimal, or back.
+    pub(super) fn decimal(&mut self, op: &Op, decimal: &'e Decimal) {
+        let Accumulator { value, scalar, .. } = self.accumulator();
+        let to = if let Decimal::Join { to, .. } = decimal { *to } else { Scalar::I64 };
+        let made = match (self.direct, decimal) {
+            (true, Decimal::Split { exponent }) => self.split(*exponent, value, scalar),
+            (true, Decimal::Shift { exponent, to }) => {
+                let (from, unwind) = (self.local(*exponent, Scalar::I64), self.unwind);
+                let differs = self.code.ins().icmp_imm_s(IntCC::NotEqual, from, *to);
+                self.or_else(differs, unwind);
+                value
+            }
+            (true, Decimal::Join { exponent, to, .. }) => self.join_parts(*exponent, value, *to),
+            (false, Decimal::Join { .. }) => {
+                let (address, word) = (self.address(decimal), self.word());
+                self.call_status(op, join as *const u8, &[self.context, address, value, word]);
+                self.load_word(0)
+            }
+            (false, _) => {
+                let (address, word, scalar) = (self.address(decimal), self.word(), self.constant(scalar as i64));
+                self.call_status(op, to_decimal as *const u8, &[self.context, address, value, scalar, word]);
+                self.load_word(0)
+            }
+        };
+        self.set(made, to);
+    }
+
+    /// The mantissa of a number; its exponent goes to the local.
+    fn split(&mut self, exponent: u8, number: Value, scalar: Scalar) -> Value {
+        let (hint, scalar_word) = (self.local(exponent, Scalar::I64), self.constant(scalar as i64));
+        let [found, mantissa] = [(); 2].map(|()| self.code.declare_var(types::I64));
+        let by_function = |emit: &mut Self| {
+            let word = emit.word();
+            emit.call(split as *const u8, &[scalar_word, number, hint, word], None);
+            let (exponent, whole) = (emit.load_word(0), emit.load_word(8));
+            emit.code.def_var(found, exponent);
+            emit.code.def_var(mantissa, whole);
+        };
+        match (scalar, self.constant_of(hint).map(places)) {
+            (Scalar::I64, _) | (_, Some(None)) => by_function(self),
+            (_, known) => {
+                let (power, is_known) = match known.flatten() {
+                    Some(places) => (self.code.ins().f64const(POWERS[places]), None),
+                    None => {
+                        let places = self.code.ins().ineg(hint);
+                        let count = POWERS.len() as i64;
+                        let is_known = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, places, count);
+                        let none = self.constant(0);
+                        let places = self.code.ins().select(is_known, places, none);
+                        (self.power(places), Some(is_known))
+                    }
+                };
+                let (whole, mut exact) = self.scaled((number, scalar == Scalar::F32), power);
+                if let Some(is_known) = is_known {
+                    exact = self.code.ins().band(exact, is_known);
+                }
+                self.code.def_var(found, hint);
+                self.code.def_var(mantissa, whole);
+                let inexact = self.code.ins().bxor_imm_s(exact, 1);
+                self.rarely(inexact, by_function);
+            }
+        }
+        let found = self.code.use_var(found);
+        self.set_local(exponent, found, LocalFact { from: Some(Scalar::I64) });
+        self.code.use_var(mantissa)
+    }
+
+    /// The number that a mantissa is with the exponent in the local.
+    fn join_parts(&mut self, exponent: u8, mantissa: Value, to: Scalar) -> Value {
+        let exponent = self.local(exponent, Scalar::I64);
+        let value = self.code.declare_var(types::I64);
+        if to == Scalar::I64 {
+            self.code.def_var(value, mantissa);
+            self.rarely(exponent, |emit| {
+                let word = emit.word();
+                emit.call_or_leave(whole as *const u8, &[exponent, mantissa, word]);
+                let whole = emit.load_word(0);
+                emit.code.def_var(value, whole);
+            });
+            return self.code.use_var(value);
+        }
+        let (odd, done) = (self.cold(), self.code.create_block());
+        let power = match self.constant_of(exponent).and_then(places) {
+            Some(places) => self.code.ins().f64const(POWERS[places]),
+            None => {
+                let places = self.known_places(exponent, odd);
+                self.power(places)
+            }
+        };
+        let large = self.outside(mantissa, -(1 << 53), 1 << 53);
+        self.or_else(large, odd);
+        let bits = self.compose(mantissa, power, to == Scalar::F32);
+        self.code.def_var(value, bits);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(odd);
+        let single = self.constant((to == Scalar::F32).into());
+        let bits = self.call(compose as *const u8, &[exponent, mantissa, single], Some(types::I64));
+        self.code.def_var(value, bits.expect("it returns a word"));
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+        self.code.use_var(value)
+    }
+
+    /// The number that a value always is, as far as that is plain.
+    fn constant_of(&self, value: Value) -> Option<i64> {
+        let graph = &self.code.func.dfg;
+        let ValueDef::Result(instruction, _) = graph.value_def(graph.resolve_aliases(value)) else { return None };
+        match graph.insts[instruction] {
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
+            _ => None,
+        }
+    }
+
+    /// The mantissa of a number for a power of ten as divisor, and whether they are exactly the
+    /// number.
+    fn scaled(&mut self, (bits, single): (Value, bool), power: Value) -> (Value, Value) {
+        let number = self.number(bits, single);
+        let scaled = self.code.ins().fmul(number, power);
+        let size = self.code.ins().fabs(scaled);
+        let most = self.code.ins().f64const(EXACT);
+        let fits = self.code.ins().fcmp(FloatCC::LessThanOrEqual, size, most);
+        let half = self.code.ins().f64const(0.5);
+        let half = self.code.ins().fcopysign(half, scaled);
+        let nearest = self.code.ins().fadd(scaled, half);
+        let whole = self.code.ins().fcvt_to_sint_sat(types::I64, nearest);
+        let back = self.compose(whole, power, single);
+        let same = self.code.ins().icmp(IntCC::Equal, back, bits);
+        (whole, self.code.ins().band(fits, same))
+    }
+
+    fn power(&mut self, places: Value) -> Value {
+        let (table, distance) = (self.address(&POWERS), self.code.ins().ishl_imm_u(places, 3));
+        let at = self.code.ins().iadd(table, distance);
+        self.load(types::F64, at, 0)
+    }
+
+    /// The decimal places of an exponent; goes to `odd` if the table has no power for it.
+    fn known_places(&mut self, exponent: Value, odd: CodeBlock) -> Value {
+        let places = self.code.ins().ineg(exponent);
+        let outside = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThanOrEqual, places, POWERS.len() as i64);
+        self.or_else(outside, odd);
+        places
+    }
+
+    /// A double from the accumulator's bits.
+    fn number(&mut self, bits: Value, single: bool) -> Value {
+        if !single {
+            return self.code.ins().bitcast(types::F64, MemFlagsData::new(), bits);
+        }
+        let bits = self.code.ins().ireduce(types::I32, bits);
+        let number = self.code.ins().bitcast(types::F32, MemFlagsData::new(), bits);
+        self.code.ins().fpromote(types::F64, number)
+    }
+
+    /// The bits of a mantissa divided by a power of ten.
+    fn compose(&mut self, mantissa: Value, power: Value, single: bool) -> Value {
+        let number = self.code.ins().fcvt_from_sint(types::F64, mantissa);
+        let number = self.code.ins().fdiv(number, power);
+        if !single {
+            return self.code.ins().bitcast(types::I64, MemFlagsData::new(), number);
+        }
+        let number = self.code.ins().fdemote(types::F32, number);
+        let bits = self.code.ins().bitcast(types::I32, MemFlagsData::new(), number);
+        self.code.ins().uextend(types::I64, bits)
+    }
+}
+
+/// Decimal places of an exponent of which the table has the power.
+fn places(exponent: i64) -> Option<usize> {
+    usize::try_from(exponent.checked_neg()?).ok().filter(|places| *places < POWERS.len())
+}
+
+// Machine code calls the functions below. None unwinds.
+
+/// With a context: the mantissa of a number, or a mantissa for another exponent.
+unsafe extern "C" fn to_decimal(
+    output: *mut Output<'_>,
+    decimal: *const Decimal,
+    value: u64,
+    scalar: u64,
+    word: *mut u64,
+) -> Status {
+    // SAFETY: machine code gives its context, an operation that lives as long as the code, a word
+    // that it took from a `Scalar`, and one of the stack.
+    unsafe {
+        let (output, scalar) = (&mut *output, core::mem::transmute::<u8, Scalar>(scalar as u8));
+        let made = match *decimal {
+            Decimal::Split { exponent } => Ok(decimal::split(output, exponent, scalar, value)),
+            Decimal::Shift { exponent, to } => decimal::shift(output, (exponent, to), value),
+            Decimal::Join { .. } => Ok(value),
+        };
+        match made {
+            Ok(mantissa) => {
+                *word = mantissa;
+                Status::Ok
+            }
+            Err(status) => status,
+        }
+    }
+}
+
+/// With a context: the number that a mantissa is.
+unsafe extern "C" fn join(input: *mut Input<'_>, decimal: *const Decimal, mantissa: u64, word: *mut u64) -> Status {
+    // SAFETY: machine code gives its context, an operation that lives as long as the code, and a
+    // word of the stack.
+    unsafe {
+        let (exponent, to, policy) = match *decimal {
+            Decimal::Join { exponent, to, policy } => (exponent, to, policy),
+            Decimal::Split { exponent } | Decimal::Shift { exponent, .. } => (exponent, Scalar::I64, Policy::Reject),
+        };
+        match decimal::join(&mut *input, (exponent, to, policy), mantissa) {
+            Ok(number) => {
+                *word = number;
+                Status::Ok
+            }
+            Err(status) => status,
+        }
+    }
+}
+
+/// Exponent and mantissa of a number.
+unsafe extern "C" fn split(scalar: u64, number: u64, hint: i64, words: *mut [i64; 2]) {
+    // SAFETY: machine code gives a word that it took from a `Scalar`, and two of the stack.
+    unsafe {
+        let scalar = core::mem::transmute::<u8, Scalar>(scalar as u8);
+        *words = decimal::split_word(scalar, number, hint).unwrap_or((NO_DECIMAL, 0)).into();
+    }
+}
+
+/// The bits of the number that a decimal stands for.
+unsafe extern "C" fn compose(exponent: i64, mantissa: i64, single: u64) -> u64 {
+    float::compose(exponent, mantissa, single != 0)
+}
+
+/// The integer that a decimal is: 0 if it is none.
+unsafe extern "C" fn whole(exponent: i64, mantissa: i64, word: *mut i64) -> u64 {
+    let Some(value) = decimal::whole(exponent, mantissa) else { return 0 };
+    // SAFETY: machine code gives a word.
+    unsafe { *word = value }
+    1
+}

@@ -1,0 +1,121 @@
+//! Blocks of which one runs: what they agree on is known behind them.
+
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_frontend::Variable;
+
+use super::emit::{Accumulator, Emit};
+use crate::{
+    layout::Scalar,
+    program::{Block, OpKind, state::LOCALS},
+};
+
+/// What is known of a local, where it is a register.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LocalFact {
+    /// It is a number of this type.
+    pub from: Option<Scalar>,
+}
+
+/// A choice that is being made.
+pub(super) struct Join {
+    /// What is known where each arm begins.
+    accumulator: Option<Accumulator>,
+    facts: [LocalFact; LOCALS],
+    /// What is known where arms have ended, if any has.
+    ended: Option<Ended>,
+}
+
+struct Ended {
+    /// The accumulator, its type and what it was before it was widened, if the arms agree on it.
+    accumulator: Option<(Variable, Scalar, Scalar)>,
+    facts: [LocalFact; LOCALS],
+}
+
+/// True if nothing comes behind a block, because it fails.
+pub(super) fn stops(block: &Block) -> bool {
+    block.0.iter().any(|op| match &op.kind {
+        OpKind::Fail(_) => true,
+        OpKind::If { then, otherwise } => stops(then) && stops(otherwise),
+        OpKind::Switch { arms, otherwise } => stops(otherwise) && arms.iter().all(|(_, arm)| stops(arm)),
+        _ => false,
+    })
+}
+
+impl<'e> Emit<'e, '_> {
+    pub(super) fn begin_join(&self) -> Join {
+        Join { accumulator: self.accumulator, facts: self.facts, ended: None }
+    }
+
+    /// Goes back to what is known where an arm begins.
+    pub(super) fn begin_arm(&mut self, join: &Join) {
+        (self.accumulator, self.facts) = (join.accumulator, join.facts);
+    }
+
+    /// Notes what is known at an arm's end; it may have stopped.
+    pub(super) fn end_arm(&mut self, join: &mut Join, stops: bool) {
+        if stops {
+            return;
+        }
+        let (own, facts) = (self.accumulator, self.facts);
+        let Some(ended) = &mut join.ended else {
+            let accumulator = own.map(|Accumulator { value, scalar, from }| {
+                let ty = if scalar == Scalar::F128 { types::I128 } else { types::I64 };
+                let variable = self.code.declare_var(ty);
+                self.code.def_var(variable, value);
+                (variable, scalar, from)
+            });
+            join.ended = Some(Ended { accumulator, facts });
+            return;
+        };
+        ended.accumulator = match (ended.accumulator, own) {
+            (Some((variable, scalar, from)), Some(own)) if own.scalar == scalar => {
+                self.code.def_var(variable, own.value);
+                Some((variable, scalar, if from == own.from { from } else { scalar }))
+            }
+            _ => None,
+        };
+        for (before, own) in ended.facts.iter_mut().zip(facts) {
+            if *before != own {
+                *before = LocalFact::default();
+            }
+        }
+    }
+
+    /// Goes on behind the arms.
+    pub(super) fn finish_join(&mut self, join: Join) {
+        let ended = join.ended.unwrap_or(Ended { accumulator: None, facts: [LocalFact::default(); LOCALS] });
+        self.facts = ended.facts;
+        self.accumulator = ended.accumulator.map(|(variable, scalar, from)| {
+            let value = self.code.use_var(variable);
+            Accumulator { value, scalar, from }
+        });
+    }
+
+    /// Runs one of two blocks, which begin with the condition as accumulator.
+    pub(super) fn choose(
+        &mut self,
+        condition: Value,
+        [then, otherwise]: [&'e Block; 2],
+        mut fill: impl FnMut(&mut Self, &'e Block),
+    ) {
+        let (yes, no, done) = (self.arm_block(then), self.arm_block(otherwise), self.code.create_block());
+        self.code.ins().brif(condition, yes, &[], no, &[]);
+        let mut join = self.begin_join();
+        let most = self.arm_bits([then, otherwise].into_iter());
+        for (start, block) in [(yes, then), (no, otherwise)] {
+            self.code.switch_to_block(start);
+            self.begin_arm(&join);
+            self.set_bits_done(most.0);
+            fill(self, block);
+            self.even_bits(most.1, stops(block));
+            self.end_arm(&mut join, stops(block));
+            self.code.ins().jump(done, &[]);
+        }
+        self.code.switch_to_block(done);
+        self.finish_join(join);
+    }
+
+    fn arm_block(&mut self, block: &Block) -> cranelift_codegen::ir::Block {
+        if stops(block) { self.cold() } else { self.code.create_block() }
+    }
+}

@@ -1,0 +1,126 @@
+//! Stop-bit integers. Where there is a context, functions read and write them that the interpreter
+//! calls, too; without one those of a byte are read and written here, and what is unusual leaves.
+
+use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
+
+use super::{emit::Emit, join::LocalFact};
+use crate::{
+    layout::Scalar,
+    program::{Input, Op, Output, Status, StopBit, state::stop_bit},
+};
+
+impl<'e> Emit<'e, '_> {
+    /// Accumulator from a stop-bit integer.
+    pub(super) fn get_stop_bit(&mut self, op: &Op, form: &'e StopBit) {
+        let value = if self.direct {
+            self.read_stop_bit(form)
+        } else {
+            let (address, word) = (self.address(form), self.word());
+            self.call_status(op, get as *const u8, &[self.context, address, word]);
+            self.load_word(0)
+        };
+        self.set(value, form.scalar);
+    }
+
+    fn read_stop_bit(&mut self, form: &StopBit) -> Value {
+        let (unwind, range) = (self.unwind, narrow(form.scalar));
+        let is_signed = form.scalar.is_signed() || form.base.is_some();
+        if form.there.is_none() && form.base.is_none() {
+            return self.read_entity(unwind, is_signed, range);
+        }
+        let on_wire = range.filter(|_| form.base.is_none()).map(|(min, max)| (min, max + 1));
+        let wire = self.read_entity(unwind, is_signed, on_wire);
+        let mut value = wire;
+        let there = form.there.map(|local| {
+            let there = self.code.ins().icmp_imm_s(IntCC::NotEqual, wire, 0);
+            let flag = self.code.ins().uextend(types::I64, there);
+            self.set_local(local, flag, LocalFact { from: Some(Scalar::U8) });
+            there
+        });
+        if there.is_some() {
+            value = self.denull(is_signed, wire);
+        }
+        if let Some(base) = form.base {
+            let base = self.local(base, form.scalar);
+            let sum = self.code.ins().iadd(base, value);
+            self.leave_if_wrapped(form.scalar, base, value, sum);
+            value = sum;
+            // Without a difference it is the base.
+            if let Some((min, max)) = range {
+                let outside = self.outside(value, min, max);
+                self.or_else(outside, unwind);
+            }
+        }
+        match there {
+            Some(there) => {
+                let zero = self.constant(0);
+                self.code.ins().select(there, value, zero)
+            }
+            None => value,
+        }
+    }
+
+    /// The accumulator as a stop-bit integer that is there.
+    pub(super) fn put_stop_bit(&mut self, op: &Op, form: &'e StopBit, value: Value) {
+        if !self.direct {
+            let address = self.address(form);
+            return self.call_status(op, put as *const u8, &[self.context, address, value]);
+        }
+        let is_signed = form.scalar.is_signed() || form.base.is_some();
+        let mut wire = value;
+        if let Some(base) = form.base {
+            let base = self.local(base, form.scalar);
+            wire = self.code.ins().isub(value, base);
+            self.leave_if_wrapped(form.scalar, base, wire, value);
+        }
+        if form.there.is_some() {
+            let is_narrow = form.scalar.size() < 8;
+            return self.write_nullable(is_signed, is_narrow, wire);
+        }
+        self.write_entity(is_signed, wire);
+    }
+
+    /// Leaves if a sum (of a base and a difference) or difference is not what it is without a limit
+    /// of 64 bits.
+    fn leave_if_wrapped(&mut self, scalar: Scalar, base: Value, delta: Value, sum: Value) {
+        if scalar.size() < 8 {
+            return;
+        }
+        let wrong = if scalar.is_signed() {
+            self.overflows(base, delta, sum)
+        } else {
+            let below = self.code.ins().icmp(IntCC::UnsignedLessThan, sum, base);
+            let negative = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, delta, 0);
+            self.code.ins().bxor(below, negative)
+        };
+        let unwind = self.unwind;
+        self.or_else(wrong, unwind);
+    }
+}
+
+/// The range of an integer of fewer than 64 bits.
+fn narrow(scalar: Scalar) -> Option<(i64, i64)> {
+    let (min, max) = scalar.range().filter(|_| scalar.size() < 8)?;
+    Some((min as i64, max as i64))
+}
+
+// Machine code with a context calls the functions below. None unwinds.
+
+unsafe extern "C" fn get(input: *mut Input<'_>, form: *const StopBit, word: *mut u64) -> Status {
+    // SAFETY: machine code gives its context, a form that lives as long as the code, and a word of
+    // the stack.
+    unsafe {
+        match stop_bit::get(&mut *input, &*form) {
+            Ok(value) => {
+                *word = value;
+                Status::Ok
+            }
+            Err(status) => status,
+        }
+    }
+}
+
+unsafe extern "C" fn put(output: *mut Output<'_>, form: *const StopBit, value: u64) -> Status {
+    // SAFETY: machine code gives its context, and a form that lives as long as the code.
+    unsafe { stop_bit::put(&mut *output, &*form, value) }
+}

@@ -1,0 +1,123 @@
+//! Stop-bit integers where there is no context: those of a byte here, longer ones by functions.
+
+use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
+
+use super::super::emit::Emit;
+use crate::{layout::Scalar, program::state::integer::Functions};
+
+impl Emit<'_, '_> {
+    /// 1 if the sum of two signed integers is out of 64 bits.
+    pub(in super::super) fn overflows(&mut self, base: Value, delta: Value, sum: Value) -> Value {
+        let (a, b) = (self.code.ins().bxor(base, sum), self.code.ins().bxor(delta, sum));
+        let both = self.code.ins().band(a, b);
+        self.code.ins().icmp_imm_s(IntCC::SignedLessThan, both, 0)
+    }
+
+    /// An entity of up to ten bytes, moving past it; leaves if it is none of a type.
+    pub(in super::super) fn read_entity(&mut self, slow: CodeBlock, signed: bool, range: Option<(i64, i64)>) -> Value {
+        let (end, position) = (self.code.use_var(self.end), self.position());
+        let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);
+        self.or_else(none, slow);
+        let here = self.here();
+        let value = self.code.declare_var(types::I64);
+        let byte = self.load_scalar(if signed { Scalar::I8 } else { Scalar::U8 }, here, 0);
+        let first = match signed {
+            // The six bits below the sign, which is bit 6.
+            true => {
+                let shift = self.constant(57);
+                let up = self.code.ins().ishl(byte, shift);
+                self.code.ins().sshr(up, shift)
+            }
+            false => self.code.ins().band_imm_s(byte, 0x7F),
+        };
+        self.code.def_var(value, first);
+        let next = self.code.ins().iadd_imm_s(position, 1);
+        self.code.def_var(self.position, next);
+        let long = match signed {
+            true => self.code.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, byte, 0),
+            false => self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, byte, 0x7F),
+        };
+        let (longer, done) = (self.cold(), self.code.create_block());
+        self.code.ins().brif(long, longer, &[], done, &[]);
+        self.code.switch_to_block(longer);
+        let was_rare = core::mem::replace(&mut self.rare, true);
+        let base = self.code.use_var(self.base);
+        let (last, word) = (self.code.ins().iadd(base, end), self.word());
+        let functions = Functions::of_machine();
+        let function = if signed { functions.read_signed } else { functions.read_unsigned };
+        let behind = self.call(function, &[here, last, word], Some(types::I64)).expect("it returns an address");
+        let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
+        self.or_else(odd, slow);
+        let read = self.load_word(0);
+        self.code.def_var(value, read);
+        self.move_to(behind);
+        // What fits a byte fits any integer.
+        if let Some((min, max)) = range {
+            let outside = self.outside(read, min, max);
+            self.or_else(outside, slow);
+        }
+        self.rare = was_rare;
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+        self.code.use_var(value)
+    }
+
+    /// An entity; there is room for it.
+    pub(in super::super) fn write_entity(&mut self, signed: bool, value: Value) {
+        let (here, position) = (self.here(), self.position());
+        let short = if signed {
+            let biased = self.code.ins().iadd_imm_s(value, 64);
+            self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, biased, 128)
+        } else {
+            self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, value, 128)
+        };
+        let (one, more, done) = (self.code.create_block(), self.cold(), self.code.create_block());
+        self.code.ins().brif(short, one, &[], more, &[]);
+        self.code.switch_to_block(one);
+        let byte = self.code.ins().bor_imm_s(value, 0x80);
+        self.store_scalar(Scalar::U8, byte, here, 0);
+        let next = self.code.ins().iadd_imm_s(position, 1);
+        self.code.def_var(self.position, next);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(more);
+        let functions = Functions::of_machine();
+        let function = if signed { functions.write_signed } else { functions.write_unsigned };
+        let behind = self.call(function, &[here, value], Some(types::I64)).expect("it returns an address");
+        self.move_to(behind);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+    }
+
+    /// Moves the position to an address. What is called gives that rather than a distance, so that
+    /// no position has to outlive the call.
+    pub(super) fn move_to(&mut self, address: Value) {
+        let base = self.code.use_var(self.base);
+        let position = self.code.ins().isub(address, base);
+        self.code.def_var(self.position, position);
+    }
+
+    pub(in super::super) fn denull(&mut self, signed: bool, wire: Value) -> Value {
+        if !signed {
+            return self.code.ins().iadd_imm_s(wire, -1);
+        }
+        let above = self.code.ins().icmp_imm_s(IntCC::SignedGreaterThan, wire, 0);
+        let above = self.code.ins().uextend(types::I64, above);
+        self.code.ins().isub(wire, above)
+    }
+
+    /// A value or difference that makes way for zero; leaves if there is no room for that.
+    pub(in super::super) fn write_nullable(&mut self, signed: bool, is_narrow: bool, value: Value) {
+        let unwind = self.unwind;
+        let (largest, moved) = match signed {
+            true => (i64::MAX, self.code.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, value, 0)),
+            false => (-1, self.code.ins().iconst(types::I8, 1)),
+        };
+        if !is_narrow {
+            let last = self.code.ins().icmp_imm_s(IntCC::Equal, value, largest);
+            self.or_else(last, unwind);
+        }
+        let moved = self.code.ins().uextend(types::I64, moved);
+        let wire = self.code.ins().iadd(value, moved);
+        self.write_entity(signed, wire);
+    }
+}
