@@ -4,6 +4,8 @@
 
 #[path = "common/fleet.rs"]
 mod fleet;
+#[path = "common/pump.rs"]
+mod pump;
 
 use std::{
     net::TcpListener,
@@ -14,41 +16,17 @@ use std::{
 
 use fleet::{Fleet, Member};
 use polywire::{Message, Node, NodeEvent, Publisher, Subscriber, coding::Discovered, engine::Identity};
-use polywire_core::{
-    codec::{self, Options},
-    envelope::Id128,
-};
+use polywire_core::envelope::Id128;
 use polywire_testing::{
     tools,
     waiting::{SOON, until},
 };
+use pump::{Pump, encoded, pump};
 use zenoh::{Config, Session, Wait, bytes::Encoding, sample::Sample};
-
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "Plant::Pump")]
-struct Pump {
-    #[polywire(key)]
-    id: u32,
-    label: String,
-    pressures: Vec<f64>,
-}
-
-fn pump(id: u32) -> Pump {
-    Pump { id, label: format!("pump {id}"), pressures: vec![1.5, f64::from(id)] }
-}
 
 /// The type's schema document.
 fn schema() -> Vec<u8> {
     Pump::shape().schema().to_bytes()
-}
-
-/// What a codec makes of a value.
-fn encoded(format: &str, value: &Pump) -> Vec<u8> {
-    let (codec, options) = (codec::find(format).expect("a codec"), Options::default());
-    let encoder = codec::Encoder::<Pump>::new(codec, &options).expect("an encoder");
-    let mut bytes = Vec::new();
-    encoder.encode(value, &mut bytes).expect("it fits");
-    bytes
 }
 
 /// A node that is met by its locator alone, and its locator.

@@ -2,6 +2,9 @@
 //! cannot break, and who comes and goes.
 #![cfg(feature = "zeromq")]
 
+#[path = "common/pump.rs"]
+mod pump;
+
 use std::{
     process::Command,
     sync::atomic::{AtomicU32, Ordering},
@@ -13,31 +16,9 @@ use polywire::{
     Config, Events, Message, Node, NodeEvent, Publisher, Subscriber,
     engine::{EngineOptions, Event, Overflow},
 };
-use polywire_core::codec::{self, Options};
 use polywire_testing::{tools, waiting::SOON};
 use polywire_zeromq::{Context, Kind, Message as Frame, Socket, Wait};
-
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "Plant::Pump")]
-struct Pump {
-    #[polywire(key)]
-    id: u32,
-    label: String,
-    pressures: Vec<f64>,
-}
-
-fn pump(id: u32) -> Pump {
-    Pump { id, label: format!("pump {id}"), pressures: vec![1.5, f64::from(id)] }
-}
-
-/// What a codec makes of a value.
-fn encoded(format: &str, value: &Pump) -> Vec<u8> {
-    let (codec, options) = (codec::find(format).expect("a codec"), Options::default());
-    let encoder = codec::Encoder::<Pump>::new(codec, &options).expect("an encoder");
-    let mut bytes = Vec::new();
-    encoder.encode(value, &mut bytes).expect("it fits");
-    bytes
-}
+use pump::{Pump, encoded, pump};
 
 /// The endpoint of ZeroMQ behind one of Polywire's.
 fn plain(endpoint: &str) -> &str {

@@ -146,8 +146,8 @@ impl Archive {
     }
 
     /// A member of a topic's messages over time, in at most so many points, and at least 8.
-    /// `member` is its path: `total.busy_percent`. Takes as long as reading all of them, and memory for the
-    /// points that are returned.
+    /// `member` is its path: `total.busy_percent`. Takes as long as reading all of them, and memory
+    /// for the points that are returned.
     pub fn series(
         &self,
         topic: &str,
