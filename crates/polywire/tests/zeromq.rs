@@ -13,7 +13,7 @@ use std::{
 };
 
 use polywire::{
-    Config, Events, Message, Node, NodeEvent, Publisher, Subscriber,
+    Config, Events, Node, NodeEvent, Publisher, Subscriber,
     engine::{EngineOptions, Event, Overflow},
 };
 use polywire_testing::{tools, waiting::SOON};

@@ -128,7 +128,7 @@ fn put_time(place: Place) -> Vec<OpKind> {
 fn put_number(slot: u32, place: Place, scalar: Scalar) -> Vec<OpKind> {
     let changed = vec![OpKind::LoadLocal(DIFFERENCE, scalar), OpKind::Put(fixed(scalar))];
     vec![
-        OpKind::LoadSlot { slot: slot, scalar: scalar, initial: 0 },
+        OpKind::LoadSlot { slot, scalar, initial: 0 },
         OpKind::StoreLocal(PREVIOUS),
         OpKind::Load(place),
         OpKind::StoreLocal(VALUE),
@@ -139,7 +139,7 @@ fn put_number(slot: u32, place: Place, scalar: Scalar) -> Vec<OpKind> {
         OpKind::Compute(Arithmetic::Equal, Operand::Local(PREVIOUS)),
         OpKind::If { then: bit(slot, false, vec![]), otherwise: bit(slot, true, changed) },
         OpKind::LoadLocal(VALUE, scalar),
-        OpKind::StoreSlot { slot: slot, kind: 2 },
+        OpKind::StoreSlot { slot, kind: 2 },
     ]
 }
 
@@ -150,14 +150,14 @@ fn get_number(slot: u32, place: Place, scalar: Scalar, check: Vec<OpKind>) -> Ve
         OpKind::StoreLocal(VALUE),
     ];
     let mut ops = vec![
-        OpKind::LoadSlot { slot: slot, scalar: scalar, initial: 0 },
+        OpKind::LoadSlot { slot, scalar, initial: 0 },
         OpKind::StoreLocal(PREVIOUS),
         OpKind::StoreLocal(VALUE),
         OpKind::TakeBit,
         OpKind::If { then: block(slot, then), otherwise: Block::default() },
     ];
     ops.extend(check);
-    ops.extend([OpKind::LoadLocal(VALUE, scalar), OpKind::StoreSlot { slot: slot, kind: 2 }, OpKind::Store(place)]);
+    ops.extend([OpKind::LoadLocal(VALUE, scalar), OpKind::StoreSlot { slot, kind: 2 }, OpKind::Store(place)]);
     ops
 }
 

@@ -1,4 +1,4 @@
-//! Numbers as decimals, a mantissa and an exponent of ten: the reference for what machine code does.
+//! Numbers as decimals, mantissa and exponent of ten: the reference for what machine code does.
 
 use super::{
     super::{FaultKind, Input, Output, Status},

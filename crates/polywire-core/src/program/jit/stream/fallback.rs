@@ -36,7 +36,7 @@ impl Eligibility<'_> {
             | OpKind::EmptySlot(slot)
             | OpKind::SlotState(slot)
             | OpKind::SlotHas { slot, .. } => {
-                self.fallback.push(*slot);
+                self.fall_back_slot(*slot);
                 in_segment
             }
             OpKind::Put(Wire::StopBit(StopBit { policy, .. }))
@@ -51,10 +51,16 @@ impl Eligibility<'_> {
         blocks.into_iter().flat_map(|block| &block.0).try_for_each(|op| self.fall_back_op(op, in_segment))
     }
 
+    fn fall_back_slot(&mut self, slot: u32) {
+        if !self.fallback.contains(&slot) {
+            self.fallback.push(slot);
+        }
+    }
+
     /// Notes the slots of a field that is left to the interpreter.
     fn fall_back_slots(&mut self, field: &Field) -> Option<()> {
         if field.has_slot() {
-            self.fallback.push(field.slot);
+            self.fall_back_slot(field.slot);
             self.fallback_texts.push(field.text);
         }
         (field.policy == Policy::Reject).then_some(())
