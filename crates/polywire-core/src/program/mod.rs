@@ -569,13 +569,14 @@ pub enum Decimal {
         /// The exponent that it becomes.
         to: i64,
     },
-    /// D: accumulator from mantissa and exponent.
+    /// D: accumulator from mantissa and exponent, which reaches from -63 to 63.
     Join {
         /// The local of the exponent.
         exponent: u8,
         /// What it becomes: an `F32` or `F64`, the nearest, or an `I64`.
         to: Scalar,
-        /// What happens to a decimal that is no `I64`; if it passes, its fraction is cut off.
+        /// What happens to an exponent beyond that, and to a decimal that is no `I64`: if it passes,
+        /// its fraction is cut off. An exponent of more than 32 bits never passes.
         policy: Policy,
     },
 }

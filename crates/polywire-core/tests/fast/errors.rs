@@ -353,3 +353,54 @@ fn decimals_as_numbers() {
     assert!(decode(Type::Float64, "", "C0 81 FE 85").unwrap().contains("0.05"));
     assert_eq!(decode(Type::Int32, "", "C0 81 BF 85"), Err(FaultKind::NotInteger));
 }
+
+/// The exponent of a decimal that becomes a number is checked once, whatever its operator is.
+#[test]
+fn exponents_of_numbers() {
+    let forms = [
+        ("", "C0"),
+        ("<copy/>", "E0"),
+        ("<delta/>", "C0"),
+        ("<default value='0.5'/>", "E0"),
+        ("<exponent><copy/></exponent>", "E0"),
+        ("<exponent><default value='-2'/></exponent>", "E0"),
+        ("<exponent><default value='-2'/></exponent><mantissa><copy/></mantissa>", "F0"),
+        ("<exponent><delta/></exponent><mantissa><copy/></mantissa>", "E0"),
+    ];
+    let cases = [
+        (Type::Float64, "C1", "81", "1e-63", true),
+        (Type::Float64, "C0", "81", "1e-64", false),
+        (Type::Float64, "BF", "81", "1e63", true),
+        (Type::Float64, "00 C0", "81", "1e64", false),
+        (Type::Int64, "C1", "80", "0", true),
+        (Type::Int64, "C0", "80", "0", false),
+    ];
+    for ((inside, map), backend) in forms.into_iter().flat_map(|form| backends().into_iter().map(move |b| (form, b))) {
+        let codec = Fast::new(TemplateSet::parse(&template(&format!("<decimal name='v'>{inside}</decimal>"))).unwrap());
+        for (ty, exponent, mantissa, number, is_well) in &cases {
+            let shape = Shape::of(&struct_of(Member::new("v", ty.clone()))).unwrap();
+            let decode = |options: &str, exponent: &str| {
+                let options: Options = options.parse().unwrap();
+                let decoder =
+                    Decoder::for_shape_with_backend(&codec, &options, shape.schema(), &shape, backend).unwrap();
+                let (mut state, mut record) = (decoder.state().unwrap(), Record::new(&shape));
+                let message = unhex(&format!("{map} 81 {exponent} {mantissa}"));
+                let outcome = decoder.decode_with(&mut state, true, &message, &mut record);
+                let reports: Vec<FaultKind> = state.take_reports().iter().map(|report| report.kind).collect();
+                outcome.map(|_| (format!("{record:?}"), reports)).map_err(|error| error.kind)
+            };
+            let what = format!("{inside}, {number}, {backend:?}");
+            let refused = decode("", exponent).err();
+            assert_eq!(refused, (!is_well).then_some(FaultKind::DecimalRange), "{what}");
+            for (options, reported) in [("deviations=ignore", false), ("deviations=report", true)] {
+                let (value, reports) = decode(options, exponent).expect(&what);
+                assert!(value.contains(number), "{what}, {value}");
+                let expected = if reported && !is_well { vec![FaultKind::DecimalRange] } else { vec![] };
+                assert_eq!(reports, expected, "{what}");
+                // One that has more than 32 bits is never let pass, but a sum of 32 bits may wrap.
+                let wraps = inside.starts_with("<exponent><delta/>");
+                assert_eq!(decode(options, "10 00 00 00 80").is_err(), !wraps, "{what}");
+            }
+        }
+    }
+}

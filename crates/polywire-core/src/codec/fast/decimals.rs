@@ -59,24 +59,15 @@ pub(super) fn get(ops: &mut Ops, field: &Field, uses: &Uses) {
             get_float(ops, (field.optional, scalar(field)), decimal, bits.as_deref(), uses);
         }
         FieldKind::Whole(decimal) => {
-            get_decimal(ops, decimal, uses);
-            let join = OpKind::Decimal(Decimal::Join { exponent: EXPONENT, to: Scalar::I64, policy: field.policy });
+            let join = Decimal::Join { exponent: EXPONENT, to: Scalar::I64, policy: field.policy };
             let value = |ops: &mut Ops| {
                 ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
-                ops.put(join);
+                ops.put(OpKind::Decimal(join));
+                if field.optional {
+                    ops.put(OpKind::StoreLocal(VALUE));
+                }
             };
-            if field.optional {
-                ops.test(THERE);
-                ops.choose(
-                    |ops| {
-                        value(ops);
-                        ops.put(OpKind::StoreLocal(VALUE));
-                    },
-                    |_| {},
-                );
-            } else {
-                value(ops);
-            }
+            get_parts(ops, decimal, uses, value, |_| {});
         }
         FieldKind::Bits { bits, .. } => {
             get(ops, bits, uses);
@@ -155,28 +146,74 @@ fn within(most: i64, policy: Policy) -> OpKind {
 }
 
 fn get_decimal(ops: &mut Ops, field: &Field, uses: &Uses) {
-    let FieldKind::Split(parts) = &field.kind else {
-        return Parts::of(field, uses).get(ops);
-    };
-    let [exponent, mantissa] = &**parts;
-    get(ops, exponent, uses);
+    match &field.kind {
+        FieldKind::Split(parts) => get_split(ops, parts, uses, |ops| check_exponent(ops, field.policy), |_| {}),
+        _ => Parts::of(field, uses).get(ops, true),
+    }
+}
+
+/// Emits the reading of a decimal, and what follows where it is there, or absent. The exponent is not
+/// checked: that is done where a number is made.
+fn get_parts(ops: &mut Ops, field: &Field, uses: &Uses, then: impl Fn(&mut Ops), absent: impl FnOnce(&mut Ops)) {
+    match &field.kind {
+        FieldKind::Split(parts) => get_split(ops, parts, uses, then, absent),
+        _ => {
+            Parts::of(field, uses).get(ops, false);
+            if field.optional {
+                ops.test(THERE);
+                ops.choose(then, absent);
+            } else {
+                then(ops);
+            }
+        }
+    }
+}
+
+/// Emits the reading of two fields as a decimal, and what follows where it is there, or absent.
+fn get_split(
+    ops: &mut Ops,
+    [exponent, mantissa]: &[Field; 2],
+    uses: &Uses,
+    then: impl Fn(&mut Ops),
+    absent: impl FnOnce(&mut Ops),
+) {
     let rest = |ops: &mut Ops| {
         ops.put(OpKind::StoreLocal(EXPONENT));
         get(ops, mantissa, uses);
         ops.put(OpKind::StoreLocal(MANTISSA));
-        check_exponent(ops, field.policy);
+        then(ops);
     };
-    if exponent.optional {
-        ops.test(THERE);
-        ops.choose(
-            |ops| {
-                ops.put(OpKind::LoadLocal(VALUE, Int::of(exponent).map_or(Scalar::I64, |int| int.scalar)));
-                rest(ops);
-            },
-            |_| {},
-        );
-    } else {
-        rest(ops);
+    match (Int::of(exponent), exponent.operator) {
+        // What follows the known exponent has code of its own.
+        (Some(int), Operator::Default) if !exponent.optional => {
+            let known = exponent.initial_exponent().unwrap_or_default() as u64;
+            ops.put(OpKind::TakeBit);
+            ops.choose(
+                |ops| {
+                    int.get_plain(ops);
+                    rest(ops);
+                },
+                |ops| {
+                    ops.put(OpKind::Const(Scalar::I64, known.into()));
+                    rest(ops);
+                },
+            );
+        }
+        (int, _) if exponent.optional => {
+            get(ops, exponent, uses);
+            ops.test(THERE);
+            ops.choose(
+                |ops| {
+                    ops.put(OpKind::LoadLocal(VALUE, int.map_or(Scalar::I64, |int| int.scalar)));
+                    rest(ops);
+                },
+                absent,
+            );
+        }
+        _ => {
+            get(ops, exponent, uses);
+            rest(ops);
+        }
     }
 }
 
@@ -206,13 +243,12 @@ fn put_decimal(ops: &mut Ops, field: &Field, uses: &Uses) {
 
 /// Emits the reading of a number whose decimal gives way to its bits.
 fn get_float(ops: &mut Ops, (optional, to): (bool, Scalar), decimal: &Field, escape: Option<&Field>, uses: &Uses) {
-    get_decimal(ops, decimal, uses);
     let join = |ops: &mut Ops| {
         ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
-        ops.put(OpKind::Decimal(Decimal::Join { exponent: EXPONENT, to, policy: Policy::Reject }));
+        ops.put(OpKind::Decimal(Decimal::Join { exponent: EXPONENT, to, policy: decimal.policy }));
     };
     if !decimal.optional {
-        return join(ops);
+        return get_parts(ops, decimal, uses, join, |_| {});
     }
     let keep = |ops: &mut Ops| {
         if optional {
@@ -233,8 +269,10 @@ fn get_float(ops: &mut Ops, (optional, to): (bool, Scalar), decimal: &Field, esc
         }
     };
     let Some(escape) = escape else {
-        ops.test(THERE);
-        return ops.choose(
+        return get_parts(
+            ops,
+            decimal,
+            uses,
             |ops| {
                 join(ops);
                 keep(ops);
@@ -250,9 +288,11 @@ fn get_float(ops: &mut Ops, (optional, to): (bool, Scalar), decimal: &Field, esc
         ops.test(THERE);
         ops.choose(|ops| ops.put(OpKind::Fail(FaultKind::Unrepresentable)), |_| {});
     };
-    ops.test(THERE);
     if !has_bit_of_mantissa(decimal) {
-        return ops.choose(
+        return get_parts(
+            ops,
+            decimal,
+            uses,
             |ops| {
                 match (Int::of(escape), escape.operator, &escape.initial) {
                     (Some(int), Operator::Default, None) => {
@@ -280,7 +320,10 @@ fn get_float(ops: &mut Ops, (optional, to): (bool, Scalar), decimal: &Field, esc
         );
     }
     // The bits' own place in the map depends on whether the mantissa has one.
-    ops.choose(
+    get_parts(
+        ops,
+        decimal,
+        uses,
         |ops| {
             join(ops);
             ops.put(OpKind::StoreLocal(NUMBER));
@@ -415,12 +458,22 @@ impl<'f> Parts<'f> {
         }
     }
 
-    fn get(&self, ops: &mut Ops) {
+    /// Emits the reading; `checks` says whether that of the exponent is part of it.
+    fn get(&self, ops: &mut Ops, checks: bool) {
         let initial = self.field.initial_decimal();
         let there = |ops: &mut Ops, there: bool| {
             if self.field.optional {
                 ops.set(THERE, there.into());
             }
+        };
+        let check = |ops: &mut Ops| {
+            if checks {
+                check_exponent(ops, self.field.policy);
+            }
+        };
+        let keep = |ops: &mut Ops| {
+            check(ops);
+            self.store(ops);
         };
         match self.field.operator {
             Operator::Constant => {
@@ -433,7 +486,7 @@ impl<'f> Parts<'f> {
             Operator::Default => {
                 ops.put(OpKind::TakeBit);
                 ops.choose(
-                    |ops| self.get_sent(ops, None, |_| {}, |_| {}),
+                    |ops| self.get_sent(ops, None, check, |_| {}),
                     |ops| {
                         there(ops, initial.is_some());
                         self.set(ops, initial.unwrap_or_default());
@@ -444,7 +497,7 @@ impl<'f> Parts<'f> {
                 let empty = |ops: &mut Ops| ops.put(OpKind::EmptySlot(self.field.slot));
                 ops.put(OpKind::TakeBit);
                 ops.choose(
-                    |ops| self.get_sent(ops, None, |ops| self.store(ops), empty),
+                    |ops| self.get_sent(ops, None, keep, empty),
                     |ops| {
                         let value = |ops: &mut Ops, is_initial: bool| {
                             if is_initial {
@@ -463,9 +516,9 @@ impl<'f> Parts<'f> {
             }
             Operator::Delta => {
                 self.base(ops);
-                self.get_sent(ops, Some(BASES[0]), |ops| self.store(ops), |_| {});
+                self.get_sent(ops, Some(BASES[0]), keep, |_| {});
             }
-            _ => self.get_sent(ops, None, |_| {}, |_| {}),
+            _ => self.get_sent(ops, None, check, |_| {}),
         }
     }
 
@@ -480,7 +533,6 @@ impl<'f> Parts<'f> {
             if base.is_some() {
                 ops.check_base((self.field.slot, self.field.tag), &self.slot);
             }
-            check_exponent(ops, self.field.policy);
             then(ops);
         };
         if self.field.optional {

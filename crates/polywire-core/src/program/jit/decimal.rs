@@ -62,7 +62,7 @@ impl<'e> Emit<'e, '_> {
             emit.code.def_var(found, exponent);
             emit.code.def_var(mantissa, whole);
         };
-        match (scalar, self.constant_of(hint).map(places)) {
+        match (scalar, self.facts[usize::from(exponent)].constant.map(places)) {
             (Scalar::I64, _) | (_, Some(None)) => by_function(self),
             (_, known) => {
                 let (power, is_known) = match known.flatten() {
@@ -87,13 +87,13 @@ impl<'e> Emit<'e, '_> {
             }
         }
         let found = self.code.use_var(found);
-        self.set_local(exponent, found, LocalFact { from: Some(Scalar::I64) });
+        self.set_local(exponent, found, LocalFact { from: Some(Scalar::I64), constant: None });
         self.code.use_var(mantissa)
     }
 
     /// The number that a mantissa is with the exponent in the local.
-    fn join_parts(&mut self, exponent: u8, mantissa: Value, to: Scalar) -> Value {
-        let exponent = self.local(exponent, Scalar::I64);
+    fn join_parts(&mut self, local: u8, mantissa: Value, to: Scalar) -> Value {
+        let exponent = self.local(local, Scalar::I64);
         let value = self.code.declare_var(types::I64);
         if to == Scalar::I64 {
             self.code.def_var(value, mantissa);
@@ -106,7 +106,7 @@ impl<'e> Emit<'e, '_> {
             return self.code.use_var(value);
         }
         let (odd, done) = (self.cold(), self.code.create_block());
-        let power = match self.constant_of(exponent).and_then(places) {
+        let power = match self.facts[usize::from(local)].constant.and_then(places) {
             Some(places) => self.code.ins().f64const(POWERS[places]),
             None => {
                 let places = self.known_places(exponent, odd);
@@ -119,16 +119,17 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(value, bits);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(odd);
-        let single = self.constant((to == Scalar::F32).into());
-        let bits = self.call(compose as *const u8, &[exponent, mantissa, single], Some(types::I64));
-        self.code.def_var(value, bits.expect("it returns a word"));
+        let (single, word) = (self.constant((to == Scalar::F32).into()), self.word());
+        self.call_or_leave(compose as *const u8, &[exponent, mantissa, single, word]);
+        let bits = self.load_word(0);
+        self.code.def_var(value, bits);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
         self.code.use_var(value)
     }
 
     /// The number that a value always is, as far as that is plain.
-    fn constant_of(&self, value: Value) -> Option<i64> {
+    pub(super) fn constant_of(&self, value: Value) -> Option<i64> {
         let graph = &self.code.func.dfg;
         let ValueDef::Result(instruction, _) = graph.value_def(graph.resolve_aliases(value)) else { return None };
         match graph.insts[instruction] {
@@ -253,14 +254,20 @@ unsafe extern "C" fn split(scalar: u64, number: u64, hint: i64, words: *mut [i64
     }
 }
 
-/// The bits of the number that a decimal stands for.
-unsafe extern "C" fn compose(exponent: i64, mantissa: i64, single: u64) -> u64 {
-    float::compose(exponent, mantissa, single != 0)
+/// The bits of the number that a decimal stands for: 0 if its exponent is out of range.
+unsafe extern "C" fn compose(exponent: i64, mantissa: i64, single: u64, word: *mut u64) -> u64 {
+    if !decimal::is_exponent(exponent) {
+        return 0;
+    }
+    // SAFETY: machine code gives a word.
+    unsafe { *word = float::compose(exponent, mantissa, single != 0) }
+    1
 }
 
 /// The integer that a decimal is: 0 if it is none.
 unsafe extern "C" fn whole(exponent: i64, mantissa: i64, word: *mut i64) -> u64 {
-    let Some(value) = decimal::whole(exponent, mantissa) else { return 0 };
+    let whole = decimal::whole(exponent, mantissa).filter(|_| decimal::is_exponent(exponent));
+    let Some(value) = whole else { return 0 };
     // SAFETY: machine code gives a word.
     unsafe { *word = value }
     1

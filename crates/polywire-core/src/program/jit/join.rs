@@ -14,6 +14,8 @@ use crate::{
 pub(super) struct LocalFact {
     /// It is a number of this type.
     pub from: Option<Scalar>,
+    /// It is this number.
+    pub constant: Option<i64>,
 }
 
 /// A choice that is being made.

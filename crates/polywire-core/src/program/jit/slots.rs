@@ -48,7 +48,8 @@ impl Emit<'_, '_> {
             OpKind::StoreLocal(index) => {
                 let Accumulator { value, from, .. } = self.accumulator();
                 if self.direct {
-                    self.set_local(*index, value, LocalFact { from: Some(from) });
+                    let constant = self.constant_of(value);
+                    self.set_local(*index, value, LocalFact { from: Some(from), constant });
                 } else {
                     self.store(value, self.state(), local_offset(*index));
                 }

@@ -34,7 +34,7 @@ impl<'e> Emit<'e, '_> {
         let there = form.there.map(|local| {
             let there = self.code.ins().icmp_imm_s(IntCC::NotEqual, wire, 0);
             let flag = self.code.ins().uextend(types::I64, there);
-            self.set_local(local, flag, LocalFact { from: Some(Scalar::U8) });
+            self.set_local(local, flag, LocalFact { from: Some(Scalar::U8), constant: None });
             there
         });
         if there.is_some() {

@@ -30,6 +30,13 @@ pub(crate) fn join(
     mantissa: u64,
 ) -> Result<u64, Status> {
     let (exponent, mantissa) = (input.state().local(exponent) as i64, mantissa as i64);
+    if !is_exponent(exponent) {
+        // What follows computes with 32 bits.
+        if i32::try_from(exponent).is_err() {
+            return Err(input.fail(FaultKind::DecimalRange, 0, exponent as u64));
+        }
+        input.deviate(FaultKind::DecimalRange, policy, exponent as u64)?;
+    }
     if to != Scalar::I64 {
         return Ok(float::compose(exponent, mantissa, to == Scalar::F32));
     }
@@ -58,6 +65,11 @@ pub(crate) fn shift(output: &mut Output<'_>, (exponent, to): (u8, i64), mantissa
     };
     output.state().set_local(exponent, to as u64);
     Ok(moved as u64)
+}
+
+/// Exponents reach from -63 to 63.
+pub(crate) fn is_exponent(exponent: i64) -> bool {
+    (-63..=63).contains(&exponent)
 }
 
 /// The integer that a decimal is; none if it has a fraction, or does not fit 64 bits.
