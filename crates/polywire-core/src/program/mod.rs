@@ -575,8 +575,8 @@ pub enum Decimal {
         exponent: u8,
         /// What it becomes: an `F32` or `F64`, the nearest, or an `I64`.
         to: Scalar,
-        /// What happens to an exponent beyond that, and to a decimal that is no `I64`: if it passes,
-        /// its fraction is cut off. An exponent of more than 32 bits never passes.
+        /// What happens to an exponent beyond that, and to a decimal that is no `I64`: if it
+        /// passes, its fraction is cut off. An exponent of more than 32 bits never passes.
         policy: Policy,
     },
 }

@@ -152,8 +152,8 @@ fn get_decimal(ops: &mut Ops, field: &Field, uses: &Uses) {
     }
 }
 
-/// Emits the reading of a decimal, and what follows where it is there, or absent. The exponent is not
-/// checked: that is done where a number is made.
+/// Emits the reading of a decimal, and what follows where it is there, or absent. The exponent is
+/// not checked: that is done where a number is made.
 fn get_parts(ops: &mut Ops, field: &Field, uses: &Uses, then: impl Fn(&mut Ops), absent: impl FnOnce(&mut Ops)) {
     match &field.kind {
         FieldKind::Split(parts) => get_split(ops, parts, uses, then, absent),
