@@ -13,6 +13,7 @@ use common::{Numbers, SOON, until};
 use polywire::Node;
 use polywire_collector::{Collector, CollectorConfig};
 use serde_json::{Value, json};
+use socket2::SockRef;
 use tungstenite::{ClientRequestBuilder, Message, WebSocket, handshake::HandshakeError};
 
 fn free_address() -> SocketAddr {
@@ -137,6 +138,8 @@ fn a_client_that_never_reads_holds_up_nobody_and_is_dropped() {
         socket
     };
     let stalled = subscribed();
+    // Else the system takes some megabytes for it first.
+    SockRef::from(stalled.get_ref()).set_recv_buffer_size(4096).expect("set");
     let mut reader = subscribed();
     until("the reader gets messages", || matches!(reader.read(), Ok(Message::Binary(_))));
     let before = counts.given.load(Ordering::Acquire);
