@@ -284,10 +284,7 @@ impl Database {
             let sql = format!("{} ORDER BY 1", parts.join(" UNION ALL "));
             let mut give = |_: &[String], row: &[Value]| {
                 has_messages = true;
-                match row {
-                    [Value::Integer(time), value] => each(*time, number(value)),
-                    _ => true,
-                }
+                point(row, each)
             };
             let of = params![topic, times.start(), times.end()];
             rows(&self.connection, &sql, of, &mut give).map_err(wrong)?;
@@ -379,6 +376,14 @@ impl ArchiveCheck {
         if self.damage.len() < MOST_DAMAGE {
             self.damage.push(damage);
         }
+    }
+}
+
+/// Calls `each` with the time and the number in a row.
+pub(super) fn point(row: &[Value], each: EachPoint<'_>) -> bool {
+    match row {
+        [Value::Integer(time), value] => each(*time, number(value)),
+        _ => true,
     }
 }
 

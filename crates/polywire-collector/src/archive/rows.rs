@@ -8,13 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, params, types::Value};
+use rusqlite::{Connection, params};
 
 #[cfg(feature = "mcap")]
 use super::mcap;
 use super::{
     ArchiveCheck, ArchiveError,
-    read::{EachPoint, number, rows},
+    read::{EachPoint, number, point, rows},
     write::{Target, setup, value},
 };
 #[cfg(feature = "parquet")]
@@ -177,11 +177,7 @@ impl Rows {
             return Err(wrong(cause));
         }
         let sql = "SELECT time, number FROM points ORDER BY time, rowid";
-        let mut give = |_: &[String], row: &[Value]| match row {
-            [Value::Integer(time), value] => each(*time, number(value)),
-            _ => true,
-        };
-        rows(&sorter, sql, [], &mut give).map_err(wrong)
+        rows(&sorter, sql, [], &mut |_, row| point(row, each)).map_err(wrong)
     }
 
     fn has_member(&self, member: &str) -> Result<bool, ArchiveError> {
