@@ -370,12 +370,8 @@ impl DataHead {
     }
 
     #[inline]
-    fn number(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.byte(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.byte(value as u8);
+    fn number(&mut self, value: u64) {
+        varint::each_byte(value, |byte| self.byte(byte));
     }
 
     #[inline]

@@ -113,9 +113,7 @@ impl StreamEncoder {
         *last = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
         varint::put(out, len as u64);
         out.extend_from_slice(head.bytes());
-        if !extensions.is_empty() {
-            out.extend_from_slice(extensions);
-        }
+        out.extend_from_slice(extensions);
         Ok(())
     }
 

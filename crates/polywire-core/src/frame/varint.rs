@@ -5,12 +5,18 @@ use alloc::vec::Vec;
 
 /// Appends `value`.
 #[inline]
-pub fn put(out: &mut Vec<u8>, mut value: u64) {
+pub fn put(out: &mut Vec<u8>, value: u64) {
+    each_byte(value, |byte| out.push(byte));
+}
+
+/// Calls `put` with the bytes of `value`.
+#[inline]
+pub(super) fn each_byte(mut value: u64, mut put: impl FnMut(u8)) {
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        put(value as u8 | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    put(value as u8);
 }
 
 /// Length of a number in bytes.
