@@ -124,10 +124,13 @@ fn public_names(files: &[File]) -> Vec<(&str, &str)> {
         }
     }
     for file in files {
+        // A private type may have the name of a public one of another file.
+        let private: BTreeSet<&str> = file.text.lines().filter_map(declared_private).collect();
         let (mut of_public, mut hidden) = (false, false);
         for line in file.text.lines() {
             if line.starts_with("impl") {
-                of_public = types.contains(implemented(line));
+                let name = implemented(line);
+                of_public = types.contains(name) && !private.contains(name);
             }
             if let Some(("fn", name)) = line.strip_prefix("    ").and_then(declared)
                 && of_public
@@ -147,6 +150,16 @@ fn declared(line: &str) -> Option<(&str, &str)> {
         words_of(line.strip_prefix("pub ")?).skip_while(|word| matches!(*word, "const" | "unsafe" | "async"));
     let kind = words.next().filter(|kind| matches!(*kind, "fn" | "struct" | "enum" | "trait" | "union"))?;
     Some((kind, words.next()?))
+}
+
+/// The name of the type that a line without indentation declares for its crate or module alone.
+fn declared_private(line: &str) -> Option<&str> {
+    let line = match line.strip_prefix("pub(") {
+        Some(rest) => rest.split_once(") ")?.1,
+        None => line,
+    };
+    let (kind, rest) = line.split_once(' ')?;
+    matches!(kind, "struct" | "enum" | "union").then(|| words_of(rest).next())?
 }
 
 /// The type of an inherent `impl`: `Loan` for `impl<'a> Loan<'a> {`. Empty for an `impl` of a

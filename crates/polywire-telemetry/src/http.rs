@@ -62,6 +62,13 @@ impl Url {
     }
 
     /// The same with this path, if it has none itself.
+    ///
+    /// ```
+    /// use polywire_telemetry::http::Url;
+    /// let of = |text| Url::parse(text, 4318).map(|url| url.or_path("/v1/metrics").to_string());
+    /// assert_eq!(of("http://localhost").as_deref(), Some("http://localhost:4318/v1/metrics"));
+    /// assert_eq!(of("http://localhost/m").as_deref(), Some("http://localhost:4318/m"));
+    /// ```
     #[must_use]
     pub fn or_path(mut self, path: &str) -> Url {
         if self.path == "/" {

@@ -66,6 +66,19 @@ pub enum TypeError {
 
 /// The description of a type whose SHA-256 is its hash.
 ///
+/// ```
+/// use polywire_core::ros::{TypeHash, description};
+/// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+/// use sha2::{Digest, Sha256};
+/// let mut types = SchemaBuilder::new();
+/// let id = types.add(Def::structure("std_msgs::msg::String", vec![Member::new("data", Type::string())]));
+/// let schema = types.finish(Type::Def(id))?;
+/// let text = description(&schema)?;
+/// assert!(text.starts_with(r#"{"type_description": {"type_name": "std_msgs/msg/String", "fields": [{"name": "data""#));
+/// assert_eq!(TypeHash::of(&schema)?.to_bytes()[..], Sha256::digest(text)[..]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the type cannot be one of ROS 2.
 pub fn description(schema: &Schema) -> Result<String, TypeError> {
@@ -76,6 +89,26 @@ pub fn description(schema: &Schema) -> Result<String, TypeError> {
 
 /// The description of the service with these requests and replies. ROS 2 gives each service a type
 /// of events, which is part of it.
+///
+/// ```
+/// use polywire_core::ros::{TypeHash, service_description};
+/// use polywire_core::schema::{Def, Member, Schema, SchemaBuilder, SchemaError, Type};
+/// let part = |name: &str, field: &str, ty: Type| -> Result<Schema, SchemaError> {
+///     let mut types = SchemaBuilder::new();
+///     let id = types.add(Def::structure(name, vec![Member::new(field, ty)]));
+///     types.finish(Type::Def(id))
+/// };
+/// let request = part("std_srvs::srv::SetBool_Request", "data", Type::Bool)?;
+/// let reply = part("std_srvs::srv::SetBool_Response", "message", Type::string())?;
+/// let text = service_description(&request, &reply)?;
+/// assert!(text.starts_with(r#"{"type_description": {"type_name": "std_srvs/srv/SetBool", "#));
+/// assert!(text.contains(r#""nested_type_name": "std_srvs/srv/SetBool_Event""#));
+/// assert_ne!(TypeHash::of_service(&request, &reply)?, TypeHash::of(&request)?);
+/// // A reply of another service.
+/// let other = part("std_srvs::srv::Trigger_Response", "success", Type::Bool)?;
+/// assert!(service_description(&request, &other).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If the types cannot be those of one service of ROS 2.

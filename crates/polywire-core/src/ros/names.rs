@@ -21,8 +21,9 @@ const KINDS: [&str; 3] = ["msg", "srv", "action"];
 /// Why a name cannot be one of ROS 2.
 ///
 /// ```
-/// use polywire_core::ros::{self, TypeName};
+/// use polywire_core::ros::{self, NameError, TypeName};
 /// let error = TypeName::of_schema("plant::Pump").unwrap_err();
+/// assert!(matches!(&error, NameError::Type { name } if name == "plant::Pump"));
 /// assert_eq!(
 ///     error.to_string(),
 ///     "'plant::Pump' cannot be the name of a ROS 2 type, which is PACKAGE::msg::NAME, with srv or action as well as msg"

@@ -12,7 +12,7 @@ pub const MOST_LINE_BYTES: usize = 1 << 20;
 /// What is wrong with a line or a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
-pub struct LineError {
+pub(super) struct LineError {
     /// What kind of mistake it is.
     pub kind: Mistake,
     /// What is wrong, for people.
@@ -21,8 +21,7 @@ pub struct LineError {
 
 /// A kind of mistake. [`Mistake::name`] is what the socket tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mistake {
+pub(super) enum Mistake {
     /// The line is no JSON object, or has a member that no line has, or of another type.
     Syntax,
     /// A limit: the line or the message is too long.

@@ -63,7 +63,7 @@ use std::{
 
 pub use self::{
     declared::{DeclaredProbe, MOST_WAITING},
-    line::{LineError, MOST_LINE_BYTES, Mistake},
+    line::MOST_LINE_BYTES,
     session::{Declare, Session},
 };
 

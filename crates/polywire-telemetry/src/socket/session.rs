@@ -38,6 +38,22 @@ const MOST_TEXT: usize = 2000;
 pub type Declare = Box<dyn FnMut(&str, DeclaredProbe) -> Result<Arc<DeclaredProbe>, String> + Send>;
 
 /// A connection. The program that drives it has the bytes and the clock.
+///
+/// ```
+/// use polywire_telemetry::socket::{DeclaredProbe, Session};
+/// use std::sync::Arc;
+/// // A node that admits every probe.
+/// let mut session = Session::new(Box::new(|_name: &str, probe: DeclaredProbe| Ok(Arc::new(probe))));
+/// let mut told = |lines: &str| {
+///     session.take(lines.as_bytes());
+///     String::from_utf8(session.told().drain(..).collect())
+/// };
+/// let declaration = r#"{"probe":"pump","example":{"pressure":2.5}}"#;
+/// assert_eq!(told(&format!("{declaration}\n"))?, "{\"line\":1,\"probe\":\"pump\",\"type\":\"probes::pump\"}\n");
+/// assert_eq!(told("{\"probe\":\"pump\",\"value\":{\"pressure\":3}}\n")?, "", "a sample needs no answer");
+/// assert!(told("{\"probe\":\"fan\",\"value\":{}}\n")?.contains(r#""error":"undeclared""#));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Session {
     declare: Declare,
     probes: BTreeMap<String, Entry>,
