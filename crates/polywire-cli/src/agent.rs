@@ -3,7 +3,6 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -31,8 +30,11 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// How often the loop looks for a signal.
-const TICK: Duration = Duration::from_millis(50);
+/// How often the loop looks for alerts. Signals wake it.
+const TICK: Duration = Duration::from_millis(200);
+
+/// The same without a collector, which has the alerts.
+const LONG_TICK: Duration = Duration::from_secs(3600);
 
 /// How long published samples may take to leave when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -139,7 +141,7 @@ impl Action for Agent {
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the agent is ready")?;
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
-            thread::sleep(TICK);
+            stop.pause(if collecting.is_some() { TICK } else { LONG_TICK }, until);
             let Some(collecting) = &mut collecting else { continue };
             if hangup.as_ref().is_some_and(Hangup::came)
                 && let Some(config) = self.collector(&state, wire).transpose()

@@ -2,7 +2,6 @@
 
 use std::{
     path::PathBuf,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -23,8 +22,8 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// How often the loop looks for a signal.
-const TICK: Duration = Duration::from_millis(50);
+/// How often the loop looks for alerts. Signals wake it.
+const TICK: Duration = Duration::from_millis(200);
 
 pub const VERB: Verb = Verb::new::<Collect>("collect", "Hands the messages of topics to files, databases and services")
     .details(
@@ -81,7 +80,7 @@ impl Action for Collect {
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the collector is ready")?;
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
-            thread::sleep(TICK);
+            stop.pause(TICK, until);
             if hangup.came() {
                 collecting.reload(self.config().map(|config| self.at(config, &given)), terminal)?;
             }

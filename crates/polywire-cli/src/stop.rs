@@ -18,6 +18,7 @@ use std::{
         atomic::{AtomicBool, AtomicI32, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
@@ -62,16 +63,27 @@ pub fn give_way() {
     }
 }
 
-/// For commands that poll for signals: whether one has arrived. [`hold`] must be called first.
+/// For commands that poll for signals: whether one has arrived. The thread that has made it is
+/// unparked then. [`hold`] must be called first.
 #[derive(Clone)]
 pub struct Stop(Arc<AtomicI32>);
 
 impl Stop {
     pub fn new() -> anyhow::Result<Stop> {
         let came = Arc::new(AtomicI32::new(0));
-        let tell = came.clone();
-        wait(move |signal| tell.store(signal as i32, Ordering::Release))?;
+        let (tell, here) = (came.clone(), thread::current());
+        wait(move |signal| {
+            tell.store(signal as i32, Ordering::Release);
+            here.unpark();
+        })?;
         Ok(Stop(came))
+    }
+
+    /// Waits until a signal arrives, for at most `longest`, and not beyond `until`. Only for the
+    /// thread that has made this. May return early.
+    pub fn pause(&self, longest: Duration, until: Option<Instant>) {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        thread::park_timeout(left.map_or(longest, |left| left.min(longest)));
     }
 
     /// The outcome of the command, if a signal has arrived.
@@ -95,11 +107,15 @@ impl Hangup {
     }
 }
 
-/// For commands that poll: SIGHUP no longer ends the process ([`on_hang_up`]).
+/// For commands that poll: SIGHUP no longer ends the process ([`on_hang_up`]), but unparks this
+/// thread.
 pub fn hangup() -> Hangup {
     let came = Arc::new(AtomicBool::new(false));
-    let tell = came.clone();
-    on_hang_up(move || tell.store(true, Ordering::Release));
+    let (tell, here) = (came.clone(), thread::current());
+    on_hang_up(move || {
+        tell.store(true, Ordering::Release);
+        here.unpark();
+    });
     Hangup(came)
 }
 

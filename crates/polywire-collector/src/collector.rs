@@ -23,8 +23,8 @@ use crate::{
 /// How often a source looks whether it is to end, and what it can acknowledge.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The same for a source that keeps nothing.
-const LONG_TICK: Duration = Duration::from_millis(200);
+/// The same for a source that keeps nothing. Its thread is unparked when it is to look.
+const LONG_TICK: Duration = Duration::from_secs(1);
 
 /// How long a handler that a new configuration does not have any more may take to store what it
 /// has.
@@ -117,6 +117,14 @@ struct Feed {
     is_configured: bool,
 }
 
+impl Feed {
+    /// Tells the thread what it is to do from now on.
+    fn set(&self, phase: u8) {
+        self.valve.phase.store(phase, Ordering::Release);
+        self.thread.thread().unpark();
+    }
+}
+
 /// What the thread of a source is to do.
 #[derive(Default)]
 struct Valve {
@@ -134,10 +142,6 @@ const ENDS: u8 = 3;
 impl Valve {
     fn phase(&self) -> u8 {
         self.phase.load(Ordering::Acquire)
-    }
-
-    fn set(&self, phase: u8) {
-        self.phase.store(phase, Ordering::Release);
     }
 
     fn passing(&self) -> MutexGuard<'_, ()> {
@@ -177,7 +181,7 @@ impl Collector {
         }
         let result = self.open_missing(config, &mut changes);
         self.alerts.set_plans(&config.alerts, Instant::now());
-        self.feeds.iter().for_each(|feed| feed.valve.set(TAKES));
+        self.feeds.iter().for_each(|feed| feed.set(TAKES));
         self.go_to(config)?;
         result.map(|()| changes)
     }
@@ -198,7 +202,7 @@ impl Collector {
 
     /// Stops taking entries, and waits until none is on its way to the queues.
     fn pause(&self) {
-        self.feeds.iter().for_each(|feed| feed.valve.set(PAUSES));
+        self.feeds.iter().for_each(|feed| feed.set(PAUSES));
         self.feeds.iter().for_each(|feed| drop(feed.valve.passing()));
     }
 
@@ -335,7 +339,7 @@ impl Collector {
     pub fn stop(&mut self, patience: Duration) -> (bool, Vec<HandlerStatus>) {
         self.bridges.clear();
         let until = Instant::now() + patience.min(PATIENCE);
-        self.feeds.iter().for_each(|feed| feed.valve.set(DRAINS));
+        self.feeds.iter().for_each(|feed| feed.set(DRAINS));
         while Instant::now() < until && self.feeds.iter().any(|feed| feed.valve.phase() == DRAINS) {
             thread::sleep(TICK / 10);
         }
@@ -384,7 +388,7 @@ fn close(lanes: &[Arc<Lane>], patience: Duration) -> bool {
 }
 
 fn end(feeds: Vec<Feed>) {
-    feeds.iter().for_each(|feed| feed.valve.set(ENDS));
+    feeds.iter().for_each(|feed| feed.set(ENDS));
     for feed in feeds {
         // Fails if the source has panicked, which has been reported then.
         let _ = feed.thread.join();
@@ -416,7 +420,7 @@ fn feed(mut source: Box<dyn Source>, way: &Way) {
         }
         match phase {
             TAKES | DRAINS => {}
-            PAUSES => thread::sleep(TICK),
+            PAUSES => thread::park_timeout(TICK),
             _ => return,
         }
     }

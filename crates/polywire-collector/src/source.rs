@@ -1,8 +1,16 @@
 //! Where entries come from: a small trait, and the source that subscribes to topics.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
 
-use polywire::{Node, Pattern, Record, Subscriber, Wire, coding::Discovered};
+use futures_core::Stream as _;
+use polywire::{Node, Pattern, Record, Sample, Subscriber, Wire, coding::Discovered};
 
 use crate::{CollectorError, Entry, Origin};
 
@@ -56,8 +64,9 @@ pub struct Numbered {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source: Send {
-    /// The next entry. Blocks for at most `patience`, which is a fraction of a second; `None` if
-    /// there was none.
+    /// The next entry. Blocks for at most `patience`, which is at most a second; `None` if there was
+    /// none. The collector unparks this thread when it has something else to do, so a source that
+    /// parks it should return then.
     fn next(&mut self, patience: Duration) -> Option<Numbered>;
 
     /// All entries up to this position are stored by every handler that gets them, apart from those
@@ -70,6 +79,15 @@ pub trait Source: Send {
     /// often, which takes less processor time.
     fn keeps(&self) -> bool {
         true
+    }
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
@@ -97,6 +115,19 @@ impl Subscribed {
         Ok(Subscribed { subscriber: subscribe.open(), others: others.to_vec(), origins: BTreeMap::new(), taken: 0 })
     }
 
+    /// The next message. Waits until there is one, the time is over, or this thread is unparked.
+    fn wait(&mut self, patience: Duration) -> Option<Sample<Record>> {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let subscriber = Pin::new(&mut self.subscriber);
+        match subscriber.poll_next(&mut Context::from_waker(&waker)) {
+            Poll::Ready(sample) => sample,
+            Poll::Pending => {
+                thread::park_timeout(patience);
+                self.subscriber.try_recv()
+            }
+        }
+    }
+
     fn origin(&mut self, topic: &str, writer: polywire::extend::envelope::Id128, incarnation: u64) -> Arc<Origin> {
         let key: (Arc<str>, u64) = (format!("{writer}/{topic}").into(), incarnation);
         if self.origins.len() >= MOST_ORIGINS {
@@ -109,7 +140,7 @@ impl Subscribed {
 
 impl Source for Subscribed {
     fn next(&mut self, patience: Duration) -> Option<Numbered> {
-        let sample = self.subscriber.recv_timeout(patience)?;
+        let sample = self.wait(patience)?;
         if self.others.iter().any(|other| other.fits(sample.info.topic())) {
             return None;
         }

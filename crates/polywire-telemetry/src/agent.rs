@@ -374,7 +374,7 @@ impl Agent {
     }
 
     /// How long until the next probe is due; [`Duration::MAX`] if none runs. Requests wait until
-    /// the next turn, so turns should not be more than a fraction of a second apart.
+    /// the next turn: the thread of the latest turn is unparked when one comes.
     pub fn wait(&self, now: Moment) -> Duration {
         self.schedule.next().map_or(Duration::MAX, |next| next.saturating_sub(now.steady))
     }

@@ -2,17 +2,17 @@
 
 use std::{
     io,
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    sync::mpsc::{self, Receiver, Sender, TryRecvError},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use crate::{Agent, Clocks};
 
-/// The longest time between two turns of a node, so that requests to it do not wait long.
-const TICK: Duration = Duration::from_millis(150);
+/// The longest time between two turns of a node. Requests wake its thread before.
+const TICK: Duration = Duration::from_secs(1);
 
-/// The same for a node that programs send samples to.
+/// The same for a node that programs send samples to, which do not wake it.
 const SHORT_TICK: Duration = Duration::from_millis(50);
 
 /// A node that runs. Dropping it ends the thread; messages that were published may still be on
@@ -38,6 +38,7 @@ impl Runner {
     pub fn flush(&self, instance: &str) -> bool {
         let (tell, told) = mpsc::channel();
         let sent = self.flushes.as_ref().is_some_and(|flushes| flushes.send((instance.to_owned(), tell)).is_ok());
+        self.thread.iter().for_each(|thread| thread.thread().unpark());
         sent && told.recv().unwrap_or(false)
     }
 }
@@ -46,6 +47,7 @@ impl Drop for Runner {
     fn drop(&mut self) {
         self.flushes = None;
         if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
             // Fails if a probe has panicked, which has been reported then.
             let _ = thread.join();
         }
@@ -56,14 +58,16 @@ fn run(mut agent: Agent, asked: &Receiver<Flush>) {
     let clocks = Clocks::new();
     loop {
         agent.turn(clocks.now());
-        let tick = if agent.serves() { SHORT_TICK } else { TICK };
-        match asked.recv_timeout(agent.wait(clocks.now()).min(tick)) {
+        match asked.try_recv() {
             Ok((instance, tell)) => {
                 // Fails if whoever asked has gone.
                 let _ = tell.send(agent.flush(&instance, clocks.now()));
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(TryRecvError::Empty) => {
+                let tick = if agent.serves() { SHORT_TICK } else { TICK };
+                thread::park_timeout(agent.wait(clocks.now()).min(tick));
+            }
+            Err(TryRecvError::Disconnected) => return,
         }
     }
 }

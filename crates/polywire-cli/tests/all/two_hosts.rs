@@ -12,7 +12,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire_testing::tools;
 use serde_json::{Value, json};
 
 use crate::{

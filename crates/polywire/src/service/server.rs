@@ -133,7 +133,8 @@ impl<Q: Coding, R: Coding> ServiceOf<Q, R> {
         block_on(std::future::poll_fn(|context| self.poll(context)))
     }
 
-    /// Waits for the next request, for at most `timeout`.
+    /// Waits for the next request, for at most `timeout`. If none has come, the thread is unparked
+    /// when the next one does.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<RequestOf<Q, R>> {
         block_until(Instant::now() + timeout, |context| self.poll(context)).flatten()
     }

@@ -17,10 +17,16 @@ impl Wake for Unpark {
     }
 }
 
+thread_local! {
+    /// The waker of this thread. A thread that waits for the same thing again and again is one of
+    /// its [`Wakers`] only once.
+    static HERE: Waker = Waker::from(Arc::new(Unpark(thread::current())));
+}
+
 /// Polls a future on this thread until it is ready.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = HERE.with(Waker::clone);
     let mut context = Context::from_waker(&waker);
     loop {
         match future.as_mut().poll(&mut context) {
@@ -32,7 +38,7 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
 
 /// Polls until there is something, or `deadline`.
 pub(super) fn block_until<T>(deadline: Instant, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = HERE.with(Waker::clone);
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = poll(&mut context) {
@@ -61,5 +67,30 @@ impl Wakers {
 
     pub(super) fn wake(self) {
         self.0.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_again_and_again_is_there_once() {
+        let mut wakers = Wakers::default();
+        for _ in 0..100 {
+            let waited = block_until(Instant::now(), |context| {
+                wakers.add(context.waker());
+                Poll::<()>::Pending
+            });
+            assert_eq!(waited, None);
+        }
+        assert_eq!(wakers.0.len(), 1);
+        // It is unparked also if it has stopped waiting.
+        wakers.take().wake();
+        let start = Instant::now();
+        thread::park_timeout(Duration::from_secs(60));
+        assert!(start.elapsed() < Duration::from_secs(60));
     }
 }
