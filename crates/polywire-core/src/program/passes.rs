@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Block, Direction, Op, OpKind, Order, Program, Source, TextForm, Wire, kernel::RegionForm};
+use super::{Block, Bytes, Direction, Op, OpKind, Order, Program, Source, TextForm, Wire, kernel::RegionForm};
 
 /// All passes in order.
 pub(crate) fn prepare(mut program: Program) -> Program {
@@ -178,6 +178,16 @@ fn fixed_size(kind: &OpKind) -> Option<u32> {
         | OpKind::SlotState(_)
         | OpKind::SlotHas { .. }
         | OpKind::Decimal(_)
+        | OpKind::Bytes(
+            Bytes::Const(_)
+            | Bytes::LoadSlot { .. }
+            | Bytes::StoreSlot { .. }
+            | Bytes::SlotHas { .. }
+            | Bytes::Equal(_)
+            | Bytes::Length
+            | Bytes::Utf8(_)
+            | Bytes::Part { .. },
+        )
         | OpKind::LoadLocal(..)
         | OpKind::StoreLocal(_)
         | OpKind::Compute(..) => Some(0),

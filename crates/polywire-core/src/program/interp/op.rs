@@ -36,6 +36,40 @@ pub(crate) unsafe fn encode(
     run.named(op, frame).into()
 }
 
+/// Runs one decode operation, and gives what the accumulator is then.
+///
+/// # Safety
+/// As for [`super::decode`]; `frame` is the operation's.
+pub(crate) unsafe fn decode_filling(
+    program: &Program,
+    op: &Op,
+    input: &mut Input<'_>,
+    frame: *mut u8,
+    accumulator: &mut u64,
+) -> Status {
+    let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
+    let status = run.named(op, frame).into();
+    *accumulator = run.accumulator as u64;
+    status
+}
+
+/// Runs one encode operation, and gives what the accumulator is then.
+///
+/// # Safety
+/// As for [`super::encode`]; `frame` is the operation's.
+pub(crate) unsafe fn encode_filling(
+    program: &Program,
+    op: &Op,
+    output: &mut Output<'_>,
+    frame: *const u8,
+    accumulator: &mut u64,
+) -> Status {
+    let mut run = encoding::Run { program, output, accumulator: 0, scalar: Scalar::U64, index: 0 };
+    let status = run.named(op, frame).into();
+    *accumulator = run.accumulator as u64;
+    status
+}
+
 /// Checks a count and makes the sequence that long; gives the first element.
 ///
 /// # Safety

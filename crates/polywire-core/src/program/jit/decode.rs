@@ -17,11 +17,9 @@ use super::{
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        Block, Check, Decimal, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect, Segment,
-        SequenceDialect, Source, State, TextForm, Wire,
-        interp::HOST,
-        kernel::RegionForm,
-        state::{OCTETS, take_octet},
+        Block, Bytes, Check, Decimal, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect,
+        Segment, SequenceDialect, Source, State, TextForm, Wire, interp::HOST, kernel::RegionForm,
+        state::bytes::take_octet,
     },
 };
 
@@ -66,6 +64,19 @@ impl<'e> Emit<'e, '_> {
                     self.choose(bit, [then, otherwise], |emit, block| emit.decode_block(block, frame));
                     ops.next();
                 }
+                (
+                    OpKind::Bytes(bytes @ (Bytes::SlotHas { .. } | Bytes::Equal(_))),
+                    Some(OpKind::If { then, otherwise }),
+                ) if self.direct => {
+                    let ask = |emit: &mut Self, yes, no| emit.ask_bytes(bytes, yes, no);
+                    self.choose_by(ask, [then, otherwise], |emit, block| emit.decode_block(block, frame));
+                    ops.next();
+                }
+                // A string looks at its bytes itself.
+                (
+                    OpKind::Bytes(Bytes::Utf8(_)),
+                    Some(OpKind::Text { form: TextForm::Held, place: Place::At { .. }, .. }),
+                ) if self.direct => {}
                 _ => self.decode_op(op, frame),
             }
         }
@@ -105,7 +116,6 @@ impl<'e> Emit<'e, '_> {
                 Source::Fixed(n) => self.decode_fixed(*place, *n, element, frame),
                 Source::Dialect(dialect) => self.decode_marked(op, *place, dialect, element, frame),
                 Source::Append(_) => self.decode_by_interpreter(op, frame),
-                Source::Octets => self.decode_marked(op, *place, &OCTETS, element, frame),
             },
             OpKind::Present { place, body } => self.decode_present(op, *place, body, frame),
             OpKind::Clear(place) => self.decode_clear(op, *place, frame),
@@ -169,14 +179,9 @@ impl<'e> Emit<'e, '_> {
                 let frame = self.place_address(*place, frame);
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
-            OpKind::TestField(field) => self.decode_test(op, field),
-            OpKind::Octets { place, field, bound, .. } if self.direct => {
-                self.get_octets(op, *place, field.as_deref(), *bound, frame);
-            }
+            OpKind::Bytes(bytes) => self.bytes(op, bytes, frame),
             OpKind::Fail(_) if self.direct => self.give_up(),
-            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => {
-                self.decode_by_interpreter(op, frame)
-            }
+            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } => self.decode_by_interpreter(op, frame),
             OpKind::Map { .. } | OpKind::Members { .. } => {
                 self.decode_by_interpreter(op, frame);
                 self.accumulator = None;
@@ -184,7 +189,6 @@ impl<'e> Emit<'e, '_> {
             OpKind::Literal(_)
             | OpKind::PutBit
             | OpKind::Put(_)
-            | OpKind::PutAbsent(_)
             | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)
             | OpKind::Index
@@ -456,8 +460,7 @@ impl<'e> Emit<'e, '_> {
                 self.code.switch_to_block(done);
             }
             // What follows takes the place for a string of its own.
-            (TextForm::Field(field), _) if self.direct => self.get_text(place, field, bound, frame),
-            (TextForm::Pending, _) if self.direct => self.take_pending(place, bound, frame),
+            (TextForm::Held, _) if self.direct => self.set_string(place, bound, frame),
             _ if self.is_shared(place) => slow(self),
             (TextForm::Kernel(kernel), _) if bound == 0 => {
                 let string = match place {

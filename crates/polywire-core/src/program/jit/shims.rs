@@ -9,9 +9,9 @@ use alloc::string::String;
 use crate::{
     layout::{EnumNode, Kind, NodeId, Scalar, text_at},
     program::{
-        Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State, Status,
-        TextKernel,
-        interp::{self, fields::set_octets, op as interpret},
+        Bytes, Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State,
+        Status, TextKernel,
+        interp::{self, bytes::set_octets, op as interpret},
     },
 };
 
@@ -100,7 +100,33 @@ pub(super) unsafe extern "C" fn encode_op(
     unsafe { interpret::encode(&*program, &*op, &mut *output, frame, index) }
 }
 
-/// The same for a message that is read without a context, of which the bytes from `at` to `end` are
+/// Runs an operation on the bytes in hand, and says what the accumulator is then.
+pub(super) unsafe extern "C" fn decode_bytes(
+    input: *mut Input<'_>,
+    program: *const Program,
+    op: *const Op,
+    frame: *mut u8,
+    word: *mut u64,
+) -> Status {
+    // SAFETY: machine code gives its own input, program and operation, which live as long as the
+    // code, the operation's frame, and a word of the stack.
+    unsafe { interpret::decode_filling(&*program, &*op, &mut *input, frame, &mut *word) }
+}
+
+/// The mirror of [`decode_bytes`].
+pub(super) unsafe extern "C" fn encode_bytes(
+    output: *mut Output<'_>,
+    program: *const Program,
+    op: *const Op,
+    frame: *const u8,
+    word: *mut u64,
+) -> Status {
+    // SAFETY: machine code gives its own output, program and operation, which live as long as the
+    // code, the operation's frame, and a word of the stack.
+    unsafe { interpret::encode_filling(&*program, &*op, &mut *output, frame, &mut *word) }
+}
+
+/// The same as [`decode_op`] for a message that is read without a context, of which the bytes from `at` to `end` are
 /// left: where the operation's end, or null.
 pub(super) unsafe extern "C" fn decode_fallback(
     state: *mut State,
@@ -125,7 +151,7 @@ pub(super) unsafe extern "C" fn decode_fallback(
     }
 }
 
-/// The same for a message that is written without a context, into `room` bytes.
+/// The mirror for a message that is written without a context, into `room` bytes.
 pub(super) unsafe extern "C" fn encode_fallback(
     state: *mut State,
     program: *const Program,
@@ -328,7 +354,9 @@ pub(super) unsafe extern "C" fn set_octets_specialised(
     // or array at the operation's place.
     unsafe {
         let (program, op) = (&*program, &*op);
-        let OpKind::Octets { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else { return 0 };
+        let OpKind::Bytes(Bytes::Octets { place: Place::At { node, .. }, bound, overflow }) = &op.kind else {
+            return 0;
+        };
         let bytes = core::slice::from_raw_parts(data, len as usize);
         let target = (&*program.layout, *node, at);
         let status = specialised_input(state, &[], |input| set_octets(input, target, bytes, (*bound, overflow)));
