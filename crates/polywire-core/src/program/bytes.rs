@@ -1,68 +1,69 @@
-//! Bytes in hand: a second accumulator of programs with a bank, a string of bytes or nothing.
-//!
-//! ```
-//! use polywire_core::layout::{Kind, Message};
-//! use polywire_core::program::{
-//!     Backend, Bank, Block, ByteSlot, Bytes, BytesForm, Coding, Direction, Executable, Limits, Op, OpKind, Overflow,
-//!     PartKernel, PathId, Payload, Place, Policy, Program, TextForm,
-//! };
-//!
-//! #[derive(Default, polywire_derive::Message)]
-//! struct Log { line: String }
-//!
-//! /// What a line begins with is what the line before began with.
-//! static REST: PartKernel = PartKernel {
-//!     name: "rest",
-//!     split: |base, value| {
-//!         let same = base.iter().zip(value).take_while(|(a, b)| a == b).count();
-//!         Some((same as i64, same..value.len()))
-//!     },
-//!     join: |_, _, same| Some((usize::try_from(same).ok()?, 0)),
-//! };
-//! assert_eq!(format!("{REST:?}"), "rest");
-//!
-//! // A line: how much is as it was, in an octet, then the rest behind its length.
-//! let layout = Log::shape().layout().clone();
-//! let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
-//! let place = Place::At { offset: fields[0].offset, node: fields[0].node };
-//! let slot = ByteSlot { slot: 0, bytes: 0 };
-//! let octet = polywire_core::program::Wire::StopBit(polywire_core::program::StopBit::new(polywire_core::layout::Scalar::U8));
-//! let text = OpKind::Text { place, form: TextForm::Held, bound: 0, utf16_bound: false, overflow: Overflow::Refuse, after: 0 };
-//! let rest = Bytes::Part { kernel: &REST, slot, initial: [].into(), number: 0 };
-//! let ops = [
-//!     OpKind::Get(octet),
-//!     OpKind::StoreLocal(0),
-//!     OpKind::Bytes(Bytes::Get(BytesForm::new(Coding::Counted))),
-//!     OpKind::Bytes(rest),
-//!     OpKind::Bytes(Bytes::Utf8(Policy::Reject)),
-//!     OpKind::Bytes(Bytes::StoreSlot { slot, kind: 2 }),
-//!     text,
-//! ];
-//! let program = Program {
-//!     direction: Direction::Decode,
-//!     layout: layout.clone(),
-//!     root: Block(ops.map(|kind| Op { path: PathId(0), kind }).into()),
-//!     routines: vec![],
-//!     adapter: None,
-//!     paths: vec!["line".into()],
-//!     bank: Some(Bank { slots: 1, texts: 1 }.into()),
-//! };
-//! let executable = Executable::new(program, Backend::Auto)?;
-//! let (mut state, mut log) = (executable.state().expect("it has a bank"), Log::default());
-//! for (bytes, line) in [(&b"\x80\x85valve"[..], "valve"), (b"\x83\x81t", "valt")] {
-//!     let payload = Payload::Chained { state: &mut state, keep: true, bytes };
-//!     // SAFETY: the program is one for the layout of `Log`.
-//!     unsafe { executable.decode(payload, std::ptr::from_mut(&mut log).cast(), &Limits::default()) }?;
-//!     assert_eq!(log.line, line);
-//! }
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! Bytes in hand: what operations do with them, slots for them, their forms on the wire.
 
 use alloc::boxed::Box;
 
 use super::{Overflow, PartKernel, Place, Policy};
 
-/// What an [`OpKind::Bytes`](super::OpKind::Bytes) does: see the [module](self).
+/// What an [`OpKind::Bytes`](super::OpKind::Bytes) does. It works on the bytes in hand, a second
+/// accumulator of programs with a bank: a string of bytes, or nothing.
+///
+/// ```
+/// use polywire_core::layout::{Kind, Message, Scalar};
+/// use polywire_core::program::{
+///     Backend, Bank, Block, ByteSlot, Bytes, BytesForm, Coding, Direction, Executable, Limits, Op, OpKind, Overflow,
+///     PartKernel, PathId, Payload, Place, Policy, Program, StopBit, TextForm, Wire,
+/// };
+///
+/// #[derive(Default, polywire_derive::Message)]
+/// struct Log { line: String }
+///
+/// /// What a line begins with is what the line before began with.
+/// static REST: PartKernel = PartKernel {
+///     name: "rest",
+///     split: |base, value| {
+///         let same = base.iter().zip(value).take_while(|(a, b)| a == b).count();
+///         Some((same as i64, same..value.len()))
+///     },
+///     join: |_, _, same| Some((usize::try_from(same).ok()?, 0)),
+/// };
+/// assert_eq!(format!("{REST:?}"), "rest");
+///
+/// // A line: how much is as it was, in an octet, then the rest behind its length.
+/// let layout = Log::shape().layout().clone();
+/// let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
+/// let place = Place::At { offset: fields[0].offset, node: fields[0].node };
+/// let slot = ByteSlot { slot: 0, bytes: 0 };
+/// let octet = Wire::StopBit(StopBit::new(Scalar::U8));
+/// let text = OpKind::Text { place, form: TextForm::Held, bound: 0, utf16_bound: false, overflow: Overflow::Refuse, after: 0 };
+/// let rest = Bytes::Part { kernel: &REST, slot, initial: [].into(), number: 0 };
+/// let ops = [
+///     OpKind::Get(octet),
+///     OpKind::StoreLocal(0),
+///     OpKind::Bytes(Bytes::Get(BytesForm::new(Coding::Counted))),
+///     OpKind::Bytes(rest),
+///     OpKind::Bytes(Bytes::Utf8(Policy::Reject)),
+///     OpKind::Bytes(Bytes::StoreSlot { slot, kind: 2 }),
+///     text,
+/// ];
+/// let program = Program {
+///     direction: Direction::Decode,
+///     layout: layout.clone(),
+///     root: Block(ops.map(|kind| Op { path: PathId(0), kind }).into()),
+///     routines: vec![],
+///     adapter: None,
+///     paths: vec!["line".into()],
+///     bank: Some(Bank { slots: 1, texts: 1 }.into()),
+/// };
+/// let executable = Executable::new(program, Backend::Auto)?;
+/// let (mut state, mut log) = (executable.state().expect("it has a bank"), Log::default());
+/// for (bytes, line) in [(&b"\x80\x85valve"[..], "valve"), (b"\x83\x81t", "valt")] {
+///     let payload = Payload::Chained { state: &mut state, keep: true, bytes };
+///     // SAFETY: the program is one for the layout of `Log`.
+///     unsafe { executable.decode(payload, std::ptr::from_mut(&mut log).cast(), &Limits::default()) }?;
+///     assert_eq!(log.line, line);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub enum Bytes {
     /// E: takes the elements of a sequence or array of octets. D: gives it the bytes.

@@ -178,19 +178,10 @@ fn fixed_size(kind: &OpKind) -> Option<u32> {
         | OpKind::SlotState(_)
         | OpKind::SlotHas { .. }
         | OpKind::Decimal(_)
-        | OpKind::Bytes(
-            Bytes::Const(_)
-            | Bytes::LoadSlot { .. }
-            | Bytes::StoreSlot { .. }
-            | Bytes::SlotHas { .. }
-            | Bytes::Equal(_)
-            | Bytes::Length
-            | Bytes::Utf8(_)
-            | Bytes::Part { .. },
-        )
         | OpKind::LoadLocal(..)
         | OpKind::StoreLocal(_)
         | OpKind::Compute(..) => Some(0),
+        OpKind::Bytes(bytes) if !matches!(bytes, Bytes::Get(_) | Bytes::Put(_) | Bytes::Octets { .. }) => Some(0),
         _ => None,
     }
 }

@@ -272,7 +272,8 @@ impl Lowering<'_> {
         scalar
     }
 
-    /// Emits the reading of a number; its value waits, and the accumulator says whether it is there.
+    /// Emits the reading of a number; its value waits, and the accumulator says whether it is
+    /// there.
     fn test(&self, walk: &mut DecodeWalk<'_>, field: &Field) {
         let block = self.plans.ops(walk.path(), |ops, uses| {
             decimals::get(ops, field, uses);

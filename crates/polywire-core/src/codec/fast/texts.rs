@@ -1,8 +1,8 @@
 //! Strings and byte vectors with operators, as ordinary operations: presence bits, slots, and the
 //! bytes in hand.
 //!
-//! Whether a value that may be absent is there is known where it is read, so what follows is emitted
-//! there, for either case.
+//! Whether a value that may be absent is there is known where it is read, so what follows is
+//! emitted there, for either case.
 
 use alloc::boxed::Box;
 use core::ops::Range;

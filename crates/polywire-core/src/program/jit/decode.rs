@@ -18,7 +18,9 @@ use crate::{
     layout::{Kind, Scalar},
     program::{
         Block, Bytes, Check, Decimal, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect,
-        Segment, SequenceDialect, Source, State, TextForm, Wire, interp::HOST, kernel::RegionForm,
+        Segment, SequenceDialect, Source, State, TextForm, Wire,
+        interp::{HOST, bytes::filled},
+        kernel::RegionForm,
         state::bytes::take_octet,
     },
 };
@@ -179,7 +181,11 @@ impl<'e> Emit<'e, '_> {
                 let frame = self.place_address(*place, frame);
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
-            OpKind::Bytes(bytes) => self.bytes(op, bytes, frame),
+            OpKind::Bytes(bytes) if self.direct => self.stream_bytes(op, bytes, frame),
+            OpKind::Bytes(bytes) => {
+                self.decode_by_interpreter(op, frame);
+                self.take_filled(filled(bytes));
+            }
             OpKind::Fail(_) if self.direct => self.give_up(),
             OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } => self.decode_by_interpreter(op, frame),
             OpKind::Map { .. } | OpKind::Members { .. } => {
@@ -215,7 +221,8 @@ impl<'e> Emit<'e, '_> {
         if self.direct {
             return self.interpret_decode([program, address, frame, accumulator, scalar]);
         }
-        let arguments = [self.context, program, address, frame, accumulator, scalar];
+        self.store_word(accumulator);
+        let arguments = [self.context, program, address, frame, self.word(), scalar];
         self.call_status(op, shims::decode_op as *const u8, &arguments);
     }
 

@@ -486,6 +486,14 @@ impl<'e> Emit<'e, '_> {
         self.accumulator = Some(Accumulator { value, scalar, from: scalar });
     }
 
+    /// The accumulator from what an operation of the interpreter's has left, if it fills it.
+    pub(super) fn take_filled(&mut self, scalar: Option<Scalar>) {
+        if let Some(scalar) = scalar {
+            let value = self.load_word(0);
+            self.set(value, scalar);
+        }
+    }
+
     pub(super) fn accumulator(&self) -> Accumulator {
         self.accumulator.expect("the verifier has seen it set")
     }

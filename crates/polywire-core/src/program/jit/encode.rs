@@ -18,6 +18,7 @@ use crate::{
     layout::{Kind, Scalar},
     program::{
         Block, Bytes, InlineKernel, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire,
+        interp::bytes::filled,
         kernel::{RegionForm, Room, ShortText},
     },
 };
@@ -218,7 +219,11 @@ impl<'e> Emit<'e, '_> {
                 self.encode_by_interpreter(op, frame);
                 self.accumulator = None;
             }
-            OpKind::Bytes(bytes) => self.bytes(op, bytes, frame),
+            OpKind::Bytes(bytes) if self.direct => self.stream_bytes(op, bytes, frame),
+            OpKind::Bytes(bytes) => {
+                self.encode_by_interpreter(op, frame);
+                self.take_filled(filled(bytes));
+            }
             OpKind::Fail(_) if self.direct => self.give_up(),
             OpKind::Fail(_) | OpKind::Slice { .. } => self.encode_by_interpreter(op, frame),
             OpKind::Store(_)
@@ -243,7 +248,8 @@ impl<'e> Emit<'e, '_> {
         if self.direct {
             return self.interpret_encode([program, address, frame, index]);
         }
-        self.call_status(op, shims::encode_op as *const u8, &[self.context, program, address, frame, index]);
+        let arguments = [self.context, program, address, frame, index, self.word()];
+        self.call_status(op, shims::encode_op as *const u8, &arguments);
     }
 
     /// Makes sure of `n` bytes.

@@ -1,5 +1,5 @@
-//! The state of a stream and its presence maps. Where there is a context, functions do them that the
-//! interpreter calls, too. Where there is none, `stream` makes them.
+//! The state of a stream and its presence maps. Where there is a context, functions do them that
+//! the interpreter calls, too. Where there is none, `stream` makes them.
 
 use core::mem::offset_of;
 

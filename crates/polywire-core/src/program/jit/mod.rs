@@ -21,7 +21,6 @@ use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
 use super::{Direction, Input, Output, Program, State, Status, passes::part_count, state::specialised::Specialisation};
 
-mod bytes;
 mod decimal;
 mod decode;
 mod direct;

@@ -1,5 +1,5 @@
-//! The bytes in hand: their forms on the wire, slots for them, parts of them. The reference for what
-//! machine code does.
+//! The bytes in hand: their forms on the wire, slots for them, parts of them. The reference for
+//! what machine code does.
 
 use alloc::vec::Vec;
 use core::ops::Range;

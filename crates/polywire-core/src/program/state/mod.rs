@@ -2,8 +2,8 @@
 //! and while a message is read or written its presence map.
 //!
 //! A program that has a [`Bank`] runs with a [`State`]. Operations change it as they go; it is kept
-//! as it was before the message, and comes back unless the message ends well: a message that fails, or
-//! that is to leave nothing behind, has no effect.
+//! as it was before the message, and comes back unless the message ends well: a message that fails,
+//! or that is to leave nothing behind, has no effect.
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use core::ops::{Deref, DerefMut};

@@ -1,8 +1,8 @@
-//! The bytes in hand without a context: where they are is known, and few of them are moved, compared
-//! and checked in line (`text` has what is done with strings, and comparisons).
+//! The bytes in hand without a context: where they are is known, and few of them are moved,
+//! compared and checked in line (`text` has what is done with strings, and comparisons).
 
-use alloc::vec;
-use core::mem::offset_of;
+use alloc::vec::Vec;
+use core::{iter::repeat_n, mem::offset_of};
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
 
@@ -13,13 +13,9 @@ use super::{
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        ByteSlot, Bytes, BytesForm, Coding, Op, Order, Place, State,
-        interp::HOST,
+        ByteSlot, Bytes, BytesForm, Coding, Op, Place,
         io::SHORT_TEXT,
-        state::{
-            Text,
-            specialised::{EMPTY_WORD, NO_TEXT},
-        },
+        state::specialised::{EMPTY_WORD, NO_TEXT},
     },
 };
 
@@ -136,15 +132,13 @@ impl<'e> Emit<'e, '_> {
             Held::Found(found) => found,
             Held::Known(known) => {
                 let (data, len) = (self.address(known), self.constant(known.len() as i64));
-                Found { is_text: core::str::from_utf8(known).is_ok(), ..Found::any(data, len) }
+                let first = (known.len() <= SHORT_TEXT)
+                    .then(|| self.sixteen(known.iter().copied().chain(repeat_n(0, SHORT_TEXT - known.len()))));
+                Found { first, is_text: core::str::from_utf8(known).is_ok(), ..Found::any(data, len) }
             }
             Held::Slot(slot) => {
                 self.leave_if_none(slot);
-                let state = self.state();
-                let texts = self.load(types::I64, state, offset_of!(State, texts_at) as i32);
-                let text = slot.bytes as i32 * size_of::<Text>() as i32;
-                let data = self.load(types::I64, texts, text + offset_of!(Text, at) as i32);
-                let len = self.load(types::I64, texts, text + offset_of!(Text, len) as i32);
+                let (data, len) = self.kept(slot);
                 Found { is_text: self.marks(slot.slot).is_text, ..Found::any(data, len) }
             }
         }
@@ -166,8 +160,10 @@ impl<'e> Emit<'e, '_> {
     /// Up to sixteen bytes at once, the first lowest: all that there are. Goes to `other` if there
     /// are more, or if some of what is behind them cannot be read.
     pub(super) fn first_of(&mut self, found: Found, other: CodeBlock) -> Value {
-        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, found.len, FEW);
-        self.or_else(long, other);
+        if self.constant_of(found.len).is_none_or(|len| len > FEW) {
+            let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, found.len, FEW);
+            self.or_else(long, other);
+        }
         if let Some(first) = found.first {
             return first;
         }
@@ -176,6 +172,12 @@ impl<'e> Emit<'e, '_> {
         let data = self.code.ins().select(empty, state, found.data);
         self.leave_page(data, FEW, other);
         self.load(types::I8X16, data, 0)
+    }
+
+    /// Sixteen bytes that are known.
+    fn sixteen(&mut self, bytes: impl Iterator<Item = u8>) -> Value {
+        let bytes = self.code.func.dfg.constants.insert(bytes.collect::<Vec<u8>>().into());
+        self.code.ins().vconst(types::I8X16, bytes)
     }
 
     /// Goes to `other` if so many bytes are not all in one page.
@@ -222,49 +224,44 @@ impl<'e> Emit<'e, '_> {
         let [len, there] = [(); 2].map(|()| self.code.declare_var(types::I64));
         let first = self.code.declare_var(types::I8X16);
         let (slow, done) = (self.cold(), self.code.create_block());
-        if HOST == Order::Little {
-            self.leave_page(here, FEW, slow);
-            let bytes = self.load(types::I8X16, here, 0);
-            let seven_bits = self.code.func.dfg.constants.insert(vec![0x7F_u8; SHORT_TEXT].into());
-            let seven_bits = self.code.ins().vconst(types::I8X16, seven_bits);
-            let plain = self.code.ins().band(bytes, seven_bits);
-            self.code.def_var(first, plain);
-            let byte = self.load_scalar(Scalar::U8, here, 0);
-            let one = self.constant(1);
-            if form.there.is_some() {
-                let null = self.code.ins().icmp_imm_s(IntCC::Equal, byte, 0x80);
-                let (absent, go_on) = (self.code.create_block(), self.code.create_block());
-                self.code.ins().brif(null, absent, &[], go_on, &[]);
-                self.code.switch_to_block(absent);
-                let zero = self.constant(0);
-                self.code.def_var(len, zero);
-                self.code.def_var(there, zero);
-                let behind = self.code.ins().iadd_imm_s(here, 1);
-                self.move_to(behind);
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(go_on);
-            }
-            // Behind a NUL in front is what is not usual.
-            let some = self.code.ins().band_imm_s(byte, 0x7F);
-            let preamble = self.code.ins().icmp_imm_s(IntCC::Equal, some, 0);
-            self.or_else(preamble, slow);
-            let stops = self.code.ins().vhigh_bits(types::I32, bytes);
-            let longer = self.code.ins().icmp_imm_s(IntCC::Equal, stops, 0);
-            self.or_else(longer, slow);
-            let last = self.code.ins().ctz(stops);
-            let last = self.code.ins().uextend(types::I64, last);
-            let count = self.code.ins().iadd_imm_s(last, 1);
-            let position = self.position();
-            let behind = self.code.ins().iadd(position, count);
-            let beyond = self.code.ins().icmp(IntCC::UnsignedGreaterThan, behind, end);
-            self.or_else(beyond, unwind);
-            self.code.def_var(self.position, behind);
-            self.code.def_var(len, count);
-            self.code.def_var(there, one);
+        self.leave_page(here, FEW, slow);
+        let bytes = self.load(types::I8X16, here, 0);
+        let seven_bits = self.sixteen(repeat_n(0x7F, SHORT_TEXT));
+        let plain = self.code.ins().band(bytes, seven_bits);
+        self.code.def_var(first, plain);
+        let byte = self.load_scalar(Scalar::U8, here, 0);
+        let one = self.constant(1);
+        if form.there.is_some() {
+            let null = self.code.ins().icmp_imm_s(IntCC::Equal, byte, 0x80);
+            let (absent, go_on) = (self.code.create_block(), self.code.create_block());
+            self.code.ins().brif(null, absent, &[], go_on, &[]);
+            self.code.switch_to_block(absent);
+            let zero = self.constant(0);
+            self.code.def_var(len, zero);
+            self.code.def_var(there, zero);
+            let behind = self.code.ins().iadd_imm_s(here, 1);
+            self.move_to(behind);
             self.code.ins().jump(done, &[]);
-        } else {
-            self.code.ins().jump(slow, &[]);
+            self.code.switch_to_block(go_on);
         }
+        // Behind a NUL in front is what is not usual.
+        let some = self.code.ins().band_imm_s(byte, 0x7F);
+        let preamble = self.code.ins().icmp_imm_s(IntCC::Equal, some, 0);
+        self.or_else(preamble, slow);
+        let stops = self.code.ins().vhigh_bits(types::I32, bytes);
+        let longer = self.code.ins().icmp_imm_s(IntCC::Equal, stops, 0);
+        self.or_else(longer, slow);
+        let last = self.code.ins().ctz(stops);
+        let last = self.code.ins().uextend(types::I64, last);
+        let count = self.code.ins().iadd_imm_s(last, 1);
+        let position = self.position();
+        let behind = self.code.ins().iadd(position, count);
+        let beyond = self.code.ins().icmp(IntCC::UnsignedGreaterThan, behind, end);
+        self.or_else(beyond, unwind);
+        self.code.def_var(self.position, behind);
+        self.code.def_var(len, count);
+        self.code.def_var(there, one);
+        self.code.ins().jump(done, &[]);
         self.code.switch_to_block(slow);
         let slot = self.slot(size_of::<FoundStop>() as u32 / 8);
         let (to, nullable) = (self.slot_address(slot), self.constant(form.there.is_some().into()));
@@ -324,55 +321,52 @@ impl<'e> Emit<'e, '_> {
         let found = self.found();
         let nullable = form.there.is_some();
         self.room_for_bytes(found.len);
-        let (slow, done) = (self.cold(), self.code.create_block());
         match form.coding {
-            Coding::StopBit if HOST == Order::Little => {
-                let none = self.code.ins().icmp_imm_s(IntCC::Equal, found.len, 0);
-                self.or_else(none, slow);
-                let first = self.first_of(found, slow);
-                let high = self.beyond_ascii(first, found.len);
-                self.or_else(high, slow);
-                let byte = self.load_scalar(Scalar::U8, found.data, 0);
-                let preamble = self.code.ins().icmp_imm_s(IntCC::Equal, byte, 0);
-                self.or_else(preamble, slow);
-                let here = self.here();
-                self.store(first, here, 0);
-                let [behind, own] = [here, found.data].map(|at| self.code.ins().iadd(at, found.len));
-                let last = self.load_scalar(Scalar::U8, own, -1);
-                let last = self.code.ins().bor_imm_s(last, 0x80);
-                self.store_scalar(Scalar::U8, last, behind, -1);
-                self.move_to(behind);
-                self.code.ins().jump(done, &[]);
-            }
+            Coding::StopBit => self.put_stop_bytes(found, nullable),
             Coding::Counted => {
+                let unwind = self.unwind;
                 let long = self.code.ins().ushr_imm_u(found.len, 32);
-                self.or_else(long, slow);
+                self.or_else(long, unwind);
                 let number = self.code.ins().iadd_imm_s(found.len, i64::from(nullable));
                 self.write_entity(false, number);
-                let (other, copied) = (self.cold(), self.code.create_block());
-                let first = self.first_of(found, other);
-                let here = self.here();
+                let (other, done) = (self.cold(), self.code.create_block());
+                let (first, here) = (self.first_of(found, other), self.here());
                 self.store(first, here, 0);
-                self.code.ins().jump(copied, &[]);
+                self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(other);
                 let here = self.here();
                 self.call(shims::copy as *const u8, &[found.data, here, found.len], None);
-                self.code.ins().jump(copied, &[]);
-                self.code.switch_to_block(copied);
+                self.code.ins().jump(done, &[]);
+                self.code.switch_to_block(done);
                 let position = self.position();
                 let behind = self.code.ins().iadd(position, found.len);
                 self.code.def_var(self.position, behind);
-                self.code.ins().jump(done, &[]);
             }
-            Coding::StopBit => _ = self.code.ins().jump(slow, &[]),
         }
+    }
+
+    /// Writes bytes with a stop bit: here if they are few and nothing is unusual.
+    fn put_stop_bytes(&mut self, found: Found, nullable: bool) {
+        let (slow, done) = (self.cold(), self.code.create_block());
+        let none = self.code.ins().icmp_imm_s(IntCC::Equal, found.len, 0);
+        self.or_else(none, slow);
+        let first = self.first_of(found, slow);
+        let high = self.beyond_ascii(first, found.len);
+        self.or_else(high, slow);
+        let byte = self.load_scalar(Scalar::U8, found.data, 0);
+        let preamble = self.code.ins().icmp_imm_s(IntCC::Equal, byte, 0);
+        self.or_else(preamble, slow);
+        let here = self.here();
+        self.store(first, here, 0);
+        let [behind, own] = [here, found.data].map(|at| self.code.ins().iadd(at, found.len));
+        let last = self.load_scalar(Scalar::U8, own, -1);
+        let last = self.code.ins().bor_imm_s(last, 0x80);
+        self.store_scalar(Scalar::U8, last, behind, -1);
+        self.move_to(behind);
+        self.code.ins().jump(done, &[]);
         self.code.switch_to_block(slow);
-        let function = match form.coding {
-            Coding::StopBit => calls::write_stop as *const u8,
-            Coding::Counted => calls::write_counted as *const u8,
-        };
         let (here, nullable) = (self.here(), self.constant(nullable.into()));
-        let behind = self.call_or_leave(function, &[here, found.data, found.len, nullable]);
+        let behind = self.call_or_leave(calls::write_stop as *const u8, &[here, found.data, found.len, nullable]);
         self.move_to(behind);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);

@@ -9,10 +9,7 @@ use crate::{
     program::{
         Bytes, State,
         io::SHORT_TEXT,
-        state::{
-            bytes::{join_bytes, split_bytes},
-            integer::plain::write_unsigned,
-        },
+        state::bytes::{join_bytes, split_bytes},
     },
 };
 
@@ -114,24 +111,6 @@ fn split_slots(slots: u64) -> (u32, u32) {
     ((slots >> 32) as u32, slots as u32)
 }
 
-/// A string from the bytes of a slot: 0, or 1 if that is not ordinary.
-pub(super) unsafe extern "C" fn load_text(
-    state: *mut State,
-    slots: u64,
-    string: *mut String,
-    bound: u64,
-    is_text: u64,
-) -> u64 {
-    // SAFETY: machine code gives its state, and a string of the value that it decodes.
-    let (state, string) = unsafe { (&mut *state, &mut *string) };
-    let mut left = state.memory_left;
-    let filled = state.specialised_text(split_slots(slots)).is_some_and(|text| {
-        (is_text != 0 || core::str::from_utf8(text).is_ok()) && fill(&mut left, string, text, bound)
-    });
-    state.memory_left = left;
-    u64::from(!filled)
-}
-
 /// A string from bytes: 0, or 1 if that is not ordinary.
 pub(super) unsafe extern "C" fn set_text(
     state: *mut State,
@@ -145,15 +124,13 @@ pub(super) unsafe extern "C" fn set_text(
     // bytes, not of that string.
     let (state, string, bytes) =
         unsafe { (&mut *state, &mut *string, core::slice::from_raw_parts(data, len as usize)) };
-    let has_stop = facts & HAS_STOP != 0;
     let is_text = facts & IS_TEXT != 0 || core::str::from_utf8(bytes).is_ok();
-    let filled = is_text && fill(&mut state.memory_left, string, bytes, bound);
-    if filled && has_stop {
-        // SAFETY: bytes with a stop bit are 7-bit characters but for that, so that without it they
-        // are UTF-8 again.
-        unsafe { string.as_mut_vec().last_mut().into_iter().for_each(|byte| *byte &= 0x7F) };
+    let is_set = is_text && make_room(&mut state.memory_left, string, bytes.len(), bound);
+    if is_set {
+        // SAFETY: it is UTF-8; what has a stop bit is 7-bit characters but for that.
+        copy_plain(unsafe { string.as_mut_vec() }, bytes, facts & HAS_STOP != 0);
     }
-    u64::from(!filled)
+    u64::from(!is_set)
 }
 
 /// The same for a string that may be a part of a message, which this one is not.
@@ -247,40 +224,14 @@ pub(super) unsafe extern "C" fn write_stop(at: *mut u8, data: *const u8, len: u6
         if text[0] == 0 || !text.is_ascii() {
             return core::ptr::null_mut();
         }
-        copy(text, at);
+        core::ptr::copy_nonoverlapping(text.as_ptr(), at, text.len());
         *at.add(last) |= 0x80;
         at.add(text.len())
     }
 }
 
-/// Writes bytes behind their number, and gives where they end, or null.
-pub(super) unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len: u64, nullable: u64) -> *mut u8 {
-    if len > u32::MAX.into() {
-        return core::ptr::null_mut();
-    }
-    // SAFETY: machine code gives so many bytes, and has found room for them and a length in front.
-    unsafe {
-        let behind = write_unsigned(at, len + nullable);
-        copy(core::slice::from_raw_parts(data, len as usize), behind);
-        behind.add(len as usize)
-    }
-}
-
-/// Puts UTF-8 into a string, if memory and bound allow it.
-fn fill(memory_left: &mut usize, string: &mut String, text: &[u8], bound: u64) -> bool {
-    let fits = make_room(memory_left, string, text.len(), bound);
-    if fits {
-        // SAFETY: there is room, and the text is UTF-8: that is what callers give.
-        unsafe {
-            let bytes = string.as_mut_vec();
-            copy(text, bytes.as_mut_ptr());
-            bytes.set_len(text.len());
-        }
-    }
-    fits
-}
-
-/// Makes room for a text, as [`Input::set_text`](crate::program::Input::set_text) does.
+/// Makes room for a text, if memory and bound allow it, as
+/// [`Input::set_text`](crate::program::Input::set_text) does.
 fn make_room(memory_left: &mut usize, string: &mut String, len: usize, bound: u64) -> bool {
     let room = len.max(SHORT_TEXT);
     let allowed = bound == 0 || len as u64 <= bound;
@@ -291,44 +242,6 @@ fn make_room(memory_left: &mut usize, string: &mut String, len: usize, bound: u6
     let affordable = memory_left.checked_sub(room).filter(|_| string.try_reserve(room).is_ok());
     *memory_left = affordable.unwrap_or(*memory_left);
     affordable.is_some()
-}
-
-/// The same for machine code: 0, or 1 if there is no memory.
-pub(super) unsafe extern "C" fn grow(state: *mut State, string: *mut String, len: u64) -> u64 {
-    // SAFETY: machine code gives its state, and a string of the value that it decodes.
-    unsafe { u64::from(!make_room(&mut (*state).memory_left, &mut *string, len as usize, 0)) }
-}
-
-/// Copies bytes, mostly few.
-///
-/// # Safety
-/// There is room for them.
-#[inline]
-unsafe fn copy(text: &[u8], to: *mut u8) {
-    let (from, len) = (text.as_ptr(), text.len());
-    // SAFETY: as the caller promises; pieces overlap where the length is no power of two.
-    unsafe {
-        match len {
-            0 => {}
-            1 => *to = *from,
-            2..=3 => {
-                let (first, last) = (from.cast::<[u8; 2]>().read(), from.add(len - 2).cast::<[u8; 2]>().read());
-                to.cast::<[u8; 2]>().write(first);
-                to.add(len - 2).cast::<[u8; 2]>().write(last);
-            }
-            4..=7 => {
-                let (first, last) = (from.cast::<[u8; 4]>().read(), from.add(len - 4).cast::<[u8; 4]>().read());
-                to.cast::<[u8; 4]>().write(first);
-                to.add(len - 4).cast::<[u8; 4]>().write(last);
-            }
-            8..=16 => {
-                let (first, last) = (from.cast::<[u8; 8]>().read(), from.add(len - 8).cast::<[u8; 8]>().read());
-                to.cast::<[u8; 8]>().write(first);
-                to.add(len - 8).cast::<[u8; 8]>().write(last);
-            }
-            _ => core::ptr::copy_nonoverlapping(from, to, len),
-        }
-    }
 }
 
 pub(super) unsafe extern "C" fn differ(a: *const u8, b: *const u8, len: u64) -> u64 {

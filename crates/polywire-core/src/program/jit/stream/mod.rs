@@ -1,6 +1,7 @@
 //! Messages of streams without a context, as hand-written code would have them: previous values at
 //! known places, presence maps in registers, each bit at its known position (`elided` has what is
-//! done where one is left out), bytes in hand wherever they are. It serves a [*specialised* state](crate::program::state::specialised), and leaves whatever is not ordinary to the function
+//! done where one is left out), bytes in hand wherever they are. It serves a [*specialised*
+//! state](crate::program::state::specialised), and leaves whatever is not ordinary to the function
 //! with a context.
 
 use alloc::{
@@ -257,8 +258,8 @@ impl<'p> Eligibility<'p> {
         matches!(place.node().map(|node| &self.program.layout.node(node).kind), Some(Kind::Optional(_)))
     }
 
-    /// True for a string that need not be asked where its bytes are, for one that may be a part of a
-    /// message, and for none.
+    /// True for a string that need not be asked where its bytes are, for one that may be a part of
+    /// a message, and for none.
     fn is_string(&self, place: Place) -> bool {
         let kind = place.node().map(|node| &self.program.layout.node(node).kind);
         matches!(kind, None | Some(Kind::String { shared: true, .. } | Kind::String { words: Some(_), .. }))

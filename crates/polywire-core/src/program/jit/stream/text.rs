@@ -1,11 +1,12 @@
-//! Bytes in hand beside those of slots and of the program, and strings from them, without a context.
+//! Bytes in hand beside those of slots and of the program, and strings from them, without a
+//! context.
 
 use core::mem::offset_of;
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
 
 use super::{
-    super::{emit::Emit, shims},
+    super::emit::Emit,
     bytes::{Found, Held},
     calls,
 };
@@ -21,7 +22,7 @@ use crate::{
     },
 };
 
-/// Bytes up to which those that are known are compared and written here.
+/// Bytes up to which those that are known are compared here.
 const SHORT: usize = 32;
 
 /// Bytes up to which those of a slot are compared and repeated here: two words, which may overlap.
@@ -46,8 +47,8 @@ impl<'e> Emit<'e, '_> {
         self.held = Some(Held::Found(Found { is_text: true, ..Found::any(data, len) }));
     }
 
-    /// Goes to the first block if a slot has these bytes, or what stands for them if it is undefined,
-    /// else to the second.
+    /// Goes to the first block if a slot has these bytes, or what stands for them if it is
+    /// undefined, else to the second.
     pub(super) fn slot_has_bytes(
         &mut self,
         Found { data, len, .. }: Found,
@@ -86,8 +87,8 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().brif(has.expect("it returns a word"), yes, &[], no, &[]);
     }
 
-    /// The same of bytes that may be inline: to the first of the blocks if they are too many, to the
-    /// second if they cannot be read at once.
+    /// The same of bytes that may be inline: to the first of the blocks if they are too many, to
+    /// the second if they cannot be read at once.
     fn has_in_slot(&mut self, (data, len): (Value, Value), previous: Value, [longer, unsure, yes, no]: [CodeBlock; 4]) {
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, IN_SLOT as i64);
         self.or_else(long, longer);
@@ -107,7 +108,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Where the bytes of a slot are, and how many.
-    fn kept(&mut self, slot: ByteSlot) -> (Value, Value) {
+    pub(super) fn kept(&mut self, slot: ByteSlot) -> (Value, Value) {
         let state = self.state();
         let texts = self.load(types::I64, state, offset_of!(State, texts_at) as i32);
         let text = slot.bytes as i32 * size_of::<Text>() as i32;
@@ -153,9 +154,6 @@ impl<'e> Emit<'e, '_> {
         }
         let (target, held) = (self.target(place, frame), self.held.expect("the verifier has seen bytes in hand"));
         match (target, held) {
-            (Some(target), Held::Known(known)) if core::str::from_utf8(known).is_ok() => {
-                self.set_known(target, known, bound);
-            }
             (Some(target), Held::Slot(slot)) => self.repeat_text(target, slot, bound),
             (Some(target), held) => {
                 let found = self.found_with_stop(held);
@@ -200,85 +198,38 @@ impl<'e> Emit<'e, '_> {
         self.call_well(function, &[state, string, found.data, found.len, bound, facts]);
     }
 
-    /// A string from the text of a slot: here if it is short, else by a function.
+    /// A string from the text of a slot. Leaves if it has none.
     fn repeat_text(&mut self, target: Target, slot: ByteSlot, bound: u32) {
-        let (other, done) = (self.cold(), self.code.create_block());
-        self.take_previous(target, slot, bound, other);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(other);
-        let (state, slots, string) = (self.state(), self.slots(slot), self.string(target));
-        let (bound, is_text) = (self.constant(bound.into()), self.constant(self.marks(slot.slot).is_text.into()));
-        self.call_well(calls::load_text as *const u8, &[state, slots, string, bound, is_text]);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
-    }
-
-    /// Goes to `other` unless a slot has a text of at most [`INLINE`] bytes, and the string has
-    /// room for it; then that is the string's.
-    fn take_previous(&mut self, target: Target, slot: ByteSlot, bound: u32, other: CodeBlock) {
-        let most = |len: usize| if bound == 0 { len } else { len.min(bound as usize) };
+        let (other, done, unwind) = (self.code.create_block(), self.code.create_block(), self.unwind);
         let is_text = self.marks(slot.slot).is_text;
-        let (longer, done) = (self.code.create_block(), self.code.create_block());
+        let most = if bound == 0 { IN_SLOT } else { IN_SLOT.min(bound as usize) };
+        let previous = self.word_of(slot.slot);
+        let len = self.code.ins().ushr_imm_u(previous, 56);
+        let is_long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most as i64);
+        self.or_else(is_long, other);
         let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
         let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, INLINE as i64);
         self.or_else(small, other);
-        let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
-        let previous = self.word_of(slot.slot);
-        let len = self.code.ins().ushr_imm_u(previous, 56);
-        let is_long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most(IN_SLOT) as i64);
-        self.or_else(is_long, if is_text { longer } else { other });
         if !is_text {
             let high = self.code.ins().band_imm_s(previous, ASCII);
             self.or_else(high, other);
         }
+        let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
         let bytes = self.reorder(previous, Scalar::U64, Order::Little);
         self.store(bytes, data, 0);
         self.store(len, target.base, target.offset + target.words.len as i32);
         self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(longer);
-        if is_text {
-            let short = self.code.ins().icmp_imm_s(IntCC::NotEqual, previous, LONG as i64);
-            self.or_else(short, other);
-            let (at, len) = self.kept(slot);
-            let many = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most(INLINE) as i64);
-            self.or_else(many, other);
-            let (first, last) = self.ends(at, len);
-            let behind = self.code.ins().iadd(data, len);
-            self.store(first, data, 0);
-            self.store(last, behind, -8);
-            self.store(len, target.base, target.offset + target.words.len as i32);
-        }
+        self.code.switch_to_block(other);
+        // Other words than those of texts say that there is none.
+        let is_long = self.code.ins().icmp_imm_s(IntCC::Equal, previous, LONG as i64);
+        let is_short = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, len, IN_SLOT as i64);
+        let is_some = self.code.ins().bor(is_long, is_short);
+        let none = self.code.ins().icmp_imm_s(IntCC::Equal, is_some, 0);
+        self.or_else(none, unwind);
+        let (data, len) = self.kept(slot);
+        self.set_found(target, Found { is_text, ..Found::any(data, len) }, bound);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
-    }
-
-    /// A string from a text that is known.
-    fn set_known(&mut self, target: Target, known: &'e [u8], bound: u32) {
-        let unwind = self.unwind;
-        if bound > 0 && known.len() > bound as usize {
-            let one = self.code.ins().iconst(types::I8, 1);
-            return self.or_else(one, unwind);
-        }
-        let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
-        let wanted = known.len().max(SHORT_TEXT) as i64;
-        let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, wanted);
-        self.rarely(small, |emit| {
-            let (state, string, wanted) = (emit.state(), emit.string(target), emit.constant(wanted));
-            emit.call_well(calls::grow as *const u8, &[state, string, wanted]);
-        });
-        let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
-        let len = self.constant(known.len() as i64);
-        if known.len() > SHORT {
-            let known = self.address(known);
-            self.call(shims::copy as *const u8, &[known, data, len], None);
-        } else {
-            for (scalar, at, word) in pieces(known) {
-                let word = self.constant(word as i64);
-                let word = self.reorder(word, scalar, Order::Little);
-                self.store_scalar(scalar, word, data, at);
-            }
-        }
-        self.store(len, target.base, target.offset + target.words.len as i32);
     }
 
     fn target(&self, place: Place, frame: Value) -> Option<Target> {
