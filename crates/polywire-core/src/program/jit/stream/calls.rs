@@ -9,7 +9,10 @@ use crate::{
     program::{
         Bytes, State,
         io::SHORT_TEXT,
-        state::bytes::{join_bytes, split_bytes},
+        state::{
+            bytes::{join_bytes, split_bytes},
+            specialised::IN_SLOT,
+        },
     },
 };
 
@@ -93,6 +96,11 @@ pub(super) unsafe extern "C" fn keep(state: *mut State, slots: u64, data: *const
 pub(super) unsafe extern "C" fn keep_stopped(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
     // SAFETY: machine code gives its state, and so many bytes of the message.
     let (state, bytes) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
+    let mut few = [0; IN_SLOT];
+    if let Some(few) = few.get_mut(..bytes.len()) {
+        few.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte & 0x7F);
+        return state.set_specialised_text(split_slots(slots), few).is_err().into();
+    }
     let mut held = core::mem::take(&mut state.held);
     copy_plain(&mut held, bytes, true);
     let kept = state.set_specialised_text(split_slots(slots), &held);
