@@ -93,7 +93,7 @@ pub struct State {
 }
 
 /// A text that is kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Text {
     /// Where its bytes are and how many, for machine code.
     pub(crate) at: usize,
@@ -114,6 +114,15 @@ impl Text {
     /// Says where the bytes are after they have changed.
     fn note(&mut self) {
         (self.at, self.len) = (self.bytes.as_ptr() as usize, self.bytes.len());
+    }
+}
+
+impl Default for Text {
+    fn default() -> Text {
+        let mut text = Text { at: 0, len: 0, bytes: Vec::new(), changed: 0 };
+        // Machine code makes slices of it, which begin somewhere even if they are empty.
+        text.note();
+        text
     }
 }
 
