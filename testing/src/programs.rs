@@ -4,7 +4,8 @@
 use polywire_core::{
     layout::{NodeId, Scalar},
     program::{
-        Arithmetic, Block, Check, Op, OpKind, Operand, Order, Overflow, Place, Program, Routine, Source, StopBit, Wire,
+        Arithmetic, Block, ByteSlot, Bytes, BytesForm, Check, Coding, Op, OpKind, Operand, Order, Overflow, PartKernel,
+        Place, Policy, Program, Routine, Source, StopBit, Wire,
     },
     schema::arbitrary::Random,
 };
@@ -148,7 +149,8 @@ fn random_state_op(random: &mut Random) -> OpKind {
     let local = if random.one_in(2) { local.min(1) } else { local };
     let operand = if random.one_in(2) { Operand::Local(local) } else { Operand::Constant(initial) };
     let arithmetic = [Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Equal, Arithmetic::Less];
-    match random.below(13) {
+    match random.below(16) {
+        13..16 => OpKind::Bytes(random_bytes(random)),
         0 => OpKind::LoadSlot { slot, scalar, initial },
         1 => OpKind::StoreSlot { slot, kind },
         2 => OpKind::EmptySlot(slot),
@@ -167,6 +169,32 @@ fn random_state_op(random: &mut Random) -> OpKind {
             if random.one_in(2) { OpKind::Get(wire) } else { OpKind::Put(wire) }
         }
         _ => OpKind::Forget { except: slot },
+    }
+}
+
+/// An operation on the bytes in hand.
+fn random_bytes(random: &mut Random) -> Bytes {
+    static WHOLE: PartKernel = PartKernel {
+        name: "random",
+        split: |known, value| Some((known.len() as i64, 0..value.len())),
+        join: |_, _, number| Some((number as usize, 1)),
+    };
+    let slot = ByteSlot { slot: random.below(3) as u32, bytes: random.below(3) as u32 };
+    let (kind, number) = (random.below(4) as u8, random.below(9) as u8);
+    let initial: Box<[u8]> = random.choose(&[&b""[..], b"short", b"more than sixteen bytes", b"\xFF"]).to_vec().into();
+    let coding = *random.choose(&[Coding::StopBit, Coding::Counted]);
+    let form = BytesForm { there: random.one_in(3).then_some(number), ..BytesForm::new(coding) };
+    match random.below(10) {
+        0 => Bytes::Const(initial),
+        1 => Bytes::Get(form),
+        2 => Bytes::Put(form),
+        3 => Bytes::LoadSlot { slot, initial },
+        4 => Bytes::StoreSlot { slot, kind },
+        5 => Bytes::SlotHas { slot, kind, initial: random.one_in(2).then_some(initial) },
+        6 => Bytes::Equal(initial),
+        7 => Bytes::Length,
+        8 => Bytes::Utf8(Policy::Reject),
+        _ => Bytes::Part { kernel: &WHOLE, slot, initial, number },
     }
 }
 

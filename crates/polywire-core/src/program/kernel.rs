@@ -49,7 +49,7 @@
 //! ```
 
 use alloc::{boxed::Box, string::String, vec::Vec};
-use core::{fmt, mem::MaybeUninit};
+use core::{fmt, mem::MaybeUninit, ops::Range};
 
 use super::{Elements, Input, Order, Output, Status};
 use crate::layout::Scalar;
@@ -299,6 +299,21 @@ pub struct ShortText {
     pub below: u8,
 }
 
+/// Bytes of which a part is sent, beside others that both ends know: an end that differs, for
+/// instance. The machine moves all bytes; a kernel says which.
+pub struct PartKernel {
+    /// For dumps and documentation.
+    pub name: &'static str,
+    /// Of bytes that the first are known beside, the part that is sent, and a number that goes with
+    /// it; none if they cannot be said so, which is [`FaultKind::NotEncodable`](super::FaultKind).
+    pub split: fn(&[u8], &[u8]) -> Option<(i64, Range<usize>)>,
+    /// Of bytes as many as the first that are known, and a part of as many as the second with its
+    /// number: how many of those known stand in front of the part, from their first on, and how
+    /// many behind it, up to their last. None, or more than there are, is
+    /// [`FaultKind::Subtraction`](super::FaultKind).
+    pub join: fn(usize, usize, i64) -> Option<(usize, usize)>,
+}
+
 /// A look at what comes next.
 pub struct TestKernel {
     /// For dumps and documentation.
@@ -479,4 +494,4 @@ macro_rules! debug_by_name {
     )*};
 }
 
-debug_by_name! { ScalarKernel InlineKernel SliceKernel SymbolKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }
+debug_by_name! { ScalarKernel InlineKernel SliceKernel PartKernel SymbolKernel TextKernel TestKernel ActionKernel SequenceDialect RegionDialect MemberDialect }

@@ -93,6 +93,7 @@ use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use crate::layout::{Layout, NodeId, Scalar};
 
 pub(crate) mod adapter;
+mod bytes;
 pub(crate) mod exec;
 mod idle;
 pub(crate) mod interp;
@@ -111,17 +112,18 @@ pub(crate) mod verify;
 mod words;
 
 pub use adapter::{Adapter, Events, PositionMap};
+pub use bytes::{ByteSlot, Bytes, BytesForm, Coding};
 pub use exec::{Backend, ExecError, Executable};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
     ActionKernel, Cursor, Ending, InlineForm, InlineKernel, MemberDialect, MemberKey, MemberTable, NumberForm,
-    RegionDialect, RegionForm, Room, ScalarForm, ScalarKernel, SequenceDialect, ShortText, SliceKernel, SymbolKernel,
-    SymbolTable, TestKernel, TextKernel, WideKernel,
+    PartKernel, RegionDialect, RegionForm, Room, ScalarForm, ScalarKernel, SequenceDialect, ShortText, SliceKernel,
+    SymbolKernel, SymbolTable, TestKernel, TextKernel, WideKernel,
 };
 pub(crate) use payload::Decoded;
 pub use payload::Payload;
 pub use slice::Elements;
-pub use state::{Bank, Field, FieldKind, Operator, Policy, Report, State};
+pub use state::{Bank, Policy, Report, State};
 pub use verify::VerifyError;
 
 /// Which way a program moves values.
@@ -149,7 +151,7 @@ pub struct Program {
     /// Field paths for errors, by [`PathId`]; `[]` stands for an index that is known only when it
     /// runs.
     pub paths: Vec<String>,
-    /// What its fields keep from one message to the next; none of a stateless codec.
+    /// What it keeps from one message to the next; none of a stateless codec.
     pub bank: Option<Arc<Bank>>,
 }
 
@@ -262,7 +264,7 @@ pub enum Wire {
     /// An integer in groups of seven bits, the most significant first; the last one's byte has its
     /// highest bit set.
     StopBit(StopBit),
-    /// Decoding: the next octet of the bytes that [`Source::Octets`] goes through, a `U8`.
+    /// Decoding: the next of the bytes in hand, a `U8`: for elements that are wider than octets.
     Octet,
 }
 
@@ -324,10 +326,8 @@ pub enum TextForm {
     },
     /// As a codec's own function has it.
     Kernel(&'static TextKernel),
-    /// A field with an operator. Decoding, it must be there.
-    Field(Arc<Field>),
-    /// Decoding: the value of the [`OpKind::TestField`] before.
-    Pending,
+    /// None: between the string and the bytes in hand, for [`OpKind::Bytes`].
+    Held,
 }
 
 /// What to do with a value that the reader's type has no room for.
@@ -354,9 +354,6 @@ pub enum Source {
     /// The same, behind those that are there already: of a sequence or map that a format may send
     /// in pieces.
     Append(&'static SequenceDialect),
-    /// After the bytes of the [`OpKind::TestField`] before, which [`Wire::Octet`] takes one by one:
-    /// for elements that are wider than octets.
-    Octets,
 }
 
 /// A condition on the accumulator.
@@ -765,26 +762,11 @@ pub enum OpKind {
     },
     /// D: accumulator (a boolean) from a look at the wire.
     Test(&'static TestKernel),
-    /// D: reads a field with an operator; accumulator (a boolean) from whether it is there. Its
-    /// value waits for [`TextForm::Pending`] or [`OpKind::Octets`].
-    TestField(Arc<Field>),
-    /// E: writes the absence of a field with an operator.
-    PutAbsent(Arc<Field>),
-    /// E D: the bytes of a sequence or array of octets as a field with an operator; D: as the value
-    /// of the [`OpKind::TestField`] before if there is no field.
-    Octets {
-        /// The sequence or array, or decoding a sink.
-        place: Place,
-        /// The field.
-        field: Option<Arc<Field>>,
-        /// Largest number of elements; 0 is unbounded.
-        bound: u32,
-        /// What to do past the bound.
-        overflow: Overflow,
-    },
+    /// E D: something with the bytes in hand, a second accumulator.
+    Bytes(Bytes),
     /// E D: runs `body` with a presence map in front of it, which [`OpKind::TakeBit`],
-    /// [`OpKind::PutBit`], [`OpKind::KnownBits`] and fields take bits from or put bits into: bytes
-    /// of seven bits, the last of which has its highest bit set. Zeros at the end are left out.
+    /// [`OpKind::PutBit`] and [`OpKind::KnownBits`] take bits from or put bits into: bytes of seven
+    /// bits, the last of which has its highest bit set. Zeros at the end are left out.
     PresenceMap {
         /// E: bits that are written at most.
         bits: u32,

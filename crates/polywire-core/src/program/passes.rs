@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Block, Direction, Op, OpKind, Order, Program, Source, TextForm, Wire, kernel::RegionForm};
+use super::{Block, Bytes, Direction, Op, OpKind, Order, Program, Source, TextForm, Wire, kernel::RegionForm};
 
 /// All passes in order.
 pub(crate) fn prepare(mut program: Program) -> Program {
@@ -181,6 +181,7 @@ fn fixed_size(kind: &OpKind) -> Option<u32> {
         | OpKind::LoadLocal(..)
         | OpKind::StoreLocal(_)
         | OpKind::Compute(..) => Some(0),
+        OpKind::Bytes(bytes) if !matches!(bytes, Bytes::Get(_) | Bytes::Put(_) | Bytes::Octets { .. }) => Some(0),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use alloc::{
 };
 
 use super::{
-    field::{Field, FieldKind},
+    field::{Field, FieldKind, Operator},
     names::{self, Flat, Unfolding},
     plan::{Any, Group, Item, Map, Plan, Plans, Presence, Scope, Sequence, Slots, Union},
     template::{self, FieldType, Instruction, Name, Template, TemplateSet},
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     codec::lower::{LowerError, recursive, scalar_of},
     layout::Scalar,
-    program::{Operator, Policy},
+    program::Policy,
     schema::{Case, DefId, DefKind, Member, Schema, Type},
 };
 

@@ -4,14 +4,12 @@
 //! through the accumulator, or [`VALUE`] if they may be absent.
 
 use super::{
-    field::{Field, FieldKind},
+    field::{Field, FieldKind, Operator},
     numbers::{Int, Ops, SlotUse, THERE, Uses, VALUE},
 };
 use crate::{
     layout::Scalar,
-    program::{
-        Arithmetic, Check, Decimal, FaultKind, NO_DECIMAL, NO_VALUE, OpKind, Operand, Operator, Policy, StopBit, Wire,
-    },
+    program::{Arithmetic, Check, Decimal, FaultKind, NO_DECIMAL, NO_VALUE, OpKind, Operand, Policy, StopBit, Wire},
 };
 
 /// The locals of a decimal.
@@ -111,24 +109,16 @@ pub(super) fn put(ops: &mut Ops, field: &Field, uses: &Uses) {
     }
 }
 
-/// Emits the absence of a field of any kind but texts.
+/// Emits the absence of a field of any kind.
 pub(super) fn put_absent(ops: &mut Ops, field: &Field) {
     match &field.kind {
-        FieldKind::Decimal => match field.operator {
-            Operator::None | Operator::Delta => ops.null(),
-            _ => ops.absent_by_bit((field.operator, field.initial.is_some()), field.slot),
-        },
         FieldKind::Split(parts) => put_absent(ops, &parts[0]),
         FieldKind::Float { decimal, bits, .. } => {
             put_absent(ops, decimal);
             bits.iter().for_each(|bits| put_absent(ops, bits));
         }
         FieldKind::Whole(inner) | FieldKind::Bits { bits: inner, .. } => put_absent(ops, inner),
-        _ => {
-            if let Some(int) = Int::of(field) {
-                int.put_absent(ops);
-            }
-        }
+        _ => ops.absent(field),
     }
 }
 

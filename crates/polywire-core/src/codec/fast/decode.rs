@@ -4,16 +4,17 @@ use alloc::{collections::BTreeMap, rc::Rc, sync::Arc, vec::Vec};
 
 use super::{
     decimals::{self, EXPONENT, MANTISSA},
-    field::{Field, FieldKind},
+    field::{Field, FieldKind, Operator},
     lowering::Lowering,
-    numbers::{THERE, VALUE},
+    numbers::{Ops, THERE, VALUE},
     plan::{Any, Group, Item, Plan, Plans, Presence, Union},
+    texts::Text,
     wide::WIDE,
 };
 use crate::{
     codec::lower::{DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
     layout::Scalar,
-    program::{Block, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire, state::Operator},
+    program::{Block, Bytes, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire},
     schema::{DefId, Type},
 };
 
@@ -42,18 +43,16 @@ impl DecodeDialect for Lowering<'_> {
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _ty: &Type, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("the template has no field for it"))? {
-            (Plan::Text(_), true) => walk.text(TextForm::Pending, slot),
-            (Plan::Text(field), false) => {
-                let text = field.text().ok_or_else(|| walk.unsupported("the field is no text"))?;
-                walk.text(TextForm::Field(text), slot)
-            }
+            (Plan::Text(_), true) => walk.text(TextForm::Held, slot),
+            (Plan::Text(field), false) => self.demand(walk, &field, |walk| walk.text(TextForm::Held, slot)),
             (plan, _) => self.inside(walk, plan, |walk| self.text(walk, _ty, slot)),
         }
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Done {
         match self.pending(walk.unsupported("the template has no field for it"))? {
-            (Plan::Octets(field), pending) => self.octets(walk, field, pending, element, slot),
+            (Plan::Octets(_), true) => self.octets(walk, element, None, slot),
+            (Plan::Octets(field), false) => self.demand(walk, &field, |walk| self.octets(walk, element, None, slot)),
             (Plan::Sequence(sequence), pending) => {
                 self.count(walk, &sequence.length, pending);
                 let min_wire = sequence.element.min_wire().saturating_add(u32::from(sequence.bits > 0));
@@ -71,7 +70,10 @@ impl DecodeDialect for Lowering<'_> {
         let len = crate::schema::array_len(dims).and_then(|len| u32::try_from(len).ok());
         let len = len.ok_or_else(|| walk.unsupported("the array is too large"))?;
         match self.pending(walk.unsupported("the template has no field for it"))? {
-            (Plan::Octets(field), pending) => self.octets(walk, field, pending, element, slot),
+            (Plan::Octets(_), true) => self.octets(walk, element, Some(len), slot),
+            (Plan::Octets(field), false) => {
+                self.demand(walk, &field, |walk| self.octets(walk, element, Some(len), slot))
+            }
             (Plan::Sequence(sequence), pending) => {
                 self.count(walk, &sequence.length, pending);
                 walk.emit(OpKind::Check(Check::Range { min: len.into(), max: len.into() }));
@@ -179,27 +181,44 @@ impl Lowering<'_> {
         walk.emit(OpKind::Convert(Scalar::U64));
     }
 
-    fn octets(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        field: Arc<Field>,
-        pending: bool,
-        element: &Type,
-        slot: &Slot<'_>,
-    ) -> Done {
-        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        if slot.place != Place::Sink && walk.slice_scalar(element, slot) != Some(Scalar::U8) {
-            // The reader's elements are wider than octets.
-            if !pending {
-                self.test(walk, &field);
-            }
-            let block = walk.element(slot, |walk, slot| walk.get(element, Wire::Octet, slot))?;
-            let (place, source) = (slot.place, Source::Octets);
-            walk.emit(OpKind::Sequence { place, source, element: block, bound, overflow, min_wire: 0 });
+    /// Emits the reading of a text or byte vector, and what follows where it is there, or absent.
+    fn get_text(&self, walk: &mut DecodeWalk<'_>, field: &Field, then: &Block, absent: &Block) {
+        let block = self.plans.ops(walk.path(), |ops, uses| {
+            let append = |block| move |ops: &mut Ops| ops.append(block);
+            Text::of(field, uses).get(ops, &append(then), &append(absent));
+        });
+        walk.append(block);
+    }
+
+    /// The same of one that must be there.
+    fn demand(&self, walk: &mut DecodeWalk<'_>, field: &Field, then: impl FnOnce(&mut DecodeWalk<'_>) -> Done) -> Done {
+        let then = walk.block(then)?;
+        let absent = walk.block(|walk| {
+            walk.emit(OpKind::Fail(FaultKind::MissingMember));
+            Ok(())
+        })?;
+        self.get_text(walk, field, &then, &absent);
+        Ok(())
+    }
+
+    /// Emits that a sequence, or an array of so many, gets the bytes in hand.
+    fn octets(&self, walk: &mut DecodeWalk<'_>, element: &Type, len: Option<u32>, slot: &Slot<'_>) -> Done {
+        let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
+        if place == Place::Sink || walk.slice_scalar(element, slot) == Some(Scalar::U8) {
+            walk.emit(OpKind::Bytes(Bytes::Octets { place, bound, overflow }));
             return Ok(());
         }
-        let field = if pending { None } else { field.text() };
-        walk.emit(OpKind::Octets { place: slot.place, field, bound, overflow });
+        // The reader's elements are wider than octets.
+        let element = walk.element(slot, |walk, slot| walk.get(element, Wire::Octet, slot))?;
+        walk.emit(OpKind::Bytes(Bytes::Length));
+        let (source, bound, overflow) = match len {
+            Some(len) => {
+                walk.emit(OpKind::Check(Check::Range { min: len.into(), max: len.into() }));
+                (Source::Fixed(len), 0, Default::default())
+            }
+            None => (Source::Count, bound, overflow),
+        };
+        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
         Ok(())
     }
 
@@ -253,11 +272,9 @@ impl Lowering<'_> {
         scalar
     }
 
-    /// Emits the reading of a field; its value waits, and the accumulator says whether it is there.
+    /// Emits the reading of a number; its value waits, and the accumulator says whether it is
+    /// there.
     fn test(&self, walk: &mut DecodeWalk<'_>, field: &Field) {
-        if let Some(text) = field.text() {
-            return walk.emit(OpKind::TestField(text));
-        }
         let block = self.plans.ops(walk.path(), |ops, uses| {
             decimals::get(ops, field, uses);
             if field.optional {
@@ -274,10 +291,13 @@ impl Lowering<'_> {
     /// Reads a field that the type lacks. It must be read because it changes later fields.
     fn unmapped(&self, walk: &mut DecodeWalk<'_>, item: &Item) {
         let nothing = |field: &Field| field.operator == Operator::Constant && !field.optional;
-        if let Presence::Field(field) = &item.presence
-            && !nothing(field)
-        {
-            self.test(walk, field);
+        match &item.presence {
+            Presence::Field(field) if nothing(field) => {}
+            Presence::Field(field) if field.kind.is_text() => {
+                self.get_text(walk, field, &Block::default(), &Block::default());
+            }
+            Presence::Field(field) => self.test(walk, field),
+            _ => {}
         }
     }
 
@@ -287,14 +307,8 @@ impl Lowering<'_> {
                 self.set(&item.plan);
                 return walk.member(member);
             }
-            Presence::Field(field) => {
-                self.test(walk, field);
-                true
-            }
-            Presence::Bit => {
-                walk.emit(OpKind::TakeBit);
-                false
-            }
+            Presence::Field(_) => true,
+            Presence::Bit => false,
         };
         let then = walk.block(|walk| {
             if pending {
@@ -305,6 +319,14 @@ impl Lowering<'_> {
             walk.member(member)
         })?;
         let otherwise = walk.block(|walk| walk.left_out(member))?;
+        match &item.presence {
+            Presence::Field(field) if field.kind.is_text() => {
+                self.get_text(walk, field, &then, &otherwise);
+                return Ok(());
+            }
+            Presence::Field(field) => self.test(walk, field),
+            _ => walk.emit(OpKind::TakeBit),
+        }
         walk.emit(OpKind::If { then, otherwise });
         Ok(())
     }

@@ -8,12 +8,13 @@ use super::{
     field::Field,
     lowering::Lowering,
     plan::{Any, Group, Item, Plan, Plans, Presence, Union},
+    texts::Text,
     wide::WIDE,
 };
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
     layout::Scalar,
-    program::{Block, FaultKind, Op, OpKind, Overflow, PathId, Place, Source, TextForm, Wire},
+    program::{Block, Bytes, FaultKind, Op, OpKind, Overflow, PathId, Place, Source, TextForm, Wire},
     schema::{DefId, Type},
 };
 
@@ -55,16 +56,17 @@ impl EncodeDialect for Lowering<'_> {
             Type::WString { bound } => (*bound, true),
             _ => (0, false),
         };
-        let text = field.text().ok_or_else(|| walk.unsupported("the field is no text"))?;
-        let (form, overflow) = (TextForm::Field(text), Overflow::Refuse);
-        walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 });
+        let (form, overflow) = (TextForm::Held, Overflow::Refuse);
+        let load = OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 };
+        self.put_text(walk, &field, &load);
         Ok(())
     }
 
     fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Done {
         match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Octets(field) => {
-                walk.emit(OpKind::Octets { place, field: field.text(), bound, overflow: Overflow::Refuse });
+                let load = OpKind::Bytes(Bytes::Octets { place, bound, overflow: Overflow::Refuse });
+                self.put_text(walk, &field, &load);
                 Ok(())
             }
             Plan::Sequence(sequence) => {
@@ -79,7 +81,8 @@ impl EncodeDialect for Lowering<'_> {
     fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Done {
         match self.plan(walk.unsupported("the template has no field for it"))? {
             Plan::Octets(field) => {
-                walk.emit(OpKind::Octets { place, field: field.text(), bound: 0, overflow: Overflow::Refuse });
+                let load = OpKind::Bytes(Bytes::Octets { place, bound: 0, overflow: Overflow::Refuse });
+                self.put_text(walk, &field, &load);
                 Ok(())
             }
             Plan::Sequence(sequence) => {
@@ -162,13 +165,14 @@ impl Lowering<'_> {
 
     /// Emits the absence of a field.
     fn put_absent(&self, walk: &mut EncodeWalk<'_>, field: &Field) {
-        match field.text() {
-            Some(text) => walk.emit(OpKind::PutAbsent(text)),
-            None => {
-                let block = self.plans.ops(walk.path(), |ops, _| decimals::put_absent(ops, field));
-                walk.append(block);
-            }
-        }
+        let block = self.plans.ops(walk.path(), |ops, _| decimals::put_absent(ops, field));
+        walk.append(block);
+    }
+
+    /// Emits what `load` takes in hand as a field.
+    fn put_text(&self, walk: &mut EncodeWalk<'_>, field: &Field, load: &OpKind) {
+        let block = self.plans.ops(walk.path(), |ops, uses| Text::of(field, uses).put(ops, load));
+        walk.append(block);
     }
 
     /// Emits a value that has a group of its own.

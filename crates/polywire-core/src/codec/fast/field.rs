@@ -1,11 +1,8 @@
 //! Fields of bound templates: a type, whether it may be absent, and an operator with its slot.
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::boxed::Box;
 
-use crate::{
-    layout::Scalar,
-    program::{self, Operator, Policy},
-};
+use crate::{layout::Scalar, program::Policy};
 
 /// A field, for both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +24,25 @@ pub(super) struct Field {
     pub initial: Option<Initial>,
     /// What happens to deviations that the specification calls reportable.
     pub policy: Policy,
+}
+
+/// How a field refers to the previous value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operator {
+    /// Not at all.
+    None,
+    /// Always the initial value.
+    Constant,
+    /// Left out if it is the initial value.
+    Default,
+    /// Left out if it is the previous value.
+    Copy,
+    /// Left out if it is one more than the previous value.
+    Increment,
+    /// As the difference.
+    Delta,
+    /// As the end that differs.
+    Tail,
 }
 
 /// The type of a field.
@@ -156,20 +172,7 @@ impl Field {
         }
     }
 
-    /// A string or bytes, as programs have it; none if it is a number.
-    pub fn text(&self) -> Option<Arc<program::Field>> {
-        let kind = match self.kind {
-            FieldKind::Ascii => program::FieldKind::Ascii,
-            FieldKind::Unicode => program::FieldKind::Unicode,
-            FieldKind::Bytes => program::FieldKind::Bytes,
-            _ => return None,
-        };
-        let Field { optional, operator, slot, text, tag, policy, .. } = *self;
-        let initial = self.initial_bytes().map(Into::into);
-        Some(Arc::new(program::Field { kind, optional, operator, slot, text, tag, initial, policy }))
-    }
-
-    fn initial_bytes(&self) -> Option<&[u8]> {
+    pub fn initial_bytes(&self) -> Option<&[u8]> {
         match &self.initial {
             Some(Initial::Bytes(bytes)) => Some(bytes),
             _ => None,

@@ -56,6 +56,7 @@ mod numbers;
 mod plan;
 mod schema;
 pub mod template;
+mod texts;
 mod wide;
 
 pub use learn::{LearnOptions, Learned, learn};

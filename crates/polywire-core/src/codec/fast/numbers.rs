@@ -5,12 +5,10 @@
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
-use super::field::{Field, FieldKind, Initial};
+use super::field::{Field, FieldKind, Initial, Operator};
 use crate::{
     layout::Scalar,
-    program::{
-        Arithmetic, Block, Check, FaultKind, NO_VALUE, Op, OpKind, Operand, Operator, PathId, Policy, StopBit, Wire,
-    },
+    program::{Arithmetic, Block, Check, FaultKind, NO_VALUE, Op, OpKind, Operand, PathId, Policy, StopBit, Wire},
 };
 
 /// The local of a value.
@@ -39,14 +37,14 @@ pub(super) struct Int {
 }
 
 /// What all fields of a slot make of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SlotUse {
     kind: u8,
     /// Values of several types.
     is_mixed: bool,
     may_be_empty: bool,
     /// What stands for the value of an undefined slot, if anything does.
-    begins: Option<u64>,
+    begins: Option<Initial>,
     /// It is the same for all.
     agrees: bool,
 }
@@ -65,17 +63,18 @@ impl Uses {
         if field.kind == FieldKind::Decimal {
             let begins = field.initial_decimal().map(|(_, mantissa)| mantissa as u64);
             let begins = if field.operator == Operator::Delta { Some(begins.unwrap_or(0)) } else { begins };
+            let begins = begins.map(Initial::Int);
             self.and(field.text, SlotUse { may_be_empty: false, begins, ..SlotUse::of(field) });
         }
     }
 
     fn and(&mut self, slot: u32, own: SlotUse) {
-        self.0.entry(slot).and_modify(|all| *all = all.and(own)).or_insert(own);
+        self.0.entry(slot).and_modify(|all| all.and(&own)).or_insert(own);
     }
 
     /// What is made of the slot of a field.
     pub fn of(&self, field: &Field) -> SlotUse {
-        self.0.get(&field.slot).copied().unwrap_or_else(|| SlotUse::of(field))
+        self.0.get(&field.slot).cloned().unwrap_or_else(|| SlotUse::of(field))
     }
 
     /// True if all fields of a slot begin with the same value.
@@ -96,21 +95,32 @@ impl SlotUse {
             is_mixed: false,
             may_be_empty: field.optional && field.operator != Operator::Delta,
             begins: match field.kind {
-                FieldKind::Decimal => exponent().map(|exponent| exponent as u64),
-                _ => Int::of(field).and_then(|int| int.begins()),
+                FieldKind::Decimal => exponent().map(|exponent| Initial::Int(exponent as u64)),
+                _ if !field.kind.is_text() => Int::of(field).and_then(|int| int.begins()).map(Initial::Int),
+                _ if field.operator == Operator::Delta => {
+                    Some(Initial::Bytes(field.initial_bytes().unwrap_or_default().into()))
+                }
+                _ => field.initial.clone(),
             },
             agrees: true,
         }
     }
 
     /// The use that this field makes of it, too.
-    fn and(self, other: SlotUse) -> SlotUse {
-        SlotUse {
-            is_mixed: self.is_mixed || self.kind != other.kind,
-            may_be_empty: self.may_be_empty || other.may_be_empty,
-            agrees: self.agrees && self.begins == other.begins,
-            ..self
-        }
+    fn and(&mut self, other: &SlotUse) {
+        self.is_mixed |= self.kind != other.kind;
+        self.may_be_empty |= other.may_be_empty;
+        self.agrees &= self.begins == other.begins;
+    }
+
+    /// Values of several types.
+    pub fn is_mixed(&self) -> bool {
+        self.is_mixed
+    }
+
+    /// All fields begin with the same.
+    pub fn agrees(&self) -> bool {
+        self.agrees
     }
 
     /// Every state but undefined is a value of the one type.
@@ -352,15 +362,6 @@ impl Int {
         }
     }
 
-    /// Emits the absence of the field.
-    pub fn put_absent(&self, ops: &mut Ops) {
-        match self.operator {
-            _ if !self.optional => ops.put(OpKind::Fail(FaultKind::MissingMember)),
-            Operator::None | Operator::Delta => ops.null(),
-            operator => ops.absent_by_bit((operator, self.initial.is_some()), self.slot),
-        }
-    }
-
     /// Emits the conversion of the accumulator, of another type, to the field's.
     pub fn convert(&self, ops: &mut Ops, from: Scalar) {
         let wide = if self.scalar.is_signed() { Scalar::I64 } else { Scalar::U64 };
@@ -400,6 +401,11 @@ impl Ops {
     /// Emits an operation.
     pub fn put(&mut self, kind: OpKind) {
         self.ops.push(Op { path: self.path, kind });
+    }
+
+    /// Emits what was made before.
+    pub fn append(&mut self, block: &Block) {
+        self.ops.extend_from_slice(&block.0);
     }
 
     /// A block of the same path.
@@ -463,13 +469,16 @@ impl Ops {
         );
     }
 
-    /// Emits absence for an operator with a bit and perhaps an initial value.
-    pub fn absent_by_bit(&mut self, (operator, has_initial): (Operator, bool), slot: u32) {
+    /// Emits the absence of a field that consists of no others.
+    pub fn absent(&mut self, field: &Field) {
+        let (slot, has_initial) = (field.slot, field.initial.is_some());
         let null = |ops: &mut Ops| {
             ops.bit(true);
             ops.null();
         };
-        match operator {
+        match field.operator {
+            _ if !field.optional => self.put(OpKind::Fail(FaultKind::MissingMember)),
+            Operator::None | Operator::Delta => self.null(),
             Operator::Constant => self.bit(false),
             Operator::Default if has_initial => null(self),
             Operator::Default => self.bit(false),
@@ -545,5 +554,12 @@ impl Ops {
             let arms = vec![(vec![EMPTY], self.fault(FaultKind::EmptyPrevious))];
             self.on_state(slot, uses, arms, |_| {});
         }
+    }
+
+    /// Emits a fault where a slot has a value of another type.
+    pub fn check_kind(&mut self, (slot, kind): (u32, u8)) {
+        let otherwise = self.fault(FaultKind::PreviousType);
+        self.put(OpKind::SlotState(slot));
+        self.put(OpKind::Switch { arms: vec![(vec![UNDEFINED, EMPTY, kind.into()], Block::default())], otherwise });
     }
 }

@@ -4,7 +4,7 @@
 use alloc::{boxed::Box, collections::BTreeMap, format, rc::Rc, string::String, sync::Arc, vec::Vec};
 
 use super::{
-    field::{Field, FieldKind, Initial},
+    field::{Field, FieldKind, Initial, Operator},
     numbers::{Ops, Uses},
     template::{self, Dictionary, FieldType, Name, OperatorKind},
 };
@@ -12,7 +12,7 @@ use crate::{
     layout::Scalar,
     program::{
         Block, PathId,
-        state::{Bank, Operator, Policy},
+        state::{Bank, Policy},
     },
 };
 

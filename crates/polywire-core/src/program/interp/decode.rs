@@ -11,7 +11,7 @@ use crate::{
     program::{
         Arm, Block, Cursor, Decimal, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order,
         Overflow, Place, Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, Wire,
-        state::{self, OCTETS},
+        state,
     },
 };
 
@@ -103,10 +103,7 @@ impl<'r> Run<'r, '_> {
             OpKind::Bulk { place, scalar, order, bound, overflow } => {
                 self.bulk(*place, *scalar, *order, (*bound, overflow), frame)
             }
-            OpKind::TestField(field) => self.test_field(field),
-            OpKind::Octets { place, field, bound, overflow } => {
-                self.octets(*place, field.as_deref(), (*bound, overflow), frame)
-            }
+            OpKind::Bytes(bytes) => self.bytes(bytes, frame),
             OpKind::Slice { place, kernel, bound, overflow } => self.slice(*place, kernel, (*bound, overflow), frame),
             OpKind::Sequence { place, source, element, bound, overflow, min_wire } => {
                 let shape = SequenceShape { element, bound: *bound, overflow, min_wire: *min_wire };
@@ -115,7 +112,6 @@ impl<'r> Run<'r, '_> {
                     Source::Fixed(n) => self.fixed(*place, *n, element, frame),
                     Source::Dialect(dialect) => self.marked(*place, dialect, &shape, false, frame),
                     Source::Append(dialect) => self.marked(*place, dialect, &shape, true, frame),
-                    Source::Octets => self.marked(*place, &OCTETS, &shape, false, frame),
                 }
             }
             OpKind::Map { place, source, key, value, bound, overflow, min_wire } => {
@@ -180,7 +176,6 @@ impl<'r> Run<'r, '_> {
             OpKind::Literal(_)
             | OpKind::PutBit
             | OpKind::Put(_)
-            | OpKind::PutAbsent(_)
             | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)
             | OpKind::Index
@@ -276,7 +271,7 @@ impl<'r> Run<'r, '_> {
             }
             Wire::Octet => {
                 let mut word = 0;
-                ok(state::take_octet(self.input, &mut word))?;
+                ok(state::bytes::take_octet(self.input, &mut word))?;
                 self.set(i128::from(word), Scalar::U8);
                 Ok(())
             }
@@ -615,7 +610,6 @@ impl<'r> Run<'r, '_> {
             }
             Source::Fixed(n) => *n as usize,
             Source::Count => self.count(entry.min_wire)?,
-            Source::Octets => unreachable!("the verifier admits octets as a sequence's elements only"),
         };
         loop {
             let mut more = u64::from(i < left);

@@ -93,8 +93,7 @@ impl<'r> Run<'r, '_> {
                 ok(self.output.reserve(*after as usize))
             }
             OpKind::Bulk { place, scalar, order, bound, .. } => self.bulk(*place, *scalar, *order, *bound, frame),
-            OpKind::PutAbsent(field) => ok(state::put(self.output, field, None)),
-            OpKind::Octets { place, field: Some(field), bound, .. } => self.put_octets(*place, field, *bound, frame),
+            OpKind::Bytes(bytes) => self.bytes(bytes, frame),
             OpKind::Slice { place, kernel, bound, .. } => self.slice(*place, kernel, *bound, frame),
             OpKind::Sequence { place, element, bound, .. } => self.sequence(*place, element, *bound, frame),
             OpKind::Map { place, key, value, bound, .. } => self.map(*place, key, value, *bound, frame),
@@ -179,9 +178,7 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
             OpKind::Store(_)
-            | OpKind::TestField(_)
             | OpKind::Decimal(Decimal::Join { .. })
-            | OpKind::Octets { field: None, .. }
             | OpKind::Get(_)
             | OpKind::SetText(..)
             | OpKind::Present { .. }
@@ -193,11 +190,11 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    fn set(&mut self, value: i128, scalar: Scalar) {
+    pub(super) fn set(&mut self, value: i128, scalar: Scalar) {
         (self.accumulator, self.scalar) = (value, scalar);
     }
 
-    fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Failed {
+    pub(super) fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Failed {
         let _ = self.output.fail(kind, expected, got);
         Failed
     }
@@ -267,8 +264,10 @@ impl<'r> Run<'r, '_> {
         match form {
             TextForm::CountedNul { order } => ok(put_counted_nul(self.output, *order, text)),
             TextForm::Kernel(kernel) => ok((kernel.put)(self.output, text)),
-            TextForm::Field(field) => ok(state::put(self.output, field, Some(text.as_bytes()))),
-            TextForm::Pending => unreachable!("the verifier refuses it here"),
+            TextForm::Held => {
+                self.output.state().hold(text.as_bytes());
+                Ok(())
+            }
         }
     }
 

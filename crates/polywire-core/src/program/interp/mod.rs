@@ -7,9 +7,9 @@
 use super::{Check, FaultKind, Order, Status};
 use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
 
+pub(crate) mod bytes;
 mod decode;
 mod encode;
-pub(crate) mod fields;
 /// Single operations, for machine code that leaves them to the interpreter.
 #[cfg(feature = "jit")]
 pub(crate) mod op;

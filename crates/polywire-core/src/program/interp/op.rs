@@ -4,7 +4,7 @@ use crate::{
     program::{FaultKind, Input, Op, Output, Overflow, Place, Program, Status},
 };
 
-/// Runs one decode operation.
+/// Runs one decode operation; the accumulator is then as it leaves it.
 ///
 /// # Safety
 /// As for [`super::decode`]; `frame` is the operation's, `accumulator` (a word of `scalar`) what it
@@ -14,14 +14,16 @@ pub(crate) unsafe fn decode(
     op: &Op,
     input: &mut Input<'_>,
     frame: *mut u8,
-    accumulator: u64,
+    accumulator: &mut u64,
     scalar: Scalar,
 ) -> Status {
-    let mut run = decoding::Run { program, input, accumulator: from_word(accumulator, scalar), scalar };
-    run.named(op, frame).into()
+    let mut run = decoding::Run { program, input, accumulator: from_word(*accumulator, scalar), scalar };
+    let status = run.named(op, frame).into();
+    *accumulator = run.accumulator as u64;
+    status
 }
 
-/// Runs one encode operation.
+/// Runs one encode operation, and gives what it leaves in the accumulator.
 ///
 /// # Safety
 /// As for [`super::encode`]; `frame` is the operation's, `index` that of the innermost element.
@@ -31,9 +33,12 @@ pub(crate) unsafe fn encode(
     output: &mut Output<'_>,
     frame: *const u8,
     index: u64,
+    accumulator: &mut u64,
 ) -> Status {
     let mut run = encoding::Run { program, output, accumulator: 0, scalar: Scalar::U64, index };
-    run.named(op, frame).into()
+    let status = run.named(op, frame).into();
+    *accumulator = run.accumulator as u64;
+    status
 }
 
 /// Checks a count and makes the sequence that long; gives the first element.

@@ -4,8 +4,8 @@ use alloc::string::String;
 
 use super::{
     Failed,
+    bytes::set_held,
     decode::{Done, Run},
-    fields::{get_pending, set_pending},
     ok,
 };
 use crate::{
@@ -59,11 +59,7 @@ impl Run<'_, '_> {
         match form {
             TextForm::CountedNul { order } => ok(counted_nul(self.input, *order, Some(string)))?,
             TextForm::Kernel(kernel) => ok((kernel.get)(self.input, Some(string)))?,
-            TextForm::Field(field) => {
-                ok(get_pending(self.input, field))?;
-                ok(set_pending(self.input, string))?;
-            }
-            TextForm::Pending => ok(set_pending(self.input, string))?,
+            TextForm::Held => ok(set_held(self.input, string))?,
         }
         match bound.hold(string) {
             Ok(None) => Ok(()),
@@ -80,8 +76,7 @@ impl Run<'_, '_> {
             (Some(string), form) => self.own_text(string, form, bound),
             (None, TextForm::CountedNul { order }) => ok(counted_nul(self.input, *order, None)),
             (None, TextForm::Kernel(kernel)) => ok((kernel.get)(self.input, None)),
-            (None, TextForm::Field(field)) => ok(get_pending(self.input, field)),
-            (None, TextForm::Pending) => Ok(()),
+            (None, TextForm::Held) => Ok(()),
         }
     }
 }

@@ -17,11 +17,11 @@ use super::{
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        Block, Check, Decimal, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect, Segment,
-        SequenceDialect, Source, State, TextForm, Wire,
-        interp::HOST,
+        Block, Bytes, Check, Decimal, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect,
+        Segment, SequenceDialect, Source, State, TextForm, Wire,
+        interp::{HOST, bytes::filled},
         kernel::RegionForm,
-        state::{OCTETS, take_octet},
+        state::bytes::take_octet,
     },
 };
 
@@ -66,6 +66,19 @@ impl<'e> Emit<'e, '_> {
                     self.choose(bit, [then, otherwise], |emit, block| emit.decode_block(block, frame));
                     ops.next();
                 }
+                (
+                    OpKind::Bytes(bytes @ (Bytes::SlotHas { .. } | Bytes::Equal(_))),
+                    Some(OpKind::If { then, otherwise }),
+                ) if self.direct => {
+                    let ask = |emit: &mut Self, yes, no| emit.ask_bytes(bytes, yes, no);
+                    self.choose_by(ask, [then, otherwise], |emit, block| emit.decode_block(block, frame));
+                    ops.next();
+                }
+                // A string looks at its bytes itself.
+                (
+                    OpKind::Bytes(Bytes::Utf8(_)),
+                    Some(OpKind::Text { form: TextForm::Held, place: Place::At { .. }, .. }),
+                ) if self.direct => {}
                 _ => self.decode_op(op, frame),
             }
         }
@@ -105,7 +118,6 @@ impl<'e> Emit<'e, '_> {
                 Source::Fixed(n) => self.decode_fixed(*place, *n, element, frame),
                 Source::Dialect(dialect) => self.decode_marked(op, *place, dialect, element, frame),
                 Source::Append(_) => self.decode_by_interpreter(op, frame),
-                Source::Octets => self.decode_marked(op, *place, &OCTETS, element, frame),
             },
             OpKind::Present { place, body } => self.decode_present(op, *place, body, frame),
             OpKind::Clear(place) => self.decode_clear(op, *place, frame),
@@ -169,14 +181,13 @@ impl<'e> Emit<'e, '_> {
                 let frame = self.place_address(*place, frame);
                 self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
             }
-            OpKind::TestField(field) => self.decode_test(op, field),
-            OpKind::Octets { place, field, bound, .. } if self.direct => {
-                self.get_octets(op, *place, field.as_deref(), *bound, frame);
+            OpKind::Bytes(bytes) if self.direct => self.stream_bytes(op, bytes, frame),
+            OpKind::Bytes(bytes) => {
+                self.decode_by_interpreter(op, frame);
+                self.take_filled(filled(bytes));
             }
             OpKind::Fail(_) if self.direct => self.give_up(),
-            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } => {
-                self.decode_by_interpreter(op, frame)
-            }
+            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } => self.decode_by_interpreter(op, frame),
             OpKind::Map { .. } | OpKind::Members { .. } => {
                 self.decode_by_interpreter(op, frame);
                 self.accumulator = None;
@@ -184,7 +195,6 @@ impl<'e> Emit<'e, '_> {
             OpKind::Literal(_)
             | OpKind::PutBit
             | OpKind::Put(_)
-            | OpKind::PutAbsent(_)
             | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)
             | OpKind::Index
@@ -211,7 +221,8 @@ impl<'e> Emit<'e, '_> {
         if self.direct {
             return self.interpret_decode([program, address, frame, accumulator, scalar]);
         }
-        let arguments = [self.context, program, address, frame, accumulator, scalar];
+        self.store_word(accumulator);
+        let arguments = [self.context, program, address, frame, self.word(), scalar];
         self.call_status(op, shims::decode_op as *const u8, &arguments);
     }
 
@@ -456,8 +467,7 @@ impl<'e> Emit<'e, '_> {
                 self.code.switch_to_block(done);
             }
             // What follows takes the place for a string of its own.
-            (TextForm::Field(field), _) if self.direct => self.get_text(place, field, bound, frame),
-            (TextForm::Pending, _) if self.direct => self.take_pending(place, bound, frame),
+            (TextForm::Held, _) if self.direct => self.set_string(place, bound, frame),
             _ if self.is_shared(place) => slow(self),
             (TextForm::Kernel(kernel), _) if bound == 0 => {
                 let string = match place {

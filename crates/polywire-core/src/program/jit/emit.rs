@@ -17,7 +17,7 @@ use cranelift_module::{FuncId, Module, ModuleReloc};
 
 use super::{
     join::LocalFact,
-    stream::{Marks, Segment},
+    stream::{Held, Marks, Segment},
 };
 use crate::{
     layout::{EnumNode, Kind, Layout, NodeId, Scalar, SequenceNode},
@@ -58,6 +58,8 @@ pub(super) struct Emit<'e, 'f> {
     /// Where a failed operation goes once its fault is recorded.
     pub unwind: CodeBlock,
     pub accumulator: Option<Accumulator>,
+    /// Without a context: the bytes in hand.
+    pub held: Option<Held<'e>>,
     /// Index of the innermost element.
     pub index: Option<Value>,
     /// There is no context: what fails just leaves, and the function with a context says why.
@@ -145,6 +147,7 @@ pub(super) fn function<'e>(
         fields,
         unwind,
         accumulator: None,
+        held: None,
         index: None,
         direct,
         room_wanted: super::direct_size(program).unwrap_or(0) as i64,
@@ -483,6 +486,14 @@ impl<'e> Emit<'e, '_> {
         self.accumulator = Some(Accumulator { value, scalar, from: scalar });
     }
 
+    /// The accumulator from what an operation of the interpreter's has left, if it fills it.
+    pub(super) fn take_filled(&mut self, scalar: Option<Scalar>) {
+        if let Some(scalar) = scalar {
+            let value = self.load_word(0);
+            self.set(value, scalar);
+        }
+    }
+
     pub(super) fn accumulator(&self) -> Accumulator {
         self.accumulator.expect("the verifier has seen it set")
     }
@@ -661,8 +672,10 @@ impl<'e> Emit<'e, '_> {
                 emit.facts = [LocalFact::default(); LOCALS];
                 emit.assigned.clear();
             };
+            let held = self.held;
             known(self);
             body(self);
+            self.held = held;
             return known(self);
         }
         let unwind = self.cold();

@@ -17,7 +17,8 @@ use super::{
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        Block, InlineKernel, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire,
+        Block, Bytes, InlineKernel, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire,
+        interp::bytes::filled,
         kernel::{RegionForm, Room, ShortText},
     },
 };
@@ -99,6 +100,14 @@ impl<'e> Emit<'e, '_> {
                         emit.encode_block(block, frame);
                         emit.rest_of_bits(end, true);
                     });
+                    ops.next();
+                }
+                (
+                    OpKind::Bytes(bytes @ (Bytes::SlotHas { .. } | Bytes::Equal(_))),
+                    Some(OpKind::If { then, otherwise }),
+                ) if self.direct => {
+                    let ask = |emit: &mut Self, yes, no| emit.ask_bytes(bytes, yes, no);
+                    self.choose_by(ask, [then, otherwise], |emit, block| emit.encode_block(block, frame));
                     ops.next();
                 }
                 _ => self.encode_op(op, frame),
@@ -210,17 +219,13 @@ impl<'e> Emit<'e, '_> {
                 self.encode_by_interpreter(op, frame);
                 self.accumulator = None;
             }
-            OpKind::PutAbsent(field) if self.direct => self.encode_absent(field),
-            OpKind::Octets { field: None, .. } | OpKind::TestField(_) => {
-                unreachable!("the verifier refuses decode operations here")
-            }
-            OpKind::Octets { place, field: Some(field), bound, .. } if self.direct => {
-                self.put_octets(*place, field, *bound, frame);
+            OpKind::Bytes(bytes) if self.direct => self.stream_bytes(op, bytes, frame),
+            OpKind::Bytes(bytes) => {
+                self.encode_by_interpreter(op, frame);
+                self.take_filled(filled(bytes));
             }
             OpKind::Fail(_) if self.direct => self.give_up(),
-            OpKind::Fail(_) | OpKind::Slice { .. } | OpKind::Octets { .. } | OpKind::PutAbsent(_) => {
-                self.encode_by_interpreter(op, frame);
-            }
+            OpKind::Fail(_) | OpKind::Slice { .. } => self.encode_by_interpreter(op, frame),
             OpKind::Store(_)
             | OpKind::Get(_)
             | OpKind::SetText(..)
@@ -243,7 +248,8 @@ impl<'e> Emit<'e, '_> {
         if self.direct {
             return self.interpret_encode([program, address, frame, index]);
         }
-        self.call_status(op, shims::encode_op as *const u8, &[self.context, program, address, frame, index]);
+        let arguments = [self.context, program, address, frame, index, self.word()];
+        self.call_status(op, shims::encode_op as *const u8, &arguments);
     }
 
     /// Makes sure of `n` bytes.
@@ -420,7 +426,7 @@ impl<'e> Emit<'e, '_> {
         let head = match form {
             TextForm::CountedNul { order } => Some(TextHead::Counted(*order)),
             TextForm::Kernel(kernel) => kernel.short.map(TextHead::Short),
-            TextForm::Field(_) | TextForm::Pending => None,
+            TextForm::Held => None,
         };
         // What follows takes the place for a string of its own.
         let is_own = matches!(form, TextForm::CountedNul { .. }) || !self.is_shared(place);
@@ -444,7 +450,7 @@ impl<'e> Emit<'e, '_> {
                 let (kernel, string) = (self.address(*kernel), self.place_address(place, frame));
                 self.call_status(op, shims::put_text as *const u8, &[self.context, kernel, string]);
             }
-            TextForm::Field(field) if self.direct => self.put_text(place, field, bound, frame),
+            TextForm::Held if self.direct => self.take_string(place, bound, frame),
             _ => self.encode_by_interpreter(op, frame),
         }
         // Nobody but machine code knows of slack.
@@ -633,15 +639,17 @@ impl<'e> Emit<'e, '_> {
         let frames = core::iter::repeat_n(value, arms.len()).chain([frame]);
         let bodies = arms.iter().chain([none]);
         let (start, end) = self.arm_bits(bodies.clone());
+        let held = self.held;
         for ((block, body), frame) in blocks.iter().chain([&otherwise]).zip(bodies).zip(frames) {
             self.code.switch_to_block(*block);
             self.set(discriminator, Scalar::I64);
             self.set_bits_done(start);
+            self.held = held;
             self.encode_block(body, frame);
             self.rest_of_bits(end, true);
             self.code.ins().jump(done, &[]);
         }
-        self.accumulator = None;
+        (self.accumulator, self.held) = (None, held);
         self.code.switch_to_block(done);
     }
 

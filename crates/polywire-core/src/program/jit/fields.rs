@@ -1,5 +1,5 @@
-//! The state of a stream: fields with operators, and presence maps. Where there is a context,
-//! functions do them that the interpreter calls, too. Where there is none, `stream` makes them.
+//! The state of a stream and its presence maps. Where there is a context, functions do them that
+//! the interpreter calls, too. Where there is none, `stream` makes them.
 
 use core::mem::offset_of;
 
@@ -8,11 +8,11 @@ use cranelift_codegen::ir::{Value, types};
 use super::emit::{Emit, Stream};
 use crate::{
     layout::Scalar,
-    program::{Block, Field, Input, Op, Output, Policy, State, Status, state},
+    program::{Block, Input, Op, Output, Policy, State, Status, state},
 };
 
 impl<'e> Emit<'e, '_> {
-    /// What all fields need of the state, once in a function.
+    /// What all operations need of the state, once in a function.
     pub(super) fn load_stream(&mut self, state: Value) {
         let values = self.load(types::I64, state, offset_of!(State, values_at) as i32);
         self.stream = Some(Stream { state, values });
@@ -20,17 +20,6 @@ impl<'e> Emit<'e, '_> {
 
     pub(super) fn stream(&self) -> Stream {
         self.stream.expect("the verifier has seen a bank")
-    }
-
-    /// Accumulator from whether a field is there.
-    pub(super) fn decode_test(&mut self, op: &Op, field: &'e Field) {
-        if self.direct {
-            return self.test_text(field);
-        }
-        let (address, word) = (self.address(field), self.word());
-        self.call_status(op, test_field as *const u8, &[self.context, address, word]);
-        let value = self.load_word(0);
-        self.set(value, Scalar::Bool);
     }
 
     /// What stands behind a presence map, on the way in.
@@ -105,20 +94,6 @@ impl<'e> Emit<'e, '_> {
 }
 
 // Machine code with a context calls the functions below. None unwinds.
-
-unsafe extern "C" fn test_field(input: *mut Input<'_>, field: *const Field, word: *mut u64) -> Status {
-    // SAFETY: machine code gives its context, a field that lives as long as the code, and a word of
-    // the stack.
-    unsafe {
-        match state::get(&mut *input, &*field) {
-            Ok(there) => {
-                *word = u64::from(there);
-                Status::Ok
-            }
-            Err(status) => status,
-        }
-    }
-}
 
 unsafe extern "C" fn take_bit(input: *mut Input<'_>, bit: *mut u64) -> Status {
     // SAFETY: machine code gives its context, and a word of the stack.

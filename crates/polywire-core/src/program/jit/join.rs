@@ -1,9 +1,12 @@
 //! Blocks of which one runs: what they agree on is known behind them.
 
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 
-use super::emit::{Accumulator, Emit};
+use super::{
+    emit::{Accumulator, Emit},
+    stream::Held,
+};
 use crate::{
     layout::Scalar,
     program::{Block, OpKind, state::LOCALS},
@@ -19,9 +22,10 @@ pub(super) struct LocalFact {
 }
 
 /// A choice that is being made.
-pub(super) struct Join {
+pub(super) struct Join<'e> {
     /// What is known where each arm begins.
     accumulator: Option<Accumulator>,
+    held: Option<Held<'e>>,
     facts: [LocalFact; LOCALS],
     /// What is known where arms have ended, if any has.
     ended: Option<Ended>,
@@ -44,17 +48,17 @@ pub(super) fn stops(block: &Block) -> bool {
 }
 
 impl<'e> Emit<'e, '_> {
-    pub(super) fn begin_join(&self) -> Join {
-        Join { accumulator: self.accumulator, facts: self.facts, ended: None }
+    pub(super) fn begin_join(&self) -> Join<'e> {
+        Join { accumulator: self.accumulator, held: self.held, facts: self.facts, ended: None }
     }
 
     /// Goes back to what is known where an arm begins.
-    pub(super) fn begin_arm(&mut self, join: &Join) {
-        (self.accumulator, self.facts) = (join.accumulator, join.facts);
+    pub(super) fn begin_arm(&mut self, join: &Join<'e>) {
+        (self.accumulator, self.held, self.facts) = (join.accumulator, join.held, join.facts);
     }
 
     /// Notes what is known at an arm's end; it may have stopped.
-    pub(super) fn end_arm(&mut self, join: &mut Join, stops: bool) {
+    pub(super) fn end_arm(&mut self, join: &mut Join<'e>, stops: bool) {
         if stops {
             return;
         }
@@ -84,7 +88,9 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Goes on behind the arms.
-    pub(super) fn finish_join(&mut self, join: Join) {
+    pub(super) fn finish_join(&mut self, join: Join<'e>) {
+        // Where an arm has taken other bytes, nobody uses these.
+        self.held = join.held;
         let ended = join.ended.unwrap_or(Ended { accumulator: None, facts: [LocalFact::default(); LOCALS] });
         self.facts = ended.facts;
         self.accumulator = ended.accumulator.map(|(variable, scalar, from)| {
@@ -94,14 +100,20 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Runs one of two blocks, which begin with the condition as accumulator.
-    pub(super) fn choose(
+    pub(super) fn choose(&mut self, condition: Value, blocks: [&'e Block; 2], fill: impl FnMut(&mut Self, &'e Block)) {
+        let ask = |emit: &mut Self, yes, no| _ = emit.code.ins().brif(condition, yes, &[], no, &[]);
+        self.choose_by(ask, blocks, fill);
+    }
+
+    /// The same of a question that goes to the first block or the second.
+    pub(super) fn choose_by(
         &mut self,
-        condition: Value,
+        ask: impl FnOnce(&mut Self, CodeBlock, CodeBlock),
         [then, otherwise]: [&'e Block; 2],
         mut fill: impl FnMut(&mut Self, &'e Block),
     ) {
         let (yes, no, done) = (self.arm_block(then), self.arm_block(otherwise), self.code.create_block());
-        self.code.ins().brif(condition, yes, &[], no, &[]);
+        ask(self, yes, no);
         let mut join = self.begin_join();
         let most = self.arm_bits([then, otherwise].into_iter());
         for (start, block) in [(yes, then), (no, otherwise)] {
@@ -117,7 +129,7 @@ impl<'e> Emit<'e, '_> {
         self.finish_join(join);
     }
 
-    fn arm_block(&mut self, block: &Block) -> cranelift_codegen::ir::Block {
+    fn arm_block(&mut self, block: &Block) -> CodeBlock {
         if stops(block) { self.cold() } else { self.code.create_block() }
     }
 }

@@ -9,9 +9,9 @@ use alloc::string::String;
 use crate::{
     layout::{EnumNode, Kind, NodeId, Scalar, text_at},
     program::{
-        Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State, Status,
-        TextKernel,
-        interp::{self, fields::set_octets, op as interpret},
+        Bytes, Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State,
+        Status, TextKernel,
+        interp::{self, bytes::set_octets, op as interpret},
     },
 };
 
@@ -77,14 +77,14 @@ pub(super) unsafe extern "C" fn decode_op(
     program: *const Program,
     op: *const Op,
     frame: *mut u8,
-    accumulator: u64,
+    accumulator: *mut u64,
     scalar: u64,
 ) -> Status {
     // SAFETY: machine code gives its own input, program and operation, which live as long as the
-    // code, the operation's frame, and a word that it took from a `Scalar`.
+    // code, the operation's frame, a word of the stack, and one that it took from a `Scalar`.
     unsafe {
         let scalar = core::mem::transmute::<u8, Scalar>(scalar as u8);
-        interpret::decode(&*program, &*op, &mut *input, frame, accumulator, scalar)
+        interpret::decode(&*program, &*op, &mut *input, frame, &mut *accumulator, scalar)
     }
 }
 
@@ -94,20 +94,21 @@ pub(super) unsafe extern "C" fn encode_op(
     op: *const Op,
     frame: *const u8,
     index: u64,
+    accumulator: *mut u64,
 ) -> Status {
     // SAFETY: machine code gives its own output, program and operation, which live as long as the
-    // code, and the operation's frame.
-    unsafe { interpret::encode(&*program, &*op, &mut *output, frame, index) }
+    // code, the operation's frame, and a word of the stack.
+    unsafe { interpret::encode(&*program, &*op, &mut *output, frame, index, &mut *accumulator) }
 }
 
-/// The same for a message that is read without a context, of which the bytes from `at` to `end` are
-/// left: where the operation's end, or null.
+/// The same as [`decode_op`] for a message that is read without a context, of which the bytes from
+/// `at` to `end` are left: where the operation's end, or null.
 pub(super) unsafe extern "C" fn decode_fallback(
     state: *mut State,
     program: *const Program,
     op: *const Op,
     frame: *mut u8,
-    accumulator: u64,
+    mut accumulator: u64,
     scalar: u64,
     at: *const u8,
     end: *const u8,
@@ -119,13 +120,13 @@ pub(super) unsafe extern "C" fn decode_fallback(
         (*state).keep_tags();
         specialised_input(state, rest, |input| {
             input.state = Some(&mut *state);
-            let status = decode_op(input, program, op, frame, accumulator, scalar);
+            let status = decode_op(input, program, op, frame, &raw mut accumulator, scalar);
             if status == Status::Ok { at.add(input.position()) } else { core::ptr::null() }
         })
     }
 }
 
-/// The same for a message that is written without a context, into `room` bytes.
+/// The mirror for a message that is written without a context, into `room` bytes.
 pub(super) unsafe extern "C" fn encode_fallback(
     state: *mut State,
     program: *const Program,
@@ -144,7 +145,8 @@ pub(super) unsafe extern "C" fn encode_fallback(
         (*state).keep_tags();
         let mut output = Output::new(&mut bytes, limits);
         output.state = Some(&mut *state);
-        let status = encode_op(&raw mut output, program, op, frame, index);
+        let mut accumulator = 0;
+        let status = encode_op(&raw mut output, program, op, frame, index, &raw mut accumulator);
         let status = output.finish(status);
         let fits = status == Status::Ok && bytes.len() as u64 <= room;
         if fits {
@@ -328,7 +330,9 @@ pub(super) unsafe extern "C" fn set_octets_specialised(
     // or array at the operation's place.
     unsafe {
         let (program, op) = (&*program, &*op);
-        let OpKind::Octets { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else { return 0 };
+        let OpKind::Bytes(Bytes::Octets { place: Place::At { node, .. }, bound, overflow }) = &op.kind else {
+            return 0;
+        };
         let bytes = core::slice::from_raw_parts(data, len as usize);
         let target = (&*program.layout, *node, at);
         let status = specialised_input(state, &[], |input| set_octets(input, target, bytes, (*bound, overflow)));

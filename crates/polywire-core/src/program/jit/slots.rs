@@ -57,6 +57,7 @@ impl Emit<'_, '_> {
             OpKind::Compute(arithmetic, operand) => self.compute(*arithmetic, *operand),
             OpKind::Forget { except } => {
                 self.assigned.clear();
+                self.held = None;
                 self.forget(*except);
             }
             _ => unreachable!("only called for these"),

@@ -1,9 +1,9 @@
 //! What a stateful codec keeps from one message to the next: previous values in a bank of slots,
 //! and while a message is read or written its presence map.
 //!
-//! A program that has a [`Bank`] runs with a [`State`]. Fields change it as they go; it is kept as
-//! it was before the message, and comes back unless the message ends well: a message that fails, or
-//! that is to leave nothing behind, has no effect.
+//! A program that has a [`Bank`] runs with a [`State`]. Operations change it as they go; it is kept
+//! as it was before the message, and comes back unless the message ends well: a message that fails,
+//! or that is to leave nothing behind, has no effect.
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use core::ops::{Deref, DerefMut};
@@ -11,33 +11,25 @@ use core::ops::{Deref, DerefMut};
 use super::{FaultKind, Input, Output, Status};
 
 mod bits;
+pub(crate) mod bytes;
 pub(crate) mod decimal;
-mod field;
 pub(crate) mod float;
-mod get;
 pub(crate) mod integer;
-mod octets;
-mod put;
 mod slots;
 #[cfg(feature = "jit")]
 pub(crate) mod specialised;
 pub(crate) mod stop_bit;
 
 pub(crate) use bits::{begin_reading, begin_writing, end_reading, end_writing, expect_bits, put_bits};
-pub use field::{Field, FieldKind, Operator, Policy};
-pub(crate) use get::get;
-pub(crate) use octets::{OCTETS, take_octet};
-pub(crate) use put::put;
-#[cfg(feature = "jit")]
-pub(crate) use put::{differing_end, replaced};
 pub(crate) use slots::{LOCALS, compute, cut};
 
-/// The slots that a program's fields refer to.
+/// The slots that a program's operations refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bank {
-    /// Slots of 64 bits with a tag. A decimal takes two.
+    /// Slots of 64 bits, each with a state.
     pub slots: u32,
-    /// Slots for strings and bytes; each has its tag in a slot of 64 bits, too.
+    /// Slots for bytes; each has its state in a slot of 64 bits, too: see
+    /// [`ByteSlot`](super::ByteSlot).
     pub texts: u32,
 }
 
@@ -78,10 +70,10 @@ pub struct State {
     pub(crate) tags: Box<[u8]>,
     /// The presence map that is read or written.
     map: bits::Map,
-    /// Where a field's value is between operations.
-    pub(crate) pending: Vec<u8>,
-    /// How many of the pending bytes were taken one by one.
-    octets_taken: usize,
+    /// The bytes in hand.
+    pub(crate) held: Vec<u8>,
+    /// How many of them were taken one by one.
+    taken: usize,
     /// What the interpreter has written for machine code.
     pub(crate) fallback: Vec<u8>,
     texts: Vec<Text>,
@@ -101,7 +93,7 @@ pub struct State {
 }
 
 /// A text that is kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Text {
     /// Where its bytes are and how many, for machine code.
     pub(crate) at: usize,
@@ -125,11 +117,43 @@ impl Text {
     }
 }
 
+impl Default for Text {
+    fn default() -> Text {
+        let mut text = Text { at: 0, len: 0, bytes: Vec::new(), changed: 0 };
+        // Machine code makes slices of it, which begin somewhere even if they are empty.
+        text.note();
+        text
+    }
+}
+
 impl Clone for Text {
     fn clone(&self) -> Text {
         let mut text = Text { bytes: self.bytes.clone(), changed: self.changed, ..Text::default() };
         text.note();
         text
+    }
+}
+
+/// What happens to deviations that the specification calls reportable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The message is refused.
+    #[default]
+    Reject,
+    /// They are noted in the state, and the message goes on.
+    Report,
+    /// The message goes on.
+    Ignore,
+}
+
+impl Policy {
+    /// The policy that a word of machine code is.
+    pub(crate) fn of_word(word: u64) -> Policy {
+        match word {
+            1 => Policy::Report,
+            2 => Policy::Ignore,
+            _ => Policy::Reject,
+        }
     }
 }
 
@@ -156,8 +180,8 @@ impl State {
             values: Values::new(slots),
             tags: vec![UNDEFINED; slots].into(),
             map: bits::Map::default(),
-            pending: Vec::new(),
-            octets_taken: 0,
+            held: Vec::new(),
+            taken: 0,
             fallback: Vec::new(),
             texts: vec![Text::default(); bank.texts as usize],
             text_bytes: 0,
@@ -227,7 +251,7 @@ impl State {
         self.despecialise();
         self.saved_tags.copy_from_slice(&self.tags);
         self.map = bits::Map::default();
-        self.octets_taken = 0;
+        self.taken = 0;
         self.locals = [0; LOCALS];
         self.keep_values();
         self.begin_message();
@@ -318,21 +342,6 @@ impl State {
         text.note();
         self.text_bytes = total;
         Ok(())
-    }
-
-    /// Makes bytes pending.
-    #[cfg(feature = "jit")]
-    pub(crate) fn set_pending(&mut self, bytes: &[u8]) {
-        self.pending.clear();
-        self.pending.extend_from_slice(bytes);
-    }
-
-    /// Puts the pending bytes into a text slot.
-    pub(crate) fn keep_pending(&mut self, slot: u32) -> Result<(), usize> {
-        let pending = core::mem::take(&mut self.pending);
-        let kept = self.set_text(slot, &pending);
-        self.pending = pending;
-        kept
     }
 
     fn report(&mut self, kind: FaultKind, offset: usize) {

@@ -5,7 +5,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use crate::program::{Block, Decimal, Direction, Field, OpKind, Source, TextForm, Wire};
+use crate::program::{Block, Bytes as InHand, Decimal, Direction, OpKind, TextForm, Wire};
 
 /// One operation.
 pub(super) struct Facts<'p> {
@@ -15,8 +15,8 @@ pub(super) struct Facts<'p> {
     pub bytes: Bytes,
     /// It works on the state of a stream.
     pub has_state: bool,
-    /// What it does with the value of a field that was asked for.
-    pub pending: Pending,
+    /// What it does with the bytes in hand.
+    pub hand: Hand,
     /// The blocks inside.
     pub blocks: Vec<&'p Block>,
 }
@@ -32,27 +32,25 @@ pub(super) enum Bytes {
     Leaves(u32),
 }
 
-/// See [`Facts::pending`].
+/// See [`Facts::hand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pending {
+pub(super) enum Hand {
     /// Nothing.
     Ignores,
-    /// Reads a field that is there for certain, whose value is then pending.
-    Asks,
-    /// Reads a field; its value is pending if the accumulator is true.
-    AsksWhether,
-    /// Takes the value, which stays.
-    Takes,
-    /// Takes the value, which is then gone.
-    Consumes,
-    /// Reads another field, or may, so that the value is gone.
-    Replaces,
+    /// Takes some.
+    Fills,
+    /// Uses those that are there, which stay.
+    Uses,
+    /// Uses those that are there, and takes others.
+    Changes,
+    /// Runs what may take others, or not.
+    Loses,
 }
 
 impl<'p> Facts<'p> {
     /// An operation of both directions that sees to its own bytes and knows no state.
     fn of_bytes(bytes: Bytes) -> Facts<'p> {
-        Facts { only: None, bytes, has_state: false, pending: Pending::Ignores, blocks: Vec::new() }
+        Facts { only: None, bytes, has_state: false, hand: Hand::Ignores, blocks: Vec::new() }
     }
 }
 
@@ -83,14 +81,10 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
             let text = Facts { bytes: Bytes::Leaves(if encodes { *after } else { 0 }), ..any };
             match form {
                 TextForm::CountedNul { .. } | TextForm::Kernel(_) => text,
-                TextForm::Field(_) => Facts { has_state: true, pending: Pending::Replaces, ..text },
-                TextForm::Pending => Facts { only: DECODES, has_state: true, pending: Pending::Takes, ..text },
+                TextForm::Held => Facts { has_state: true, hand: moves_hand(encodes), ..text },
             }
         }
-        OpKind::Octets { field: Some(_), .. } => Facts { has_state: true, pending: Pending::Replaces, ..any },
-        OpKind::Octets { field: None, .. } => Facts { only: DECODES, has_state: true, pending: Pending::Takes, ..any },
-        OpKind::TestField(field) => Facts { only: DECODES, has_state: true, pending: asks(field), ..any },
-        OpKind::PutAbsent(_) => Facts { only: ENCODES, has_state: true, ..any },
+        OpKind::Bytes(bytes) => bytes_facts(bytes, encodes),
         OpKind::Decimal(Decimal::Join { .. }) => Facts { only: DECODES, has_state: true, ..silent },
         OpKind::Decimal(_) => Facts { only: ENCODES, has_state: true, ..silent },
         OpKind::PresenceMap { body, .. } => Facts { has_state: true, blocks: vec![body], ..any },
@@ -104,12 +98,11 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         | OpKind::LoadLocal(..)
         | OpKind::StoreLocal(_)
         | OpKind::Compute(..) => Facts { has_state: true, ..silent },
-        OpKind::KnownBits { .. } | OpKind::Forget { .. } => Facts { has_state: true, ..any },
+        OpKind::KnownBits { .. } => Facts { has_state: true, ..any },
+        // The bytes in hand may be those of a slot.
+        OpKind::Forget { .. } => Facts { has_state: true, hand: Hand::Loses, ..any },
         OpKind::Bulk { .. } | OpKind::Slice { .. } | OpKind::Action(..) | OpKind::Fail(_) => any,
         OpKind::Test(_) => Facts { only: DECODES, ..any },
-        OpKind::Sequence { source: Source::Octets, element, .. } => {
-            Facts { only: DECODES, has_state: true, pending: Pending::Consumes, blocks: vec![element], ..any }
-        }
         OpKind::Sequence { element, .. } => Facts { blocks: vec![element], ..any },
         OpKind::Map { key, value, .. } => Facts { blocks: vec![key, value], ..any },
         OpKind::IfPresent { then, otherwise, .. } => Facts { only: ENCODES, blocks: vec![then, otherwise], ..any },
@@ -125,7 +118,7 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         OpKind::Members { arms, .. } => {
             Facts { only: DECODES, blocks: arms.iter().flat_map(|arm| [&arm.body, &arm.absent]).collect(), ..any }
         }
-        OpKind::Call { .. } => Facts { pending: Pending::Replaces, ..any },
+        OpKind::Call { .. } => Facts { hand: Hand::Loses, ..any },
     }
 }
 
@@ -136,10 +129,28 @@ fn wire_facts(wire: &Wire) -> Facts<'static> {
         Wire::Fixed { scalar, .. } => Facts { bytes: Bytes::Moves(scalar.size() as u32), ..any },
         Wire::Kernel(_) | Wire::Inline(..) | Wire::Symbol(..) => any,
         Wire::StopBit(_) => Facts { has_state: true, ..any },
-        Wire::Octet => Facts { has_state: true, pending: Pending::Takes, ..any },
+        Wire::Octet => Facts { has_state: true, hand: Hand::Uses, ..any },
     }
 }
 
-fn asks(field: &Field) -> Pending {
-    if field.optional { Pending::AsksWhether } else { Pending::Asks }
+/// What is true of an operation on the bytes in hand.
+fn bytes_facts(bytes: &InHand, encodes: bool) -> Facts<'static> {
+    let any = Facts { has_state: true, ..Facts::of_bytes(Bytes::Leaves(0)) };
+    let silent = Facts { has_state: true, ..Facts::of_bytes(Bytes::Moves(0)) };
+    match bytes {
+        InHand::Octets { .. } => Facts { hand: moves_hand(encodes), ..any },
+        InHand::Const(_) | InHand::LoadSlot { .. } => Facts { hand: Hand::Fills, ..silent },
+        InHand::Get(_) => Facts { only: DECODES, hand: Hand::Fills, ..any },
+        InHand::Put(_) => Facts { only: ENCODES, hand: Hand::Uses, ..any },
+        InHand::StoreSlot { .. } | InHand::SlotHas { .. } | InHand::Equal(_) | InHand::Length => {
+            Facts { hand: Hand::Uses, ..silent }
+        }
+        InHand::Utf8(_) => Facts { only: DECODES, hand: Hand::Uses, ..silent },
+        InHand::Part { .. } => Facts { hand: Hand::Changes, ..silent },
+    }
+}
+
+/// Encoding takes bytes in hand from memory, and decoding gives them to it.
+fn moves_hand(encodes: bool) -> Hand {
+    if encodes { Hand::Fills } else { Hand::Uses }
 }

@@ -165,7 +165,6 @@ impl Verifier<'_> {
                     Source::Fixed(n) => n == len,
                     Source::Dialect(_) => true,
                     Source::Append(_) => false,
-                    Source::Octets => true,
                 };
                 require(!decodes || fits, "an array has a fixed number of elements")?;
                 Ok(Some(*element))

@@ -16,8 +16,8 @@
 //!    scalars widen, never narrow;
 //! 6. calls name routines with the frame they expect, and cost as many levels as their blocks are
 //!    nested; blocks nest to a limited depth, and their operations are not too many;
-//! 7. who asks for the state of a stream has a bank, and fields are sound and keep to its slots;
-//!    who takes a field's value has asked for it, and for no other one since;
+//! 7. who asks for the state of a stream has a bank, and keeps to its slots; who uses the bytes in
+//!    hand has taken some;
 //! 8. kernels are of types that they can have, and what forms and expected prefixes say is within
 //!    what machine code can do: kernels are anybody's safe code.
 
@@ -25,11 +25,11 @@ use alloc::{string::String, vec, vec::Vec};
 use core::cell::Cell;
 
 use super::{
-    Arithmetic, Block, Check, Decimal, Direction, Field, Op, OpKind, Operand, Place, Program, ScalarKernel, Source,
-    TextForm, TextKernel, Wire, state::LOCALS,
+    Arithmetic, Block, ByteSlot, Bytes as InHand, Check, Decimal, Direction, Op, OpKind, Operand, Place, Program,
+    ScalarKernel, TextForm, TextKernel, Wire, state::LOCALS,
 };
 use crate::layout::{Kind, Layout, NodeId, Scalar};
-use facts::{Bytes, Facts, Pending, facts};
+use facts::{Bytes, Facts, Hand, facts};
 
 mod facts;
 mod memory;
@@ -84,22 +84,13 @@ struct State {
     ensured: u32,
     /// Inside a sequence or map.
     indexed: bool,
-    /// A field was asked for, and its value waits.
-    held: Held,
-}
-
-/// Whether a field's value waits for who takes it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Held {
-    No,
-    /// If the accumulator is true.
-    Perhaps,
-    Yes,
+    /// There are bytes in hand.
+    held: bool,
 }
 
 impl State {
     fn new(frame: Option<NodeId>) -> State {
-        State { frame, accumulator: None, ensured: 0, indexed: false, held: Held::No }
+        State { frame, accumulator: None, ensured: 0, indexed: false, held: false }
     }
 
     /// The state where an inner block begins.
@@ -182,22 +173,19 @@ impl Verifier<'_> {
         require(of_this_direction, "the operation is of the other direction")?;
         self.ensured(facts.bytes, state)?;
         require(!facts.has_state || self.program.bank.is_some(), "the program has no bank")?;
-        let takes = matches!(facts.pending, Pending::Takes | Pending::Consumes);
-        require(!takes || state.held == Held::Yes, "no field was asked for whose value it could take")?;
+        let uses = matches!(facts.hand, Hand::Uses | Hand::Changes);
+        require(!uses || state.held, "there are no bytes in hand")?;
         let inner = self.rules(kind, facts, state)?;
         require(inner.len() == facts.blocks.len(), "an operation has blocks that nobody looks at")?;
         // What a block inside leaves in the accumulator depends on which one ran.
         if !inner.is_empty() || matches!(kind, OpKind::Call { .. }) {
             state.accumulator = None;
         }
-        state.held = match (facts.pending, state.held) {
-            (Pending::Asks, _) => Held::Yes,
-            (Pending::AsksWhether, _) => Held::Perhaps,
-            (Pending::Replaces | Pending::Consumes, _) => Held::No,
-            // Only the next operation knows of the accumulator that answered.
-            (_, Held::Perhaps) if !matches!(kind, OpKind::Need(_)) => Held::No,
-            (_, Held::Yes) if self.replaces_inside(facts) => Held::No,
-            (_, held) => held,
+        state.held = match facts.hand {
+            Hand::Fills | Hand::Changes => true,
+            Hand::Loses => false,
+            // A block inside may have taken others, or not.
+            Hand::Ignores | Hand::Uses => state.held && !self.fills_inside(facts),
         };
         Ok(inner)
     }
@@ -212,12 +200,11 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// True if a block inside reads another field, or may.
-    fn replaces_inside(&self, facts: &Facts<'_>) -> bool {
+    /// True if a block inside takes bytes in hand, or may.
+    fn fills_inside(&self, facts: &Facts<'_>) -> bool {
         facts.blocks.iter().flat_map(|block| &block.0).any(|op| {
             let facts = self::facts(&op.kind, self.program.direction);
-            matches!(facts.pending, Pending::Asks | Pending::AsksWhether | Pending::Replaces | Pending::Consumes)
-                || self.replaces_inside(&facts)
+            matches!(facts.hand, Hand::Fills | Hand::Changes | Hand::Loses) || self.fills_inside(&facts)
         })
     }
 
@@ -240,7 +227,6 @@ impl Verifier<'_> {
             | OpKind::Call { .. } => return self.branching(kind, state),
             OpKind::Text { .. }
             | OpKind::SetText(..)
-            | OpKind::Octets { .. }
             | OpKind::Bulk { .. }
             | OpKind::Slice { .. }
             | OpKind::Clear(_) => self.in_one_piece(kind, state)?,
@@ -253,7 +239,7 @@ impl Verifier<'_> {
                 require(self.accumulator(state)? == wire.scalar(), "the accumulator is of another type than the wire")?;
             }
             OpKind::Check(check) => self.check(check, state)?,
-            OpKind::PutAbsent(field) => self.field(field)?,
+            OpKind::Bytes(bytes) => self.in_hand(bytes, state)?,
             OpKind::KnownBits { zeros, .. } => require(*zeros <= MAX_BITS, "a presence map has too many bits")?,
             // A slot that the bank lacks is nobody's.
             OpKind::Forget { .. } => {}
@@ -274,7 +260,6 @@ impl Verifier<'_> {
             | OpKind::Length(_)
             | OpKind::Index
             | OpKind::Convert(_)
-            | OpKind::TestField(_)
             | OpKind::TakeBit
             | OpKind::LoadSlot { .. }
             | OpKind::SlotState(_)
@@ -313,10 +298,6 @@ impl Verifier<'_> {
                 Scalar::U64
             }
             OpKind::Convert(to) => return self.convert(*to, state),
-            OpKind::TestField(field) => {
-                self.field(field)?;
-                Scalar::Bool
-            }
             OpKind::LoadSlot { slot, scalar, .. } => {
                 self.slot(*slot)?;
                 is_word(*scalar)?;
@@ -376,21 +357,11 @@ impl Verifier<'_> {
             OpKind::Text { place, form, .. } => {
                 match form {
                     TextForm::Kernel(kernel) => text_kernel(kernel)?,
-                    TextForm::Field(field) => self.field(field)?,
-                    TextForm::CountedNul { .. } | TextForm::Pending => {}
+                    TextForm::CountedNul { .. } | TextForm::Held => {}
                 }
                 self.place(*place, state, is_text).map(|_| ())
             }
             OpKind::SetText(place, _) => self.place(*place, state, is_text).map(|_| ()),
-            OpKind::Octets { place, field, .. } => {
-                if let Some(field) = field {
-                    self.field(field)?;
-                }
-                match place {
-                    Place::Sink => require(self.program.direction == Direction::Decode, "a sink cannot be encoded"),
-                    place => self.slice(*place, Scalar::U8, state),
-                }
-            }
             OpKind::Bulk { place, scalar, .. } => self.bulk(*place, *scalar, state),
             OpKind::Slice { place, kernel, .. } => self.slice(*place, kernel.scalar, state),
             OpKind::Clear(place) => {
@@ -405,7 +376,7 @@ impl Verifier<'_> {
     /// What runs a block several times, or several blocks one after another.
     fn repeating(&self, kind: &OpKind, facts: &Facts<'_>, state: &State) -> Verdict<Vec<State>> {
         // What a repeated block reads was there before its second turn.
-        let held = if self.replaces_inside(facts) { Held::No } else { state.held };
+        let held = state.held && !self.fills_inside(facts);
         let repeated = State { held, ..*state };
         Ok(match kind {
             OpKind::Sequence { place, source, .. } => {
@@ -413,7 +384,6 @@ impl Verifier<'_> {
                 vec![State { indexed: true, ..repeated.repeated(frame) }]
             }
             OpKind::Map { place, source, .. } => {
-                require(!matches!(source, Source::Octets), "octets are a sequence's elements")?;
                 self.counted(source, state)?;
                 let node = self.place(*place, state, |k| matches!(k, Kind::Map(_)))?;
                 let frames = node.map(|n| match &self.layout.node(n).kind {
@@ -482,11 +452,7 @@ impl Verifier<'_> {
             }
             OpKind::If { .. } => {
                 require(self.accumulator(state)? == Scalar::Bool, "a condition is a boolean")?;
-                let held = |held| State {
-                    held: if state.held == Held::Perhaps { held } else { state.held },
-                    ..state.inside(state.frame)
-                };
-                vec![held(Held::Yes), held(Held::No)]
+                vec![state.inside(state.frame); 2]
             }
             OpKind::Region { .. } => vec![state.inside(state.frame)],
             OpKind::PresenceMap { bits, .. } => {
@@ -525,11 +491,44 @@ impl Verifier<'_> {
         }
     }
 
-    /// Rule 7: a field's slots are in the bank, and it has the initial value that it needs.
-    fn field(&self, field: &Field) -> Verdict {
+    /// Rule 7: what an operation on the bytes in hand demands.
+    fn in_hand(&self, bytes: &InHand, state: &mut State) -> Verdict {
+        match bytes {
+            InHand::Octets { place: Place::Sink, .. } => {
+                require(self.program.direction == Direction::Decode, "a sink cannot be encoded")
+            }
+            InHand::Octets { place, .. } => self.slice(*place, Scalar::U8, state),
+            InHand::Get(form) | InHand::Put(form) => form.there.into_iter().try_for_each(is_local),
+            InHand::Const(_) | InHand::Utf8(_) => Ok(()),
+            InHand::LoadSlot { slot, .. } => self.byte_slot(*slot),
+            InHand::StoreSlot { slot, kind } => {
+                is_kind(*kind)?;
+                self.byte_slot(*slot)
+            }
+            InHand::SlotHas { slot, kind, .. } => {
+                state.accumulator = Some((Scalar::Bool, None));
+                is_kind(*kind)?;
+                self.byte_slot(*slot)
+            }
+            InHand::Equal(_) => {
+                state.accumulator = Some((Scalar::Bool, None));
+                Ok(())
+            }
+            InHand::Length => {
+                state.accumulator = Some((Scalar::U64, None));
+                Ok(())
+            }
+            InHand::Part { slot, number, .. } => {
+                is_local(*number)?;
+                self.byte_slot(*slot)
+            }
+        }
+    }
+
+    /// Rule 7: a slot for bytes of the bank.
+    fn byte_slot(&self, slot: ByteSlot) -> Verdict {
         let bank = self.program.bank.as_ref().ok_or("the program has no bank")?;
-        let has_slots = !field.has_slot() || field.slot < bank.slots && field.text < bank.texts;
-        require(field.is_sound() && has_slots, "the field is none, or its slots are not in the bank")
+        require(slot.slot < bank.slots && slot.bytes < bank.texts, "the bank has no such slot for bytes")
     }
 
     /// Rule 7: a slot of the bank.

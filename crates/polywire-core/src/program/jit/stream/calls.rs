@@ -1,150 +1,223 @@
-//! What machine code calls for texts and bytes. It does so in verified programs only: with the
+//! What machine code calls for the bytes in hand. It does so in verified programs only: with the
 //! state, with strings of a live value, and with bytes that are there or may be written. None
 //! unwinds. What is not ordinary they leave as it is.
 
-use alloc::string::String;
+use alloc::{string::String, vec::Vec};
 
 use crate::{
     layout::SharedStr,
     program::{
-        State,
+        Bytes, State,
         io::SHORT_TEXT,
         state::{
-            integer::plain::{read_unsigned, write_unsigned},
-            specialised::EMPTY_WORD,
+            bytes::{join_bytes, split_bytes},
+            specialised::IN_SLOT,
         },
     },
 };
 
-/// Forms of what [`read_pending`] reads.
-pub(super) const NULLABLE: u64 = 1;
-pub(super) const ASCII: u64 = 2;
-pub(super) const UNICODE: u64 = 4;
+/// What is to be known of bytes for a string.
+pub(super) const HAS_STOP: u64 = 1;
+pub(super) const IS_TEXT: u64 = 2;
 
-/// Keeps a text as the previous one: 0 if it is that already, 1 if not, 2 if there is no room for
-/// it.
-pub(super) unsafe extern "C" fn note_text(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
-    // SAFETY: machine code gives its state, and so many bytes of the value or the message.
-    let (state, text) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
-    if state.specialised_text(split(slots)) == Some(text) {
-        return 0;
+/// Where bytes are found that end with a stop bit.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct FoundStop {
+    pub len: u64,
+    pub there: u64,
+    /// The first of them, without the stop bit.
+    pub first: [u8; SHORT_TEXT],
+}
+
+/// Finds 7-bit characters that end with a stop bit, and gives where they end, or null. Those that
+/// begin with a NUL are not only their bytes, and so are left to others.
+pub(super) unsafe extern "C" fn find_stop(
+    at: *const u8,
+    end: *const u8,
+    nullable: u64,
+    to: *mut FoundStop,
+) -> *const u8 {
+    // SAFETY: machine code gives two ends of one message.
+    let rest = unsafe { rest(at, end) };
+    let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else { return core::ptr::null() };
+    let bytes = &rest[..=last];
+    let mut found = FoundStop { len: bytes.len() as u64, there: 1, ..FoundStop::default() };
+    match (bytes, nullable != 0) {
+        ([0x80], true) => (found.len, found.there) = (0, 0),
+        ([0x80], false) | ([0, 0x80], true) => found.len = 0,
+        _ if bytes[0] & 0x7F == 0 => return core::ptr::null(),
+        _ => {}
     }
-    if state.set_specialised_text(split(slots), text).is_ok() { 1 } else { 2 }
-}
-
-/// The same of a string that was read: 0, or 1 if there is no room.
-pub(super) unsafe extern "C" fn keep_text(state: *mut State, slots: u64, string: *const String, _: u64) -> u64 {
-    // SAFETY: machine code gives its state, and a string of the value that it decodes.
-    let (state, string) = unsafe { (&mut *state, &*string) };
-    state.set_specialised_text(split(slots), string.as_bytes()).is_err().into()
-}
-
-/// The previous text once more: 0, or 1 if the string has no room for it.
-pub(super) unsafe extern "C" fn load_text(state: *mut State, slots: u64, string: *mut String, bound: u64) -> u64 {
-    // SAFETY: machine code gives its state, and a string of the value that it decodes.
-    let (state, string) = unsafe { (&mut *state, &mut *string) };
-    let mut left = state.memory_left;
-    let filled = state.specialised_text(split(slots)).is_some_and(|text| fill(&mut left, string, text, bound));
-    state.memory_left = left;
-    u64::from(!filled)
-}
-
-fn split(slots: u64) -> (u32, u32) {
-    ((slots >> 32) as u32, slots as u32)
-}
-
-/// Makes a text pending.
-pub(super) unsafe extern "C" fn load_pending(state: *mut State, data: *const u8, len: u64) {
-    // SAFETY: machine code gives its state, and so many bytes of the message or of a slot.
-    unsafe { (*state).set_pending(core::slice::from_raw_parts(data, len as usize)) }
-}
-
-/// Keeps what is pending, or that nothing is there: 0, or 1 if there is no room for it.
-pub(super) unsafe extern "C" fn keep_pending(state: *mut State, slots: u64, there: u64) -> u64 {
-    // SAFETY: machine code gives its state, which nobody else refers to meanwhile.
-    let state = unsafe { &mut *state };
-    if there == 0 {
-        state.set_value((slots >> 32) as u32, EMPTY_WORD);
-        return 0;
+    if found.len <= SHORT_TEXT as u64 {
+        let own = &bytes[..found.len as usize];
+        found.first.iter_mut().zip(own).for_each(|(to, byte)| *to = byte & 0x7F);
     }
-    let pending = core::mem::take(&mut state.pending);
-    let kept = state.set_specialised_text(split(slots), &pending);
-    state.pending = pending;
+    // SAFETY: machine code gives memory of the stack.
+    unsafe { to.write(found) };
+    rest[last + 1..].as_ptr()
+}
+
+/// # Safety
+/// The bytes from `at` to `end` are there.
+unsafe fn rest<'m>(at: *const u8, end: *const u8) -> &'m [u8] {
+    // SAFETY: both ends are of one message, the bytes of which are there by the contract.
+    unsafe { core::slice::from_raw_parts(at, end.offset_from(at) as usize) }
+}
+
+/// Copies bytes without a stop bit.
+fn copy_plain(to: &mut Vec<u8>, bytes: &[u8], has_stop: bool) {
+    to.clear();
+    to.extend_from_slice(bytes);
+    if has_stop {
+        to.last_mut().into_iter().for_each(|byte| *byte &= 0x7F);
+    }
+}
+
+/// Takes bytes into the state, without their stop bit, and gives where they are.
+pub(super) unsafe extern "C" fn hold(state: *mut State, data: *const u8, len: u64, has_stop: u64) -> *const u8 {
+    // SAFETY: machine code gives its state, and so many bytes of the message.
+    unsafe {
+        let (state, bytes) = (&mut *state, core::slice::from_raw_parts(data, len as usize));
+        copy_plain(&mut state.held, bytes, has_stop != 0);
+        state.held.as_ptr()
+    }
+}
+
+/// Keeps bytes in a slot: 0, or 1 if there is no room for them.
+pub(super) unsafe extern "C" fn keep(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
+    // SAFETY: machine code gives its state, and so many bytes of the value, the message or the
+    // state, but not of the slot.
+    let (state, bytes) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
+    state.set_specialised_text(split_slots(slots), bytes).is_err().into()
+}
+
+/// The same of bytes with a stop bit.
+pub(super) unsafe extern "C" fn keep_stopped(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
+    // SAFETY: machine code gives its state, and so many bytes of the message.
+    let (state, bytes) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
+    let mut few = [0; IN_SLOT];
+    if let Some(few) = few.get_mut(..bytes.len()) {
+        few.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte & 0x7F);
+        return state.set_specialised_text(split_slots(slots), few).is_err().into();
+    }
+    let mut held = core::mem::take(&mut state.held);
+    copy_plain(&mut held, bytes, true);
+    let kept = state.set_specialised_text(split_slots(slots), &held);
+    state.held = held;
     kept.is_err().into()
 }
 
-/// Makes the previous text pending: 1, or 0 if there is none.
-pub(super) unsafe extern "C" fn previous_pending(state: *mut State, slots: u64) -> u64 {
-    // SAFETY: machine code gives its state, which nobody else refers to meanwhile.
-    let state = unsafe { &mut *state };
-    let mut pending = core::mem::take(&mut state.pending);
-    pending.clear();
-    let previous = state.specialised_text(split(slots));
-    previous.into_iter().for_each(|text| pending.extend_from_slice(text));
-    let there = previous.is_some();
-    state.pending = pending;
-    there.into()
+/// Whether a slot has these bytes: 1 or 0.
+pub(super) unsafe extern "C" fn is_kept(state: *const State, slots: u64, data: *const u8, len: u64) -> u64 {
+    // SAFETY: machine code gives its state, and so many bytes of the value or the message.
+    let (state, bytes) = unsafe { (&*state, core::slice::from_raw_parts(data, len as usize)) };
+    (state.specialised_text(split_slots(slots)) == Some(bytes)).into()
 }
 
-/// A string from what is pending: 0, or 1 if that is not ordinary.
-pub(super) unsafe extern "C" fn take_pending(state: *mut State, string: *mut String, bound: u64) -> u64 {
-    // SAFETY: machine code gives its state, and a string of the value that it decodes.
-    let (state, string) = unsafe { (&mut *state, &mut *string) };
-    let is_text = core::str::from_utf8(&state.pending).is_ok();
-    u64::from(!(is_text && fill(&mut state.memory_left, string, &state.pending, bound)))
+fn split_slots(slots: u64) -> (u32, u32) {
+    ((slots >> 32) as u32, slots as u32)
+}
+
+/// A string from bytes: 0, or 1 if that is not ordinary.
+pub(super) unsafe extern "C" fn set_text(
+    state: *mut State,
+    string: *mut String,
+    data: *const u8,
+    len: u64,
+    bound: u64,
+    facts: u64,
+) -> u64 {
+    // SAFETY: machine code gives its state, a string of the value that it decodes, and so many
+    // bytes, not of that string.
+    let (state, string, bytes) =
+        unsafe { (&mut *state, &mut *string, core::slice::from_raw_parts(data, len as usize)) };
+    let is_text = facts & IS_TEXT != 0 || core::str::from_utf8(bytes).is_ok();
+    let is_set = is_text && make_room(&mut state.memory_left, string, bytes.len(), bound);
+    if is_set {
+        // SAFETY: it is UTF-8; what has a stop bit is 7-bit characters but for that.
+        copy_plain(unsafe { string.as_mut_vec() }, bytes, facts & HAS_STOP != 0);
+    }
+    u64::from(!is_set)
 }
 
 /// The same for a string that may be a part of a message, which this one is not.
-pub(super) unsafe extern "C" fn take_shared(state: *mut State, text: *mut SharedStr, bound: u64) -> u64 {
-    // SAFETY: machine code gives its state, and a shared string of the value that it decodes.
+pub(super) unsafe extern "C" fn set_shared(
+    state: *mut State,
+    text: *mut SharedStr,
+    data: *const u8,
+    len: u64,
+    bound: u64,
+    facts: u64,
+) -> u64 {
+    // SAFETY: machine code gives a shared string of the value that it decodes; the rest is
+    // `set_text`'s.
     unsafe {
         let mut string = (*text).take_string();
-        let answer = take_pending(state, &raw mut string, bound);
+        let answer = set_text(state, &raw mut string, data, len, bound, facts);
         *text = string.into();
         answer
     }
 }
 
-/// Where pending bytes are, and how many.
-pub(super) unsafe extern "C" fn pending_at(state: *mut State, to: *mut [u64; 2]) {
-    // SAFETY: machine code gives its state, and two words of the stack.
-    unsafe {
-        let pending = &(*state).pending;
-        to.write([pending.as_ptr() as u64, pending.len() as u64]);
-    }
+/// Whether bytes are UTF-8: 1 or 0.
+pub(super) unsafe extern "C" fn is_utf8(data: *const u8, len: u64) -> u64 {
+    // SAFETY: machine code gives so many bytes of the message or the state.
+    u64::from(core::str::from_utf8(unsafe { core::slice::from_raw_parts(data, len as usize) }).is_ok())
 }
 
-/// Makes a text pending that might be absent or not, and says whether it is there; gives where it
-/// ends, or null.
-pub(super) unsafe extern "C" fn read_pending(
+/// What a part and the bytes of a slot are together: where that is, and how much, or null.
+pub(super) unsafe extern "C" fn join(
     state: *mut State,
-    at: *const u8,
-    end: *const u8,
-    form: u64,
-    there: *mut u64,
+    op: *const Bytes,
+    data: *const u8,
+    len: u64,
+    number: u64,
+    to: *mut u64,
 ) -> *const u8 {
-    let (is_ascii, is_unicode, nullable) = (form & ASCII != 0, form & UNICODE != 0, form & NULLABLE != 0);
-    // SAFETY: machine code gives its state, and two ends of one message.
-    let (state, rest) = unsafe { (&mut *state, rest(at, end)) };
-    let parsed = if is_ascii { parse_ascii(rest, nullable) } else { parse_counted(rest, nullable) };
-    let Some(Parsed { text, behind }) = parsed else { return core::ptr::null() };
-    // What nobody takes is kept all the same, and repeated.
-    if is_unicode && text.is_some_and(|text| core::str::from_utf8(text).is_err()) {
-        return core::ptr::null();
-    }
-    if let Some(text) = text {
-        state.set_pending(text);
-        if is_ascii {
-            state.pending.last_mut().into_iter().for_each(|byte| *byte &= 0x7F);
+    // SAFETY: machine code gives its state, an operation of its program, so many bytes, and a word
+    // of the stack.
+    unsafe {
+        let (state, op) = (&mut *state, &*op);
+        let Bytes::Part { kernel, slot, initial, .. } = op else { return core::ptr::null() };
+        let mut held = core::mem::take(&mut state.held);
+        // They are there already, or elsewhere.
+        if !core::ptr::eq(held.as_ptr(), data) {
+            held.clear();
+            held.extend_from_slice(core::slice::from_raw_parts(data, len as usize));
         }
+        held.truncate(len as usize);
+        let known = state.specialised_text((slot.slot, slot.bytes)).unwrap_or(initial);
+        let joined = join_bytes(kernel, known, &mut held, number as i64);
+        state.held = held;
+        *to = state.held.len() as u64;
+        if joined.is_ok() { state.held.as_ptr() } else { core::ptr::null() }
     }
-    // SAFETY: machine code gives a word of the stack.
-    unsafe { *there = u64::from(text.is_some()) };
-    behind.as_ptr()
 }
 
-/// A text of 7-bit characters, none of them in front a NUL: where it ends, or null.
-pub(super) unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u64, nullable: u64) -> *mut u8 {
+/// The part of bytes beside those of a slot: its number, where it begins, and its length. 0, or 1
+/// if there is none.
+pub(super) unsafe extern "C" fn split(
+    state: *const State,
+    op: *const Bytes,
+    data: *const u8,
+    len: u64,
+    to: *mut [u64; 3],
+) -> u64 {
+    // SAFETY: machine code gives its state, an operation of its program, so many bytes of a live
+    // value, and three words of the stack.
+    unsafe {
+        let (state, op, value) = (&*state, &*op, core::slice::from_raw_parts(data, len as usize));
+        let Bytes::Part { kernel, slot, initial, .. } = op else { return 1 };
+        let known = state.specialised_text((slot.slot, slot.bytes)).unwrap_or(initial);
+        let Some((number, part)) = split_bytes(kernel, known, value) else { return 1 };
+        to.write([number as u64, part.start as u64, part.len() as u64]);
+        0
+    }
+}
+
+/// Writes 7-bit characters, none of them in front a NUL, and gives where they end, or null.
+pub(super) unsafe extern "C" fn write_stop(at: *mut u8, data: *const u8, len: u64, nullable: u64) -> *mut u8 {
     // SAFETY: machine code gives so many bytes of a text, and has found room for them and their
     // ends.
     unsafe {
@@ -159,160 +232,14 @@ pub(super) unsafe extern "C" fn write_ascii(at: *mut u8, data: *const u8, len: u
         if text[0] == 0 || !text.is_ascii() {
             return core::ptr::null_mut();
         }
-        copy(text, at);
+        core::ptr::copy_nonoverlapping(text.as_ptr(), at, text.len());
         *at.add(last) |= 0x80;
         at.add(text.len())
     }
 }
 
-/// Bytes behind their number: where they end, or null.
-pub(super) unsafe extern "C" fn write_counted(at: *mut u8, data: *const u8, len: u64, nullable: u64) -> *mut u8 {
-    if len > u32::MAX.into() {
-        return core::ptr::null_mut();
-    }
-    // SAFETY: machine code gives so many bytes, and has found room for them and a length in front.
-    unsafe {
-        let behind = write_unsigned(at, len + nullable);
-        copy(core::slice::from_raw_parts(data, len as usize), behind);
-        behind.add(len as usize)
-    }
-}
-
-/// The mirror of [`write_ascii`].
-pub(super) unsafe extern "C" fn read_ascii(
-    state: *mut State,
-    at: *const u8,
-    end: *const u8,
-    string: *mut String,
-    bound: u64,
-) -> *const u8 {
-    // SAFETY: machine code gives its state, two ends of one message, and a string of the value.
-    let (state, rest, string) = unsafe { (&mut *state, rest(at, end), &mut *string) };
-    let Some(Parsed { text: Some(text), behind }) = parse_ascii(rest, false) else { return core::ptr::null() };
-    if !make_room(&mut state.memory_left, string, text.len(), bound) {
-        return core::ptr::null();
-    }
-    // SAFETY: there is room, and without the stop bit all are 7-bit characters.
-    unsafe {
-        let bytes = string.as_mut_vec();
-        bytes.set_len(0);
-        if let Some(last) = text.len().checked_sub(1) {
-            copy(text, bytes.as_mut_ptr());
-            *bytes.as_mut_ptr().add(last) &= 0x7F;
-            bytes.set_len(text.len());
-        }
-    }
-    behind.as_ptr()
-}
-
-/// The mirror of [`write_counted`], of UTF-8.
-pub(super) unsafe extern "C" fn read_counted(
-    state: *mut State,
-    at: *const u8,
-    end: *const u8,
-    string: *mut String,
-    bound: u64,
-) -> *const u8 {
-    // SAFETY: machine code gives its state, two ends of one message, and a string of the value.
-    let (state, rest, string) = unsafe { (&mut *state, rest(at, end), &mut *string) };
-    match parse_counted(rest, false) {
-        Some(Parsed { text: Some(text), behind })
-            if core::str::from_utf8(text).is_ok() && fill(&mut state.memory_left, string, text, bound) =>
-        {
-            behind.as_ptr()
-        }
-        _ => core::ptr::null(),
-    }
-}
-
-/// Says how many bytes there are behind their number, and gives where they end, or null.
-pub(super) unsafe extern "C" fn find_counted(at: *const u8, end: *const u8, len: *mut u64) -> *const u8 {
-    // SAFETY: machine code gives two ends of one message.
-    match parse_counted(unsafe { rest(at, end) }, false) {
-        Some(Parsed { text: Some(text), behind }) => {
-            // SAFETY: machine code gives a word of the stack.
-            unsafe { *len = text.len() as u64 };
-            behind.as_ptr()
-        }
-        _ => core::ptr::null(),
-    }
-}
-
-/// A text in a message, or its absence, and what is behind.
-pub(super) struct Parsed<'m> {
-    pub text: Option<&'m [u8]>,
-    pub behind: &'m [u8],
-}
-
-/// A text of 7-bit characters, the last of which has its stop bit yet. One that begins with a NUL
-/// is not only its bytes, and so is left to others.
-#[inline]
-pub(super) fn parse_ascii(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
-    if nullable && rest.first() == Some(&0x80) {
-        return Some(Parsed { text: None, behind: &rest[1..] });
-    }
-    let last = rest.iter().position(|byte| byte & 0x80 != 0)?;
-    let (text, behind) = rest.split_at(last + 1);
-    let is_empty = if nullable { text == [0, 0x80] } else { text == [0x80] };
-    match text[0] & 0x7F {
-        _ if is_empty => Some(Parsed { text: Some(&[]), behind }),
-        0 => None,
-        _ => Some(Parsed { text: Some(text), behind }),
-    }
-}
-
-/// Bytes behind their number.
-#[inline]
-pub(super) fn parse_counted(rest: &[u8], nullable: bool) -> Option<Parsed<'_>> {
-    let (len, rest) = match rest.split_first()? {
-        (byte, rest) if byte & 0x80 != 0 => (u64::from(byte & 0x7F), rest),
-        _ => number(read_unsigned, rest)?,
-    };
-    if nullable && len == 0 {
-        return Some(Parsed { text: None, behind: rest });
-    }
-    let (text, behind) = rest.split_at_checked(usize::try_from(len - u64::from(nullable)).ok()?)?;
-    Some(Parsed { text: Some(text), behind })
-}
-
-/// What a number's function reads of the bytes that there are, and what is behind it.
-pub(super) fn number(
-    read: unsafe extern "C" fn(*const u8, *const u8, *mut u64) -> *const u8,
-    bytes: &[u8],
-) -> Option<(u64, &[u8])> {
-    let (ends, mut value) = (bytes.as_ptr_range(), 0);
-    if bytes.is_empty() {
-        return None;
-    }
-    // SAFETY: the ends are those of the bytes; what comes back is null or between them.
-    unsafe {
-        let behind = read(ends.start, ends.end, &mut value);
-        (!behind.is_null()).then(|| (value, rest(behind, ends.end)))
-    }
-}
-
-/// # Safety
-/// The bytes from `at` to `end` are there.
-pub(super) unsafe fn rest<'m>(at: *const u8, end: *const u8) -> &'m [u8] {
-    // SAFETY: both ends are of one message, the bytes of which are there by the contract.
-    unsafe { core::slice::from_raw_parts(at, end.offset_from(at) as usize) }
-}
-
-/// Puts UTF-8 into a string, if memory and bound allow it.
-fn fill(memory_left: &mut usize, string: &mut String, text: &[u8], bound: u64) -> bool {
-    let fits = make_room(memory_left, string, text.len(), bound);
-    if fits {
-        // SAFETY: there is room, and the text is UTF-8: that is what callers give.
-        unsafe {
-            let bytes = string.as_mut_vec();
-            copy(text, bytes.as_mut_ptr());
-            bytes.set_len(text.len());
-        }
-    }
-    fits
-}
-
-/// Makes room for a text, as [`Input::set_text`](crate::program::Input::set_text) does.
+/// Makes room for a text, if memory and bound allow it, as
+/// [`Input::set_text`](crate::program::Input::set_text) does.
 fn make_room(memory_left: &mut usize, string: &mut String, len: usize, bound: u64) -> bool {
     let room = len.max(SHORT_TEXT);
     let allowed = bound == 0 || len as u64 <= bound;
@@ -323,44 +250,6 @@ fn make_room(memory_left: &mut usize, string: &mut String, len: usize, bound: u6
     let affordable = memory_left.checked_sub(room).filter(|_| string.try_reserve(room).is_ok());
     *memory_left = affordable.unwrap_or(*memory_left);
     affordable.is_some()
-}
-
-/// The same for machine code: 0, or 1 if there is no memory.
-pub(super) unsafe extern "C" fn grow(state: *mut State, string: *mut String, len: u64) -> u64 {
-    // SAFETY: machine code gives its state, and a string of the value that it decodes.
-    unsafe { u64::from(!make_room(&mut (*state).memory_left, &mut *string, len as usize, 0)) }
-}
-
-/// Copies bytes, mostly few.
-///
-/// # Safety
-/// There is room for them.
-#[inline]
-unsafe fn copy(text: &[u8], to: *mut u8) {
-    let (from, len) = (text.as_ptr(), text.len());
-    // SAFETY: as the caller promises; pieces overlap where the length is no power of two.
-    unsafe {
-        match len {
-            0 => {}
-            1 => *to = *from,
-            2..=3 => {
-                let (first, last) = (from.cast::<[u8; 2]>().read(), from.add(len - 2).cast::<[u8; 2]>().read());
-                to.cast::<[u8; 2]>().write(first);
-                to.add(len - 2).cast::<[u8; 2]>().write(last);
-            }
-            4..=7 => {
-                let (first, last) = (from.cast::<[u8; 4]>().read(), from.add(len - 4).cast::<[u8; 4]>().read());
-                to.cast::<[u8; 4]>().write(first);
-                to.add(len - 4).cast::<[u8; 4]>().write(last);
-            }
-            8..=16 => {
-                let (first, last) = (from.cast::<[u8; 8]>().read(), from.add(len - 8).cast::<[u8; 8]>().read());
-                to.cast::<[u8; 8]>().write(first);
-                to.add(len - 8).cast::<[u8; 8]>().write(last);
-            }
-            _ => core::ptr::copy_nonoverlapping(from, to, len),
-        }
-    }
 }
 
 pub(super) unsafe extern "C" fn differ(a: *const u8, b: *const u8, len: u64) -> u64 {

@@ -13,7 +13,7 @@ use super::{
     map::{Segment, WORD, bytes, end_long},
 };
 use crate::program::{
-    Block, Op, OpKind, TextForm,
+    Block, Op, OpKind,
     passes::inner_blocks,
     state::integer::{gather, spread},
 };
@@ -24,8 +24,6 @@ pub(super) fn bits(block: &Block) -> u32 {
     let own = |op: &Op| match &op.kind {
         OpKind::TakeBit | OpKind::PutBit => 1,
         OpKind::KnownBits { zeros, one } => zeros.saturating_add(u32::from(*one)),
-        OpKind::TestField(field) | OpKind::PutAbsent(field) => field.bits(),
-        OpKind::Text { form: TextForm::Field(field), .. } | OpKind::Octets { field: Some(field), .. } => field.bits(),
         OpKind::Present { body, .. } | OpKind::Unbox { body, .. } | OpKind::Select { body, .. } => bits(body),
         OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } => {
             longest(&mut [then, otherwise].into_iter())

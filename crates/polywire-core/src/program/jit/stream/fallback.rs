@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     layout::Scalar,
-    program::{Block, Check, Decimal, Field, Op, OpKind, Policy, StopBit, TextForm, Wire, passes, state::LOCALS},
+    program::{Block, Bytes, BytesForm, Check, Decimal, Op, OpKind, Policy, StopBit, Wire, passes, state::LOCALS},
 };
 
 impl Eligibility<'_> {
@@ -23,10 +23,6 @@ impl Eligibility<'_> {
     }
 
     fn fall_back_op(&mut self, op: &Op, in_segment: bool) -> Option<()> {
-        if let Some(field) = field(&op.kind) {
-            (in_segment || field.bits() == 0).then_some(())?;
-            self.fall_back_slots(field)?;
-        }
         let in_segment = match &op.kind {
             // What they do is not only their own.
             OpKind::Action(..) | OpKind::Test(_) | OpKind::Forget { .. } | OpKind::Call { .. } => return None,
@@ -39,7 +35,18 @@ impl Eligibility<'_> {
                 self.fall_back_slot(*slot);
                 in_segment
             }
-            OpKind::Put(Wire::StopBit(StopBit { policy, .. }))
+            OpKind::Bytes(
+                Bytes::LoadSlot { slot, .. }
+                | Bytes::StoreSlot { slot, .. }
+                | Bytes::SlotHas { slot, .. }
+                | Bytes::Part { slot, .. },
+            ) => {
+                self.fall_back_slot(slot.slot);
+                self.fallback_bytes.insert(slot.bytes);
+                in_segment
+            }
+            OpKind::Bytes(Bytes::Get(BytesForm { policy, .. }) | Bytes::Utf8(policy))
+            | OpKind::Put(Wire::StopBit(StopBit { policy, .. }))
             | OpKind::Get(Wire::StopBit(StopBit { policy, .. }))
             | OpKind::Check(Check::Within { policy, .. })
             | OpKind::Decimal(Decimal::Join { policy, .. }) => (*policy == Policy::Reject).then_some(in_segment)?,
@@ -55,24 +62,6 @@ impl Eligibility<'_> {
         if !self.fallback.contains(&slot) {
             self.fallback.push(slot);
         }
-    }
-
-    /// Notes the slots of a field that is left to the interpreter.
-    fn fall_back_slots(&mut self, field: &Field) -> Option<()> {
-        if field.has_slot() {
-            self.fall_back_slot(field.slot);
-            self.fallback_texts.push(field.text);
-        }
-        (field.policy == Policy::Reject).then_some(())
-    }
-}
-
-/// The field that an operation reads or writes.
-fn field(kind: &OpKind) -> Option<&Field> {
-    match kind {
-        OpKind::TestField(field) | OpKind::PutAbsent(field) => Some(field),
-        OpKind::Text { form: TextForm::Field(field), .. } | OpKind::Octets { field: Some(field), .. } => Some(field),
-        _ => None,
     }
 }
 

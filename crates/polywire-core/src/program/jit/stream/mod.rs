@@ -1,35 +1,39 @@
 //! Messages of streams without a context, as hand-written code would have them: previous values at
 //! known places, presence maps in registers, each bit at its known position (`elided` has what is
-//! done where one is left out), texts by functions that know their form. It serves a [*specialised*
+//! done where one is left out), bytes in hand wherever they are. It serves a [*specialised*
 //! state](crate::program::state::specialised), and leaves whatever is not ordinary to the function
 //! with a context.
 
-use alloc::{collections::BTreeMap, vec, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec,
+    vec::Vec,
+};
 
 use crate::{
     layout::Kind,
     program::{
-        Block, Direction, Field, FieldKind, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
+        Block, Bytes, Coding, Direction, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
         state::{
-            Operator, UNDEFINED,
-            specialised::{EMPTY_WORD, NO_TEXT, Specialisation, SpecialisedSlot, inline_text},
+            UNDEFINED,
+            specialised::{Specialisation, SpecialisedSlot},
         },
     },
 };
 
+mod bytes;
 mod calls;
-mod combined;
 mod elided;
 mod entity;
 mod fallback;
 mod map;
-mod octets;
 mod slots;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
+pub(super) use bytes::Held;
 pub(super) use map::Segment;
 pub(super) use slots::{Marks, marks};
 
@@ -48,15 +52,31 @@ pub(super) struct Eligibility<'p> {
     room: usize,
     /// Where it forgets all previous values, the slots whose values stay.
     kept: Vec<u32>,
-    /// Texts, and the slots that they go with.
-    texts: BTreeMap<u32, u32>,
     /// Slots of operations that are left to the interpreter.
     fallback: Vec<u32>,
     /// What operations on slots do with them.
     uses: BTreeMap<u32, slots::Uses>,
     /// What the words of those slots may say.
     marks: Vec<Marks>,
-    fallback_texts: Vec<u32>,
+    /// Bytes of slots of operations that are left to the interpreter.
+    fallback_bytes: BTreeSet<u32>,
+    /// What is known of the bytes in hand.
+    held: HeldText,
+}
+
+/// Whether the bytes in hand are UTF-8.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HeldText {
+    No,
+    Yes,
+    /// As those of a slot are.
+    Of(u32),
+}
+
+impl HeldText {
+    fn of(known: &[u8]) -> HeldText {
+        if core::str::from_utf8(known).is_ok() { HeldText::Yes } else { HeldText::No }
+    }
 }
 
 impl<'p> Eligibility<'p> {
@@ -82,8 +102,8 @@ impl<'p> Eligibility<'p> {
             specialised,
             room: 0,
             kept: Vec::new(),
-            texts: BTreeMap::new(),
-            fallback_texts: Vec::new(),
+            fallback_bytes: BTreeSet::new(),
+            held: HeldText::No,
             fallback: Vec::new(),
             uses: BTreeMap::new(),
             marks: Vec::new(),
@@ -108,15 +128,21 @@ impl<'p> Eligibility<'p> {
         let behind = block.0.iter().skip(1).map(|op| Some(&op.kind)).chain([None]);
         block.0.iter().zip(behind).try_fold(0u32, |sum, (op, behind)| {
             self.use_slot(&op.kind, behind);
-            sum.checked_add(self.op(op)?)
+            let held = self.held;
+            let bits = self.op(op)?;
+            // Behind blocks, of which one ran, there are no bytes in hand.
+            if !matches!(op.kind, OpKind::Bytes(_) | OpKind::Text { .. }) {
+                self.held = held;
+            }
+            sum.checked_add(bits)
         })
     }
 
     /// The bits of the longest of some blocks of which one runs, and room for the largest.
     fn longest<'b>(&mut self, blocks: impl Iterator<Item = &'b Block>) -> Option<u32> {
-        let (before, mut bits, mut room) = (self.room, 0, self.room);
+        let (before, held, mut bits, mut room) = (self.room, self.held, 0, self.room);
         for block in blocks {
-            self.room = before;
+            (self.room, self.held) = (before, held);
             bits = self.block(block)?.max(bits);
             room = self.room.max(room);
         }
@@ -146,7 +172,10 @@ impl<'p> Eligibility<'p> {
                 self.room += INTEGER;
                 Some(0)
             }
-            OpKind::TestField(field) | OpKind::PutAbsent(field) => self.text(field),
+            OpKind::Bytes(bytes) => {
+                self.bytes(bytes);
+                Some(0)
+            }
             OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } => {
                 self.longest([then, otherwise].into_iter())
             }
@@ -155,22 +184,13 @@ impl<'p> Eligibility<'p> {
                 self.block(body)
             }
             OpKind::Clear(place) => self.is_optional(*place).then_some(0),
-            OpKind::Text { place, form: TextForm::Field(field), bound, utf16_bound, overflow, .. } => {
+            OpKind::Text { place, form: TextForm::Held, bound, utf16_bound, overflow, .. } => {
                 let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
-                // One that might be absent is asked for before it is put anywhere.
-                let asked = self.program.direction == Direction::Encode || !field.optional;
-                let is_text = field.kind != FieldKind::Bytes;
-                self.text(field).filter(|_| bounded && asked && is_text && self.is_string(*place))
-            }
-            OpKind::Text { place, form: TextForm::Pending, bound, utf16_bound, overflow, .. } => {
-                let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
+                if self.program.direction == Direction::Encode {
+                    self.held = HeldText::Yes;
+                }
                 (bounded && self.is_string(*place)).then_some(0)
             }
-            OpKind::Octets { field: Some(field), .. } => {
-                let asked = self.program.direction == Direction::Encode || !field.optional;
-                self.text(field).filter(|_| asked && field.kind == FieldKind::Bytes)
-            }
-            OpKind::Octets { field: None, .. } => Some(0),
             OpKind::Sequence { place, source, element, bound, overflow, .. } => {
                 let encodes = self.program.direction == Direction::Encode;
                 let counted = encodes || matches!(source, Source::Count | Source::Fixed(_));
@@ -205,53 +225,22 @@ impl<'p> Eligibility<'p> {
         }
     }
 
-    fn text(&mut self, field: &Field) -> Option<u32> {
-        let initial = field.initial_bytes().unwrap_or_default();
-        let sound = match field.kind {
-            FieldKind::Ascii => initial.is_ascii(),
-            FieldKind::Unicode => core::str::from_utf8(initial).is_ok(),
-            _ => true,
-        };
-        sound.then_some(())?;
-        let difference = if field.operator == Operator::Delta { INTEGER } else { 0 };
-        self.keep(field, text::HEAD + difference)?;
-        Some(field.bits())
-    }
-
-    /// Notes a field's slot, and the room that it takes.
-    fn keep(&mut self, field: &Field, room: usize) -> Option<()> {
-        self.room += room;
-        if !field.has_slot() {
-            return Some(());
+    /// Notes an operation on the bytes in hand.
+    fn bytes(&mut self, bytes: &Bytes) {
+        if let Bytes::Put(_) = bytes {
+            self.room += bytes::HEAD;
         }
-        let initial = field.initial_bytes();
-        // A word that has the same effect as no value.
-        let begins = match initial {
-            Some(initial) => inline_text(initial),
-            None if field.optional => EMPTY_WORD,
-            None => NO_TEXT,
+        self.held = match bytes {
+            Bytes::Const(known) => HeldText::of(known),
+            Bytes::Get(form) if form.coding == Coding::StopBit => HeldText::Yes,
+            Bytes::LoadSlot { slot, .. } => HeldText::Of(slot.bytes),
+            Bytes::Utf8(_) => HeldText::Yes,
+            Bytes::Octets { .. } if self.program.direction == Direction::Decode => self.held,
+            Bytes::Get(_) | Bytes::Octets { .. } | Bytes::Part { .. } => HeldText::No,
+            Bytes::Put(_) | Bytes::StoreSlot { .. } | Bytes::SlotHas { .. } | Bytes::Equal(_) | Bytes::Length => {
+                self.held
+            }
         };
-        let octets = field.kind == FieldKind::Bytes;
-        let may_be_empty = field.optional && field.operator != Operator::Delta;
-        let (slot, fresh) = (
-            self.specialised.slots.get_mut(field.slot as usize)?,
-            self.specialised.fresh.get_mut(field.slot as usize)?,
-        );
-        if slot.tag == UNDEFINED {
-            let (text, initial) = (Some(field.text), initial.map(Into::into));
-            *slot = SpecialisedSlot { tag: field.tag, may_be_fresh: true, may_be_empty, text, octets, initial };
-            *fresh = begins;
-        } else {
-            // Two fields that begin otherwise have no word that stands for no value.
-            slot.may_be_fresh &= begins == *fresh && slot.initial.as_deref() == initial;
-            // One that is never absent does not know the word for that.
-            (may_be_empty == slot.may_be_empty).then_some(())?;
-        }
-        // Two types in one slot are never both there.
-        let is_same = slot.text == Some(field.text) && slot.octets == octets;
-        (slot.tag == field.tag && is_same).then_some(())?;
-        // A text is nobody else's.
-        (*self.texts.entry(field.text).or_insert(field.slot) == field.slot).then_some(())
     }
 
     /// True if none of the slots that are kept has more than its value, and what is left to the
@@ -259,20 +248,21 @@ impl<'p> Eligibility<'p> {
     /// is specialised.
     fn stand_apart(&self) -> bool {
         let slot = |at: &u32| self.specialised.slots.get(*at as usize);
+        let specialised = self.specialised.slots.iter().filter_map(|slot| slot.text);
         self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.text.is_none()))
             && self.fallback.iter().all(|at| slot(at).is_some_and(|slot| slot.tag == UNDEFINED))
-            && self.fallback_texts.iter().all(|text| !self.texts.contains_key(text))
+            && specialised.into_iter().all(|bytes| !self.fallback_bytes.contains(&bytes))
     }
 
     fn is_optional(&self, place: Place) -> bool {
         matches!(place.node().map(|node| &self.program.layout.node(node).kind), Some(Kind::Optional(_)))
     }
 
-    /// True for a string that need not be asked where its bytes are, or that may be a part of a
-    /// message.
+    /// True for a string that need not be asked where its bytes are, for one that may be a part of
+    /// a message, and for none.
     fn is_string(&self, place: Place) -> bool {
         let kind = place.node().map(|node| &self.program.layout.node(node).kind);
-        matches!(kind, Some(Kind::String { shared: true, .. } | Kind::String { words: Some(_), .. }))
+        matches!(kind, None | Some(Kind::String { shared: true, .. } | Kind::String { words: Some(_), .. }))
     }
 
     /// True for an array, or a sequence that need not be asked where its elements are.

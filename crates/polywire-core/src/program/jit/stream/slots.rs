@@ -2,6 +2,7 @@
 //! operation can tell the difference.
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
@@ -10,16 +11,13 @@ use cranelift_codegen::ir::{InstBuilder, condcodes::IntCC};
 
 use super::{
     super::{emit::Emit, join::stops},
-    Eligibility,
+    Eligibility, HeldText,
 };
 use crate::{
     layout::Scalar,
     program::{
-        Block, OpKind, Program,
-        state::{
-            UNDEFINED,
-            specialised::{EMPTY_WORD, NO_NUMBER, SpecialisedSlot},
-        },
+        Block, Bytes, Op, OpKind, Place, Program, TextForm,
+        state::specialised::{EMPTY_WORD, NO_NUMBER, NO_TEXT, SpecialisedSlot, inline_text},
     },
 };
 
@@ -32,6 +30,8 @@ pub(in super::super) struct Marks {
     pub undefined: Option<u64>,
     /// [`EMPTY_WORD`]: that it is empty.
     pub is_emptied: bool,
+    /// Its values are bytes, and UTF-8.
+    pub is_text: bool,
 }
 
 impl Marks {
@@ -56,12 +56,35 @@ impl Arms {
     }
 }
 
+/// What stands for a value.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Initial {
+    Word(u64),
+    Bytes(Box<[u8]>),
+}
+
+impl Initial {
+    /// What a slot's word is with it.
+    fn word(&self) -> u64 {
+        match self {
+            Initial::Word(word) => *word,
+            Initial::Bytes(bytes) => inline_text(bytes),
+        }
+    }
+}
+
 /// What a program does with a slot.
 #[derive(Default)]
 pub(super) struct Uses {
     kinds: BTreeSet<u8>,
     /// What stands for a value that there is not.
-    initials: BTreeSet<u64>,
+    initials: BTreeSet<Initial>,
+    /// It has words.
+    has_words: bool,
+    /// It has bytes, and these.
+    bytes: BTreeSet<u32>,
+    /// Some of them may not be UTF-8.
+    has_octets: bool,
     /// Undefined is told from any value, or from empty.
     tells_value: bool,
     tells_empty: bool,
@@ -72,6 +95,9 @@ pub(super) struct Uses {
 impl Eligibility<'_> {
     /// Notes an operation on a slot, and what is switched on behind it.
     pub(super) fn use_slot(&mut self, kind: &OpKind, behind: Option<&OpKind>) {
+        if let OpKind::Bytes(bytes) = kind {
+            return self.use_bytes(bytes);
+        }
         let slot = match kind {
             OpKind::LoadSlot { slot, .. }
             | OpKind::StoreSlot { slot, .. }
@@ -82,18 +108,18 @@ impl Eligibility<'_> {
         };
         let uses = self.uses.entry(*slot).or_default();
         match kind {
-            OpKind::LoadSlot { initial, .. } => _ = uses.initials.insert(*initial),
-            OpKind::StoreSlot { kind, .. } => _ = uses.kinds.insert(*kind),
+            OpKind::LoadSlot { initial, .. } => {
+                uses.has_words = true;
+                uses.initials.insert(Initial::Word(*initial));
+            }
+            OpKind::StoreSlot { kind, .. } => {
+                uses.has_words = true;
+                uses.kinds.insert(*kind);
+            }
             OpKind::EmptySlot(_) => uses.is_emptied = true,
             OpKind::SlotHas { kind, initial, .. } => {
-                uses.kinds.insert(*kind);
-                match initial {
-                    Some(initial) => {
-                        uses.initials.insert(*initial);
-                        uses.tells_empty = true;
-                    }
-                    None => uses.tells_value = true,
-                }
+                uses.has_words = true;
+                uses.compare(*kind, initial.map(Initial::Word));
             }
             _ => match behind {
                 Some(OpKind::Switch { arms, .. }) => uses.switches.push(Arms::of(arms)),
@@ -102,37 +128,100 @@ impl Eligibility<'_> {
         }
     }
 
+    fn use_bytes(&mut self, bytes: &Bytes) {
+        let (Bytes::LoadSlot { slot, .. }
+        | Bytes::StoreSlot { slot, .. }
+        | Bytes::SlotHas { slot, .. }
+        | Bytes::Part { slot, .. }) = bytes
+        else {
+            return;
+        };
+        let held = self.held;
+        let uses = self.uses.entry(slot.slot).or_default();
+        uses.bytes.insert(slot.bytes);
+        match bytes {
+            Bytes::LoadSlot { initial, .. } | Bytes::Part { initial, .. } => {
+                uses.initials.insert(Initial::Bytes(initial.clone()));
+            }
+            Bytes::StoreSlot { kind, .. } => {
+                uses.kinds.insert(*kind);
+                uses.has_octets |= held == HeldText::No || matches!(held, HeldText::Of(other) if other != slot.bytes);
+            }
+            Bytes::SlotHas { kind, initial, .. } => uses.compare(*kind, initial.clone().map(Initial::Bytes)),
+            _ => {}
+        }
+    }
+
     /// Decides what the slots begin with; none if one has values of several kinds.
     pub(super) fn settle_slots(&mut self) -> Option<()> {
         self.marks.resize(self.specialised.slots.len(), Marks::default());
+        let mut all_bytes = BTreeSet::new();
         for (slot, uses) in &self.uses {
             let (own, begins) =
                 (self.specialised.slots.get_mut(*slot as usize)?, self.specialised.fresh.get_mut(*slot as usize)?);
-            (own.tag == UNDEFINED && !self.fallback.contains(slot) && uses.kinds.len() < 2).then_some(())?;
+            (!self.fallback.contains(slot) && uses.kinds.len() < 2).then_some(())?;
+            // Bytes are of one slot, which has no words.
+            let has_bytes = !uses.bytes.is_empty();
+            let are_apart = uses.bytes.len() < 2 && !(has_bytes && uses.has_words);
+            (are_apart && uses.bytes.iter().all(|bytes| all_bytes.insert(*bytes))).then_some(())?;
             let kind = uses.kinds.first().copied().unwrap_or(2);
             let tells = |a: i64, b: i64| uses.switches.iter().any(|arms| arms.at(a) != arms.at(b));
-            let initial = uses.initials.first().copied().unwrap_or(0);
+            let none = if has_bytes { NO_TEXT } else { 0 };
+            let initial = uses.initials.first().map_or(none, Initial::word);
             // Undefined is another state than to have what the slot begins with.
             let is_told = uses.initials.len() > 1
                 || uses.tells_value
                 || tells(0, kind.into())
                 || uses.is_emptied && initial == EMPTY_WORD;
             let begins_empty = uses.is_emptied && !uses.tells_empty && !tells(0, 1);
-            let mut marks = Marks { kind, undefined: None, is_emptied: uses.is_emptied };
+            let is_utf8 = |initial: &Initial| match initial {
+                Initial::Bytes(bytes) => core::str::from_utf8(bytes).is_ok(),
+                Initial::Word(_) => false,
+            };
+            let is_text = has_bytes && !uses.has_octets && uses.initials.iter().all(is_utf8);
+            let mut marks = Marks { kind, undefined: None, is_emptied: uses.is_emptied, is_text };
             *begins = match (is_told, begins_empty) {
                 (false, _) => initial,
                 (true, true) => EMPTY_WORD,
                 (true, false) => {
-                    marks.undefined = Some(NO_NUMBER);
-                    NO_NUMBER
+                    let mark = if has_bytes { NO_TEXT } else { NO_NUMBER };
+                    marks.undefined = Some(mark);
+                    mark
                 }
             };
+            let initial = match uses.initials.first() {
+                Some(Initial::Bytes(initial)) if !is_told => Some(initial.clone()),
+                _ => None,
+            };
             self.marks[*slot as usize] = marks;
-            let (tag, may_be_empty) = (kind, uses.is_emptied);
-            *own = SpecialisedSlot { tag, may_be_fresh: true, may_be_empty, ..SpecialisedSlot::default() };
+            let (text, octets) = (uses.bytes.first().copied(), !is_text);
+            *own =
+                SpecialisedSlot { tag: kind, may_be_fresh: true, may_be_empty: uses.is_emptied, text, octets, initial };
         }
         Some(())
     }
+}
+
+impl Uses {
+    /// Notes a comparison with its value.
+    fn compare(&mut self, kind: u8, initial: Option<Initial>) {
+        self.kinds.insert(kind);
+        match initial {
+            Some(initial) => {
+                self.initials.insert(initial);
+                self.tells_empty = true;
+            }
+            None => self.tells_value = true,
+        }
+    }
+}
+
+/// True if a block begins with a string from the bytes of a slot.
+fn puts_into_string(block: &Block, slot: u32) -> bool {
+    let [Op { kind: OpKind::Bytes(Bytes::LoadSlot { slot: from, .. }), .. }, Op { kind, .. }, ..] = &block.0[..] else {
+        return false;
+    };
+    from.slot == slot && matches!(kind, OpKind::Text { form: TextForm::Held, place: Place::At { .. }, .. })
 }
 
 /// What the words of a program's slots may say.
@@ -161,7 +250,10 @@ impl<'e> Emit<'e, '_> {
         let tests = tests.into_iter().filter_map(|(label, mark)| Some((label, mark?)));
         let mut join = self.begin_join();
         let done = self.code.create_block();
-        for (label, mark) in tests.filter(|(label, _)| labels.at(*label) != assigned) {
+        // A string from the bytes of a slot leaves by itself where there are none.
+        let asks = puts_into_string(arm(assigned), slot);
+        let is_asked = |label: i64| asks && stops(arm(labels.at(label)));
+        for (label, mark) in tests.filter(|(label, _)| labels.at(*label) != assigned && !is_asked(*label)) {
             let block = arm(labels.at(label));
             let hit = if stops(block) { self.cold() } else { self.code.create_block() };
             let (word, go_on) = (self.word_of(slot), self.code.create_block());
@@ -177,7 +269,9 @@ impl<'e> Emit<'e, '_> {
             self.code.switch_to_block(go_on);
         }
         let outer = self.assigned.clone();
-        self.assigned.push(slot);
+        if !asks {
+            self.assigned.push(slot);
+        }
         let (state, block) = (self.constant(marks.kind.into()), arm(assigned));
         self.set(state, Scalar::U64);
         fill(self, block);

@@ -1,0 +1,163 @@
+//! Bytes in hand: what operations do with them, slots for them, their forms on the wire.
+
+use alloc::boxed::Box;
+
+use super::{Overflow, PartKernel, Place, Policy};
+
+/// What an [`OpKind::Bytes`](super::OpKind::Bytes) does. It works on the bytes in hand, a second
+/// accumulator of programs with a bank: a string of bytes, or nothing.
+///
+/// ```
+/// use polywire_core::layout::{Kind, Message, Scalar};
+/// use polywire_core::program::{
+///     Backend, Bank, Block, ByteSlot, Bytes, BytesForm, Coding, Direction, Executable, Limits, Op, OpKind, Overflow,
+///     PartKernel, PathId, Payload, Place, Policy, Program, StopBit, TextForm, Wire,
+/// };
+///
+/// #[derive(Default, polywire_derive::Message)]
+/// struct Log { line: String }
+///
+/// /// What a line begins with is what the line before began with.
+/// static REST: PartKernel = PartKernel {
+///     name: "rest",
+///     split: |base, value| {
+///         let same = base.iter().zip(value).take_while(|(a, b)| a == b).count();
+///         Some((same as i64, same..value.len()))
+///     },
+///     join: |_, _, same| Some((usize::try_from(same).ok()?, 0)),
+/// };
+/// assert_eq!(format!("{REST:?}"), "rest");
+///
+/// // A line: how much is as it was, in an octet, then the rest behind its length.
+/// let layout = Log::shape().layout().clone();
+/// let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
+/// let place = Place::At { offset: fields[0].offset, node: fields[0].node };
+/// let slot = ByteSlot { slot: 0, bytes: 0 };
+/// let octet = Wire::StopBit(StopBit::new(Scalar::U8));
+/// let text = OpKind::Text { place, form: TextForm::Held, bound: 0, utf16_bound: false, overflow: Overflow::Refuse, after: 0 };
+/// let rest = Bytes::Part { kernel: &REST, slot, initial: [].into(), number: 0 };
+/// let ops = [
+///     OpKind::Get(octet),
+///     OpKind::StoreLocal(0),
+///     OpKind::Bytes(Bytes::Get(BytesForm::new(Coding::Counted))),
+///     OpKind::Bytes(rest),
+///     OpKind::Bytes(Bytes::Utf8(Policy::Reject)),
+///     OpKind::Bytes(Bytes::StoreSlot { slot, kind: 2 }),
+///     text,
+/// ];
+/// let program = Program {
+///     direction: Direction::Decode,
+///     layout: layout.clone(),
+///     root: Block(ops.map(|kind| Op { path: PathId(0), kind }).into()),
+///     routines: vec![],
+///     adapter: None,
+///     paths: vec!["line".into()],
+///     bank: Some(Bank { slots: 1, texts: 1 }.into()),
+/// };
+/// let executable = Executable::new(program, Backend::Auto)?;
+/// let (mut state, mut log) = (executable.state().expect("it has a bank"), Log::default());
+/// for (bytes, line) in [(&b"\x80\x85valve"[..], "valve"), (b"\x83\x81t", "valt")] {
+///     let payload = Payload::Chained { state: &mut state, keep: true, bytes };
+///     // SAFETY: the program is one for the layout of `Log`.
+///     unsafe { executable.decode(payload, std::ptr::from_mut(&mut log).cast(), &Limits::default()) }?;
+///     assert_eq!(log.line, line);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub enum Bytes {
+    /// E: takes the elements of a sequence or array of octets. D: gives it the bytes.
+    Octets {
+        /// The sequence or array, or decoding a sink.
+        place: Place,
+        /// Largest number of elements; 0 is unbounded.
+        bound: u32,
+        /// What to do past the bound.
+        overflow: Overflow,
+    },
+    /// E D: takes these.
+    Const(Box<[u8]>),
+    /// D: takes bytes from the wire.
+    Get(BytesForm),
+    /// E: writes the bytes to the wire.
+    Put(BytesForm),
+    /// E D: takes the bytes of a slot.
+    LoadSlot {
+        /// The slot.
+        slot: ByteSlot,
+        /// What is taken of a slot that has none.
+        initial: Box<[u8]>,
+    },
+    /// E D: the slot is assigned the bytes.
+    StoreSlot {
+        /// The slot.
+        slot: ByteSlot,
+        /// What kind of value they are, as in [`OpKind::StoreSlot`](super::OpKind::StoreSlot).
+        kind: u8,
+    },
+    /// E D: accumulator (`Bool`) from whether the slot has the bytes.
+    SlotHas {
+        /// The slot.
+        slot: ByteSlot,
+        /// The kind that its value must be of.
+        kind: u8,
+        /// What stands for the value of an undefined slot, if anything does.
+        initial: Option<Box<[u8]>>,
+    },
+    /// E D: accumulator (`Bool`) from whether the bytes are these.
+    Equal(Box<[u8]>),
+    /// E D: accumulator (`U64`) from how many bytes there are.
+    Length,
+    /// D: makes sure that the bytes are UTF-8, or meets a deviation. Of bytes that are let pass a
+    /// string gets what can be read.
+    Utf8(Policy),
+    /// E: takes the part of the bytes that is to be sent. D: takes what that part stands for.
+    Part {
+        /// What a part is.
+        kernel: &'static PartKernel,
+        /// The slot of the bytes that it is a part beside.
+        slot: ByteSlot,
+        /// What stands for the bytes of a slot that has none.
+        initial: Box<[u8]>,
+        /// The local of the number that goes with the part.
+        number: u8,
+    },
+}
+
+/// A slot whose value is bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteSlot {
+    /// The slot that has the state.
+    pub slot: u32,
+    /// Where the bytes are, of the bank's [`texts`](super::Bank::texts).
+    pub bytes: u32,
+}
+
+/// The form of bytes on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BytesForm {
+    /// Where they end.
+    pub coding: Coding,
+    /// They may be absent, which a word of its own says. Decoding, this local says whether they are
+    /// there: 1 or 0; none are in hand if they are not. Encoding, they are there.
+    pub there: Option<u8>,
+    /// What happens to bytes that are longer than they need be.
+    pub policy: Policy,
+}
+
+impl BytesForm {
+    /// Bytes that are always there; nothing is let pass.
+    pub fn new(coding: Coding) -> BytesForm {
+        BytesForm { coding, there: None, policy: Policy::Reject }
+    }
+}
+
+/// See [`BytesForm::coding`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// 7-bit characters, the last of which has its highest bit set. A NUL in front says that there
+    /// are none, or that all are NULs.
+    StopBit,
+    /// Their number, a stop-bit integer, is in front.
+    Counted,
+}

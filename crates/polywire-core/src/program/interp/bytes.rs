@@ -1,0 +1,133 @@
+//! Operations on the bytes in hand.
+
+use alloc::string::String;
+
+use super::{Failed, decode, encode, ok};
+use crate::{
+    layout::{Kind, Layout, NodeId, Scalar},
+    program::{
+        Bytes, Elements, FaultKind, Input, Overflow, Place, Status,
+        state::{self, EMPTY},
+    },
+};
+
+type Done = Result<(), Failed>;
+
+/// The type of the accumulator behind an operation that fills it.
+pub(crate) fn filled(bytes: &Bytes) -> Option<Scalar> {
+    match bytes {
+        Bytes::SlotHas { .. } | Bytes::Equal(_) => Some(Scalar::Bool),
+        Bytes::Length => Some(Scalar::U64),
+        _ => None,
+    }
+}
+
+impl decode::Run<'_, '_> {
+    pub(super) fn bytes(&mut self, bytes: &Bytes, frame: *mut u8) -> Done {
+        let done = match bytes {
+            Bytes::Octets { place, bound, overflow } => return self.octets(*place, (*bound, overflow), frame),
+            Bytes::Get(form) => state::bytes::get(self.input, form),
+            Bytes::Utf8(policy) => state::bytes::check_utf8(self.input, *policy),
+            Bytes::Part { kernel, slot, initial, number } => {
+                state::bytes::join(self.input, kernel, (*slot, initial, *number))
+            }
+            _ => return self.with_bytes(bytes),
+        };
+        done.map_err(|_| Failed)
+    }
+
+    fn with_bytes(&mut self, bytes: &Bytes) -> Done {
+        match self.input.state().with_bytes(bytes) {
+            Ok(Some(word)) => self.set(word.into(), filled(bytes).unwrap_or(Scalar::U64)),
+            Ok(None) => {}
+            Err(limit) => return Err(self.fail(FaultKind::Limit, limit as u64, limit as u64 + 1)),
+        }
+        match bytes {
+            // Bytes that the message did not have to spell out cost, too.
+            Bytes::LoadSlot { slot, .. } if self.input.state().tag(slot.slot) > EMPTY => {
+                let len = self.input.state().held.len();
+                ok(self.input.charge(len))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn octets(&mut self, place: Place, (bound, overflow): (u32, &Overflow), frame: *mut u8) -> Done {
+        let Place::At { offset, node } = place else { return Ok(()) };
+        let target = (&*self.program.layout, node, frame.wrapping_add(offset as usize));
+        let held = core::mem::take(&mut self.input.state().held);
+        // SAFETY: the verifier found a sequence or array of octets at the place.
+        let status = unsafe { set_octets(self.input, target, &held, (bound, overflow)) };
+        self.input.state().held = held;
+        ok(status)
+    }
+}
+
+/// Gives a sequence or array its octets, as many of them as it may have.
+///
+/// # Safety
+/// It is a live value of the node, one of octets, and nobody else refers to it.
+pub(crate) unsafe fn set_octets(
+    input: &mut Input<'_>,
+    (layout, node, at): (&Layout, NodeId, *mut u8),
+    bytes: &[u8],
+    (bound, overflow): (u32, &Overflow),
+) -> Status {
+    // SAFETY: by the contract, a live value of the node, one of octets, is at `at`, and is ours
+    // alone.
+    let mut elements = unsafe { Elements::new(layout, node, at, Scalar::U8) };
+    match elements.spare(input, bytes.len()) {
+        Ok(room) => room[..bytes.len()].copy_from_slice(bytes),
+        Err(status) => return status,
+    }
+    elements.take(bytes.len());
+    elements.finish(input, |count| decode::keep(count, bound, overflow).map_err(|()| bound))
+}
+
+/// Puts the bytes in hand into a string.
+pub(super) fn set_held(input: &mut Input<'_>, string: &mut String) -> Status {
+    let held = core::mem::take(&mut input.state().held);
+    let status = match core::str::from_utf8(&held) {
+        Ok(text) => input.set_text(string, text),
+        // Somebody was told, or did not want to be.
+        Err(_) if input.state().is_lenient() => input.set_text(string, &String::from_utf8_lossy(&held)),
+        Err(_) => input.fail(FaultKind::BadText, 0, 0),
+    };
+    input.state().held = held;
+    status
+}
+
+impl encode::Run<'_, '_> {
+    pub(super) fn bytes(&mut self, bytes: &Bytes, frame: *const u8) -> Done {
+        let done = match bytes {
+            Bytes::Octets { place, bound, .. } => return self.take_octets(*place, *bound, frame),
+            Bytes::Put(form) => state::bytes::put(self.output, form),
+            Bytes::Part { kernel, slot, initial, number } => {
+                state::bytes::split(self.output, kernel, (*slot, initial, *number))
+            }
+            _ => match self.output.state().with_bytes(bytes) {
+                Ok(Some(word)) => {
+                    self.set(word.into(), filled(bytes).unwrap_or(Scalar::U64));
+                    Ok(())
+                }
+                Ok(None) => Ok(()),
+                Err(limit) => return Err(self.fail(FaultKind::Limit, limit as u64, limit as u64 + 1)),
+            },
+        };
+        done.map_err(|_| Failed)
+    }
+
+    fn take_octets(&mut self, place: Place, bound: u32, frame: *const u8) -> Done {
+        let (at, node) = encode::at(place, frame);
+        let (data, len) = match &self.program.layout.node(node).kind {
+            // SAFETY: the verifier found the sequence at the place.
+            Kind::Sequence(sequence) => unsafe { sequence.access.slice(at) },
+            Kind::Array { len, .. } => (at, *len as usize),
+            _ => unreachable!("the verifier admits sequences and arrays only"),
+        };
+        self.hold(len, bound)?;
+        // SAFETY: the verifier found the elements to be octets.
+        self.output.state().hold(unsafe { core::slice::from_raw_parts(data, len) });
+        Ok(())
+    }
+}
