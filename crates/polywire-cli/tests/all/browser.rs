@@ -26,22 +26,39 @@ pub struct Browser {
 }
 
 impl Browser {
+    /// Whether this machine has one.
+    pub fn is_installed() -> bool {
+        ["chromedriver", "chromium", "setpriv"].iter().all(|program| tools::has_program(program, "--version"))
+    }
+
     /// `None` if there is none, which skips the test.
     pub fn start() -> Option<Browser> {
-        if !tools::has_program("chromedriver", "--version") || !tools::has_program("chromium", "--version") {
+        if !Browser::is_installed() {
             return None;
         }
         // Without IPv6, the driver does not say which port it has chosen.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-        let mut command = Command::new("chromedriver");
-        command.arg(format!("--port={port}")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // If this test is killed, the driver ends, and then its browser, whose pipe is closed.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "chromedriver"])
+            .arg(format!("--port={port}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut driver = command.spawn().expect("started");
         let mut lines = BufReader::new(driver.stdout.take().expect("piped")).lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("started successfully")), "it says that it has started");
         thread::spawn(move || lines.count());
         let mut browser = Browser { driver, port, session: String::new() };
         // Its sandbox needs rights that containers do not have. It opens only pages of this test.
-        let arguments = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1200,1400"];
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--remote-debugging-pipe",
+            "--window-size=1200,1400",
+        ];
         let options = json!({ "args": arguments });
         let wanted = json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": options } } });
         let session = browser.ask("POST", "", &wanted);

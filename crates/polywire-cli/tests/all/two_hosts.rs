@@ -47,8 +47,7 @@ fn a_new_user_finds_both_machines_on_the_page_and_in_the_archives() {
     if let Some(folder) = env::var_os(ON_HOST) {
         return on_the_host_with_the_collector(folder.as_ref());
     }
-    let has_browser = tools::has_program("chromedriver", "--version") && tools::has_program("chromium", "--version");
-    if !has_browser || !hosts_are_permitted() {
+    if !Browser::is_installed() || !hosts_are_permitted() {
         return;
     }
     let folder = Folder::new();

@@ -6,7 +6,7 @@ use std::{
     fs,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -53,7 +53,9 @@ impl Drop for Folder {
 
 /// An entry with a number.
 pub fn entry(topic: &str, number: u64) -> Entry {
-    let mut record = Record::new(&Shape::of(Number::shape().schema()).expect("a shape"));
+    // Handlers make ready for a type once, as long as its shape is the same one.
+    static SHAPE: LazyLock<Arc<Shape>> = LazyLock::new(|| Shape::of(Number::shape().schema()).expect("a shape"));
+    let mut record = Record::new(&SHAPE);
     record.set("number", number).expect("set");
     record.set("text", format!("this is {number}")).expect("set");
     let origin = Origin { topic: topic.to_owned(), writer: Id128([7; 16]), incarnation: 1 };
