@@ -698,11 +698,7 @@ impl Outbox {
     }
 
     /// Waits until there may be room, or for `time`.
-    fn wait_for_change<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, Outgoing>,
-        time: Duration,
-    ) -> MutexGuard<'a, Outgoing> {
+    fn wait_for_change<'a>(&'a self, mut state: MutexGuard<'a, Outgoing>, time: Duration) -> MutexGuard<'a, Outgoing> {
         state.waiting += 1;
         let (mut state, _) = wait_timeout(&self.room, state, time);
         state.waiting -= 1;
