@@ -4,7 +4,7 @@ use crate::seed;
 use polywire_core::{
     codec::{Decoder, Options},
     envelope::{Announcement, Envelope},
-    frame::{self, DatagramDecoder, DatagramEncoder, Hello, Start, Step, StreamDecoder, StreamEncoder},
+    frame::{self, DatagramDecoder, DatagramEncoder, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
     layout::{Record, Shape},
     program::{Backend, Executable, FaultKind, Limits, Payload},
     schema::arbitrary::{Random, random_evolution, random_schema},
@@ -44,22 +44,26 @@ pub fn stream_bytes(random: &mut Random) -> Vec<u8> {
     mutated(random, &bytes)
 }
 
-/// Reads the same bytes at once and in pieces. Both must give the same number of frames, and both
-/// must end with an error or both without.
+/// Reads the same bytes at once, in pieces, and with the short way for plain messages. All must
+/// give the same frames, and must end with an error or all without.
 pub fn read_stream(input: &[u8]) {
-    let piece = 1 + input.len() % 9;
-    assert_eq!(frames(input, usize::MAX), frames(input, piece), "reading in pieces changes the result");
+    let (piece, all) = (1 + input.len() % 9, frames(input, usize::MAX, false));
+    assert_eq!(all, frames(input, piece, false), "reading in pieces changes the result");
+    assert_eq!(all, frames(input, piece, true), "the short way changes the result");
 }
 
-/// The number of frames, and whether an error ends them.
-fn frames(input: &[u8], piece: usize) -> (usize, bool) {
+/// The frames, and whether an error ends them.
+fn frames(input: &[u8], piece: usize, short: bool) -> (Vec<String>, bool) {
     let mut decoder = StreamDecoder::new(frame::Limits { frame_bytes: 1 << 16, ..frame::Limits::default() });
-    let (mut frames, mut start, mut end) = (0, 0, 0);
+    let (mut frames, mut start, mut end) = (Vec::new(), 0, 0);
     loop {
-        match decoder.step(&input[start..end]) {
-            Ok(Step::Frame { used, .. }) => {
+        let message = if short { decoder.message(&input[start..end]) } else { None };
+        let message = message.map(|(envelope, payload, used)| (Frame::Data(envelope, payload), used));
+        let step = message.map(|(frame, used)| Step::Frame { frame, used });
+        match step.map_or_else(|| decoder.step(&input[start..end]), Ok) {
+            Ok(Step::Frame { frame, used }) => {
                 assert!(used > 0 && used <= end - start, "a frame uses at least one byte and no more than were given");
-                frames += 1;
+                frames.push(format!("{frame:?}"));
                 start += used;
             }
             Ok(Step::Need(_)) if end < input.len() => end = end.saturating_add(piece).min(input.len()),

@@ -103,7 +103,7 @@ pub mod suggest;
 pub mod wire;
 mod writers;
 
-pub use async_publisher::{AsyncPublisher, AsyncPublisherOf, Publishing};
+pub use async_publisher::{AsyncPublisher, AsyncPublisherOf, Publishing, PublishingAll};
 pub use bridge::{Bridge, BridgeStatus};
 pub use config::{Config, ConfigError};
 pub use engine::Overflow;

@@ -95,6 +95,44 @@ fn a_future_that_is_dropped_takes_its_value_back() {
 }
 
 #[test]
+fn values_of_one_future_wait_for_room_together() {
+    let (publisher, subscriber) = narrow("all");
+    let mut waiting = publisher.publish_all((0..4).map(pump).collect());
+    assert!(poll(&mut waiting).is_pending(), "there is room for two");
+    let never: Vec<Pump> = vec![pump(10), pump(11)];
+    let mut taken_back = publisher.publish_all(never);
+    assert!(poll(&mut taken_back).is_pending(), "others come before");
+    drop(taken_back);
+    let mut last = publisher.publish(pump(4));
+    assert!(poll(&mut last).is_pending());
+    let ids: Vec<u32> = (0..5).map(|_| subscriber.recv_timeout(SOON).expect("a message").value.id).collect();
+    assert_eq!(ids, [0, 1, 2, 3, 4]);
+    assert_eq!(run(waiting).expect("published").peers, 4);
+    assert_eq!(run(last).expect("published").peers, 1);
+    assert_eq!(run(publisher.publish_all(Vec::new())).expect("nothing to do").peers, 0);
+    assert!(subscriber.try_recv().is_none());
+}
+
+#[test]
+fn a_value_that_cannot_be_published_ends_the_values_of_its_future() {
+    #[derive(Clone, Default, Message)]
+    struct Text {
+        #[polywire(idl = "string<3>")]
+        text: String,
+    }
+    let node = Node::new();
+    let texts = node.subscriber_on::<Text>("texts", "cdr@inproc/async-error").expect("a subscriber");
+    let publisher = node.publisher_on::<Text>("texts", "cdr@inproc/async-error").expect("a publisher");
+    let publisher: AsyncPublisher<Text> = publisher.into_async().expect("a thread");
+    let all = ["one", "four", "two"].map(|text| Text { text: text.into() });
+    let error = run(publisher.publish_all(all.to_vec())).expect_err("one is too long");
+    assert!(matches!(error.cause, PublishError::Encode(_)) && error.published == 1);
+    assert!(matches!(run(publisher.publish(all[1].clone())), Err(PublishError::Encode(_))));
+    assert_eq!(run(publisher.publish(all[2].clone())).expect("published").peers, 1);
+    assert_eq!([texts.recv().unwrap().value.text, texts.recv().unwrap().value.text], ["one", "two"]);
+}
+
+#[test]
 fn all_values_arrive_in_order_over_sockets() {
     let config = "[engine]\nqueue_bytes = 65536\nsend_buffer = 16384\nreceive_buffer = 16384\npatience_ms = 600000";
     let node = || Node::builder().config(Config::parse(config).expect("valid")).build();
@@ -117,11 +155,13 @@ fn all_values_arrive_in_order_over_sockets() {
         })
     });
     run(async {
-        for id in 0..200 {
+        for id in (0..200).step_by(10) {
             publisher.publish(pump(id)).await.expect("published");
+            publisher.publish_all((id + 1..id + 10).map(pump).collect()).await.expect("published");
         }
     });
     assert_eq!(reading.join().expect("it ends"), (0..200).collect::<Vec<_>>());
     there.close();
     assert!(matches!(run(publisher.publish(pump(0))), Err(PublishError::Engine(_))));
+    assert_eq!(run(publisher.publish_all(vec![pump(0)])).expect_err("closed").published, 0);
 }

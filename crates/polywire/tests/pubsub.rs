@@ -703,3 +703,26 @@ fn nothing_is_lost_at_full_speed() {
         assert_eq!((subscription.lost(), subscription.undecodable()), (0, 0));
     }
 }
+
+/// Messages of a flood share times, but none has one from before a pause.
+#[test]
+fn a_message_after_a_pause_has_a_time_of_its_own() {
+    let (here, there) = (Node::new(), Node::new());
+    let wire = format!("cdr@{}", here.open("tcp-listen/127.0.0.1:0").expect("listens"));
+    let readings = here.subscriber_on::<Reading>("rare", &wire).expect("a subscriber");
+    let wire = wire.replace("tcp/", "tcp-connect/");
+    let publisher = |topic| there.publisher_on::<Reading>(topic, &wire).expect("a publisher");
+    let (rare, flood) = (publisher("rare"), publisher("flood"));
+    assert_eq!(rare.wait_for_subscribers(1, SOON), 1);
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_nanos() as i64;
+    let (pause, most) = (Duration::from_millis(300), Duration::from_millis(150).as_nanos() as i64);
+    for count in 0..4 {
+        (0..2000).for_each(|_| assert!(flood.publish(&reading(0)).is_ok()));
+        let before = now();
+        rare.publish(&reading(count)).expect("published");
+        let after = now();
+        let info = readings.recv_timeout(SOON).expect("a message").info;
+        assert!((before - most..=after).contains(&info.timestamp_ns), "{} ns", before - info.timestamp_ns);
+        thread::sleep(pause);
+    }
+}

@@ -30,7 +30,7 @@ pub(super) const HAS_GAP: u8 = 0x08;
 const HAS_KEY: u8 = 0x10;
 const HAS_ANCHOR: u8 = 0x20;
 const HAS_EXTENSIONS: u8 = 0x40;
-const KIND: u8 = 0x07;
+pub(super) const KIND: u8 = 0x07;
 
 const ACCEPT: u8 = 0;
 const DECLINE: u8 = 1;
@@ -318,12 +318,16 @@ pub(super) struct Position {
     pub(super) time: Option<u64>,
 }
 
-/// Head and fields of a data frame, as far as the extensions, in memory of fixed size: its length
-/// goes in front on a stream.
+/// Head and fields of a data frame, as far as the extensions, in memory of fixed size: the length
+/// of the frame goes in front on a stream.
 pub(super) struct DataHead {
-    bytes: [u8; DATA_HEAD],
-    len: usize,
+    bytes: [u8; FRONT + DATA_HEAD],
+    start: usize,
+    end: usize,
 }
+
+/// Room for a length in front.
+const FRONT: usize = 10;
 
 /// A head and a flag each, a channel, a gap, a time, a key hash, an anchor, a length.
 const DATA_HEAD: usize = 1 + 5 + 10 + 10 + 16 + 10 + 10;
@@ -331,7 +335,7 @@ const DATA_HEAD: usize = 1 + 5 + 10 + 10 + 16 + 10 + 10;
 impl DataHead {
     #[inline]
     pub(super) fn new(envelope: &Envelope<'_>, position: &Position) -> DataHead {
-        let mut head = DataHead { bytes: [0; DATA_HEAD], len: 0 };
+        let mut head = DataHead { bytes: [0; FRONT + DATA_HEAD], start: FRONT, end: FRONT };
         let flag = |flag, set| if set { flag } else { 0 };
         let flags = flag(HAS_GAP, has_gap(position))
             | flag(HAS_KEY, envelope.key_hash.is_some())
@@ -358,15 +362,32 @@ impl DataHead {
         head
     }
 
+    /// Its length.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Puts a number in front.
+    #[inline]
+    pub(super) fn put_in_front(&mut self, number: u64) {
+        let mut at = self.start - varint::len(number);
+        self.start = at;
+        varint::each_byte(number, |byte| {
+            self.bytes[at] = byte;
+            at += 1;
+        });
+    }
+
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
+        self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
     #[inline]
     fn byte(&mut self, byte: u8) {
-        self.bytes[self.len] = byte;
-        self.len += 1;
+        self.bytes[self.end] = byte;
+        self.end += 1;
     }
 
     #[inline]
@@ -376,8 +397,54 @@ impl DataHead {
 
     #[inline]
     fn slice(&mut self, bytes: &[u8]) {
-        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
+        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+}
+
+/// Length, head and fields of a data frame on a stream that is short and has nothing but a time, in
+/// a register.
+pub(super) struct PlainHead {
+    bytes: u64,
+    len: usize,
+}
+
+impl PlainHead {
+    /// `None` if the frame has something else or is longer than `limit`, or if its numbers are too
+    /// large for the register.
+    #[inline]
+    pub(super) fn new(
+        envelope: &Envelope<'_>,
+        position: &Position,
+        payload_len: usize,
+        limit: usize,
+    ) -> Option<PlainHead> {
+        /// The largest numbers of two and three bytes.
+        const TWO: usize = (1 << 14) - 1;
+        const THREE: u64 = (1 << 21) - 1;
+        let Envelope { channel, kind, key_hash: None, anchor: None, extensions, .. } = envelope else { return None };
+        let delta = position.time.filter(|delta| position.sequence == 0 && *delta <= THREE)?;
+        if !extensions.is_empty() || channel.0 as usize > TWO || payload_len > TWO {
+            return None;
+        }
+        let (channel, channel_bits) = varint::word(channel.0);
+        let (delta, delta_bits) = varint::word(delta as u32);
+        let fields = (8 + channel_bits + delta_bits) as usize / 8;
+        let len = fields + payload_len;
+        if len > limit.min(TWO) {
+            return None;
+        }
+        let (length, length_bits) = varint::word(len as u32);
+        let word = u64::from(DATA | kind.number()) | channel << 8 | delta << (8 + channel_bits);
+        Some(PlainHead { bytes: length | word << length_bits, len: length_bits as usize / 8 + fields })
+    }
+
+    /// Appends it. One copy of a fixed size costs less than one of its length.
+    #[inline]
+    pub(super) fn append(&self, out: &mut Vec<u8>) {
+        let behind = out.len();
+        out.extend_from_slice(&self.bytes.to_le_bytes());
+        out.truncate(behind + self.len);
     }
 }
 

@@ -19,7 +19,7 @@ use alloc::{boxed::Box, string::String};
 pub use crc::crc32c;
 pub use datagram::{Datagram, DatagramDecoder, DatagramEncoder, parse_datagram_frame, put_datagram_frame};
 pub use error::FrameError;
-pub use stream::{Step, StreamDecoder, StreamEncoder, payload_offset};
+pub use stream::{ChannelEncoder, Step, StreamDecoder, StreamEncoder, payload_offset};
 
 use crate::envelope::{Announcement, ChannelId, Envelope, Id128};
 

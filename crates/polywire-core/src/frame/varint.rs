@@ -19,7 +19,21 @@ pub(super) fn each_byte(mut value: u64, mut put: impl FnMut(u8)) {
     put(value as u8);
 }
 
+/// A number below 2^28 as a word, and its length in bits.
+#[inline]
+pub(super) fn word(value: u32) -> (u64, u32) {
+    let value = u64::from(value);
+    let (mut word, mut bits, mut rest) = (value & 0x7F, 8, value >> 7);
+    while rest > 0 {
+        word |= 1 << (bits - 1) | (rest & 0x7F) << bits;
+        rest >>= 7;
+        bits += 8;
+    }
+    (word, bits)
+}
+
 /// Length of a number in bytes.
+#[inline]
 pub fn len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -68,11 +82,13 @@ fn take_any(bytes: &[u8]) -> Taken {
 }
 
 /// Maps signed numbers to unsigned ones such that numbers near zero stay short.
+#[inline]
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
 /// The inverse of [`zigzag`].
+#[inline]
 pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
@@ -88,6 +104,10 @@ mod tests {
                 let mut out = Vec::new();
                 put(&mut out, value);
                 assert_eq!(out.len(), len(value));
+                if value < 1 << 28 {
+                    let (word, bits) = word(value as u32);
+                    assert_eq!((&word.to_le_bytes()[..bits as usize / 8], word >> bits), (&out[..], 0));
+                }
                 assert_eq!(take(&out), Taken::Value(value, out.len()));
                 assert_eq!(take(&out[..out.len() - 1]), Taken::Short);
                 assert_eq!(unzigzag(zigzag(value as i64)), value as i64);

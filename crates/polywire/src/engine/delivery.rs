@@ -24,7 +24,7 @@ const TELL_AGAIN: Duration = Duration::from_secs(1);
 /// The channels that one link sends, and the messages held for them.
 #[derive(Debug)]
 pub(super) struct Delivery<M> {
-    lanes: BTreeMap<ChannelId, Lane>,
+    lanes: Lanes,
     held: Waiting<Held<M>>,
     held_bytes: usize,
     /// Lanes that are retiring.
@@ -42,6 +42,14 @@ pub(super) trait Holdable {
     fn at(&self) -> (ChannelId, Start);
     /// Bytes that it counts in the queue.
     fn size(&self) -> usize;
+}
+
+/// Channels by the id that the port has for them.
+#[derive(Debug, Default)]
+struct Lanes {
+    all: BTreeMap<ChannelId, Lane>,
+    /// The channel that [`Lanes::open_way`] gave last, as long as no channel has changed.
+    near: Option<(ChannelId, (ChannelId, u32))>,
 }
 
 /// One channel.
@@ -118,7 +126,7 @@ pub(super) type Ended = (ChannelId, Option<Missing>);
 
 impl<M> Default for Delivery<M> {
     fn default() -> Self {
-        let (lanes, held) = (BTreeMap::new(), Waiting::default());
+        let (lanes, held) = (Lanes::default(), Waiting::default());
         let (retiring, lossy) = (BTreeSet::new(), BTreeSet::new());
         Delivery { lanes, held, held_bytes: 0, retiring, wanted: 0, lossy, tally: Tally::default() }
     }
@@ -192,6 +200,13 @@ impl<M: Holdable> Delivery<M> {
                 None
             }
         }
+    }
+
+    /// The peer's id for a channel that it wants, and for how many subscribers, if nothing is held
+    /// and nothing is missing before the channel's next message.
+    #[inline]
+    pub(super) fn open_way(&mut self, channel: ChannelId) -> Option<(ChannelId, u32)> {
+        if self.held.is_empty() { self.lanes.open_way(channel) } else { None }
     }
 
     /// Whether the peer has accepted the channel.
@@ -272,7 +287,7 @@ impl<M: Holdable> Delivery<M> {
 
     /// Ends the channel as soon as nothing is held for it; [`Delivery::ended`] returns it then.
     pub(super) fn retire(&mut self, channel: ChannelId) {
-        if self.lanes.contains_key(&channel) {
+        if self.lanes.get(&channel).is_some() {
             self.retiring.insert(channel);
         }
     }
@@ -338,8 +353,8 @@ impl<M: Holdable> Delivery<M> {
     }
 
     #[inline]
-    pub(super) fn count_sent(&mut self) {
-        self.tally.sent += 1;
+    pub(super) fn count_sent(&mut self, messages: u64) {
+        self.tally.sent += messages;
     }
 
     pub(super) fn count_drop(&mut self, channel: ChannelId) {
@@ -394,6 +409,48 @@ impl<M: Holdable> Delivery<M> {
         let behind = lane.missing_behind.take().map(|missing| missing.start);
         let start = behind.or(last).or(lane.missing.map(|missing| missing.start));
         lane.missing = start.map(|start| Missing { start, lost: 0 });
+    }
+}
+
+impl Lanes {
+    fn get(&self, channel: &ChannelId) -> Option<&Lane> {
+        self.all.get(channel)
+    }
+
+    fn values(&self) -> impl Iterator<Item = &Lane> {
+        self.all.values()
+    }
+
+    fn get_mut(&mut self, channel: &ChannelId) -> Option<&mut Lane> {
+        self.near = None;
+        self.all.get_mut(channel)
+    }
+
+    fn insert(&mut self, channel: ChannelId, lane: Lane) -> Option<Lane> {
+        self.near = None;
+        self.all.insert(channel, lane)
+    }
+
+    fn remove(&mut self, channel: &ChannelId) {
+        self.near = None;
+        self.all.remove(channel);
+    }
+
+    /// See [`Delivery::open_way`]. Most messages have the channel of the last one.
+    #[inline]
+    fn open_way(&mut self, channel: ChannelId) -> Option<(ChannelId, u32)> {
+        match self.near {
+            Some((near, way)) if near == channel => Some(way),
+            _ => self.look_up(channel),
+        }
+    }
+
+    fn look_up(&mut self, channel: ChannelId) -> Option<(ChannelId, u32)> {
+        let lane = self.all.get(&channel).filter(|lane| lane.missing.is_none())?;
+        let Interest::Wanted(subscribers) = lane.interest else { return None };
+        let way = (lane.id, subscribers);
+        self.near = Some((channel, way));
+        Some(way)
     }
 }
 

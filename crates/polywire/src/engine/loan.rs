@@ -21,9 +21,13 @@ pub struct Loan {
 
 impl Loan {
     /// Clears a buffer and reserves `headroom` bytes in front of the payload.
+    #[inline]
     pub fn new(mut bytes: Vec<u8>, headroom: usize) -> Self {
-        bytes.clear();
-        bytes.resize(headroom, 0);
+        match bytes.len() < headroom {
+            true => bytes.resize(headroom, 0),
+            // What is in the headroom does not matter.
+            false => bytes.truncate(headroom),
+        }
         Loan { bytes, start: headroom }
     }
 
@@ -43,11 +47,6 @@ impl Loan {
         let at = self.start.checked_sub(header.len())?;
         self.bytes.get_mut(at..self.start)?.copy_from_slice(header);
         self.bytes.get(at..)
-    }
-
-    /// Whether the headroom is large enough for a header of so many bytes.
-    pub(crate) fn has_room(&self, header: usize) -> bool {
-        header <= self.start
     }
 
     /// The memory, for reuse.

@@ -6,7 +6,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -124,12 +124,21 @@ impl Port for Loopback {
         self.port.gather(begins);
     }
 
+    fn gathering(&self) -> Option<Arc<AtomicU64>> {
+        self.port.gathering()
+    }
+
     #[inline]
     fn settle(&self) {
         self.port.settle();
         if self.is_wanted.load(Ordering::Acquire) {
             self.pipe.deliver();
         }
+    }
+
+    #[inline]
+    fn settles(&self) -> bool {
+        self.is_wanted.load(Ordering::Acquire) || self.port.settles()
     }
 
     fn retire(&self, channel: ChannelId) {

@@ -349,9 +349,23 @@ pub trait Port: Send + Sync {
     /// earlier, and should when much waits. The default does nothing.
     fn gather(&self, _begins: bool) {}
 
+    /// While messages of a flood are gathered, a number that changes whenever the engine looks
+    /// whether the flood is over; 0 otherwise. Publishers that see the same number need not look at
+    /// the clock for each message. The default, for engines that gather none by themselves, is
+    /// none.
+    fn gathering(&self) -> Option<Arc<AtomicU64>> {
+        None
+    }
+
     /// Called after commits, when the caller holds no lock. An engine without threads calls the
     /// receivers' sinks here, not in `commit`. The default, for engines with threads, does nothing.
     fn settle(&self) {}
+
+    /// Whether [`Port::settle`] has something to do after a commit just before. If not, callers may
+    /// leave it out. An engine with threads can answer no, which saves them some work.
+    fn settles(&self) -> bool {
+        true
+    }
 
     /// Ends a channel. Messages committed before still arrive, and then [`LinkSink::retired`].
     fn retire(&self, channel: ChannelId);
@@ -442,10 +456,11 @@ pub trait LinkSink: Send + Sync {
     }
 
     /// Messages came that the engine has received together: what [`LinkSink::message`] says holds
-    /// for each of them. The node takes its locks once for all, so this is faster for small
-    /// messages.
+    /// for each of them, but their payloads may start at any address. The node takes its locks once
+    /// for all, so this is faster for small messages.
     fn messages(&self, messages: &[(Envelope<'_>, &[u8])]) {
-        messages.iter().for_each(|(envelope, payload)| self.message(envelope, payload));
+        let mut aligned = Aligned::default();
+        messages.iter().for_each(|(envelope, payload)| self.message(envelope, aligned.place(payload)));
     }
 
     /// The peer dropped `lost` messages of the channel, the last of them at `start`. With 0, the

@@ -173,7 +173,7 @@ impl Pipe {
             }
             notice = state.delivery.notice(Instant::now());
         }
-        state.delivery.count_sent();
+        state.delivery.count_sent(1);
         if state.delivery.must_hold(envelope.channel, subscribers) {
             state.delivery.hold(message.clone());
         } else if let Some((channel, missing)) = state.delivery.next(envelope.channel) {

@@ -160,8 +160,9 @@ impl PortEntry {
     }
 
     /// Peers may call while the engine still opens the port; they wait for it.
+    #[inline]
     pub(crate) fn port(&self) -> &Arc<dyn Port> {
-        self.port.wait()
+        self.port.get().unwrap_or_else(|| self.port.wait())
     }
 
     /// Whether this is the port of an endpoint, as it was opened or as it is bound.
@@ -358,6 +359,12 @@ impl PortEntry {
     #[inline]
     pub(crate) fn settle(&self) {
         self.port().settle();
+    }
+
+    /// Whether [`PortEntry::settle`] has something to do.
+    #[inline]
+    pub(crate) fn settles(&self) -> bool {
+        self.port().settles()
     }
 
     pub(crate) fn flush(&self, deadline: Instant) -> bool {

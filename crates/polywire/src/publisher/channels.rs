@@ -1,6 +1,9 @@
 //! The channels of a publisher: one at each endpoint, and what makes their payloads.
 
-use std::sync::{Arc, Weak};
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering},
+};
 
 use polywire_core::{
     codec::stateful::Mode,
@@ -31,6 +34,10 @@ pub(super) struct Group<E> {
     announcement: Announcement,
     /// Bytes of the last payload, as a guess for the next one.
     pub(super) size: usize,
+    /// Payloads that are sent together, in one piece.
+    pub(super) payloads: Vec<u8>,
+    /// The end of each of them, and the anchor of its message.
+    pub(super) ends: Vec<(usize, Option<u64>)>,
     /// Never empty.
     pub(super) outs: Vec<Out>,
 }
@@ -41,6 +48,8 @@ pub(super) struct Out {
     pub(super) wire: Wire,
     pub(super) channel: ChannelId,
     pub(super) refusing: Refusing,
+    /// [`Port::gathering`](crate::engine::Port::gathering).
+    gathering: Option<Arc<AtomicU64>>,
     pub(super) history: Option<Arc<Kept>>,
     /// The channel of assertions, if the publisher offers a lease.
     pub(super) pulse: Option<ChannelId>,
@@ -98,7 +107,8 @@ impl<C: Coding> Announce<'_, C> {
             }
             key_frames = Some(alone);
         }
-        groups.push(Group { writing, key_frames, announcement, size: 0, outs: vec![out] });
+        let (payloads, ends, outs) = (Vec::new(), Vec::new(), vec![out]);
+        groups.push(Group { writing, key_frames, announcement, size: 0, payloads, ends, outs });
         Ok(())
     }
 
@@ -127,8 +137,8 @@ impl<C: Coding> Announce<'_, C> {
                 return Err(error);
             }
         };
-        let refusing = entry.refusing(channel);
-        Ok(Out { entry, wire, channel, refusing, history, pulse, leaving: false })
+        let (refusing, gathering) = (entry.refusing(channel), entry.port().gathering());
+        Ok(Out { entry, wire, channel, refusing, gathering, history, pulse, leaving: false })
     }
 
     /// The channel of assertions at a port, if the policies have a lease.
@@ -243,6 +253,12 @@ impl<C: Coding> Announce<'_, C> {
 }
 
 impl Out {
+    /// Another number than before, unless the messages since then are gathered; 0 if none are.
+    #[inline]
+    pub(super) fn gathering(&self) -> u64 {
+        self.gathering.as_ref().map_or(0, |gathering| gathering.load(Ordering::Relaxed))
+    }
+
     /// Ends the channel. Its history goes on if another channel of the port has it.
     pub(super) fn retire(&self) {
         self.entry.retire(self.channel);

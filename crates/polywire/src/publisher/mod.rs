@@ -2,6 +2,7 @@
 
 mod channels;
 mod sending;
+mod time;
 mod writing;
 
 use std::{
@@ -294,6 +295,9 @@ impl<C: Coding> PublisherOf<C> {
     /// that of the engine, or the queue of a subscriber on this node or on the same `inproc`
     /// address, which has its own policy. In an inline callback, that holds up the link on which
     /// the callback's message came.
+    ///
+    /// In a flood, up to 8 messages that are written together may have the same time of
+    /// publication.
     #[inline]
     pub fn publish(&self, value: &C::Value) -> Result<Sent, PublishError> {
         self.core.send(value, Kind::Data)

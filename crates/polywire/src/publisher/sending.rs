@@ -2,7 +2,7 @@
 //! endpoint. It also leaves the endpoints that the publisher has moved from.
 
 use std::{
-    ops::Range,
+    slice,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak},
     time::{Duration, Instant},
 };
@@ -21,6 +21,7 @@ use polywire_core::{
 use super::{
     PublishAllError, PublishError,
     channels::{Announce, Group, Out},
+    time::Time,
 };
 use crate::{
     clock,
@@ -47,8 +48,9 @@ const MESSAGES: usize = 256;
 /// No message is added to those that are handed over together once they have so many bytes.
 const BYTES: usize = 64 << 10;
 
-/// Payloads begin at multiples of this many bytes.
-const PLACE: usize = 8;
+/// A payload up to this size that is gathered is copied, rather than encoded behind room for the
+/// header as one that is written at once.
+const SMALL: usize = 4 << 10;
 
 /// How often a publisher that moves looks whether all have followed.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -76,15 +78,18 @@ pub(crate) struct Core<C: Coding> {
 /// holds.
 type Channels = Arc<Mutex<Vec<(Arc<PortEntry>, ChannelId)>>>;
 
+/// The ports that the publisher is at.
+type Entries = Arc<[Arc<PortEntry>]>;
+
 /// A payload, the message that it refers to, and what the history keeps of it.
 type Encoded = (Loan, Option<u64>, Option<KeptSample>);
 
 pub(crate) struct Sending<C: Coding> {
     /// Never empty until the publisher is closed.
     groups: Vec<Group<C::Encoder>>,
-    /// The ports that deliver in [`PortEntry::settle`], after the lock is released.
-    entries: Arc<[Arc<PortEntry>]>,
+    entries: Entries,
     last: Start,
+    time: Time,
     /// The version of CDR that keys are hashed in.
     cdr: &'static Cdr,
     /// Data messages are not hashed: neither `hash_data` nor `offered` needs it.
@@ -139,6 +144,7 @@ impl<C: Coding> Core<C> {
             groups: Vec::new(),
             entries: Arc::from([]),
             last: Start { sequence: 0, timestamp_ns: clock::wall_ns() },
+            time: Time::default(),
             cdr,
             plain: offered.is_none(),
             hash_data: false,
@@ -181,10 +187,17 @@ impl<C: Coding> Core<C> {
     pub(crate) fn send_as(&self, value: &C::Value, kind: Kind, given: Option<Given>) -> Result<Sent, PublishError> {
         let (sent, entries) = {
             let mut state = self.lock();
-            let sent = self.send_in(&mut state, value, kind, given)?;
-            (sent, state.entries.clone())
+            let sent = match kind == Kind::Data && given.is_none() && state.gathers() {
+                true => {
+                    let mut sent = Sent::default();
+                    self.send_some(&mut state, slice::from_ref(value), &mut sent).1?;
+                    sent
+                }
+                false => self.send_in(&mut state, value, kind, given)?,
+            };
+            (sent, state.to_settle())
         };
-        self.sent(&entries);
+        self.sent(entries);
         Ok(sent)
     }
 
@@ -195,9 +208,9 @@ impl<C: Coding> Core<C> {
             let mut state = self.lock();
             let (count, result) = self.send_some(&mut state, left, &mut sum);
             published += count;
-            let entries = state.entries.clone();
+            let entries = state.to_settle();
             drop(state);
-            self.sent(&entries);
+            self.sent(entries);
             result.map_err(|cause| PublishAllError { published, cause })?;
         }
         Ok(sum)
@@ -205,37 +218,57 @@ impl<C: Coding> Core<C> {
 
     /// Sends some of the values, at least one. Gives their number, and why the next one was not
     /// sent.
+    #[inline]
     fn send_some(
         &self,
         state: &mut Sending<C>,
         values: &[C::Value],
         sum: &mut Sent,
     ) -> (usize, Result<(), PublishError>) {
-        let timestamp_ns = clock::wall_ns();
         let _span = self.span(state, state.last.sequence + 1).entered();
-        let [only] = state.groups.as_mut_slice() else { return self.send_first(state, values, sum) };
-        if !state.plain || only.outs.len() != 1 {
+        if !state.is_simple() {
             return self.send_first(state, values, sum);
         }
-        let first = Start { sequence: state.last.sequence + 1, timestamp_ns };
-        let (payloads, messages, failed) = only.encode_some::<C>(first, values);
-        let messages: Vec<_> = messages.into_iter().map(|(envelope, at)| (envelope, &payloads[at])).collect();
+        let first = Start { sequence: state.last.sequence + 1, timestamp_ns: state.time_ns() };
+        let Some(only) = state.groups.first_mut() else { return (0, Err(EngineError::Closed.into())) };
+        let failed = only.encode_some::<C>(first, values);
         let (out, mut sent) = (&only.outs[0], Sent::default());
-        let (count, result) = match out.entry.send_all(&messages, &mut sent) {
-            Ok(()) => (messages.len(), failed.map_or(Ok(()), |error| Err(PublishError::Encode(error)))),
+        let plain = Envelope::data(out.channel, first.sequence, first.timestamp_ns);
+        let done = match only.ends.as_slice() {
+            [(_, anchor)] => {
+                let one = [(Envelope { anchor: *anchor, ..plain }, only.payloads.as_slice())];
+                out.entry.send_all(&one, &mut sent)
+            }
+            ends => {
+                let (mut begin, mut messages) = (0, Vec::with_capacity(ends.len()));
+                for (sequence, (end, anchor)) in (first.sequence..).zip(ends) {
+                    let payload = only.payloads.get(begin..*end).unwrap_or_default();
+                    messages.push((Envelope { sequence, anchor: *anchor, ..plain }, payload));
+                    begin = *end;
+                }
+                out.entry.send_all(&messages, &mut sent)
+            }
+        };
+        let (count, result) = match done {
+            Ok(()) => (only.ends.len(), failed.map_or(Ok(()), |error| Err(PublishError::Encode(error)))),
             Err((count, error)) => {
                 only.writing.failed();
                 (count, Err(error.into()))
             }
         };
         sent.refused = count * out.refusing.peers();
-        state.last = Start { sequence: state.last.sequence + count as u64, timestamp_ns };
-        let bytes = messages.iter().take(count).map(|(_, payload)| payload.len()).sum();
+        let bytes = count.checked_sub(1).and_then(|last| only.ends.get(last)).map_or(0, |(end, _)| *end);
+        if only.payloads.capacity() > 2 * BYTES {
+            // Large values are rare, or take so long that memory does not matter.
+            only.payloads = Vec::new();
+        }
+        state.last = Start { sequence: state.last.sequence + count as u64, ..first };
         self.counts.count(count, bytes, sent.dropped);
         *sum += sent;
         (count, result)
     }
 
+    /// Sends the first of the values.
     #[cold]
     fn send_first(
         &self,
@@ -266,8 +299,10 @@ impl<C: Coding> Core<C> {
             None if kind == Kind::Data && state.plain => (None, Id128::ZERO),
             None => self.keys(state, value, kind)?,
         };
-        let next = || Start { sequence: state.last.sequence + 1, timestamp_ns: clock::wall_ns() };
-        let last = given.map_or_else(next, |given| given.at);
+        let last = match given {
+            Some(given) => given.at,
+            None => Start { sequence: state.last.sequence + 1, timestamp_ns: state.time_ns() },
+        };
         let sequence = last.sequence;
         let _span = self.span(state, sequence).entered();
         let sent = match (state.groups.as_mut_slice(), &state.offered) {
@@ -291,8 +326,10 @@ impl<C: Coding> Core<C> {
 
     /// Messages were sent. The caller holds no lock.
     #[inline]
-    fn sent(&self, entries: &[Arc<PortEntry>]) {
-        entries.iter().for_each(|entry| entry.settle());
+    fn sent(&self, entries: Option<Entries>) {
+        if let Some(entries) = entries {
+            entries.iter().for_each(|entry| entry.settle());
+        }
         if let Some(pulse) = &self.pulse {
             pulse.published();
         }
@@ -319,9 +356,9 @@ impl<C: Coding> Core<C> {
                 None => state.groups.iter().map(|group| (group.outs[0].entry.port().reserve(0), None, None)).collect(),
             };
             before(last.sequence);
-            (state.send_encoded(&envelope, encoded, last)?, state.entries.clone())
+            (state.send_encoded(&envelope, encoded, last)?, state.to_settle())
         };
-        entries.iter().for_each(|entry| entry.settle());
+        entries.iter().flat_map(|entries| entries.iter()).for_each(|entry| entry.settle());
         Ok(sent)
     }
 
@@ -578,6 +615,32 @@ impl<C: Coding> Sending<C> {
         self.groups.iter().flat_map(|group| &group.outs)
     }
 
+    /// Data messages need but be encoded once and sent at one endpoint.
+    #[inline]
+    fn is_simple(&self) -> bool {
+        self.plain && matches!(self.groups.as_slice(), [Group { outs, .. }] if outs.len() == 1)
+    }
+
+    /// The same, and they are small, and the port gathers them with others.
+    #[inline]
+    fn gathers(&self) -> bool {
+        let only = self.groups.first().filter(|only| only.size <= SMALL && only.outs[0].gathering() > 0);
+        only.is_some() && self.is_simple()
+    }
+
+    /// The time of publication.
+    #[inline]
+    fn time_ns(&mut self) -> i64 {
+        let gathering = if self.is_simple() { self.groups[0].outs[0].gathering() } else { 0 };
+        self.time.of(gathering)
+    }
+
+    /// The ports, if one of them may deliver in [`PortEntry::settle`]: call it without the lock.
+    #[inline]
+    fn to_settle(&self) -> Option<Entries> {
+        self.entries.iter().any(|entry| entry.settles()).then(|| self.entries.clone())
+    }
+
     fn channels(&self) -> Vec<(Arc<PortEntry>, ChannelId)> {
         self.outs().map(|out| (out.entry.clone(), out.channel)).collect()
     }
@@ -715,35 +778,27 @@ impl<C: Coding> Sending<C> {
     }
 }
 
-/// Payloads in one buffer, the messages with their places in it, and why the next value cannot be
-/// encoded.
-type Together = (Vec<u8>, Vec<(Envelope<'static>, Range<usize>)>, Option<CodecError>);
-
 impl<E> Group<E> {
-    /// Encodes values for the only endpoint until [`MESSAGES`] or [`BYTES`] are reached.
-    fn encode_some<C: Coding<Encoder = E>>(&mut self, first: Start, values: &[C::Value]) -> Together {
+    /// Encodes values for the only endpoint until [`MESSAGES`] or [`BYTES`] are reached. Returns
+    /// why the next one cannot be encoded.
+    fn encode_some<C: Coding<Encoder = E>>(&mut self, first: Start, values: &[C::Value]) -> Option<CodecError> {
         let most = values.len().min(MESSAGES);
+        self.ends.clear();
+        self.payloads.clear();
         // The last one may begin just before the bound.
-        let each = self.size + PLACE;
-        let mut payloads = Vec::with_capacity(BYTES.min(most * each) + each);
-        let (mut messages, mut sequence) = (Vec::with_capacity(most), first.sequence);
-        for value in &values[..most] {
-            let start = payloads.len();
-            match self.writing.encode::<C>(sequence, value, &mut payloads) {
-                Ok(anchor) => {
-                    let plain = Envelope::data(self.outs[0].channel, sequence, first.timestamp_ns);
-                    messages.push((Envelope { anchor, ..plain }, start..payloads.len()));
-                }
-                Err(error) => return (payloads, messages, Some(error)),
+        self.payloads.reserve(BYTES.min(most * self.size) + self.size);
+        for (value, sequence) in values[..most].iter().zip(first.sequence..) {
+            let start = self.payloads.len();
+            match self.writing.encode::<C>(sequence, value, &mut self.payloads) {
+                Ok(anchor) => self.ends.push((self.payloads.len(), anchor)),
+                Err(error) => return Some(error),
             }
-            self.size = payloads.len() - start;
-            payloads.resize(payloads.len().next_multiple_of(PLACE), 0);
-            sequence += 1;
-            if payloads.len() >= BYTES {
+            self.size = self.payloads.len() - start;
+            if self.payloads.len() >= BYTES {
                 break;
             }
         }
-        (payloads, messages, None)
+        None
     }
 
     fn encode<C: Coding<Encoder = E>>(

@@ -18,7 +18,7 @@ pub(super) struct Inline<V> {
     parts: Mutex<Parts<V>>,
     /// Bytes of memory that the value may keep from one message to the next.
     limit: usize,
-    /// [`here`] on the thread that runs the callback, or 0.
+    /// [`here`] on the thread that decodes for the callback and runs it, or 0.
     running_on: AtomicUsize,
     closed: AtomicBool,
 }
@@ -42,15 +42,17 @@ impl<V> Inline<V> {
     /// Lets nobody else call back until the calls end.
     #[inline]
     pub(super) fn calls(&self) -> Calls<'_, V> {
-        Calls { inline: self, parts: self.parts.lock().unwrap_or_else(PoisonError::into_inner) }
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        self.running_on.store(here(), Ordering::Relaxed);
+        Calls { inline: self, parts }
     }
 
     /// Calls back with a value that was decoded before.
     pub(super) fn give(&self, info: &Info, given: V, bytes: usize) {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((callback, value)) = parts.as_mut().filter(|_| self.is_open()) else { return };
+        let mut calls = self.calls();
+        let Some((callback, value)) = calls.parts.as_mut().filter(|_| self.is_open()) else { return };
         *value = Weighed::new(given, bytes);
-        self.run(callback, &value.item, info);
+        callback(&value.item, info);
     }
 
     /// Bytes of memory that the value may keep from one message to the next.
@@ -60,12 +62,6 @@ impl<V> Inline<V> {
 
     fn is_open(&self) -> bool {
         !self.closed.load(Ordering::Acquire)
-    }
-
-    fn run(&self, callback: &mut Callback<V>, value: &V, info: &Info) {
-        self.running_on.store(here(), Ordering::Relaxed);
-        callback(value, info);
-        self.running_on.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn close(&self) {
@@ -94,13 +90,19 @@ impl<V> Calls<'_, V> {
         let Some((callback, value)) = self.parts.as_mut().filter(|_| self.inline.is_open()) else { return Ok(()) };
         let decoded = decode(&mut value.item).map(|grown| value.bytes = value.bytes.saturating_add(grown));
         if decoded.is_ok() {
-            self.inline.run(callback, &value.item, info);
+            callback(&value.item, info);
         }
         // How far decoding got before an error is unknown, and so is what the value has grown to.
         if !again || decoded.is_err() || value.bytes > self.inline.limit {
             *value = Weighed::new(fresh(), 0);
         }
         decoded
+    }
+}
+
+impl<V> Drop for Calls<'_, V> {
+    fn drop(&mut self) {
+        self.inline.running_on.store(0, Ordering::Relaxed);
     }
 }
 

@@ -18,7 +18,7 @@ use polywire_core::{
 use super::{
     channels::Relayed,
     guests::{GuestId, Standing},
-    inbox::{Aligned, Inbox, place},
+    inbox::{Aligned, Inbox},
     link::Link,
     outbox::{Outbox, Report},
     payload::Payload,
@@ -388,7 +388,7 @@ impl Receiver<'_> {
     fn take_frames(&mut self, reader: &mut Reader, aligned: &mut Aligned) -> Result<usize, Disconnect> {
         loop {
             let Reader { decoder, inbox, .. } = reader;
-            let (mut used, step) = self.take_small(decoder, inbox, aligned);
+            let (mut used, step) = self.take_small(decoder, inbox);
             match step? {
                 Step::Need(need) => {
                     inbox.consume(used);
@@ -429,32 +429,36 @@ impl Receiver<'_> {
         &mut self,
         decoder: &mut StreamDecoder,
         inbox: &'b Inbox,
-        aligned: &mut Aligned,
     ) -> (usize, Result<Step<'b>, FrameError>) {
         let (bytes, mut used) = (inbox.bytes(), 0);
+        let mut small: Vec<(Envelope<'_>, &[u8])> = Vec::new();
         loop {
-            let mut room = aligned.room(TOGETHER * SMALL);
-            let mut small: Vec<(Envelope<'_>, &[u8])> = Vec::new();
             let other = loop {
                 if small.len() == TOGETHER {
                     break None;
                 }
-                match decoder.step(bytes.get(used..).unwrap_or_default()) {
-                    Ok(Step::Frame { frame: Frame::Data(envelope, payload), used: more }) if payload.len() <= SMALL => {
-                        self.taken.messages += 1;
-                        inbox.learn(more - payload.len());
-                        used += more;
-                        if self.is_taken(&envelope, payload) {
-                            small.reserve_exact(TOGETHER - small.len());
-                            // There is room for as many.
-                            small.extend(place(&mut room, payload).map(|place| (envelope, place)));
-                        }
-                    }
-                    other => break Some(other),
+                let rest = bytes.get(used..).unwrap_or_default();
+                let (envelope, payload, more) = match decoder.message(rest) {
+                    Some(message) => message,
+                    None => match decoder.step(rest) {
+                        Ok(Step::Frame { frame: Frame::Data(envelope, payload), used }) => (envelope, payload, used),
+                        other => break Some(other),
+                    },
+                };
+                if payload.len() > SMALL {
+                    let frame = Frame::Data(envelope, payload);
+                    break Some(Ok(Step::Frame { frame, used: more }));
+                }
+                self.taken.messages += 1;
+                inbox.learn(more - payload.len());
+                used += more;
+                if self.is_taken(&envelope, payload) {
+                    small.push((envelope, payload));
                 }
             };
             if !small.is_empty() {
                 self.sink.messages(&small);
+                small.clear();
             }
             if let Some(other) = other {
                 return (used, other);
@@ -472,15 +476,21 @@ impl Receiver<'_> {
     /// Passes a message on to the other links. False if the peer has no right to it.
     #[inline]
     fn relay(&self, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
-        if let Some(channel) = self.relayed.get(envelope.channel) {
-            if !self.sink.admits(payload.len()) {
-                return false;
-            }
+        match self.relayed.get(envelope.channel) {
+            Some(channel) => self.relay_to(channel, envelope, payload),
+            None => true,
+        }
+    }
+
+    #[inline(never)]
+    fn relay_to(&self, channel: ChannelId, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
+        let is_admitted = self.sink.admits(payload.len());
+        if is_admitted {
             let envelope = Envelope { channel, ..*envelope };
             // Fails only for messages that are too large, and the other links have the same limits.
             let _ = self.shared.distribute(&envelope, &mut Payload::Bytes(payload), Some(self.link.info.id));
         }
-        true
+        is_admitted
     }
 
     fn handle(&mut self, frame: Frame<'_>) -> Result<(), Disconnect> {

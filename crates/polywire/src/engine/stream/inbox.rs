@@ -1,6 +1,6 @@
 //! The receive buffer of a link. It places bytes so that payloads are aligned.
 
-use std::{cell::Cell, mem, sync::Arc};
+use std::{cell::Cell, sync::Arc};
 
 use polywire_core::frame::payload_offset;
 
@@ -13,7 +13,7 @@ const ALIGN: usize = 8;
 ///
 /// Each read after a pause starts at an offset where the payload is aligned if its header is as
 /// long as the previous one. The start of a frame that comes in pieces is moved to such an offset.
-/// Only payloads after others in one read have to be copied ([`Aligned`]).
+/// Only large payloads after others in one read have to be copied ([`Aligned`]).
 ///
 /// Receivers may hold the buffer. Before the next read, another buffer then replaces it.
 pub(super) struct Inbox {
@@ -139,28 +139,6 @@ impl Aligned {
         place.copy_from_slice(payload);
         place
     }
-
-    /// Room for several payloads, which [`place`] takes a place in.
-    pub(super) fn room(&mut self, bytes: usize) -> &mut [u8] {
-        if self.0.len() < bytes / ALIGN {
-            self.0.resize(bytes / ALIGN, 0);
-        }
-        bytemuck::cast_slice_mut(&mut self.0)
-    }
-}
-
-/// The payload at an address divisible by 8, copied to the front of `room` if need be. `None` if
-/// there is no room.
-#[inline]
-pub(super) fn place<'a>(room: &mut &'a mut [u8], payload: &'a [u8]) -> Option<&'a [u8]> {
-    if payload.as_ptr().addr().is_multiple_of(ALIGN) {
-        return Some(payload);
-    }
-    let (place, rest) = mem::take(room).split_at_mut_checked(payload.len().next_multiple_of(ALIGN))?;
-    *room = rest;
-    let place = place.get_mut(..payload.len())?;
-    place.copy_from_slice(payload);
-    Some(place)
 }
 
 #[cfg(test)]

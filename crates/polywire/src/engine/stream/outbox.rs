@@ -72,6 +72,8 @@ struct Outgoing {
     burst: Burst,
     /// The stream takes no more for now; the flusher waits until it does.
     full: bool,
+    /// Threads that wait for room.
+    waiting: usize,
     /// A publisher has waited without result. The next ones do not wait, until half the queue is
     /// free.
     stalled: bool,
@@ -132,6 +134,7 @@ impl Outbox {
             last_written: Instant::now(),
             burst: Burst::default(),
             full: false,
+            waiting: 0,
             stalled: false,
             written: 0,
             handed: 0,
@@ -203,7 +206,15 @@ impl Outbox {
     /// only with [`Overflow::Block`]. Fails if the message is too large.
     #[inline]
     pub(super) fn send(&self, envelope: &Envelope<'_>, payload: &mut Payload<'_>, turn: Turn) -> Handled {
-        self.send_in(self.lock(), envelope, payload, turn).1
+        let mut state = self.lock();
+        if !matches!(turn, Turn::AtOnce(_)) {
+            let (count, outcome) = state.queue_some(&[(*envelope, payload.bytes())], &self.options);
+            if count > 0 {
+                self.queued(&mut state, turn);
+                return Ok((outcome, None));
+            }
+        }
+        self.send_in(state, envelope, payload, turn).1
     }
 
     /// Writes what waits for others that are written together.
@@ -226,8 +237,15 @@ impl Outbox {
         tell: impl Fn(Notice),
     ) -> Result<(), (usize, FrameError)> {
         let each = if turn == Turn::Gather { turn } else { Turn::Together };
-        let (mut state, mut result) = (self.lock(), Ok(()));
-        for (index, (envelope, payload)) in messages.iter().enumerate() {
+        let (mut state, mut index, mut result) = (self.lock(), 0, Ok(()));
+        while let Some((envelope, payload)) = messages.get(index) {
+            let (count, outcome) = state.queue_some(&messages[index..], &self.options);
+            if count > 0 {
+                (0..count).for_each(|_| outcome.count(sent));
+                self.queued(&mut state, each);
+                index += count;
+                continue;
+            }
             let (after, done) = self.send_in(state, envelope, &mut Payload::Bytes(payload), each);
             state = after;
             match done {
@@ -244,6 +262,7 @@ impl Outbox {
                     break;
                 }
             }
+            index += 1;
         }
         if matches!(turn, Turn::AtOnce(_)) && !state.full && !state.queue.is_empty() {
             self.pump(&mut state, PUMP_BYTES);
@@ -251,7 +270,8 @@ impl Outbox {
         result
     }
 
-    #[inline]
+    /// Sends a message, whatever is in its way.
+    #[inline(never)]
     fn send_in<'a>(
         &'a self,
         mut state: MutexGuard<'a, Outgoing>,
@@ -275,7 +295,7 @@ impl Outbox {
             }
             notice = state.delivery.notice(Instant::now());
         }
-        state.delivery.count_sent();
+        state.delivery.count_sent(1);
         if state.delivery.must_hold(envelope.channel, subscribers) {
             state.hold(envelope, payload.bytes());
         } else {
@@ -360,7 +380,7 @@ impl Outbox {
             if left.is_zero() {
                 self.unread(&mut state);
             } else if state.full {
-                state = wait_timeout(&self.room, state, left.min(Duration::from_millis(20))).0;
+                state = self.wait_for_change(state, left.min(Duration::from_millis(20)));
             } else {
                 self.pump(&mut state, PUMP_BYTES);
             }
@@ -487,7 +507,7 @@ impl Outbox {
             if left.is_zero() || self.pulse.is_silent() {
                 return false;
             }
-            state = wait_timeout(&self.room, state, left.min(Duration::from_millis(20))).0;
+            state = self.wait_for_change(state, left.min(Duration::from_millis(20)));
         }
     }
 
@@ -499,7 +519,6 @@ impl Outbox {
 
     /// Encodes a message, whose envelope has the link's id for the channel, and writes or queues
     /// it.
-    #[inline]
     fn dispatch(
         &self,
         state: &mut Outgoing,
@@ -508,14 +527,23 @@ impl Outbox {
         payload: &mut Payload<'_>,
         turn: Turn,
     ) -> Result<(), FrameError> {
-        let (told, mark) = match state.encode_header(envelope, missing, payload.bytes().len()) {
-            Ok(header) => header,
-            Err(error) => return self.refuse(state, error),
-        };
+        let Outgoing { encoder, queue, scratch, .. } = state;
+        if let Some(Missing { start, lost }) = missing {
+            scratch.clear();
+            encoder.position(envelope.channel, start, lost, scratch)?;
+            queue.push(scratch, 0, None);
+        }
+        scratch.clear();
+        let encoded = encoder.data(envelope, payload.bytes().len(), scratch);
+        if let Err(error) = encoded {
+            // The position before it is still sent.
+            self.queued(state, turn);
+            return Err(error);
+        }
         state.handed += 1;
+        let mark = (envelope.channel, start_of(envelope));
         if let Turn::AtOnce(began) = turn
             && let Payload::Loan(loan) = payload
-            && told == 0
             && state.queue.is_empty()
             && !state.full
             && let Some(frame) = loan.with_header(&state.scratch)
@@ -524,14 +552,21 @@ impl Outbox {
             state.last_written = began;
             return self.after_write(state, frame, written, mark);
         }
-        let Outgoing { scratch, queue, .. } = state;
-        let (position, header) = scratch.split_at(told);
-        if told > 0 {
-            queue.push([position, &[]], 0, None);
-        }
-        queue.push(payload.framed(header), 0, Some(mark));
-        if state.full {
-            return Ok(());
+        let Outgoing { queue, scratch, .. } = state;
+        queue.push_message(mark, |bytes| {
+            bytes.extend_from_slice(scratch);
+            bytes.extend_from_slice(payload.bytes());
+            Ok(())
+        })?;
+        self.queued(state, turn);
+        Ok(())
+    }
+
+    /// Frames have come into the queue. Writes them, unless others are to follow.
+    #[inline]
+    fn queued(&self, state: &mut Outgoing, turn: Turn) {
+        if state.full || state.queue.is_empty() {
+            return;
         }
         match turn {
             Turn::AtOnce(_) => self.pump(state, PUMP_BYTES),
@@ -542,17 +577,6 @@ impl Outbox {
             }
             Turn::Gather | Turn::Together => {}
         }
-        Ok(())
-    }
-
-    /// Handles a message that cannot be encoded. The position before it is still sent.
-    #[cold]
-    fn refuse(&self, state: &mut Outgoing, error: FrameError) -> Result<(), FrameError> {
-        let position = std::mem::take(&mut state.scratch);
-        if !position.is_empty() {
-            self.push_control(state, &position, false);
-        }
-        Err(error)
     }
 
     fn after_write(
@@ -572,7 +596,7 @@ impl Outbox {
     }
 
     fn queue_rest(&self, state: &mut Outgoing, frame: &[u8], sent: usize, mark: Mark) {
-        state.queue.push([frame, &[]], sent, Some(mark));
+        state.queue.push(frame, sent, Some(mark));
         state.full = true;
         self.work.notify_one();
     }
@@ -609,7 +633,10 @@ impl Outbox {
         state.burst.written = true;
         if state.waiting_bytes() <= self.options.queue_bytes / 2 {
             state.stalled = false;
-            self.room.notify_all();
+            // To wake nobody is a system call, too.
+            if state.waiting > 0 {
+                self.room.notify_all();
+            }
         }
     }
 
@@ -664,9 +691,17 @@ impl Outbox {
                 // What is held waits for an answer, which needs the lock.
                 self.pump(&mut state, PUMP_BYTES);
             } else {
-                state = wait_timeout(&self.room, state, left).0;
+                state = self.wait_for_change(state, left);
             }
         }
+        state
+    }
+
+    /// Waits until there may be room, or for `time`.
+    fn wait_for_change<'a>(&'a self, mut state: MutexGuard<'a, Outgoing>, time: Duration) -> MutexGuard<'a, Outgoing> {
+        state.waiting += 1;
+        let (mut state, _) = wait_timeout(&self.room, state, time);
+        state.waiting -= 1;
         state
     }
 
@@ -734,22 +769,37 @@ impl Outgoing {
         });
     }
 
-    /// Encodes everything in front of the payload into `scratch`. The first bytes, as many as it
-    /// returns, are a position frame of their own.
+    /// Queues messages at the front that are of one channel, as long as they have room, nothing is
+    /// held or missing before them, and the queue is not due to be written. Gives how many, and
+    /// what became of each.
     #[inline]
-    fn encode_header(
-        &mut self,
-        envelope: &Envelope<'_>,
-        missing: Option<Missing>,
-        payload: usize,
-    ) -> Result<(usize, Mark), FrameError> {
-        self.scratch.clear();
-        if let Some(Missing { start, lost }) = missing {
-            self.encoder.position(envelope.channel, start, lost, &mut self.scratch)?;
+    fn queue_some(&mut self, messages: &[(Envelope<'_>, &[u8])], options: &EngineOptions) -> (usize, Outcome) {
+        let Outgoing { encoder, delivery, queue, full, broken, .. } = self;
+        let Some((Envelope { channel, .. }, _)) = messages.first().filter(|_| !*broken) else {
+            return (0, Outcome::Unwanted);
+        };
+        let Some((id, subscribers)) = delivery.open_way(*channel) else { return (0, Outcome::Unwanted) };
+        let Ok(mut encoder) = encoder.channel(id) else { return (0, Outcome::Unwanted) };
+        let mut count = 0;
+        for (envelope, payload) in messages.iter().take_while(|(envelope, _)| envelope.channel == *channel) {
+            let waiting = queue.len();
+            let has_room = waiting == 0 || waiting.saturating_add(payload.len()) <= options.queue_bytes;
+            if !has_room || (waiting >= options.write_bytes && !*full) {
+                break;
+            }
+            let pushed = queue.push_message((id, start_of(envelope)), |bytes| {
+                encoder.data(&Envelope { channel: id, ..*envelope }, payload.len(), bytes)?;
+                bytes.extend_from_slice(payload);
+                Ok::<(), FrameError>(())
+            });
+            if pushed.is_err() {
+                break;
+            }
+            count += 1;
         }
-        let told = self.scratch.len();
-        self.encoder.data(envelope, payload, &mut self.scratch)?;
-        Ok((told, (envelope.channel, start_of(envelope))))
+        delivery.count_sent(count as u64);
+        self.handed += count as u64;
+        (count, Outcome::Sent(subscribers))
     }
 
     fn encode_end(&mut self, (id, missing): Ended, out: &mut Vec<u8>) -> Result<(), FrameError> {

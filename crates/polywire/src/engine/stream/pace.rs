@@ -4,8 +4,8 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -23,7 +23,9 @@ const LONGEST_GATHER: Duration = Duration::from_millis(5);
 pub(super) struct Pace {
     burst: u32,
     gather: Duration,
-    gathering: AtomicBool,
+    /// 0 unless messages are gathered. Else a new number with each look of a flusher.
+    gathering: Arc<AtomicU64>,
+    numbers: AtomicU64,
     /// Callers that publish several messages, which are to leave together.
     held: AtomicUsize,
     /// Messages of all bursts so far.
@@ -65,7 +67,8 @@ impl Pace {
         Pace {
             burst: options.burst,
             gather: options.gather,
-            gathering: AtomicBool::new(false),
+            gathering: Arc::default(),
+            numbers: AtomicU64::new(0),
             held: AtomicUsize::new(0),
             gathered: AtomicU64::new(0),
             links: AtomicU64::new(1),
@@ -77,7 +80,7 @@ impl Pace {
     /// [`end`](Pace::end).
     #[inline]
     pub(super) fn begin(&self, links: usize) -> Turn {
-        if self.gathering.load(Ordering::Relaxed) {
+        if self.is_gathering() {
             self.count();
             return Turn::Gather;
         }
@@ -112,8 +115,23 @@ impl Pace {
         row.messages = 0;
         self.links.store(links as u64, Ordering::Relaxed);
         self.count();
-        self.gathering.store(true, Ordering::Relaxed);
+        self.gather_on();
         Turn::Gather
+    }
+
+    fn gather_on(&self) {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        self.gathering.store(number, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_gathering(&self) -> bool {
+        self.gathering.load(Ordering::Relaxed) > 0
+    }
+
+    /// See [`Port::gathering`](crate::engine::Port::gathering).
+    pub(super) fn gathering(&self) -> &Arc<AtomicU64> {
+        &self.gathering
     }
 
     /// Counts a gathered message. Of messages that several threads publish at the same moment, one
@@ -147,11 +165,13 @@ impl Pace {
     /// the burst is over, because fewer messages came than begin one.
     pub(super) fn look(&self, seen: &mut u64) -> bool {
         let gathered = self.gathered();
-        if gathered - *seen < u64::from(self.burst) {
-            self.gathering.store(false, Ordering::Relaxed);
-        }
+        let is_over = gathered - *seen < u64::from(self.burst) || !self.is_gathering();
         *seen = gathered;
-        self.gathering.load(Ordering::Relaxed)
+        match is_over {
+            true => self.gathering.store(0, Ordering::Relaxed),
+            false => self.gather_on(),
+        }
+        !is_over
     }
 }
 
@@ -176,7 +196,7 @@ mod tests {
     }
 
     fn is_gathering(pace: &Pace) -> bool {
-        pace.gathering.load(Ordering::Relaxed)
+        pace.gathering.load(Ordering::Relaxed) > 0
     }
 
     #[test]
@@ -197,6 +217,25 @@ mod tests {
         assert!(pace.look(&mut seen));
         (1..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
         assert!(!pace.look(&mut seen) && !is_gathering(&pace));
+    }
+
+    #[test]
+    fn each_look_at_a_burst_has_a_number_of_its_own() {
+        let pace = after(100, 1, Duration::ZERO);
+        let (mut seen, mut numbers) = (pace.gathered(), vec![pace.gathering.load(Ordering::Relaxed)]);
+        for _ in 0..3 {
+            (0..EngineOptions::default().burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
+            assert!(pace.look(&mut seen));
+            numbers.push(pace.gathering.load(Ordering::Relaxed));
+        }
+        assert!(!pace.look(&mut seen));
+        assert_eq!(pace.gathering.load(Ordering::Relaxed), 0);
+        while !is_gathering(&pace) {
+            let ended = pace.row.lock().expect("no panic").ended;
+            pace.begin_at(ended, 1);
+        }
+        numbers.push(pace.gathering.load(Ordering::Relaxed));
+        assert!(numbers.is_sorted_by(|one, next| one < next) && numbers[0] > 0);
     }
 
     #[test]

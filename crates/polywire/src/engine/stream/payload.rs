@@ -11,18 +11,7 @@ pub(super) enum Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// The header and the payload, in one piece if there is room in front of the payload.
     #[inline]
-    pub(super) fn framed<'a>(&'a mut self, header: &'a [u8]) -> [&'a [u8]; 2] {
-        match self {
-            Payload::Bytes(bytes) => [header, bytes],
-            Payload::Loan(loan) => match loan.has_room(header.len()) {
-                true => [loan.with_header(header).unwrap_or_default(), &[]],
-                false => [header, loan.payload()],
-            },
-        }
-    }
-
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Payload::Loan(loan) => loan.payload(),

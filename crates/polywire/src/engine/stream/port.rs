@@ -6,7 +6,7 @@ use std::{
     net::Shutdown,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -219,6 +219,14 @@ impl Port for StreamPort {
 
     fn gather(&self, begins: bool) {
         self.0.gather(begins);
+    }
+
+    fn gathering(&self) -> Option<Arc<AtomicU64>> {
+        Some(self.0.pace.gathering().clone())
+    }
+
+    fn settles(&self) -> bool {
+        false
     }
 
     fn retire(&self, channel: ChannelId) {

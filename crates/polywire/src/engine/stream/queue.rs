@@ -15,8 +15,8 @@ use polywire_core::{
 pub(super) struct Queue {
     /// Frames that were queued among dropped messages and must not be lost, and positions that
     /// report the drops. They leave before `bytes`.
-    urgent: VecDeque<u8>,
-    bytes: VecDeque<u8>,
+    urgent: Bytes,
+    bytes: Bytes,
     /// One entry per frame in `bytes`; `None` unless the oldest may be dropped.
     marks: Option<VecDeque<Mark>>,
     /// Bytes of the first frame that have left.
@@ -60,25 +60,40 @@ impl Queue {
         Queue { marks: droppable.then(VecDeque::new), ..Queue::default() }
     }
 
-    /// Adds a frame, given in parts. Its first `sent` bytes have been written already.
-    pub(super) fn push(&mut self, parts: [&[u8]; 2], sent: usize, message: Option<(ChannelId, Start)>) {
-        let [header, payload] = parts;
-        self.bytes.extend(header.get(sent..).unwrap_or_default());
-        if !payload.is_empty() {
-            self.bytes.extend(payload.get(sent.saturating_sub(header.len())..).unwrap_or_default());
+    /// Adds a frame. Its first `sent` bytes have been written already.
+    pub(super) fn push(&mut self, frame: &[u8], sent: usize, message: Option<(ChannelId, Start)>) {
+        self.bytes.end().extend_from_slice(frame.get(sent..).unwrap_or_default());
+        self.mark(frame.len(), sent, message);
+    }
+
+    /// Adds a message, which `write` appends. Adds nothing if it fails.
+    #[inline]
+    pub(super) fn push_message<E>(
+        &mut self,
+        message: (ChannelId, Start),
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let bytes = self.bytes.end();
+        let before = bytes.len();
+        write(bytes).inspect_err(|_| bytes.truncate(before))?;
+        let len = bytes.len() - before;
+        self.mark(len, 0, Some(message));
+        Ok(())
+    }
+
+    #[inline]
+    fn mark(&mut self, len: usize, sent: usize, message: Option<(ChannelId, Start)>) {
+        let Some(marks) = &mut self.marks else { return };
+        if marks.is_empty() {
+            self.front_sent = sent;
         }
-        if let Some(marks) = &mut self.marks {
-            if marks.is_empty() {
-                self.front_sent = sent;
-            }
-            marks.push_back(Mark { len: header.len() + payload.len(), message });
-        }
+        marks.push_back(Mark { len, message });
     }
 
     /// Adds a frame that is not a message; `reply` if the peer asked for it.
     pub(super) fn push_control(&mut self, frame: &[u8], reply: bool) {
         let before = self.taken + self.bytes.len() as u64;
-        self.push([frame, &[]], 0, None);
+        self.push(frame, 0, None);
         let (end, len) = (before + frame.len() as u64, frame.len());
         match self.control.back_mut() {
             Some(last) if last.end == before && last.reply == reply && last.len < TOGETHER => {
@@ -108,18 +123,18 @@ impl Queue {
             self.tell_lost();
             let urgent = !self.urgent.is_empty();
             let source = if urgent { &self.urgent } else { &self.bytes };
-            let sent = write(source.as_slices().0)?;
+            let sent = write(source.as_slice())?;
             if sent == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             left = left.saturating_sub(sent);
-            if urgent { drop(self.urgent.drain(..sent)) } else { self.advance(sent) }
+            if urgent { self.urgent.remove(sent) } else { self.advance(sent) }
         }
         Ok(())
     }
 
     fn advance(&mut self, sent: usize) {
-        drop(self.bytes.drain(..sent));
+        self.bytes.remove(sent);
         self.count_taken(sent);
         let Some(marks) = &mut self.marks else { return };
         self.front_sent += sent;
@@ -145,7 +160,7 @@ impl Queue {
             let left = mark.len - started;
             match mark.message {
                 Some((channel, start)) if started == 0 => {
-                    drop(self.bytes.drain(..left));
+                    self.bytes.remove(left);
                     self.count_taken(left);
                     let lost = self.lost.entry(channel).or_default();
                     *lost = (start, lost.1 + 1);
@@ -155,7 +170,9 @@ impl Queue {
                     // A frame that is half sent must leave next. Nothing is urgent then: urgent
                     // frames would have left before it was begun.
                     self.tell_lost();
-                    self.urgent.extend(self.bytes.drain(..left));
+                    let frame = self.bytes.as_slice().get(..left).unwrap_or_default();
+                    self.urgent.end().extend_from_slice(frame);
+                    self.bytes.remove(left);
                     self.count_taken(left);
                 }
             }
@@ -173,9 +190,10 @@ impl Queue {
         for (channel, (start, lost)) in std::mem::take(&mut self.lost) {
             encoder.control(&Frame::Position { channel, start, lost }, &mut out);
         }
-        self.urgent.extend(out);
+        self.urgent.end().extend_from_slice(&out);
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.urgent.len() + self.bytes.len()
     }
@@ -186,8 +204,62 @@ impl Queue {
 
     /// Frees memory that a large message took.
     pub(super) fn shrink(&mut self, to: usize) {
-        if self.is_empty() && self.bytes.capacity() > to {
-            self.bytes.shrink_to(to);
+        if self.is_empty() {
+            self.bytes.shrink(to);
+            self.urgent.shrink(to);
+        }
+    }
+}
+
+/// Bytes in one piece, which come at the end and go at the front.
+#[derive(Debug, Default)]
+struct Bytes {
+    all: Vec<u8>,
+    /// Those that have gone are still there.
+    gone: usize,
+}
+
+impl Bytes {
+    #[inline]
+    fn len(&self) -> usize {
+        self.all.len() - self.gone
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        self.all.get(self.gone..).unwrap_or_default()
+    }
+
+    /// To append to. What has gone makes room as soon as it is as much as what is left.
+    #[inline]
+    fn end(&mut self) -> &mut Vec<u8> {
+        if self.gone > self.len() {
+            self.close_up();
+        }
+        &mut self.all
+    }
+
+    #[cold]
+    fn close_up(&mut self) {
+        drop(self.all.drain(..self.gone));
+        self.gone = 0;
+    }
+
+    /// Removes bytes at the front, as many at most as there are.
+    fn remove(&mut self, bytes: usize) {
+        self.gone = (self.gone + bytes).min(self.all.len());
+        if self.is_empty() {
+            self.all.clear();
+            self.gone = 0;
+        }
+    }
+
+    fn shrink(&mut self, to: usize) {
+        if self.all.capacity() > to {
+            self.all.shrink_to(to);
         }
     }
 }
@@ -196,7 +268,7 @@ impl Queue {
 mod tests {
     use polywire_core::{
         envelope::{Announcement, Envelope, Id128},
-        frame::{Hello, Step, StreamDecoder},
+        frame::{FrameError, Hello, Step, StreamDecoder},
     };
 
     use super::*;
@@ -222,7 +294,7 @@ mod tests {
         let (mut dice, mut queue, mut wire) = (Dice(seed), Queue::new(true), Vec::new());
         let (mut encoder, mut out) = (StreamEncoder::default(), Vec::new());
         encoder.hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut out);
-        queue.push([&out, &[]], 0, None);
+        queue.push(&out, 0, None);
         let (mut sequence, mut dropped) = (0, 0);
         let mut channels = Vec::new();
         for _ in 0..300 {
@@ -253,9 +325,13 @@ mod tests {
                 _ if !channels.is_empty() => {
                     let channel = channels[dice.roll(channels.len() as u64) as usize];
                     sequence += 1;
-                    encoder.data(&Envelope::data(channel, sequence, sequence as i64), 8, &mut out).expect("fits");
                     let start = Start { sequence, timestamp_ns: sequence as i64 };
-                    queue.push([&out, &sequence.to_le_bytes()], 0, Some((channel, start)));
+                    let pushed = queue.push_message((channel, start), |bytes| {
+                        encoder.data(&Envelope::data(channel, sequence, sequence as i64), 8, bytes)?;
+                        bytes.extend_from_slice(&sequence.to_le_bytes());
+                        Ok::<(), FrameError>(())
+                    });
+                    pushed.expect("fits");
                 }
                 _ => {}
             }
@@ -273,7 +349,7 @@ mod tests {
     fn what_is_no_message_is_counted_while_it_waits() {
         for droppable in [false, true] {
             let mut queue = Queue::new(droppable);
-            queue.push([&[1; 10], &[2; 90]], 0, None);
+            queue.push(&[1; 100], 0, None);
             (0..100).for_each(|_| queue.push_control(&[3; 50], true));
             queue.push_control(&[4; 7], false);
             assert_eq!((queue.control_bytes(), queue.reply_bytes()), (5007, 5000));

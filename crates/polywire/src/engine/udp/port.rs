@@ -253,7 +253,7 @@ impl Shared {
                         }
                         (_, false) => {
                             link.delivery.hold(Held::new(envelope, frame));
-                            link.delivery.count_sent();
+                            link.delivery.count_sent(1);
                             Outcome::Sent(subscribers)
                         }
                     }
@@ -265,7 +265,7 @@ impl Shared {
                             if let Some((_, Some(missing))) = link.delivery.next(channel) {
                                 group.outbox.control(Some(link.member), &outbox::position(channel, missing));
                             }
-                            link.delivery.count_sent();
+                            link.delivery.count_sent(1);
                             Outcome::Sent(subscribers)
                         }
                         false => {

@@ -225,7 +225,7 @@ impl Link {
             if let Some((_, Some(missing))) = self.delivery.next(channel) {
                 self.send_frame(way, &encoded(&position(channel, missing)));
             }
-            self.delivery.count_sent();
+            self.delivery.count_sent(1);
             match message.is_open {
                 true => {
                     message.is_taken = true;
@@ -245,7 +245,7 @@ impl Link {
         if let Some((_, Some(missing))) = self.delivery.next(channel) {
             self.queue.control(None, &position(channel, missing));
         }
-        self.delivery.count_sent();
+        self.delivery.count_sent(1);
         let frame = message.frame().to_vec();
         self.queue.push(Item::Message { to: None, channel, start: start_of(envelope), frame });
         self.feed(way);
@@ -263,7 +263,7 @@ impl Link {
         }
         let is_held = !self.is_silent && self.has_room_to_hold(size);
         if is_held {
-            self.delivery.count_sent();
+            self.delivery.count_sent(1);
             let held = Held::new(message.envelope, message.frame());
             self.delivery.hold(held);
         } else {

@@ -210,6 +210,10 @@ impl Port for ZeromqPort {
         self.links.settle();
     }
 
+    fn settles(&self) -> bool {
+        self.links.settles()
+    }
+
     fn retire(&self, channel: ChannelId) {
         self.open.write().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&channel);
         self.links.retire(channel);
