@@ -483,6 +483,13 @@ pub trait LinkSink: Send + Sync {
         true
     }
 
+    /// Whether everybody who takes messages of this channel does so during the call, by a callback:
+    /// an engine whose thread must not wait may hand such a message over itself. The default says
+    /// that nobody does.
+    fn takes_inline(&self, _channel: ChannelId) -> bool {
+        false
+    }
+
     /// The engine must call this when it has passed on everything that has arrived. The node wakes
     /// receivers here instead of at each message.
     fn drained(&self);

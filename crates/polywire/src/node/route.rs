@@ -65,6 +65,10 @@ pub(crate) trait Slot: Send + Sync {
     fn deliver_together(&self, messages: &[(Envelope<'_>, &[u8])]) {
         messages.iter().for_each(|(envelope, payload)| self.deliver(envelope, payload, payload.len(), None));
     }
+    /// Whether a callback takes each message during the call.
+    fn is_inline(&self) -> bool {
+        false
+    }
     /// Whether it takes payloads as they came, still packed.
     fn takes_packed(&self) -> bool {
         false

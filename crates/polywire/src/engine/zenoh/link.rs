@@ -33,6 +33,8 @@ use super::{
 const OVERHEAD: usize = 64;
 /// The peer is asked what it has taken at the latest after this share of a window.
 const MARKS: u64 = 4;
+/// Little is under way up to this share of a window.
+const CALM: u64 = 8;
 /// It is asked after so long, if not all is taken.
 const ASK: Duration = Duration::from_millis(100);
 /// It is asked again after so long without an answer, which also shows whether mails are missing.
@@ -57,12 +59,14 @@ pub(super) struct Message<'a> {
     pub(super) is_open: bool,
     /// A peer takes it from there.
     pub(super) is_taken: bool,
+    /// Its publisher cannot wait, where the policy says that it does: the message has room.
+    pub(super) cannot_wait: bool,
     frame: Option<Vec<u8>>,
 }
 
 impl<'a> Message<'a> {
     pub(super) fn new(envelope: &'a Envelope<'a>, payload: &'a [u8], is_open: bool) -> Message<'a> {
-        Message { envelope, payload, is_open, is_taken: false, frame: None }
+        Message { envelope, payload, is_open, is_taken: false, cannot_wait: false, frame: None }
     }
 
     fn frame(&mut self) -> &[u8] {
@@ -236,7 +240,7 @@ impl Link {
             return Outcome::Sent(subscribers);
         }
         self.leave(way);
-        if !self.make_room_in_queue(message.size()) {
+        if !message.cannot_wait && !self.make_room_in_queue(message.size()) {
             self.queue.drop_newest(channel, start_of(envelope));
             self.delivery.count_drop(channel);
             self.note_drops();
@@ -261,7 +265,7 @@ impl Link {
         if overflow == Overflow::DropOldest {
             while !self.has_room_to_hold(size) && self.delivery.drop_oldest_held() {}
         }
-        let is_held = !self.is_silent && self.has_room_to_hold(size);
+        let is_held = message.cannot_wait || (!self.is_silent && self.has_room_to_hold(size));
         if is_held {
             self.delivery.count_sent();
             let held = Held::new(message.envelope, message.frame());
@@ -298,6 +302,11 @@ impl Link {
     /// The drops to tell the node of.
     pub(super) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// Whether little is under way and nothing waits.
+    pub(super) fn is_calm(&self) -> bool {
+        self.queue.is_empty() && !self.delivery.is_holding() && self.sent - self.taken <= self.terms.window / CALM
     }
 
     /// Whether more may be under way. One message has room whatever its size.

@@ -107,7 +107,9 @@ impl Outlet {
             true => &self.express,
             false => self.batched()?,
         };
-        publisher.put(payload).attachment(attachment).wait()
+        let put = publisher.put(payload).attachment(attachment).wait();
+        self.pace.ended(Instant::now());
+        put
     }
 
     fn batched(&self) -> zenoh::Result<&Publisher<'static>> {

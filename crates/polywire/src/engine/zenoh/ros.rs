@@ -62,8 +62,7 @@ pub(super) fn is_open(announced: &Announcement) -> bool {
 
 /// The header that the engine puts in front of a channel's payloads. `None` if they have it.
 pub(super) fn header(announced: &Announcement) -> Option<[u8; HEADER]> {
-    let has = |option: &str| announced.options.split(',').any(|set| set == option);
-    (!has(WITH_HEADER)).then_some([0, u8::from(!has(BIG_ENDIAN)), 0, 0])
+    (!announced.has_option(WITH_HEADER)).then_some([0, u8::from(!announced.has_option(BIG_ENDIAN)), 0, 0])
 }
 
 impl Topic {

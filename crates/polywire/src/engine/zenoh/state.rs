@@ -5,11 +5,12 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Id128},
+    envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Start, parse_datagram_frame},
 };
 use zenoh::{
@@ -24,7 +25,7 @@ use super::{
         outbox::encoded,
         rejections::Rejections,
     },
-    inbox::{Arrival, Inbox},
+    inbox::{Arrival, Inbox, Message, Origin},
     key::{Keys, Name},
     link::{Link, Terms, Way},
     mail::{Content, Mail},
@@ -37,6 +38,13 @@ use super::{
 /// First and longest pause between two hellos to a node that has not answered.
 const HELLO_FIRST: Duration = Duration::from_millis(100);
 const HELLO_LONGEST: Duration = Duration::from_secs(2);
+/// A callback that takes longer is not called by Zenoh's threads for so long.
+const SLOW: Duration = Duration::from_millis(1);
+const SLOW_FOR: Duration = Duration::from_secs(5);
+/// So many peers can be looked at for each message.
+const FEW: usize = 64;
+/// Messages that are handed to the node together, at most.
+pub(super) const TOGETHER: usize = 32;
 
 /// A channel of this node.
 pub(super) struct Channel {
@@ -79,6 +87,14 @@ pub(super) struct State {
     pub(super) rejections: Rejections,
     /// A thread puts what is in `out`.
     pub(super) is_pumping: bool,
+    /// The thread that hands over waits until something comes, and the one that sends until
+    /// something is due. Waking them costs a system call.
+    pub(super) hands_rest: bool,
+    pub(super) sender_rests: bool,
+    /// A thread of Zenoh hands over meanwhile.
+    pub(super) handing: Option<ThreadId>,
+    /// Callbacks took long: the thread that hands over calls them until then.
+    pub(super) slow_until: Option<Instant>,
     /// Threads that wait for room. Waking nobody would cost a system call.
     pub(super) waiting: usize,
     pub(super) is_closing: bool,
@@ -106,6 +122,10 @@ impl State {
             inbox: Inbox::default(),
             rejections: Rejections::new(most_peers),
             is_pumping: false,
+            hands_rest: false,
+            sender_rests: false,
+            handing: None,
+            slow_until: None,
             waiting: 0,
             is_closing: false,
             is_closed: false,
@@ -306,15 +326,46 @@ impl State {
         inbox.push(id, Arrival::Announced(channel, start, Box::new(announcement)));
     }
 
-    /// A message of a Polywire node under the key of its topic.
-    pub(super) fn sample(&mut self, writer: Id128, channel: ChannelId, attachment: Vec<u8>, payload: ZBytes) {
-        let Some(id) = self.writers.get(&(writer, channel)).copied() else { return };
-        let Some(link) = self.link(id).filter(|link| link.takes_open) else { return };
-        let is_open = link.remote.get(&channel).is_some_and(|remote| remote.is_open);
+    /// The link of a message of a Polywire node under the key of its topic. `None` if the node does
+    /// not take it.
+    pub(super) fn link_of(&self, writer: Id128, channel: ChannelId) -> Option<LinkId> {
+        let id = self.writers.get(&(writer, channel)).copied()?;
+        let link = self.link(id).filter(|link| link.takes_open)?;
+        link.remote.get(&channel).is_some_and(|remote| remote.is_open).then_some(id)
+    }
+
+    /// A message of a link, for the node.
+    pub(super) fn sample(&mut self, id: LinkId, envelope: &Envelope<'_>, payload: &ZBytes) {
         // What a peer sends beyond its window is lost, which its numbers show.
-        if is_open && self.inbox.bytes() <= self.most_waiting {
-            self.inbox.push(id, Arrival::Sample { attachment, payload });
+        if self.inbox.bytes() <= self.most_waiting {
+            self.inbox.push(id, Arrival::Message(Message::new(envelope, payload, Origin::Node(None))));
         }
+    }
+
+    /// Whether this thread of Zenoh may hand a message over itself: nothing else waits for the
+    /// node, and what a callback publishes has room. If so, it does, until [`State::handed`].
+    pub(super) fn begin_handing(&mut self) -> bool {
+        let is_free = self.hands_rest && self.handing.is_none() && self.inbox.is_empty() && self.slow_until.is_none();
+        let is_quiet = self.out.is_empty() && self.peers.len() <= FEW && self.links().all(Link::is_calm);
+        let may = is_free && is_quiet && !self.is_closing;
+        if may {
+            self.handing = Some(thread::current().id());
+        }
+        may
+    }
+
+    /// This thread has handed a message over, since `began`.
+    pub(super) fn handed(&mut self, began: Instant) {
+        self.handing = None;
+        let now = Instant::now();
+        if now.saturating_duration_since(began) > SLOW {
+            self.slow_until = Some(now + SLOW_FOR);
+        }
+    }
+
+    /// Whether this thread hands over for Zenoh, so that nothing comes while it waits.
+    pub(super) fn is_handing(&self) -> bool {
+        self.handing.is_some_and(|handing| handing == thread::current().id())
     }
 
     /// A message of an application that is not Polywire's.
@@ -357,7 +408,8 @@ impl State {
             Some((*id, *channel, remote.header))
         });
         if let Some((id, channel, header)) = open.filter(|_| self.inbox.bytes() <= self.most_waiting) {
-            self.inbox.push(id, Arrival::Plain { channel, at, payload: payload.clone(), header });
+            let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
+            self.inbox.push(id, Arrival::Message(Message::new(&envelope, payload, Origin::Node(header))));
         }
         !known.is_empty()
     }
@@ -374,6 +426,17 @@ impl State {
     /// The answers to a query for a schema: it, or that nobody has it.
     pub(super) fn learn(&mut self, schema: Id128, answer: Answered) {
         self.schemas.learn(schema, answer, &mut self.inbox);
+    }
+
+    /// Moves messages of one link that came together to a row, for the node.
+    pub(super) fn next_row(&mut self, row: &mut Vec<Message>) -> Option<LinkId> {
+        if self.handing.is_some() {
+            return None;
+        }
+        let link = self.inbox.pop_row(TOGETHER, row)?;
+        let foreign = row.iter().filter(|message| message.origin == Origin::Foreign);
+        foreign.for_each(|message| self.foreign.taken(message.payload.len()));
+        Some(link)
     }
 
     /// This node answers a channel of a peer.
@@ -453,6 +516,7 @@ impl State {
                 }
             }
         }
+        self.slow_until.take_if(|until| *until <= now);
         let names: Vec<Name> = self.peers.iter().filter(|(_, p)| p.link.is_some()).map(|(name, _)| *name).collect();
         names.into_iter().for_each(|name| self.collect_notices(name));
         is_busy
@@ -487,7 +551,10 @@ fn arrival_of(news: News, payload: &ZBytes) -> Arrival {
     match news {
         News::Up(info) => Arrival::Up(info),
         News::Announced(channel, start, announcement) => Arrival::Announced(channel, start, announcement),
-        News::Message(channel, at) => Arrival::Foreign { channel, at, payload: payload.clone() },
+        News::Message(channel, at) => {
+            let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
+            Arrival::Message(Message::new(&envelope, payload, Origin::Foreign))
+        }
         News::Lost(channel, start, lost) => Arrival::Lost(channel, start, lost),
         News::Tell(event) => Arrival::Tell(event),
     }
@@ -550,6 +617,7 @@ mod tests {
             Arrival::Down(_, Disconnect::Closed, _) => "closed",
             Arrival::Down(_, Disconnect::Protocol(_), _) => "protocol",
             Arrival::Tell(_) => "event",
+            Arrival::Message(_) => "message",
             _ => "?",
         };
         std::iter::from_fn(|| state.inbox.pop()).map(|arrived| word(arrived.what)).collect()
@@ -570,13 +638,34 @@ mod tests {
         settle(&mut a, &mut b);
         assert_eq!(told(&mut a), ["answered"]);
         // From the topic's key, once the peer has said that they are for this node.
-        b.sample(Id128([7; 16]), ChannelId(1), Vec::new(), ZBytes::from("hi"));
-        b.sample(Id128([8; 16]), ChannelId(1), Vec::new(), ZBytes::from("of nobody"));
-        assert_eq!(told(&mut b), ["?"]);
+        assert_eq!(b.link_of(Id128([7; 16]), ChannelId(1)), Some(link));
+        assert_eq!(b.link_of(Id128([8; 16]), ChannelId(1)), None, "nobody's");
+        b.sample(link, &Envelope::data(ChannelId(1), 1, 0), &ZBytes::from("hi"));
+        assert_eq!(told(&mut b), ["message"]);
         a.channels.remove(&ChannelId(1));
         a.each_link(|link, way| link.retire(way, ChannelId(1)));
         settle(&mut a, &mut b);
         assert_eq!(told(&mut b), ["retired"]);
+    }
+
+    #[test]
+    fn threads_of_zenoh_hand_over_while_nothing_waits_and_callbacks_are_fast() {
+        let (mut a, _) = linked();
+        assert!(!a.begin_handing(), "the thread for it does not rest");
+        told(&mut a);
+        a.hands_rest = true;
+        let now = Instant::now();
+        assert!(a.begin_handing() && a.is_handing() && !a.begin_handing());
+        a.inbox.push(LinkId(0), Arrival::Mark(1));
+        assert!(a.next_row(&mut Vec::new()).is_none());
+        a.handed(now);
+        assert!(!a.begin_handing(), "something waits");
+        told(&mut a);
+        assert!(a.begin_handing());
+        a.handed(now.checked_sub(2 * SLOW).expect("a time"));
+        assert!(!a.begin_handing());
+        a.keep_time(now + 2 * SLOW_FOR);
+        assert!(a.begin_handing());
     }
 
     #[test]
