@@ -419,6 +419,12 @@ pub trait Sink: Send + Sync {
     fn document(&self, _id: Id128) -> Option<Arc<[u8]>> {
         None
     }
+
+    /// The schema document of the type with which this node subscribes to a topic, for engines
+    /// whose medium has types of services. `None` if nobody here does, or takes every type.
+    fn subscribed(&self, _topic: &str) -> Option<Arc<[u8]>> {
+        None
+    }
 }
 
 /// The node's receiving side of one link. The engine calls it from one thread at a time, in the

@@ -14,6 +14,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Limits, Start},
+    rpc::{self, Role},
 };
 use zenoh::key_expr::OwnedKeyExpr;
 
@@ -85,6 +86,8 @@ pub(super) struct Remote {
     pub(super) key: Option<OwnedKeyExpr>,
     /// What precedes its payloads there.
     pub(super) header: Option<[u8; HEADER]>,
+    /// The topic, if it is that of a service's replies.
+    pub(super) replies: Option<String>,
     /// This node has accepted it.
     pub(super) is_accepted: bool,
     /// The peer has said that its messages are for this node from here on.
@@ -427,9 +430,15 @@ impl Link {
         }
         let key = keys.of(&announcement.topic).filter(|_| keys.are_open(announcement));
         let header = if keys.is_ros() { ros::header(announcement) } else { None };
-        let writer = announcement.writer;
-        self.remote.insert(channel, Remote { writer, key, header, is_accepted: false, is_open: false });
+        let (writer, topic) = (announcement.writer, &announcement.topic);
+        let replies = rpc::service_of(topic).filter(|(_, role)| *role == Role::Reply).map(|_| topic.clone());
+        self.remote.insert(channel, Remote { writer, key, header, replies, is_accepted: false, is_open: false });
         Ok(())
+    }
+
+    /// Whether the peer has a server whose replies have this topic.
+    pub(super) fn serves(&self, replies: &str) -> bool {
+        self.remote.values().any(|remote| remote.replies.as_deref() == Some(replies))
     }
 
     /// Whether everything has left this node.

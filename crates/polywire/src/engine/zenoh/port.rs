@@ -161,10 +161,11 @@ impl Port for ZenohPort {
         let place = shared.place(channel, announcement).map_err(failed)?;
         let outlet = place.map(|place| Outlet::open(&shared.session, place, announcement, shared.express));
         let outlet = outlet.transpose().map_err(|error| failed(error.to_string()))?;
+        let service = shared.serve(channel, announcement).map_err(failed)?;
         let mut state = shared.lock();
         let announcement = Arc::new(announcement.clone());
         state.each_link(|link, way| link.announce(way, channel, start, &announcement));
-        state.channels.insert(channel, Channel { start, announcement, outlet });
+        state.channels.insert(channel, Channel { start, announcement, outlet, service });
         shared.pump(state);
         Ok(channel)
     }
@@ -183,6 +184,7 @@ impl Port for ZenohPort {
         // Ends outside of the lock: the session calls back.
         let gone = state.channels.remove(&channel);
         state.each_link(|link, way| link.retire(way, channel));
+        state.service_ended(channel, gone.as_ref());
         self.0.pump(state);
         drop(gone);
     }
@@ -223,6 +225,7 @@ impl Port for ZenohPort {
         if let Some(key) = self.0.keys.of(topic) {
             self.0.listen(key);
         }
+        self.0.open_clients(topic);
     }
 
     fn unsubscribe(&self, topic: &str) {
@@ -365,7 +368,7 @@ impl Shared {
             return Err(EngineError::Closed);
         }
         let Some(channel) = state.channels.get(&envelope.channel) else { return Ok(Sent::default()) };
-        let (outlet, writer) = (channel.outlet.clone(), channel.announcement.writer);
+        let (outlet, service, writer) = (channel.outlet.clone(), channel.service.clone(), channel.announcement.writer);
         let outlet = outlet.filter(|outlet| outlet.takes(envelope));
         let mut message = Message::new(envelope, loan.payload(), outlet.is_some());
         message.cannot_wait = state.is_handing() && matches!(self.local.options.overflow, Overflow::Block { .. });
@@ -375,6 +378,9 @@ impl Shared {
             link.send(way, &mut message).count(&mut sent);
             notices.extend(link.take_notices().into_iter().map(|notice| (link.info.clone(), notice)));
         });
+        if service.is_some_and(|end| state.speak(&end, writer, envelope, loan.payload())) {
+            sent += Sent { peers: 1, subscribers: 1, ..Sent::default() };
+        }
         if let Some(outlet) = outlet.filter(|outlet| message.is_taken || (outlet.is_heard() && !state.out.is_jammed()))
         {
             let (attachment, payload) = outlet.sample(writer, envelope, loan);
@@ -452,6 +458,10 @@ impl Shared {
                 put.wait()
             }
             Put::Ask { schema } => return self.ask(schema),
+            Put::Call { end, channel, sequence, attachment, payload } => {
+                self.call(&end, channel, sequence, attachment, payload)
+            }
+            Put::Reply(reply) => reply.send(),
         };
         // What does not arrive is noticed at the other end.
         if let Err(error) = result {
@@ -507,7 +517,8 @@ impl Shared {
                 state = self.lock();
             }
             let wait = if is_busy { TICK } else { 20 * TICK };
-            if state.out.is_empty() && !state.schemas.has_queries() && !state.is_closed {
+            let is_due = !state.out.is_empty() || state.schemas.has_queries() || state.services.is_due;
+            if !is_due && !state.is_closed {
                 state.sender_rests = true;
                 state = self.due.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
                 state.sender_rests = false;
@@ -517,7 +528,7 @@ impl Shared {
 
     /// Wakes the threads, as far as there is something for them.
     pub(super) fn wake(&self, mut state: MutexGuard<'_, State>) {
-        let is_due = !state.out.is_empty() || state.schemas.has_queries();
+        let is_due = !state.out.is_empty() || state.schemas.has_queries() || state.services.is_due;
         let wakes_sender = is_due && std::mem::take(&mut state.sender_rests);
         let has_come = !state.inbox.is_empty() && state.handing.is_none();
         let wakes_hands = has_come && std::mem::take(&mut state.hands_rest);
@@ -566,7 +577,7 @@ impl Shared {
             }
             let names: Vec<Name> = state.peers.keys().copied().collect();
             names.into_iter().for_each(|name| state.take_down(name, Disconnect::Closed));
-            std::mem::take(&mut state.channels)
+            (std::mem::take(&mut state.channels), state.all_queries())
         };
         // Not under the lock: the session calls back.
         drop(channels);

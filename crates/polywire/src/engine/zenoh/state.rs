@@ -25,6 +25,7 @@ use super::{
         outbox::encoded,
         rejections::Rejections,
     },
+    end::ServiceEnd,
     inbox::{Arrival, Inbox, Message, Origin},
     key::{Keys, Name},
     link::{Link, Terms, Way},
@@ -33,6 +34,7 @@ use super::{
     outlet::Outlet,
     ros,
     schemas::{Answered, Schemas},
+    services::Services,
 };
 
 /// First and longest pause between two hellos to a node that has not answered.
@@ -52,6 +54,8 @@ pub(super) struct Channel {
     pub(super) announcement: Arc<Announcement>,
     /// `None` if its messages go by mail.
     pub(super) outlet: Option<Arc<Outlet>>,
+    /// If it is of a service that others than nodes can call, or serve.
+    pub(super) service: Option<Arc<ServiceEnd>>,
 }
 
 /// Another node whose token is there.
@@ -71,7 +75,7 @@ pub(super) struct State {
     pub(super) terms: Terms,
     most_peers: usize,
     /// Bytes that may wait for the node, of peers that keep to their windows.
-    most_waiting: usize,
+    pub(super) most_waiting: usize,
     pub(super) channels: BTreeMap<ChannelId, Channel>,
     pub(super) last_channel: u32,
     pub(super) peers: HashMap<Name, Peer>,
@@ -82,6 +86,7 @@ pub(super) struct State {
     /// The channels of foreign applications that are topics of ROS 2.
     ros: BTreeMap<ChannelId, ros::Topic>,
     pub(super) schemas: Schemas,
+    pub(super) services: Services,
     pub(super) out: Outgoing,
     pub(super) inbox: Inbox,
     pub(super) rejections: Rejections,
@@ -118,6 +123,7 @@ impl State {
             foreign: Writers::new(terms.limits.channels, terms.queue),
             ros: BTreeMap::new(),
             schemas: Schemas::new(terms.limits.pending_documents),
+            services: Services::default(),
             out: Outgoing::new(terms.queue + terms.window as usize),
             inbox: Inbox::default(),
             rejections: Rejections::new(most_peers),
@@ -165,6 +171,7 @@ impl State {
     pub(super) fn take_down(&mut self, name: Name, reason: Disconnect) {
         let Some(link) = self.peers.get_mut(&name).and_then(|peer| peer.link.take()) else { return };
         let id = link.info.id;
+        self.services.is_due = true;
         self.links.remove(&id);
         self.writers.retain(|_, of| *of != id);
         let accepted = link.remote.into_values().filter(|remote| remote.is_accepted);
@@ -283,6 +290,7 @@ impl State {
                     let key = remote.key.filter(|_| remote.is_accepted);
                     inbox.push(id, Arrival::Retired(channel, key));
                     self.writers.remove(&(remote.writer, channel));
+                    self.services.is_due |= remote.replies.is_some();
                 }
             }
             Frame::Position { channel, start, lost } => {
@@ -323,6 +331,7 @@ impl State {
             return link.tell(&mut way, &Frame::Answer { channel, answer });
         }
         self.writers.entry((announcement.writer, channel)).or_insert(id);
+        self.services.is_due = true;
         inbox.push(id, Arrival::Announced(channel, start, Box::new(announcement)));
     }
 
@@ -442,7 +451,7 @@ impl State {
     /// This node answers a channel of a peer.
     pub(super) fn answer(&mut self, id: LinkId, channel: ChannelId, answer: Answer) {
         if self.foreign.answered(id, channel, &answer) {
-            return;
+            return self.requests_answered(channel, &answer);
         }
         let Some((link, mut way)) = self.way(id) else { return };
         link.tell(&mut way, &Frame::Answer { channel, answer });
@@ -500,7 +509,7 @@ impl State {
 
     /// Does what is due. Returns whether something will be.
     pub(super) fn keep_time(&mut self, now: Instant) -> bool {
-        let (mut is_busy, is_closing) = (false, self.is_closing);
+        let (mut is_busy, is_closing) = (self.review_services(now), self.is_closing);
         for peer in self.peers.values_mut() {
             let mut way = Way { line: &mut peer.line, out: &mut self.out };
             match &mut peer.link {
@@ -547,7 +556,7 @@ fn parts<'a>(
 }
 
 /// What the node is to hear of foreign applications. A message has this payload.
-fn arrival_of(news: News, payload: &ZBytes) -> Arrival {
+pub(super) fn arrival_of(news: News, payload: &ZBytes) -> Arrival {
     match news {
         News::Up(info) => Arrival::Up(info),
         News::Announced(channel, start, announcement) => Arrival::Announced(channel, start, announcement),
@@ -583,7 +592,7 @@ mod tests {
         for (number, put) in mails.iter().enumerate().filter(|(number, _)| !lost(*number)) {
             match put {
                 Put::Mail { bytes, .. } => to.mail(from.me, bytes, number as u64),
-                Put::Open { .. } | Put::Ask { .. } => panic!("there is no session"),
+                _ => panic!("there is no session"),
             }
         }
         mails.len()
@@ -596,7 +605,8 @@ mod tests {
     fn linked() -> (State, State) {
         let (mut a, mut b) = (node(1), node(2));
         let announcement = Arc::new(Announcement { topic: "t".into(), writer: Id128([7; 16]), ..Default::default() });
-        a.channels.insert(ChannelId(1), Channel { start: Start::default(), announcement, outlet: None });
+        let channel = Channel { start: Start::default(), announcement, outlet: None, service: None };
+        a.channels.insert(ChannelId(1), channel);
         a.appeared(b.me, 5);
         b.appeared(a.me, 5);
         settle(&mut a, &mut b);
