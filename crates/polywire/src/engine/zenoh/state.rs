@@ -675,6 +675,8 @@ mod tests {
         a.handed(now.checked_sub(2 * SLOW).expect("a time"));
         assert!(!a.begin_handing());
         a.keep_time(now + 2 * SLOW_FOR);
+        assert!(!a.begin_handing(), "something is to leave");
+        while a.out.pop().is_some() {}
         assert!(a.begin_handing());
     }
 
