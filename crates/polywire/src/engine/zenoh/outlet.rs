@@ -112,6 +112,11 @@ impl Outlet {
         put
     }
 
+    /// A message has waited for peers until now, which is no pause of its publisher.
+    pub(super) fn waited(&self) {
+        self.pace.ended(Instant::now());
+    }
+
     fn batched(&self) -> zenoh::Result<&Publisher<'static>> {
         if let Some(publisher) = self.batched.get() {
             return Ok(publisher);

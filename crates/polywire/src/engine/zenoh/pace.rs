@@ -10,6 +10,9 @@ use super::super::pipe::lock;
 
 /// Messages that begin at most so long after the last one was put follow it without a pause.
 const PAUSE: Duration = Duration::from_micros(20);
+/// A burst in which messages are batched ends with a pause of this length. A publisher may lose its
+/// processor, or wait for a peer, and go on.
+const LULL: Duration = Duration::from_millis(1);
 
 /// When messages leave at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +46,13 @@ impl Pace {
     pub(super) fn is_express(&self, now: Instant) -> bool {
         let Express::Until(burst) = self.express else { return self.express == Express::Always };
         let mut row = lock(&self.row);
-        let follows = row.ended.is_some_and(|ended| now.saturating_duration_since(ended) <= PAUSE);
+        let most = if row.messages < burst { PAUSE } else { LULL };
+        let follows = row.ended.is_some_and(|ended| now.saturating_duration_since(ended) <= most);
         row.messages = if follows { row.messages.saturating_add(1) } else { 0 };
         row.messages < burst
     }
 
-    /// The message was put.
+    /// The message was put, or had to wait until now.
     pub(super) fn ended(&self, now: Instant) {
         if matches!(self.express, Express::Until(_)) {
             lock(&self.row).ended = Some(now);
@@ -71,7 +75,8 @@ mod tests {
             pace.ended(now);
             is_express
         };
-        assert_eq!([0, 5, 5, 5, 5, 100, 5].map(&mut after), [true, true, true, false, false, true, true]);
+        assert_eq!([0, 5, 5, 100, 5].map(&mut after), [true; 5], "a pause");
+        assert_eq!([5, 5, 5, 999, 1001, 5].map(&mut after), [true, false, false, false, true, true]);
         let now = Instant::now();
         assert!(Pace::new(Express::Always).is_express(now) && !Pace::new(Express::Never).is_express(now));
     }

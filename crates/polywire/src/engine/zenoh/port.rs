@@ -372,7 +372,10 @@ impl Shared {
         let outlet = outlet.filter(|outlet| outlet.takes(envelope));
         let mut message = Message::new(envelope, loan.payload(), outlet.is_some());
         message.cannot_wait = state.is_handing() && matches!(self.local.options.overflow, Overflow::Block { .. });
-        let mut state = self.wait_for_room(state, &message);
+        let (mut state, has_waited) = self.wait_for_room(state, &message);
+        if has_waited {
+            outlet.iter().for_each(|outlet| outlet.waited());
+        }
         let (mut sent, mut notices) = (Sent::default(), Vec::new());
         state.each_link(|link, way| {
             link.send(way, &mut message).count(&mut sent);
@@ -394,19 +397,28 @@ impl Shared {
         Ok(sent)
     }
 
-    /// Waits until all peers have room for a message, if the policy says so.
-    fn wait_for_room<'a>(&'a self, mut state: MutexGuard<'a, State>, message: &Message<'_>) -> MutexGuard<'a, State> {
-        let Overflow::Block { patience } = self.local.options.overflow else { return state };
+    /// Waits until all peers have room for a message, if the policy says so. Returns
+    /// whether it has waited.
+    fn wait_for_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        message: &Message<'_>,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let Overflow::Block { patience } = self.local.options.overflow else { return (state, false) };
         if message.cannot_wait {
-            return state;
+            return (state, false);
         }
+        let mut has_waited = false;
         loop {
             let out = &state.out;
             let full = state.links().find(|link| link.must_wait(message, out));
-            let Some((id, before)) = full.map(|link| (link.info.id, link.progress())) else { return state };
+            let Some((id, before)) = full.map(|link| (link.info.id, link.progress())) else {
+                return (state, has_waited);
+            };
             if state.is_closed {
-                return state;
+                return (state, has_waited);
             }
+            has_waited = true;
             state.waiting += 1;
             let stuck = |state: &mut State| {
                 !state.is_closed
