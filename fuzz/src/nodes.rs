@@ -150,7 +150,7 @@ fn send_all<'a>(socket: &UdpSocket, mut records: impl Iterator<Item = &'a [u8]>)
 }
 
 /// Publishers and subscribers of all kinds at an endpoint. They stay until the node closes.
-fn use_node(node: &Node, endpoint: &str) {
+pub fn use_node(node: &Node, endpoint: &str) {
     let at = Some(endpoint);
     let records = Discovered::new().expect("a coding");
     for topic in ["plant/**", NODE_TOPIC] {
@@ -169,7 +169,7 @@ fn use_node(node: &Node, endpoint: &str) {
 }
 
 /// Runs `work` with a node, and closes it. Panics if a thread has panicked meanwhile.
-fn unharmed(work: impl FnOnce(&Node)) {
+pub fn unharmed(work: impl FnOnce(&Node)) {
     static PANICS: AtomicUsize = AtomicUsize::new(0);
     static COUNTING: Once = Once::new();
     COUNTING.call_once(|| {

@@ -5,7 +5,7 @@ use clap::Args;
 use polywire::{
     Record, Sample,
     codec::{Decoder, Options, json::JSON},
-    coding::{Coding as _, Discovered, Dynamic},
+    coding::{Coding, Discovered, Dynamic},
     extend::envelope::Id128,
     schema::Schema,
     service::{CallError, ClientOf},
@@ -41,6 +41,10 @@ pub struct Call {
     value: String,
     #[command(flatten)]
     ty: TypeArgs,
+    /// Type of the reply, in the file of --idl, for servers that do not tell it: those that are not
+    /// Polywire's
+    #[arg(long, value_name = "NAME", requires = "idl")]
+    reply_type: Option<String>,
     #[command(flatten)]
     wire: WireArgs,
     /// How long to wait for a server and its reply
@@ -58,16 +62,23 @@ struct OfServer<'a> {
     reply: &'a RawValue,
 }
 
-type DynClient = ClientOf<Dynamic, Discovered>;
-
 impl Action for Call {
     fn run(self, terminal: &Terminal) -> outcome::Result {
+        match &self.reply_type {
+            Some(name) => self.call(Dynamic::of(&self.ty.other(name, terminal)?)?, terminal),
+            None => self.call(Discovered::new()?, terminal),
+        }
+    }
+}
+
+impl Call {
+    fn call(&self, replies: impl Coding<Value = Record>, terminal: &Terminal) -> outcome::Result {
         let schema = self.ty.needed(terminal)?;
         let requests = Dynamic::of(&schema)?;
         let request = read(&schema, &requests, &self.value).map_err(|e| Misuse(format!("the request: {e}")))?;
         let (node, wires) = self.wire.open(&self.service)?;
         let wire = wires.only()?;
-        let client = node.client_of(&self.service, Some(&wire.to_string()), requests, Discovered::new()?)?.open()?;
+        let client = node.client_of(&self.service, Some(&wire.to_string()), requests, replies)?.open()?;
         let failed = |error| failed(error, &self.service, &place(&wires), self.timeout);
         client.wait_for_server(self.timeout.0).map_err(failed)?;
         let outcome = match self.all {
@@ -82,10 +93,13 @@ impl Action for Call {
         node.close();
         Ok(outcome)
     }
-}
 
-impl Call {
-    fn call_all(&self, client: &DynClient, request: &Record, terminal: &Terminal) -> outcome::Result {
+    fn call_all(
+        &self,
+        client: &ClientOf<Dynamic, impl Coding<Value = Record>>,
+        request: &Record,
+        terminal: &Terminal,
+    ) -> outcome::Result {
         let (mut json, mut failures) = (JsonText::default(), 0);
         for reply in client.request_all(request, self.timeout.0)? {
             match reply {

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use polywire::{
     Record,
-    coding::{Discovered, Dynamic},
+    coding::{Coding, Discovered, Dynamic},
     schema::Schema,
     service::RequestOf,
 };
@@ -50,6 +50,10 @@ pub struct Serve {
     exec: Option<String>,
     #[command(flatten)]
     ty: TypeArgs,
+    /// Type of the requests, in the file of --idl, for clients that do not tell it: those that are
+    /// not Polywire's
+    #[arg(long, value_name = "NAME", requires = "idl")]
+    request_type: Option<String>,
     #[command(flatten)]
     wire: WireArgs,
     /// Ends after this many requests
@@ -70,13 +74,22 @@ struct Replies<'a> {
 
 impl Action for Serve {
     fn run(self, terminal: &Terminal) -> outcome::Result {
+        match &self.request_type {
+            Some(name) => self.serve(Dynamic::of(&self.ty.other(name, terminal)?)?, terminal),
+            None => self.serve(Discovered::new()?, terminal),
+        }
+    }
+}
+
+impl Serve {
+    fn serve(&self, requests: impl Coding<Value = Record>, terminal: &Terminal) -> outcome::Result {
         let schema = self.ty.needed(terminal)?;
         let coding = Dynamic::of(&schema)?;
         let fixed = self.value.as_ref().map(|text| read(&schema, &coding, text)).transpose();
         let fixed = fixed.map_err(|error| Misuse(format!("the reply: {error}")))?;
         let (node, wires) = self.wire.open(&self.service)?;
         let wire = wires.only()?;
-        let service = node.service_of(&self.service, Some(&wire.to_string()), Discovered::new()?, coding.clone())?;
+        let service = node.service_of(&self.service, Some(&wire.to_string()), requests, coding.clone())?;
         let service = service.open()?;
         let replies = Replies { schema, coding, fixed, command: self.exec.as_deref().unwrap_or_default() };
         let (mut served, mut last, mut json) = (0, Instant::now(), JsonText::default());
@@ -106,7 +119,12 @@ impl Action for Serve {
 }
 
 impl Replies<'_> {
-    fn answer(&self, request: RequestOf<Discovered, Dynamic>, text: &str, terminal: &Terminal) -> anyhow::Result<()> {
+    fn answer(
+        &self,
+        request: RequestOf<impl Coding<Value = Record>, Dynamic>,
+        text: &str,
+        terminal: &Terminal,
+    ) -> anyhow::Result<()> {
         let made = match &self.fixed {
             Some(value) => Ok(value.clone()),
             None => self.run(text)?.and_then(|text| read(&self.schema, &self.coding, &text)),

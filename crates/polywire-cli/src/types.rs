@@ -54,6 +54,11 @@ impl TypeArgs {
         Ok(Some(schema))
     }
 
+    /// Another type of the file, by its name.
+    pub fn other(&self, name: &str, terminal: &Terminal) -> anyhow::Result<Schema> {
+        TypeArgs { name: Some(name.into()), ..self.clone() }.needed(terminal)
+    }
+
     /// The type; an error if `--idl` was not given.
     pub fn needed(&self, terminal: &Terminal) -> anyhow::Result<Schema> {
         let missing = || Misuse("which type? add --idl FILE, and --type NAME if the file has several types".into());

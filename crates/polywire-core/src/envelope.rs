@@ -84,6 +84,17 @@ impl Announcement {
         Announcement { topic, writer, incarnation, codec, options, ..Announcement::default() }
     }
 
+    /// Whether the codec has this option: options are separated by commas.
+    ///
+    /// ```
+    /// use polywire_core::envelope::Announcement;
+    /// let announcement = Announcement { options: "header,be".into(), ..Announcement::default() };
+    /// assert!(announcement.has_option("be") && !announcement.has_option("head"));
+    /// ```
+    pub fn has_option(&self, option: &str) -> bool {
+        self.options.split(',').any(|set| set == option)
+    }
+
     /// Why the receiver may not subscribe to the topic, if that is so.
     pub fn denial(&self) -> Option<&str> {
         (self.codec == Announcement::DENIED).then_some(self.options.as_str())

@@ -203,6 +203,16 @@ impl RemoteCode {
         RemoteCode::Failed,
     ];
 
+    /// The kind with this number.
+    ///
+    /// ```
+    /// use polywire_core::rpc::RemoteCode;
+    /// assert_eq!([RemoteCode::of(3), RemoteCode::of(99)], [Some(RemoteCode::Busy), None]);
+    /// ```
+    pub fn of(number: u8) -> Option<RemoteCode> {
+        RemoteCode::ALL.into_iter().find(|known| *known as u8 == number)
+    }
+
     fn meaning(self) -> &'static str {
         match self {
             RemoteCode::Unsupported => "the server does not support this",
@@ -222,8 +232,7 @@ impl RemoteError {
 
     fn parse(value: &[u8]) -> Option<RemoteError> {
         let (code, text) = value.split_first()?;
-        let code = RemoteCode::ALL.into_iter().find(|known| *known as u8 == *code)?;
-        Some(RemoteError { code, text: core::str::from_utf8(text).ok()?.into() })
+        Some(RemoteError { code: RemoteCode::of(*code)?, text: core::str::from_utf8(text).ok()?.into() })
     }
 }
 

@@ -9,6 +9,8 @@ mod ports;
 mod processes;
 mod runtime;
 mod system;
+#[cfg(feature = "zeromq")]
+mod zeromq;
 
 use clap::Args;
 use serde::Serialize;
@@ -108,6 +110,8 @@ impl Action for Doctor {
         tell(network::check(&interfaces, &self.interface))?;
         tell(multicast::check(&interfaces))?;
         tell(ports::check())?;
+        #[cfg(feature = "zeromq")]
+        tell(zeromq::check())?;
         tell(processes::check())?;
         tell(nodes::check(&self.interface, self.time.0))?;
         Ok(outcome_of(&all))

@@ -15,6 +15,8 @@ use super::{Finding, network};
 
 /// How long a node without TLS may take to introduce itself to a caller.
 const SOON: Duration = Duration::from_millis(500);
+/// What ZeroMQ says first to whoever connects: ZMTP 3.1, section 3.3.
+const ZEROMQ: [u8; 2 + MAGIC.len()] = [0xff, 0, 0, 0, 0, 0];
 /// Ports from here on may be those that the system gave a socket that only sends.
 const CHOSEN: u16 = 32_768;
 /// States of sockets in `/proc/net`.
@@ -60,8 +62,8 @@ fn of(process: &Process, ports: &[Port], speaks_openly: impl Fn(SocketAddr) -> b
     }
 }
 
-/// Whether a node of Polywire answers there without TLS: it introduces itself at once. It may take
-/// callers at some interfaces only.
+/// Whether a node of Polywire, or ZeroMQ in one, answers there without TLS: it introduces itself at
+/// once. It may take callers at some interfaces only.
 fn speaks_openly(address: SocketAddr) -> bool {
     let ips = if address.ip().is_unspecified() { reachable() } else { vec![address.ip()] };
     ips.into_iter().any(|ip| introduces_itself((ip, address.port()).into()))
@@ -75,7 +77,7 @@ fn introduces_itself(address: SocketAddr) -> bool {
         stream.set_read_timeout(Some(SOON))?;
         stream.read_exact(&mut first).map(|()| first)
     });
-    said.is_ok_and(|first| first.ends_with(&MAGIC))
+    said.is_ok_and(|first| first.ends_with(&MAGIC) || first == ZEROMQ)
 }
 
 /// The addresses by which other machines reach this one, without those of one link, which need its
@@ -208,5 +210,19 @@ mod tests {
         assert_eq!(of(&process, &[port("239.1.2.3:7400", true)], |_| false).state, State::Warning);
         assert_eq!(of(&process, &[port("[::1]:7461", false)], |_| true).state, State::Ok);
         assert_eq!(of(&process, &[], |_| true).state, State::Ok);
+    }
+
+    #[test]
+    fn nodes_and_zeromq_introduce_themselves_and_others_do_not() {
+        let node = polywire::Node::new();
+        let at = |endpoint: &str| {
+            let endpoint = node.open(endpoint).expect("it opens");
+            endpoint.rsplit('/').next().and_then(|address| address.parse().ok()).expect("an address")
+        };
+        assert!(introduces_itself(at("tcp-listen/127.0.0.1:0")));
+        #[cfg(feature = "zeromq")]
+        assert!(introduces_itself(at("zeromq/bind/tcp://127.0.0.1:0?nodes=off")));
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        assert!(!introduces_itself(silent.local_addr().expect("bound")));
     }
 }

@@ -433,6 +433,12 @@ pub trait Sink: Send + Sync {
     fn document(&self, _id: Id128) -> Option<Arc<[u8]>> {
         None
     }
+
+    /// The schema document of the type with which this node subscribes to a topic, for engines
+    /// whose medium has types of services. `None` if nobody here does, or takes every type.
+    fn subscribed(&self, _topic: &str) -> Option<Arc<[u8]>> {
+        None
+    }
 }
 
 /// The node's receiving side of one link. The engine calls it from one thread at a time, in the
@@ -496,6 +502,13 @@ pub trait LinkSink: Send + Sync {
     /// over its rate; [`LinkSink::message`] does not count such a message again.
     fn admits(&self, _bytes: usize) -> bool {
         true
+    }
+
+    /// Whether everybody who takes messages of this channel does so during the call, by a callback:
+    /// an engine whose thread must not wait may hand such a message over itself. The default says
+    /// that nobody does.
+    fn takes_inline(&self, _channel: ChannelId) -> bool {
+        false
     }
 
     /// The engine must call this when it has passed on everything that has arrived. The node wakes

@@ -702,6 +702,11 @@ impl LinkSink for Incoming {
         rows.for_each(|row| self.pass_together(row));
     }
 
+    fn takes_inline(&self, channel: ChannelId) -> bool {
+        let are_inline = |channel: &Channel| channel.slots.iter().all(|(_, slot)| slot.is_inline());
+        !self.rights.are_metered() && self.channels().open.get(&channel).is_some_and(are_inline)
+    }
+
     fn position(&self, channel: ChannelId, start: Start, lost: u64) {
         let slots = self.channels().open.get(&channel).map(|channel| channel.slots.clone());
         slots.unwrap_or_default().iter().for_each(|(_, slot)| slot.lost(start.sequence, lost));

@@ -613,6 +613,11 @@ impl Sink for PortSink {
         self.0.upgrade()?.documents.bytes(id)
     }
 
+    fn subscribed(&self, topic: &str) -> Option<Arc<[u8]>> {
+        let routes = self.0.upgrade()?.routes(topic);
+        routes.iter().find_map(|route| route.schema().map(|schema| schema.to_bytes().into()))
+    }
+
     fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {
         match self.0.upgrade() {
             Some(entry) => entry.incoming(link),

@@ -27,6 +27,10 @@ pub(crate) trait Route: Send + Sync {
     fn topic(&self) -> &str;
     /// Whether it is the other one, or the part of it for one topic.
     fn is_of(&self, whole: &Arc<dyn Route>) -> bool;
+    /// The type that it reads. `None` if it takes every type.
+    fn schema(&self) -> Option<&Schema> {
+        None
+    }
     /// Whether the subscriber needs the writer's schema to read its messages.
     fn needs_schema(&self) -> bool;
     /// Whether the subscriber has to do with a channel: it is in a partition of the writer, and
@@ -64,6 +68,10 @@ pub(crate) trait Slot: Send + Sync {
     /// Delivers messages that came together, which are not packed.
     fn deliver_together(&self, messages: &[(Envelope<'_>, &[u8])]) {
         messages.iter().for_each(|(envelope, payload)| self.deliver(envelope, payload, payload.len(), None));
+    }
+    /// Whether a callback takes each message during the call.
+    fn is_inline(&self) -> bool {
+        false
     }
     /// Whether it takes payloads as they came, still packed.
     fn takes_packed(&self) -> bool {

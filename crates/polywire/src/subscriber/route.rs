@@ -503,6 +503,10 @@ impl<C: Coding> Route for RouteOf<C> {
         partitions_match(&offer.qos, &self.qos) && offer.history_of.is_none_or(waits)
     }
 
+    fn schema(&self) -> Option<&Schema> {
+        self.coding.schema()
+    }
+
     fn needs_schema(&self) -> bool {
         self.coding.any_decoder().is_none()
     }

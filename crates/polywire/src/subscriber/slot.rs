@@ -459,6 +459,10 @@ impl<C: Coding> Slot for SlotOf<C> {
         }
     }
 
+    fn is_inline(&self) -> bool {
+        !matches!(self.route.delivery, Delivery::Queued(_)) && !self.is_auxiliary()
+    }
+
     fn is_stream(&self) -> bool {
         self.stream.is_some() && !self.is_auxiliary()
     }

@@ -6,7 +6,7 @@
 //! other channels carry datagrams of `spec/frame.md`, in samples of [`OCTETS`].
 
 use polywire_core::qos::Offer;
-use polywire_core::schema::{Extensibility, Schema, SchemaLimits};
+use polywire_core::schema::{Extensibility, Schema};
 use polywire_core::{
     envelope::{Announcement, Envelope, Extensions, Kind},
     frame::{DatagramDecoder, DatagramEncoder, Frame},
@@ -41,13 +41,13 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The form of a channel whose schema's document is `schema`. Whether `services` have a native
-    /// form depends on the naming.
-    pub(super) fn of(announcement: &Announcement, schema: Option<&[u8]>, services: bool) -> Form {
+    /// The form of a channel of this schema. Whether `services` have a native form depends on the
+    /// naming.
+    pub(super) fn of(announcement: &Announcement, schema: Option<&Schema>, services: bool) -> Form {
         Form::native(announcement, schema, services).unwrap_or(Form::Octets)
     }
 
-    fn native(announcement: &Announcement, schema: Option<&[u8]>, services: bool) -> Option<Form> {
+    fn native(announcement: &Announcement, schema: Option<&Schema>, services: bool) -> Option<Form> {
         let is_plain = announcement.compressor.is_empty() && announcement.configuration.is_none();
         // Requests, and messages of a history, have fields that a DDS sample has no place for.
         let is_data = (services || rpc::service_of(&announcement.topic).is_none())
@@ -55,9 +55,8 @@ impl Form {
         if !is_plain || !is_data {
             return None;
         }
-        let schema = Schema::from_bytes(schema?, &SchemaLimits::default()).ok()?;
+        let schema = schema?;
         let root = schema.find(schema.name())?;
-        let has = |option: &str| announcement.options.split(',').any(|set| set == option);
         let (final_one, appendable, mutable) = match announcement.codec.as_str() {
             "cdr" => (0, 0, 2),
             "xcdr2" => (6, 8, 10),
@@ -69,7 +68,8 @@ impl Form {
             Extensibility::Mutable => mutable,
         };
         let is_keyed = schema.members(root).iter().any(|member| member.key);
-        Some(Form::Native { identifier: [0, kind + u8::from(!has("be"))], is_keyed, has_header: has("header") })
+        let (kind, has_header) = (kind + u8::from(!announcement.has_option("be")), announcement.has_option("header"));
+        Some(Form::Native { identifier: [0, kind], is_keyed, has_header })
     }
 
     pub(super) fn is_keyed(self) -> bool {

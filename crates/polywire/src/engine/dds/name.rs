@@ -9,7 +9,7 @@ use polywire_core::{
     envelope::Announcement,
     ros::{self, TypeError, TypeHash, TypeName},
     rpc,
-    schema::{Schema, SchemaLimits},
+    schema::Schema,
 };
 use polywire_dds::Endpoint;
 
@@ -38,12 +38,12 @@ pub(super) struct Names {
 }
 
 impl Naming {
-    /// What a channel is called whose schema's document is `schema`.
+    /// What a channel is called. In its native form, it has a schema.
     pub(super) fn of_channel(
         self,
         form: Form,
         announcement: &Announcement,
-        schema: Option<&[u8]>,
+        schema: Option<&Schema>,
     ) -> Result<Names, TypeError> {
         let Announcement { topic, type_name, .. } = announcement;
         let plain = |type_name: &str| Names { topic: escape(topic), type_name: type_name.into(), hash: None };
@@ -56,9 +56,7 @@ impl Naming {
                     None => ros::dds_topic(topic)?,
                 };
                 let type_name = TypeName::of_schema(type_name)?.to_dds();
-                // Without a readable schema, a channel has no native form.
-                let schema = schema.and_then(|schema| Schema::from_bytes(schema, &SchemaLimits::default()).ok());
-                Ok(Names { topic, type_name, hash: schema.as_ref().map(TypeHash::of).transpose()? })
+                Ok(Names { topic, type_name, hash: schema.map(TypeHash::of).transpose()? })
             }
         }
     }
@@ -128,10 +126,10 @@ mod tests {
     fn called(topic: &str, type_name: &str, codec: &str) -> Result<(String, String, bool), String> {
         let mut types = SchemaBuilder::new();
         let id = types.add(Def::structure(type_name, vec![Member::new("data", Type::string())]));
-        let schema = types.finish(Type::Def(id)).expect("a schema").to_bytes();
+        let schema = types.finish(Type::Def(id)).expect("a schema");
         let (topic, type_name, codec) = (topic.into(), type_name.into(), codec.into());
         let announcement = Announcement { topic, type_name, codec, ..Announcement::default() };
-        let form = Form::of(&announcement, Some(&*schema).filter(|_| Naming::Ros.has_room_for(&announcement)), true);
+        let form = Form::of(&announcement, Some(&schema).filter(|_| Naming::Ros.has_room_for(&announcement)), true);
         let names = Naming::Ros.of_channel(form, &announcement, Some(&schema)).map_err(|error| error.to_string())?;
         Ok((names.topic, names.type_name, names.hash.is_some()))
     }

@@ -13,6 +13,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, DatagramEncoder, Frame, FrameError, Start},
+    schema::{Schema, SchemaLimits},
 };
 use polywire_dds::{Change, Participant, Qos, Reader, Watch};
 
@@ -97,8 +98,9 @@ impl DdsPort {
         let Shared { us, options, inbox, sink, naming, .. } = &*self.shared;
         let schema = sink.document(announcement.schema);
         let document = schema.as_deref().filter(|_| naming.has_room_for(announcement));
-        let form = Form::of(announcement, document, *naming == Naming::Ros);
-        let named = naming.of_channel(form, announcement, schema.as_deref());
+        let known = document.and_then(|bytes| Schema::from_bytes(bytes, &SchemaLimits::default()).ok());
+        let form = Form::of(announcement, known.as_ref(), *naming == Naming::Ros);
+        let named = naming.of_channel(form, announcement, known.as_ref());
         let Names { topic, type_name, hash } = named.map_err(|error| EngineError::System {
             endpoint: self.shared.endpoint.clone(),
             action: "publish to ROS 2",
@@ -119,7 +121,7 @@ impl DdsPort {
         let types = match (form, naming) {
             // In ROS 2, the hash says what the type is.
             (Form::Native { .. }, Naming::Plain) if self.shared.types => {
-                types::told(&self.shared.endpoint, schema.as_deref())
+                known.and_then(|schema| types::told(&self.shared.endpoint, &schema))
             }
             _ => None,
         };

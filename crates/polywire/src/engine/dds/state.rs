@@ -201,7 +201,7 @@ impl Incoming {
     }
 
     pub(super) fn found(&mut self, writer: &Endpoint) {
-        let has_header = self.announcement.options.split(',').any(|option| option == "header");
+        let has_header = self.announcement.has_option("header");
         let is_keyed = writer.guid.is_keyed().unwrap_or_default();
         self.writer = Some(writer.guid);
         self.form = Some(match writer.type_name.as_str() {

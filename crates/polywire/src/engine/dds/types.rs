@@ -124,11 +124,9 @@ impl Lookup {
     }
 }
 
-/// What other programs are told of a type whose schema's document this is. `None` if it has no
-/// type information.
-pub(super) fn told(endpoint: &str, document: Option<&[u8]>) -> Option<polywire_dds::TypeObjects> {
-    let schema = Schema::from_bytes(document?, &SchemaLimits::default()).ok()?;
-    match TypeObjects::of(&schema) {
+/// What other programs are told of a type. `None` if it has no type information.
+pub(super) fn told(endpoint: &str, schema: &Schema) -> Option<polywire_dds::TypeObjects> {
+    match TypeObjects::of(schema) {
         Ok(TypeObjects { information, mapping }) => Some(polywire_dds::TypeObjects { information, mapping }),
         Err(error) => {
             log::warn!("{endpoint}: other programs are not told the type {}: {error}", schema.name());

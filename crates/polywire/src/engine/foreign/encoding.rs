@@ -1,5 +1,5 @@
 //! Formats as media types, with the name of a channel's type and the hash of its schema behind
-//! them: `spec/zenoh.md`, section 3.
+//! them: `spec/zenoh.md`, section 2.
 
 use polywire_core::envelope::{Announcement, Id128};
 

@@ -1,7 +1,7 @@
 //! What applications publish that are not Polywire's: one channel for each topic and format, on a
 //! link that stands for all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Id128},
@@ -38,6 +38,10 @@ pub(in crate::engine) struct Writers {
     link: Option<LinkId>,
     /// By topic, and what the encoding says.
     known: BTreeMap<(String, Said), Channel>,
+    /// The channels of those who have an id as a writer.
+    opened: BTreeSet<ChannelId>,
+    /// The number of the last channel.
+    last: u32,
     waiting: usize,
     /// Messages that were ignored.
     ignored: u64,
@@ -54,7 +58,8 @@ struct Channel {
 
 impl Writers {
     pub(in crate::engine) fn new(most: usize, room: usize) -> Writers {
-        Writers { most, room, link: None, known: BTreeMap::new(), waiting: 0, ignored: 0 }
+        let (known, opened) = (BTreeMap::new(), BTreeSet::new());
+        Writers { most, room, link: None, known, opened, last: 0, waiting: 0, ignored: 0 }
     }
 
     /// A message of so many bytes came. It is dropped if too much waits for the node.
@@ -97,17 +102,44 @@ impl Writers {
 
     /// Announces a topic if it is new. False if there are too many.
     fn know(&mut self, link: LinkId, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> bool {
-        let next = self.known.len();
         if self.known.contains_key(key) {
             return true;
         }
-        if next >= self.most {
-            let reason = format!("foreign applications publish more than {} topics", self.most);
-            self.ignore(&key.0, reason, tell);
-            return false;
-        }
-        self.known.insert(key.clone(), announce(link, next, key, &mut tell));
+        let Some(id) = self.next(&key.0, &mut tell) else { return false };
+        self.known.insert(key.clone(), announce(link, id, key, &mut tell));
         true
+    }
+
+    /// The number of a new channel. `None` if there are too many.
+    fn next(&mut self, topic: &str, tell: impl FnMut(LinkId, News)) -> Option<ChannelId> {
+        if self.known.len() + self.opened.len() >= self.most {
+            let reason = format!("foreign applications publish more than {} topics", self.most);
+            self.ignore(topic, reason, tell);
+            return None;
+        }
+        self.last += 1;
+        Some(ChannelId(self.last))
+    }
+
+    /// Opens a channel of somebody who has an id as a writer, until [`Writers::close`]. `None` if
+    /// there are too many.
+    #[cfg(feature = "zenoh")]
+    pub(in crate::engine) fn open(
+        &mut self,
+        announcement: Announcement,
+        mut tell: impl FnMut(LinkId, News),
+    ) -> Option<(LinkId, ChannelId)> {
+        let link = self.link(&mut tell);
+        let id = self.next(&announcement.topic, &mut tell)?;
+        self.opened.insert(id);
+        tell(link, News::Announced(id, Start::default(), Box::new(announcement)));
+        Some((link, id))
+    }
+
+    /// The channel that was opened has ended.
+    #[cfg(feature = "zenoh")]
+    pub(in crate::engine) fn close(&mut self, channel: ChannelId) {
+        self.opened.remove(&channel);
     }
 
     /// A message of so many bytes was handed to the node.
@@ -154,11 +186,10 @@ fn begin(mut tell: impl FnMut(LinkId, News)) -> LinkId {
     id
 }
 
-fn announce(link: LinkId, known: usize, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> Channel {
+fn announce(link: LinkId, id: ChannelId, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> Channel {
     let (topic, Said { codec, options, type_name, schema }) = key.clone();
     let writer = Id128::ZERO;
     let announcement = Announcement { topic, codec, options, type_name, schema, writer, ..Announcement::default() };
-    let id = ChannelId(u32::try_from(known + 1).unwrap_or(u32::MAX));
     tell(link, News::Announced(id, Start::default(), Box::new(announcement)));
     Channel { id, is_declined: false, last: Start::default(), lost: 0 }
 }

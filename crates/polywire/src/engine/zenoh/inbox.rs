@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Id128},
+    envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
     frame::{Answer, Start},
 };
 use zenoh::{bytes::ZBytes, key_expr::OwnedKeyExpr};
@@ -25,24 +25,8 @@ pub(super) enum Arrival {
     Answered(ChannelId, Answer),
     /// A frame that changes nothing in the port.
     Frame(Vec<u8>),
-    /// A message under the key of its topic.
-    Sample {
-        attachment: Vec<u8>,
-        payload: ZBytes,
-    },
-    /// A message of a foreign application.
-    Foreign {
-        channel: ChannelId,
-        at: Start,
-        payload: ZBytes,
-    },
-    /// A message of a Polywire node on a topic of ROS 2. It begins with the header if there is one.
-    Plain {
-        channel: ChannelId,
-        at: Start,
-        payload: ZBytes,
-        header: Option<[u8; HEADER]>,
-    },
+    /// A message that was put where others can hear it.
+    Message(Message),
     /// Messages up to there were dropped here.
     Lost(ChannelId, Start, u64),
     /// Nobody listens to the key any more, if there is one.
@@ -56,14 +40,47 @@ pub(super) enum Arrival {
     Document(Id128, Option<Vec<u8>>),
 }
 
+pub(super) struct Message {
+    /// Without the extensions, which stand beside it.
+    envelope: Envelope<'static>,
+    extensions: Vec<u8>,
+    pub(super) payload: ZBytes,
+    pub(super) origin: Origin,
+}
+
+/// Whose message it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A Polywire node's. The payload begins with the header if there is one.
+    Node(Option<[u8; HEADER]>),
+    /// A foreign application's.
+    Foreign,
+}
+
+impl Message {
+    pub(super) fn new(envelope: &Envelope<'_>, payload: &ZBytes, origin: Origin) -> Message {
+        let Envelope { channel, sequence, timestamp_ns, kind, key_hash, anchor, extensions } = *envelope;
+        let plain = Envelope::data(channel, sequence, timestamp_ns);
+        let (envelope, extensions) = (Envelope { kind, key_hash, anchor, ..plain }, extensions.bytes().to_vec());
+        Message { envelope, extensions, payload: payload.clone(), origin }
+    }
+
+    pub(super) fn channel(&self) -> ChannelId {
+        self.envelope.channel
+    }
+
+    pub(super) fn envelope(&self) -> Envelope<'_> {
+        // They were taken from an envelope.
+        Envelope { extensions: Extensions::parse(&self.extensions).unwrap_or_default(), ..self.envelope }
+    }
+}
+
 impl Arrival {
     /// Bytes that it takes.
     fn size(&self) -> usize {
         let more = match self {
             Arrival::Frame(bytes) | Arrival::Document(_, Some(bytes)) => bytes.len(),
-            Arrival::Sample { payload, .. } | Arrival::Foreign { payload, .. } | Arrival::Plain { payload, .. } => {
-                payload.len()
-            }
+            Arrival::Message(message) => message.extensions.len() + message.payload.len(),
             _ => 0,
         };
         size_of::<Arrived>() + more
@@ -92,6 +109,22 @@ impl Inbox {
         let arrived = self.queue.pop_front()?;
         self.bytes -= arrived.what.size();
         Some(arrived)
+    }
+
+    /// Moves messages of one link that came together to an empty row, at most `most` of them.
+    /// `None` if something else is next.
+    pub(super) fn pop_row(&mut self, most: usize, row: &mut Vec<Message>) -> Option<LinkId> {
+        let link = self.queue.front()?.link;
+        let is_next = |arrived: &mut Arrived| arrived.link == link && matches!(arrived.what, Arrival::Message(_));
+        while row.len() < most
+            && let Some(arrived) = self.queue.pop_front_if(is_next)
+        {
+            self.bytes -= arrived.what.size();
+            if let Arrival::Message(message) = arrived.what {
+                row.push(message);
+            }
+        }
+        (!row.is_empty()).then_some(link)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -86,6 +86,12 @@ impl Keys {
         if self.is_ros() { ros::is_open(announced) } else { !is_private(announced) }
     }
 
+    /// Whether a channel of a service is for others than nodes, too.
+    pub(super) fn are_services_open(&self, announced: &Announcement) -> bool {
+        let is_plain = announced.compressor.is_empty() && announced.configuration.is_none();
+        is_plain && !is_private(announced) && (!self.is_ros() || announced.codec == ros::CODEC)
+    }
+
     /// The topic of a key. `None` if it is the key of no topic.
     pub(super) fn topic(&self, key: &str) -> Option<String> {
         let levels: Option<Vec<String>> = key.strip_prefix(&self.prefix)?.split('/').map(unescaped).collect();

@@ -14,6 +14,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Limits, Start},
+    rpc::{self, Role},
 };
 use zenoh::key_expr::OwnedKeyExpr;
 
@@ -33,6 +34,8 @@ use super::{
 const OVERHEAD: usize = 64;
 /// The peer is asked what it has taken at the latest after this share of a window.
 const MARKS: u64 = 4;
+/// Little is under way up to this share of a window.
+const CALM: u64 = 8;
 /// It is asked after so long, if not all is taken.
 const ASK: Duration = Duration::from_millis(100);
 /// It is asked again after so long without an answer, which also shows whether mails are missing.
@@ -57,12 +60,14 @@ pub(super) struct Message<'a> {
     pub(super) is_open: bool,
     /// A peer takes it from there.
     pub(super) is_taken: bool,
+    /// Its publisher cannot wait, where the policy says that it does: the message has room.
+    pub(super) cannot_wait: bool,
     frame: Option<Vec<u8>>,
 }
 
 impl<'a> Message<'a> {
     pub(super) fn new(envelope: &'a Envelope<'a>, payload: &'a [u8], is_open: bool) -> Message<'a> {
-        Message { envelope, payload, is_open, is_taken: false, frame: None }
+        Message { envelope, payload, is_open, is_taken: false, cannot_wait: false, frame: None }
     }
 
     fn frame(&mut self) -> &[u8] {
@@ -81,6 +86,8 @@ pub(super) struct Remote {
     pub(super) key: Option<OwnedKeyExpr>,
     /// What precedes its payloads there.
     pub(super) header: Option<[u8; HEADER]>,
+    /// The topic, if it is that of a service's replies.
+    pub(super) replies: Option<String>,
     /// This node has accepted it.
     pub(super) is_accepted: bool,
     /// The peer has said that its messages are for this node from here on.
@@ -236,7 +243,7 @@ impl Link {
             return Outcome::Sent(subscribers);
         }
         self.leave(way);
-        if !self.make_room_in_queue(message.size()) {
+        if !message.cannot_wait && !self.make_room_in_queue(message.size()) {
             self.queue.drop_newest(channel, start_of(envelope));
             self.delivery.count_drop(channel);
             self.note_drops();
@@ -261,7 +268,7 @@ impl Link {
         if overflow == Overflow::DropOldest {
             while !self.has_room_to_hold(size) && self.delivery.drop_oldest_held() {}
         }
-        let is_held = !self.is_silent && self.has_room_to_hold(size);
+        let is_held = message.cannot_wait || (!self.is_silent && self.has_room_to_hold(size));
         if is_held {
             self.delivery.count_sent(1);
             let held = Held::new(message.envelope, message.frame());
@@ -298,6 +305,11 @@ impl Link {
     /// The drops to tell the node of.
     pub(super) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// Whether little is under way and nothing waits.
+    pub(super) fn is_calm(&self) -> bool {
+        self.queue.is_empty() && !self.delivery.is_holding() && self.sent - self.taken <= self.terms.window / CALM
     }
 
     /// Whether more may be under way. One message has room whatever its size.
@@ -418,9 +430,15 @@ impl Link {
         }
         let key = keys.of(&announcement.topic).filter(|_| keys.are_open(announcement));
         let header = if keys.is_ros() { ros::header(announcement) } else { None };
-        let writer = announcement.writer;
-        self.remote.insert(channel, Remote { writer, key, header, is_accepted: false, is_open: false });
+        let (writer, topic) = (announcement.writer, &announcement.topic);
+        let replies = rpc::service_of(topic).filter(|(_, role)| *role == Role::Reply).map(|_| topic.clone());
+        self.remote.insert(channel, Remote { writer, key, header, replies, is_accepted: false, is_open: false });
         Ok(())
+    }
+
+    /// Whether the peer has a server whose replies have this topic.
+    pub(super) fn serves(&self, replies: &str) -> bool {
+        self.remote.values().any(|remote| remote.replies.as_deref() == Some(replies))
     }
 
     /// Whether everything has left this node.

@@ -18,6 +18,8 @@
 
 mod address;
 mod attachment;
+mod calls;
+mod end;
 mod inbox;
 mod interest;
 mod key;
@@ -28,9 +30,11 @@ mod outlet;
 mod pace;
 mod port;
 mod queries;
+mod queryables;
 mod receive;
 mod ros;
 mod schemas;
+mod services;
 mod state;
 
 use std::{io, sync::Arc};

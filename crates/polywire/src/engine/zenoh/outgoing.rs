@@ -2,13 +2,25 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use polywire_core::envelope::Id128;
-use zenoh::key_expr::KeyExpr;
+use polywire_core::{
+    envelope::{ChannelId, Id128},
+    rpc::RemoteError,
+};
+use zenoh::{
+    Wait,
+    bytes::Encoding,
+    key_expr::{KeyExpr, OwnedKeyExpr},
+    query::Query,
+};
 
 use super::{
+    end::ServiceEnd,
     mail::{Content, Mail},
     outlet::Outlet,
 };
+
+/// The encoding of errors; the number of the kind of error follows.
+pub(super) const ERROR: &str = "text/plain;";
 
 /// Something to put into the session.
 pub(super) enum Put {
@@ -18,13 +30,68 @@ pub(super) enum Put {
     Mail { key: KeyExpr<'static>, bytes: Vec<u8> },
     /// A query for a schema.
     Ask { schema: Id128 },
+    /// The request of a client to a foreign server.
+    Call { end: Arc<ServiceEnd>, channel: ChannelId, sequence: u64, attachment: Vec<u8>, payload: Vec<u8> },
+    /// What a server answers a query.
+    Reply(Box<Replying>),
+}
+
+/// A query of somebody else that ends.
+pub(super) struct Replying {
+    pub(super) query: Query,
+    pub(super) answer: Answering,
+}
+
+/// What becomes of a query.
+pub(super) enum Answering {
+    /// A value, with the key of the service. In ROS 2, it has no encoding.
+    Value {
+        key: OwnedKeyExpr,
+        encoding: Option<Encoding>,
+        attachment: Vec<u8>,
+        payload: Vec<u8>,
+    },
+    Error(RemoteError),
+    /// It ends without a reply.
+    Nothing,
+}
+
+impl Replying {
+    /// Ends the query, without a lock: the session may wait for the network.
+    pub(super) fn send(self) -> zenoh::Result<()> {
+        match self.answer {
+            Answering::Value { key, encoding, attachment, payload } => {
+                let reply = self.query.reply(key, payload).attachment(attachment);
+                match encoding {
+                    Some(encoding) => reply.encoding(encoding).wait(),
+                    None => reply.wait(),
+                }
+            }
+            Answering::Error(error) => {
+                let encoding = Encoding::from(format!("{ERROR}{}", error.code as u8));
+                self.query.reply_err(error.to_string()).encoding(encoding).wait()
+            }
+            Answering::Nothing => Ok(()),
+        }
+    }
 }
 
 impl Put {
+    /// Ends a query.
+    pub(super) fn reply(query: Query, answer: Answering) -> Put {
+        Put::Reply(Box::new(Replying { query, answer }))
+    }
+
     fn size(&self) -> usize {
         match self {
-            Put::Open { attachment, payload, .. } => attachment.len() + payload.len(),
+            Put::Open { attachment, payload, .. } | Put::Call { attachment, payload, .. } => {
+                attachment.len() + payload.len()
+            }
             Put::Mail { bytes, .. } => bytes.len(),
+            Put::Reply(reply) => match &reply.answer {
+                Answering::Value { attachment, payload, .. } => attachment.len() + payload.len(),
+                Answering::Error(_) | Answering::Nothing => 0,
+            },
             Put::Ask { .. } => 0,
         }
     }
@@ -135,7 +202,7 @@ mod tests {
         let numbers: Vec<u64> = std::iter::from_fn(|| out.pop())
             .map(|put| match put {
                 Put::Mail { bytes, .. } => Mail::parse(&bytes).expect("a mail").number,
-                Put::Open { .. } | Put::Ask { .. } => panic!("only mails"),
+                _ => panic!("only mails"),
             })
             .collect();
         assert_eq!(numbers, [0, 1, 2]);

@@ -107,7 +107,14 @@ impl Outlet {
             true => &self.express,
             false => self.batched()?,
         };
-        publisher.put(payload).attachment(attachment).wait()
+        let put = publisher.put(payload).attachment(attachment).wait();
+        self.pace.ended(Instant::now());
+        put
+    }
+
+    /// A message has waited for peers until now, which is no pause of its publisher.
+    pub(super) fn waited(&self) {
+        self.pace.ended(Instant::now());
     }
 
     fn batched(&self) -> zenoh::Result<&Publisher<'static>> {

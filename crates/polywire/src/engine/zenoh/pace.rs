@@ -1,4 +1,5 @@
-//! Whether a message leaves at once (Zenoh calls it express) or in a batch with others.
+//! Whether a message leaves at once (Zenoh calls it express) or in a batch with others. The time
+//! that a put takes is no pause of the publisher: it may be long if many listen.
 
 use std::{
     sync::Mutex,
@@ -7,8 +8,11 @@ use std::{
 
 use super::super::pipe::lock;
 
-/// Messages that begin at most so long after the last one follow it without a pause.
+/// Messages that begin at most so long after the last one was put follow it without a pause.
 const PAUSE: Duration = Duration::from_micros(20);
+/// A burst in which messages are batched ends with a pause of this length. A publisher may lose its
+/// processor, or wait for a peer, and go on.
+const LULL: Duration = Duration::from_millis(1);
 
 /// When messages leave at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,25 +26,37 @@ pub(super) enum Express {
 /// How messages of one channel follow each other.
 pub(super) struct Pace {
     express: Express,
-    last: Mutex<Option<(Instant, u32)>>,
+    row: Mutex<Row>,
+}
+
+/// Messages that followed each other without a pause.
+#[derive(Default)]
+struct Row {
+    messages: u32,
+    /// When the last one was put.
+    ended: Option<Instant>,
 }
 
 impl Pace {
     pub(super) fn new(express: Express) -> Pace {
-        Pace { express, last: Mutex::new(None) }
+        Pace { express, row: Mutex::default() }
     }
 
     /// Whether a message leaves at once that begins now.
     pub(super) fn is_express(&self, now: Instant) -> bool {
         let Express::Until(burst) = self.express else { return self.express == Express::Always };
-        let mut last = lock(&self.last);
-        let follows = |(before, count): (Instant, u32)| match now.saturating_duration_since(before) <= PAUSE {
-            true => count.saturating_add(1),
-            false => 0,
-        };
-        let count = last.map_or(0, follows);
-        *last = Some((now, count));
-        count < burst
+        let mut row = lock(&self.row);
+        let most = if row.messages < burst { PAUSE } else { LULL };
+        let follows = row.ended.is_some_and(|ended| now.saturating_duration_since(ended) <= most);
+        row.messages = if follows { row.messages.saturating_add(1) } else { 0 };
+        row.messages < burst
+    }
+
+    /// The message was put, or had to wait until now.
+    pub(super) fn ended(&self, now: Instant) {
+        if matches!(self.express, Express::Until(_)) {
+            lock(&self.row).ended = Some(now);
+        }
     }
 }
 
@@ -53,9 +69,14 @@ mod tests {
         let (pace, mut now) = (Pace::new(Express::Until(3)), Instant::now());
         let mut after = |micros| {
             now += Duration::from_micros(micros);
-            pace.is_express(now)
+            let is_express = pace.is_express(now);
+            // It takes long to put.
+            now += 10 * PAUSE;
+            pace.ended(now);
+            is_express
         };
-        assert_eq!([0, 5, 5, 5, 5, 100, 5].map(&mut after), [true, true, true, false, false, true, true]);
+        assert_eq!([0, 5, 5, 100, 5].map(&mut after), [true; 5], "a pause");
+        assert_eq!([5, 5, 5, 999, 1001, 5].map(&mut after), [true, false, false, false, true, true]);
         let now = Instant::now();
         assert!(Pace::new(Express::Always).is_express(now) && !Pace::new(Express::Never).is_express(now));
     }

@@ -1,8 +1,10 @@
 //! The port: what the node calls, and the two threads that serve the session.
 //!
 //! Zenoh's threads call [`receive`](super::receive), which notes what came and wakes ours. One of
-//! ours hands it to the node. The other one sends what became due meanwhile. No callback waits for
-//! the node or for another peer, so a slow subscriber does not hold up Zenoh.
+//! ours hands it to the node. The other one sends what became due meanwhile. Zenoh's threads wait
+//! for no other peer and no subscriber's queue, so a slow subscriber does not hold up Zenoh. To
+//! save a change of threads, they call callbacks themselves while these are fast and little is
+//! under way.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -159,10 +161,11 @@ impl Port for ZenohPort {
         let place = shared.place(channel, announcement).map_err(failed)?;
         let outlet = place.map(|place| Outlet::open(&shared.session, place, announcement, shared.express));
         let outlet = outlet.transpose().map_err(|error| failed(error.to_string()))?;
+        let service = shared.serve(channel, announcement).map_err(failed)?;
         let mut state = shared.lock();
         let announcement = Arc::new(announcement.clone());
         state.each_link(|link, way| link.announce(way, channel, start, &announcement));
-        state.channels.insert(channel, Channel { start, announcement, outlet });
+        state.channels.insert(channel, Channel { start, announcement, outlet, service });
         shared.pump(state);
         Ok(channel)
     }
@@ -181,6 +184,7 @@ impl Port for ZenohPort {
         // Ends outside of the lock: the session calls back.
         let gone = state.channels.remove(&channel);
         state.each_link(|link, way| link.retire(way, channel));
+        state.service_ended(channel, gone.as_ref());
         self.0.pump(state);
         drop(gone);
     }
@@ -221,6 +225,7 @@ impl Port for ZenohPort {
         if let Some(key) = self.0.keys.of(topic) {
             self.0.listen(key);
         }
+        self.0.open_clients(topic);
     }
 
     fn unsubscribe(&self, topic: &str) {
@@ -363,15 +368,22 @@ impl Shared {
             return Err(EngineError::Closed);
         }
         let Some(channel) = state.channels.get(&envelope.channel) else { return Ok(Sent::default()) };
-        let (outlet, writer) = (channel.outlet.clone(), channel.announcement.writer);
+        let (outlet, service, writer) = (channel.outlet.clone(), channel.service.clone(), channel.announcement.writer);
         let outlet = outlet.filter(|outlet| outlet.takes(envelope));
         let mut message = Message::new(envelope, loan.payload(), outlet.is_some());
-        let mut state = self.wait_for_room(state, &message);
+        message.cannot_wait = state.is_handing() && matches!(self.local.options.overflow, Overflow::Block { .. });
+        let (mut state, has_waited) = self.wait_for_room(state, &message);
+        if has_waited {
+            outlet.iter().for_each(|outlet| outlet.waited());
+        }
         let (mut sent, mut notices) = (Sent::default(), Vec::new());
         state.each_link(|link, way| {
             link.send(way, &mut message).count(&mut sent);
             notices.extend(link.take_notices().into_iter().map(|notice| (link.info.clone(), notice)));
         });
+        if service.is_some_and(|end| state.speak(&end, writer, envelope, loan.payload())) {
+            sent += Sent { peers: 1, subscribers: 1, ..Sent::default() };
+        }
         if let Some(outlet) = outlet.filter(|outlet| message.is_taken || (outlet.is_heard() && !state.out.is_jammed()))
         {
             let (attachment, payload) = outlet.sample(writer, envelope, loan);
@@ -385,16 +397,28 @@ impl Shared {
         Ok(sent)
     }
 
-    /// Waits until all peers have room for a message, if the policy says so.
-    fn wait_for_room<'a>(&'a self, mut state: MutexGuard<'a, State>, message: &Message<'_>) -> MutexGuard<'a, State> {
-        let Overflow::Block { patience } = self.local.options.overflow else { return state };
+    /// Waits until all peers have room for a message, if the policy says so. Returns
+    /// whether it has waited.
+    fn wait_for_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        message: &Message<'_>,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let Overflow::Block { patience } = self.local.options.overflow else { return (state, false) };
+        if message.cannot_wait {
+            return (state, false);
+        }
+        let mut has_waited = false;
         loop {
             let out = &state.out;
             let full = state.links().find(|link| link.must_wait(message, out));
-            let Some((id, before)) = full.map(|link| (link.info.id, link.progress())) else { return state };
+            let Some((id, before)) = full.map(|link| (link.info.id, link.progress())) else {
+                return (state, has_waited);
+            };
             if state.is_closed {
-                return state;
+                return (state, has_waited);
             }
+            has_waited = true;
             state.waiting += 1;
             let stuck = |state: &mut State| {
                 !state.is_closed
@@ -446,6 +470,10 @@ impl Shared {
                 put.wait()
             }
             Put::Ask { schema } => return self.ask(schema),
+            Put::Call { end, channel, sequence, attachment, payload } => {
+                self.call(&end, channel, sequence, attachment, payload)
+            }
+            Put::Reply(reply) => reply.send(),
         };
         // What does not arrive is noticed at the other end.
         if let Err(error) = result {
@@ -466,18 +494,21 @@ impl Shared {
     }
 
     fn listener(self: &Arc<Self>, key: &OwnedKeyExpr) -> Option<Subscriber<()>> {
-        let (shared, declared) = (Arc::downgrade(self), key.clone());
+        let (shared, pattern) = (Arc::downgrade(self), key.is_wild().then(|| key.clone()));
         let subscriber = self.session.declare_subscriber(key.clone()).callback(move |sample| {
-            if let Some(shared) = shared.upgrade().filter(|shared| shared.is_for(&declared, &sample)) {
-                shared.sample_came(sample);
+            let is_for = |shared: &Arc<Shared>| pattern.as_ref().is_none_or(|pattern| shared.is_for(pattern, &sample));
+            if let Some(shared) = shared.upgrade().filter(is_for) {
+                shared.sample_came(&sample);
             }
         });
         let subscriber = subscriber.wait();
         subscriber.map_err(|error| log::warn!("{}: cannot listen to '{key}': {error}", self.endpoint)).ok()
     }
 
-    fn is_for(&self, declared: &OwnedKeyExpr, sample: &zenoh::sample::Sample) -> bool {
-        !declared.is_wild() || is_for(&lock(&self.wild).clone(), declared, sample.key_expr())
+    /// Whether a sample is for this one of the patterns that may overlap.
+    fn is_for(&self, pattern: &OwnedKeyExpr, sample: &zenoh::sample::Sample) -> bool {
+        let wild = lock(&self.wild).clone();
+        is_for(&wild, pattern, sample.key_expr())
     }
 
     /// Sends what becomes due by time, or because something came.
@@ -485,7 +516,7 @@ impl Shared {
         let mut state = self.lock();
         while !state.is_closed {
             let is_busy = state.keep_time(Instant::now());
-            if !state.inbox.is_empty() {
+            if !state.inbox.is_empty() && state.handing.is_none() && std::mem::take(&mut state.hands_rest) {
                 self.came.notify_one();
             }
             if !state.out.is_empty() || state.waiting > 0 {
@@ -498,22 +529,30 @@ impl Shared {
                 state = self.lock();
             }
             let wait = if is_busy { TICK } else { 20 * TICK };
-            if state.out.is_empty() && !state.schemas.has_queries() && !state.is_closed {
+            let is_due = !state.out.is_empty() || state.schemas.has_queries() || state.services.is_due;
+            if !is_due && !state.is_closed {
+                state.sender_rests = true;
                 state = self.due.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+                state.sender_rests = false;
             }
         }
     }
 
     /// Wakes the threads, as far as there is something for them.
-    pub(super) fn wake(&self, state: MutexGuard<'_, State>) {
-        let is_due = !state.out.is_empty() || state.waiting > 0 || state.schemas.has_queries();
-        let has_come = !state.inbox.is_empty();
+    pub(super) fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let is_due = !state.out.is_empty() || state.schemas.has_queries() || state.services.is_due;
+        let wakes_sender = is_due && std::mem::take(&mut state.sender_rests);
+        let has_come = !state.inbox.is_empty() && state.handing.is_none();
+        let wakes_hands = has_come && std::mem::take(&mut state.hands_rest);
+        let wakes_waiting = state.waiting > 0;
         drop(state);
-        if is_due {
+        if wakes_sender {
             self.due.notify_one();
+        }
+        if wakes_waiting {
             self.room.notify_all();
         }
-        if has_come {
+        if wakes_hands {
             self.came.notify_one();
         }
     }
@@ -550,7 +589,7 @@ impl Shared {
             }
             let names: Vec<Name> = state.peers.keys().copied().collect();
             names.into_iter().for_each(|name| state.take_down(name, Disconnect::Closed));
-            std::mem::take(&mut state.channels)
+            (std::mem::take(&mut state.channels), state.all_queries())
         };
         // Not under the lock: the session calls back.
         drop(channels);
@@ -561,6 +600,13 @@ impl Shared {
             // An error means that a callback panicked, which was printed.
             let _ = thread.join();
         }
+        let mut state = self.lock();
+        while state.handing.is_some() && !state.is_handing() && Instant::now() < deadline + TICK {
+            drop(state);
+            thread::sleep(Duration::from_millis(1));
+            state = self.lock();
+        }
+        drop(state);
         self.hand_over_rest();
         drop(lock(&self.declared).take());
         lock(&self.ros_subscribers).clear();

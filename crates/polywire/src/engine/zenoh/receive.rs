@@ -1,12 +1,20 @@
 //! What comes: Zenoh's threads note it, and a thread of the port hands it to the node.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    sync::{Arc, PoisonError},
+    time::Instant,
+};
 
 use polywire_core::{
     envelope::Envelope,
     frame::{Frame, Limits, parse_datagram_frame},
 };
-use zenoh::sample::{Sample, SampleKind};
+use zenoh::{
+    bytes::ZBytes,
+    sample::{Sample, SampleKind},
+};
 
 use super::{
     super::{
@@ -15,15 +23,24 @@ use super::{
         pipe::lock,
     },
     attachment::{self, Attached},
-    inbox::{Arrival, Arrived},
+    inbox::{Arrival, Arrived, Message, Origin},
     key::last,
     mail::Content,
     port::Shared,
     ros,
+    state::TOGETHER,
 };
 use crate::clock;
 
-/// Called by Zenoh's threads. They wait for no other peer and not for the node.
+thread_local! {
+    /// Where a thread of Zenoh hands messages over.
+    static HERE: RefCell<Aligned> = RefCell::default();
+}
+
+/// Larger messages are handed over alone.
+const SMALL: usize = 1 << 10;
+
+/// Called by Zenoh's threads. They wait for no other peer and for no queue of the node.
 impl Shared {
     /// A node's token has come or gone.
     pub(super) fn token_changed(&self, sample: &Sample) {
@@ -46,21 +63,44 @@ impl Shared {
     }
 
     /// Somebody has published under the key of a topic.
-    pub(super) fn sample_came(&self, sample: Sample) {
+    pub(super) fn sample_came(&self, sample: &Sample) {
         if self.keys.is_ros() {
-            return self.ros_sample_came(&sample);
+            return self.ros_sample_came(sample);
         }
-        let attachment = sample.attachment().map(|bytes| bytes.to_bytes().into_owned()).unwrap_or_default();
+        let attachment = sample.attachment().map(|bytes| bytes.to_bytes()).unwrap_or_default();
         match attachment::parse(&attachment, &self.local.options.limits) {
             Ok(Attached::Ours(writer, envelope)) => {
-                let channel = envelope.channel;
                 let mut state = self.lock();
-                state.sample(writer, channel, attachment, sample.payload().clone());
+                let Some(link) = state.link_of(writer, envelope.channel) else { return };
+                if state.begin_handing() {
+                    drop(state);
+                    return self.hand_over_here(link, &envelope, sample.payload());
+                }
+                state.sample(link, &envelope, sample.payload());
                 self.wake(state);
             }
-            Ok(Attached::Foreign) => self.foreign_came(&sample),
+            Ok(Attached::Foreign) => self.foreign_came(sample),
             Err(error) => log::debug!("{}: a malformed attachment: {error}", sample.key_expr()),
         }
+    }
+
+    /// Hands a message over by this thread, which saves a change of threads, if it goes to
+    /// callbacks alone. If they take long, the other thread calls them from then on.
+    fn hand_over_here(&self, link: LinkId, envelope: &Envelope<'_>, payload: &ZBytes) {
+        let (sink, began) = (lock(&self.sinks).get(&link).cloned(), Instant::now());
+        let sink = sink.filter(|sink| sink.takes_inline(envelope.channel));
+        if let Some(sink) = &sink {
+            let mut place = HERE.take();
+            sink.message(envelope, place.place(&payload.to_bytes()));
+            HERE.set(place);
+        }
+        let mut state = self.lock();
+        state.handed(began);
+        if sink.is_none() {
+            // Nothing has come before it meanwhile: one link is served by one thread.
+            state.sample(link, envelope, payload);
+        }
+        self.wake(state);
     }
 
     fn ros_sample_came(&self, sample: &Sample) {
@@ -106,34 +146,75 @@ impl Shared {
     /// Hands over what comes until the port closes.
     pub(super) fn deliver(self: &Arc<Self>) {
         let mut hands = Hands::default();
-        let mut state = self.lock();
-        while !state.is_closed {
-            match state.inbox.pop() {
-                Some(arrived) => {
-                    drop(state);
-                    self.hand_over(&mut hands, arrived);
-                }
-                None => {
-                    drop(state);
-                    hands.drained();
-                    state = self.lock();
-                    if state.inbox.is_empty() && !state.is_closed {
-                        state = self.came.wait(state).unwrap_or_else(PoisonError::into_inner);
-                    }
-                    continue;
-                }
+        while !self.lock().is_closed {
+            if self.hand_over_next(&mut hands) {
+                continue;
             }
-            state = self.lock();
+            hands.drained();
+            let mut state = self.lock();
+            if state.inbox.is_empty() && !state.is_closed {
+                state.hands_rest = true;
+                state = self.came.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.hands_rest = false;
+            }
         }
     }
 
     /// Hands over what is left when the port closes.
     pub(super) fn hand_over_rest(self: &Arc<Self>) {
         let mut hands = Hands::default();
-        loop {
-            let Some(arrived) = self.lock().inbox.pop() else { return hands.drained() };
-            self.hand_over(&mut hands, arrived);
+        while self.hand_over_next(&mut hands) {}
+        hands.drained();
+    }
+
+    /// Hands over what is next: the messages of a link that came together, or something else. False
+    /// if there is nothing.
+    fn hand_over_next(self: &Arc<Self>, hands: &mut Hands) -> bool {
+        let mut row = std::mem::take(&mut hands.row);
+        let mut state = self.lock();
+        let link = state.next_row(&mut row);
+        let other = if link.is_none() && state.handing.is_none() { state.inbox.pop() } else { None };
+        drop(state);
+        let is_something = link.is_some() || other.is_some();
+        if let Some(sink) = link.and_then(|link| self.sink_of(hands, link)) {
+            self.hand_over_row(hands, &*sink, &row);
         }
+        if let Some(other) = other {
+            self.hand_over(hands, other);
+        }
+        row.clear();
+        hands.row = row;
+        is_something
+    }
+
+    fn hand_over_row(&self, hands: &mut Hands, sink: &dyn LinkSink, row: &[Message]) {
+        let bodies: Vec<(Envelope<'_>, Cow<'_, [u8]>)> = row.iter().filter_map(|message| self.body(message)).collect();
+        let are_small =
+            |(_, one): &(_, Cow<'_, [u8]>), (_, next): &(_, Cow<'_, [u8]>)| one.len().max(next.len()) <= SMALL;
+        for together in bodies.chunk_by(are_small) {
+            if let [(envelope, body)] = together {
+                sink.message(envelope, hands.place.place(body));
+                continue;
+            }
+            let places = together.iter().zip(&mut hands.places);
+            let placed: Vec<_> = places.map(|((envelope, body), place)| (*envelope, place.place(body))).collect();
+            sink.messages(&placed);
+        }
+    }
+
+    /// The envelope and the payload of a message. `None` if it has another header than its channel.
+    fn body<'a>(&self, message: &'a Message) -> Option<(Envelope<'a>, Cow<'a, [u8]>)> {
+        let (envelope, bytes) = (message.envelope(), message.payload.to_bytes());
+        // The kind of encapsulation is that of the channel. Its options do not matter.
+        let body = match message.origin {
+            Origin::Node(Some(header)) if !bytes.starts_with(&header[..2]) => None,
+            Origin::Node(Some(_)) => behind(bytes, ros::HEADER),
+            Origin::Node(None) | Origin::Foreign => Some(bytes),
+        };
+        if body.is_none() {
+            log::debug!("{}: a message of {} has another header", self.endpoint, envelope.channel);
+        }
+        Some((envelope, body?))
     }
 
     fn hand_over(self: &Arc<Self>, hands: &mut Hands, Arrived { link, what }: Arrived) {
@@ -152,30 +233,6 @@ impl Shared {
             Arrival::Announced(channel, start, announcement) => sink.announced(channel, start, &announcement),
             Arrival::Answered(channel, answer) => sink.answered(channel, &answer),
             Arrival::Frame(bytes) => pass(&*sink, &bytes, &self.local.options.limits, &mut hands.place),
-            Arrival::Sample { attachment, payload } => {
-                if let Ok(Attached::Ours(_, envelope)) = attachment::parse(&attachment, &self.local.options.limits) {
-                    sink.message(&envelope, hands.place.place(&payload.to_bytes()));
-                }
-            }
-            Arrival::Plain { channel, at, payload, header } => {
-                let bytes = payload.to_bytes();
-                // The kind of encapsulation is that of the channel. Its options do not matter.
-                let body = match header {
-                    None => Some(&*bytes),
-                    Some(header) if bytes.starts_with(&header[..2]) => bytes.get(ros::HEADER..),
-                    Some(_) => None,
-                };
-                let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
-                match body {
-                    Some(body) => sink.message(&envelope, hands.place.place(body)),
-                    None => log::debug!("{}: a message of {channel} has another header", self.endpoint),
-                }
-            }
-            Arrival::Foreign { channel, at, payload } => {
-                self.lock().foreign.taken(payload.len());
-                let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
-                sink.message(&envelope, hands.place.place(&payload.to_bytes()));
-            }
             Arrival::Document(id, bytes) => sink.supplied(id, bytes.as_deref()),
             Arrival::Lost(channel, start, lost) => sink.position(channel, start, lost),
             Arrival::Retired(channel, key) => {
@@ -189,7 +246,7 @@ impl Shared {
                 self.sink.event(Event::Disconnected { link: *info, reason });
                 keys.iter().for_each(|key| self.unlisten(key));
             }
-            Arrival::Up(_) | Arrival::Tell(_) | Arrival::Mark(_) => {}
+            Arrival::Up(_) | Arrival::Tell(_) | Arrival::Mark(_) | Arrival::Message(_) => {}
         }
     }
 
@@ -220,6 +277,9 @@ impl Shared {
 #[derive(Default)]
 struct Hands {
     place: Aligned,
+    /// Places of small messages that are handed over together.
+    places: [Aligned; TOGETHER],
+    row: Vec<Message>,
     /// The link that got something last, and was not told that this is all.
     last: Option<(LinkId, Arc<dyn LinkSink>)>,
 }
@@ -233,6 +293,14 @@ impl Hands {
 
     fn forget(&mut self, link: LinkId) {
         self.last.take_if(|(last, _)| *last == link);
+    }
+}
+
+/// Bytes without the first ones. `None` if there are fewer.
+fn behind(bytes: Cow<'_, [u8]>, count: usize) -> Option<Cow<'_, [u8]>> {
+    match bytes {
+        Cow::Borrowed(bytes) => bytes.get(count..).map(Cow::Borrowed),
+        Cow::Owned(bytes) => bytes.get(count..).map(|rest| Cow::Owned(rest.to_vec())),
     }
 }
 

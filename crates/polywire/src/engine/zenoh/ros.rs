@@ -18,8 +18,8 @@ use super::super::foreign::{
 /// Bytes of the encapsulation header in front of every payload.
 pub(super) const HEADER: usize = 4;
 /// The codec whose topics are those of ROS 2, and its option for payloads with their header.
-const CODEC: &str = "cdr";
-const WITH_HEADER: &str = "header";
+pub(super) const CODEC: &str = "cdr";
+pub(super) const WITH_HEADER: &str = "header";
 const BIG_ENDIAN: &str = "be";
 /// The number of Polywire's nodes in tokens, "PLYW", by which other Polywire nodes know them.
 const OURS: u32 = 0x504c_5957;
@@ -62,8 +62,7 @@ pub(super) fn is_open(announced: &Announcement) -> bool {
 
 /// The header that the engine puts in front of a channel's payloads. `None` if they have it.
 pub(super) fn header(announced: &Announcement) -> Option<[u8; HEADER]> {
-    let has = |option: &str| announced.options.split(',').any(|set| set == option);
-    (!has(WITH_HEADER)).then_some([0, u8::from(!has(BIG_ENDIAN)), 0, 0])
+    (!announced.has_option(WITH_HEADER)).then_some([0, u8::from(!announced.has_option(BIG_ENDIAN)), 0, 0])
 }
 
 impl Topic {
@@ -74,6 +73,18 @@ impl Topic {
         let schema = schema.ok_or(Unfit::Schema)?;
         let type_name = TypeName::of_schema(schema.name())?.to_dds();
         Ok(Topic { name: announced.topic.clone(), type_name, hash: TypeHash::of(&schema)?.to_string() })
+    }
+
+    /// A service with the types of its requests and replies, as a topic.
+    pub(super) fn of_service(name: &str, request: Option<&[u8]>, reply: Option<&[u8]>) -> Result<Topic, Unfit> {
+        check_topic(name)?;
+        let schema = |bytes: Option<&[u8]>| Schema::from_bytes(bytes?, &SchemaLimits::default()).ok();
+        let (Some(request), Some(reply)) = (schema(request), schema(reply)) else { return Err(Unfit::Schema) };
+        let hash = TypeHash::of_service(&request, &reply)?.to_string();
+        // What has a hash has the name of a service.
+        let of_reply = TypeName::of_schema(reply.name())?;
+        let service = of_reply.service().unwrap_or(of_reply);
+        Ok(Topic { name: name.into(), type_name: service.to_dds(), hash })
     }
 
     /// The topic of a key behind the domain.
@@ -136,6 +147,8 @@ pub(super) struct Graph {
 pub(super) enum End {
     Publisher,
     Subscriber,
+    Server,
+    Client,
 }
 
 impl Graph {
@@ -154,7 +167,7 @@ impl Graph {
         format!("{domain}/{session}/{OURS}/{OURS}/NN/{NOTHING}/{NOTHING}/{node}")
     }
 
-    /// The token of a publisher or subscriber with this number.
+    /// The token of a publisher, subscriber, server or client with this number.
     pub(super) fn token_of(&self, end: End, number: u32, topic: &Topic, is_best_effort: bool) -> String {
         let Graph { domain, session, node } = self;
         let Topic { name, type_name, hash } = topic;
@@ -187,6 +200,8 @@ impl End {
         match self {
             End::Publisher => "MP",
             End::Subscriber => "MS",
+            End::Server => "SS",
+            End::Client => "SC",
         }
     }
 }

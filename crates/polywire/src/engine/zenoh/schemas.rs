@@ -79,7 +79,8 @@ impl Schemas {
                 }
                 *channel
             }
-            Arrival::Foreign { channel, .. } | Arrival::Lost(channel, ..) => *channel,
+            Arrival::Message(message) => message.channel(),
+            Arrival::Lost(channel, ..) => *channel,
             _ => return inbox.push(link, arrival),
         };
         match self.unsettled.get_mut(&channel) {
@@ -140,10 +141,16 @@ impl Schemas {
 
 #[cfg(test)]
 mod tests {
-    use polywire_core::{envelope::Announcement, frame::Start};
+    use polywire_core::{
+        envelope::{Announcement, Envelope},
+        frame::Start,
+    };
     use zenoh::bytes::ZBytes;
 
-    use super::*;
+    use super::{
+        super::inbox::{Message, Origin},
+        *,
+    };
 
     const SCHEMA: Id128 = Id128([7; 16]);
     const LINK: LinkId = LinkId(1);
@@ -154,7 +161,7 @@ mod tests {
     }
 
     fn message(channel: u32) -> Arrival {
-        Arrival::Foreign { channel: ChannelId(channel), at: Start::default(), payload: ZBytes::new() }
+        Arrival::Message(Message::new(&Envelope::data(ChannelId(channel), 0, 0), &ZBytes::new(), Origin::Foreign))
     }
 
     /// What is in the inbox, in words.
@@ -164,7 +171,7 @@ mod tests {
                 Arrival::Announced(channel, _, a) => {
                     format!("{channel} {}", if a.schema.is_zero() { "-" } else { "+" })
                 }
-                Arrival::Foreign { channel, .. } => format!("{channel} message"),
+                Arrival::Message(message) => format!("{} message", message.channel()),
                 Arrival::Document(_, bytes) => format!("{bytes:?}"),
                 _ => "something else".into(),
             })

@@ -5,11 +5,12 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Id128},
+    envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Start, parse_datagram_frame},
 };
 use zenoh::{
@@ -24,7 +25,8 @@ use super::{
         outbox::encoded,
         rejections::Rejections,
     },
-    inbox::{Arrival, Inbox},
+    end::ServiceEnd,
+    inbox::{Arrival, Inbox, Message, Origin},
     key::{Keys, Name},
     link::{Link, Terms, Way},
     mail::{Content, Mail},
@@ -32,11 +34,19 @@ use super::{
     outlet::Outlet,
     ros,
     schemas::{Answered, Schemas},
+    services::Services,
 };
 
 /// First and longest pause between two hellos to a node that has not answered.
 const HELLO_FIRST: Duration = Duration::from_millis(100);
 const HELLO_LONGEST: Duration = Duration::from_secs(2);
+/// A callback that takes longer is not called by Zenoh's threads for so long.
+const SLOW: Duration = Duration::from_millis(1);
+const SLOW_FOR: Duration = Duration::from_secs(5);
+/// So many peers can be looked at for each message.
+const FEW: usize = 64;
+/// Messages that are handed to the node together, at most.
+pub(super) const TOGETHER: usize = 32;
 
 /// A channel of this node.
 pub(super) struct Channel {
@@ -44,6 +54,8 @@ pub(super) struct Channel {
     pub(super) announcement: Arc<Announcement>,
     /// `None` if its messages go by mail.
     pub(super) outlet: Option<Arc<Outlet>>,
+    /// If it is of a service that others than nodes can call, or serve.
+    pub(super) service: Option<Arc<ServiceEnd>>,
 }
 
 /// Another node whose token is there.
@@ -63,7 +75,7 @@ pub(super) struct State {
     pub(super) terms: Terms,
     most_peers: usize,
     /// Bytes that may wait for the node, of peers that keep to their windows.
-    most_waiting: usize,
+    pub(super) most_waiting: usize,
     pub(super) channels: BTreeMap<ChannelId, Channel>,
     pub(super) last_channel: u32,
     pub(super) peers: HashMap<Name, Peer>,
@@ -74,11 +86,20 @@ pub(super) struct State {
     /// The channels of foreign applications that are topics of ROS 2.
     ros: BTreeMap<ChannelId, ros::Topic>,
     pub(super) schemas: Schemas,
+    pub(super) services: Services,
     pub(super) out: Outgoing,
     pub(super) inbox: Inbox,
     pub(super) rejections: Rejections,
     /// A thread puts what is in `out`.
     pub(super) is_pumping: bool,
+    /// The thread that hands over waits until something comes, and the one that sends until
+    /// something is due. Waking them costs a system call.
+    pub(super) hands_rest: bool,
+    pub(super) sender_rests: bool,
+    /// A thread of Zenoh hands over meanwhile.
+    pub(super) handing: Option<ThreadId>,
+    /// Callbacks took long: the thread that hands over calls them until then.
+    pub(super) slow_until: Option<Instant>,
     /// Threads that wait for room. Waking nobody would cost a system call.
     pub(super) waiting: usize,
     pub(super) is_closing: bool,
@@ -102,10 +123,15 @@ impl State {
             foreign: Writers::new(terms.limits.channels, terms.queue),
             ros: BTreeMap::new(),
             schemas: Schemas::new(terms.limits.pending_documents),
+            services: Services::default(),
             out: Outgoing::new(terms.queue + terms.window as usize),
             inbox: Inbox::default(),
             rejections: Rejections::new(most_peers),
             is_pumping: false,
+            hands_rest: false,
+            sender_rests: false,
+            handing: None,
+            slow_until: None,
             waiting: 0,
             is_closing: false,
             is_closed: false,
@@ -145,6 +171,7 @@ impl State {
     pub(super) fn take_down(&mut self, name: Name, reason: Disconnect) {
         let Some(link) = self.peers.get_mut(&name).and_then(|peer| peer.link.take()) else { return };
         let id = link.info.id;
+        self.services.is_due = true;
         self.links.remove(&id);
         self.writers.retain(|_, of| *of != id);
         let accepted = link.remote.into_values().filter(|remote| remote.is_accepted);
@@ -263,6 +290,7 @@ impl State {
                     let key = remote.key.filter(|_| remote.is_accepted);
                     inbox.push(id, Arrival::Retired(channel, key));
                     self.writers.remove(&(remote.writer, channel));
+                    self.services.is_due |= remote.replies.is_some();
                 }
             }
             Frame::Position { channel, start, lost } => {
@@ -303,18 +331,50 @@ impl State {
             return link.tell(&mut way, &Frame::Answer { channel, answer });
         }
         self.writers.entry((announcement.writer, channel)).or_insert(id);
+        self.services.is_due = true;
         inbox.push(id, Arrival::Announced(channel, start, Box::new(announcement)));
     }
 
-    /// A message of a Polywire node under the key of its topic.
-    pub(super) fn sample(&mut self, writer: Id128, channel: ChannelId, attachment: Vec<u8>, payload: ZBytes) {
-        let Some(id) = self.writers.get(&(writer, channel)).copied() else { return };
-        let Some(link) = self.link(id).filter(|link| link.takes_open) else { return };
-        let is_open = link.remote.get(&channel).is_some_and(|remote| remote.is_open);
+    /// The link of a message of a Polywire node under the key of its topic. `None` if the node does
+    /// not take it.
+    pub(super) fn link_of(&self, writer: Id128, channel: ChannelId) -> Option<LinkId> {
+        let id = self.writers.get(&(writer, channel)).copied()?;
+        let link = self.link(id).filter(|link| link.takes_open)?;
+        link.remote.get(&channel).is_some_and(|remote| remote.is_open).then_some(id)
+    }
+
+    /// A message of a link, for the node.
+    pub(super) fn sample(&mut self, id: LinkId, envelope: &Envelope<'_>, payload: &ZBytes) {
         // What a peer sends beyond its window is lost, which its numbers show.
-        if is_open && self.inbox.bytes() <= self.most_waiting {
-            self.inbox.push(id, Arrival::Sample { attachment, payload });
+        if self.inbox.bytes() <= self.most_waiting {
+            self.inbox.push(id, Arrival::Message(Message::new(envelope, payload, Origin::Node(None))));
         }
+    }
+
+    /// Whether this thread of Zenoh may hand a message over itself: nothing else waits for the
+    /// node, and what a callback publishes has room. If so, it does, until [`State::handed`].
+    pub(super) fn begin_handing(&mut self) -> bool {
+        let is_free = self.hands_rest && self.handing.is_none() && self.inbox.is_empty() && self.slow_until.is_none();
+        let is_quiet = self.out.is_empty() && self.peers.len() <= FEW && self.links().all(Link::is_calm);
+        let may = is_free && is_quiet && !self.is_closing;
+        if may {
+            self.handing = Some(thread::current().id());
+        }
+        may
+    }
+
+    /// This thread has handed a message over, since `began`.
+    pub(super) fn handed(&mut self, began: Instant) {
+        self.handing = None;
+        let now = Instant::now();
+        if now.saturating_duration_since(began) > SLOW {
+            self.slow_until = Some(now + SLOW_FOR);
+        }
+    }
+
+    /// Whether this thread hands over for Zenoh, so that nothing comes while it waits.
+    pub(super) fn is_handing(&self) -> bool {
+        self.handing.is_some_and(|handing| handing == thread::current().id())
     }
 
     /// A message of an application that is not Polywire's.
@@ -357,7 +417,8 @@ impl State {
             Some((*id, *channel, remote.header))
         });
         if let Some((id, channel, header)) = open.filter(|_| self.inbox.bytes() <= self.most_waiting) {
-            self.inbox.push(id, Arrival::Plain { channel, at, payload: payload.clone(), header });
+            let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
+            self.inbox.push(id, Arrival::Message(Message::new(&envelope, payload, Origin::Node(header))));
         }
         !known.is_empty()
     }
@@ -376,10 +437,21 @@ impl State {
         self.schemas.learn(schema, answer, &mut self.inbox);
     }
 
+    /// Moves messages of one link that came together to a row, for the node.
+    pub(super) fn next_row(&mut self, row: &mut Vec<Message>) -> Option<LinkId> {
+        if self.handing.is_some() {
+            return None;
+        }
+        let link = self.inbox.pop_row(TOGETHER, row)?;
+        let foreign = row.iter().filter(|message| message.origin == Origin::Foreign);
+        foreign.for_each(|message| self.foreign.taken(message.payload.len()));
+        Some(link)
+    }
+
     /// This node answers a channel of a peer.
     pub(super) fn answer(&mut self, id: LinkId, channel: ChannelId, answer: Answer) {
         if self.foreign.answered(id, channel, &answer) {
-            return;
+            return self.requests_answered(channel, &answer);
         }
         let Some((link, mut way)) = self.way(id) else { return };
         link.tell(&mut way, &Frame::Answer { channel, answer });
@@ -437,7 +509,7 @@ impl State {
 
     /// Does what is due. Returns whether something will be.
     pub(super) fn keep_time(&mut self, now: Instant) -> bool {
-        let (mut is_busy, is_closing) = (false, self.is_closing);
+        let (mut is_busy, is_closing) = (self.review_services(now), self.is_closing);
         for peer in self.peers.values_mut() {
             let mut way = Way { line: &mut peer.line, out: &mut self.out };
             match &mut peer.link {
@@ -453,6 +525,7 @@ impl State {
                 }
             }
         }
+        self.slow_until.take_if(|until| *until <= now);
         let names: Vec<Name> = self.peers.iter().filter(|(_, p)| p.link.is_some()).map(|(name, _)| *name).collect();
         names.into_iter().for_each(|name| self.collect_notices(name));
         is_busy
@@ -483,11 +556,14 @@ fn parts<'a>(
 }
 
 /// What the node is to hear of foreign applications. A message has this payload.
-fn arrival_of(news: News, payload: &ZBytes) -> Arrival {
+pub(super) fn arrival_of(news: News, payload: &ZBytes) -> Arrival {
     match news {
         News::Up(info) => Arrival::Up(info),
         News::Announced(channel, start, announcement) => Arrival::Announced(channel, start, announcement),
-        News::Message(channel, at) => Arrival::Foreign { channel, at, payload: payload.clone() },
+        News::Message(channel, at) => {
+            let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
+            Arrival::Message(Message::new(&envelope, payload, Origin::Foreign))
+        }
         News::Lost(channel, start, lost) => Arrival::Lost(channel, start, lost),
         News::Tell(event) => Arrival::Tell(event),
     }
@@ -516,7 +592,7 @@ mod tests {
         for (number, put) in mails.iter().enumerate().filter(|(number, _)| !lost(*number)) {
             match put {
                 Put::Mail { bytes, .. } => to.mail(from.me, bytes, number as u64),
-                Put::Open { .. } | Put::Ask { .. } => panic!("there is no session"),
+                _ => panic!("there is no session"),
             }
         }
         mails.len()
@@ -529,7 +605,8 @@ mod tests {
     fn linked() -> (State, State) {
         let (mut a, mut b) = (node(1), node(2));
         let announcement = Arc::new(Announcement { topic: "t".into(), writer: Id128([7; 16]), ..Default::default() });
-        a.channels.insert(ChannelId(1), Channel { start: Start::default(), announcement, outlet: None });
+        let channel = Channel { start: Start::default(), announcement, outlet: None, service: None };
+        a.channels.insert(ChannelId(1), channel);
         a.appeared(b.me, 5);
         b.appeared(a.me, 5);
         settle(&mut a, &mut b);
@@ -550,6 +627,7 @@ mod tests {
             Arrival::Down(_, Disconnect::Closed, _) => "closed",
             Arrival::Down(_, Disconnect::Protocol(_), _) => "protocol",
             Arrival::Tell(_) => "event",
+            Arrival::Message(_) => "message",
             _ => "?",
         };
         std::iter::from_fn(|| state.inbox.pop()).map(|arrived| word(arrived.what)).collect()
@@ -570,13 +648,36 @@ mod tests {
         settle(&mut a, &mut b);
         assert_eq!(told(&mut a), ["answered"]);
         // From the topic's key, once the peer has said that they are for this node.
-        b.sample(Id128([7; 16]), ChannelId(1), Vec::new(), ZBytes::from("hi"));
-        b.sample(Id128([8; 16]), ChannelId(1), Vec::new(), ZBytes::from("of nobody"));
-        assert_eq!(told(&mut b), ["?"]);
+        assert_eq!(b.link_of(Id128([7; 16]), ChannelId(1)), Some(link));
+        assert_eq!(b.link_of(Id128([8; 16]), ChannelId(1)), None, "nobody's");
+        b.sample(link, &Envelope::data(ChannelId(1), 1, 0), &ZBytes::from("hi"));
+        assert_eq!(told(&mut b), ["message"]);
         a.channels.remove(&ChannelId(1));
         a.each_link(|link, way| link.retire(way, ChannelId(1)));
         settle(&mut a, &mut b);
         assert_eq!(told(&mut b), ["retired"]);
+    }
+
+    #[test]
+    fn threads_of_zenoh_hand_over_while_nothing_waits_and_callbacks_are_fast() {
+        let (mut a, _) = linked();
+        assert!(!a.begin_handing(), "the thread for it does not rest");
+        told(&mut a);
+        a.hands_rest = true;
+        let now = Instant::now();
+        assert!(a.begin_handing() && a.is_handing() && !a.begin_handing());
+        a.inbox.push(LinkId(0), Arrival::Mark(1));
+        assert!(a.next_row(&mut Vec::new()).is_none());
+        a.handed(now);
+        assert!(!a.begin_handing(), "something waits");
+        told(&mut a);
+        assert!(a.begin_handing());
+        a.handed(now.checked_sub(2 * SLOW).expect("a time"));
+        assert!(!a.begin_handing());
+        a.keep_time(now + 2 * SLOW_FOR);
+        assert!(!a.begin_handing(), "something is to leave");
+        while a.out.pop().is_some() {}
+        assert!(a.begin_handing());
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! this is.
 
 use std::{
+    collections::HashSet,
+    hash::{BuildHasher as _, RandomState},
     io,
     os::fd::OwnedFd,
     sync::{
         Mutex,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -20,6 +22,8 @@ use super::{
 
 /// Longest subscription that a peer may send, in bytes.
 const LONGEST: usize = 4096;
+/// Topics whose subscriptions are known, at most.
+const MOST: usize = 1 << 16;
 /// While a publisher waits, others may publish, and nodes are answered, this often.
 const TURN: Duration = Duration::from_millis(20);
 
@@ -27,8 +31,8 @@ pub(super) struct Outlet {
     out: Mutex<Out>,
     /// Becomes readable when subscriptions may have come.
     pub(super) changed: OwnedFd,
-    /// Subscriptions that are no node's question.
-    subscriptions: AtomicI64,
+    /// Somebody subscribes who is no node that asks.
+    is_heard: AtomicBool,
 }
 
 struct Out {
@@ -38,6 +42,17 @@ struct Out {
     /// A subscriber took nothing for longer than the policy's patience.
     is_stalled: bool,
     is_lossless: bool,
+    topics: Topics,
+}
+
+/// What is subscribed to, as hashes. libzmq also tells the end of subscriptions that never were, so
+/// counting them would not do.
+#[derive(Default)]
+struct Topics {
+    hasher: RandomState,
+    hashes: HashSet<u64>,
+    /// There were more than [`MOST`]: somebody subscribes as long as the socket is open.
+    are_many: bool,
 }
 
 /// The system's error, or one with libzmq's text.
@@ -67,8 +82,8 @@ impl Outlet {
         });
         let socket = made.map_err(system)?;
         let changed = socket.changes()?;
-        let out = Out { socket, card: None, is_stalled: false, is_lossless: false };
-        Ok(Outlet { out: Mutex::new(out), changed, subscriptions: AtomicI64::new(0) })
+        let out = Out { socket, card: None, is_stalled: false, is_lossless: false, topics: Topics::default() };
+        Ok(Outlet { out: Mutex::new(out), changed, is_heard: AtomicBool::new(false) })
     }
 
     /// Binds an endpoint. Returns it with the port that the system has chosen.
@@ -89,7 +104,7 @@ impl Outlet {
 
     /// Whether somebody subscribes who is not known to be a node.
     pub(super) fn is_heard(&self) -> bool {
-        self.subscriptions.load(Ordering::Relaxed) > 0
+        self.is_heard.load(Ordering::Relaxed)
     }
 
     /// Publishes a message. While a subscriber's queue is full, it waits by the policy. Then those
@@ -113,19 +128,19 @@ impl Outlet {
                     out.set_lossless(false)?;
                     out.socket.send(frames, Wait::No)?;
                 }
-                self.read_subscriptions(&out)?;
+                self.read_subscriptions(&mut out)?;
                 return Ok(if is_sent { Published::All } else { Published::Dropped });
             }
-            self.read_subscriptions(&out)?;
+            self.read_subscriptions(&mut out)?;
         }
     }
 
     /// Reads what subscribers want, and answers nodes.
     pub(super) fn look(&self) -> Result<(), Error> {
-        self.read_subscriptions(&lock(&self.out))
+        self.read_subscriptions(&mut lock(&self.out))
     }
 
-    fn read_subscriptions(&self, out: &Out) -> Result<(), Error> {
+    fn read_subscriptions(&self, out: &mut Out) -> Result<(), Error> {
         let (mut message, mut rest) = (Message::new(), Message::new());
         while out.socket.is_readable()? && out.socket.receive(&mut message, Wait::No)? {
             let is_alone = !message.has_more();
@@ -133,12 +148,30 @@ impl Outlet {
             match message.split_first() {
                 Some((1, topic)) if card::is_question(topic) => out.answer(topic)?,
                 Some((0, topic)) if card::is_question(topic) => {}
-                Some((1, _)) if is_alone => _ = self.subscriptions.fetch_add(1, Ordering::Relaxed),
-                Some((0, _)) if is_alone => _ = self.subscriptions.fetch_sub(1, Ordering::Relaxed),
+                Some((1, topic)) if is_alone => out.topics.begin(topic),
+                Some((0, topic)) if is_alone => out.topics.end(topic),
                 _ => log::debug!("a subscriber has sent {} bytes that are no subscription", message.len()),
             }
         }
+        self.is_heard.store(out.topics.are_some(), Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl Topics {
+    fn begin(&mut self, topic: &[u8]) {
+        self.are_many |= self.hashes.len() >= MOST;
+        if !self.are_many {
+            self.hashes.insert(self.hasher.hash_one(topic));
+        }
+    }
+
+    fn end(&mut self, topic: &[u8]) {
+        self.hashes.remove(&self.hasher.hash_one(topic));
+    }
+
+    fn are_some(&self) -> bool {
+        self.are_many || !self.hashes.is_empty()
     }
 }
 
@@ -156,5 +189,25 @@ impl Out {
             Some(card) => self.socket.send(&[question, &card.bytes()], Wait::No).map(drop),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_what_never_was_ends_nothing_else() {
+        let mut topics = Topics::default();
+        topics.end(b"never");
+        assert!(!topics.are_some());
+        topics.begin(b"a");
+        topics.end(b"never");
+        assert!(topics.are_some());
+        topics.end(b"a");
+        assert!(!topics.are_some());
+        (0..=MOST).for_each(|number| topics.begin(&number.to_le_bytes()));
+        (0..=MOST).for_each(|number| topics.end(&number.to_le_bytes()));
+        assert!(topics.are_some() && topics.hashes.is_empty());
     }
 }
