@@ -64,9 +64,9 @@ pub struct Numbered {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source: Send {
-    /// The next entry. Blocks for at most `patience`, which is at most a second; `None` if there was
-    /// none. The collector unparks this thread when it has something else to do, so a source that
-    /// parks it should return then.
+    /// The next entry. Blocks for at most `patience`, which is at most a second; `None` if there
+    /// was none. The collector unparks this thread when it has something else to do, so a source
+    /// that parks it should return then.
     fn next(&mut self, patience: Duration) -> Option<Numbered>;
 
     /// All entries up to this position are stored by every handler that gets them, apart from those

@@ -299,19 +299,22 @@ pub struct ShortText {
     pub below: u8,
 }
 
-/// Bytes of which a part is sent, beside others that both ends know: an end that differs, for
-/// instance. The machine moves all bytes; a kernel says which.
+/// The number and the part of a value that are sent; see [`PartKernel::split`].
+pub type Part = (i64, Range<usize>);
+
+/// Sends a part of some bytes where both ends know others, such as those of the last message. The
+/// machine moves all bytes; a kernel says which.
 pub struct PartKernel {
     /// For dumps and documentation.
     pub name: &'static str,
-    /// Of bytes that the first are known beside, the part that is sent, and a number that goes with
-    /// it; none if they cannot be said so, which is [`FaultKind::NotEncodable`](super::FaultKind).
-    pub split: fn(&[u8], &[u8]) -> Option<(i64, Range<usize>)>,
-    /// Of bytes as many as the first that are known, and a part of as many as the second with its
-    /// number: how many of those known stand in front of the part, from their first on, and how
-    /// many behind it, up to their last. None, or more than there are, is
-    /// [`FaultKind::Subtraction`](super::FaultKind).
-    pub join: fn(usize, usize, i64) -> Option<(usize, usize)>,
+    /// When encoding: of the bytes that are known and those of the value, which part of the value
+    /// is sent, and a number that goes with it. `None` if the value cannot be sent this way, which
+    /// is [`FaultKind::NotEncodable`](super::FaultKind).
+    pub split: fn(known: &[u8], value: &[u8]) -> Option<Part>,
+    /// When decoding: of the lengths of the known bytes and of the part, and of the number, how
+    /// many of the known bytes' first stand before the part, and how many of their last behind it.
+    /// `None`, or more than there are, is [`FaultKind::Subtraction`](super::FaultKind).
+    pub join: fn(known: usize, part: usize, number: i64) -> Option<(usize, usize)>,
 }
 
 /// A look at what comes next.

@@ -116,7 +116,7 @@ pub use bytes::{ByteSlot, Bytes, BytesForm, Coding};
 pub use exec::{Backend, ExecError, Executable};
 pub use io::{CodecError, Fault, FaultKind, Input, Limits, Output, Status};
 pub use kernel::{
-    ActionKernel, Cursor, Ending, InlineForm, InlineKernel, MemberDialect, MemberKey, MemberTable, NumberForm,
+    ActionKernel, Cursor, Ending, InlineForm, InlineKernel, MemberDialect, MemberKey, MemberTable, NumberForm, Part,
     PartKernel, RegionDialect, RegionForm, Room, ScalarForm, ScalarKernel, SequenceDialect, ShortText, SliceKernel,
     SymbolKernel, SymbolTable, TestKernel, TextKernel, WideKernel,
 };
