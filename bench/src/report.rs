@@ -98,11 +98,9 @@ impl Report {
         let mut out = String::new();
         for group in &self.groups {
             let _ = writeln!(out, "\n{}: {}", group.title, group.note);
-            if !group.lengths.is_empty() {
-                aligned(&mut out, &group.lengths);
-                out.push('\n');
-            }
-            aligned(&mut out, &group.cells(|figure| if figure.holds() { "" } else { " !" }));
+            let tables = group.tables(|figure| if figure.holds() { "" } else { " !" });
+            let tables: Vec<String> = tables.iter().map(|cells| aligned(cells)).collect();
+            out.push_str(&tables.join("\n"));
             group.left_out.iter().for_each(|text| _ = writeln!(out, "left out: {text}"));
         }
         out
@@ -119,11 +117,8 @@ impl Report {
                 let _ = writeln!(out, "{}\n", group.note);
             }
             note = &group.note;
-            if !group.lengths.is_empty() {
-                out.push_str(&markdown(&group.lengths));
-                out.push('\n');
-            }
-            out.push_str(&group.markdown());
+            let tables: Vec<String> = group.tables(mark_missed).iter().map(|cells| markdown(cells)).collect();
+            out.push_str(&tables.join("\n"));
             group.left_out.iter().for_each(|text| _ = writeln!(out, "\nLeft out: {text}."));
         }
         out
@@ -135,7 +130,7 @@ impl Report {
         const MARKS: [&str; 2] = ["<!-- table -->\n", "<!-- end of table -->"];
         let (before, rest) = text.split_once(MARKS[0])?;
         let (_, behind) = rest.split_once(MARKS[1])?;
-        let table = self.groups.first().map_or_else(String::new, Group::markdown);
+        let table = self.groups.first().map_or_else(String::new, |group| markdown(&group.cells(mark_missed)));
         Some([before, MARKS[0], &table, MARKS[1], behind].concat())
     }
 }
@@ -146,8 +141,10 @@ pub fn mean_length(messages: &[Vec<u8>]) -> Option<f64> {
 }
 
 impl Group {
-    fn markdown(&self) -> String {
-        markdown(&self.cells(|figure| if figure.holds() { "" } else { " (missed)" }))
+    /// The table of `lengths` and that of the figures, as far as there are any.
+    fn tables(&self, mark: impl Fn(&Figure) -> &'static str) -> Vec<Vec<Vec<String>>> {
+        let figures = (!self.rows.is_empty()).then(|| self.cells(mark));
+        [self.lengths.clone()].into_iter().filter(|table| !table.is_empty()).chain(figures).collect()
     }
 
     /// The heading and the lines of the table. `mark` gives the text that follows a figure.
@@ -275,9 +272,10 @@ fn time(ns: f64) -> String {
     }
 }
 
-/// Appends a table as text in columns.
-fn aligned(out: &mut String, cells: &[Vec<String>]) {
+/// A table as text in columns.
+fn aligned(cells: &[Vec<String>]) -> String {
     let widths = widths(cells);
+    let mut out = String::new();
     for line in cells {
         for (cell, width) in line.iter().zip(&widths) {
             let _ = write!(out, "{cell:width$}  ");
@@ -285,6 +283,12 @@ fn aligned(out: &mut String, cells: &[Vec<String>]) {
         out.truncate(out.trim_end().len());
         out.push('\n');
     }
+    out
+}
+
+/// The mark of figures that miss their bars, in documents.
+fn mark_missed(figure: &Figure) -> &'static str {
+    if figure.holds() { "" } else { " (missed)" }
 }
 
 fn widths(cells: &[Vec<String>]) -> Vec<usize> {
