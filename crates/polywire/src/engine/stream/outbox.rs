@@ -468,7 +468,7 @@ impl Outbox {
 
     /// Writes what is gathered if the burst is over, or if publishers have not written lately.
     fn look(&self, state: &mut Outgoing) {
-        state.burst.gathering = self.pace.look(&mut state.burst.seen);
+        state.burst.gathering = self.pace.look(&mut state.burst);
         let is_due = !state.burst.gathering || !state.burst.written;
         if is_due && !state.full {
             self.pump(state, PUMP_BYTES);
@@ -572,7 +572,7 @@ impl Outbox {
             Turn::AtOnce(_) => self.pump(state, PUMP_BYTES),
             _ if state.queue.len() >= self.options.write_bytes => self.pump(state, PUMP_BYTES),
             Turn::Gather if !state.burst.gathering => {
-                state.burst = Burst { gathering: true, seen: self.pace.gathered(), written: false };
+                state.burst = Burst { gathering: true, seen: self.pace.gathered(), ..Burst::default() };
                 self.work.notify_one();
             }
             Turn::Gather | Turn::Together => {}

@@ -13,8 +13,13 @@ use std::{
 use crate::engine::EngineOptions;
 
 /// A message of a burst comes at most this long after the port has handed the last one to its
-/// links.
+/// links, or after a [`SHARE`] of the time that this took.
 const CALM: Duration = Duration::from_micros(2);
+/// A publisher that spends most of its time with writing is in a burst, whatever its own work costs.
+const SHARE: u32 = 4;
+/// A burst is over after so many looks of a flusher at few messages. At fewer, the publisher may only
+/// have waited for a processor.
+const LOOKS: u32 = 4;
 /// Longest time that messages are gathered, however many links a port has.
 const LONGEST_GATHER: Duration = Duration::from_millis(5);
 
@@ -37,6 +42,8 @@ pub(super) struct Pace {
 /// Messages that followed each other without a pause.
 struct Row {
     messages: u32,
+    /// How long it took to hand the last one to all links, and when that ended.
+    took: Duration,
     ended: Instant,
 }
 
@@ -56,8 +63,10 @@ pub(super) enum Turn {
 pub(super) struct Burst {
     /// The flusher looks after gathered messages from time to time.
     pub(super) gathering: bool,
-    /// What [`Pace::look`] needs.
+    /// What [`Pace::look`] needs: the messages of bursts at the last look, and the looks since then
+    /// at which few had come.
     pub(super) seen: u64,
+    pub(super) quiet: u32,
     /// Publishers wrote since the flusher's last look.
     pub(super) written: bool,
 }
@@ -72,7 +81,7 @@ impl Pace {
             held: AtomicUsize::new(0),
             gathered: AtomicU64::new(0),
             links: AtomicU64::new(1),
-            row: Mutex::new(Row { messages: 0, ended: Instant::now() }),
+            row: Mutex::new(Row { messages: 0, took: Duration::ZERO, ended: Instant::now() }),
         }
     }
 
@@ -107,7 +116,7 @@ impl Pace {
 
     fn begin_at(&self, now: Instant, links: usize) -> Turn {
         let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
-        let follows = now.saturating_duration_since(row.ended) <= CALM;
+        let follows = now.saturating_duration_since(row.ended) <= CALM.max(row.took / SHARE);
         row.messages = if follows { row.messages + 1 } else { 0 };
         if row.messages <= self.burst {
             return Turn::AtOnce(now);
@@ -144,8 +153,13 @@ impl Pace {
     /// The message was handed to all links.
     #[inline]
     pub(super) fn end(&self, turn: Turn) {
-        if turn != Turn::Gather {
-            self.row.lock().unwrap_or_else(PoisonError::into_inner).ended = Instant::now();
+        if turn == Turn::Gather {
+            return;
+        }
+        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        row.ended = Instant::now();
+        if let Turn::AtOnce(began) = turn {
+            row.took = row.ended.saturating_duration_since(began);
         }
     }
 
@@ -161,12 +175,14 @@ impl Pace {
         self.gather.saturating_mul(links).min(most) / 2
     }
 
-    /// A flusher looks after a rest. When that began, `seen` messages had been gathered. False if
-    /// the burst is over, because fewer messages came than begin one.
-    pub(super) fn look(&self, seen: &mut u64) -> bool {
+    /// A flusher looks after a rest at the burst of its link. False if the burst is over, because
+    /// fewer messages than begin one came in each of some rests.
+    pub(super) fn look(&self, burst: &mut Burst) -> bool {
         let gathered = self.gathered();
-        let is_over = gathered - *seen < u64::from(self.burst) || !self.is_gathering();
-        *seen = gathered;
+        let is_quiet = gathered - burst.seen < u64::from(self.burst);
+        burst.quiet = if is_quiet { burst.quiet + 1 } else { 0 };
+        burst.seen = gathered;
+        let is_over = burst.quiet >= LOOKS || !self.is_gathering();
         match is_over {
             true => self.gathering.store(0, Ordering::Relaxed),
             false => self.gather_on(),
@@ -187,7 +203,9 @@ mod tests {
             let ended = pace.row.lock().expect("no panic").ended;
             match pace.begin_at(ended + pause, links) {
                 Turn::AtOnce(began) => {
-                    pace.row.lock().expect("no panic").ended = began + Duration::from_micros(10) * links as u32;
+                    let took = Duration::from_micros(10) * links as u32;
+                    let mut row = pace.row.lock().expect("no panic");
+                    (row.took, row.ended) = (took, began + took);
                 }
                 Turn::Gather | Turn::Together => break,
             }
@@ -208,13 +226,31 @@ mod tests {
         assert!(!is_gathering(&after(100, 1, far)));
     }
 
+    /// The burst of a link of this port, which begins now.
+    fn burst(pace: &Pace) -> Burst {
+        Burst { gathering: true, seen: pace.gathered(), ..Burst::default() }
+    }
+
     #[test]
-    fn a_burst_ends_when_few_messages_come() {
+    fn a_publisher_that_mostly_writes_is_in_a_burst() {
+        let links = 32;
+        let writing = Duration::from_micros(10) * links as u32;
+        assert!(is_gathering(&after(100, links, writing / SHARE)));
+        assert!(!is_gathering(&after(100, links, writing / SHARE * 2)));
+    }
+
+    #[test]
+    fn a_burst_ends_when_few_messages_come_several_times() {
         let pace = after(100, 1, Duration::ZERO);
-        let mut seen = pace.gathered();
+        let mut seen = burst(&pace);
         let burst = EngineOptions::default().burst;
         (0..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
-        assert!(pace.look(&mut seen));
+        for _ in 0..2 {
+            (1..LOOKS).for_each(|_| assert!(pace.look(&mut seen)));
+            (0..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
+            assert!(pace.look(&mut seen), "enough came");
+        }
+        (1..LOOKS).for_each(|_| assert!(pace.look(&mut seen)));
         (1..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
         assert!(!pace.look(&mut seen) && !is_gathering(&pace));
     }
@@ -222,12 +258,13 @@ mod tests {
     #[test]
     fn each_look_at_a_burst_has_a_number_of_its_own() {
         let pace = after(100, 1, Duration::ZERO);
-        let (mut seen, mut numbers) = (pace.gathered(), vec![pace.gathering.load(Ordering::Relaxed)]);
+        let (mut seen, mut numbers) = (burst(&pace), vec![pace.gathering.load(Ordering::Relaxed)]);
         for _ in 0..3 {
             (0..EngineOptions::default().burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
             assert!(pace.look(&mut seen));
             numbers.push(pace.gathering.load(Ordering::Relaxed));
         }
+        (1..LOOKS).for_each(|_| assert!(pace.look(&mut seen)));
         assert!(!pace.look(&mut seen));
         assert_eq!(pace.gathering.load(Ordering::Relaxed), 0);
         while !is_gathering(&pace) {
