@@ -15,10 +15,10 @@ use crate::engine::EngineOptions;
 /// A message of a burst comes at most this long after the port has handed the last one to its
 /// links, or after a [`SHARE`] of the time that this took.
 const CALM: Duration = Duration::from_micros(2);
-/// A publisher that spends most of its time with writing is in a burst, whatever its own work costs.
+/// A publisher that spends most of its time with writing is in a burst, whatever else it does.
 const SHARE: u32 = 4;
-/// A burst is over after so many looks of a flusher at few messages. At fewer, the publisher may only
-/// have waited for a processor.
+/// A burst is over after so many looks of a flusher at few messages. At fewer, the publisher may
+/// only have waited for a processor.
 const LOOKS: u32 = 4;
 /// Longest time that messages are gathered, however many links a port has.
 const LONGEST_GATHER: Duration = Duration::from_millis(5);
