@@ -572,7 +572,7 @@ impl Outbox {
             Turn::AtOnce(_) => self.pump(state, PUMP_BYTES),
             _ if state.queue.len() >= self.options.write_bytes => self.pump(state, PUMP_BYTES),
             Turn::Gather if !state.burst.gathering => {
-                state.burst = Burst { gathering: true, seen: self.pace.gathered(), ..Burst::default() };
+                state.burst = self.pace.burst_of_link();
                 self.work.notify_one();
             }
             Turn::Gather | Turn::Together => {}

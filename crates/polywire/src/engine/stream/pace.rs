@@ -13,9 +13,10 @@ use std::{
 use crate::engine::EngineOptions;
 
 /// A message of a burst comes at most this long after the port has handed the last one to its
-/// links, or after a [`SHARE`] of the time that this took.
+/// links.
 const CALM: Duration = Duration::from_micros(2);
-/// A publisher that spends most of its time with writing is in a burst, whatever else it does.
+/// It may come later, too: until one part in so many of the time which that handing over took has
+/// passed. The publisher then spends most of its time with writing.
 const SHARE: u32 = 4;
 /// A burst is over after so many looks of a flusher at few messages. At fewer, the publisher may
 /// only have waited for a processor.
@@ -163,8 +164,12 @@ impl Pace {
         }
     }
 
-    /// Messages of bursts so far, for [`look`](Pace::look).
-    pub(super) fn gathered(&self) -> u64 {
+    /// The part of a link in a burst, from now on.
+    pub(super) fn burst_of_link(&self) -> Burst {
+        Burst { gathering: true, seen: self.gathered(), ..Burst::default() }
+    }
+
+    fn gathered(&self) -> u64 {
         self.gathered.load(Ordering::Relaxed)
     }
 
@@ -226,11 +231,6 @@ mod tests {
         assert!(!is_gathering(&after(100, 1, far)));
     }
 
-    /// The burst of a link of this port, which begins now.
-    fn burst(pace: &Pace) -> Burst {
-        Burst { gathering: true, seen: pace.gathered(), ..Burst::default() }
-    }
-
     #[test]
     fn a_publisher_that_mostly_writes_is_in_a_burst() {
         let links = 32;
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_burst_ends_when_few_messages_come_several_times() {
         let pace = after(100, 1, Duration::ZERO);
-        let mut seen = burst(&pace);
+        let mut seen = pace.burst_of_link();
         let burst = EngineOptions::default().burst;
         (0..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
         for _ in 0..2 {
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn each_look_at_a_burst_has_a_number_of_its_own() {
         let pace = after(100, 1, Duration::ZERO);
-        let (mut seen, mut numbers) = (burst(&pace), vec![pace.gathering.load(Ordering::Relaxed)]);
+        let (mut seen, mut numbers) = (pace.burst_of_link(), vec![pace.gathering.load(Ordering::Relaxed)]);
         for _ in 0..3 {
             (0..EngineOptions::default().burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
             assert!(pace.look(&mut seen));
