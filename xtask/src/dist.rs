@@ -11,6 +11,9 @@ use std::{
 
 use crate::root;
 
+/// What `dpkg-deb` takes unless it is told otherwise.
+pub const LEVEL: u8 = 6;
+
 /// What is packed.
 #[derive(Debug)]
 pub struct Dist {
@@ -18,6 +21,8 @@ pub struct Dist {
     pub output: PathBuf,
     /// The command line, already built.
     pub binary: PathBuf,
+    /// How hard to compress the Debian package, 0 to 9.
+    pub level: u8,
 }
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -46,7 +51,7 @@ impl Dist {
         cargo.args(["build", "--release", "--locked", "-p", "polywire-cli", "--features", features]);
         run(cargo.current_dir(root()))?;
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-        Ok(Dist { output, binary: target.join("release/polywire") })
+        Ok(Dist { output, binary: target.join("release/polywire"), level: LEVEL })
     }
 
     /// Writes the packages and returns their paths: the archive, the Debian package if `dpkg-deb`
@@ -107,7 +112,8 @@ impl Dist {
         );
         write(&tree.join("DEBIAN/control"), control.as_bytes())?;
         let mut deb = Command::new("dpkg-deb");
-        deb.env("SOURCE_DATE_EPOCH", time()?).args(["--root-owner-group", "--build"]);
+        let level = format!("-z{}", self.level);
+        deb.env("SOURCE_DATE_EPOCH", time()?).args(["--root-owner-group", &level, "--build"]);
         run(deb.arg(tree).arg(&package))?;
         Ok(Some(package))
     }

@@ -3,7 +3,11 @@
 
 use std::{env, error::Error, fs, path::PathBuf, process::ExitCode};
 
-use xtask::{api, dist::Dist, root};
+use xtask::{
+    api,
+    dist::{Dist, LEVEL},
+    root,
+};
 
 const USAGE: &str = "usage: cargo run -p xtask -- api
        cargo run -p xtask -- dist [--features LIST] [--binary FILE] [--output FOLDER]";
@@ -47,7 +51,7 @@ fn pack(options: &[String]) -> Result<(), Box<dyn Error>> {
         }
     }
     let dist = match binary {
-        Some(binary) => Dist { output, binary },
+        Some(binary) => Dist { output, binary, level: LEVEL },
         None => Dist::build(output, &features)?,
     };
     for package in dist.pack()? {

@@ -25,7 +25,7 @@ fn the_packages_have_what_a_user_needs() {
         return;
     };
     let folder = std::env::temp_dir().join(format!("polywire-dist-{}", std::process::id()));
-    let dist = Dist { output: folder.clone(), binary };
+    let dist = Dist { output: folder.clone(), binary, level: 0 };
     let packages = dist.pack().expect("packages");
     output(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&folder));
 

@@ -115,6 +115,14 @@ fn codecs_keep_to_themselves(source: &Source) -> Vec<String> {
     lines_with(source, &words).chain(used.map(|module| format!("{} uses {module}", source.path))).collect()
 }
 
+/// Finds kernels that use a codec: codecs build on them.
+fn kernels_know_no_codec(source: &Source) -> Vec<String> {
+    match source.path.starts_with("crates/polywire-core/src/program/kernels/") {
+        true => lines_with(source, &["codec::"]).collect(),
+        false => Vec::new(),
+    }
+}
+
 /// The users of modules that are public but hidden. Tests, fuzzing and measuring use random values,
 /// and derived code calls `layout::support`.
 const USERS_OF_HIDDEN_MODULES: &[Exception] = &[
@@ -426,6 +434,13 @@ fn a_codec_knows_no_sibling_and_no_back_end() {
         "super::super::super::xml::X",
     );
     hold(&[".rs"], codecs_keep_to_themselves);
+}
+
+#[test]
+fn kernels_are_below_codecs() {
+    let path = "crates/polywire-core/src/program/kernels/scan.rs";
+    finds(kernels_know_no_codec, path, "use crate::codec::lower::json::tokens;");
+    hold(&[".rs"], kernels_know_no_codec);
 }
 
 #[test]

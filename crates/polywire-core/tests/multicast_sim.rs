@@ -272,6 +272,24 @@ fn one_repair_serves_many_and_one_request_asks_for_many() {
     assert!(u64::from(naks) < 4 * stats.lost, "{naks} requests for {stats:?}");
 }
 
+/// The sender speaks of a record until it is confirmed, and then only with its heartbeats.
+#[test]
+fn a_lone_record_costs_few_packets() {
+    let ends = (0..2).map(|at| End::new(at, 3, config(), Duration::ZERO, 0)).collect();
+    let mut group = Group::new(3, "delay=1ms", ends);
+    assert!(group.run(|ends| ends.iter().all(|end| end.up.len() == 1)));
+    let mut packets = Vec::new();
+    for due in [30, 31, 32] {
+        (group.ends[0].left, group.ends[0].due) = (1, Duration::from_secs(due));
+        assert!(group.run(|ends| ends[0].left == 0));
+        packets.push(group.packets);
+    }
+    let costs: Vec<u64> = packets.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // The record and perhaps one for a single peer, what asks for confirmation of each, the
+    // confirmation, and a heartbeat of each end.
+    assert!(costs.iter().all(|cost| *cost <= 7), "{costs:?}");
+}
+
 #[test]
 fn a_stuck_follower_is_cut_off_and_comes_back_and_the_others_miss_nothing() {
     for seed in seeds(60) {

@@ -52,7 +52,12 @@ pub struct Member {
     /// Packets without a number.
     outbox: VecDeque<Vec<u8>>,
     status_at: Duration,
+    /// The pause to the status behind the next one. It grows from the start on.
     heartbeat: Duration,
+    /// When a status shows followers whether they lack the last packets, and the pause to the next
+    /// such status. `None` while they have confirmed everything.
+    probe_at: Option<Duration>,
+    probe_pause: Duration,
     /// No timer of a peer ends before this.
     due: Duration,
     /// Since when followers keep us from sending.
@@ -142,6 +147,8 @@ impl Member {
             sender: Sender::new(id, &config),
             status_at: Duration::ZERO,
             heartbeat: config.first_heartbeat,
+            probe_at: None,
+            probe_pause: config.first_heartbeat,
             config,
             id,
             hello,
@@ -504,15 +511,15 @@ impl Member {
             *out = packet;
             return true;
         }
-        if now >= self.status_at {
+        if now >= self.status_at || self.probe_at.is_some_and(|at| now >= at) {
             *out = self.status(now);
             return true;
         }
         let before = self.sender.next();
         let sent = self.sender.poll(now, &self.config, out);
         if self.sender.next() != before {
-            self.heartbeat = self.config.first_heartbeat;
-            self.status_soon(now.saturating_add(self.heartbeat));
+            self.probe_pause = self.config.first_heartbeat;
+            self.plan_probe(now);
         }
         sent
     }
@@ -529,7 +536,7 @@ impl Member {
         let blocked = self.blocked.filter(|_| self.sender.is_blocked(&self.config));
         let cut = blocked.map(|since| since.saturating_add(self.config.patience));
         let sender = self.sender.next_timeout(&self.config);
-        [Some(self.status_at), Some(self.due), cut, sender].into_iter().flatten().min()
+        [Some(self.status_at), self.probe_at, Some(self.due), cut, sender].into_iter().flatten().min()
     }
 
     fn poll_goodbye(&mut self, now: Duration, out: &mut Vec<u8>) -> bool {
@@ -630,12 +637,19 @@ impl Member {
         }
         self.status_at = now.saturating_add(self.heartbeat);
         self.heartbeat = self.heartbeat.saturating_mul(2).min(self.config.heartbeat);
+        self.plan_probe(now);
         if self.peers.values().any(Peer::is_untold) {
             self.status_soon(now.saturating_add(self.config.status_interval));
         }
         let (oldest, next) = (self.sender.oldest(), self.sender.next());
         let body = Body::Status { hello: self.hello, token: self.token, oldest, next, entries };
         Packet { sender: self.id, body }.write()
+    }
+
+    /// Something has left that shows followers which packets there are.
+    fn plan_probe(&mut self, now: Duration) {
+        self.probe_at = (!self.sender.is_taken()).then(|| now.saturating_add(self.probe_pause));
+        self.probe_pause = self.probe_pause.saturating_mul(2).min(self.config.heartbeat);
     }
 
     fn status_soon(&mut self, at: Duration) {
@@ -711,6 +725,9 @@ impl Member {
     fn note_taken(&mut self) {
         let taken = self.peers.values().map(|peer| peer.taken).min();
         self.sender.set_taken(taken.unwrap_or(u64::MAX));
+        if self.sender.is_taken() {
+            self.probe_at = None;
+        }
     }
 
     fn note_up(&mut self, member: MemberId, now: Duration) {

@@ -1,4 +1,6 @@
-//! A verified program with the back end that runs it.
+//! A verified program with the back end that runs it: [`Executable`]. Encoders and decoders
+//! (`codec/coder.rs`) call it for each message. It chooses what runs (`exec/tier.rs`), prepares
+//! input, output and state, and restores them after an error.
 
 #[cfg(feature = "jit")]
 mod direct;
@@ -360,9 +362,14 @@ impl Executable {
         }
         state.begin();
         let mut input = Input::new(bytes, limits);
+        state.copies_left = input.memory_limit();
         #[cfg(feature = "jit")]
         {
-            // What was tried in vain may have made room for some of it.
+            // Direct code that bailed out may have made room for some of it.
+            let grown = input.memory_left.saturating_sub(state.memory_left);
+            if grown > 0 {
+                growth.add(grown);
+            }
             input.memory_left = state.memory_left;
         }
         input.state = Some(state);

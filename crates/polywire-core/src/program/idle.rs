@@ -1,4 +1,5 @@
-//! A state for messages that stand alone.
+//! A state that is kept for messages that stand alone, so that none is made for each of them.
+//! `exec.rs` takes it before such a message and puts it back.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicPtr, Ordering};

@@ -7,7 +7,7 @@ use alloc::{format, string::String, vec::Vec};
 use core::{fmt, marker::PhantomData};
 
 pub use super::limits::Limits;
-use super::{PathId, Program, State, kernel::Room, say, words};
+use super::{PathId, Program, State, kernel::Room, kernels::copy::copy_short, say, words};
 use crate::layout::SharedBytes;
 
 /// Every string that is decoded has room for as many bytes, so that machine code can set short ones
@@ -343,22 +343,22 @@ impl core::error::Error for CodecError {}
 /// ```
 #[repr(C)]
 pub struct Input<'a> {
-    pub(crate) base: *const u8,
-    pub(crate) pos: usize,
-    pub(crate) end: usize,
-    pub(crate) origin: usize,
-    pub(crate) memory_left: usize,
-    pub(crate) depth_left: u32,
+    pub(super) base: *const u8,
+    pub(super) pos: usize,
+    pub(super) end: usize,
+    pub(super) origin: usize,
+    pub(super) memory_left: usize,
+    pub(super) depth_left: u32,
     /// The kind that the format's delimiters gave the value which comes next: a BSON element's
     /// type, for instance.
     pub tag: u32,
-    pub(crate) len: usize,
-    pub(crate) limits: &'a Limits,
+    pub(super) len: usize,
+    pub(super) limits: &'a Limits,
     /// What a stateful codec keeps; a pointer, or null.
-    pub(crate) state: Option<&'a mut State>,
-    pub(crate) fault: Option<Fault>,
+    pub(super) state: Option<&'a mut State>,
+    pub(super) fault: Option<Fault>,
     /// The same bytes, of which values may hold parts.
-    pub(crate) shared: Option<&'a SharedBytes>,
+    pub(super) shared: Option<&'a SharedBytes>,
     bytes: PhantomData<&'a [u8]>,
 }
 
@@ -410,6 +410,22 @@ impl<'a> Input<'a> {
         self.pos = position;
     }
 
+    /// Moves past the next `n` bytes of the region; if there are fewer, to its end.
+    #[inline]
+    pub(crate) fn advance(&mut self, n: usize) {
+        // A sum that wraps around is a position in the message as well.
+        let position = self.pos.wrapping_add(n);
+        if position > self.end {
+            return self.advance_to_end();
+        }
+        self.pos = position;
+    }
+
+    #[cold]
+    fn advance_to_end(&mut self) {
+        self.pos = self.end.max(self.pos);
+    }
+
     /// Narrows the input to end at `end`, and gives the former end, for [`Input::restore_end`].
     /// None if it lies behind the present end.
     pub fn limit_end(&mut self, end: usize) -> Option<usize> {
@@ -441,6 +457,11 @@ impl<'a> Input<'a> {
         Status::Ok
     }
 
+    /// Levels that are left to be entered.
+    pub(crate) fn levels_left(&self) -> u32 {
+        self.depth_left
+    }
+
     /// Comes back from [`Input::enter_levels`].
     pub fn leave_levels(&mut self, levels: u32) {
         self.depth_left = self.depth_left.saturating_add(levels).min(self.limits.depth);
@@ -454,12 +475,17 @@ impl<'a> Input<'a> {
     /// Takes `bytes` from the budget for memory.
     pub fn charge(&mut self, bytes: usize) -> Status {
         if bytes > self.memory_left {
-            let limit = self.limits.memory(self.len);
+            let limit = self.memory_limit();
             let asked = limit.saturating_sub(self.memory_left).saturating_add(bytes);
             return self.fail(FaultKind::Limit, limit as u64, asked as u64);
         }
         self.memory_left -= bytes;
         Status::Ok
+    }
+
+    /// The budget for memory before the message.
+    pub(crate) fn memory_limit(&self) -> usize {
+        self.limits.memory(self.len)
     }
 
     /// The next `n` bytes, moving past them.
@@ -489,19 +515,38 @@ impl<'a> Input<'a> {
     }
 
     /// Replaces a string's content, charging for what it grows by.
+    #[inline]
     pub fn set_text(&mut self, string: &mut String, text: &str) -> Status {
-        string.clear();
-        let room = text.len().max(SHORT_TEXT);
-        if string.capacity() < room {
-            if self.charge(room) == Status::Failed {
-                return Status::Failed;
-            }
-            if string.try_reserve(room).is_err() {
-                return self.fail(FaultKind::OutOfMemory, text.len() as u64, 0);
-            }
+        if self.make_room(string, text.len()) == Status::Failed {
+            return Status::Failed;
         }
-        string.push_str(text);
+        // SAFETY: the string has room for the text, which is UTF-8, and cannot overlap it, because
+        // it is borrowed mutably.
+        unsafe {
+            let vector = string.as_mut_vec();
+            copy_short(text.as_bytes(), vector.as_mut_ptr());
+            vector.set_len(text.len());
+        }
         Status::Ok
+    }
+
+    /// Empties a string and makes room for `len` bytes, charging for what it grows by.
+    #[inline]
+    pub(crate) fn make_room(&mut self, string: &mut String, len: usize) -> Status {
+        string.clear();
+        let room = len.max(SHORT_TEXT);
+        if room <= string.capacity() { Status::Ok } else { self.grow(string, room) }
+    }
+
+    #[cold]
+    fn grow(&mut self, string: &mut String, room: usize) -> Status {
+        if self.charge(room) == Status::Failed {
+            return Status::Failed;
+        }
+        match string.try_reserve(room) {
+            Ok(()) => Status::Ok,
+            Err(_) => self.fail(FaultKind::OutOfMemory, room as u64, 0),
+        }
     }
 
     /// Byte of the message that comes next.
@@ -591,17 +636,17 @@ impl<'a> Input<'a> {
 /// ```
 #[repr(C)]
 pub struct Output<'a> {
-    pub(crate) base: *mut u8,
-    pub(crate) pos: usize,
-    pub(crate) capacity: usize,
-    pub(crate) origin: usize,
-    pub(crate) depth_left: u32,
-    pub(crate) limits: &'a Limits,
+    pub(super) base: *mut u8,
+    pub(super) pos: usize,
+    pub(super) capacity: usize,
+    pub(super) origin: usize,
+    pub(super) depth_left: u32,
+    pub(super) limits: &'a Limits,
     pub(super) start: usize,
     pub(super) vector: &'a mut Vec<u8>,
     /// What a stateful codec keeps; a pointer, or null.
-    pub(crate) state: Option<&'a mut State>,
-    pub(crate) fault: Option<Fault>,
+    pub(super) state: Option<&'a mut State>,
+    pub(super) fault: Option<Fault>,
     /// A position that a codec keeps from one of its kernels to the next.
     pub mark: usize,
 }

@@ -1,7 +1,7 @@
-//! Rewriting programs: what belongs together is fused, and bounds are checked once for all of it.
-//!
-//! A lowering emits the obvious (`Align`, one scalar, `Align`, one scalar); [`prepare`] makes the
-//! good of it. Each pass keeps the meaning and is tested alone.
+//! Passes: they rewrite a program before it is verified. Codecs emit simple operations (`Align`,
+//! one scalar, `Align`, one scalar). [`prepare`] joins neighbours and checks bounds once for all of
+//! them. Each pass keeps the meaning of the program and is tested alone. `exec.rs` and
+//! `Program::prepared` call it.
 
 use alloc::vec::Vec;
 

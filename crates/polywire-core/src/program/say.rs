@@ -1,4 +1,4 @@
-//! The two numbers of an error in words, as its kind has them.
+//! The two numbers of an error in words. Their meaning depends on the kind of the fault.
 
 use core::fmt;
 

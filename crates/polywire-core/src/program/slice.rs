@@ -1,4 +1,5 @@
-//! Elements of a sequence or array while a function of a codec's reads them all.
+//! The elements of a sequence or array while a kernel of a codec reads them ([`Elements`]). Both
+//! back ends make it for the operation `Slice`, and for octets from the bytes in hand.
 
 use core::marker::PhantomData;
 

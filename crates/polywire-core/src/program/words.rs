@@ -1,5 +1,5 @@
-//! What was expected and what came, in words: taken from the program and the message once something
-//! has failed.
+//! What was expected and what was found, in words. `CodecError` takes them from the program and the
+//! message after a fault, so that they cost nothing before.
 
 use alloc::{format, string::String, vec::Vec};
 

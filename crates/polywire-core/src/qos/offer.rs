@@ -13,6 +13,7 @@ use super::{DestinationOrder, Durability, Liveliness, Ownership, Policy, Qos, Re
 use crate::{
     envelope::{ExtensionError, Extensions, ExtensionsBuf, Id128},
     frame::varint,
+    ros::TypeHash,
 };
 
 /// The first id that is no policy's.
@@ -26,6 +27,8 @@ const LIVELINESS_OF: u32 = OWN + 3;
 const MOVED_TO: u32 = OWN + 2;
 /// The bridges that the channel has passed, the last one at the end.
 const VIA: u32 = OWN + 4;
+/// The hash of the writer's type, as it told ROS 2.
+const ROS_TYPE: u32 = OWN + 6;
 /// Most endpoints that are read of one offer.
 const MOST_ENDPOINTS: usize = 16;
 /// Most bridges that a channel passes.
@@ -49,6 +52,9 @@ pub const MOST_BRIDGES: usize = 16;
 /// assert_eq!(Offer::parse(&history.to_bytes())?.history_of, Some(Id128([7; 16])));
 /// let moved = Offer { moved_to: vec!["udp/239.1.2.3:7400".into()], via: vec![Id128([7; 16])], ..Offer::default() };
 /// assert_eq!(Offer::parse(&moved.to_bytes())?, moved);
+/// let ros_type = Some(polywire_core::ros::TypeHash::from_bytes([7; 32]));
+/// let ros = Offer { ros_type, ..Offer::default() };
+/// assert_eq!(Offer::parse(&ros.to_bytes())?, ros);
 /// # Ok::<(), polywire_core::qos::OfferError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,6 +72,9 @@ pub struct Offer {
     /// The nodes that have passed the channel on as bridges, the last one at the end; at most
     /// [`MOST_BRIDGES`]. Empty if it comes from its writer.
     pub via: Vec<Id128>,
+    /// The hash that ROS 2 has of the writer's type, if the writer is a node of ROS 2 and says it.
+    /// Subscribers that have no schema of the writer compare it with that of their own type.
+    pub ros_type: Option<TypeHash>,
 }
 
 /// Why bytes are no offer, or none that this node understands.
@@ -156,6 +165,9 @@ impl Offer {
         if !self.via.is_empty() {
             all.push(VIA, &self.via.iter().flat_map(|bridge| bridge.0).collect::<Vec<u8>>());
         }
+        if let Some(hash) = self.ros_type {
+            all.push(ROS_TYPE, &hash.to_bytes());
+        }
         all.as_extensions().bytes().to_vec()
     }
 
@@ -180,6 +192,11 @@ impl Offer {
             }
             if id == VIA {
                 offer.via = ids(value).ok_or(OfferError::Value { policy: "bridge" })?;
+                continue;
+            }
+            if id == ROS_TYPE {
+                let hash = value.try_into().map_err(|_| OfferError::Value { policy: "hash of a ROS 2 type" })?;
+                offer.ros_type = Some(TypeHash::from_bytes(hash));
                 continue;
             }
             let policy = Policy::ALL.iter().find(|policy| travels(**policy) && policy.id() == id / 2);

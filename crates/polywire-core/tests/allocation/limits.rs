@@ -22,7 +22,7 @@ fn every_codec_carries_every_value() {
                 Err(error) => panic!("seed {seed}, {wire:?}: {error}"),
             };
             let mut random = Random::new(seed);
-            for _ in 0..8 {
+            for _ in 0..4 {
                 let (record, over) = (random_record(&mut random, &shape), random_record(&mut random, &shape));
                 let message = coder.encode(&record).unwrap_or_else(|e| panic!("seed {seed}, {wire:?}: {e}"));
                 let (back, taken) =
@@ -35,7 +35,7 @@ fn every_codec_carries_every_value() {
     }
     let values: usize = carried.iter().sum();
     println!("{values} values, by wire {carried:?}");
-    assert!(carried.iter().all(|n| *n > 1000) && values >= 100_000, "{carried:?}");
+    assert!(carried.iter().all(|n| *n > 500) && values >= 50_000, "{carried:?}");
 }
 
 /// False counts and lengths at every place of a message: the peak of allocated memory stays within
@@ -44,7 +44,7 @@ fn every_codec_carries_every_value() {
 fn lies_about_sizes_cost_no_more_than_the_limits_allow() {
     let limits = Limits { memory_bytes: 20_000, ..Limits::default() };
     let lies: [u32; 6] = [u32::MAX, 0x7FFF_FFFF, 0x8000_0000, 0x00FF_FFFF, 100_000, 5_000];
-    for seed in seeds(30) {
+    for seed in seeds(15) {
         let Ok(shape) = Shape::of(&random_schema(seed, 3 + seed as usize % 9)) else { continue };
         for wire in wires() {
             for backend in backends() {

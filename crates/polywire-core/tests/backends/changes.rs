@@ -11,18 +11,20 @@
 #![forbid(unsafe_code)]
 
 use polywire_core::{
-    codec::{self, BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties},
+    codec::{BuildError, Decoder, Encoder, Options},
     layout::{Kind, Layout, Message, NodeId, Scalar},
     program::{
         Arithmetic, Backend, Bank, Block, ByteSlot, Bytes, BytesForm, Check, Coding, Direction, ExecError, FaultKind,
         Op, OpKind, Operand, Order, Overflow, PartKernel, PathId, Place, Policy, Program, State, StopBit, TextForm,
         Wire,
     },
-    schema::{Schema, arbitrary::Random},
+    schema::arbitrary::Random,
 };
 use polywire_derive::Message;
 use polywire_testing::{mutated, seeds};
 use std::sync::Arc;
+
+use super::foreign::{Foreign, Lower};
 
 const BACKENDS: [Backend; 2] = [Backend::Interpreter, Backend::Auto];
 
@@ -37,28 +39,6 @@ struct Reading {
 
 /// Sends changes, with a bank of so many slots, and as many of them for bytes.
 struct Changes(u32, u32);
-
-impl Codec for Changes {
-    fn name(&self) -> &'static str {
-        "changes"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        codec::find("fast").unwrap().properties()
-    }
-
-    fn options(&self) -> &'static [OptionSpec] {
-        &[]
-    }
-
-    fn lower_encode(&self, _: &Options, _: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
-        Ok(self.program(Direction::Encode, layout))
-    }
-
-    fn lower_decode(&self, _: &Options, _: &Schema, _: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
-        Ok(self.program(Direction::Decode, layout))
-    }
-}
 
 /// Locals.
 const VALUE: u8 = 0;
@@ -82,7 +62,10 @@ static REST: PartKernel = PartKernel {
     join: |_, _, same| Some((usize::try_from(same).ok()?, 0)),
 };
 
-impl Changes {
+impl Lower for Changes {
+    const NAME: &'static str = "changes";
+    const LIKE: &'static str = "fast";
+
     fn program(&self, direction: Direction, layout: &Arc<Layout>) -> Program {
         let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
         let places: Vec<Place> = fields.iter().map(|f| Place::At { offset: f.offset, node: f.node }).collect();
@@ -310,14 +293,14 @@ fn get_raw(place: Place) -> Vec<OpKind> {
 }
 
 fn encoder(backend: Backend) -> (Encoder<Reading>, State) {
-    let encoder = Encoder::with_backend(&Changes(5, 2), &Options::default(), backend).unwrap();
+    let encoder = Encoder::with_backend(&Foreign(Changes(5, 2)), &Options::default(), backend).unwrap();
     let state = encoder.state().expect("the program has a bank");
     (encoder, state)
 }
 
 fn decoder(backend: Backend) -> (Decoder<Reading>, State) {
     let schema = Reading::shape().schema();
-    let decoder = Decoder::with_backend(&Changes(5, 2), &Options::default(), schema, backend).unwrap();
+    let decoder = Decoder::with_backend(&Foreign(Changes(5, 2)), &Options::default(), schema, backend).unwrap();
     let state = decoder.state().expect("the program has a bank");
     (decoder, state)
 }
@@ -447,7 +430,11 @@ fn parts_of_more_than_there_was_are_refused() {
 #[test]
 fn slots_are_in_the_bank() {
     for (slots, bytes) in [(0, 2), (2, 2), (4, 2), (5, 0), (5, 1)] {
-        let built = Encoder::<Reading>::with_backend(&Changes(slots, bytes), &Options::default(), Backend::Interpreter);
+        let built = Encoder::<Reading>::with_backend(
+            &Foreign(Changes(slots, bytes)),
+            &Options::default(),
+            Backend::Interpreter,
+        );
         assert!(matches!(built.err(), Some(BuildError::Exec(ExecError::Refused(_)))), "{slots}, {bytes}");
     }
 }

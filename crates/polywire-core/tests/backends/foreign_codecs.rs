@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use polywire_core::{
-    codec::{self, BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties},
+    codec::{self, BuildError, Decoder, Encoder, Options},
     layout::{Kind, Layout, Message, Scalar},
     program::{
         Arm, Backend, Block, Cursor, Direction, ExecError, ExpectedPrefix, FaultKind, InlineForm, InlineKernel, Input,
@@ -12,10 +12,11 @@ use polywire_core::{
         RegionDialect, RegionForm, Room, ScalarKernel, ShortText, Status, SymbolKernel, SymbolTable, TextForm,
         TextKernel, WideKernel, Wire,
     },
-    schema::Schema,
 };
 use polywire_derive::Message;
 use std::sync::Arc;
+
+use super::foreign::{Foreign, Lower};
 
 const BACKENDS: [Backend; 2] = [Backend::Interpreter, Backend::Auto];
 
@@ -36,25 +37,12 @@ type Make = fn(&Arc<Layout>) -> Program;
 /// Lowers whatever it is given to the one program.
 struct Stranger(Make);
 
-impl Codec for Stranger {
-    fn name(&self) -> &'static str {
-        "stranger"
-    }
+impl Lower for Stranger {
+    const NAME: &'static str = "stranger";
+    const LIKE: &'static str = "cdr";
 
-    fn properties(&self) -> &'static Properties {
-        codec::find("cdr").unwrap().properties()
-    }
-
-    fn options(&self) -> &'static [OptionSpec] {
-        &[]
-    }
-
-    fn lower_encode(&self, _: &Options, _: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
-        Ok((self.0)(layout))
-    }
-
-    fn lower_decode(&self, _: &Options, _: &Schema, _: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
-        Ok((self.0)(layout))
+    fn program(&self, _: Direction, layout: &Arc<Layout>) -> Program {
+        (self.0)(layout)
     }
 }
 
@@ -73,11 +61,11 @@ fn place(layout: &Layout, field: usize) -> Place {
 }
 
 fn encoder<T: Message>(make: Make, backend: Backend) -> Result<Encoder<T>, BuildError> {
-    Encoder::with_backend(&Stranger(make), &Options::default(), backend)
+    Encoder::with_backend(&Foreign(Stranger(make)), &Options::default(), backend)
 }
 
 fn decoder<T: Message>(make: Make, backend: Backend) -> Result<Decoder<T>, BuildError> {
-    Decoder::with_backend(&Stranger(make), &Options::default(), T::shape().schema(), backend)
+    Decoder::with_backend(&Foreign(Stranger(make)), &Options::default(), T::shape().schema(), backend)
 }
 
 /// Both directions refuse what one of them is asked for, for the reason.

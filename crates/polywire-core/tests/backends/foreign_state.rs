@@ -3,15 +3,16 @@
 #![forbid(unsafe_code)]
 
 use polywire_core::{
-    codec::{self, BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties},
+    codec::{BuildError, Decoder, Encoder, Options},
     layout::{Kind, Layout, Message, Scalar},
     program::{
         Backend, Bank, Block, Direction, ExecError, FaultKind, Op, OpKind, PathId, Place, Program, State, StopBit, Wire,
     },
-    schema::Schema,
 };
 use polywire_derive::Message;
 use std::sync::Arc;
+
+use super::foreign::{Foreign, Lower};
 
 /// The local of the number in the message before.
 const PREVIOUS: u8 = 0;
@@ -28,29 +29,10 @@ struct Counters {
 /// Sends differences, with a bank of so many slots; `None` is a bank that is left out.
 struct Differences(Option<u32>);
 
-impl Codec for Differences {
-    fn name(&self) -> &'static str {
-        "differences"
-    }
+impl Lower for Differences {
+    const NAME: &'static str = "differences";
+    const LIKE: &'static str = "fast";
 
-    fn properties(&self) -> &'static Properties {
-        codec::find("fast").unwrap().properties()
-    }
-
-    fn options(&self) -> &'static [OptionSpec] {
-        &[]
-    }
-
-    fn lower_encode(&self, _: &Options, _: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
-        Ok(self.program(Direction::Encode, layout))
-    }
-
-    fn lower_decode(&self, _: &Options, _: &Schema, _: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
-        Ok(self.program(Direction::Decode, layout))
-    }
-}
-
-impl Differences {
     fn program(&self, direction: Direction, layout: &Arc<Layout>) -> Program {
         let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
         let mut ops = Vec::new();
@@ -80,14 +62,14 @@ impl Differences {
 }
 
 fn encoder(backend: Backend) -> (Encoder<Counters>, State) {
-    let encoder = Encoder::with_backend(&Differences(Some(3)), &Options::default(), backend).unwrap();
+    let encoder = Encoder::with_backend(&Foreign(Differences(Some(3))), &Options::default(), backend).unwrap();
     let state = encoder.state().expect("the program has a bank");
     (encoder, state)
 }
 
 fn decoder(backend: Backend) -> (Decoder<Counters>, State) {
     let schema = Counters::shape().schema();
-    let decoder = Decoder::with_backend(&Differences(Some(3)), &Options::default(), schema, backend).unwrap();
+    let decoder = Decoder::with_backend(&Foreign(Differences(Some(3))), &Options::default(), schema, backend).unwrap();
     let state = decoder.state().expect("the program has a bank");
     (decoder, state)
 }
@@ -160,7 +142,8 @@ fn a_difference_beyond_the_type_is_refused() {
 #[test]
 fn slots_are_in_the_bank() {
     for slots in [None, Some(0), Some(2)] {
-        let built = Encoder::<Counters>::with_backend(&Differences(slots), &Options::default(), Backend::Interpreter);
+        let built =
+            Encoder::<Counters>::with_backend(&Foreign(Differences(slots)), &Options::default(), Backend::Interpreter);
         assert!(matches!(built.err(), Some(BuildError::Exec(ExecError::Refused(_)))), "{slots:?}");
     }
 }

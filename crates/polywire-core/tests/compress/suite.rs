@@ -3,8 +3,7 @@
 
 use polywire_core::{
     compress::{
-        COMPRESSORS, Compressor, Decompress, DecompressError, Limits, Packer, Settings, SettingsError, UnpackError,
-        Unpacker, find,
+        COMPRESSORS, Compressor, Decompress, DecompressError, Limits, Packer, Settings, UnpackError, Unpacker, find,
     },
     schema::arbitrary::Random,
 };
@@ -379,7 +378,7 @@ fn dictionaries_make_small_messages_smaller() {
     each(|compressor| {
         if !compressor.properties().dictionary {
             let refused = Settings::parse("dict=x", compressor).expect_err("no dictionary");
-            assert!(matches!(refused, SettingsError::NoDictionary { .. }));
+            assert!(matches!(refused, polywire_core::compress::SettingsError::NoDictionary { .. }));
             return;
         }
         with_dictionary += 1;

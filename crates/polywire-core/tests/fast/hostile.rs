@@ -2,10 +2,16 @@
 //! message leaves the state unchanged.
 
 use polywire_core::{
-    codec::{Decoder, Encoder, Options, fast::FAST},
+    codec::{
+        Decoder, Encoder, Options,
+        fast::{FAST, Fast, template::TemplateSet},
+    },
     layout::{Record, Shape},
-    program::{Backend, State},
-    schema::arbitrary::{Random, random_schema},
+    program::{Backend, FaultKind, Limits, State},
+    schema::{
+        Def, Extensibility, Member, Schema, SchemaBuilder, Type,
+        arbitrary::{Random, random_schema},
+    },
 };
 use polywire_testing::{backends, mutated, random_record, seeds};
 use std::sync::Arc;
@@ -82,4 +88,47 @@ fn bad_messages_among_good_ones() {
         }
     }
     assert!(good > 2000 && bad > 2000, "{good} good, {bad} bad");
+}
+
+/// Two bytes of a message may stand for a copy of the whole previous string. A reader that lacks
+/// the member copies them too, and stores nothing that memory limits could bound.
+#[test]
+fn copies_of_previous_strings_are_bounded() {
+    const LINES: usize = 500;
+    let schema = |has_lines: bool| -> Schema {
+        let mut types = SchemaBuilder::new();
+        let line = types.add(Def::structure("Line", vec![Member::new("text", Type::string())]));
+        let mut members = vec![Member::new("first", Type::string())];
+        members.extend(has_lines.then(|| Member::new("lines", Type::sequence(Type::Def(line)))));
+        let mut root = Def::structure("Root", members);
+        root.extensibility = Extensibility::Appendable;
+        let root = types.add(root);
+        types.finish(Type::Def(root)).unwrap()
+    };
+    let templates = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.1"><template name="Root" id="1">
+        <string name="first" charset="unicode"><copy key="s"/></string>
+        <sequence name="lines"><string name="text" charset="unicode"><delta key="s"/></string></sequence>
+        </template></templates>"#;
+    let (codec, options) = (Fast::new(TemplateSet::parse(templates).unwrap()), Options::default());
+    let (old, new) = (schema(true), schema(false));
+    let (writer, reader) = (Shape::of(&old).unwrap(), Shape::of(&new).unwrap());
+    let mut record = Record::new(&writer);
+    let text = "x".repeat(1 << 14);
+    record.set("first", text.as_str()).unwrap();
+    record.resize("lines", LINES).unwrap();
+    for i in 0..LINES {
+        record.set(&format!("lines[{i}].text"), text.as_str()).unwrap();
+    }
+    let mut message = Vec::new();
+    Encoder::for_shape(&codec, &options, &writer).unwrap().encode(&record, &mut message).unwrap();
+    assert!(message.len() < text.len() + 3 * LINES);
+    let all = LINES * text.len();
+    for backend in backends() {
+        let decode = |memory_bytes| {
+            let limits = Limits { memory_bytes, ..Limits::default() };
+            let decoder = Decoder::for_shape_with_backend(&codec, &options, &old, &reader, backend).unwrap();
+            decoder.with_limits(limits).decode(&message, &mut Record::new(&reader)).map_err(|error| error.kind)
+        };
+        assert_eq!((decode(all - 1), decode(all)), (Err(FaultKind::Limit), Ok(message.len())), "{backend:?}");
+    }
 }

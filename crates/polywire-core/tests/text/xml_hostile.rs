@@ -159,7 +159,7 @@ fn flipped_bytes_do_no_harm() {
     for format in FORMATS {
         let text = format.write(&tree(), "members=attributes").into_bytes();
         for at in 0..text.len() {
-            for _ in 0..8 {
+            for _ in 0..2 {
                 let mut bad = text.clone();
                 bad[at] = *random.choose(b"<>&;/\"'=! \0-]?x0\x80\xFF");
                 let _ = format.read(&bad, Tree::default);

@@ -5,6 +5,7 @@ use super::{
     kind::{self, MIN_DOCUMENT},
 };
 use crate::{
+    codec::lower::one_way,
     layout::Scalar,
     program::{
         Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect, Status,
@@ -17,7 +18,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     name: "bson document",
     begin: begin_document,
     next: next_member,
-    after: nothing,
+    after: one_way::no_step,
     skip,
     refuse_duplicates: true,
     ending: None,
@@ -28,9 +29,9 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
 /// skipped.
 pub(super) static CASE: MemberDialect = MemberDialect {
     name: "bson case",
-    begin: nothing,
+    begin: one_way::no_step,
     next: next_in_region,
-    after: nothing,
+    after: one_way::no_step,
     skip,
     refuse_duplicates: true,
     ending: None,
@@ -57,12 +58,16 @@ pub(super) static DOCUMENT: RegionDialect = RegionDialect {
 
 /// Finds the discriminator of the union whose document follows. The table has the labels that the
 /// names of cases determine.
-pub(super) static SELECTOR: SymbolKernel =
-    SymbolKernel { name: "bson selector", scalar: Scalar::I64, get: get_selector::<false>, put: put_nothing };
+pub(super) static SELECTOR: SymbolKernel = SymbolKernel {
+    name: "bson selector",
+    scalar: Scalar::I64,
+    get: get_selector::<false>,
+    put: one_way::put_no_symbol,
+};
 
 /// [`SELECTOR`] for a discriminator that is a character.
 pub(super) static CHARACTER_SELECTOR: SymbolKernel =
-    SymbolKernel { name: "bson selector", scalar: Scalar::I64, get: get_selector::<true>, put: put_nothing };
+    SymbolKernel { name: "bson selector", scalar: Scalar::I64, get: get_selector::<true>, put: one_way::put_no_symbol };
 
 /// Tests for null.
 pub(super) static IS_NULL: TestKernel = TestKernel { name: "bson null", test: is_null };
@@ -184,10 +189,6 @@ fn name<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Status> {
     input.tag = u32::from(*tag);
     input.seek(input.position() + nul + 2);
     Ok(&names[..=nul])
-}
-
-extern "C" fn nothing(_: &mut Input<'_>, _: &mut Cursor) -> Status {
-    Status::Ok
 }
 
 extern "C" fn skip(input: &mut Input<'_>, _: &mut Cursor) -> Status {
@@ -324,10 +325,6 @@ extern "C" fn is_string(input: &mut Input<'_>, is: &mut u64) -> Status {
         tag => return input.fail(FaultKind::WrongKind, STRING.into(), tag.into()),
     };
     Status::Ok
-}
-
-extern "C" fn put_nothing(output: &mut Output<'_>, _: &SymbolTable, _: u64) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
 }
 
 #[cfg(test)]

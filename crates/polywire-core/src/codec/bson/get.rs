@@ -5,18 +5,17 @@ use alloc::string::String;
 
 use super::{decimal, kind};
 use crate::{
-    codec::lower::symbols::label_of,
+    codec::lower::{one_way, symbols::label_of},
     layout::{Float128, Scalar},
     program::{
-        ActionKernel, FaultKind, Input, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel,
-        kernel::WideKernel,
+        ActionKernel, FaultKind, Input, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel, kernel::WideKernel,
     },
 };
 
 type Get = extern "C" fn(&mut Input<'_>, &mut u64) -> Status;
 
 const fn reader(name: &'static str, scalar: Scalar, get: Get) -> ScalarKernel {
-    ScalarKernel { name, scalar, get, put: not_written, wide: None, form: None }
+    ScalarKernel { name, scalar, get, put: one_way::put_no_scalar, wide: None, form: None }
 }
 
 pub(super) static BOOLEAN: ScalarKernel = reader("bson boolean", Scalar::Bool, boolean);
@@ -28,30 +27,31 @@ pub(super) static UNSIGNED: ScalarKernel = reader("bson unsigned", Scalar::U64, 
 pub(super) static FLOAT: ScalarKernel = reader("bson float", Scalar::F32, float);
 pub(super) static DOUBLE: ScalarKernel = reader("bson double", Scalar::F64, double);
 pub(super) static QUAD: ScalarKernel = ScalarKernel {
-    wide: Some(WideKernel { get: quad, put: not_written_wide }),
+    wide: Some(WideKernel { get: quad, put: one_way::put_no_wide }),
     form: None,
     ..reader("bson quad", Scalar::F128, integer)
 };
 pub(super) static CHARACTER: ScalarKernel = reader("bson character", Scalar::U16, character);
 /// An enum literal's name or number.
 pub(super) static LITERAL: SymbolKernel =
-    SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: literal, put: no_symbol };
+    SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: literal, put: one_way::put_no_symbol };
 /// The number of octets in a binary. The octets follow.
 pub(super) static OCTETS: ScalarKernel = reader("bson octets", Scalar::U32, octets);
 /// Expects a binary with the number of octets in the argument.
 pub(super) static EXPECT_OCTETS: ActionKernel =
-    ActionKernel { name: "bson octets", get: expect_octets, put: no_action };
+    ActionKernel { name: "bson octets", get: expect_octets, put: one_way::put_no_action };
 /// A decimal as text.
 pub(super) static DECIMAL: TextKernel =
-    TextKernel { name: "bson decimal", get: decimal_text, put: no_text, short: None };
+    TextKernel { name: "bson decimal", get: decimal_text, put: one_way::put_no_text, short: None };
 /// Keys of maps.
-pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: key_text, put: no_text, short: None };
+pub(super) static KEY_TEXT: TextKernel =
+    TextKernel { name: "bson key", get: key_text, put: one_way::put_no_text, short: None };
 pub(super) static KEY_SIGNED: ScalarKernel = reader("bson signed key", Scalar::I64, signed_key);
 pub(super) static KEY_UNSIGNED: ScalarKernel = reader("bson unsigned key", Scalar::U64, unsigned_key);
 pub(super) static KEY_BOOLEAN: ScalarKernel = reader("bson boolean key", Scalar::Bool, boolean_key);
 pub(super) static KEY_CHARACTER: ScalarKernel = reader("bson character key", Scalar::U16, character_key);
 pub(super) static KEY_LITERAL: SymbolKernel =
-    SymbolKernel { name: "bson literal key", scalar: Scalar::I64, get: literal_key, put: no_symbol };
+    SymbolKernel { name: "bson literal key", scalar: Scalar::I64, get: literal_key, put: one_way::put_no_symbol };
 
 extern "C" fn boolean(input: &mut Input<'_>, value: &mut u64) -> Status {
     if input.tag != u32::from(kind::BOOLEAN) {
@@ -530,23 +530,3 @@ fn wrong_kind(input: &mut Input<'_>, expected: u8) -> Status {
 }
 
 // Functions for writing, which decoding programs do not use.
-
-extern "C" fn not_written(output: &mut Output<'_>, _: u64) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-fn not_written_wide(output: &mut Output<'_>, _: u128) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-extern "C" fn no_symbol(output: &mut Output<'_>, _: &SymbolTable, _: u64) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-fn no_text(output: &mut Output<'_>, _: &str) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-extern "C" fn no_action(_: &mut Output<'_>, _: u64) -> Status {
-    Status::Ok
-}

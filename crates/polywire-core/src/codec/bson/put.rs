@@ -2,8 +2,9 @@
 //! value.
 
 use crate::{
+    codec::lower::one_way,
     layout::Scalar,
-    program::{ActionKernel, FaultKind, Input, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel},
+    program::{ActionKernel, FaultKind, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel},
 };
 
 use super::kind;
@@ -13,7 +14,7 @@ const fn writer(
     scalar: Scalar,
     put: extern "C" fn(&mut Output<'_>, u64) -> Status,
 ) -> ScalarKernel {
-    ScalarKernel { name, scalar, get: not_read, put, wide: None, form: None }
+    ScalarKernel { name, scalar, get: one_way::get_no_scalar, put, wide: None, form: None }
 }
 
 /// A `uint64` after the header of an int64.
@@ -28,17 +29,18 @@ pub(super) static CHAR16: ScalarKernel = writer("bson wchar", Scalar::U16, put_c
 pub(super) static MARKED_CHAR16: ScalarKernel = writer("bson marked wchar", Scalar::U16, put_marked_char16);
 /// The name of an enum literal as a string.
 pub(super) static LITERAL: SymbolKernel =
-    SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: no_symbol, put: put_literal };
+    SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: one_way::get_no_symbol, put: put_literal };
 /// Map keys.
-pub(super) static KEY_TEXT: TextKernel = TextKernel { name: "bson key", get: no_text, put: put_key, short: None };
+pub(super) static KEY_TEXT: TextKernel =
+    TextKernel { name: "bson key", get: one_way::get_no_text, put: put_key, short: None };
 pub(super) static KEY_SIGNED: ScalarKernel = writer("bson signed key", Scalar::I64, put_signed_key);
 pub(super) static KEY_UNSIGNED: ScalarKernel = writer("bson unsigned key", Scalar::U64, put_unsigned_key);
 pub(super) static KEY_BOOLEAN: ScalarKernel = writer("bson boolean key", Scalar::Bool, put_boolean_key);
 pub(super) static KEY_CHARACTER: ScalarKernel = writer("bson character key", Scalar::U16, put_character_key);
 pub(super) static KEY_LITERAL: SymbolKernel =
-    SymbolKernel { name: "bson literal key", scalar: Scalar::I64, get: no_symbol, put: put_literal_key };
+    SymbolKernel { name: "bson literal key", scalar: Scalar::I64, get: one_way::get_no_symbol, put: put_literal_key };
 /// Records the position of the next element's kind.
-pub(super) static MARK: ActionKernel = ActionKernel { name: "bson mark", get: no_mark, put: put_mark };
+pub(super) static MARK: ActionKernel = ActionKernel { name: "bson mark", get: one_way::get_no_action, put: put_mark };
 
 /// The header of an array's element: its kind, and its index as the name.
 pub(super) fn index(kind: u8) -> &'static ScalarKernel {
@@ -239,22 +241,6 @@ extern "C" fn put_mark(output: &mut Output<'_>, _: u64) -> Status {
 }
 
 // Functions for reading, which encoding programs do not use.
-
-extern "C" fn not_read(input: &mut Input<'_>, _: &mut u64) -> Status {
-    input.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-extern "C" fn no_symbol(input: &mut Input<'_>, _: &SymbolTable, _: &mut u64) -> Status {
-    input.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-fn no_text(input: &mut Input<'_>, _: Option<&mut alloc::string::String>) -> Status {
-    input.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-extern "C" fn no_mark(_: &mut Input<'_>, _: u64) -> Status {
-    Status::Ok
-}
 
 #[cfg(test)]
 mod tests {

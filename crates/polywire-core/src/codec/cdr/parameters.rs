@@ -3,9 +3,12 @@
 //!
 //! Each function exists once for each byte order; the constant `BIG` selects it.
 
-use crate::program::{
-    ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Order, Output, RegionDialect, RegionForm,
-    Status, TestKernel,
+use crate::{
+    codec::lower::one_way,
+    program::{
+        ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Order, Output, RegionDialect, RegionForm,
+        Status, TestKernel,
+    },
 };
 
 /// The id of a parameter whose real id and length follow as words of 32 bits.
@@ -81,7 +84,7 @@ pub(super) fn nothing_left(alignment: u8) -> &'static TestKernel {
 /// Refuses an encapsulation header whose identifier does not suit the type. The argument is the
 /// expected big-endian identifier.
 pub(super) static OTHER_ENCAPSULATION: ActionKernel =
-    ActionKernel { name: "other encapsulation", get: refuse_encapsulation, put: put_nothing };
+    ActionKernel { name: "other encapsulation", get: refuse_encapsulation, put: one_way::put_no_action };
 
 /// A DHEADER: argument [`SKIP_REST`] or [`EXACT`]. It restarts the alignment origin, so that
 /// alignment inside is known in advance. The wire stays the same: XCDR2 aligns to at most 4, and
@@ -119,30 +122,26 @@ by_order! {
     };
     /// The parameters of a mutable type in XCDR1, with the end of their list.
     parameter_list: MemberDialect {
-        name: "parameters", refuse_duplicates: true, ending: None, prefixes_suffice: false, begin: begin_members, after: leave_element, skip: leave_element;
+        name: "parameters", refuse_duplicates: true, ending: None, prefixes_suffice: false, begin: one_way::no_step, after: leave_element, skip: leave_element;
         next = next_parameter
     };
     /// The members of a mutable type in XCDR2, up to the end of its DHEADER.
     member_list: MemberDialect {
-        name: "members", refuse_duplicates: true, ending: None, prefixes_suffice: false, begin: begin_members, after: leave_element, skip: leave_element;
+        name: "members", refuse_duplicates: true, ending: None, prefixes_suffice: false, begin: one_way::no_step, after: leave_element, skip: leave_element;
         next = next_member
     };
     /// Tests whether the optional member of a final or appendable type of XCDR1 is present. Does
     /// not advance the input.
     parameter_present: TestKernel { name: "parameter present"; test = is_parameter_present };
     /// Skips the header of an absent optional member: argument [`parameter`].
-    absent_parameter: ActionKernel { name: "absent parameter", put: put_nothing; get = get_absent };
+    absent_parameter: ActionKernel { name: "absent parameter", put: one_way::put_no_action; get = get_absent };
     /// Skips the header of a scalar. The lower half of the argument is its id, the upper half its
     /// size.
-    scalar_parameter: ActionKernel { name: "scalar parameter", put: put_nothing; get = get_scalar_parameter };
+    scalar_parameter: ActionKernel { name: "scalar parameter", put: one_way::put_no_action; get = get_scalar_parameter };
     /// `scalar_parameter` for a member of XCDR2.
-    scalar_member: ActionKernel { name: "scalar member", put: put_nothing; get = get_scalar_member };
+    scalar_member: ActionKernel { name: "scalar member", put: one_way::put_no_action; get = get_scalar_member };
     /// Skips the rest of a mutable union in XCDR1.
-    list_end: ActionKernel { name: "list end", put: put_nothing; get = get_list_end };
-}
-
-extern "C" fn put_nothing(_: &mut Output<'_>, _: u64) -> Status {
-    Status::Ok
+    list_end: ActionKernel { name: "list end", put: one_way::put_no_action; get = get_list_end };
 }
 
 // Reading and writing words.
@@ -215,10 +214,6 @@ extern "C" fn leave_parameter<const BIG: bool>(input: &mut Input<'_>, _: u64, cu
 
 extern "C" fn leave_element(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
     leave(input, cursor);
-    Status::Ok
-}
-
-extern "C" fn begin_members(_: &mut Input<'_>, _: &mut Cursor) -> Status {
     Status::Ok
 }
 

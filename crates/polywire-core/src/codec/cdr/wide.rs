@@ -57,14 +57,8 @@ fn utf8_len<const BIG: bool>(bytes: &[u8]) -> Result<usize, usize> {
 }
 
 fn fill<const BIG: bool>(input: &mut Input<'_>, string: &mut String, bytes: &[u8], utf8_len: usize) -> Status {
-    string.clear();
-    if utf8_len > string.capacity() {
-        if input.charge(utf8_len) == Status::Failed {
-            return Status::Failed;
-        }
-        if string.try_reserve(utf8_len).is_err() {
-            return input.fail(FaultKind::OutOfMemory, utf8_len as u64, 0);
-        }
+    if input.make_room(string, utf8_len) == Status::Failed {
+        return Status::Failed;
     }
     string.extend(char::decode_utf16(units::<BIG>(bytes)).flatten());
     Status::Ok

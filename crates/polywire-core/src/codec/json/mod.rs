@@ -22,11 +22,11 @@ use alloc::{string::String, sync::Arc, vec::Vec};
 
 use super::{
     BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties,
-    lower::json::{self as notation, Style},
+    lower::json::{self as notation, Style, tokens},
 };
 use crate::{
     layout::{Layout, Record, RecordError, Shape},
-    program::{Backend, FaultKind, Input, Limits, Program, Status, io::CodecError, kernels::json as text},
+    program::{Backend, FaultKind, Input, Limits, Program, Status, io::CodecError},
     schema::Schema,
 };
 
@@ -193,10 +193,10 @@ pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> 
     let mut input = Input::new(bytes, limits);
     let mut status = match bytes.len() > limits.message_bytes {
         true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
-        false => text::skip(&mut input),
+        false => tokens::skip(&mut input),
     };
     if status == Status::Ok {
-        status = text::end(&mut input);
+        status = tokens::end(&mut input);
     }
     match status {
         Status::Ok => Ok(()),

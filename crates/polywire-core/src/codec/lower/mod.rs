@@ -38,6 +38,7 @@ pub mod decode;
 pub mod encode;
 pub(crate) mod json;
 pub(crate) mod kinds;
+pub(crate) mod one_way;
 pub(crate) mod symbols;
 
 pub use decode::{CaseIn, DecodeDialect, DecodeWalk, MemberIn, Slot, UnionIn};

@@ -5,10 +5,11 @@ use super::{
     kinds::{DISCRIMINATOR_NUMBER, FIXED32, FIXED64, LENGTH, VARINT},
 };
 use crate::{
+    codec::lower::one_way,
     layout::Scalar,
     program::{
-        ActionKernel, Cursor, Ending, FaultKind, Input, MemberDialect, MemberKey, MemberTable, Output, SequenceDialect,
-        Status, SymbolKernel, SymbolTable,
+        ActionKernel, Cursor, Ending, FaultKind, Input, MemberDialect, MemberKey, MemberTable, SequenceDialect, Status,
+        SymbolKernel, SymbolTable,
     },
 };
 
@@ -17,9 +18,9 @@ type Read<T = ()> = Result<T, Status>;
 /// The fields of a message, up to its end.
 pub(super) static FIELDS: MemberDialect = MemberDialect {
     name: "fields",
-    begin: nothing,
+    begin: one_way::no_step,
     next: next_field,
-    after: nothing,
+    after: one_way::no_step,
     skip: skip_field,
     refuse_duplicates: false,
     ending: Some(Ending::Exhausted),
@@ -59,10 +60,6 @@ pub(super) fn repeat_key(number: u32, rank: usize, again: OnRepeat) -> MemberKey
     };
     let [a, b, c, d] = arm.to_le_bytes();
     MemberKey { id: number, name: [rank as u8, a, b, c, d].into() }
-}
-
-extern "C" fn nothing(_: &mut Input<'_>, _: &mut Cursor) -> Status {
-    Status::Ok
 }
 
 extern "C" fn next_field(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
@@ -198,7 +195,7 @@ pub(super) static ENTRIES: SequenceDialect =
     SequenceDialect { name: "entries", begin: begin_elements, next: next_entry };
 
 /// Goes back to the start of an entry, to search for its value.
-pub(super) static REWIND: ActionKernel = ActionKernel { name: "rewind", get: rewind, put: put_no_action };
+pub(super) static REWIND: ActionKernel = ActionKernel { name: "rewind", get: rewind, put: one_way::put_no_action };
 
 extern "C" fn next_entry(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
     match has_entry(input, cursor) {
@@ -231,14 +228,10 @@ extern "C" fn rewind(input: &mut Input<'_>, _: u64) -> Status {
     Status::Ok
 }
 
-extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
-    Status::Ok
-}
-
 /// Finds the case of the union whose message was entered, and does not advance the input. The names
 /// in the table are the field numbers of the cases.
 pub(super) static SELECTOR: SymbolKernel =
-    SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector, put: put_no_symbol };
+    SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector, put: one_way::put_no_symbol };
 
 extern "C" fn selector(input: &mut Input<'_>, table: &SymbolTable, selected: &mut u64) -> Status {
     let start = input.position();
@@ -283,8 +276,4 @@ pub(super) fn number_name(mut number: u32) -> ([u8; 10], usize) {
         }
     }
     (digits, 10)
-}
-
-extern "C" fn put_no_symbol(output: &mut Output<'_>, _: &SymbolTable, _: u64) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
 }

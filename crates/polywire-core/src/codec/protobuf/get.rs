@@ -5,9 +5,10 @@ use alloc::string::String;
 use super::kinds::{END_GROUP, FIXED32, FIXED64, LENGTH, START_GROUP, VARINT};
 use super::varint::gather;
 use crate::{
+    codec::lower::one_way,
     layout::Scalar,
     program::{
-        ActionKernel, Cursor, Elements, FaultKind, Input, Output, ScalarKernel, Status, TextKernel,
+        ActionKernel, Cursor, Elements, FaultKind, Input, ScalarKernel, Status, TextKernel,
         kernel::{NumberForm, ScalarForm, ShortText, WideKernel},
     },
 };
@@ -24,8 +25,8 @@ pub(super) static QUAD: ScalarKernel = ScalarKernel {
     name: "quad",
     scalar: Scalar::F128,
     get: single,
-    put: not_written,
-    wide: Some(WideKernel { get: quad, put: not_written_wide }),
+    put: one_way::put_no_scalar,
+    wide: Some(WideKernel { get: quad, put: one_way::put_no_wide }),
     form: None,
 };
 pub(super) static TEXT: TextKernel = TextKernel {
@@ -42,11 +43,11 @@ const fn scalar(
     number: NumberForm,
     tag: u32,
 ) -> ScalarKernel {
-    ScalarKernel { name, scalar, get, put: not_written, wide: None, form: Some(ScalarForm { number, tag }) }
+    ScalarKernel { name, scalar, get, put: one_way::put_no_scalar, wide: None, form: Some(ScalarForm { number, tag }) }
 }
 
 /// Skips a value.
-pub(super) static SKIP: ActionKernel = ActionKernel { name: "skip", get: skip_action, put: put_no_action };
+pub(super) static SKIP: ActionKernel = ActionKernel { name: "skip", get: skip_action, put: one_way::put_no_action };
 
 /// Reads a varint.
 #[inline(always)]
@@ -301,16 +302,4 @@ fn skip_group(input: &mut Input<'_>, number: u32) -> Read {
 extern "C" fn skip_action(input: &mut Input<'_>, _: u64) -> Status {
     let tag = input.tag;
     done(skip(input, tag))
-}
-
-extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
-    Status::Ok
-}
-
-extern "C" fn not_written(output: &mut Output<'_>, _: u64) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-fn not_written_wide(output: &mut Output<'_>, _: u128) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
 }

@@ -1,9 +1,10 @@
 //! Kernels that write values, tags, messages and map entries.
 
 use crate::{
+    codec::lower::one_way,
     layout::Scalar,
     program::{
-        ActionKernel, Cursor, FaultKind, Input, Output, RegionDialect, SliceKernel, Status,
+        ActionKernel, Cursor, FaultKind, Output, RegionDialect, SliceKernel, Status,
         kernel::{InlineForm, InlineKernel, NumberForm, RegionForm, Room},
     },
 };
@@ -145,14 +146,10 @@ pub(super) static ROOT: RegionDialect = RegionDialect {
     restarts_origin: false,
     get_begin: get::begin_root,
     get_end: get::end_message,
-    put_begin: put_nothing,
-    put_end: put_nothing,
+    put_begin: one_way::put_no_region,
+    put_end: one_way::put_no_region,
     form: Some(RegionForm::Rest),
 };
-
-extern "C" fn put_nothing(_: &mut Output<'_>, _: u64, _: &mut Cursor) -> Status {
-    Status::Ok
-}
 
 extern "C" fn put_begin(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
     cursor.0[0] = output.position() as u64;
@@ -191,8 +188,10 @@ pub(super) fn close(output: &mut Output<'_>, start: usize, room: usize) -> Statu
 
 /// A map entry. The argument is its tag from [`tag_word`]. While the entry is written, eight bytes
 /// at the place of its length hold the outer value of [`Output::mark`].
-pub(super) static BEGIN_ENTRY: ActionKernel = ActionKernel { name: "entry", get: get_no_action, put: begin_entry };
-pub(super) static END_ENTRY: ActionKernel = ActionKernel { name: "entry's end", get: get_no_action, put: end_entry };
+pub(super) static BEGIN_ENTRY: ActionKernel =
+    ActionKernel { name: "entry", get: one_way::get_no_action, put: begin_entry };
+pub(super) static END_ENTRY: ActionKernel =
+    ActionKernel { name: "entry's end", get: one_way::get_no_action, put: end_entry };
 
 extern "C" fn begin_entry(output: &mut Output<'_>, tag: u64) -> Status {
     if output.put_word(tag & 0xFF_FFFF_FFFF_FFFF, (tag >> 56) as usize) == Status::Failed {
@@ -208,8 +207,4 @@ extern "C" fn end_entry(output: &mut Output<'_>, _: u64) -> Status {
     let outer = output.written().get(start..).and_then(|entry| entry.first_chunk()).copied();
     output.mark = outer.map_or(0, u64::from_le_bytes) as usize;
     close(output, start, 8)
-}
-
-extern "C" fn get_no_action(_: &mut Input<'_>, _: u64) -> Status {
-    Status::Ok
 }

@@ -2,19 +2,22 @@
 //! bitmasks, bitsets and unions, whose values are names.
 
 use crate::{
-    codec::lower::symbols::{LITERAL, parts},
+    codec::lower::{
+        one_way,
+        symbols::{LITERAL, parts},
+    },
     layout::Scalar,
     program::{
         ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect,
         Status, SymbolKernel, SymbolTable, TestKernel,
-        kernels::{
-            number, scan,
-            xml::{self, Markup, Name},
-        },
+        kernels::{number, scan},
     },
 };
 
-use super::scalars::integer;
+use super::{
+    scalars::integer,
+    tokens::{self, Markup, Name},
+};
 
 /// Converts a result into a status.
 fn status(result: Result<(), Status>) -> Status {
@@ -31,7 +34,7 @@ pub(super) static ROOT: SymbolKernel =
     SymbolKernel { name: "xml root", scalar: Scalar::I64, get: get_root, put: put_symbol };
 
 extern "C" fn get_root(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    let name = xml::begin(input);
+    let name = tokens::begin(input);
     word_of(name.and_then(|name| known(input, name, table, FaultKind::WrongKind)), word)
 }
 
@@ -44,21 +47,17 @@ fn known(input: &mut Input<'_>, name: Name, table: &SymbolTable, kind: FaultKind
 }
 
 /// Expects the end of the document.
-pub(super) static END: ActionKernel = ActionKernel { name: "xml end", get: get_end, put: put_nothing };
+pub(super) static END: ActionKernel = ActionKernel { name: "xml end", get: get_end, put: one_way::put_no_action };
 
 extern "C" fn get_end(input: &mut Input<'_>, _: u64) -> Status {
-    xml::end(input)
-}
-
-extern "C" fn put_nothing(_: &mut Output<'_>, _: u64) -> Status {
-    Status::Ok
+    tokens::end(input)
 }
 
 /// Skips a value.
-pub(super) static SKIP: ActionKernel = ActionKernel { name: "xml skip", get: get_skip, put: put_nothing };
+pub(super) static SKIP: ActionKernel = ActionKernel { name: "xml skip", get: get_skip, put: one_way::put_no_action };
 
 extern "C" fn get_skip(input: &mut Input<'_>, _: u64) -> Status {
-    xml::skip(input)
+    tokens::skip(input)
 }
 
 /// Splits the text written inside into indented lines.
@@ -78,7 +77,7 @@ extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -
 }
 
 extern "C" fn put_pretty(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    xml::indent(output, cursor.0[0] as usize)
+    tokens::indent(output, cursor.0[0] as usize)
 }
 
 /// An element. The body reads the start tag and the content, and the region reads the end tag. For
@@ -101,8 +100,8 @@ extern "C" fn begin_element(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) 
 }
 
 fn note_name(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
-    if xml::quote(input).is_some() {
-        return xml::wrong_kind(input);
+    if tokens::quote(input).is_some() {
+        return tokens::wrong_kind(input);
     }
     cursor.0[0] = input.position() as u64;
     Status::Ok
@@ -110,30 +109,30 @@ fn note_name(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
 
 extern "C" fn end_element(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
     if input.rest().starts_with(b"/>") {
-        return xml::expect(input, b"/>");
+        return tokens::expect(input, b"/>");
     }
-    match xml::next_tag(input) {
+    match tokens::next_tag(input) {
         Ok(Markup::End) => close(input, cursor),
         Ok(Markup::Start(name)) => {
             input.seek(name.start);
             input.fail(FaultKind::Syntax, b'/'.into(), 0)
         }
-        Ok(Markup::Nothing) => xml::unexpected(input, b'<'),
+        Ok(Markup::Nothing) => tokens::unexpected(input, b'<'),
         Err(status) => status,
     }
 }
 
 fn close(input: &mut Input<'_>, cursor: &Cursor) -> Status {
-    let name = xml::name_before(input, cursor.0[0] as usize);
-    xml::close(input, name)
+    let name = tokens::name_before(input, cursor.0[0] as usize);
+    tokens::close(input, name)
 }
 
 /// The next element inside the current one, whose name ends at the cursor's first word. `None` at
 /// the end tag, which is read.
 fn next_inside(input: &mut Input<'_>, cursor: &Cursor) -> Result<Option<Name>, Status> {
-    match xml::next_tag(input)? {
+    match tokens::next_tag(input)? {
         Markup::Start(name) => Ok(Some(name)),
-        Markup::Nothing => Err(xml::unexpected(input, b'<')),
+        Markup::Nothing => Err(tokens::unexpected(input, b'<')),
         Markup::End => match close(input, cursor) {
             Status::Ok => Ok(None),
             status => Err(status),
@@ -146,7 +145,7 @@ fn expect_name(input: &mut Input<'_>, name: Name, wanted: &[u8]) -> Result<(), S
         return Ok(());
     }
     input.seek(name.start);
-    Err(xml::unexpected(input, wanted.first().copied().unwrap_or(0)))
+    Err(tokens::unexpected(input, wanted.first().copied().unwrap_or(0)))
 }
 
 /// Sequences and arrays, except lists of numbers. The cursor's third word is 1 at the end.
@@ -156,7 +155,7 @@ extern "C" fn begin_inside(input: &mut Input<'_>, cursor: &mut Cursor) -> Status
     if note_name(input, cursor) == Status::Failed {
         return Status::Failed;
     }
-    status(xml::open(input).map(|empty| cursor.0[2] = u64::from(empty)))
+    status(tokens::open(input).map(|empty| cursor.0[2] = u64::from(empty)))
 }
 
 extern "C" fn next_item(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
@@ -190,7 +189,7 @@ extern "C" fn begin_list(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
 }
 
 extern "C" fn next_in_list(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
-    xml::space(input);
+    tokens::space(input);
     let [_, end, behind] = cursor.0;
     *more = u64::from(input.position() < end as usize);
     if *more == 0 {
@@ -212,8 +211,8 @@ extern "C" fn next_entry(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut 
         expect_name(input, entry, b"entry")?;
         cursor.0[1] = entry.end as u64;
         *more = 1;
-        match xml::open(input)? {
-            true => Err(xml::unexpected(input, b'<')),
+        match tokens::open(input)? {
+            true => Err(tokens::unexpected(input, b'<')),
             false => inner(input, b"key"),
         }
     });
@@ -228,7 +227,7 @@ fn close_entry(input: &mut Input<'_>, cursor: &Cursor) -> Result<(), Status> {
             None => Ok(()),
             Some(name) => {
                 input.seek(name.start);
-                Err(xml::unexpected(input, b'/'))
+                Err(tokens::unexpected(input, b'/'))
             }
         },
     }
@@ -236,14 +235,15 @@ fn close_entry(input: &mut Input<'_>, cursor: &Cursor) -> Result<(), Status> {
 
 /// Reads the start tag of an entry's key or value, up to its name.
 fn inner(input: &mut Input<'_>, wanted: &[u8]) -> Result<(), Status> {
-    match xml::next_tag(input)? {
+    match tokens::next_tag(input)? {
         Markup::Start(name) => expect_name(input, name, wanted),
-        _ => Err(xml::unexpected(input, b'<')),
+        _ => Err(tokens::unexpected(input, b'<')),
     }
 }
 
 /// Reads the start tag of an entry's value.
-pub(super) static VALUE: ActionKernel = ActionKernel { name: "xml map value", get: get_value, put: put_nothing };
+pub(super) static VALUE: ActionKernel =
+    ActionKernel { name: "xml map value", get: get_value, put: one_way::put_no_action };
 
 extern "C" fn get_value(input: &mut Input<'_>, _: u64) -> Status {
     status(inner(input, b"value"))
@@ -255,7 +255,7 @@ pub(super) static NIL: TestKernel = TestKernel { name: "xml nil", test: test_nil
 
 extern "C" fn test_nil(input: &mut Input<'_>, word: &mut u64) -> Status {
     *word = 0;
-    if xml::quote(input).is_some() || input.rest().first() == Some(&b'>') {
+    if tokens::quote(input).is_some() || input.rest().first() == Some(&b'>') {
         return Status::Ok;
     }
     let start = input.position();
@@ -264,7 +264,7 @@ extern "C" fn test_nil(input: &mut Input<'_>, word: &mut u64) -> Status {
         Ok(nil) => {
             input.seek(start);
             *word = u64::from(nil);
-            if nil { xml::skip(input) } else { Status::Ok }
+            if nil { tokens::skip(input) } else { Status::Ok }
         }
         Err(status) => status,
     }
@@ -272,10 +272,10 @@ extern "C" fn test_nil(input: &mut Input<'_>, word: &mut u64) -> Status {
 
 fn is_nil(input: &mut Input<'_>) -> Result<bool, Status> {
     let mut nil = false;
-    while let Some(name) = xml::attribute(input)? {
-        let value = xml::text(input)?;
+    while let Some(name) = tokens::attribute(input)? {
+        let value = tokens::text(input)?;
         let named = name.local(input) == b"nil" && name.bytes(input).len() > 3;
-        nil |= named && matches!(value.bytes().trim_ascii(), b"true" | b"1");
+        nil |= named && matches!(value.as_str().trim_ascii(), "true" | "1");
     }
     Ok(nil)
 }
@@ -286,7 +286,7 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     name: "xml members",
     begin: begin_members,
     next: next_member,
-    after: nothing_after,
+    after: one_way::no_step,
     skip: skip_member,
     refuse_duplicates: false,
     ending: None,
@@ -305,12 +305,8 @@ extern "C" fn begin_members(input: &mut Input<'_>, cursor: &mut Cursor) -> Statu
     note_name(input, cursor)
 }
 
-extern "C" fn nothing_after(_: &mut Input<'_>, _: &mut Cursor) -> Status {
-    Status::Ok
-}
-
 extern "C" fn skip_member(input: &mut Input<'_>, _: &mut Cursor) -> Status {
-    xml::skip(input)
+    tokens::skip(input)
 }
 
 extern "C" fn next_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
@@ -336,19 +332,19 @@ extern "C" fn next_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &Me
 fn any_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Result<(), Status> {
     if cursor.0[2] == TAG {
         let start = input.position();
-        xml::open(input)?;
+        tokens::open(input)?;
         input.seek(start);
         cursor.0[2] = ATTRIBUTES;
     }
     if cursor.0[2] == ATTRIBUTES {
-        if let Some(name) = xml::attribute(input)? {
+        if let Some(name) = tokens::attribute(input)? {
             let bytes = name.bytes(input);
             let foreign = bytes == b"xmlns" || bytes.contains(&b':');
             *arm = if foreign { MemberTable::UNKNOWN } else { table.by_name(bytes, *arm) };
             return Ok(());
         }
         cursor.0[2] = CONTENT;
-        if xml::tag_end(input)? {
+        if tokens::tag_end(input)? {
             *arm = MemberTable::END;
             return Ok(());
         }
@@ -371,24 +367,24 @@ extern "C" fn get_union(input: &mut Input<'_>, table: &SymbolTable, word: &mut u
 
 fn union_head(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status> {
     let start = input.position();
-    xml::open(input)?;
+    tokens::open(input)?;
     input.seek(start);
     let mut found = None;
-    while let Some(name) = xml::attribute(input)? {
+    while let Some(name) = tokens::attribute(input)? {
         match name.bytes(input) {
             b"discriminator" => found = Some(discriminator(input, table)?),
-            _ => drop(xml::text(input)?),
+            _ => drop(tokens::text(input)?),
         }
     }
     // For an empty element, the end is left to be read later.
     let empty = input.rest().first() == Some(&b'/');
     if !empty {
-        xml::tag_end(input)?;
+        tokens::tag_end(input)?;
     }
     match found {
         Some(value) => Ok(value),
         None if empty => Err(input.fail(FaultKind::UnknownCase, 0, 0)),
-        None => match xml::next_tag(input)? {
+        None => match tokens::next_tag(input)? {
             Markup::Start(name) => {
                 let label = known(input, name, table, FaultKind::UnknownCase)?;
                 // The case's own kernel reads the name again and compares it.
@@ -403,7 +399,7 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status>
 fn discriminator(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Status> {
     let start = input.position();
     let mut buffer = [0; 512];
-    let text = xml::text(input)?.token(&mut buffer).unwrap_or_default();
+    let text = tokens::text(input)?.token(&mut buffer).unwrap_or_default();
     let value = match text {
         b"true" => Some(1),
         b"false" => Some(0),
@@ -420,7 +416,7 @@ pub(super) static CASE: SymbolKernel =
     SymbolKernel { name: "xml case", scalar: Scalar::I64, get: get_case, put: put_symbol };
 
 extern "C" fn get_case(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    let case = xml::next_tag(input).and_then(|tag| match tag {
+    let case = tokens::next_tag(input).and_then(|tag| match tag {
         Markup::Start(name) => known(input, name, table, FaultKind::UnknownCase),
         _ => Err(input.fail(FaultKind::UnknownCase, 0, 0)),
     });
@@ -438,7 +434,7 @@ pub(super) static NUMBERED: SymbolKernel =
 extern "C" fn get_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
     let start = input.position();
     let mut buffer = [0; 512];
-    let text = match xml::text(input) {
+    let text = match tokens::text(input) {
         Ok(raw) => raw.token(&mut buffer).unwrap_or_default(),
         Err(status) => return status,
     };
@@ -457,7 +453,7 @@ extern "C" fn get_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut 
 
 extern "C" fn put_symbol(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
     match table.name(word as i64) {
-        Some(name) => xml::put_attribute(output, name),
+        Some(name) => tokens::put_attribute(output, name),
         None => number::put_i64(output, word as i64),
     }
 }
@@ -475,11 +471,11 @@ extern "C" fn get_flags(input: &mut Input<'_>, table: &SymbolTable, word: &mut u
     let start = input.position();
     let mut buffer = [0; 512];
     *word = 0;
-    let text = match xml::text(input) {
+    let text = match tokens::text(input) {
         Ok(raw) => raw.token(&mut buffer).unwrap_or(b"?"),
         Err(status) => return status,
     };
-    for flag in text.split(|b| xml::is_space(*b)).filter(|flag| !flag.is_empty()) {
+    for flag in text.split(|b| tokens::is_space(*b)).filter(|flag| !flag.is_empty()) {
         let named = table.value(flag).map(|position| 1 << (position & 63));
         match named.or_else(|| u64::try_from(integer(flag)?).ok()) {
             Some(bits) => *word |= bits,
@@ -500,7 +496,7 @@ extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64)
         }
         left &= !(1 << (position & 63));
         if status == Status::Ok {
-            status = xml::put_attribute(output, name);
+            status = tokens::put_attribute(output, name);
         }
     }
     if status == Status::Ok && left != 0 {
@@ -544,21 +540,21 @@ extern "C" fn get_fields(input: &mut Input<'_>, table: &SymbolTable, word: &mut 
 fn fields(input: &mut Input<'_>, table: &SymbolTable) -> Result<u64, Status> {
     let start = input.position();
     let (mut bits, mut named) = (0, false);
-    if xml::quote(input).is_none() {
-        while let Some(name) = xml::attribute(input)? {
+    if tokens::quote(input).is_none() {
+        while let Some(name) = tokens::attribute(input)? {
             match table.value(name.bytes(input)) {
                 Some(field) => (bits, named) = (put_field(input, field, bits)?, true),
-                None => drop(xml::text(input)?),
+                None => drop(tokens::text(input)?),
             }
         }
         input.seek(start);
     }
     let mut buffer = [0; 64];
-    match xml::text(input)?.token(&mut buffer) {
+    match tokens::text(input)?.token(&mut buffer) {
         Some(b"") => Ok(bits),
         text => text.filter(|_| !named).and_then(|text| u64::try_from(integer(text)?).ok()).ok_or_else(|| {
             input.seek(start);
-            xml::wrong_kind(input)
+            tokens::wrong_kind(input)
         }),
     }
 }
@@ -567,7 +563,7 @@ fn put_field(input: &mut Input<'_>, field: i64, bits: u64) -> Result<u64, Status
     let (position, mask, signed) = parts(field);
     let start = input.position();
     let mut buffer = [0; 64];
-    let value = match xml::text(input)?.token(&mut buffer).unwrap_or_default() {
+    let value = match tokens::text(input)?.token(&mut buffer).unwrap_or_default() {
         b"true" => Some(1),
         b"false" => Some(0),
         text => integer(text),

@@ -3,14 +3,16 @@
 
 use alloc::sync::Arc;
 
-use super::{OPTIONS, decode_program, encode_program};
+use super::{
+    OPTIONS, decode_program, encode_program,
+    tokens::{build, emit},
+};
 use crate::{
     codec::{Codec, LowerError, OptionSpec, Options, Properties},
     layout::Layout,
     program::{
         Input, Program, Status,
         adapter::{Adapter, Events},
-        kernels::xml::{build, emit},
     },
     schema::Schema,
 };

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     layout::Layout,
-    program::{Block, Limits, Op, OpKind, PathId, Program, Wire, io::CodecError, kernels::xml as text},
+    program::{Block, Limits, Op, OpKind, PathId, Program, Wire, io::CodecError},
     schema::{DefKind, Schema, Type},
 };
 
@@ -34,6 +34,7 @@ mod delimiters;
 mod dom;
 mod encode;
 mod scalars;
+mod tokens;
 
 pub use dom::{XML_DOM, XmlDom};
 
@@ -157,7 +158,7 @@ pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
 /// assert!(validate_within(b"<a><b><c/></b></a>", &flat).is_err());
 /// ```
 pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
-    text::validate(bytes, limits)
+    tokens::validate(bytes, limits)
 }
 
 /// The name of the root element: the type's name, or `value` for a type without a name.
@@ -195,7 +196,7 @@ pub fn element_name(name: &str) -> String {
         let behind = name.get(at + 6..).and_then(|rest| rest.chars().next());
         let joins = behind.is_some_and(|c| c == '_' || !plain(at + 6, c));
         let begins_escape =
-            c == '_' && joins && text::escape_code(&[&name.as_bytes()[at..at + 6], b"_"].concat()).is_some();
+            c == '_' && joins && tokens::escape_code(&[&name.as_bytes()[at..at + 6], b"_"].concat()).is_some();
         match plain(at, c) && !begins_escape {
             true => written.push(c),
             false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| written.push_str(&format!("_x{unit:04X}_"))),

@@ -4,12 +4,14 @@ use core::ops::Range;
 
 use alloc::string::String;
 
+use super::tokens;
 use crate::{
+    codec::lower::one_way,
     layout::{Float128, Scalar},
     program::{
         Elements, FaultKind, Input, Output, ScalarKernel, SliceKernel, Status, TextKernel,
         kernel::WideKernel,
-        kernels::{base64, float, number, scalar::Number, xml},
+        kernels::{base64, float, number, scalar::Number},
     },
     schema::Type,
 };
@@ -103,14 +105,14 @@ fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
         && let Some((value, len)) = rest.get(1..).and_then(N::quick)
         && rest.get(len + 1..len + 3) == Some(b"</")
     {
-        let name = xml::own_name(input);
+        let name = tokens::own_name(input);
         input.seek(at + 1 + len);
-        return match xml::close(input, name) {
+        return match tokens::close(input, name) {
             Status::Ok => Ok(value),
             status => Err(status),
         };
     }
-    if let Some(quote) = xml::quote(input)
+    if let Some(quote) = tokens::quote(input)
         && let Some((value, len)) = N::quick(rest)
         && rest.get(len) == Some(&quote)
     {
@@ -118,7 +120,7 @@ fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
         return Ok(value);
     }
     let mut buffer = [0; 512];
-    let text = xml::text(input)?.token(&mut buffer);
+    let text = tokens::text(input)?.token(&mut buffer);
     parse::<N>(text.unwrap_or_default()).map_err(|(kind, bits)| {
         input.seek(at);
         input.fail(kind, bits, 0)
@@ -172,8 +174,8 @@ fn write<N: Number>(value: N, output: &mut Output<'_>) -> Status {
 
 /// Skips a list and returns its range in the message. It must not contain markup.
 pub(super) fn list(input: &mut Input<'_>) -> Result<Range<usize>, Status> {
-    let text = xml::text(input)?;
-    let range = text.start()..text.start() + text.bytes().len();
+    let text = tokens::text(input)?;
+    let range = text.start()..text.start() + text.as_str().len();
     if text.has_markup() {
         input.seek(range.start);
         return Err(input.fail(FaultKind::Syntax, 0, 0));
@@ -183,7 +185,7 @@ pub(super) fn list(input: &mut Input<'_>) -> Result<Range<usize>, Status> {
 
 extern "C" fn get_token<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
     let rest = input.rest();
-    let len = rest.iter().position(|b| xml::is_space(*b) || matches!(b, b'<' | b'"' | b'\'')).unwrap_or(rest.len());
+    let len = rest.iter().position(|b| tokens::is_space(*b) || matches!(b, b'<' | b'"' | b'\'')).unwrap_or(rest.len());
     match parse::<N>(&rest[..len]) {
         Ok(value) => {
             *word = value.word();
@@ -201,17 +203,17 @@ fn get_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Sta
 fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
     let range = list(input)?;
     let list = input.message().get(range.clone()).unwrap_or_default();
-    let blanks = |at: usize| list.get(at..).unwrap_or_default().iter().take_while(|b| xml::is_space(**b)).count();
+    let blanks = |at: usize| list.get(at..).unwrap_or_default().iter().take_while(|b| tokens::is_space(**b)).count();
     let mut at = blanks(0);
     while at < list.len() {
         let (mut count, spare) = (0, elements.spare(input, 1)?);
         for element in spare.chunks_exact_mut(N::SIZE) {
             let rest = list.get(at..).unwrap_or_default();
-            let quick = N::quick(rest).filter(|(_, len)| rest.get(*len).is_none_or(|b| xml::is_space(*b)));
+            let quick = N::quick(rest).filter(|(_, len)| rest.get(*len).is_none_or(|b| tokens::is_space(*b)));
             let (value, len) = match quick {
                 Some(quick) => quick,
                 None => {
-                    let len = rest.iter().position(|b| xml::is_space(*b)).unwrap_or(rest.len());
+                    let len = rest.iter().position(|b| tokens::is_space(*b)).unwrap_or(rest.len());
                     let value = parse::<N>(&rest[..len]).map_err(|(kind, bits)| {
                         input.seek(range.start + at);
                         input.fail(kind, bits, 0)
@@ -265,12 +267,12 @@ fn get_octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
 fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
     let range = list(input)?;
     let letters = input.message().get(range.clone()).unwrap_or_default();
-    if !letters.iter().any(|b| xml::is_space(*b)) {
+    if !letters.iter().any(|b| tokens::is_space(*b)) {
         return decode_letters(input, elements, letters, range.start);
     }
     // Other writers may split base64 into lines, so it is decoded in groups of four letters.
     let (mut group, mut len) = ([0; 4], 0);
-    for (at, letter) in letters.iter().enumerate().filter(|(_, b)| !xml::is_space(**b)) {
+    for (at, letter) in letters.iter().enumerate().filter(|(_, b)| !tokens::is_space(**b)) {
         group[len] = *letter;
         len += 1;
         if len == 4 {
@@ -301,7 +303,7 @@ static BOOL: ScalarKernel =
 extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
     let start = input.position();
     let mut buffer = [0; 64];
-    let text = match xml::text(input) {
+    let text = match tokens::text(input) {
         Ok(raw) => raw.token(&mut buffer),
         Err(status) => return status,
     };
@@ -310,7 +312,7 @@ extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
         Some(b"false" | b"0") => 0,
         _ => {
             input.seek(start);
-            return xml::wrong_kind(input);
+            return tokens::wrong_kind(input);
         }
     };
     Status::Ok
@@ -337,12 +339,12 @@ extern "C" fn get_char16(input: &mut Input<'_>, word: &mut u64) -> Status {
 fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
     let start = input.position();
     let mut buffer = [0; 64];
-    let code = match xml::text(input) {
+    let code = match tokens::text(input) {
         Ok(raw) => raw.plain(&mut buffer).and_then(|text| {
             let mut chars = core::str::from_utf8(text).ok()?.chars();
             match (chars.next(), chars.next()) {
                 (Some(c), None) => Some(u32::from(c)),
-                _ => xml::escape_code(text).filter(|_| text.len() == 7),
+                _ => tokens::escape_code(text).filter(|_| text.len() == 7),
             }
         }),
         Err(status) => return status,
@@ -356,7 +358,7 @@ fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
             input.seek(start);
             match other {
                 Some(_) => input.fail(FaultKind::OutOfRange, (32 - largest.leading_zeros()).into(), 0),
-                None => xml::wrong_kind(input),
+                None => tokens::wrong_kind(input),
             }
         }
     }
@@ -365,7 +367,7 @@ fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
 extern "C" fn put_char(output: &mut Output<'_>, word: u64) -> Status {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     match char::from_u32(word as u32) {
-        Some(c) => xml::put_attribute(output, c.encode_utf8(&mut [0; 4])),
+        Some(c) => tokens::put_attribute(output, c.encode_utf8(&mut [0; 4])),
         None => {
             let digit = |shift: u32| HEX[(word >> shift) as usize & 15];
             output.put(&[b'_', b'x', digit(12), digit(8), digit(4), digit(0), b'_'])
@@ -376,19 +378,11 @@ extern "C" fn put_char(output: &mut Output<'_>, word: u64) -> Status {
 static F128: ScalarKernel = ScalarKernel {
     name: "xml long double",
     scalar: Scalar::F128,
-    get: no_word,
-    put: put_no_word,
+    get: one_way::get_no_scalar,
+    put: one_way::put_no_scalar,
     wide: Some(WideKernel { get: get_f128, put: put_f128 }),
     form: None,
 };
-
-extern "C" fn no_word(input: &mut Input<'_>, _: &mut u64) -> Status {
-    input.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-extern "C" fn put_no_word(output: &mut Output<'_>, _: u64) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
-}
 
 fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
     number::put_hex128(output, bits)
@@ -399,14 +393,14 @@ fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
 fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     let start = input.position();
     let mut buffer = [0; 512];
-    let text = xml::text(input)?.token(&mut buffer).unwrap_or_default();
+    let text = tokens::text(input)?.token(&mut buffer).unwrap_or_default();
     let digits = text.strip_prefix(b"0x").filter(|digits| digits.len() == 32);
     if let Some(digits) = digits {
         let digit = |d: &u8| char::from(*d).to_digit(16).map(u128::from);
         let bits = digits.iter().try_fold(0u128, |bits, d| Some(bits << 4 | digit(d)?));
         return bits.ok_or_else(|| {
             input.seek(start);
-            xml::wrong_kind(input)
+            tokens::wrong_kind(input)
         });
     }
     let mut room = [0; 512];
@@ -417,19 +411,19 @@ fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     });
     exact.map(|value| Float128::from(value).to_bits()).ok_or_else(|| {
         input.seek(start);
-        xml::wrong_kind(input)
+        tokens::wrong_kind(input)
     })
 }
 
 /// Strings as the content of elements.
-pub(super) static TEXT: TextKernel = TextKernel { name: "xml text", get: get_text, put: xml::put_text, short: None };
+pub(super) static TEXT: TextKernel = TextKernel { name: "xml text", get: get_text, put: tokens::put_text, short: None };
 
 /// Strings as attributes.
 pub(super) static ATTRIBUTE_TEXT: TextKernel =
-    TextKernel { name: "xml attribute", get: get_text, put: xml::put_attribute, short: None };
+    TextKernel { name: "xml attribute", get: get_text, put: tokens::put_attribute, short: None };
 
 fn get_text(input: &mut Input<'_>, target: Option<&mut String>) -> Status {
-    match (xml::text(input), target) {
+    match (tokens::text(input), target) {
         (Ok(text), Some(target)) => text.copy_to(input, target),
         (Ok(_), None) => Status::Ok,
         (Err(status), _) => status,

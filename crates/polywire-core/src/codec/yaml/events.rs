@@ -7,10 +7,12 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::text::{self, Either};
-use crate::program::{
-    FaultKind, Input, Output, Program, Status,
-    adapter::{Adapter, Events, PositionMap},
-    kernels::json,
+use crate::{
+    codec::lower::json::tokens::put_string,
+    program::{
+        FaultKind, Input, Output, Program, Status,
+        adapter::{Adapter, Events, PositionMap},
+    },
 };
 
 pub(super) static EVENTS: Adapter = Adapter { name: "yaml events", run, only_after: None };
@@ -292,7 +294,7 @@ impl Writer<'_, '_, '_, '_> {
             let either = if tag.is_some() { Either::Number } else { self.either };
             done(text::put_plain(self.output, text, either))?;
         } else {
-            done(json::put_string(self.output, text))?;
+            done(put_string(self.output, text))?;
         }
         // A key is written as a string, so its anchor can stand for a value only if the value is a
         // string, too.

@@ -23,6 +23,7 @@ use super::{
     lower::json::{self as notation, Form, Style},
 };
 use crate::{
+    codec::lower::one_way,
     layout::Layout,
     program::{
         Cursor, FaultKind, Input, Limits, Output, Program, RegionDialect, Status, adapter::Events, io::CodecError,
@@ -137,16 +138,12 @@ const fn region(put_end: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Sta
     RegionDialect {
         name: "",
         restarts_origin: false,
-        get_begin: get_nothing,
-        get_end: get_nothing,
+        get_begin: one_way::get_no_region,
+        get_end: one_way::get_no_region,
         put_begin: note_start,
         put_end,
         form: None,
     }
-}
-
-extern "C" fn get_nothing(_: &mut Input<'_>, _: u64, _: &mut Cursor) -> Status {
-    Status::Ok
 }
 
 extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {

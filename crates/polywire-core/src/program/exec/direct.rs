@@ -1,4 +1,5 @@
-//! Calls of machine code that runs without a context. `tier` says when it is tried.
+//! Calls of direct functions: prepares them, and takes back what they did to the state if they bail
+//! out. `exec.rs` calls it before anything else is tried; `tier` says for which messages.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -91,7 +92,9 @@ impl Executable {
             return false;
         }
         let room = out.capacity() - start;
-        // SAFETY: as in `encode_direct`, and the state is specialised.
+        // SAFETY: there is room, the code is that of an encode program with a bank, for which the
+        // state was just specialised, and the value is as the caller promises. The code writes each
+        // of the bytes whose number it gives.
         unsafe {
             let written = jit::encode_stream(entry, out.as_mut_ptr().add(start), room, value, state);
             if written > room.min(limits.message_bytes) {
@@ -123,37 +126,35 @@ impl Executable {
         limits: &Limits,
         growth: &Growth,
     ) -> Option<Decoded> {
-        state.memory_left = limits.memory(bytes.len());
+        (state.memory_left, state.copies_left) = (limits.memory(bytes.len()), limits.memory(bytes.len()));
         let entry = self.0.tiers.direct(Kind::Stream)?;
         let specialised = self.0.specialised.as_ref()?;
-        if bytes.len() > limits.message_bytes || state.is_broken() || !state.begin_specialised(specialised, limits) {
+        // Direct code never frees memory of the value: the general way does.
+        let must_free = growth.bytes() > limits.memory_bytes;
+        if bytes.len() > limits.message_bytes
+            || must_free
+            || state.is_broken()
+            || !state.begin_specialised(specialised, limits)
+        {
             return None;
         }
         let memory = state.memory_left;
-        // SAFETY: as in `decode_direct`, and the state is specialised.
+        // SAFETY: the bytes are there, the code is that of a decode program with a bank, for which
+        // the state was just specialised, and the value is as the caller promises.
         let taken = unsafe { jit::decode_stream(entry, bytes, value, state) };
-        let grown = memory.saturating_sub(state.memory_left);
-        if grown > 0 {
-            self.note_growth(grown, limits, growth);
-        }
         if taken > bytes.len() {
             state.roll_back_specialised();
             self.0.tiers.bailed_out();
             return None;
+        }
+        let grown = memory.saturating_sub(state.memory_left);
+        if grown > 0 {
+            growth.add(grown);
         }
         self.0.tiers.went_well();
         if !keep {
             state.roll_back_specialised();
         }
         Some(Decoded { bytes: taken, grown })
-    }
-
-    /// Direct code asks for memory now and then, but never gives any back: the general way does.
-    #[cold]
-    fn note_growth(&self, bytes: usize, limits: &Limits, growth: &Growth) {
-        growth.add(bytes);
-        if growth.bytes() > limits.memory_bytes {
-            self.0.tiers.pause();
-        }
     }
 }

@@ -125,8 +125,7 @@ impl Tiers {
     }
 
     /// Begins a pause.
-    #[cold]
-    pub(super) fn pause(&self) {
+    fn pause(&self) {
         self.count.store(PAUSE, Ordering::Relaxed);
         self.tried[self.kind as usize].store(core::ptr::null_mut(), Ordering::Relaxed);
     }

@@ -1,14 +1,13 @@
-//! Operations on the bytes in hand.
+//! Operations on the bytes in hand, in both directions. `interp/decode.rs` and `interp/encode.rs`
+//! call it for `Bytes` and for strings from the bytes in hand; `jit` calls [`set_octets`]. It moves
+//! bytes between the state and the value; `state/bytes.rs` has the rest.
 
 use alloc::string::String;
 
 use super::{Failed, decode, encode, ok};
 use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
-    program::{
-        Bytes, Elements, FaultKind, Input, Overflow, Place, Status,
-        state::{self, EMPTY},
-    },
+    program::{Bytes, Elements, FaultKind, Input, Overflow, Place, Status, state},
 };
 
 type Done = Result<(), Failed>;
@@ -43,11 +42,7 @@ impl decode::Run<'_, '_> {
             Err(limit) => return Err(self.fail(FaultKind::Limit, limit as u64, limit as u64 + 1)),
         }
         match bytes {
-            // Bytes that the message did not have to spell out cost, too.
-            Bytes::LoadSlot { slot, .. } if self.input.state().tag(slot.slot) > EMPTY => {
-                let len = self.input.state().held.len();
-                ok(self.input.charge(len))
-            }
+            Bytes::LoadSlot { .. } => state::bytes::charge_copy(self.input).map_err(|_| Failed),
             _ => Ok(()),
         }
     }

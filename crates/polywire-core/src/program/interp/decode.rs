@@ -1,4 +1,5 @@
-//! Decoding: from the wire to memory.
+//! Decode programs: reads the message from `Input` and stores it in the value. `exec.rs` calls
+//! [`decode`]; machine code runs single operations through `interp/op.rs`.
 
 use alloc::{string::String, vec};
 
@@ -9,9 +10,9 @@ use super::{
 use crate::{
     layout::{Kind, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, SharedStr, UnionNode, access::Inserted},
     program::{
-        Arm, Block, Cursor, Decimal, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order,
-        Overflow, Place, Program, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source, Status, Wire,
-        state,
+        Arm, Block, Check, Cursor, Decimal, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order,
+        Overflow, Place, Program, RegionDialect, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source,
+        Status, Wire, state,
     },
 };
 
@@ -67,39 +68,13 @@ impl<'r> Run<'r, '_> {
                 self.set(extend(*bits, *scalar), *scalar);
                 Ok(())
             }
-            OpKind::Convert(to) => {
-                let value = convert(self.accumulator, self.scalar, *to);
-                let bits = 8 * to.size() as u64;
-                let value = value.map_err(|kind| self.fail(kind, bits, self.accumulator as u64))?;
-                self.set(value, *to);
-                Ok(())
-            }
-            OpKind::Check(condition) => {
-                let value = check(&self.program.layout, condition, self.accumulator);
-                if let (Err(fault), super::super::Check::Within { policy, .. }) = (&value, condition) {
-                    let got = self.accumulator as u64;
-                    return self.input.deviate(*fault, *policy, got).map_err(|_| Failed);
-                }
-                self.accumulator = value.map_err(|kind| self.fail(kind, 0, self.accumulator as u64))?;
-                if matches!(condition, super::super::Check::Bool) {
-                    self.scalar = Scalar::Bool;
-                }
-                Ok(())
-            }
+            OpKind::Convert(to) => self.convert(*to),
+            OpKind::Check(condition) => self.check(condition),
             OpKind::Text { place, form, bound, utf16_bound, overflow, .. } => {
                 let bound = TextBound { bound: *bound, utf16: *utf16_bound, overflow };
                 self.text(*place, form, &bound, frame)
             }
-            OpKind::SetText(place, text) => match (self.shared_string(*place, frame), self.string(*place, frame)) {
-                (Some(target), _) => {
-                    let mut string = target.take_string();
-                    ok(self.input.set_text(&mut string, text))?;
-                    *target = string.into();
-                    Ok(())
-                }
-                (None, Some(string)) => ok(self.input.set_text(string, text)),
-                (None, None) => Ok(()),
-            },
+            OpKind::SetText(place, text) => self.set_text(*place, text, frame),
             OpKind::Bulk { place, scalar, order, bound, overflow } => {
                 self.bulk(*place, *scalar, *order, (*bound, overflow), frame)
             }
@@ -110,8 +85,8 @@ impl<'r> Run<'r, '_> {
                 match source {
                     Source::Count => self.counted(*place, &shape, frame),
                     Source::Fixed(n) => self.fixed(*place, *n, element, frame),
-                    Source::Dialect(dialect) => self.marked(*place, dialect, &shape, false, frame),
-                    Source::Append(dialect) => self.marked(*place, dialect, &shape, true, frame),
+                    Source::Dialect(dialect) => self.delimited(*place, dialect, &shape, false, frame),
+                    Source::Append(dialect) => self.delimited(*place, dialect, &shape, true, frame),
                 }
             }
             OpKind::Map { place, source, key, value, bound, overflow, min_wire } => {
@@ -133,12 +108,7 @@ impl<'r> Run<'r, '_> {
                 self.set(i128::from(word != 0), Scalar::Bool);
                 Ok(())
             }
-            OpKind::PresenceMap { policy, body, .. } => {
-                let mut outer = Cursor::default();
-                ok(state::begin_reading(self.input, *policy as u64, &mut outer))?;
-                self.block(body, frame)?;
-                ok(state::end_reading(self.input, *policy as u64, &mut outer))
-            }
+            OpKind::PresenceMap { policy, body, .. } => self.presence_map(*policy as u64, body, frame),
             OpKind::TakeBit => {
                 let bit = self.input.take_bit();
                 self.set(i128::from(bit), Scalar::Bool);
@@ -164,12 +134,7 @@ impl<'r> Run<'r, '_> {
                 Ok(())
             }
             OpKind::Action(kernel, argument) => ok((kernel.get)(self.input, *argument)),
-            OpKind::Region { dialect, argument, body } => {
-                let mut cursor = Cursor::default();
-                ok((dialect.get_begin)(self.input, *argument, &mut cursor))?;
-                self.block(body, frame)?;
-                ok((dialect.get_end)(self.input, *argument, &mut cursor))
-            }
+            OpKind::Region { dialect, argument, body } => self.region(dialect, *argument, body, frame),
             OpKind::Members { dialect, arms, table } => self.members(dialect, arms, table, frame),
             OpKind::Call { routine, place } => self.call(*routine, *place, frame),
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
@@ -191,6 +156,40 @@ impl<'r> Run<'r, '_> {
     pub(super) fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Failed {
         let _ = self.input.fail(kind, expected, got);
         Failed
+    }
+
+    fn convert(&mut self, to: Scalar) -> Done {
+        let value = convert(self.accumulator, self.scalar, to);
+        let value = value.map_err(|kind| self.fail(kind, 8 * to.size() as u64, self.accumulator as u64))?;
+        self.set(value, to);
+        Ok(())
+    }
+
+    fn check(&mut self, condition: &Check) -> Done {
+        let value = check(&self.program.layout, condition, self.accumulator);
+        if let (Err(fault), Check::Within { policy, .. }) = (&value, condition) {
+            let got = self.accumulator as u64;
+            return self.input.deviate(*fault, *policy, got).map_err(|_| Failed);
+        }
+        self.accumulator = value.map_err(|kind| self.fail(kind, 0, self.accumulator as u64))?;
+        if matches!(condition, Check::Bool) {
+            self.scalar = Scalar::Bool;
+        }
+        Ok(())
+    }
+
+    fn presence_map(&mut self, policy: u64, body: &'r Block, frame: *mut u8) -> Done {
+        let mut outer = Cursor::default();
+        ok(state::begin_reading(self.input, policy, &mut outer))?;
+        self.block(body, frame)?;
+        ok(state::end_reading(self.input, policy, &mut outer))
+    }
+
+    fn region(&mut self, dialect: &RegionDialect, argument: u64, body: &'r Block, frame: *mut u8) -> Done {
+        let mut cursor = Cursor::default();
+        ok((dialect.get_begin)(self.input, argument, &mut cursor))?;
+        self.block(body, frame)?;
+        ok((dialect.get_end)(self.input, argument, &mut cursor))
     }
 
     fn need(&mut self, n: usize) -> Done {
@@ -491,7 +490,7 @@ impl<'r> Run<'r, '_> {
     }
 
     /// A sequence or array with delimiters.
-    fn marked(
+    fn delimited(
         &mut self,
         place: Place,
         dialect: &SequenceDialect,
@@ -502,16 +501,16 @@ impl<'r> Run<'r, '_> {
         let mut cursor = Cursor::default();
         ok((dialect.begin)(self.input, &mut cursor))?;
         let Place::At { offset, node } = place else {
-            return self.marked_elements(dialect, &mut cursor, shape, 0, |_, _| Ok((frame, 0))).map(|_| ());
+            return self.delimited_elements(dialect, &mut cursor, shape, 0, |_, _| Ok((frame, 0))).map(|_| ());
         };
         let at = frame.wrapping_add(offset as usize);
         if let Kind::Array { len, .. } = &self.program.layout.node(node).kind {
-            return self.marked_array(dialect, &mut cursor, shape, (at, self.array_stride(node), *len));
+            return self.delimited_array(dialect, &mut cursor, shape, (at, self.array_stride(node), *len));
         }
         let sequence = self.sequence_node(node);
         // SAFETY: the verifier found the sequence at the place.
         let first = if append { unsafe { sequence.access.slice(at).1 } } else { 0 };
-        let count = self.marked_sequence(dialect, &mut cursor, shape, (at, sequence, first))?;
+        let count = self.delimited_sequence(dialect, &mut cursor, shape, (at, sequence, first))?;
         if let Ok(kept) = keep(count, shape.bound, shape.overflow) {
             // SAFETY: the verifier found the sequence at the place, and its elements are done with.
             unsafe { self.resize(sequence, at, kept)? };
@@ -519,7 +518,7 @@ impl<'r> Run<'r, '_> {
         Ok(())
     }
 
-    fn marked_sequence(
+    fn delimited_sequence(
         &mut self,
         dialect: &SequenceDialect,
         cursor: &mut Cursor,
@@ -527,21 +526,21 @@ impl<'r> Run<'r, '_> {
         (at, sequence, first): (*mut u8, &SequenceNode, usize),
     ) -> Result<usize, Failed> {
         let stride = self.program.layout.node(sequence.element).size as usize;
-        self.marked_elements(dialect, cursor, shape, first, |run, i| {
+        self.delimited_elements(dialect, cursor, shape, first, |run, i| {
             // SAFETY: the verifier found the sequence at the place.
             let data = unsafe { run.room(sequence, at, i)? };
             Ok((data, stride))
         })
     }
 
-    fn marked_array(
+    fn delimited_array(
         &mut self,
         dialect: &SequenceDialect,
         cursor: &mut Cursor,
         shape: &SequenceShape<'r>,
         (at, stride, len): (*mut u8, usize, u32),
     ) -> Done {
-        let count = self.marked_elements(dialect, cursor, shape, 0, |run, i| match i < len as usize {
+        let count = self.delimited_elements(dialect, cursor, shape, 0, |run, i| match i < len as usize {
             true => Ok((at, stride)),
             false => Err(run.fail(FaultKind::Count, len.into(), i as u64 + 1)),
         })?;
@@ -553,7 +552,7 @@ impl<'r> Run<'r, '_> {
 
     /// Decodes elements until the format says that there are no more; `data` makes room for one and
     /// gives start and stride.
-    fn marked_elements(
+    fn delimited_elements(
         &mut self,
         dialect: &SequenceDialect,
         cursor: &mut Cursor,

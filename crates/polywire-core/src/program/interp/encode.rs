@@ -1,11 +1,12 @@
-//! Encoding: from memory to the wire.
+//! Encode programs: loads the value and writes it to `Output`. `exec.rs` calls [`encode`]; machine
+//! code runs single operations through `interp/op.rs`.
 
 use super::{Failed, check, convert, from_word, load, memory_scalar, ok, reorder, slots, store};
 use crate::{
     layout::{Kind, NodeId, Scalar, text_at},
     program::{
-        Block, Cursor, Decimal, FaultKind, Op, OpKind, Order, Output, Place, Program, Routine, ScalarKernel, Segment,
-        SliceKernel, Status, TextForm, Wire, state,
+        Block, Cursor, Decimal, FaultKind, Op, OpKind, Order, Output, Place, Program, RegionDialect, Routine,
+        ScalarKernel, Segment, SliceKernel, Status, TextForm, Wire, state,
     },
 };
 
@@ -50,10 +51,7 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::Literal(bytes) => ok(self.output.put(bytes)),
             OpKind::Load(place) => {
-                let (at, node) = at(*place, frame);
-                let scalar = memory_scalar(&self.program.layout, node);
-                // SAFETY: the verifier found the scalar at the place.
-                self.set(unsafe { load(at, scalar) }, scalar);
+                self.load(*place, frame);
                 Ok(())
             }
             OpKind::Put(wire) => self.put(wire),
@@ -72,24 +70,14 @@ impl<'r> Run<'r, '_> {
                 self.set(i128::from(self.index), Scalar::U64);
                 Ok(())
             }
-            OpKind::Convert(to) => {
-                let value = convert(self.accumulator, self.scalar, *to);
-                let bits = 8 * to.size() as u64;
-                let value = value.map_err(|kind| self.fail(kind, bits, self.accumulator as u64))?;
-                self.set(value, *to);
-                Ok(())
-            }
+            OpKind::Convert(to) => self.convert(*to),
             OpKind::Check(condition) => {
                 let value = check(&self.program.layout, condition, self.accumulator);
                 self.accumulator = value.map_err(|kind| self.fail(kind, 0, self.accumulator as u64))?;
                 Ok(())
             }
             OpKind::Text { place, form, bound, utf16_bound, after, .. } => {
-                let (at, node) = at(*place, frame);
-                let shared = matches!(self.program.layout.node(node).kind, Kind::String { shared: true, .. });
-                // SAFETY: the verifier found a string at the place.
-                let text = unsafe { text_at(shared, at) };
-                self.text(text, form, *bound, *utf16_bound)?;
+                self.text(self.string(*place, frame), form, *bound, *utf16_bound)?;
                 ok(self.output.reserve(*after as usize))
             }
             OpKind::Bulk { place, scalar, order, bound, .. } => self.bulk(*place, *scalar, *order, *bound, frame),
@@ -98,35 +86,17 @@ impl<'r> Run<'r, '_> {
             OpKind::Sequence { place, element, bound, .. } => self.sequence(*place, element, *bound, frame),
             OpKind::Map { place, key, value, bound, .. } => self.map(*place, key, value, *bound, frame),
             OpKind::IfPresent { place, then, otherwise } => {
-                let (at, node) = at(*place, frame);
-                let Kind::Optional(optional) = &self.program.layout.node(node).kind else {
-                    unreachable!("the verifier admits optionals only")
-                };
-                // SAFETY: the verifier found the optional at the place.
-                let value = unsafe { optional.access.get(at) };
+                let value = self.optional(*place, frame);
                 if value.is_null() { self.block(otherwise, frame) } else { self.block(then, value) }
             }
-            OpKind::Unbox { place, body } => {
-                let (at, node) = at(*place, frame);
-                let Kind::Boxed(boxed) = &self.program.layout.node(node).kind else {
-                    unreachable!("the verifier admits pointers only")
-                };
-                // SAFETY: the verifier found the pointer at the place.
-                let value = unsafe { boxed.access.get(at) };
-                self.block(body, value)
-            }
+            OpKind::Unbox { place, body } => self.block(body, self.unboxed(*place, frame)),
             OpKind::Union { place, arms, none } => self.union(*place, arms, none, frame),
             OpKind::Switch { arms, otherwise } => {
                 let chosen = arms.iter().find(|(labels, _)| labels.iter().any(|l| i128::from(*l) == self.accumulator));
                 self.block(chosen.map_or(otherwise, |(_, block)| block), frame)
             }
             OpKind::If { then, otherwise } => self.block(if self.accumulator != 0 { then } else { otherwise }, frame),
-            OpKind::PresenceMap { bits, body, .. } => {
-                let mut outer = Cursor::default();
-                ok(state::begin_writing(self.output, (*bits).into(), &mut outer))?;
-                self.block(body, frame)?;
-                ok(state::end_writing(self.output, (*bits).into(), &mut outer))
-            }
+            OpKind::PresenceMap { bits, body, .. } => self.presence_map((*bits).into(), body, frame),
             OpKind::PutBit => {
                 self.output.put_bit(self.accumulator != 0);
                 Ok(())
@@ -148,37 +118,12 @@ impl<'r> Run<'r, '_> {
                     slots::run(&op.kind, self.output.state(), self.accumulator, self.scalar);
                 Ok(())
             }
-            OpKind::Decimal(Decimal::Split { exponent }) => {
-                let mantissa = state::decimal::split(self.output, *exponent, self.scalar, self.accumulator as u64);
-                self.set(from_word(mantissa, Scalar::I64), Scalar::I64);
-                Ok(())
-            }
-            OpKind::Decimal(Decimal::Shift { exponent, to }) => {
-                let shifted = state::decimal::shift(self.output, (*exponent, *to), self.accumulator as u64);
-                self.set(from_word(shifted.map_err(|_| Failed)?, Scalar::I64), Scalar::I64);
-                Ok(())
-            }
+            OpKind::Decimal(decimal) => self.decimal(decimal),
             OpKind::Action(kernel, argument) => ok((kernel.put)(self.output, *argument)),
-            OpKind::Region { dialect, argument, body } => {
-                let mut cursor = Cursor::default();
-                ok((dialect.put_begin)(self.output, *argument, &mut cursor))?;
-                self.block(body, frame)?;
-                ok((dialect.put_end)(self.output, *argument, &mut cursor))
-            }
-            OpKind::Call { routine, place } => {
-                let frame = match place {
-                    Place::Sink => frame,
-                    Place::At { offset, .. } => frame.wrapping_add(*offset as usize),
-                };
-                let Routine { block, levels, .. } = &self.program.routines[*routine as usize];
-                ok(self.output.enter_levels(*levels))?;
-                self.block(block, frame)?;
-                self.output.leave_levels(*levels);
-                Ok(())
-            }
+            OpKind::Region { dialect, argument, body } => self.region(dialect, *argument, body, frame),
+            OpKind::Call { routine, place } => self.call(*routine, *place, frame),
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
             OpKind::Store(_)
-            | OpKind::Decimal(Decimal::Join { .. })
             | OpKind::Get(_)
             | OpKind::SetText(..)
             | OpKind::Present { .. }
@@ -188,6 +133,86 @@ impl<'r> Run<'r, '_> {
             | OpKind::TakeBit
             | OpKind::Members { .. } => unreachable!("the verifier refuses decode operations here"),
         }
+    }
+
+    fn load(&mut self, place: Place, frame: *const u8) {
+        let (at, node) = at(place, frame);
+        let scalar = memory_scalar(&self.program.layout, node);
+        // SAFETY: the verifier found the scalar at the place.
+        self.set(unsafe { load(at, scalar) }, scalar);
+    }
+
+    fn convert(&mut self, to: Scalar) -> Done {
+        let value = convert(self.accumulator, self.scalar, to);
+        let value = value.map_err(|kind| self.fail(kind, 8 * to.size() as u64, self.accumulator as u64))?;
+        self.set(value, to);
+        Ok(())
+    }
+
+    fn string<'v>(&self, place: Place, frame: *const u8) -> &'v str {
+        let (at, node) = at(place, frame);
+        let shared = matches!(self.program.layout.node(node).kind, Kind::String { shared: true, .. });
+        // SAFETY: the verifier found a string at the place, which nobody changes while the program
+        // runs.
+        unsafe { text_at(shared, at) }
+    }
+
+    /// The value of an optional, or null.
+    fn optional(&self, place: Place, frame: *const u8) -> *const u8 {
+        let (at, node) = at(place, frame);
+        let Kind::Optional(optional) = &self.program.layout.node(node).kind else {
+            unreachable!("the verifier admits optionals only")
+        };
+        // SAFETY: the verifier found the optional at the place.
+        unsafe { optional.access.get(at) }
+    }
+
+    fn unboxed(&self, place: Place, frame: *const u8) -> *const u8 {
+        let (at, node) = at(place, frame);
+        let Kind::Boxed(boxed) = &self.program.layout.node(node).kind else {
+            unreachable!("the verifier admits pointers only")
+        };
+        // SAFETY: the verifier found the pointer at the place.
+        unsafe { boxed.access.get(at) }
+    }
+
+    fn presence_map(&mut self, bits: u64, body: &'r Block, frame: *const u8) -> Done {
+        let mut outer = Cursor::default();
+        ok(state::begin_writing(self.output, bits, &mut outer))?;
+        self.block(body, frame)?;
+        ok(state::end_writing(self.output, bits, &mut outer))
+    }
+
+    fn decimal(&mut self, decimal: &Decimal) -> Done {
+        let number = self.accumulator as u64;
+        let mantissa = match decimal {
+            Decimal::Split { exponent } => state::decimal::split(self.output, *exponent, self.scalar, number),
+            Decimal::Shift { exponent, to } => {
+                state::decimal::shift(self.output, (*exponent, *to), number).map_err(|_| Failed)?
+            }
+            Decimal::Join { .. } => unreachable!("the verifier refuses decode operations here"),
+        };
+        self.set(from_word(mantissa, Scalar::I64), Scalar::I64);
+        Ok(())
+    }
+
+    fn region(&mut self, dialect: &RegionDialect, argument: u64, body: &'r Block, frame: *const u8) -> Done {
+        let mut cursor = Cursor::default();
+        ok((dialect.put_begin)(self.output, argument, &mut cursor))?;
+        self.block(body, frame)?;
+        ok((dialect.put_end)(self.output, argument, &mut cursor))
+    }
+
+    fn call(&mut self, routine: u32, place: Place, frame: *const u8) -> Done {
+        let frame = match place {
+            Place::Sink => frame,
+            Place::At { offset, .. } => frame.wrapping_add(offset as usize),
+        };
+        let Routine { block, levels, .. } = &self.program.routines[routine as usize];
+        ok(self.output.enter_levels(*levels))?;
+        self.block(block, frame)?;
+        self.output.leave_levels(*levels);
+        Ok(())
     }
 
     pub(super) fn set(&mut self, value: i128, scalar: Scalar) {
@@ -357,7 +382,8 @@ impl<'r> Run<'r, '_> {
             i += 1;
             done.is_ok()
         };
-        // SAFETY: as before; the verifier found the frames of the blocks to be its key and value.
+        // SAFETY: the verifier found the map at the place, and the frames of the blocks to be its
+        // key and value.
         unsafe { map.access.visit(at, &mut visit) };
         self.index = outer;
         done

@@ -1,3 +1,6 @@
+//! Single operations, for machine code that leaves them to the interpreter (`jit/shims.rs`). They
+//! run exactly as in a program, so that machine code has the interpreter's results and errors.
+
 use super::{Failed, decode as decoding, encode as encoding, from_word};
 use crate::{
     layout::{Kind, NodeId, Scalar},

@@ -1,4 +1,5 @@
-//! Operations on slots and locals, which are the same in both directions.
+//! Operations on slots and locals, which are the same in both directions. `interp/decode.rs` and
+//! `interp/encode.rs` call it. It touches the state only.
 
 use super::from_word;
 use crate::{

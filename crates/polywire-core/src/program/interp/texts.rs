@@ -1,4 +1,5 @@
-//! Decoding strings: those a value owns, and those it shares with the message.
+//! Strings in decode programs: those that a value owns, and those that it may share with the
+//! message. `interp/decode.rs` calls it.
 
 use alloc::string::String;
 
@@ -33,6 +34,20 @@ impl Run<'_, '_> {
             // alone while the program runs.
             Kind::String { shared: true, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<SharedStr>() }),
             _ => None,
+        }
+    }
+
+    /// Sets a string to a default.
+    pub(super) fn set_text(&mut self, place: Place, text: &str, frame: *mut u8) -> Done {
+        match (self.shared_string(place, frame), self.string(place, frame)) {
+            (Some(target), _) => {
+                let mut string = target.take_string();
+                ok(self.input.set_text(&mut string, text))?;
+                *target = string.into();
+                Ok(())
+            }
+            (None, Some(string)) => ok(self.input.set_text(string, text)),
+            (None, None) => Ok(()),
         }
     }
 

@@ -1,5 +1,8 @@
-//! Numbers as decimals. Those with the exponent that is tried first are made here where there is no
-//! context, the others by functions.
+//! Numbers as decimals: emits the operation `Decimal`. `jit/decode.rs` and `jit/encode.rs` call it.
+//!
+//! The general function calls `state/decimal.rs`. A direct function computes a number with the
+//! expected exponent in line and calls functions for all others. The code touches the accumulator
+//! and a local.
 
 use cranelift_codegen::ir::{
     Block as CodeBlock, InstBuilder, MemFlagsData, Opcode, Value, ValueDef,
@@ -99,7 +102,7 @@ impl<'e> Emit<'e, '_> {
             self.code.def_var(value, mantissa);
             self.rarely(exponent, |emit| {
                 let word = emit.word();
-                emit.call_or_leave(whole as *const u8, &[exponent, mantissa, word]);
+                emit.call_or_bail_out(whole as *const u8, &[exponent, mantissa, word]);
                 let whole = emit.load_word(0);
                 emit.code.def_var(value, whole);
             });
@@ -120,7 +123,7 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(odd);
         let (single, word) = (self.constant((to == Scalar::F32).into()), self.word());
-        self.call_or_leave(compose as *const u8, &[exponent, mantissa, single, word]);
+        self.call_or_bail_out(compose as *const u8, &[exponent, mantissa, single, word]);
         let bits = self.load_word(0);
         self.code.def_var(value, bits);
         self.code.ins().jump(done, &[]);

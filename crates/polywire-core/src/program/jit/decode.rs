@@ -1,4 +1,6 @@
-//! Decoding as machine code.
+//! Decode programs as machine code: emits a function for each block of operations, general or
+//! direct. `jit/mod.rs` calls [`define`]. The code touches the input, the value and, in programs
+//! with a bank, the state.
 
 use core::mem::offset_of;
 
@@ -116,7 +118,7 @@ impl<'e> Emit<'e, '_> {
             OpKind::Sequence { place, source, element, bound, overflow, min_wire } => match source {
                 Source::Count => self.decode_counted(op, *place, (element, *bound, overflow, *min_wire), frame),
                 Source::Fixed(n) => self.decode_fixed(*place, *n, element, frame),
-                Source::Dialect(dialect) => self.decode_marked(op, *place, dialect, element, frame),
+                Source::Dialect(dialect) => self.decode_delimited(op, *place, dialect, element, frame),
                 Source::Append(_) => self.decode_by_interpreter(op, frame),
             },
             OpKind::Present { place, body } => self.decode_present(op, *place, body, frame),
@@ -140,7 +142,7 @@ impl<'e> Emit<'e, '_> {
                 self.switch(&blocks, otherwise, |emit, block| {
                     emit.set_bits_done(start);
                     emit.decode_block(block, frame);
-                    emit.rest_of_bits(end, false);
+                    emit.fill_bits(end, false);
                 });
             }
             OpKind::If { then, otherwise } => {
@@ -186,7 +188,7 @@ impl<'e> Emit<'e, '_> {
                 self.decode_by_interpreter(op, frame);
                 self.take_filled(filled(bytes));
             }
-            OpKind::Fail(_) if self.direct => self.give_up(),
+            OpKind::Fail(_) if self.direct => self.bail_out(),
             OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } => self.decode_by_interpreter(op, frame),
             OpKind::Map { .. } | OpKind::Members { .. } => {
                 self.decode_by_interpreter(op, frame);
@@ -587,14 +589,14 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Without a context: gives a sequence so many elements, and the first of them.
+    /// In direct code: gives a sequence so many elements, and the first of them.
     fn resize(&mut self, op: &'e Op, place: Place, count: Value, frame: Value) -> Value {
         let (state, program, address) = (self.state(), self.address(self.program), self.address(op));
         let (end, position) = (self.code.use_var(self.end), self.position());
         let (here, left) = (self.here(), self.code.ins().isub(end, position));
         let at = self.place_address(place, frame);
         let arguments = [state, program, address, at, count, here, left];
-        self.call_or_leave(shims::resize as *const u8, &arguments)
+        self.call_or_bail_out(shims::resize as *const u8, &arguments)
     }
 
     /// Compares a number of elements, or an index, with the limit.
@@ -625,7 +627,7 @@ impl<'e> Emit<'e, '_> {
         });
     }
 
-    fn decode_marked(
+    fn decode_delimited(
         &mut self,
         op: &'e Op,
         place: Place,
@@ -648,7 +650,7 @@ impl<'e> Emit<'e, '_> {
         let inside = self.code.create_block();
         self.code.ins().brif(more, inside, &[], done, &[]);
         self.code.switch_to_block(inside);
-        let at = self.marked_element(op, place, index, frame);
+        let at = self.delimited_element(op, place, index, frame);
         self.element(index, |emit| emit.decode_inner(element, at));
         let next = self.code.ins().iadd_imm_s(index, 1);
         self.jump(head, &[next]);
@@ -658,7 +660,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Address of an element that the format has announced: there, or made room for.
-    fn marked_element(&mut self, op: &'e Op, place: Place, index: Value, frame: Value) -> Value {
+    fn delimited_element(&mut self, op: &'e Op, place: Place, index: Value, frame: Value) -> Value {
         let admit = |emit: &mut Self| {
             let (address, program) = (emit.address(op), emit.address(emit.program));
             let (at, word) = (emit.place_address(place, frame), emit.word());
@@ -702,7 +704,7 @@ impl<'e> Emit<'e, '_> {
         self.decode_inner(body, value);
     }
 
-    /// Without a context: makes an optional present and decodes its value. The flag comes last:
+    /// In direct code: makes an optional present and decodes its value. The flag comes last:
     /// where the message ends before the value is stored, nobody may take for one what was never
     /// written.
     fn make_present(&mut self, (base, offset, node): (Value, i32, crate::layout::NodeId), body: &'e Block) {
@@ -713,7 +715,7 @@ impl<'e> Emit<'e, '_> {
             let (state, program) = (emit.state(), emit.address(emit.program));
             let at = emit.code.ins().iadd_imm_s(base, i64::from(offset));
             let node = emit.constant(i64::from(node.0));
-            emit.call_or_leave(shims::set_some_specialised as *const u8, &[state, program, node, at])
+            emit.call_or_bail_out(shims::set_some_specialised as *const u8, &[state, program, node, at])
         };
         let Some(words) = optional.flag else {
             let value = make(self);
@@ -767,7 +769,7 @@ impl<'e> Emit<'e, '_> {
                 let node = self.constant(i64::from(node.0));
                 if self.direct {
                     let arguments = [self.state(), program, node, at, discriminator, case];
-                    let value = self.call_or_leave(shims::select_specialised as *const u8, &arguments);
+                    let value = self.call_or_bail_out(shims::select_specialised as *const u8, &arguments);
                     return self.decode_inner(body, value);
                 }
                 let arguments = [self.context, program, node, at, discriminator, case, word];

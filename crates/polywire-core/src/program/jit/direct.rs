@@ -1,7 +1,11 @@
-//! Which programs have a twin without a context: where a message is but a few scalars and texts,
-//! most of what it costs is what is prepared for everything that might happen. The twin either does
-//! all of it or says no, and nothing is lost: then the other function does it, and says what is
-//! wrong.
+//! Which programs have a direct function.
+//!
+//! A small message of scalars and strings costs little more than preparing the context for it. A
+//! direct function needs no context. It handles the whole message or bails out; the general
+//! function then processes the message and reports the error, if there is one.
+//!
+//! `jit/mod.rs` asks this file before it compiles, and `exec.rs` for the size that a message must
+//! have. Programs with a bank are judged by `jit/stream`.
 
 use super::{SLACK, members::LONGEST_PREFIX, stream::Eligibility};
 use crate::{
@@ -13,14 +17,15 @@ use crate::{
     },
 };
 
-/// Bytes, texts not counted, up to which messages are written so, but for those of one size.
+/// Largest message that a direct function writes, strings not counted, unless all messages have the
+/// same size.
 const MAX_ROOM: usize = 1 << 10;
 
-/// Members up to which messages are read so, but for those of one size.
+/// Most members that a direct function reads, unless all messages have the same size.
 const MAX_MEMBERS: usize = 32;
 
-/// Bytes of room that the twin of an encode program wants to begin with; none if it has no twin.
-/// Texts look for room of their own.
+/// Bytes of room that the direct function of an encode program needs to begin with; none if there
+/// is no such function. Strings check for room of their own.
 pub(super) fn encode_room(program: &Program) -> Option<usize> {
     let most = match message_size(program) {
         Some(size) => size,
@@ -74,9 +79,9 @@ fn is_shared(program: &Program, place: Place) -> bool {
     place.node().is_some_and(|node| matches!(program.layout.node(node).kind, Kind::String { shared: true, .. }))
 }
 
-/// Bytes that a message must have for the twin of a decode program; none if it has no twin. It is
-/// there for messages of one size, and for members that stand alone, which come in the usual order
-/// or are left out.
+/// Bytes that a message must have for the direct function of a decode program; none if there is no
+/// such function. Programs have one for messages of one size, and for scalar members that come in
+/// the usual order or are left out.
 pub(super) fn decode_size(program: &Program) -> Option<usize> {
     if let Some(size) = message_size(program) {
         return Some(size);
@@ -118,7 +123,7 @@ fn is_scalar(arm: &Arm) -> bool {
         && arm.absent.0.iter().all(|op| is_plain(&op.kind))
 }
 
-/// What reads nothing and calls for nothing.
+/// Operations on the accumulator and the value alone.
 fn is_plain(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Const(..) | OpKind::Load(_) | OpKind::Convert(_) | OpKind::Check(_) | OpKind::Store(_))
 }

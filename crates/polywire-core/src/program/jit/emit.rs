@@ -1,5 +1,6 @@
-//! What both directions share: position and buffer as variables, side exits, calls, the
-//! accumulator, copies.
+//! What both directions share: the function that is being made ([`Emit`]), with position and buffer
+//! as variables, side exits, calls, the accumulator, copies. `jit/decode.rs`, `jit/encode.rs` and
+//! their helpers call it.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 
@@ -17,7 +18,7 @@ use cranelift_module::{FuncId, Module, ModuleReloc};
 
 use super::{
     join::LocalFact,
-    stream::{Held, Marks, Segment},
+    stream::{Held, Segment, SlotWords},
 };
 use crate::{
     layout::{EnumNode, Kind, Layout, NodeId, Scalar, SequenceNode},
@@ -55,14 +56,14 @@ pub(super) struct Emit<'e, 'f> {
     pub end: Variable,
     /// Offsets in the context.
     pub fields: Fields,
-    /// Where a failed operation goes once its fault is recorded.
+    /// Where a failed operation goes once its fault is recorded, or a direct function to bail out.
     pub unwind: CodeBlock,
     pub accumulator: Option<Accumulator>,
-    /// Without a context: the bytes in hand.
+    /// In direct code: the bytes in hand.
     pub held: Option<Held<'e>>,
     /// Index of the innermost element.
     pub index: Option<Value>,
-    /// There is no context: what fails just leaves, and the function with a context says why.
+    /// The function is direct: it has no context, and what fails bails out.
     pub direct: bool,
     /// Bytes that the program moves at most, texts not counted, where it is direct.
     pub room_wanted: i64,
@@ -70,17 +71,17 @@ pub(super) struct Emit<'e, 'f> {
     word: StackSlot,
     /// The state of the stream, in programs with a bank.
     pub stream: Option<Stream>,
-    /// Without a context: the program's locals.
+    /// In direct code: the program's locals.
     pub locals: [Variable; LOCALS],
     /// What is known of them.
     pub facts: [LocalFact; LOCALS],
-    /// Without a context: what the words of slots may say.
-    pub slot_marks: Vec<Marks>,
+    /// In direct code: the words of slots.
+    pub slot_words: Vec<SlotWords>,
     /// Slots that are known to have a value.
     pub assigned: Vec<u32>,
     /// What is being made is out of the way of what is usual.
     pub rare: bool,
-    /// Without a context: the presence map that is read or written.
+    /// In direct code: the presence map that is read or written.
     pub segment: Option<Segment>,
     /// Slots that nobody uses any more, with their words.
     free_slots: Vec<(u32, StackSlot)>,
@@ -155,7 +156,7 @@ pub(super) fn function<'e>(
         stream: None,
         locals,
         facts: [LocalFact::default(); LOCALS],
-        slot_marks: if direct && program.bank.is_some() { super::stream::marks(program) } else { Vec::new() },
+        slot_words: if direct && program.bank.is_some() { super::stream::slot_words(program) } else { Vec::new() },
         assigned: Vec::new(),
         rare: false,
         segment: None,
@@ -267,7 +268,7 @@ impl<'e> Emit<'e, '_> {
         self.store(position, self.context, self.fields.position);
     }
 
-    /// Without a context: bytes up to the position.
+    /// In direct code: bytes up to the position.
     fn taken(&mut self) -> Value {
         let (here, first) = (self.here(), self.context);
         self.code.ins().isub(here, first)
@@ -316,8 +317,8 @@ impl<'e> Emit<'e, '_> {
         self.code.inst_results(call).first().copied()
     }
 
-    /// Without a context: calls a function that gives a word, and leaves if that is zero.
-    pub(super) fn call_or_leave(&mut self, function: *const u8, arguments: &[Value]) -> Value {
+    /// In direct code: calls a function that gives a word, and bails out if that is zero.
+    pub(super) fn call_or_bail_out(&mut self, function: *const u8, arguments: &[Value]) -> Value {
         let word = self.call(function, arguments, Some(types::I64)).expect("it returns a word");
         let (none, unwind) = (self.code.ins().icmp_imm_s(IntCC::Equal, word, 0), self.unwind);
         self.or_else(none, unwind);
@@ -325,7 +326,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// The same of a function that gives zero if all is well.
-    pub(super) fn call_well(&mut self, function: *const u8, arguments: &[Value]) {
+    pub(super) fn call_expecting_zero(&mut self, function: *const u8, arguments: &[Value]) {
         let failed = self.call(function, arguments, Some(types::I64)).expect("it returns a word");
         let unwind = self.unwind;
         self.or_else(failed, unwind);
@@ -388,8 +389,8 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().jump(unwind, &[]);
     }
 
-    /// Without a context: leaves, whatever comes next.
-    pub(super) fn give_up(&mut self) {
+    /// In direct code: bails out. What is emitted next is never reached.
+    pub(super) fn bail_out(&mut self) {
         let unwind = self.unwind;
         self.code.ins().jump(unwind, &[]);
         let nowhere = self.cold();

@@ -1,4 +1,6 @@
-//! Encoding as machine code.
+//! Encode programs as machine code: emits a function for each block of operations, general or
+//! direct. `jit/mod.rs` calls [`define`]. The code touches the output, the value and, in programs
+//! with a bank, the state.
 
 use core::mem::offset_of;
 
@@ -98,7 +100,7 @@ impl<'e> Emit<'e, '_> {
                     self.slot_switch(*slot, arms, otherwise, |emit, block| {
                         emit.set_bits_done(start);
                         emit.encode_block(block, frame);
-                        emit.rest_of_bits(end, true);
+                        emit.fill_bits(end, true);
                     });
                     ops.next();
                 }
@@ -158,12 +160,12 @@ impl<'e> Emit<'e, '_> {
                     |emit| {
                         emit.accumulator = accumulator;
                         emit.encode_block(then, value);
-                        emit.even_bits(end, stops(then));
+                        emit.elide_rest(end, stops(then));
                     },
                     |emit| {
                         emit.set_bits_done(start);
                         emit.encode_block(otherwise, frame);
-                        emit.even_bits(end, stops(otherwise));
+                        emit.elide_rest(end, stops(otherwise));
                     },
                 );
             }
@@ -182,7 +184,7 @@ impl<'e> Emit<'e, '_> {
                 self.switch(&blocks, otherwise, |emit, block| {
                     emit.set_bits_done(start);
                     emit.encode_block(block, frame);
-                    emit.rest_of_bits(end, true);
+                    emit.fill_bits(end, true);
                 });
             }
             OpKind::If { then, otherwise } => {
@@ -224,7 +226,7 @@ impl<'e> Emit<'e, '_> {
                 self.encode_by_interpreter(op, frame);
                 self.take_filled(filled(bytes));
             }
-            OpKind::Fail(_) if self.direct => self.give_up(),
+            OpKind::Fail(_) if self.direct => self.bail_out(),
             OpKind::Fail(_) | OpKind::Slice { .. } => self.encode_by_interpreter(op, frame),
             OpKind::Store(_)
             | OpKind::Get(_)
@@ -266,7 +268,7 @@ impl<'e> Emit<'e, '_> {
         });
     }
 
-    /// Without a context: leaves unless there is still room for all that is of known size.
+    /// In direct code: bails out unless there is still room for all that is of known size.
     fn room_for_all(&mut self) {
         if self.direct {
             let (capacity, position, unwind) = (self.code.use_var(self.end), self.position(), self.unwind);
@@ -646,7 +648,7 @@ impl<'e> Emit<'e, '_> {
             self.set_bits_done(start);
             self.held = held;
             self.encode_block(body, frame);
-            self.rest_of_bits(end, true);
+            self.fill_bits(end, true);
             self.code.ins().jump(done, &[]);
         }
         (self.accumulator, self.held) = (None, held);

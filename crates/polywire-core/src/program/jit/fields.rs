@@ -1,5 +1,6 @@
-//! The state of a stream and its presence maps. Where there is a context, functions do them that
-//! the interpreter calls, too. Where there is none, `stream` makes them.
+//! Presence maps and the state: emits their operations. `jit/decode.rs` and `jit/encode.rs` call
+//! it. The general function calls `state/bits.rs`, as the interpreter does; direct functions have
+//! code of their own in `jit/stream/map.rs`.
 
 use core::mem::offset_of;
 
@@ -83,7 +84,7 @@ impl<'e> Emit<'e, '_> {
     pub(super) fn forget(&mut self, except: u32) {
         let (state, except) = (self.state(), self.constant(except.into()));
         match self.direct {
-            true => self.call_well(forget_specialised as *const u8, &[state, except]),
+            true => self.call_expecting_zero(forget_specialised as *const u8, &[state, except]),
             false => _ = self.call(forget as *const u8, &[state, except], None),
         }
     }
@@ -123,7 +124,7 @@ unsafe extern "C" fn forget(state: *mut State, except: u64) {
     unsafe { (*state).forget_but(except as u32) }
 }
 
-/// Without a context: 0, or 1 if it cannot be done.
+/// In direct code: 0, or 1 if it cannot be done.
 unsafe extern "C" fn forget_specialised(state: *mut State, except: u64) -> u64 {
     // SAFETY: machine code gives the state that it was called with.
     unsafe { u64::from(!(*state).forget_specialised(except as u32)) }

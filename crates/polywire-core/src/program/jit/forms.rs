@@ -1,5 +1,6 @@
-//! What kernels say of themselves, done without a call: numbers, regions with their length in
-//! front.
+//! Kernels with a form: emits the simple case of a number, or of a region with its length in front,
+//! in line, and a call of the kernel for all other cases. `jit/decode.rs` and `jit/encode.rs` call
+//! it.
 
 use core::mem::offset_of;
 

@@ -1,4 +1,7 @@
-//! Blocks of which one runs: what they agree on is known behind them.
+//! Branches: what is known behind blocks of which one runs. `jit/decode.rs`, `jit/encode.rs` and
+//! `jit/stream/slots.rs` call [`Emit::begin_join`], then `begin_arm` and `end_arm` for each block,
+//! then `finish_join`. What all blocks agree on (the type of the accumulator, facts about locals)
+//! is known behind them.
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, types};
 use cranelift_frontend::Variable;
@@ -121,7 +124,7 @@ impl<'e> Emit<'e, '_> {
             self.begin_arm(&join);
             self.set_bits_done(most.0);
             fill(self, block);
-            self.even_bits(most.1, stops(block));
+            self.elide_rest(most.1, stops(block));
             self.end_arm(&mut join, stops(block));
             self.code.ins().jump(done, &[]);
         }

@@ -1,4 +1,5 @@
-//! Members in any order: those that come in the usual one without a call.
+//! Members in any order: emits the operation `Members`. A member that comes in the usual order is
+//! recognised by its expected prefix, without a call of the dialect. `jit/decode.rs` calls it.
 
 use core::mem::offset_of;
 

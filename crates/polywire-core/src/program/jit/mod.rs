@@ -1,10 +1,14 @@
-//! Programs as machine code, made by Cranelift.
+//! Programs as machine code, made by Cranelift. `exec.rs` calls [`compile`] once for each program,
+//! and [`decode`], [`encode`] and their direct variants for each message.
 //!
-//! The code does inline what is hot (runs, alignment, bounds, short strings, loops, branches) and
-//! calls Rust for the rest: kernels, growth, and whole operations that are not worth inlining,
-//! which the interpreter runs. When something is wrong it leaves by a side exit; the interpreter
-//! then runs the one operation again to say exactly what (it is the reference, and errors are not
-//! hot).
+//! Each program has a *general* function, which works on a context (`Input` or `Output`), and
+//! perhaps a *direct* one, which works on the bare bytes (`jit/direct.rs`). Both come from the same
+//! walk over the operations (`decode`, `encode`).
+//!
+//! Frequent operations are in line (runs, alignment, bounds, short strings, loops, branches). For
+//! the others the code calls Rust: kernels, growth, and whole operations that the interpreter runs
+//! (`shims`). After a failure the code exits with the number of the operation; the interpreter runs
+//! it again to describe the error.
 //!
 //! Executable memory is never writable: it is written, then sealed, then run, and unmapped with the
 //! last user.
@@ -228,7 +232,8 @@ pub(crate) fn specialised(program: &Program) -> Option<Specialisation> {
     stream::Eligibility::of(program).map(stream::Eligibility::specialised)
 }
 
-/// Compiles the root and all routines, and gives the root, with its direct twin if it has one.
+/// Compiles the root and all routines, and gives the root's general function, and its direct one if
+/// it has one.
 fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<(FuncId, Option<FuncId>), String> {
     let signatures = [false, true].map(|direct| block_signature(module, direct, program.bank.is_some()));
     let mut declare = |name: &str, direct: bool| {

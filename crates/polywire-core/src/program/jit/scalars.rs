@@ -1,4 +1,5 @@
-//! What both directions do with the accumulator: constants, conversions, checks.
+//! The accumulator: emits constants, conversions and checks, for both directions. `jit/decode.rs`
+//! and `jit/encode.rs` call it.
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 

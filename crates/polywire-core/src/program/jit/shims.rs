@@ -1,8 +1,8 @@
-//! Rust functions that machine code calls.
+//! Rust functions that machine code calls, general code and direct code alike.
+//! `jit/stream/calls.rs` has those for the bytes in hand.
 //!
-//! They are reached from verified programs only, with pointers that machine code was made with:
-//! contexts, operations and layout nodes that live as long as the code, and places in live values.
-//! None unwinds.
+//! Only code of verified programs calls them. Its arguments are contexts, operations and layout
+//! nodes that live as long as the code, and places in live values. None of the functions unwinds.
 
 use alloc::string::String;
 

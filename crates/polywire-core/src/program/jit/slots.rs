@@ -1,6 +1,9 @@
-//! Slots and locals of the state. Where there is a context, both are in memory, where the
-//! interpreter finds them, too. Without one, locals are registers, and slots have no tags: a word
-//! says that there is no value (`stream/slots.rs`).
+//! Slots and locals: emits their operations, for both directions. `jit/decode.rs` and
+//! `jit/encode.rs` call it. The code touches the state only.
+//!
+//! In the general function, slots and locals are in memory, where the interpreter finds them too.
+//! In a direct function locals are registers, and slots have no tags: reserved words say that there
+//! is no value (`jit/stream/slots.rs`).
 
 use core::mem::offset_of;
 
@@ -64,7 +67,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Without a context: gives a local a value.
+    /// In direct code: gives a local a value.
     pub(super) fn set_local(&mut self, index: u8, value: Value, fact: LocalFact) {
         self.code.def_var(self.locals[usize::from(index)], value);
         self.facts[usize::from(index)] = fact;
@@ -129,7 +132,7 @@ impl Emit<'_, '_> {
 
     fn load_slot(&mut self, slot: u32, scalar: Scalar, initial: u64) {
         let (values, offset) = (self.stream().values, 8 * slot as i32);
-        let known = self.direct && (self.assigned.contains(&slot) || self.marks(slot).all().is_empty());
+        let known = self.direct && (self.assigned.contains(&slot) || self.slot_words(slot).reserved().is_empty());
         if known {
             let value = self.load_cut(values, offset, scalar);
             return self.set(value, scalar);
@@ -140,8 +143,8 @@ impl Emit<'_, '_> {
         let initial = self.constant(cut(initial, scalar) as i64);
         if self.direct {
             // What stands for a value may say itself that there is none.
-            for mark in self.marks(slot).all().into_iter().filter(|mark| *mark != word_of_none) {
-                let none = self.code.ins().icmp_imm_s(IntCC::Equal, word, mark as i64);
+            for reserved in self.slot_words(slot).reserved().into_iter().filter(|reserved| *reserved != word_of_none) {
+                let none = self.code.ins().icmp_imm_s(IntCC::Equal, word, reserved as i64);
                 value = self.code.ins().select(none, initial, value);
             }
         } else {
@@ -155,7 +158,7 @@ impl Emit<'_, '_> {
     fn store_slot(&mut self, slot: u32, kind: u8) {
         let (value, values) = (self.accumulator().value, self.stream().values);
         if self.direct {
-            self.leave_if_marked(slot);
+            self.bail_out_if_reserved(slot);
         } else {
             self.set_tag(slot, kind);
         }
@@ -175,11 +178,12 @@ impl Emit<'_, '_> {
         if !self.direct {
             return self.tag(slot);
         }
-        let marks = self.marks(slot);
-        let (word, mut state) = (self.word_of(slot), self.constant(marks.kind.into()));
-        let tests = [(marks.undefined, 0), (marks.is_emptied.then_some(EMPTY_WORD), 1)];
-        for (mark, label) in tests.into_iter().filter_map(|(mark, label)| Some((mark?, label))) {
-            let (is_so, label) = (self.code.ins().icmp_imm_s(IntCC::Equal, word, mark as i64), self.constant(label));
+        let words = self.slot_words(slot);
+        let (word, mut state) = (self.word_of(slot), self.constant(words.kind.into()));
+        let tests = [(words.undefined, 0), (words.is_emptied.then_some(EMPTY_WORD), 1)];
+        for (reserved, label) in tests.into_iter().filter_map(|(reserved, label)| Some((reserved?, label))) {
+            let (is_so, label) =
+                (self.code.ins().icmp_imm_s(IntCC::Equal, word, reserved as i64), self.constant(label));
             state = self.code.ins().select(is_so, label, state);
         }
         state
@@ -189,12 +193,14 @@ impl Emit<'_, '_> {
     fn slot_has(&mut self, (slot, kind): (u32, u8), initial: Option<u64>) -> Value {
         let value = self.accumulator().value;
         if self.direct {
-            self.leave_if_marked(slot);
+            self.bail_out_if_reserved(slot);
         }
         let word = self.word_of(slot);
         let mut has = self.code.ins().icmp(IntCC::Equal, word, value);
         let undefined = if self.direct {
-            self.marks(slot).undefined.map(|mark| self.code.ins().icmp_imm_s(IntCC::Equal, word, mark as i64))
+            self.slot_words(slot)
+                .undefined
+                .map(|reserved| self.code.ins().icmp_imm_s(IntCC::Equal, word, reserved as i64))
         } else {
             let tag = self.tag(slot);
             let is_kind = self.code.ins().icmp_imm_s(IntCC::Equal, tag, i64::from(kind));
@@ -209,16 +215,16 @@ impl Emit<'_, '_> {
         has
     }
 
-    /// Without a context: leaves if the accumulator is a word that says that its slot has no value.
-    fn leave_if_marked(&mut self, slot: u32) {
+    /// In direct code: bails out if the accumulator is a reserved word of its slot.
+    fn bail_out_if_reserved(&mut self, slot: u32) {
         let Accumulator { value, from, .. } = self.accumulator();
         if from.size() < 8 {
             return;
         }
         let unwind = self.unwind;
-        for mark in self.marks(slot).all() {
-            let marked = self.code.ins().icmp_imm_s(IntCC::Equal, value, mark as i64);
-            self.or_else(marked, unwind);
+        for reserved in self.slot_words(slot).reserved() {
+            let is_reserved = self.code.ins().icmp_imm_s(IntCC::Equal, value, reserved as i64);
+            self.or_else(is_reserved, unwind);
         }
     }
 

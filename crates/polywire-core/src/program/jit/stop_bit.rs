@@ -1,5 +1,7 @@
-//! Stop-bit integers. Where there is a context, functions read and write them that the interpreter
-//! calls, too; without one those of a byte are read and written here, and what is unusual leaves.
+//! Stop-bit integers: emits `Get StopBit` and `Put StopBit`. `jit/decode.rs` and `jit/encode.rs`
+//! call it. The general function calls `state/stop_bit.rs`, as the interpreter does. A direct
+//! function reads and writes one byte in line (`jit/stream/entity.rs`) and bails out in unusual
+//! cases.
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
@@ -43,7 +45,7 @@ impl<'e> Emit<'e, '_> {
         if let Some(base) = form.base {
             let base = self.local(base, form.scalar);
             let sum = self.code.ins().iadd(base, value);
-            self.leave_if_wrapped(form.scalar, base, value, sum);
+            self.bail_out_if_wrapped(form.scalar, base, value, sum);
             value = sum;
             // Without a difference it is the base.
             if let Some((min, max)) = range {
@@ -71,7 +73,7 @@ impl<'e> Emit<'e, '_> {
         if let Some(base) = form.base {
             let base = self.local(base, form.scalar);
             wire = self.code.ins().isub(value, base);
-            self.leave_if_wrapped(form.scalar, base, wire, value);
+            self.bail_out_if_wrapped(form.scalar, base, wire, value);
         }
         if form.there.is_some() {
             let is_narrow = form.scalar.size() < 8;
@@ -80,9 +82,8 @@ impl<'e> Emit<'e, '_> {
         self.write_entity(is_signed, wire);
     }
 
-    /// Leaves if a sum (of a base and a difference) or difference is not what it is without a limit
-    /// of 64 bits.
-    fn leave_if_wrapped(&mut self, scalar: Scalar, base: Value, delta: Value, sum: Value) {
+    /// Bails out if a sum (of a base and a difference) or a difference does not fit 64 bits.
+    fn bail_out_if_wrapped(&mut self, scalar: Scalar, base: Value, delta: Value, sum: Value) {
         if scalar.size() < 8 {
             return;
         }

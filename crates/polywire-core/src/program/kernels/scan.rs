@@ -1,27 +1,115 @@
 //! Searching bytes many at a time.
 
-/// What stands before the first byte that cannot stand in a JSON string as it is.
+use super::copy::copy_short;
+
+/// What a search has found: the bytes in front of the first that it stops at. Only searches of this
+/// module make one: its length and that all of it is ASCII is relied on without another check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Clean {
-    /// Bytes up to a quote, backslash or control character, or to the end.
-    pub len: usize,
-    /// They are all ASCII.
-    pub ascii: bool,
+pub(crate) struct Clean<'a> {
+    /// Where it searched.
+    whole: &'a [u8],
+    /// At most those of `whole`.
+    len: usize,
+    /// All bytes in front are ASCII, or not.
+    ascii: bool,
 }
 
-/// Looks for a quote, a backslash or a control character.
+impl<'a> Clean<'a> {
+    /// Takes the length, and whether all of it is ASCII, from a search in `whole`.
+    #[inline(always)]
+    fn new(whole: &'a [u8], (len, ascii): (usize, bool)) -> Clean<'a> {
+        debug_assert!(len <= whole.len() && whole[..len].is_ascii() == ascii, "a search is wrong");
+        Clean { whole, len, ascii }
+    }
+
+    /// Where it searched.
+    #[inline]
+    pub(crate) fn whole(&self) -> &'a [u8] {
+        self.whole
+    }
+
+    /// The number of bytes in front.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes in front.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        // SAFETY: `len` is at most the length of `whole`.
+        unsafe { self.whole.get_unchecked(..self.len) }
+    }
+
+    /// The byte that the search stopped at, and all behind it.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        // SAFETY: `len` is at most the length of `whole`, so the rest begins within it.
+        unsafe { self.whole.get_unchecked(self.len..) }
+    }
+
+    /// True if all bytes in front are ASCII.
+    #[inline]
+    pub(crate) fn is_ascii(&self) -> bool {
+        self.ascii
+    }
+
+    /// The bytes in front as text, if all of them are ASCII.
+    #[inline]
+    pub(crate) fn as_ascii(&self) -> Option<&'a str> {
+        // SAFETY: the search has found no byte beyond ASCII.
+        self.ascii.then(|| unsafe { core::str::from_utf8_unchecked(self.bytes()) })
+    }
+}
+
+/// True if there is no quote, backslash or control character. The last word overlaps the one
+/// before.
 #[inline]
-pub(crate) fn clean(bytes: &[u8]) -> Clean {
+pub(crate) fn is_clean(bytes: &[u8]) -> bool {
+    let len = bytes.len();
+    match len {
+        0..8 => {
+            let mut word = [b' '; 8];
+            // SAFETY: fewer than eight bytes.
+            unsafe { copy_short(bytes, word.as_mut_ptr()) };
+            stops(u64::from_le_bytes(word)) == 0
+        }
+        8..16 => {
+            let word = |chunk: Option<&[u8; 8]>| chunk.map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            stops(word(bytes.first_chunk())) | stops(word(bytes.last_chunk())) == 0
+        }
+        _ => {
+            let is_clean = |chunk: &[u8; 16]| !stops_sixteen(chunk);
+            bytes.as_chunks().0.iter().all(is_clean) && bytes.last_chunk().is_none_or(is_clean)
+        }
+    }
+}
+
+/// True if a search stops in sixteen bytes.
+#[inline]
+fn stops_sixteen(bytes: &[u8; 16]) -> bool {
+    // SAFETY: sixteen bytes are there, and SSE2 is part of every x86-64.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    return sse2::clean(bytes);
+    return unsafe { sse2::masks(bytes.as_ptr()) }.0 != 0;
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    words(bytes, 0, true)
+    return words(bytes, 0, true).0 < 16;
+}
+
+/// Looks for a quote, a backslash or a control character: what cannot stand in a JSON string as it
+/// is.
+#[inline]
+pub(crate) fn clean(bytes: &[u8]) -> Clean<'_> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    let found = sse2::clean(bytes);
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let found = words(bytes, 0, true);
+    Clean::new(bytes, found)
 }
 
 /// Looks for what may need attention in XML: `<`, `>`, `&`, `]`, a quote, a control character, an
 /// underscore in front of an `x`. Some underscores are found in vain.
 #[inline]
-pub(crate) fn markup(bytes: &[u8]) -> Clean {
+pub(crate) fn markup(bytes: &[u8]) -> Clean<'_> {
     let (mut at, mut ascii) = (0, true);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     while bytes.len() - at >= 16 {
@@ -29,7 +117,7 @@ pub(crate) fn markup(bytes: &[u8]) -> Clean {
         let (stops, high) = unsafe { sse2::markup(bytes.as_ptr().add(at)) };
         if stops != 0 {
             let len = stops.trailing_zeros();
-            return Clean { len: at + len as usize, ascii: ascii && high & ((1 << len) - 1) == 0 };
+            return Clean::new(bytes, (at + len as usize, ascii && high & ((1 << len) - 1) == 0));
         }
         ascii &= high == 0;
         at += 16;
@@ -38,7 +126,7 @@ pub(crate) fn markup(bytes: &[u8]) -> Clean {
         ascii &= *byte < 0x80;
         at += 1;
     }
-    Clean { len: at, ascii }
+    Clean::new(bytes, (at, ascii))
 }
 
 const STOPS_MARKUP: [bool; 256] = {
@@ -62,7 +150,7 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 /// A word whose lowest set high bit marks the first byte that cannot stand in a string; higher ones
 /// may be wrong.
 #[inline]
-pub(crate) fn stops(word: u64) -> u64 {
+fn stops(word: u64) -> u64 {
     let quote = word ^ (ONES * b'"' as u64);
     let backslash = word ^ (ONES * b'\\' as u64);
     let zero_in = |w: u64| w.wrapping_sub(ONES) & !w;
@@ -70,16 +158,17 @@ pub(crate) fn stops(word: u64) -> u64 {
     (zero_in(quote) | zero_in(backslash) | control) & HIGHS
 }
 
-/// Eight bytes at a time from `at` on, of which all before are clean.
+/// Eight bytes at a time from `at` on, of which all before are clean. Gives the length, and whether
+/// all of it is ASCII.
 #[inline]
-fn words(bytes: &[u8], mut at: usize, mut ascii: bool) -> Clean {
+fn words(bytes: &[u8], mut at: usize, mut ascii: bool) -> (usize, bool) {
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let word = u64::from_le_bytes(*chunk);
         let found = stops(word);
         if found != 0 {
             let len = found.trailing_zeros() as usize / 8;
             let before = (1u64 << (8 * len)) - 1;
-            return Clean { len: at + len, ascii: ascii && word & before & HIGHS == 0 };
+            return (at + len, ascii && word & before & HIGHS == 0);
         }
         ascii &= word & HIGHS == 0;
         at += 8;
@@ -91,7 +180,7 @@ fn words(bytes: &[u8], mut at: usize, mut ascii: bool) -> Clean {
         ascii &= *byte < 0x80;
         at += 1;
     }
-    Clean { len: at, ascii }
+    (at, ascii)
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -99,8 +188,6 @@ mod sse2 {
     use core::arch::x86_64::{
         __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
     };
-
-    use super::Clean;
 
     /// A bit for each byte that may need attention in XML, and one for each that is not ASCII.
     ///
@@ -123,14 +210,14 @@ mod sse2 {
     }
 
     #[inline]
-    pub(super) fn clean(bytes: &[u8]) -> Clean {
+    pub(super) fn clean(bytes: &[u8]) -> (usize, bool) {
         let (mut at, mut ascii) = (0, true);
         while bytes.len() - at >= 16 {
             // SAFETY: sixteen bytes are there, and SSE2 is part of every x86-64.
             let (stops, high) = unsafe { masks(bytes.as_ptr().add(at)) };
             if stops != 0 {
                 let len = stops.trailing_zeros();
-                return Clean { len: at + len as usize, ascii: ascii && high & ((1 << len) - 1) == 0 };
+                return (at + len as usize, ascii && high & ((1 << len) - 1) == 0);
             }
             ascii &= high == 0;
             at += 16;
@@ -143,7 +230,7 @@ mod sse2 {
     /// # Safety
     /// Sixteen bytes are readable at `at`.
     #[inline]
-    unsafe fn masks(at: *const u8) -> (u32, u32) {
+    pub(super) unsafe fn masks(at: *const u8) -> (u32, u32) {
         // SAFETY: the one load takes the sixteen bytes of the contract; the rest is in registers.
         unsafe {
             let chunk = _mm_loadu_si128(at.cast::<__m128i>());
@@ -182,13 +269,22 @@ pub(crate) fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
+    use alloc::{format, string::String, vec};
 
     use super::*;
 
-    fn slow(bytes: &[u8]) -> Clean {
+    fn slow(bytes: &[u8]) -> (usize, bool) {
         let len = bytes.iter().position(|b| *b < 0x20 || matches!(b, b'"' | b'\\')).unwrap_or(bytes.len());
-        Clean { len, ascii: bytes[..len].is_ascii() }
+        (len, bytes[..len].is_ascii())
+    }
+
+    fn agree(bytes: &[u8], what: &dyn Fn() -> String) {
+        let (found, wanted) = (clean(bytes), slow(bytes));
+        assert_eq!((found.len(), found.is_ascii()), wanted, "{}", what());
+        assert_eq!(words(bytes, 0, true), wanted, "{}", what());
+        assert_eq!(is_clean(bytes), wanted.0 == bytes.len(), "{}", what());
+        assert_eq!(found.as_ascii().map(str::as_bytes), wanted.1.then_some(found.bytes()), "{}", what());
+        assert_eq!((found.bytes(), found.rest()), found.whole().split_at(wanted.0), "{}", what());
     }
 
     #[test]
@@ -198,11 +294,9 @@ mod tests {
                 for byte in [0, 0x1F, 0x20, b'!', b'"', b'#', b'[', b'\\', b']', 0x7F, 0x80, 0xA2, 0xDC, 0xFF] {
                     let mut bytes = vec![b'x'; len];
                     bytes[at] = byte;
-                    assert_eq!(clean(&bytes), slow(&bytes), "{byte:#x} at {at} of {len}");
-                    assert_eq!(words(&bytes, 0, true), slow(&bytes), "{byte:#x} at {at} of {len}");
+                    agree(&bytes, &|| format!("{byte:#x} at {at} of {len}"));
                     bytes[len - 1] = b'"';
-                    assert_eq!(clean(&bytes), slow(&bytes));
-                    assert_eq!(words(&bytes, 0, true), slow(&bytes));
+                    agree(&bytes, &|| format!("{byte:#x} at {at} of {len}, then a quote"));
                 }
             }
         }
@@ -218,13 +312,13 @@ mod tests {
                     bytes[at + 1] = b'x';
                     let stop = byte < 0x20 || b"<>&]\"'_".contains(&byte);
                     let found = markup(&bytes);
-                    assert_eq!(found.len, if stop { at } else { len + 1 }, "{byte:#x} at {at} of {len}");
+                    assert_eq!(found.len(), if stop { at } else { len + 1 }, "{byte:#x} at {at} of {len}");
                     assert_eq!(found.ascii, stop || byte < 0x80, "{byte:#x} at {at} of {len}");
                 }
             }
         }
         // An identifier's underscores cost nothing where the bytes behind them are seen as well.
-        assert_eq!(markup(b"an_identifier_aa_bit_longer_then").len, 32);
+        assert_eq!(markup(b"an_identifier_aa_bit_longer_then").len(), 32);
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Presence maps.
+//! Presence maps: the bits of the map that a message is at. The interpreter calls this file, and so
+//! does general machine code (`jit/fields.rs`). Direct functions have code of their own
+//! (`jit/stream/map.rs`).
 //!
-//! A map is taken in words of 56 bits, the first bit on top, with a one behind the last: when
-//! nothing but that one is left, the next word is due. Writing gathers words of 56 bits behind a
-//! leading one, and puts them into room that was left in front.
+//! A reader takes a map in words of 56 bits. The first bit is the highest, and a one stands behind
+//! the last: when only that one is left, the next word is due. A writer collects words of 56 bits
+//! behind a leading one. It puts them into room that was left in front of what the map is for.
 
 use super::{
     super::{Cursor, FaultKind, Input, Output, Status},

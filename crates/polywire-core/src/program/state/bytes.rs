@@ -1,5 +1,6 @@
-//! The bytes in hand: their forms on the wire, slots for them, parts of them. The reference for
-//! what machine code does.
+//! The bytes in hand: their forms on the wire, slots for them, and parts of them. The interpreter
+//! calls this file, general machine code through the interpreter. Direct functions
+//! (`jit/stream/bytes.rs`) must give the same results.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,6 +9,9 @@ use super::{
     super::{ByteSlot, Bytes, BytesForm, Coding, FaultKind, Input, Output, PartKernel, Status},
     EMPTY, State, UNDEFINED, integer,
 };
+
+/// Bytes of an inline string at most, which lies in its slot's word.
+pub(crate) const MAX_INLINE: usize = 7;
 
 type Done = Result<(), Status>;
 
@@ -179,12 +183,27 @@ pub(crate) fn join(input: &mut Input<'_>, kernel: &PartKernel, (slot, initial, n
         join_bytes(kernel, known, held, number).map_err(|()| known.len())
     });
     match joined {
-        // Bytes that the message did not have to spell out cost, too.
-        Ok(()) => {
-            let len = input.state().held.len();
-            ok(input.charge(len))
-        }
+        Ok(()) => charge_copy(input),
         Err(known) => Err(input.fail(FaultKind::Subtraction, known as u64, number as u64)),
+    }
+}
+
+/// Counts the bytes in hand, which are copied from a slot: a few bytes of a message may copy many.
+/// Those that are short enough to lie in the slot's word cost nothing.
+pub(crate) fn charge_copy(input: &mut Input<'_>) -> Done {
+    let (len, left) = (input.state().held.len(), input.state().copies_left);
+    if len <= MAX_INLINE {
+        return Ok(());
+    }
+    match left.checked_sub(len) {
+        Some(left) => {
+            input.state().copies_left = left;
+            Ok(())
+        }
+        None => {
+            let limit = input.memory_limit();
+            Err(input.fail(FaultKind::Limit, limit as u64, (limit.saturating_sub(left) + len) as u64))
+        }
     }
 }
 

@@ -1,4 +1,6 @@
-//! Numbers as decimals, mantissa and exponent of ten: the reference for what machine code does.
+//! Numbers as decimals, with a mantissa and an exponent of ten. The interpreter and
+//! `jit/decimal.rs` call this file. Direct functions compute the usual exponents in line and must
+//! give the same results.
 
 use super::{
     super::{FaultKind, Input, Output, Status},

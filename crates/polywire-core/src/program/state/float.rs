@@ -1,4 +1,5 @@
-//! Floating-point numbers as decimals: only where both ways are exact to the bit.
+//! Floating-point numbers as decimals: conversions that are exact to the bit in both directions, or
+//! none. `state/decimal.rs` and `jit/decimal.rs` call this file. It is arithmetic only.
 
 /// Powers of ten that a double holds exactly.
 pub(crate) static POWERS: [f64; 23] = [

@@ -1,4 +1,9 @@
-//! Stop-bit integers: seven bits a byte, most significant first, the last with its high bit set.
+//! Stop-bit integers: seven bits in each byte, the most significant first. The last byte has its
+//! highest bit set.
+//!
+//! `state/stop_bit.rs`, `state/bytes.rs` and `state/bits.rs` call the safe functions, which work on
+//! `Input` and `Output`. Direct functions call those in [`Functions`] for integers of more than one
+//! byte; they are chosen for the processor once.
 
 use super::{
     super::{FaultKind, Input, Output, Status},

@@ -1,9 +1,15 @@
-//! What a stateful codec keeps from one message to the next: previous values in a bank of slots,
-//! and while a message is read or written its presence map.
+//! The state of stateful formats: what a codec keeps from one message to the next (previous values,
+//! in a bank of slots) and, within a message, its presence map, locals and the bytes in hand.
 //!
-//! A program that has a [`Bank`] runs with a [`State`]. Operations change it as they go; it is kept
-//! as it was before the message, and comes back unless the message ends well: a message that fails,
-//! or that is to leave nothing behind, has no effect.
+//! A program that has a [`Bank`] runs with a [`State`]. Both back ends change it, the interpreter
+//! through the methods in this folder, machine code also in memory. `exec.rs` calls
+//! [`State::begin`] before a message, which saves the values, and [`State::roll_back`] if the
+//! message failed or must leave no trace.
+//!
+//! The files beside this one are the reference for operations with state: `slots` (slots and
+//! locals), `bits` (presence maps), `stop_bit` and `integer` (numbers), `decimal` and `float`
+//! (decimals), `bytes` (strings). They touch `State`, `Input` and `Output`, never the value.
+//! `specialised` is for direct functions.
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use core::ops::{Deref, DerefMut};
@@ -64,6 +70,10 @@ pub struct State {
     /// the memory that they allow.
     pub(crate) limits_at: usize,
     pub(crate) memory_left: usize,
+    /// Bytes of slots that the message may still copy. They are as many as the memory that it may
+    /// allocate, and counted apart: a message that is decoded again after a bail-out copies them
+    /// again, but memory that it has allocated is there.
+    pub(crate) copies_left: usize,
     /// Values of the slots.
     pub(crate) values: Values,
     /// Undefined, empty, or assigned with what type.
@@ -177,6 +187,7 @@ impl State {
             locals: [0; LOCALS],
             limits_at: 0,
             memory_left: 0,
+            copies_left: 0,
             values: Values::new(slots),
             tags: vec![UNDEFINED; slots].into(),
             map: bits::Map::default(),

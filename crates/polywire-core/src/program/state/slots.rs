@@ -1,5 +1,8 @@
-//! Slots and locals, as operations of any codec use them: words that are cut to the type that is
-//! asked for. A slot outlives the message, a local does not.
+//! Slots and locals: loading, storing, comparing, arithmetic. `interp/slots.rs` calls this file.
+//! `jit/slots.rs` emits the same operations.
+//!
+//! Both keep words of 64 bits, which are cut to the type that is asked for. A slot outlives the
+//! message, a local does not.
 
 use super::{EMPTY, State, UNDEFINED};
 use crate::{

@@ -1,13 +1,20 @@
-//! A *specialised* state: one whose slots all have what a program that asks for no tags expects of
-//! them: a value of its type, or a word that has the same effect as none; and short texts inline,
-//! in the slots that go with them.
+//! The specialised state that direct functions expect.
+//!
+//! In a specialised state slots have no tags. A slot's word is a value of the one type that the
+//! program stores there, or a reserved word that has the same effect as no value. A short string
+//! lies inline in the word.
+//!
+//! `exec/direct.rs` calls [`State::begin_specialised`] before each message, which specialises the
+//! state if it is not, and [`State::roll_back_specialised`] after a bail-out. [`State::begin`]
+//! turns it back into an ordinary state for the general function. Direct functions change the words
+//! in memory.
 
 use alloc::{boxed::Box, sync::Arc};
 
-use super::{EMPTY, State, UNDEFINED};
+use super::{EMPTY, State, UNDEFINED, bytes::MAX_INLINE};
 use crate::program::{Limits, NO_VALUE};
 
-/// What a state has for a program that asks for no tags.
+/// The specialised part of a state.
 #[derive(Clone, Debug)]
 pub(super) struct SpecialisedState {
     wanted: Option<Arc<Specialisation>>,
@@ -34,7 +41,7 @@ impl SpecialisedState {
 }
 
 impl State {
-    /// Before a message of a program that asks for no tags; false if it would have to.
+    /// Before a message that a direct function handles; false if the state cannot be specialised.
     #[inline]
     pub(crate) fn begin_specialised(&mut self, wanted: &Arc<Specialisation>, limits: &Limits) -> bool {
         let is_specialised = self.specialised.is_specialised
@@ -63,8 +70,7 @@ impl State {
         self.roll_back_texts();
     }
 
-    /// Before the interpreter does an operation of a message that is otherwise done without tags:
-    /// its slots, which are its own, have some.
+    /// Before a direct function leaves an operation to the interpreter, whose slots have tags.
     pub(crate) fn keep_tags(&mut self) {
         if !core::mem::replace(&mut self.specialised.keeps_tags, true) {
             self.saved_tags.copy_from_slice(&self.tags);
@@ -72,8 +78,8 @@ impl State {
         }
     }
 
-    /// Gives slots without a value what stands for that, and has short texts inline; false if a
-    /// slot has what the program does not expect.
+    /// Gives slots without a value their reserved words, and puts short strings inline; false if a
+    /// slot has a value that the program does not expect.
     #[inline(never)]
     fn specialise(&mut self, wanted: &Arc<Specialisation>) -> bool {
         let is_fresh = self.specialised.is_fresh && !self.specialised.is_specialised;
@@ -130,8 +136,7 @@ impl State {
         wanted.texts.iter().all(|slot| self.begin_text(&wanted.slots[*slot as usize]))
     }
 
-    /// Gives slots that got their value in a specialised state their tag; from now on tags may
-    /// change.
+    /// Gives all slots their tags again.
     pub(super) fn despecialise(&mut self) {
         self.specialised.is_fresh = false;
         if !core::mem::take(&mut self.specialised.is_specialised) {
@@ -177,28 +182,23 @@ impl State {
     }
 }
 
-/// Bytes of a text that is kept inline.
-pub(crate) const IN_SLOT: usize = 7;
-
-/// What stands for a text that there is not, inline.
+/// The reserved word of an undefined slot for bytes.
 pub(crate) const NO_TEXT: u64 = u64::MAX - 1;
 
-/// What stands for absence: no number of 32 bits, and no inline text. A longer number that is the
-/// same, or one more, is left to a program that asks for tags.
+/// The reserved word of an empty slot: no number of 32 bits, and no inline string. If a message has
+/// this number with 64 bits, the general function handles it.
 pub(crate) const EMPTY_WORD: u64 = 3 << 61;
 
-/// What stands for no value where there is no initial value, likewise: none of those that 32 bits
-/// hold, nor is what follows it; a number that nobody has, nor a floating-point number that anybody
-/// has, but by chance.
+/// The reserved word of an undefined slot for numbers: no number of 32 bits, nor is its successor,
+/// and hardly ever a number of 64 bits that a message has.
 pub(crate) const NO_NUMBER: u64 = NO_VALUE;
 
-/// What a program that asks for no tags wants of a state.
+/// The specialised state that a program expects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Specialisation {
     pub slots: Box<[SpecialisedSlot]>,
-    /// By slot, what stands for no value yet: it has the same effect on the first field that looks
-    /// at it. Where there is an initial value, that may be a value as well: then both have the
-    /// same effect.
+    /// By slot, the word that it begins with: the reserved word for an undefined slot, or the
+    /// initial value if no operation can tell the two apart.
     pub fresh: Box<[u64]>,
     /// Of a settled one, the slots that have an initial text.
     pub texts: Box<[u32]>,
@@ -243,13 +243,15 @@ impl Specialisation {
     }
 }
 
-/// What stands for a text that is too long to be kept inline.
+/// The word of a slot whose bytes are too many for an inline string.
 pub(crate) const LONG: u64 = u64::MAX;
 
-/// A short text as a word, its length on top; a word that is none for a longer one.
+/// An inline string: the bytes with their number on top; [`LONG`] for more bytes than fit.
 pub(crate) fn inline_text(text: &[u8]) -> u64 {
     match text.len() {
-        len @ 0..=IN_SLOT => text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) | (len as u64) << 56,
+        len @ 0..=MAX_INLINE => {
+            text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) | (len as u64) << 56
+        }
         _ => LONG,
     }
 }

@@ -1,5 +1,6 @@
-//! Stop-bit integers as a form on the wire: with a word for absence, and as differences. The
-//! reference for what machine code does.
+//! Stop-bit integers as a form on the wire ([`StopBit`]): they may be absent, and they may be the
+//! difference from a local. The interpreter and general machine code (`jit/stop_bit.rs`) call this
+//! file. Direct functions must give the same results.
 
 use super::{
     super::{FaultKind, Input, Output, Status, StopBit},

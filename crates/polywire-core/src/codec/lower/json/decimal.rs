@@ -1,13 +1,13 @@
 //! Decimal numbers as JSON numbers. A structure of an exponent and a mantissa keeps the number of
 //! decimal places: `99.50` is the mantissa 9950 with the exponent -2.
 
-use super::Form;
+use super::{Form, tokens};
 use crate::{
     codec::lower::{DecodeWalk, EncodeWalk, LowerError, MemberIn, MemberOut},
     layout::Scalar,
     program::{
         FaultKind, Input, OpKind, Output, ScalarKernel, Status, TestKernel, Wire,
-        kernels::{float, json, number},
+        kernels::{float, number},
     },
     schema::Type,
 };
@@ -55,7 +55,7 @@ pub(super) fn read(
 static IS_OBJECT: TestKernel = TestKernel { name: "json decimal in parts", test: is_object };
 
 extern "C" fn is_object(input: &mut Input<'_>, word: &mut u64) -> Status {
-    *word = u64::from(json::peek(input) == Some(b'{'));
+    *word = u64::from(tokens::peek(input) == Some(b'{'));
     Status::Ok
 }
 
@@ -154,19 +154,19 @@ extern "C" fn get_number(input: &mut Input<'_>, word: &mut u64) -> Status {
 
 /// Mantissa and exponent of a number, which may be quoted.
 fn parts(input: &mut Input<'_>) -> Result<(i64, i32), Status> {
-    let quoted = json::peek(input) == Some(b'"');
+    let quoted = tokens::peek(input) == Some(b'"');
     let start = input.position();
     let number = if quoted {
-        let text = json::string(input)?;
+        let text = tokens::string(input)?;
         let (mut buffer, mut room) = ([0; 64], [0; 512]);
         let text = text.plain(&mut buffer).map(|text| float::plain_number(text, &mut room));
         text.and_then(|text| float::decimal(text).ok().filter(|number| number.len == text.len()))
     } else {
-        Some(json::number(input)?.0)
+        Some(tokens::number(input)?.0)
     };
     let Some(number) = number else {
         input.seek(start);
-        return Err(json::wrong_kind(input));
+        return Err(tokens::wrong_kind(input));
     };
     let digits = i128::from(number.digits);
     let mantissa = i64::try_from(if number.negative { -digits } else { digits }).ok().filter(|_| number.exact);

@@ -1,13 +1,17 @@
 //! Kernels for the delimiters of JSON notation (brackets, commas, member names, `null`), and for
 //! enums, bitmasks, bitsets and unions, whose values are names.
 
+use super::tokens;
 use crate::{
-    codec::lower::symbols::{LITERAL, parts},
+    codec::lower::{
+        one_way,
+        symbols::{LITERAL, parts},
+    },
     layout::Scalar,
     program::{
         ActionKernel, Cursor, Ending, ExpectedPrefix, FaultKind, Input, MemberDialect, MemberTable, Output,
         RegionDialect, SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, TextKernel,
-        kernels::{json, number, scan},
+        kernels::{number, scan},
     },
 };
 
@@ -16,7 +20,7 @@ use crate::{
 pub(super) static CLOSE: ActionKernel = ActionKernel { name: "json close", get: get_close, put: put_close };
 
 extern "C" fn get_close(input: &mut Input<'_>, bracket: u64) -> Status {
-    json::expect(input, bracket as u8)
+    tokens::expect(input, bracket as u8)
 }
 
 extern "C" fn put_close(output: &mut Output<'_>, bracket: u64) -> Status {
@@ -43,30 +47,30 @@ pub(super) static EXPECT: ActionKernel = ActionKernel { name: "json mark", get: 
 pub(super) static SKIP: ActionKernel = ActionKernel { name: "json skip", get: get_skip, put: put_close };
 
 extern "C" fn get_skip(input: &mut Input<'_>, _: u64) -> Status {
-    json::skip(input)
+    tokens::skip(input)
 }
 
 /// Expects the end of the message.
 pub(super) static END: ActionKernel = ActionKernel { name: "json end", get: get_end, put: put_close };
 
 extern "C" fn get_end(input: &mut Input<'_>, _: u64) -> Status {
-    json::end(input)
+    tokens::end(input)
 }
 
 /// Tests for `null` and skips it.
 pub(super) static NULL: TestKernel = TestKernel { name: "json null", test: test_null };
 
 extern "C" fn test_null(input: &mut Input<'_>, word: &mut u64) -> Status {
-    *word = u64::from(json::accept_word(input, b"null"));
+    *word = u64::from(tokens::accept_word(input, b"null"));
     Status::Ok
 }
 
 /// Strings.
 pub(super) static TEXT: TextKernel =
-    TextKernel { name: "json string", get: get_text, put: json::put_string, short: None };
+    TextKernel { name: "json string", get: get_text, put: tokens::put_string, short: None };
 
 fn get_text(input: &mut Input<'_>, target: Option<&mut alloc::string::String>) -> Status {
-    match (json::string(input), target) {
+    match (tokens::string(input), target) {
         (Ok(text), Some(target)) => text.copy_to(input, target),
         (Ok(_), None) => Status::Ok,
         (Err(status), _) => status,
@@ -82,20 +86,20 @@ pub(super) static MAP: SequenceDialect =
     SequenceDialect { name: "json map", begin: begin_elements::<b'{'>, next: next_element::<b'}'> };
 
 extern "C" fn begin_elements<const OPEN: u8>(input: &mut Input<'_>, _: &mut Cursor) -> Status {
-    match json::accept(input, OPEN) {
+    match tokens::accept(input, OPEN) {
         true => Status::Ok,
-        false => json::wrong_kind(input),
+        false => tokens::wrong_kind(input),
     }
 }
 
 extern "C" fn next_element<const CLOSE: u8>(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
     let first = core::mem::replace(&mut cursor.0[0], 1) == 0;
-    let closes = json::accept(input, CLOSE);
+    let closes = tokens::accept(input, CLOSE);
     *more = u64::from(!closes);
-    if closes || first || json::accept(input, b',') {
+    if closes || first || tokens::accept(input, b',') {
         return Status::Ok;
     }
-    json::unexpected(input, CLOSE)
+    tokens::unexpected(input, CLOSE)
 }
 
 /// Arrays of 2 to 8 dimensions, flattened. [`SHAPE`] has checked their brackets.
@@ -113,8 +117,8 @@ extern "C" fn begin_matrix<const RANK: u64>(input: &mut Input<'_>, cursor: &mut 
 /// Skips brackets up to the next element of the innermost array.
 fn open_rows(input: &mut Input<'_>, cursor: &mut Cursor, rank: u64) -> Status {
     while cursor.0[1] < rank {
-        if !json::accept(input, b'[') {
-            return json::wrong_kind(input);
+        if !tokens::accept(input, b'[') {
+            return tokens::wrong_kind(input);
         }
         cursor.0[1] += 1;
     }
@@ -126,16 +130,16 @@ extern "C" fn next_in_matrix<const RANK: u64>(input: &mut Input<'_>, cursor: &mu
     if core::mem::replace(&mut cursor.0[0], 1) == 0 {
         return Status::Ok;
     }
-    while json::accept(input, b']') {
+    while tokens::accept(input, b']') {
         cursor.0[1] -= 1;
         if cursor.0[1] == 0 {
             *more = 0;
             return Status::Ok;
         }
     }
-    match json::accept(input, b',') {
+    match tokens::accept(input, b',') {
         true => open_rows(input, cursor, RANK),
-        false => json::unexpected(input, b']'),
+        false => tokens::unexpected(input, b']'),
     }
 }
 
@@ -157,26 +161,26 @@ fn shape(input: &mut Input<'_>, level: u64, len: u64) -> Status {
     loop {
         // One value, or the brackets in front of it.
         while cursor.0[1] < level + 1 {
-            if !json::accept(input, b'[') {
-                return json::wrong_kind(input);
+            if !tokens::accept(input, b'[') {
+                return tokens::wrong_kind(input);
             }
             cursor.0[1] += 1;
             if let Some(count) = counts.get_mut(cursor.0[1] as usize) {
                 *count = 0;
             }
         }
-        if json::peek(input) != Some(b']') {
-            if json::skip(input) == Status::Failed {
+        if tokens::peek(input) != Some(b']') {
+            if tokens::skip(input) == Status::Failed {
                 return Status::Failed;
             }
             counts[level as usize + 1] += 1;
         }
         loop {
-            if json::accept(input, b',') {
+            if tokens::accept(input, b',') {
                 break;
             }
-            if !json::accept(input, b']') {
-                return json::unexpected(input, b']');
+            if !tokens::accept(input, b']') {
+                return tokens::unexpected(input, b']');
             }
             if cursor.0[1] == level + 1 && counts[level as usize + 1] != len {
                 return input.fail(FaultKind::Count, len, counts[level as usize + 1]);
@@ -193,8 +197,8 @@ fn shape(input: &mut Input<'_>, level: u64, len: u64) -> Status {
 pub(super) static ROWS: RegionDialect = RegionDialect {
     name: "json rows",
     restarts_origin: false,
-    get_begin: get_nothing,
-    get_end: get_nothing,
+    get_begin: one_way::get_no_region,
+    get_end: one_way::get_no_region,
     put_begin: note_start,
     put_end: put_rows,
     form: None,
@@ -207,16 +211,12 @@ const fn copy_of_rows() -> RegionDialect {
     RegionDialect {
         name: "",
         restarts_origin: false,
-        get_begin: get_nothing,
-        get_end: get_nothing,
+        get_begin: one_way::get_no_region,
+        get_end: one_way::get_no_region,
         put_begin: note_start,
         put_end: put_rows,
         form: None,
     }
-}
-
-extern "C" fn get_nothing(_: &mut Input<'_>, _: u64, _: &mut Cursor) -> Status {
-    Status::Ok
 }
 
 extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
@@ -225,7 +225,7 @@ extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -
 }
 
 extern "C" fn put_pretty(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    json::indent(output, cursor.0[0] as usize)
+    tokens::indent(output, cursor.0[0] as usize)
 }
 
 extern "C" fn put_rows(output: &mut Output<'_>, row: u64, cursor: &mut Cursor) -> Status {
@@ -282,19 +282,15 @@ pub(super) static MEMBERS: MemberDialect = MemberDialect {
     name: "json object",
     begin: begin_elements::<b'{'>,
     next: next_member,
-    after: nothing_after,
+    after: one_way::no_step,
     skip: skip_member,
     refuse_duplicates: false,
     prefixes_suffice: false,
     ending: Some(Ending::Byte(b'}')),
 };
 
-extern "C" fn nothing_after(_: &mut Input<'_>, _: &mut Cursor) -> Status {
-    Status::Ok
-}
-
 extern "C" fn skip_member(input: &mut Input<'_>, _: &mut Cursor) -> Status {
-    json::skip(input)
+    tokens::skip(input)
 }
 
 /// The expected prefix of the first member's value.
@@ -319,35 +315,35 @@ extern "C" fn next_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &Me
 }
 
 fn any_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Status {
-    if json::accept(input, b'}') {
+    if tokens::accept(input, b'}') {
         *arm = MemberTable::END;
         return Status::Ok;
     }
     let first = core::mem::replace(&mut cursor.0[0], 1) == 0;
-    if !first && !json::accept(input, b',') {
-        return json::unexpected(input, b'}');
+    if !first && !tokens::accept(input, b',') {
+        return tokens::unexpected(input, b'}');
     }
-    if json::peek(input) != Some(b'"') {
-        return json::unexpected(input, b'"');
+    if tokens::peek(input) != Some(b'"') {
+        return tokens::unexpected(input, b'"');
     }
     let rest = input.rest();
-    let name = match json::string(input) {
+    let name = match tokens::string(input) {
         Ok(name) => name,
         Err(status) => return status,
     };
-    let with_colon = rest.get(..name.bytes().len() + 3).filter(|key| !name.is_escaped() && key.last() == Some(&b':'));
+    let with_colon = rest.get(..name.as_str().len() + 3).filter(|key| !name.is_escaped() && key.last() == Some(&b':'));
     if let Some(key) = with_colon {
         *arm = table.by_name(key, *arm);
         input.seek(input.position() + 1);
         return Status::Ok;
     }
     *arm = unusual_name(name, table, *arm);
-    json::expect(input, b':')
+    tokens::expect(input, b':')
 }
 
 /// Finds a name that has escapes, or blanks in front of its colon.
 #[cold]
-fn unusual_name(name: json::Raw<'_>, table: &MemberTable, guess: u64) -> u64 {
+fn unusual_name(name: tokens::Raw<'_>, table: &MemberTable, guess: u64) -> u64 {
     let mut key = [0; 512];
     let mut len = 0;
     let mut push = |bytes: &[u8]| {
@@ -405,7 +401,7 @@ pub(super) static KEY_NAMED: SymbolKernel =
     SymbolKernel { name: "json key enum", scalar: Scalar::I64, get: get_key_symbol, put: put_symbol };
 
 extern "C" fn get_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    if json::peek(input) == Some(b'"') {
+    if tokens::peek(input) == Some(b'"') {
         return get_name(input, table, word);
     }
     (super::scalars::kernel(&crate::schema::Type::Int64, Scalar::I64, super::scalars::Form::Value).get)(input, word)
@@ -426,7 +422,7 @@ fn get_name(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Statu
 /// Reads a string and converts it with `value`.
 fn name_value(input: &mut Input<'_>, value: impl FnOnce(&[u8]) -> Option<i64>) -> Result<i64, Status> {
     let start = input.position();
-    let name = json::string(input)?;
+    let name = tokens::string(input)?;
     let mut buffer = [0; 512];
     name.plain(&mut buffer).and_then(value).ok_or_else(|| {
         input.seek(start);
@@ -435,8 +431,8 @@ fn name_value(input: &mut Input<'_>, value: impl FnOnce(&[u8]) -> Option<i64>) -
 }
 
 extern "C" fn get_key_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    if json::peek(input) != Some(b'"') {
-        return json::unexpected(input, b'"');
+    if tokens::peek(input) != Some(b'"') {
+        return tokens::unexpected(input, b'"');
     }
     let number = |name: &[u8]| core::str::from_utf8(name).ok()?.parse().ok();
     match name_value(input, |name| table.value(name).or_else(|| number(name)).or(table.otherwise)) {
@@ -450,7 +446,7 @@ extern "C" fn get_key_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &
 
 extern "C" fn put_symbol(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
     match table.name(word as i64) {
-        Some(name) => json::put_string(output, name),
+        Some(name) => tokens::put_string(output, name),
         None => output.fail(FaultKind::UnknownLiteral, 0, word),
     }
 }
@@ -473,7 +469,7 @@ extern "C" fn put_bits(output: &mut Output<'_>, _: &SymbolTable, word: u64) -> S
 }
 
 extern "C" fn get_flags(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    if json::peek(input) != Some(b'[') {
+    if tokens::peek(input) != Some(b'[') {
         return get_bits(input, word);
     }
     let (mut cursor, mut more) = (Cursor::default(), 0);
@@ -484,7 +480,7 @@ extern "C" fn get_flags(input: &mut Input<'_>, table: &SymbolTable, word: &mut u
         if status == Status::Failed || more == 0 {
             return status;
         }
-        match json::peek(input) {
+        match tokens::peek(input) {
             // Flags without a name appear as their numbers.
             Some(b'"') => match name_value(input, |name| table.value(name)) {
                 Ok(position) => *word |= 1 << (position & 63),
@@ -510,7 +506,7 @@ extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64)
     for (position, name) in table.iter() {
         if status == Status::Ok && word >> (position & 63) & 1 == 1 {
             left &= !(1 << (position & 63));
-            status = json::put_string(output, name);
+            status = tokens::put_string(output, name);
             if status == Status::Ok {
                 status = output.put(b",");
             }
@@ -533,7 +529,7 @@ extern "C" fn put_fields(output: &mut Output<'_>, table: &SymbolTable, word: u64
         let (position, mask, signed) = parts(field);
         let value = word >> position & mask;
         if status == Status::Ok {
-            status = json::put_string(output, name);
+            status = tokens::put_string(output, name);
         }
         if status == Status::Ok {
             status = output.put(b":");
@@ -552,7 +548,7 @@ extern "C" fn put_fields(output: &mut Output<'_>, table: &SymbolTable, word: u64
 }
 
 extern "C" fn get_fields(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    if json::peek(input) != Some(b'{') {
+    if tokens::peek(input) != Some(b'{') {
         return get_bits(input, word);
     }
     *word = 0;
@@ -570,19 +566,19 @@ extern "C" fn get_fields(input: &mut Input<'_>, table: &SymbolTable, word: &mut 
 
 fn get_field(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
     let mut buffer = [0; 512];
-    let name = match json::member_name(input) {
+    let name = match tokens::member_name(input) {
         Ok(name) => name,
         Err(status) => return status,
     };
     let Some(field) = name.plain(&mut buffer).and_then(|name| table.value(name)) else {
-        return json::skip(input);
+        return tokens::skip(input);
     };
     let (position, mask, signed) = parts(field);
-    json::peek(input);
+    tokens::peek(input);
     let start = input.position();
     let value = match () {
-        () if json::accept_word(input, b"true") => 1,
-        () if json::accept_word(input, b"false") => 0,
+        () if tokens::accept_word(input, b"true") => 1,
+        () if tokens::accept_word(input, b"false") => 0,
         () => match super::scalars::integer(input) {
             Ok(value) => value,
             Err(status) => return status,
@@ -619,15 +615,15 @@ extern "C" fn get_union<const INTEGER: bool>(input: &mut Input<'_>, table: &Symb
 }
 
 fn union_head(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<i64, Status> {
-    if !json::accept(input, b'{') {
-        return Err(json::wrong_kind(input));
+    if !tokens::accept(input, b'{') {
+        return Err(tokens::wrong_kind(input));
     }
-    let empty = json::peek(input) == Some(b'}');
+    let empty = tokens::peek(input) == Some(b'}');
     let start = input.position();
     if empty {
         return Err(input.fail(FaultKind::UnknownCase, 0, 0));
     }
-    let name = json::member_name(input)?;
+    let name = tokens::member_name(input)?;
     let mut buffer = [0; 512];
     let plain = name.plain(&mut buffer);
     if plain != Some(DISCRIMINATOR) {
@@ -637,20 +633,20 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Resu
         return label.ok_or_else(|| input.fail(FaultKind::UnknownCase, 0, 0));
     }
     let value = discriminator(input, table, integer)?;
-    if !json::accept(input, b',') && json::peek(input) != Some(b'}') {
-        return Err(json::unexpected(input, b'}'));
+    if !tokens::accept(input, b',') && tokens::peek(input) != Some(b'}') {
+        return Err(tokens::unexpected(input, b'}'));
     }
     Ok(value)
 }
 
 fn discriminator(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<i64, Status> {
-    if json::accept_word(input, b"true") {
+    if tokens::accept_word(input, b"true") {
         return Ok(1);
     }
-    if json::accept_word(input, b"false") {
+    if tokens::accept_word(input, b"false") {
         return Ok(0);
     }
-    if json::peek(input) == Some(b'"') && !integer {
+    if tokens::peek(input) == Some(b'"') && !integer {
         return name_value(input, |name| {
             let character = || {
                 let mut chars = core::str::from_utf8(name).ok()?.chars();
@@ -671,13 +667,13 @@ fn discriminator(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> R
 pub(super) static UNION_END: ActionKernel = ActionKernel { name: "json union end", get: get_union_end, put: put_close };
 
 extern "C" fn get_union_end(input: &mut Input<'_>, _: u64) -> Status {
-    if !json::accept(input, b',') {
-        return json::expect(input, b'}');
+    if !tokens::accept(input, b',') {
+        return tokens::expect(input, b'}');
     }
-    json::peek(input);
+    tokens::peek(input);
     let start = input.position();
     let mut buffer = [0; 64];
-    match json::member_name(input) {
+    match tokens::member_name(input) {
         Ok(name) => {
             let late = name.plain(&mut buffer) == Some(DISCRIMINATOR);
             input.seek(start);
@@ -692,12 +688,12 @@ pub(super) static CASE: SymbolKernel =
     SymbolKernel { name: "json case", scalar: Scalar::I64, get: get_case, put: put_symbol };
 
 extern "C" fn get_case(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    if json::peek(input) == Some(b'}') {
+    if tokens::peek(input) == Some(b'}') {
         return input.fail(FaultKind::MissingMember, 0, 0);
     }
     let start = input.position();
     let mut buffer = [0; 512];
-    match json::member_name(input) {
+    match tokens::member_name(input) {
         Ok(name) => match name.plain(&mut buffer).and_then(|name| table.value(name)) {
             Some(value) => {
                 *word = value as u64;

@@ -7,7 +7,7 @@ use super::LowerError;
 use crate::{
     codec::Options,
     layout::Layout,
-    program::{Block, Limits, Op, OpKind, Output, PathId, Program, RegionDialect, Status, kernels::json as text},
+    program::{Block, Limits, Op, OpKind, Output, PathId, Program, RegionDialect, Status},
     schema::Schema,
 };
 
@@ -16,6 +16,7 @@ mod decode;
 mod delimiters;
 mod encode;
 mod scalars;
+pub(crate) mod tokens;
 
 pub use delimiters::PRETTY;
 pub use scalars::Form;
@@ -77,7 +78,7 @@ pub fn decode(style: Style, writer: &Schema, reader: &Schema, layout: &Arc<Layou
 fn quoted(text: &str) -> Vec<u8> {
     let (mut bytes, limits) = (Vec::new(), Limits::default());
     let mut output = Output::new(&mut bytes, &limits);
-    let status = text::put_string(&mut output, text);
+    let status = tokens::put_string(&mut output, text);
     // This fails only for names longer than a message; then the member cannot be written either.
     let _: Status = output.finish(status);
     bytes

@@ -1,11 +1,13 @@
 //! Kernels for booleans, numbers and characters in JSON notation: one for each scalar and form.
 
+use super::tokens;
 use crate::{
+    codec::lower::one_way,
     layout::{Float128, Scalar},
     program::{
         Elements, FaultKind, Input, Output, ScalarKernel, SliceKernel, Status,
         kernel::WideKernel,
-        kernels::{base64, float, json, number, scalar::Number},
+        kernels::{base64, float, number, scalar::Number},
     },
     schema::Type,
 };
@@ -186,10 +188,10 @@ fn write_bare<N: Number>(value: N, output: &mut Output<'_>) -> Status {
 
 #[inline]
 fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
-    if json::peek(input) == Some(b'"') {
+    if tokens::peek(input) == Some(b'"') {
         return named::<N>(input);
     }
-    let (number, text) = json::number(input)?;
+    let (number, text) = tokens::number(input)?;
     N::of_decimal(&number, text).ok_or_else(|| {
         let fits_some = N::FLOAT || (number.plain && number.exact) || number.to_integer(text).is_some();
         let bits = if fits_some { 8 * N::SIZE as u32 } else { 64 };
@@ -220,10 +222,10 @@ fn integer_of<N: Number>(value: i128) -> Option<N> {
 /// only doubles.
 #[inline]
 pub(super) fn integer(input: &mut Input<'_>) -> Result<i128, Status> {
-    if json::peek(input) == Some(b'"') {
+    if tokens::peek(input) == Some(b'"') {
         return quoted_integer(input);
     }
-    let (number, text) = json::number(input)?;
+    let (number, text) = tokens::number(input)?;
     if number.plain && number.exact {
         let value = i128::from(number.digits);
         return Ok(if number.negative { -value } else { value });
@@ -244,11 +246,11 @@ fn out_of_range(input: &mut Input<'_>, at: usize, bits: u32) -> Status {
 #[cold]
 fn quoted_integer(input: &mut Input<'_>) -> Result<i128, Status> {
     let start = input.position();
-    let text = json::string(input)?;
+    let text = tokens::string(input)?;
     let mut buffer = [0; 64];
     text.plain(&mut buffer).and_then(integer_of_text).ok_or_else(|| {
         input.seek(start);
-        json::wrong_kind(input)
+        tokens::wrong_kind(input)
     })
 }
 
@@ -273,7 +275,7 @@ fn quoted_number<R>(
     value: impl FnOnce(&float::Decimal, &[u8]) -> Result<R, u32>,
 ) -> Result<R, Status> {
     let start = input.position();
-    let text = json::string(input)?;
+    let text = tokens::string(input)?;
     let (mut buffer, mut room) = ([0; 64], [0; 512]);
     let plain = text.plain(&mut buffer).map(|text| float::plain_number(text, &mut room));
     let number =
@@ -283,15 +285,15 @@ fn quoted_number<R>(
         Some(Err(bits)) => Err(out_of_range(input, start, bits)),
         None => {
             input.seek(start);
-            Err(json::wrong_kind(input))
+            Err(tokens::wrong_kind(input))
         }
     }
 }
 
 extern "C" fn get_quoted<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
-    match json::peek(input) {
+    match tokens::peek(input) {
         Some(b'"') => get::<N>(input, word),
-        _ => json::unexpected(input, b'"'),
+        _ => tokens::unexpected(input, b'"'),
     }
 }
 
@@ -353,13 +355,13 @@ fn get_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Sta
 }
 
 fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
-    if N::SCALAR == Scalar::U8 && json::peek(input) == Some(b'"') {
+    if N::SCALAR == Scalar::U8 && tokens::peek(input) == Some(b'"') {
         return octets(input, elements);
     }
-    if !json::accept(input, b'[') {
-        return Err(json::wrong_kind(input));
+    if !tokens::accept(input, b'[') {
+        return Err(tokens::wrong_kind(input));
     }
-    if json::accept(input, b']') {
+    if tokens::accept(input, b']') {
         return Ok(());
     }
     loop {
@@ -399,12 +401,12 @@ fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Re
 #[cold]
 fn element_and_mark<N: Number>(input: &mut Input<'_>) -> Result<(N, u8), Status> {
     let value = read::<N>(input)?;
-    match json::peek(input) {
+    match tokens::peek(input) {
         Some(mark @ (b',' | b']')) => {
             input.seek(input.position() + 1);
             Ok((value, mark))
         }
-        _ => Err(json::unexpected(input, b']')),
+        _ => Err(tokens::unexpected(input, b']')),
     }
 }
 
@@ -455,12 +457,12 @@ fn put_octets(output: &mut Output<'_>, octets: &[u8]) -> Status {
 
 fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
     let start = input.position();
-    let text = json::string(input)?;
-    let letters = text.bytes();
+    let text = tokens::string(input)?;
+    let letters = text.as_str().as_bytes();
     let wrong = |input: &mut Input<'_>, at: usize| {
         let got = letters.get(at).copied().unwrap_or(b'"');
         input.seek(start);
-        json::fail_at(input, at + 1, FaultKind::Syntax, 0, got.into())
+        tokens::fail_at(input, at + 1, FaultKind::Syntax, 0, got.into())
     };
     // '/' may be written "\/"; no writer escapes the other characters.
     if text.is_escaped() {
@@ -478,11 +480,11 @@ static BOOL: ScalarKernel =
     ScalarKernel { name: "json bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None, form: None };
 
 extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
-    *word = u64::from(json::accept_word(input, b"true"));
-    if *word == 1 || json::accept_word(input, b"false") {
+    *word = u64::from(tokens::accept_word(input, b"true"));
+    if *word == 1 || tokens::accept_word(input, b"false") {
         return Status::Ok;
     }
-    json::wrong_kind(input)
+    tokens::wrong_kind(input)
 }
 
 extern "C" fn put_bool(output: &mut Output<'_>, word: u64) -> Status {
@@ -499,11 +501,11 @@ static KEY_BOOL: ScalarKernel = ScalarKernel {
 };
 
 extern "C" fn get_key_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
-    *word = u64::from(json::accept_word(input, b"\"true\""));
-    if *word == 1 || json::accept_word(input, b"\"false\"") {
+    *word = u64::from(tokens::accept_word(input, b"\"true\""));
+    if *word == 1 || tokens::accept_word(input, b"\"false\"") {
         return Status::Ok;
     }
-    json::unexpected(input, b'"')
+    tokens::unexpected(input, b'"')
 }
 
 extern "C" fn put_key_bool(output: &mut Output<'_>, word: u64) -> Status {
@@ -535,12 +537,12 @@ extern "C" fn get_char16(input: &mut Input<'_>, word: &mut u64) -> Status {
 /// surrogate pair as a map key is a quoted code.
 fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
     let start = input.position();
-    let code = match json::peek(input) {
-        Some(b'"') => json::string(input).map(|text| {
+    let code = match tokens::peek(input) {
+        Some(b'"') => tokens::string(input).map(|text| {
             let mut chars = text.chars();
             match (chars.next(), chars.next()) {
                 (Some(c), None) => Some(i128::from(u32::from(c))),
-                _ => text.bytes().is_ascii().then(|| core::str::from_utf8(text.bytes()).ok()?.parse().ok()).flatten(),
+                _ => text.as_str().parse().ok(),
             }
         }),
         _ => integer(input).map(Some),
@@ -553,7 +555,7 @@ fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
         Ok(Some(_)) => out_of_range(input, start, 32 - largest.leading_zeros()),
         Ok(None) => {
             input.seek(start);
-            json::wrong_kind(input)
+            tokens::wrong_kind(input)
         }
         Err(status) => status,
     }
@@ -562,7 +564,7 @@ fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
 /// Half of a surrogate pair is not a character, so it is written as a number.
 extern "C" fn put_char(output: &mut Output<'_>, word: u64) -> Status {
     match char::from_u32(word as u32) {
-        Some(c) => json::put_string(output, c.encode_utf8(&mut [0; 4])),
+        Some(c) => tokens::put_string(output, c.encode_utf8(&mut [0; 4])),
         None => number::put_u64(output, word),
     }
 }
@@ -577,19 +579,11 @@ extern "C" fn put_key_char(output: &mut Output<'_>, word: u64) -> Status {
 static F128: ScalarKernel = ScalarKernel {
     name: "json long double",
     scalar: Scalar::F128,
-    get: no_word,
-    put: put_no_word,
+    get: one_way::get_no_scalar,
+    put: one_way::put_no_scalar,
     wide: Some(WideKernel { get: get_f128, put: put_f128 }),
     form: None,
 };
-
-extern "C" fn no_word(input: &mut Input<'_>, _: &mut u64) -> Status {
-    input.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-extern "C" fn put_no_word(output: &mut Output<'_>, _: u64) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
-}
 
 fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
     quoted(output, |output| number::put_hex128(output, bits))
@@ -599,7 +593,7 @@ fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
 /// number that `f64` holds exactly.
 fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     let exact = |value: f64| Float128::from(value).to_bits();
-    if json::peek(input) == Some(b'"') {
+    if tokens::peek(input) == Some(b'"') {
         let digits = input.rest().strip_prefix(b"\"0x").and_then(|rest| rest.get(..33)).map(|rest| rest.split_at(32));
         let bits = digits.filter(|(_, quote)| *quote == b"\"").and_then(|(digits, _)| {
             digits.iter().try_fold(0, |bits, d| Some(bits << 4 | u128::from(char::from(*d).to_digit(16)?)))
@@ -612,7 +606,7 @@ fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
             },
         };
     }
-    let (number, text) = json::number(input)?;
+    let (number, text) = tokens::number(input)?;
     match number.to_exact_f64(text) {
         Some(value) => Ok(exact(value)),
         None => Err(out_of_range(input, input.position() - number.len, 128)),

@@ -5,6 +5,7 @@ use super::{
     get::{discriminator, done, give, ok, quad, wrong_kind},
 };
 use crate::{
+    codec::lower::one_way,
     layout::Scalar,
     program::{
         ActionKernel, Cursor, Ending, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect,
@@ -22,7 +23,7 @@ impl<F: Format> Delimiters<F> {
         name: "members",
         begin: begin_map::<F>,
         next: next_member::<F>,
-        after: nothing,
+        after: one_way::no_step,
         skip: skip_member::<F>,
         refuse_duplicates: true,
         ending: Some(Ending::Counted),
@@ -37,20 +38,21 @@ impl<F: Format> Delimiters<F> {
     pub const COUNTED: &'static RegionDialect = &RegionDialect {
         name: "present members",
         restarts_origin: false,
-        get_begin: get_nothing,
-        get_end: get_nothing,
+        get_begin: one_way::get_no_region,
+        get_end: one_way::get_no_region,
         put_begin: put_counted::<F>,
         put_end: put_count::<F>,
         form: None,
     };
     /// Adds one to the number of present members.
-    pub const PRESENT: &'static ActionKernel = &ActionKernel { name: "present", get: get_no_action, put: count_member };
+    pub const PRESENT: &'static ActionKernel =
+        &ActionKernel { name: "present", get: one_way::get_no_action, put: count_member };
     /// A map whose entries are sorted at its end.
     pub const SORTED: &'static RegionDialect = &RegionDialect {
         name: "sorted entries",
         restarts_origin: false,
-        get_begin: get_nothing,
-        get_end: get_nothing,
+        get_begin: one_way::get_no_region,
+        get_end: one_way::get_no_region,
         put_begin: put_start,
         put_end: put_sorted::<F>,
         form: None,
@@ -61,8 +63,8 @@ impl<F: Format> Delimiters<F> {
         restarts_origin: false,
         get_begin: begin_row::<F>,
         get_end: end_row::<F>,
-        put_begin: put_nothing,
-        put_end: put_nothing,
+        put_begin: one_way::put_no_region,
+        put_end: one_way::put_no_region,
         form: None,
     };
     /// A union. Its end skips the value if the body did not read it.
@@ -71,8 +73,8 @@ impl<F: Format> Delimiters<F> {
         restarts_origin: false,
         get_begin: begin_union,
         get_end: end_union::<F>,
-        put_begin: put_nothing,
-        put_end: put_nothing,
+        put_begin: one_way::put_no_region,
+        put_end: one_way::put_no_region,
         form: None,
     };
     /// A union as an array of its discriminator and its value, or null.
@@ -81,7 +83,7 @@ impl<F: Format> Delimiters<F> {
     /// Finds the case of the union that follows and does not advance the input. The table comes
     /// from [`union_head`](crate::codec::lower::symbols::union_head).
     pub const SELECTOR: &'static SymbolKernel =
-        &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F, false>, put: put_no_symbol };
+        &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F, false>, put: one_way::put_no_symbol };
     /// [`Self::SELECTOR`] for a discriminator that is a character.
     pub const CHARACTER_SELECTOR: &'static SymbolKernel = &SymbolKernel { get: selector::<F, true>, ..*Self::SELECTOR };
     /// Finds the discriminator of the pair that follows and does not advance the input.
@@ -91,15 +93,15 @@ impl<F: Format> Delimiters<F> {
     pub const QUAD: &'static ScalarKernel = &ScalarKernel {
         name: "long double",
         scalar: Scalar::F128,
-        get: get_no_word,
-        put: put_no_scalar,
-        wide: Some(WideKernel { get: quad::<F>, put: put_no_wide }),
+        get: one_way::get_no_scalar,
+        put: one_way::put_no_scalar,
+        wide: Some(WideKernel { get: quad::<F>, put: one_way::put_no_wide }),
         form: None,
     };
     /// Tests for null and skips it.
     pub const NULL: &'static TestKernel = &TestKernel { name: "null", test: null::<F> };
     /// Skips a value.
-    pub const SKIP: &'static ActionKernel = &ActionKernel { name: "skip", get: skip::<F>, put: put_no_action };
+    pub const SKIP: &'static ActionKernel = &ActionKernel { name: "skip", get: skip::<F>, put: one_way::put_no_action };
 }
 
 /// Sets the cursor: number of items left, their common kind, and whether they are map entries.
@@ -207,10 +209,6 @@ fn search_as_written<F: Format>(table: &MemberTable, name: &[u8], whole: &[u8]) 
     // A name this long is rare enough for a linear search.
     let same = |key: &crate::program::MemberKey| key.name.strip_prefix(head) == Some(name);
     table.keys().iter().position(same).map_or(MemberTable::UNKNOWN, |at| at as u64)
-}
-
-extern "C" fn nothing(_: &mut Input<'_>, _: &mut Cursor) -> Status {
-    Status::Ok
 }
 
 extern "C" fn skip_member<F: Format>(input: &mut Input<'_>, _: &mut Cursor) -> Status {
@@ -409,35 +407,3 @@ extern "C" fn put_sorted<F: Format>(output: &mut Output<'_>, _: u64, cursor: &mu
 }
 
 // Functions for a direction that does not exist.
-
-extern "C" fn get_nothing(_: &mut Input<'_>, _: u64, _: &mut Cursor) -> Status {
-    Status::Ok
-}
-
-extern "C" fn get_no_action(_: &mut Input<'_>, _: u64) -> Status {
-    Status::Ok
-}
-
-extern "C" fn put_nothing(_: &mut Output<'_>, _: u64, _: &mut Cursor) -> Status {
-    Status::Ok
-}
-
-extern "C" fn put_no_action(_: &mut Output<'_>, _: u64) -> Status {
-    Status::Ok
-}
-
-extern "C" fn get_no_word(input: &mut Input<'_>, _: &mut u64) -> Status {
-    input.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-extern "C" fn put_no_symbol(output: &mut Output<'_>, _: &SymbolTable, _: u64) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-extern "C" fn put_no_scalar(output: &mut Output<'_>, _: u64) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
-}
-
-fn put_no_wide(output: &mut Output<'_>, _: u128) -> Status {
-    output.fail(FaultKind::Unrepresentable, 0, 0)
-}

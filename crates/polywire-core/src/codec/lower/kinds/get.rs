@@ -275,13 +275,7 @@ fn pieces<F: Format>(input: &mut Input<'_>, string: &mut String) -> Read {
     let start = input.position();
     let len = pass_pieces::<F>(input, true)?;
     input.seek(start);
-    if string.capacity() < len {
-        ok(input.charge(len))?;
-    }
-    string.clear();
-    if string.try_reserve(len.max(crate::program::io::SHORT_TEXT)).is_err() {
-        return Err(input.fail(FaultKind::OutOfMemory, len as u64, 0));
-    }
+    ok(input.make_room(string, len))?;
     while let Some(piece) = F::piece(input, true)? {
         match core::str::from_utf8(piece) {
             Ok(text) => string.push_str(text),

@@ -1,9 +1,9 @@
 //! Scalars without quotes: which of them are numbers (YAML 1.2.2, section 10.3.2), and which texts
 //! may stand without quotes.
 
-use crate::program::{
-    Output, Status,
-    kernels::{json, number},
+use crate::{
+    codec::lower::json::tokens::put_string,
+    program::{Output, Status, kernels::number},
 };
 
 /// True if a text can stand without quotes, in block and flow, and is a string for every reader of
@@ -46,10 +46,10 @@ pub(crate) fn put_plain(output: &mut Output<'_>, text: &str, either: Either) -> 
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => output.put(b"\"Infinity\""),
         "-.inf" | "-.Inf" | "-.INF" => output.put(b"\"-Infinity\""),
         _ if text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) => match either {
-            Either::Text if !is_number_to_1_1(text) => json::put_string(output, text),
+            Either::Text if !is_number_to_1_1(text) => put_string(output, text),
             _ => put_number(output, text),
         },
-        _ => json::put_string(output, text),
+        _ => put_string(output, text),
     }
 }
 
@@ -90,7 +90,7 @@ fn put_number(output: &mut Output<'_>, text: &str) -> Status {
     }
     match Parts::of(text) {
         Some(parts) => parts.put(output),
-        None => json::put_string(output, text),
+        None => put_string(output, text),
     }
 }
 

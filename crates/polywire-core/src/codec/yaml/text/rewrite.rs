@@ -2,7 +2,7 @@
 //! `NaN`, `Infinity` and `-Infinity`, which tells them from strings.
 
 use super::{MAX_DEPTH, is_plain};
-use crate::program::{FaultKind, Output, Status};
+use crate::program::{FaultKind, Output, Status, kernels::copy::put_line};
 
 /// Keys that are longer stand behind a question mark: a simple key has at most 1024 characters
 /// (YAML 1.2.2, section 7.4).
@@ -181,13 +181,7 @@ impl Writer<'_, '_> {
 
     /// A new line, up to the column of the innermost collection's entries.
     fn line(&mut self) -> Status {
-        let mut status = self.put(b"\n");
-        for _ in 1..self.columns {
-            if status == Status::Ok {
-                status = self.put(b"  ");
-            }
-        }
-        status
+        put_line(self.output, self.columns.saturating_sub(1))
     }
 
     fn scalar(&mut self, first: u8) -> Status {

@@ -1,5 +1,11 @@
-//! The bytes in hand without a context: where they are is known, and few of them are moved,
-//! compared and checked in line (`text` has what is done with strings, and comparisons).
+//! Operations on the bytes in hand, in direct functions: emits them.
+//!
+//! `Emit` knows where the bytes are: in memory, in a slot, or in the program ([`Held`]). Up to
+//! sixteen of them are moved, compared and checked in line. For more, and in unusual cases, the
+//! code calls a function of `calls`. `text` has comparisons and strings.
+//!
+//! `jit/decode.rs` and `jit/encode.rs` call `stream_bytes` and `ask_bytes`. The code touches the
+//! message, the state, and sequences and arrays of octets in the value.
 
 use alloc::vec::Vec;
 use core::{iter::repeat_n, mem::offset_of};
@@ -13,9 +19,9 @@ use super::{
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        ByteSlot, Bytes, BytesForm, Coding, Op, Place,
+        ByteSlot, Bytes, BytesForm, Coding, Op, Place, State,
         io::SHORT_TEXT,
-        state::specialised::{EMPTY_WORD, NO_TEXT},
+        state::specialised::{EMPTY_WORD, LONG, NO_TEXT},
     },
 };
 
@@ -72,7 +78,12 @@ impl<'e> Emit<'e, '_> {
                 Coding::Counted => self.get_counted(form),
             },
             Bytes::Put(form) => self.put_bytes(form),
-            Bytes::LoadSlot { slot, .. } => self.held = Some(Held::Slot(*slot)),
+            Bytes::LoadSlot { slot, .. } => {
+                if !self.fields.moves {
+                    self.charge_copy(*slot);
+                }
+                self.held = Some(Held::Slot(*slot));
+            }
             Bytes::StoreSlot { slot, .. } => self.store_bytes(*slot),
             Bytes::SlotHas { .. } | Bytes::Equal(_) => {
                 let [yes, no, done] = [(); 3].map(|()| self.code.create_block());
@@ -112,7 +123,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The bytes in hand, wherever they are, without a stop bit. Leaves if a slot has none.
+    /// The bytes in hand, wherever they are, without a stop bit. Bails out if a slot has none.
     pub(super) fn found(&mut self) -> Found {
         let found = match self.held() {
             Held::Found(found) if found.has_stop => {
@@ -137,21 +148,39 @@ impl<'e> Emit<'e, '_> {
                 Found { first, is_text: core::str::from_utf8(known).is_ok(), ..Found::any(data, len) }
             }
             Held::Slot(slot) => {
-                self.leave_if_none(slot);
+                self.bail_out_if_none(slot);
                 let (data, len) = self.kept(slot);
-                Found { is_text: self.marks(slot.slot).is_text, ..Found::any(data, len) }
+                Found { is_text: self.slot_words(slot.slot).is_text, ..Found::any(data, len) }
             }
         }
     }
 
-    /// Leaves if a slot has no bytes.
-    fn leave_if_none(&mut self, slot: ByteSlot) {
-        let (marks, unwind) = (self.marks(slot.slot), self.unwind);
-        let none = [marks.undefined.map(|_| NO_TEXT), marks.is_emptied.then_some(EMPTY_WORD)];
+    /// Counts the bytes of a slot that are copied, if they do not lie in its word. Bails out if
+    /// they are too many.
+    fn charge_copy(&mut self, slot: ByteSlot) {
+        let (long, done, unwind) = (self.code.create_block(), self.code.create_block(), self.unwind);
+        let word = self.word_of(slot.slot);
+        let is_long = self.code.ins().icmp_imm_s(IntCC::Equal, word, LONG as i64);
+        self.code.ins().brif(is_long, long, &[], done, &[]);
+        self.code.switch_to_block(long);
+        let (state, (_, len)) = (self.state(), self.kept(slot));
+        let left = self.load(types::I64, state, offset_of!(State, copies_left) as i32);
+        let lacks = self.code.ins().icmp(IntCC::UnsignedGreaterThan, len, left);
+        self.or_else(lacks, unwind);
+        let left = self.code.ins().isub(left, len);
+        self.store(left, state, offset_of!(State, copies_left) as i32);
+        self.code.ins().jump(done, &[]);
+        self.code.switch_to_block(done);
+    }
+
+    /// Bails out if a slot has no bytes.
+    fn bail_out_if_none(&mut self, slot: ByteSlot) {
+        let (words, unwind) = (self.slot_words(slot.slot), self.unwind);
+        let none = [words.undefined.map(|_| NO_TEXT), words.is_emptied.then_some(EMPTY_WORD)];
         if !self.assigned.contains(&slot.slot) {
-            for mark in none.into_iter().flatten() {
+            for reserved in none.into_iter().flatten() {
                 let word = self.word_of(slot.slot);
-                let is_none = self.code.ins().icmp_imm_s(IntCC::Equal, word, mark as i64);
+                let is_none = self.code.ins().icmp_imm_s(IntCC::Equal, word, reserved as i64);
                 self.or_else(is_none, unwind);
             }
         }
@@ -170,7 +199,7 @@ impl<'e> Emit<'e, '_> {
         // Where there are none, their address may be nobody's; the state's does as well.
         let (state, empty) = (self.state(), self.code.ins().icmp_imm_s(IntCC::Equal, found.len, 0));
         let data = self.code.ins().select(empty, state, found.data);
-        self.leave_page(data, FEW, other);
+        self.unless_in_page(data, FEW, other);
         self.load(types::I8X16, data, 0)
     }
 
@@ -181,7 +210,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Goes to `other` if so many bytes are not all in one page.
-    pub(super) fn leave_page(&mut self, data: Value, bytes: i64, other: CodeBlock) {
+    pub(super) fn unless_in_page(&mut self, data: Value, bytes: i64, other: CodeBlock) {
         let in_page = self.code.ins().band_imm_s(data, PAGE - 1);
         let crosses = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, in_page, PAGE - bytes);
         self.or_else(crosses, other);
@@ -196,7 +225,7 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().band(high, mask)
     }
 
-    /// Bytes that are UTF-8; leaves if they are not.
+    /// Bytes that are UTF-8; bails out if they are not.
     fn checked(&mut self, found: Found) -> Found {
         if !found.is_text {
             let (slow, done, unwind) = (self.cold(), self.code.create_block(), self.unwind);
@@ -224,10 +253,10 @@ impl<'e> Emit<'e, '_> {
         let [len, there] = [(); 2].map(|()| self.code.declare_var(types::I64));
         let first = self.code.declare_var(types::I8X16);
         let (slow, done) = (self.cold(), self.code.create_block());
-        self.leave_page(here, FEW, slow);
+        self.unless_in_page(here, FEW, slow);
         let bytes = self.load(types::I8X16, here, 0);
-        let seven_bits = self.sixteen(repeat_n(0x7F, SHORT_TEXT));
-        let plain = self.code.ins().band(bytes, seven_bits);
+        let selide_rest = self.sixteen(repeat_n(0x7F, SHORT_TEXT));
+        let plain = self.code.ins().band(bytes, selide_rest);
         self.code.def_var(first, plain);
         let byte = self.load_scalar(Scalar::U8, here, 0);
         let one = self.constant(1);
@@ -267,7 +296,7 @@ impl<'e> Emit<'e, '_> {
         let (to, nullable) = (self.slot_address(slot), self.constant(form.there.is_some().into()));
         let base = self.code.use_var(self.base);
         let end = self.code.ins().iadd(base, end);
-        let behind = self.call_or_leave(calls::find_stop as *const u8, &[here, end, nullable, to]);
+        let behind = self.call_or_bail_out(calls::find_stop as *const u8, &[here, end, nullable, to]);
         self.move_to(behind);
         for (variable, ty, offset) in [
             (len, types::I64, offset_of!(FoundStop, len)),
@@ -366,7 +395,7 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(slow);
         let (here, nullable) = (self.here(), self.constant(nullable.into()));
-        let behind = self.call_or_leave(calls::write_stop as *const u8, &[here, found.data, found.len, nullable]);
+        let behind = self.call_or_bail_out(calls::write_stop as *const u8, &[here, found.data, found.len, nullable]);
         self.move_to(behind);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
@@ -386,14 +415,14 @@ impl<'e> Emit<'e, '_> {
     fn store_bytes(&mut self, slot: ByteSlot) {
         let found = match self.held() {
             // What it has stays; where it has none, that is left to others.
-            Held::Slot(own) if own == slot => return self.leave_if_none(slot),
+            Held::Slot(own) if own == slot => return self.bail_out_if_none(slot),
             held => self.found_with_stop(held),
         };
         // What a slot has is put into strings without a look at it.
-        let found = if self.marks(slot.slot).is_text { self.checked(found) } else { found };
+        let found = if self.slot_words(slot.slot).is_text { self.checked(found) } else { found };
         let keep = if found.has_stop { calls::keep_stopped as *const u8 } else { calls::keep as *const u8 };
         let (state, slots) = (self.state(), self.slots(slot));
-        self.call_well(keep, &[state, slots, found.data, found.len]);
+        self.call_expecting_zero(keep, &[state, slots, found.data, found.len]);
         self.held = Some(Held::Found(found));
     }
 
@@ -409,7 +438,7 @@ impl<'e> Emit<'e, '_> {
         if self.fields.moves {
             let slot = self.slot(3);
             let to = self.slot_address(slot);
-            self.call_well(calls::split as *const u8, &[state, op, found.data, found.len, to]);
+            self.call_expecting_zero(calls::split as *const u8, &[state, op, found.data, found.len, to]);
             let [value, start, len] = [0, 8, 16].map(|at| self.code.ins().stack_load(types::I64, types::I64, slot, at));
             self.release(slot);
             self.set_local(number, value, LocalFact { from: Some(Scalar::I64), constant: None });
@@ -417,7 +446,8 @@ impl<'e> Emit<'e, '_> {
             self.held = Some(Held::Found(Found { is_text: false, ..Found::any(data, len) }));
         } else {
             let (value, word) = (self.local(number, Scalar::I64), self.word());
-            let data = self.call_or_leave(calls::join as *const u8, &[state, op, found.data, found.len, value, word]);
+            let data =
+                self.call_or_bail_out(calls::join as *const u8, &[state, op, found.data, found.len, value, word]);
             let len = self.load_word(0);
             self.held = Some(Held::Found(Found::any(data, len)));
         }
@@ -430,12 +460,12 @@ impl<'e> Emit<'e, '_> {
             Kind::Array { len, .. } => (self.place_address(place, frame), self.constant(i64::from(*len))),
             _ => self.slice(place, frame),
         };
-        self.leave_beyond(len, bound);
+        self.bail_out_beyond(len, bound);
         self.held = Some(Held::Found(Found::any(data, len)));
     }
 
-    /// Leaves if there are more than a bound.
-    pub(super) fn leave_beyond(&mut self, len: Value, bound: u32) {
+    /// Bails out if there are more than a bound.
+    pub(super) fn bail_out_beyond(&mut self, len: Value, bound: u32) {
         if bound > 0 {
             let unwind = self.unwind;
             let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, i64::from(bound));
@@ -467,7 +497,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(slow);
         let (state, program, address) = (self.state(), self.address(self.program), self.address(op));
         let at = self.place_address(place, frame);
-        self.call_or_leave(shims::set_octets_specialised as *const u8, &[state, program, address, at, data, len]);
+        self.call_or_bail_out(shims::set_octets_specialised as *const u8, &[state, program, address, at, data, len]);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
     }

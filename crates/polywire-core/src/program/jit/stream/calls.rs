@@ -1,6 +1,9 @@
-//! What machine code calls for the bytes in hand. It does so in verified programs only: with the
-//! state, with strings of a live value, and with bytes that are there or may be written. None
-//! unwinds. What is not ordinary they leave as it is.
+//! Rust functions that direct functions call for the bytes in hand.
+//!
+//! Only the code that `bytes` and `text` emit calls them, in verified programs. It passes the state
+//! that the direct function was called with, strings and sequences of the value, and bytes that are
+//! readable or room that is writable. None of the functions unwinds. Where something is unusual
+//! they change nothing that a bail-out does not restore, and say so: the caller bails out.
 
 use alloc::{string::String, vec::Vec};
 
@@ -9,10 +12,7 @@ use crate::{
     program::{
         Bytes, State,
         io::SHORT_TEXT,
-        state::{
-            bytes::{join_bytes, split_bytes},
-            specialised::IN_SLOT,
-        },
+        state::bytes::{MAX_INLINE, join_bytes, split_bytes},
     },
 };
 
@@ -96,7 +96,7 @@ pub(super) unsafe extern "C" fn keep(state: *mut State, slots: u64, data: *const
 pub(super) unsafe extern "C" fn keep_stopped(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
     // SAFETY: machine code gives its state, and so many bytes of the message.
     let (state, bytes) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
-    let mut few = [0; IN_SLOT];
+    let mut few = [0; MAX_INLINE];
     if let Some(few) = few.get_mut(..bytes.len()) {
         few.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte & 0x7F);
         return state.set_specialised_text(split_slots(slots), few).is_err().into();
@@ -190,8 +190,14 @@ pub(super) unsafe extern "C" fn join(
         let known = state.specialised_text((slot.slot, slot.bytes)).unwrap_or(initial);
         let joined = join_bytes(kernel, known, &mut held, number as i64);
         state.held = held;
-        *to = state.held.len() as u64;
-        if joined.is_ok() { state.held.as_ptr() } else { core::ptr::null() }
+        let len = state.held.len();
+        *to = len as u64;
+        let copied = if len > MAX_INLINE { len } else { 0 };
+        let Some(left) = state.copies_left.checked_sub(copied).filter(|_| joined.is_ok()) else {
+            return core::ptr::null();
+        };
+        state.copies_left = left;
+        state.held.as_ptr()
     }
 }
 

@@ -1,7 +1,12 @@
-//! Bits that are left out of a presence map, because what they are about depends on something that
-//! is not there: those of an absent decimal's mantissa. In a map with such bits each has its place
-//! all the same: where one is missing, the reader moves all behind it, and the writer does when the
-//! map is done.
+//! Presence maps with elided bits, in direct functions.
+//!
+//! A bit is elided if it is about something that depends on a field that is absent: the bit of a
+//! decimal's mantissa if the decimal is absent. Direct code gives every bit a constant position
+//! nevertheless. Where a bit is elided, a reader moves the following bits to their positions, and a
+//! writer notes the position and removes the bit when the map is complete.
+//!
+//! `map` and `jit/join.rs` call this file. The code touches the registers and stack slots of the
+//! map, and the bytes of a map that is written.
 
 use alloc::vec::Vec;
 
@@ -49,12 +54,12 @@ pub(super) fn has_elided(block: &Block) -> bool {
     })
 }
 
-/// What is kept of a map that may have elided.
+/// What is kept of a map that may have elided bits.
 pub(super) enum ElidedBits {
-    /// Writing: where there are some. Of each word of [`WORD`] bits the first bit is highest.
-    Marked(StackSlot),
-    /// Reading: the map's bits side by side, likewise.
-    Closed(Vec<Variable>),
+    /// The positions of elided bits, as ones. In each word of [`WORD`] bits the first is highest.
+    Writing(StackSlot),
+    /// The map's bits side by side, in words of the same kind.
+    Reading(Vec<Variable>),
 }
 
 /// The bit of such a word at an index of the map.
@@ -63,9 +68,9 @@ fn mask(index: u32) -> u64 {
 }
 
 impl Emit<'_, '_> {
-    /// Writing: nothing is marked yet.
-    pub(super) fn mark_elided(&mut self, bits: u32) -> ElidedBits {
-        ElidedBits::Marked(self.slot(bits.div_ceil(WORD)))
+    /// Writing: no bit is elided yet.
+    pub(super) fn begin_elided(&mut self, bits: u32) -> ElidedBits {
+        ElidedBits::Writing(self.slot(bits.div_ceil(WORD)))
     }
 
     /// Reading: words of groups, the first lowest, as bits side by side.
@@ -73,18 +78,18 @@ impl Emit<'_, '_> {
         let gathered = words.iter().map(|word| {
             let groups = self.code.ins().bswap(*word);
             let groups = self.code.ins().band_imm_s(groups, 0x7F7F_7F7F_7F7F_7F7F);
-            let pairs = self.closer(groups, 0x007F_007F_007F_007F, 1);
-            let fours = self.closer(pairs, 0x0000_3FFF_0000_3FFF, 2);
-            let bits = self.closer(fours, 0x0FFF_FFFF, 4);
+            let pairs = self.join_groups(groups, 0x007F_007F_007F_007F, 1);
+            let fours = self.join_groups(pairs, 0x0000_3FFF_0000_3FFF, 2);
+            let bits = self.join_groups(fours, 0x0FFF_FFFF, 4);
             let variable = self.code.declare_var(types::I64);
             self.code.def_var(variable, bits);
             variable
         });
-        ElidedBits::Closed(gathered.collect())
+        ElidedBits::Reading(gathered.collect())
     }
 
-    /// What is above each low part moves down to it.
-    fn closer(&mut self, groups: Value, low: i64, by: i64) -> Value {
+    /// Moves the bits above each low part down to it.
+    fn join_groups(&mut self, groups: Value, low: i64, by: i64) -> Value {
         let own = self.code.ins().band_imm_s(groups, low);
         let above = self.code.ins().bxor(groups, own);
         let above = self.code.ins().ushr_imm_u(above, by);
@@ -92,34 +97,34 @@ impl Emit<'_, '_> {
     }
 
     /// Reading: the bit at an index, as a truth value.
-    pub(super) fn closed_bit(&mut self, word: Variable, index: u32) -> Value {
+    pub(super) fn gathered_bit(&mut self, word: Variable, index: u32) -> Value {
         let word = self.code.use_var(word);
         let down = self.code.ins().ushr_imm_u(word, i64::from(mask(index).trailing_zeros()));
         self.code.ins().band_imm_s(down, 1)
     }
 
-    /// Leaves a bit out of the map: the next one is for what is not there.
-    pub(in super::super) fn leave_bit_out(&mut self) {
+    /// Elides the next bit of the map.
+    pub(in super::super) fn elide_bit(&mut self) {
         let Some(Segment { bits, done, elided: Some(elided), .. }) = &self.segment else { return };
         let (bits, index) = (*bits, *done);
         match elided {
-            ElidedBits::Marked(slot) => {
+            ElidedBits::Writing(slot) => {
                 let (slot, at) = (*slot, (index / WORD * 8) as i32);
-                let marked = self.code.ins().stack_load(types::I64, types::I64, slot, at);
-                let marked = self.code.ins().bor_imm_s(marked, mask(index) as i64);
-                self.code.ins().stack_store(types::I64, marked, slot, at);
+                let elided = self.code.ins().stack_load(types::I64, types::I64, slot, at);
+                let elided = self.code.ins().bor_imm_s(elided, mask(index) as i64);
+                self.code.ins().stack_store(types::I64, elided, slot, at);
                 self.next_bit();
             }
-            ElidedBits::Closed(words) => {
+            ElidedBits::Reading(words) => {
                 let words = words.clone();
-                self.open(&words, bits, index);
+                self.insert_zero(&words, bits, index);
             }
         }
     }
 
-    /// Reading: moves all bits from an index on; leaves if one falls off the end, because nobody
-    /// would ask for it.
-    fn open(&mut self, words: &[Variable], bits: u32, index: u32) {
+    /// Reading: moves all bits from an index on back by one. Bails out if a one falls off the end,
+    /// because no operation would take it.
+    fn insert_zero(&mut self, words: &[Variable], bits: u32, index: u32) {
         let (first, unwind) = ((index / WORD) as usize, self.unwind);
         if let Some(last) = words.last() {
             let last = self.code.use_var(*last);
@@ -134,24 +139,24 @@ impl Emit<'_, '_> {
             let kept = self.code.ins().bxor(word, moved);
             let lowest = self.code.ins().band_imm_s(word, 1);
             let moved = self.code.ins().ushr_imm_u(moved, 1);
-            let mut open = self.code.ins().bor(kept, moved);
+            let mut word = self.code.ins().bor(kept, moved);
             if let Some(carry) = carry.replace(lowest) {
                 let top = self.code.ins().ishl_imm_u(carry, i64::from(WORD) - 1);
-                open = self.code.ins().bor(open, top);
+                word = self.code.ins().bor(word, top);
             }
-            self.code.def_var(*variable, open);
+            self.code.def_var(*variable, word);
         }
     }
 
-    /// Writing: ends a map that has elided, whose last bytes are a word yet, and goes to `moved`
-    /// with what is cut from its end.
+    /// Writing: ends a map that has elided bits, whose last bytes are still in a register, and goes
+    /// to `moved` with the number of bytes that are cut from its end.
     pub(super) fn end_with_elided(
         &mut self,
         segment: &Segment,
         (word, last): (Value, u32),
         moved: cranelift_codegen::ir::Block,
     ) {
-        let Some(ElidedBits::Marked(slot)) = segment.elided else { return };
+        let Some(ElidedBits::Writing(slot)) = segment.elided else { return };
         let (total, count) = (bytes(segment.bits), segment.bits.div_ceil(WORD));
         let loaded = (0..count).map(|i| self.code.ins().stack_load(types::I64, types::I64, slot, 8 * i as i32));
         let loaded: Vec<Value> = loaded.collect();
@@ -162,16 +167,16 @@ impl Emit<'_, '_> {
         self.unless(some, |emit| {
             emit.store_groups(word, last, here);
             let (len, elided) = (emit.constant(total.into()), emit.slot_address(slot));
-            let cut = emit.call(close as *const u8, &[start, len, elided], Some(types::I64));
+            let cut = emit.call(remove_elided as *const u8, &[start, len, elided], Some(types::I64));
             emit.jump(moved, &[cut.expect("it returns a word")]);
         });
         self.release(slot);
     }
 }
 
-/// Leaves bits out of a map of `len` bytes, ends it, and gives how many bytes at its end are too
-/// many.
-unsafe extern "C" fn close(at: *mut u8, len: u64, elided: *const u64) -> u64 {
+/// Removes elided bits from a map of `len` bytes, ends it, and gives how many bytes at its end are
+/// too many.
+unsafe extern "C" fn remove_elided(at: *mut u8, len: u64, elided: *const u64) -> u64 {
     // SAFETY: machine code gives the room that it has written the map into, and a word for each
     // eight bytes of it.
     unsafe {
@@ -179,14 +184,14 @@ unsafe extern "C" fn close(at: *mut u8, len: u64, elided: *const u64) -> u64 {
             core::slice::from_raw_parts_mut(at, len as usize),
             core::slice::from_raw_parts(elided, len.div_ceil(8) as usize),
         );
-        close_elided(map, elided);
+        remove_bits(map, elided);
         end_long(at, len)
     }
 }
 
-/// Behind the last bit there are zeros.
-fn close_elided(map: &mut [u8], elided: &[u64]) {
-    let ([elided], 0..=8) = (elided, map.len()) else { return close_long(map, elided) };
+/// Removes elided bits; behind the last bit there are zeros.
+fn remove_bits(map: &mut [u8], elided: &[u64]) {
+    let ([elided], 0..=8) = (elided, map.len()) else { return remove_bits_of_long_map(map, elided) };
     let mut groups = [0; 8];
     groups[..map.len()].copy_from_slice(map);
     let (mut bits, mut elided) = (gather(u64::from_be_bytes(groups)), *elided);
@@ -201,7 +206,7 @@ fn close_elided(map: &mut [u8], elided: &[u64]) {
 }
 
 /// The same bit by bit.
-fn close_long(map: &mut [u8], elided: &[u64]) {
+fn remove_bits_of_long_map(map: &mut [u8], elided: &[u64]) {
     let mut to = 0;
     for index in 0..7 * map.len() {
         let is_elided = elided.get(index / WORD as usize).is_some_and(|elided| elided & mask(index as u32) != 0);
@@ -221,15 +226,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_maps_close_as_short_ones_do() {
+    fn bits_of_long_maps_are_removed_as_those_of_short_ones_are() {
         let mut random = crate::schema::arbitrary::Random::new(3);
         for _ in 0..1000 {
             let len = 1 + random.below(8);
             let map: Vec<u8> = (0..len).map(|_| random.bits() as u8 & 0x7F).collect();
             let elided = [random.bits() & random.bits() & ((1 << WORD) - 1) & !((1 << (WORD - 7 * len as u32)) - 1)];
             let [mut short, mut long] = [map.clone(), map.clone()];
-            close_elided(&mut short, &elided);
-            close_long(&mut long, &elided);
+            remove_bits(&mut short, &elided);
+            remove_bits_of_long_map(&mut long, &elided);
             assert_eq!(short, long, "{map:x?} without {elided:x?}");
         }
     }
@@ -238,7 +243,7 @@ mod tests {
     fn bits_move_across_words() {
         let mut map = [0; 10];
         map[8] = 0x40;
-        close_elided(&mut map, &[mask(3), 0]);
+        remove_bits(&mut map, &[mask(3), 0]);
         assert_eq!(map, [0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
     }
 }

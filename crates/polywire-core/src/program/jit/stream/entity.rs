@@ -1,4 +1,7 @@
-//! Stop-bit integers where there is no context: those of a byte here, longer ones by functions.
+//! Stop-bit integers, in direct functions: emits code that reads and writes them.
+//!
+//! An integer of one byte is handled in line, a longer one by a function of `state/integer.rs`.
+//! `jit/stop_bit.rs` and `bytes` call this file. The code touches the message only.
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
 
@@ -13,7 +16,7 @@ impl Emit<'_, '_> {
         self.code.ins().icmp_imm_s(IntCC::SignedLessThan, both, 0)
     }
 
-    /// An entity of up to ten bytes, moving past it; leaves if it is none of a type.
+    /// An entity of up to ten bytes, moving past it; bails out if it is none of a type.
     pub(in super::super) fn read_entity(&mut self, slow: CodeBlock, signed: bool, range: Option<(i64, i64)>) -> Value {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);
@@ -105,7 +108,7 @@ impl Emit<'_, '_> {
         self.code.ins().isub(wire, above)
     }
 
-    /// A value or difference that makes way for zero; leaves if there is no room for that.
+    /// A value or difference that makes way for zero; bails out if there is no room for that.
     pub(in super::super) fn write_nullable(&mut self, signed: bool, is_narrow: bool, value: Value) {
         let unwind = self.unwind;
         let (largest, moved) = match signed {

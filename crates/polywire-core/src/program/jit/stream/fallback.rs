@@ -1,6 +1,13 @@
-//! Operations that are left to the interpreter: what is rare and long, as maps are, whose fields
-//! take no bits of what is around them. Their fields are refused unless they are as they should be:
-//! what is reported has its place in the whole message.
+//! Operations that a direct function leaves to the interpreter: maps, slices of numbers, and
+//! strings that are set to a default.
+//!
+//! [`Eligibility::fall_back`] decides which operations may be left to it. They must not use bits of
+//! the presence map around them or slots that other operations use, because those are in registers
+//! or without tags. Deviations in them must be refused: a report has an offset in the whole
+//! message, which the interpreter does not know here.
+//!
+//! `jit/decode.rs` and `jit/encode.rs` call the functions that emit the call. The interpreter then
+//! touches the value, the state and the rest of the message.
 
 use alloc::vec::Vec;
 
@@ -51,7 +58,41 @@ impl Eligibility<'_> {
             | OpKind::Check(Check::Within { policy, .. })
             | OpKind::Decimal(Decimal::Join { policy, .. }) => (*policy == Policy::Reject).then_some(in_segment)?,
             OpKind::PresenceMap { policy, .. } => (*policy == Policy::Reject).then_some(true)?,
-            _ => in_segment,
+            OpKind::Bytes(Bytes::Octets { .. } | Bytes::Const(_) | Bytes::Put(_) | Bytes::Equal(_) | Bytes::Length)
+            | OpKind::Get(_)
+            | OpKind::Put(_)
+            | OpKind::Check(_)
+            | OpKind::Decimal(_)
+            | OpKind::LoadLocal(..)
+            | OpKind::StoreLocal(_)
+            | OpKind::Compute(..)
+            | OpKind::Need(_)
+            | OpKind::Align(_)
+            | OpKind::Run { .. }
+            | OpKind::Literal(_)
+            | OpKind::Load(_)
+            | OpKind::Store(_)
+            | OpKind::Const(..)
+            | OpKind::Length(_)
+            | OpKind::Index
+            | OpKind::Convert(_)
+            | OpKind::Text { .. }
+            | OpKind::SetText(..)
+            | OpKind::Bulk { .. }
+            | OpKind::Slice { .. }
+            | OpKind::Sequence { .. }
+            | OpKind::Map { .. }
+            | OpKind::IfPresent { .. }
+            | OpKind::Present { .. }
+            | OpKind::Clear(_)
+            | OpKind::Unbox { .. }
+            | OpKind::Union { .. }
+            | OpKind::Select { .. }
+            | OpKind::Switch { .. }
+            | OpKind::If { .. }
+            | OpKind::Region { .. }
+            | OpKind::Members { .. }
+            | OpKind::Fail(_) => in_segment,
         };
         let mut blocks: Vec<&Block> = Vec::new();
         passes::inner_blocks(&op.kind, &mut |block| blocks.push(block));
@@ -74,7 +115,7 @@ impl Emit<'_, '_> {
         let end = self.code.ins().iadd(base, end);
         let arguments = [state, program, op, frame, accumulator, scalar, here, end];
         self.show_locals();
-        let behind = self.call_or_leave(shims::decode_fallback as *const u8, &arguments);
+        let behind = self.call_or_bail_out(shims::decode_fallback as *const u8, &arguments);
         self.take_locals();
         self.move_to(behind);
     }
@@ -104,7 +145,7 @@ impl Emit<'_, '_> {
         let (state, here, room) = (self.state(), self.here(), self.code.ins().isub(capacity, wanted));
         let arguments = [state, program, op, frame, index, here, room];
         self.show_locals();
-        let behind = self.call_or_leave(shims::encode_fallback as *const u8, &arguments);
+        let behind = self.call_or_bail_out(shims::encode_fallback as *const u8, &arguments);
         self.take_locals();
         self.move_to(behind);
     }

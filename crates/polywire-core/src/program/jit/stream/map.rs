@@ -1,4 +1,9 @@
-//! Presence maps whose bits are at known places.
+//! Presence maps in direct functions: emits code that reads and writes them and their bits.
+//!
+//! A reader loads the whole map into registers, and a writer collects it there. Each bit has a
+//! constant position, so that a test of a bit is one instruction. `jit/fields.rs` and `jit/join.rs`
+//! call this file, and so do the switches in `jit/decode.rs` and `jit/encode.rs`. The code touches
+//! the message only.
 
 use alloc::vec::Vec;
 
@@ -45,7 +50,7 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn put_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
         let (start, none, word) = (self.position(), self.constant(0), self.code.declare_var(types::I64));
         self.code.def_var(word, none);
-        let elided = has_elided(body).then(|| self.mark_elided(bits));
+        let elided = has_elided(body).then(|| self.begin_elided(bits));
         let outer = self.segment.replace(Segment { bits, done: 0, word, start, words: Vec::new(), elided });
         self.advance(bytes(bits).into());
         self.encode_block(body, frame);
@@ -87,18 +92,19 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Leaves out the bits that a block has fewer than another which runs instead, up to where that
-    /// one ends.
-    pub(in super::super) fn even_bits(&mut self, end: u32, stops: bool) {
+    /// Elides the bits that a block has fewer than the one that may run instead of it, up to where
+    /// that one ends.
+    pub(in super::super) fn elide_rest(&mut self, end: u32, stops: bool) {
         for index in self.bits_done()..if stops || self.segment.is_none() { 0 } else { end } {
             self.set_bits_done(index);
-            self.leave_bit_out();
+            self.elide_bit();
         }
         self.set_bits_done(end);
     }
 
-    /// Puts zeros, or makes sure of them, up to where the longest of some blocks ends.
-    pub(in super::super) fn rest_of_bits(&mut self, end: u32, encodes: bool) {
+    /// Writes zeros, or bails out unless there are zeros, up to where the longest of some blocks
+    /// ends.
+    pub(in super::super) fn fill_bits(&mut self, end: u32, encodes: bool) {
         let unwind = self.unwind;
         while self.segment.is_some() && self.bits_done() < end {
             if encodes {
@@ -224,7 +230,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Leaves unless bits are those that are known.
+    /// Bails out unless bits are those that are known.
     pub(in super::super) fn expect_known(&mut self, zeros: u32, one: bool) {
         let unwind = self.unwind;
         for _ in 0..zeros {
@@ -253,9 +259,9 @@ impl<'e> Emit<'e, '_> {
         let Some(Segment { done, words, elided, .. }) = &mut self.segment else { return self.constant(0) };
         let (index, at) = (*done, (*done / WORD) as usize);
         *done += 1;
-        if let Some(ElidedBits::Closed(words)) = elided {
+        if let Some(ElidedBits::Reading(words)) = elided {
             let word = words[at];
-            return self.closed_bit(word, index);
+            return self.gathered_bit(word, index);
         }
         let (word, bit) = (words[at], index % WORD);
         let place = 8 * (bit / 7) + 6 - bit % 7;
@@ -273,8 +279,8 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().uextend(types::I64, bit)
     }
 
-    /// The map's words, and past it. Leaves if it is longer than it may be, or says more than
-    /// anybody asks for.
+    /// Loads the map's words and moves past them. Bails out if the map is longer than it may be, or
+    /// has ones that no operation takes.
     fn map_words(&mut self, bits: u32) -> Vec<Value> {
         let count = bytes(bits).div_ceil(8);
         let words: Vec<_> = (0..count).map(|_| self.code.declare_var(types::I64)).collect();

@@ -1,8 +1,23 @@
-//! Messages of streams without a context, as hand-written code would have them: previous values at
-//! known places, presence maps in registers, each bit at its known position (`elided` has what is
-//! done where one is left out), bytes in hand wherever they are. It serves a [*specialised*
-//! state](crate::program::state::specialised), and leaves whatever is not ordinary to the function
-//! with a context.
+//! Direct functions of programs with a bank, which stateful formats such as FAST have.
+//!
+//! [`Eligibility`] walks a program and decides whether it can have a direct function.
+//! `jit/direct.rs` asks it for that and for the room that encoding needs, and `exec.rs` for the
+//! state that the function expects ([`Specialisation`]). The other files emit the code of single
+//! operations. They are called by `jit/decode.rs`, `jit/encode.rs` and their helpers where
+//! `Emit::direct` is true.
+//!
+//! A direct function touches the message, the value and the state. It has neither an `Input` nor an
+//! `Output`, and it reports no error: where something is unusual it bails out, and the general
+//! function processes the message from its beginning.
+//!
+//! | file | what it emits |
+//! |---|---|
+//! | `map`, `elided` | presence maps, whose bits have constant positions |
+//! | `slots` | switches on the state of a slot; which words are reserved in a slot without a tag |
+//! | `entity` | stop-bit integers |
+//! | `bytes`, `text` | operations on the bytes in hand, and strings from them |
+//! | `calls` | nothing: the Rust functions that `bytes` and `text` call |
+//! | `fallback` | calls of the interpreter for maps |
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -10,6 +25,7 @@ use alloc::{
     vec::Vec,
 };
 
+use super::join::stops;
 use crate::{
     layout::Kind,
     program::{
@@ -35,33 +51,35 @@ mod tests;
 
 pub(super) use bytes::Held;
 pub(super) use map::Segment;
-pub(super) use slots::{Marks, marks};
+pub(super) use slots::{SlotWords, slot_words};
 
-/// Slots up to which their distances are part of instructions.
+/// Most slots of an eligible program: their offsets are parts of instructions.
 const MAX_SLOTS: usize = 1 << 16;
 
-/// Bytes that an integer takes at most.
+/// Longest stop-bit integer.
 const INTEGER: usize = 10;
 
-/// What is to be known of a program that can do without a context.
+/// What direct code must know of a program that is eligible.
 pub(super) struct Eligibility<'p> {
     program: &'p Program,
     specialised: Specialisation,
-    /// Bytes of an encoded message at most, without what texts have and with each sequence's
-    /// element once.
+    /// Longest encoded message, without the bytes of strings and with one element of each sequence.
     room: usize,
-    /// Where it forgets all previous values, the slots whose values stay.
+    /// Slots that a `Forget` keeps.
     kept: Vec<u32>,
     /// Slots of operations that are left to the interpreter.
     fallback: Vec<u32>,
-    /// What operations on slots do with them.
+    /// How operations use the slots.
     uses: BTreeMap<u32, slots::Uses>,
-    /// What the words of those slots may say.
-    marks: Vec<Marks>,
+    /// The words of those slots.
+    slot_words: Vec<SlotWords>,
     /// Bytes of slots of operations that are left to the interpreter.
     fallback_bytes: BTreeSet<u32>,
     /// What is known of the bytes in hand.
     held: HeldText,
+    /// Blocks of which one runs have taken different numbers of bits of the current presence map:
+    /// a later bit would have no constant position.
+    has_unelide_rest: bool,
 }
 
 /// Whether the bytes in hand are UTF-8.
@@ -80,7 +98,7 @@ impl HeldText {
 }
 
 impl<'p> Eligibility<'p> {
-    /// None for a program that needs a context.
+    /// None for a program that is not eligible.
     pub(super) fn of(program: &'p Program) -> Option<Eligibility<'p>> {
         let mut eligibility = Eligibility::new(program)?;
         let bits = eligibility.block(&program.root)?;
@@ -106,7 +124,8 @@ impl<'p> Eligibility<'p> {
             held: HeldText::No,
             fallback: Vec::new(),
             uses: BTreeMap::new(),
-            marks: Vec::new(),
+            slot_words: Vec::new(),
+            has_unelide_rest: false,
         })
     }
 
@@ -118,7 +137,7 @@ impl<'p> Eligibility<'p> {
         }
     }
 
-    /// What it wants.
+    /// The state that the direct function expects.
     pub(super) fn specialised(self) -> Specialisation {
         self.specialised.settled()
     }
@@ -140,13 +159,24 @@ impl<'p> Eligibility<'p> {
 
     /// The bits of the longest of some blocks of which one runs, and room for the largest.
     fn longest<'b>(&mut self, blocks: impl Iterator<Item = &'b Block>) -> Option<u32> {
-        let (before, held, mut bits, mut room) = (self.room, self.held, 0, self.room);
+        let (before, held, was_uneven) = (self.room, self.held, self.has_unelide_rest);
+        let (mut bits, mut room, mut is_uneven) = (0, self.room, was_uneven);
         for block in blocks {
-            (self.room, self.held) = (before, held);
+            (self.room, self.held, self.has_unelide_rest) = (before, held, was_uneven);
             bits = self.block(block)?.max(bits);
             room = self.room.max(room);
+            is_uneven |= self.has_unelide_rest;
         }
-        self.room = room;
+        (self.room, self.has_unelide_rest) = (room, is_uneven);
+        Some(bits)
+    }
+
+    /// The same of the blocks of a `Switch` or `Union`, of which the shorter ones elide no bits.
+    fn cases<'b>(&mut self, blocks: impl Iterator<Item = &'b Block> + Clone) -> Option<u32> {
+        let bits = self.longest(blocks.clone())?;
+        let mut taken = blocks.filter(|block| !stops(block)).map(elided::bits);
+        let first = taken.next();
+        self.has_unelide_rest |= taken.any(|bits| Some(bits) != first);
         Some(bits)
     }
 
@@ -199,13 +229,14 @@ impl<'p> Eligibility<'p> {
                 // A bit that each element took would be at no known place.
                 self.block(element).filter(|bits| *bits == 0)
             }
-            OpKind::Switch { arms, otherwise } => self.longest(arms.iter().map(|(_, block)| block).chain([otherwise])),
-            OpKind::Union { arms, none, .. } => self.longest(arms.iter().chain([none])),
+            OpKind::Switch { arms, otherwise } => self.cases(arms.iter().map(|(_, block)| block).chain([otherwise])),
+            OpKind::Union { arms, none, .. } => self.cases(arms.iter().chain([none])),
             OpKind::Select { body, .. } => self.block(body),
             OpKind::Forget { except } => {
                 self.kept.push(*except);
                 Some(0)
             }
+            OpKind::KnownBits { .. } | OpKind::TakeBit | OpKind::PutBit if self.has_unelide_rest => None,
             OpKind::KnownBits { zeros, one } => zeros.checked_add(u32::from(*one)),
             OpKind::TakeBit | OpKind::PutBit => Some(1),
             OpKind::LoadLocal(..) | OpKind::StoreLocal(_) | OpKind::Compute(..) | OpKind::Decimal(_) => Some(0),
@@ -217,7 +248,9 @@ impl<'p> Eligibility<'p> {
             OpKind::Unbox { body, .. } => self.block(body),
             OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.fall_back(op),
             OpKind::PresenceMap { bits, body, .. } => {
+                let is_uneven = core::mem::take(&mut self.has_unelide_rest);
                 let taken = self.block(body)?;
+                self.has_unelide_rest = is_uneven;
                 self.room += taken.div_ceil(7).max(1) as usize;
                 (taken == *bits).then_some(0)
             }
@@ -243,9 +276,8 @@ impl<'p> Eligibility<'p> {
         };
     }
 
-    /// True if none of the slots that are kept has more than its value, and what is left to the
-    /// interpreter stays away from what is not: a slot has a tag, which the interpreter knows, or
-    /// is specialised.
+    /// True if no slot that is kept has bytes, and if the interpreter and the direct function share
+    /// no slot: the interpreter uses tags, and specialised slots have none.
     fn stand_apart(&self) -> bool {
         let slot = |at: &u32| self.specialised.slots.get(*at as usize);
         let specialised = self.specialised.slots.iter().filter_map(|slot| slot.text);
@@ -258,14 +290,13 @@ impl<'p> Eligibility<'p> {
         matches!(place.node().map(|node| &self.program.layout.node(node).kind), Some(Kind::Optional(_)))
     }
 
-    /// True for a string that need not be asked where its bytes are, for one that may be a part of
-    /// a message, and for none.
+    /// True for a string whose words are at known positions, for a shared string, and for a sink.
     fn is_string(&self, place: Place) -> bool {
         let kind = place.node().map(|node| &self.program.layout.node(node).kind);
         matches!(kind, None | Some(Kind::String { shared: true, .. } | Kind::String { words: Some(_), .. }))
     }
 
-    /// True for an array, or a sequence that need not be asked where its elements are.
+    /// True for an array, and for a sequence whose words are at known positions.
     fn has_elements(&self, place: Place) -> bool {
         match place.node().map(|node| &self.program.layout.node(node).kind) {
             Some(Kind::Sequence(sequence)) => sequence.words.is_some(),

@@ -1,5 +1,9 @@
-//! Slots without tags, of operations on slots: which words say that one has no value, so that no
-//! operation can tell the difference.
+//! Slots in direct functions, where they have no tags.
+//!
+//! [`Eligibility::settle_slots`] decides for each slot which words are reserved to say that it is
+//! empty or undefined ([`SlotWords`]), and which word it begins with. It reserves none where no
+//! operation can tell the difference. `slot_switch` emits switches on the state of a slot;
+//! `jit/slots.rs` emits the other operations. The code touches the state only.
 
 use alloc::{
     boxed::Box,
@@ -21,22 +25,23 @@ use crate::{
     },
 };
 
-/// What a slot's word may say other than a value.
+/// The words of a slot without a tag.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Marks {
+pub(in super::super) struct SlotWords {
     /// The kind of its values.
     pub kind: u8,
-    /// That it is undefined, if an operation can tell that from what an undefined slot begins with.
+    /// The reserved word for an undefined slot, if an operation can tell that from what the slot
+    /// begins with.
     pub undefined: Option<u64>,
-    /// [`EMPTY_WORD`]: that it is empty.
+    /// [`EMPTY_WORD`] is reserved for an empty slot.
     pub is_emptied: bool,
     /// Its values are bytes, and UTF-8.
     pub is_text: bool,
 }
 
-impl Marks {
-    /// All of them.
-    pub(in super::super) fn all(self) -> Vec<u64> {
+impl SlotWords {
+    /// All reserved words.
+    pub(in super::super) fn reserved(self) -> Vec<u64> {
         self.undefined.into_iter().chain(self.is_emptied.then_some(EMPTY_WORD)).collect()
     }
 }
@@ -56,7 +61,7 @@ impl Arms {
     }
 }
 
-/// What stands for a value.
+/// The initial value of a slot, which an operation takes if the slot is undefined.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Initial {
     Word(u64),
@@ -73,19 +78,19 @@ impl Initial {
     }
 }
 
-/// What a program does with a slot.
+/// How a program uses a slot.
 #[derive(Default)]
 pub(super) struct Uses {
     kinds: BTreeSet<u8>,
-    /// What stands for a value that there is not.
+    /// The initial values that operations name.
     initials: BTreeSet<Initial>,
-    /// It has words.
+    /// Its values are numbers.
     has_words: bool,
-    /// It has bytes, and these.
+    /// Its values are bytes: where they are.
     bytes: BTreeSet<u32>,
     /// Some of them may not be UTF-8.
     has_octets: bool,
-    /// Undefined is told from any value, or from empty.
+    /// An operation can tell undefined from any value, or from empty.
     tells_value: bool,
     tells_empty: bool,
     is_emptied: bool,
@@ -152,9 +157,10 @@ impl Eligibility<'_> {
         }
     }
 
-    /// Decides what the slots begin with; none if one has values of several kinds.
+    /// Decides which words the slots begin with and which are reserved; none if a slot has values
+    /// of several kinds.
     pub(super) fn settle_slots(&mut self) -> Option<()> {
-        self.marks.resize(self.specialised.slots.len(), Marks::default());
+        self.slot_words.resize(self.specialised.slots.len(), SlotWords::default());
         let mut all_bytes = BTreeSet::new();
         for (slot, uses) in &self.uses {
             let (own, begins) =
@@ -179,21 +185,21 @@ impl Eligibility<'_> {
                 Initial::Word(_) => false,
             };
             let is_text = has_bytes && !uses.has_octets && uses.initials.iter().all(is_utf8);
-            let mut marks = Marks { kind, undefined: None, is_emptied: uses.is_emptied, is_text };
+            let mut words = SlotWords { kind, undefined: None, is_emptied: uses.is_emptied, is_text };
             *begins = match (is_told, begins_empty) {
                 (false, _) => initial,
                 (true, true) => EMPTY_WORD,
                 (true, false) => {
-                    let mark = if has_bytes { NO_TEXT } else { NO_NUMBER };
-                    marks.undefined = Some(mark);
-                    mark
+                    let reserved = if has_bytes { NO_TEXT } else { NO_NUMBER };
+                    words.undefined = Some(reserved);
+                    reserved
                 }
             };
             let initial = match uses.initials.first() {
                 Some(Initial::Bytes(initial)) if !is_told => Some(initial.clone()),
                 _ => None,
             };
-            self.marks[*slot as usize] = marks;
+            self.slot_words[*slot as usize] = words;
             let (text, octets) = (uses.bytes.first().copied(), !is_text);
             *own =
                 SpecialisedSlot { tag: kind, may_be_fresh: true, may_be_empty: uses.is_emptied, text, octets, initial };
@@ -224,15 +230,15 @@ fn puts_into_string(block: &Block, slot: u32) -> bool {
     from.slot == slot && matches!(kind, OpKind::Text { form: TextForm::Held, place: Place::At { .. }, .. })
 }
 
-/// What the words of a program's slots may say.
-pub(in super::super) fn marks(program: &Program) -> Vec<Marks> {
-    Eligibility::of(program).map(|eligibility| eligibility.marks).unwrap_or_default()
+/// The words of a program's slots.
+pub(in super::super) fn slot_words(program: &Program) -> Vec<SlotWords> {
+    Eligibility::of(program).map(|eligibility| eligibility.slot_words).unwrap_or_default()
 }
 
 impl<'e> Emit<'e, '_> {
-    /// What a slot's word may say.
-    pub(in super::super) fn marks(&self, slot: u32) -> Marks {
-        self.slot_marks.get(slot as usize).copied().unwrap_or_default()
+    /// The words of a slot.
+    pub(in super::super) fn slot_words(&self, slot: u32) -> SlotWords {
+        self.slot_words.get(slot as usize).copied().unwrap_or_default()
     }
 
     /// Runs the arm for the state of a slot.
@@ -243,26 +249,30 @@ impl<'e> Emit<'e, '_> {
         otherwise: &'e Block,
         mut fill: impl FnMut(&mut Self, &'e Block),
     ) {
-        let (marks, labels) = (self.marks(slot), Arms::of(arms));
+        let (words, labels) = (self.slot_words(slot), Arms::of(arms));
         let arm = |at: Option<usize>| at.and_then(|at| arms.get(at)).map_or(otherwise, |(_, block)| block);
-        let assigned = labels.at(marks.kind.into());
-        let tests = [(0, marks.undefined), (1, marks.is_emptied.then_some(EMPTY_WORD))];
-        let tests = tests.into_iter().filter_map(|(label, mark)| Some((label, mark?)));
+        let assigned = labels.at(words.kind.into());
+        let tests = [(0, words.undefined), (1, words.is_emptied.then_some(EMPTY_WORD))];
+        let tests = tests.into_iter().filter_map(|(label, reserved)| Some((label, reserved?)));
         let mut join = self.begin_join();
         let done = self.code.create_block();
-        // A string from the bytes of a slot leaves by itself where there are none.
+        let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
+        let encodes = self.fields.moves;
+        // A string from the bytes of a slot bails out by itself where there are none.
         let asks = puts_into_string(arm(assigned), slot);
         let is_asked = |label: i64| asks && stops(arm(labels.at(label)));
-        for (label, mark) in tests.filter(|(label, _)| labels.at(*label) != assigned && !is_asked(*label)) {
+        for (label, reserved) in tests.filter(|(label, _)| labels.at(*label) != assigned && !is_asked(*label)) {
             let block = arm(labels.at(label));
             let hit = if stops(block) { self.cold() } else { self.code.create_block() };
             let (word, go_on) = (self.word_of(slot), self.code.create_block());
-            let is_so = self.code.ins().icmp_imm_s(IntCC::Equal, word, mark as i64);
+            let is_so = self.code.ins().icmp_imm_s(IntCC::Equal, word, reserved as i64);
             self.code.ins().brif(is_so, hit, &[], go_on, &[]);
             self.code.switch_to_block(hit);
             let state = self.constant(label);
             self.set(state, Scalar::U64);
+            self.set_bits_done(start);
             fill(self, block);
+            self.fill_bits(end, encodes);
             self.end_arm(&mut join, stops(block));
             self.code.ins().jump(done, &[]);
             self.begin_arm(&join);
@@ -272,9 +282,11 @@ impl<'e> Emit<'e, '_> {
         if !asks {
             self.assigned.push(slot);
         }
-        let (state, block) = (self.constant(marks.kind.into()), arm(assigned));
+        let (state, block) = (self.constant(words.kind.into()), arm(assigned));
         self.set(state, Scalar::U64);
+        self.set_bits_done(start);
         fill(self, block);
+        self.fill_bits(end, encodes);
         self.end_arm(&mut join, stops(block));
         self.code.ins().jump(done, &[]);
         self.assigned = outer;

@@ -1,5 +1,5 @@
-//! What goes without a context: all of these do, with any values that are not out of the ordinary,
-//! and say what the interpreter says.
+//! Eligible programs: each has a direct function that handles ordinary values, and its results are
+//! those of the interpreter.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::ptr::NonNull;
@@ -34,7 +34,7 @@ impl Direct {
     }
 
     fn begin(&mut self, limits: &Limits) -> NonNull<u8> {
-        self.state.memory_left = limits.memory_bytes;
+        (self.state.memory_left, self.state.copies_left) = (limits.memory_bytes, limits.memory_bytes);
         assert!(self.state.begin_specialised(&self.specialised, limits));
         NonNull::new(self.code.direct().cast_mut()).unwrap()
     }

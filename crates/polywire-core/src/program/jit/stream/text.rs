@@ -1,5 +1,8 @@
-//! Bytes in hand beside those of slots and of the program, and strings from them, without a
-//! context.
+//! Strings and comparisons of the bytes in hand, in direct functions: emits them.
+//!
+//! `jit/decode.rs` and `jit/encode.rs` call it for `Text` operations, `bytes` for comparisons. The
+//! code touches the message, the state and strings of the value. A string of up to sixteen bytes is
+//! stored in line if it has the capacity; all others go through functions of `calls`.
 
 use core::mem::offset_of;
 
@@ -15,10 +18,7 @@ use crate::{
     program::{
         ByteSlot, Order, Place, State,
         io::SHORT_TEXT,
-        state::{
-            Text,
-            specialised::{IN_SLOT, LONG},
-        },
+        state::{Text, bytes::MAX_INLINE, specialised::LONG},
     },
 };
 
@@ -43,7 +43,7 @@ impl<'e> Emit<'e, '_> {
     /// Takes the bytes of a string.
     pub(in super::super) fn take_string(&mut self, place: Place, bound: u32, frame: Value) {
         let (data, len) = self.slice(place, frame);
-        self.leave_beyond(len, bound);
+        self.bail_out_beyond(len, bound);
         self.held = Some(Held::Found(Found { is_text: true, ..Found::any(data, len) }));
     }
 
@@ -57,9 +57,9 @@ impl<'e> Emit<'e, '_> {
         [yes, no]: [CodeBlock; 2],
     ) {
         let previous = self.word_of(slot.slot);
-        if let (Some(mark), Some(initial)) = (self.marks(slot.slot).undefined, initial) {
+        if let (Some(reserved), Some(initial)) = (self.slot_words(slot.slot).undefined, initial) {
             let (fresh, go_on) = (self.cold(), self.code.create_block());
-            let is_fresh = self.code.ins().icmp_imm_s(IntCC::Equal, previous, mark as i64);
+            let is_fresh = self.code.ins().icmp_imm_s(IntCC::Equal, previous, reserved as i64);
             self.code.ins().brif(is_fresh, fresh, &[], go_on, &[]);
             self.code.switch_to_block(fresh);
             self.unless_same((data, len), initial, no);
@@ -90,12 +90,12 @@ impl<'e> Emit<'e, '_> {
     /// The same of bytes that may be inline: to the first of the blocks if they are too many, to
     /// the second if they cannot be read at once.
     fn has_in_slot(&mut self, (data, len): (Value, Value), previous: Value, [longer, unsure, yes, no]: [CodeBlock; 4]) {
-        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, IN_SLOT as i64);
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, MAX_INLINE as i64);
         self.or_else(long, longer);
         // Where there are none, their address may be nobody's; the state's does as well.
         let (state, empty) = (self.state(), self.code.ins().icmp_imm_s(IntCC::Equal, len, 0));
         let data = self.code.ins().select(empty, state, data);
-        self.leave_page(data, 8, unsure);
+        self.unless_in_page(data, 8, unsure);
         let word = self.load_scalar(Scalar::U64, data, 0);
         let word = self.reorder(word, Scalar::U64, Order::Little);
         let (bits, one) = (self.code.ins().ishl_imm_u(len, 3), self.constant(1));
@@ -147,7 +147,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// A string from the bytes in hand; leaves if they are not UTF-8.
+    /// A string from the bytes in hand; bails out if they are not UTF-8.
     pub(in super::super) fn set_string(&mut self, place: Place, bound: u32, frame: Value) {
         if place == Place::Sink {
             return;
@@ -195,14 +195,14 @@ impl<'e> Emit<'e, '_> {
     fn set_by_call(&mut self, function: *const u8, string: Value, found: Found, bound: u32) {
         let facts = if found.has_stop { calls::HAS_STOP } else { 0 } | if found.is_text { calls::IS_TEXT } else { 0 };
         let (state, bound, facts) = (self.state(), self.constant(bound.into()), self.constant(facts as i64));
-        self.call_well(function, &[state, string, found.data, found.len, bound, facts]);
+        self.call_expecting_zero(function, &[state, string, found.data, found.len, bound, facts]);
     }
 
-    /// A string from the text of a slot. Leaves if it has none.
+    /// A string from the text of a slot. Bails out if it has none.
     fn repeat_text(&mut self, target: Target, slot: ByteSlot, bound: u32) {
         let (other, done, unwind) = (self.code.create_block(), self.code.create_block(), self.unwind);
-        let is_text = self.marks(slot.slot).is_text;
-        let most = if bound == 0 { IN_SLOT } else { IN_SLOT.min(bound as usize) };
+        let is_text = self.slot_words(slot.slot).is_text;
+        let most = if bound == 0 { MAX_INLINE } else { MAX_INLINE.min(bound as usize) };
         let previous = self.word_of(slot.slot);
         let len = self.code.ins().ushr_imm_u(previous, 56);
         let is_long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most as i64);
@@ -222,7 +222,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(other);
         // Other words than those of texts say that there is none.
         let is_long = self.code.ins().icmp_imm_s(IntCC::Equal, previous, LONG as i64);
-        let is_short = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, len, IN_SLOT as i64);
+        let is_short = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, len, MAX_INLINE as i64);
         let is_some = self.code.ins().bor(is_long, is_short);
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, is_some, 0);
         self.or_else(none, unwind);

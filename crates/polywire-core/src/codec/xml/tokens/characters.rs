@@ -6,16 +6,21 @@
 
 use alloc::string::String;
 
-use super::{
-    super::{super::Output, copy_short, scan},
-    *,
+use super::*;
+use crate::program::{
+    Limits, Output,
+    kernels::{
+        copy::put_short,
+        scan::{self, Clean},
+        utf8::Passed,
+    },
 };
 
 /// The text of a value as it stands in the message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw<'a> {
-    /// Valid UTF-8 and well-formed: copying relies on it, so that only this module makes one.
-    bytes: &'a [u8],
+    /// It is well-formed.
+    text: &'a str,
     /// Byte of the message where it stands.
     start: usize,
     attribute: bool,
@@ -37,46 +42,53 @@ pub(crate) fn text<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
 
 #[inline]
 fn attribute_text<'a>(input: &mut Input<'a>, quote: u8) -> Result<Raw<'a>, Status> {
-    let rest = input.rest();
-    let clean = scan::markup(rest);
-    let raw = match clean.ascii && rest.get(clean.len) == Some(&quote) {
-        true => Raw { bytes: &rest[..clean.len], start: input.pos, attribute: true, markup: false, special: false },
-        false => long_text(rest, input.pos, Some(quote)).map_err(|wrong| wrong.report(input))?,
-    };
-    input.pos += raw.bytes.len();
-    match expect(input, &[quote]) {
-        Status::Ok => Ok(raw),
-        status => Err(status),
+    let (clean, start) = (scan::markup(input.rest()), input.position());
+    if let Some(text) = clean.as_ascii()
+        && clean.rest().first() == Some(&quote)
+    {
+        input.advance(text.len() + 1);
+        return Ok(Raw { text, start, attribute: true, markup: false, special: false });
     }
+    let raw =
+        long_text(Passed::begin(clean), clean.is_ascii(), start, Some(quote)).map_err(|wrong| wrong.report(input))?;
+    input.advance(raw.text.len() + 1);
+    Ok(raw)
 }
 
 #[inline]
 fn element_text<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     let name = own_name(input);
     if open(input)? {
-        return Ok(Raw { bytes: &[], start: input.pos, attribute: false, markup: false, special: false });
+        return Ok(Raw { text: "", start: input.position(), attribute: false, markup: false, special: false });
     }
-    let rest = input.rest();
-    let clean = scan::markup(rest);
-    let raw = match clean.ascii && rest.get(clean.len..clean.len + 2) == Some(b"</") {
-        true => Raw { bytes: &rest[..clean.len], start: input.pos, attribute: false, markup: false, special: false },
-        false => long_text(rest, input.pos, None).map_err(|wrong| wrong.report(input))?,
+    let (clean, start) = (scan::markup(input.rest()), input.position());
+    let raw = match clean.as_ascii().filter(|_| clean.rest().starts_with(b"</")) {
+        Some(text) => Raw { text, start, attribute: false, markup: false, special: false },
+        None => text_without_children(input, clean, start)?,
     };
-    input.pos += raw.bytes.len();
-    if input.rest().get(1).is_some_and(|b| *b != b'/') {
-        return Err(wrong_kind(input));
-    }
+    input.advance(raw.text.len());
     match close(input, name) {
         Status::Ok => Ok(raw),
         status => Err(status),
     }
 }
 
+/// The same for texts that are not plain.
+fn text_without_children<'a>(input: &mut Input<'a>, clean: Clean<'a>, start: usize) -> Result<Raw<'a>, Status> {
+    let raw = long_text(Passed::begin(clean), clean.is_ascii(), start, None).map_err(|wrong| wrong.report(input))?;
+    if input.rest().get(raw.text.len() + 1).is_some_and(|b| *b != b'/') {
+        input.advance(raw.text.len());
+        return Err(wrong_kind(input));
+    }
+    Ok(raw)
+}
+
 /// Passes over what is in an element, up to a start tag (true) or end tag (false), which comes
 /// next.
 pub(super) fn inner(input: &mut Input<'_>) -> Result<bool, Status> {
-    let raw = long_text(input.rest(), input.pos, None).map_err(|wrong| wrong.report(input))?;
-    input.pos += raw.bytes.len();
+    let (clean, start) = (scan::markup(input.rest()), input.position());
+    let raw = long_text(Passed::begin(clean), clean.is_ascii(), start, None).map_err(|wrong| wrong.report(input))?;
+    input.advance(raw.text.len());
     Ok(input.rest().get(1) != Some(&b'/'))
 }
 
@@ -90,7 +102,7 @@ pub(super) fn aside(input: &mut Input<'_>) -> Result<(), Status> {
         return Err(fail_at(input, 2, FaultKind::Syntax, b'-'.into(), b'['.into()));
     }
     let len = section(rest).map_err(|wrong| wrong.report(input))?;
-    input.pos += len;
+    input.advance(len);
     Ok(())
 }
 
@@ -125,62 +137,65 @@ impl Wrong {
     }
 }
 
-/// A text that was checked before, as [`Raw::bytes`] gave it.
-pub(super) fn raw_at(bytes: &[u8], attribute: bool) -> Raw<'_> {
-    Raw { bytes, start: 0, attribute, markup: true, special: true }
+/// A text that was checked before, as [`Raw::as_str`] gave it.
+pub(super) fn raw_at(text: &str, attribute: bool) -> Raw<'_> {
+    Raw { text, start: 0, attribute, markup: true, special: true }
 }
 
-/// Everything up to the closing quote, or up to a tag.
-fn long_text(bytes: &[u8], start: usize, quote: Option<u8>) -> Result<Raw<'_>, Wrong> {
-    let (mut at, mut markup, mut special) = (0, false, false);
+/// Everything up to the closing quote, or up to a tag. What is in front of the first byte that
+/// needs attention was passed, if it is UTF-8; `ascii` says that it is ASCII.
+fn long_text(
+    passed: Result<Passed<'_>, usize>,
+    mut ascii: bool,
+    start: usize,
+    quote: Option<u8>,
+) -> Result<Raw<'_>, Wrong> {
+    let mut passed = passed.map_err(Wrong::bad_text)?;
+    let (bytes, mut before, mut markup, mut special) = (passed.whole(), 0, false, false);
     loop {
-        let rest = bytes.get(at..).unwrap_or_default();
-        let clean = scan::markup(rest);
-        if !clean.ascii {
-            plain_chars(&rest[..clean.len]).map_err(|wrong| wrong.behind(at))?;
+        if !ascii {
+            let part = passed.text().as_bytes().get(before..).unwrap_or_default();
+            no_noncharacter(part).map_err(|wrong| wrong.behind(before))?;
         }
-        at += clean.len;
-        let rest = &rest[clean.len..];
-        match *rest.first().ok_or_else(|| Wrong::new(bytes, at, 0))? {
+        let (at, rest) = (passed.len(), passed.rest());
+        let byte = *rest.first().ok_or_else(|| Wrong::new(bytes, at, 0))?;
+        let len = match byte {
             b'<' if quote.is_some() => return Err(Wrong::new(bytes, at, b'"')),
             b'<' => match rest.get(1) {
-                Some(b'!' | b'?') => {
-                    at += section(rest).map_err(|wrong| wrong.behind(at))?;
-                    markup = true;
-                }
+                Some(b'!' | b'?') => section(rest).map_err(|wrong| wrong.behind(at))?,
                 Some(_) => break,
                 None => return Err(Wrong::new(bytes, at + 1, 0)),
             },
-            b'&' => {
-                at += reference(rest).map_err(|wrong| wrong.behind(at))?.1;
-                markup = true;
-            }
-            byte if Some(byte) == quote => break,
+            b'&' => reference(rest).map_err(|wrong| wrong.behind(at))?.1,
+            _ if Some(byte) == quote => break,
             b']' if quote.is_none() && rest.starts_with(b"]]>") => return Err(Wrong::new(bytes, at + 2, 0)),
-            b'\r' => {
-                special = true;
-                at += 1;
-            }
-            b'\n' | b'\t' => {
-                special |= quote.is_some();
-                at += 1;
-            }
-            byte if byte < b' ' => return Err(Wrong::new(bytes, at, 0)),
-            b'_' => {
-                special |= unspeakable(rest).is_some();
-                at += 1;
-            }
-            _ => at += 1,
-        }
+            _ if byte < b' ' && !is_space(byte) => return Err(Wrong::new(bytes, at, 0)),
+            _ => 1,
+        };
+        markup |= matches!(byte, b'<' | b'&');
+        special |= match byte {
+            b'\r' => true,
+            b'\n' | b'\t' => quote.is_some(),
+            b'_' => unspeakable(rest).is_some(),
+            _ => false,
+        };
+        passed.pass(len).map_err(|good| Wrong::bad_text(at + good))?;
+        before = at + len;
+        ascii = passed.pass_markup().map_err(|good| Wrong::bad_text(before + good))?;
     }
-    Ok(Raw { bytes: &bytes[..at], start, attribute: quote.is_some(), markup, special: special || markup })
+    Ok(Raw { text: passed.text(), start, attribute: quote.is_some(), markup, special: special || markup })
 }
 
 /// Text without markup that is to be UTF-8 and without U+FFFE and U+FFFF.
 fn plain_chars(bytes: &[u8]) -> Result<(), Wrong> {
     core::str::from_utf8(bytes).map_err(|error| Wrong::bad_text(error.valid_up_to()))?;
-    let noncharacter = bytes.windows(3).position(|w| w[0] == 0xEF && w[1] == 0xBF && w[2] >= 0xBE);
-    noncharacter.map_or(Ok(()), |at| Err(Wrong::bad_text(at)))
+    no_noncharacter(bytes)
+}
+
+/// There is no U+FFFE and U+FFFF in UTF-8.
+fn no_noncharacter(bytes: &[u8]) -> Result<(), Wrong> {
+    let found = bytes.windows(3).position(|w| w[0] == 0xEF && w[1] == 0xBF && w[2] >= 0xBE);
+    found.map_or(Ok(()), |at| Err(Wrong::bad_text(at)))
 }
 
 /// Bytes of the comment, processing instruction or CDATA section that comes.
@@ -218,9 +233,9 @@ fn section(bytes: &[u8]) -> Result<usize, Wrong> {
 /// A processing instruction has a name, which is not that of the declaration, and a blank behind it
 /// if anything follows.
 fn instruction(bytes: &[u8], to: usize) -> Result<(), Wrong> {
-    let limits = crate::program::Limits::default();
+    let limits = Limits::default();
     let mut inside = Input::new(&bytes[..to], &limits);
-    inside.pos = 2;
+    inside.advance(2);
     let target = name(&mut inside).map_err(|_| Wrong::new(bytes, 2, 0))?;
     if target.bytes(&inside).eq_ignore_ascii_case(b"xml") {
         return Err(Wrong::new(bytes, 2, 0));
@@ -306,17 +321,17 @@ pub(super) fn first_char(bytes: &[u8]) -> Option<char> {
 }
 
 impl<'a> Raw<'a> {
-    /// The bytes as they stand in the message.
-    pub(crate) fn bytes(self) -> &'a [u8] {
-        self.bytes
+    /// The text as it stands in the message.
+    pub(crate) fn as_str(self) -> &'a str {
+        self.text
     }
 
-    /// Byte of the message where they stand.
+    /// Byte of the message where it stands.
     pub(crate) fn start(self) -> usize {
         self.start
     }
 
-    /// There are references, comments, processing instructions or CDATA sections among the bytes.
+    /// There are references, comments, processing instructions or CDATA sections in the text.
     pub(crate) fn has_markup(self) -> bool {
         self.markup
     }
@@ -330,7 +345,7 @@ impl<'a> Raw<'a> {
 
     /// The text as an XML parser reports it, piece by piece: `_xHHHH_` stands as it is.
     pub(super) fn parsed(self, take: &mut dyn FnMut(&str)) {
-        pieces(self.bytes, self.attribute, false, take);
+        pieces(self.text, self.attribute, false, take);
     }
 
     /// The text that is meant: as it stands, or written to `buffer`. None if that is too short.
@@ -339,7 +354,7 @@ impl<'a> Raw<'a> {
         'a: 'b,
     {
         if !self.special {
-            return Some(self.bytes);
+            return Some(self.text.as_bytes());
         }
         let mut len = Some(0);
         self.pieces(&mut |piece| {
@@ -362,34 +377,20 @@ impl<'a> Raw<'a> {
     /// Replaces `target`'s content, charging for what it grows by.
     #[inline]
     pub(crate) fn copy_to(self, input: &mut Input<'_>, target: &mut String) -> Status {
-        target.clear();
-        // What is meant is never longer than what stands there.
-        if self.bytes.len() > target.capacity() && grow(input, target, self.bytes.len()) == Status::Failed {
-            return Status::Failed;
-        }
-        if self.special {
-            self.pieces(&mut |piece| target.push_str(piece));
+        if self.text.is_empty() {
+            // It needs no memory.
+            target.clear();
             return Status::Ok;
         }
-        // SAFETY: `text` has found the bytes to be UTF-8; there is room for them, and they cannot
-        // overlap a string borrowed mutably.
-        unsafe {
-            let vector = target.as_mut_vec();
-            copy_short(self.bytes, vector.as_mut_ptr());
-            vector.set_len(self.bytes.len());
+        if !self.special {
+            return input.set_text(target, self.text);
         }
+        // What is meant is never longer than what stands there.
+        if input.make_room(target, self.text.len()) == Status::Failed {
+            return Status::Failed;
+        }
+        self.pieces(&mut |piece| target.push_str(piece));
         Status::Ok
-    }
-}
-
-#[cold]
-fn grow(input: &mut Input<'_>, target: &mut String, len: usize) -> Status {
-    if input.charge(len) == Status::Failed {
-        return Status::Failed;
-    }
-    match target.try_reserve(len) {
-        Ok(()) => Status::Ok,
-        Err(_) => input.fail(FaultKind::OutOfMemory, len as u64, 0),
     }
 }
 
@@ -466,35 +467,34 @@ fn continues_escape(at: usize, byte: u8) -> bool {
     }
 }
 
-fn pieces(bytes: &[u8], attribute: bool, literal: bool, take: &mut dyn FnMut(&str)) {
-    let mut rest = bytes;
-    let is_stop = |byte: &u8| match byte {
+fn pieces(text: &str, attribute: bool, literal: bool, take: &mut dyn FnMut(&str)) {
+    let mut rest = text;
+    let is_stop = |byte: u8| match byte {
         b'\r' => true,
         b'<' | b'&' => !literal,
         b'\n' | b'\t' => attribute,
         _ => false,
     };
     while !rest.is_empty() {
-        let clean = rest.iter().position(is_stop).unwrap_or(rest.len());
+        let clean = rest.bytes().position(is_stop).unwrap_or(rest.len());
         let (before, from) = rest.split_at(clean);
-        // All of it was found to be UTF-8, and is cut at ASCII characters only.
-        take(core::str::from_utf8(before).unwrap_or_default());
-        let Some(stop) = from.first() else { return };
+        take(before);
+        let Some(stop) = from.bytes().next() else { return };
         let len = match stop {
-            b'&' => reference(from).map_or(1, |(c, len)| {
+            b'&' => reference(from.as_bytes()).map_or(1, |(c, len)| {
                 take(c.encode_utf8(&mut [0; 4]));
                 len
             }),
             b'<' => {
-                let len = section(from).unwrap_or(from.len());
-                if let Some(inside) = from.get(9..len.saturating_sub(3)).filter(|_| from.get(2) == Some(&b'[')) {
+                let len = section(from.as_bytes()).unwrap_or(from.len());
+                if let Some(inside) = from.get(9..len.saturating_sub(3)).filter(|_| from.starts_with("<![")) {
                     pieces(inside, false, true, take);
                 }
                 len
             }
             b'\r' => {
                 take(if attribute { " " } else { "\n" });
-                1 + usize::from(from.get(1) == Some(&b'\n'))
+                1 + usize::from(from.starts_with("\r\n"))
             }
             _ => {
                 take(" ");
@@ -522,20 +522,14 @@ pub(super) fn put_parsed(output: &mut Output<'_>, text: &str, attribute: bool) -
     put_escaped(output, text, attribute, false)
 }
 
-#[inline]
+#[inline(always)]
 fn put(output: &mut Output<'_>, text: &str, attribute: bool) -> Status {
     let bytes = text.as_bytes();
     let clean = scan::markup(bytes);
-    if clean.len < bytes.len() || !clean.ascii {
+    if clean.len() < bytes.len() || !clean.is_ascii() {
         return put_escaped(output, text, attribute, true);
     }
-    if output.reserve(bytes.len()) == Status::Failed {
-        return Status::Failed;
-    }
-    // SAFETY: there is room, and the text cannot overlap a vector borrowed mutably.
-    unsafe { copy_short(bytes, output.base.add(output.pos)) };
-    output.pos += bytes.len();
-    Status::Ok
+    put_short(output, bytes)
 }
 
 fn put_escaped(output: &mut Output<'_>, text: &str, attribute: bool, underscores: bool) -> Status {

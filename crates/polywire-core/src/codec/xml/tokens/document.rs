@@ -1,13 +1,13 @@
 //! What is around the root element, and line breaks.
 
-use super::{super::super::Output, *};
-use crate::program::{Limits, io::CodecError};
+use super::*;
+use crate::program::{Limits, Output, io::CodecError, kernels::copy::put_line};
 
 /// Passes over everything in front of the root element's name, and over the name. A document type
 /// declaration is refused.
 pub(crate) fn begin(input: &mut Input<'_>) -> Result<Name, Status> {
     if input.rest().starts_with(b"\xEF\xBB\xBF") {
-        input.pos += 3;
+        input.advance(3);
     }
     if input.rest().starts_with(b"<?xml") && input.rest().get(5).is_some_and(|b| is_space(*b)) {
         declaration(input)?;
@@ -21,22 +21,22 @@ pub(crate) fn begin(input: &mut Input<'_>) -> Result<Name, Status> {
 
 /// `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>`
 fn declaration(input: &mut Input<'_>) -> Result<(), Status> {
-    input.pos += 5;
+    input.advance(5);
     let mut expected = 0;
     loop {
         let apart = space(input);
         if input.rest().starts_with(b"?>") && expected > 0 {
-            input.pos += 2;
+            input.advance(2);
             return Ok(());
         }
         if !apart {
             return Err(unexpected(input, b'?'));
         }
-        let start = input.pos;
+        let start = input.position();
         let name = name(input)?;
         let which = [&b"version"[..], b"encoding", b"standalone"].iter().position(|known| *known == name.bytes(input));
         let Some(which) = which.filter(|which| *which >= expected && (expected > 0 || *which == 0)) else {
-            input.pos = start;
+            input.seek(start);
             return Err(unexpected(input, b'?'));
         };
         expected = which + 1;
@@ -51,7 +51,7 @@ fn pseudo_attribute(input: &mut Input<'_>, which: usize) -> Result<(), Status> {
     }
     space(input);
     let Some(quote @ (b'"' | b'\'')) = input.rest().first().copied() else { return Err(unexpected(input, b'"')) };
-    input.pos += 1;
+    input.advance(1);
     let rest = input.rest();
     let Some(len) = rest.iter().position(|b| *b == quote) else { return Err(unexpected(input, quote)) };
     let value = &rest[..len];
@@ -65,7 +65,7 @@ fn pseudo_attribute(input: &mut Input<'_>, which: usize) -> Result<(), Status> {
         let kind = if foreign { FaultKind::Forbidden } else { FaultKind::Syntax };
         return Err(input.fail(kind, 0, value.first().copied().unwrap_or(quote).into()));
     }
-    input.pos += len + 1;
+    input.advance(len + 1);
     Ok(())
 }
 
@@ -100,11 +100,11 @@ fn is_version_or_encoding(value: &[u8]) -> bool {
 
 /// Nothing but white space, comments and processing instructions may follow.
 pub(crate) fn end(input: &mut Input<'_>) -> Status {
-    let start = input.pos;
+    let start = input.position();
     match next_tag(input) {
         Ok(Markup::Nothing) => Status::Ok,
         Ok(_) => {
-            input.pos = start;
+            input.seek(start);
             input.fail(FaultKind::Trailing, 0, input.remaining() as u64)
         }
         Err(status) => status,
@@ -149,7 +149,7 @@ pub(crate) fn indent(output: &mut Output<'_>, start: usize) -> Status {
         let next_closes = next.starts_with(b"</");
         let breaks = next.first() == Some(&b'<') && !(opens && next_closes);
         let level = if next_closes { depth.saturating_sub(1) } else { depth };
-        if copy(output, at, len) == Status::Failed || (breaks && line(output, level) == Status::Failed) {
+        if copy(output, at, len) == Status::Failed || (breaks && put_line(output, level) == Status::Failed) {
             return Status::Failed;
         }
         at += len;
@@ -165,16 +165,6 @@ fn copy(output: &mut Output<'_>, at: usize, len: usize) -> Status {
     let status = output.put_with(len, |_| len);
     if status == Status::Ok {
         output.written().copy_within(at..at + len, to);
-    }
-    status
-}
-
-fn line(output: &mut Output<'_>, level: usize) -> Status {
-    let mut status = output.put(b"\n");
-    for _ in 0..level {
-        if status == Status::Ok {
-            status = output.put(b"  ");
-        }
     }
     status
 }

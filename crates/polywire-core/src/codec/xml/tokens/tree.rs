@@ -4,12 +4,12 @@
 use alloc::vec::Vec;
 
 use super::{
-    super::super::{
-        Output,
-        adapter::{Events, Node, PositionMap},
-    },
-    text::{inner, put_parsed, raw_at},
+    characters::{inner, put_parsed, raw_at},
     *,
+};
+use crate::program::{
+    Output,
+    adapter::{Events, Node, PositionMap},
 };
 
 const ELEMENT: u32 = 0;
@@ -24,14 +24,14 @@ pub(crate) fn build(input: &mut Input<'_>, nodes: &mut Vec<Node>) -> Result<(), 
     let mut open = Open { elements: [0; MAX_DEPTH], last: [0; MAX_DEPTH], depth: 0 };
     element(input, nodes, &mut open, root)?;
     while let Some(at) = open.depth.checked_sub(1) {
-        let start = input.pos;
+        let start = input.position();
         let starts = inner(input)?;
-        if input.pos > start {
-            let text = Node { kind: TEXT, start, end: input.pos, ..Node::default() };
+        if input.position() > start {
+            let text = Node { kind: TEXT, start, end: input.position(), ..Node::default() };
             open.append(input, nodes, text)?;
         }
         if starts {
-            input.pos += 1;
+            input.advance(1);
             let name = name(input)?;
             element(input, nodes, &mut open, name)?;
             continue;
@@ -82,22 +82,22 @@ fn element(input: &mut Input<'_>, nodes: &mut Vec<Node>, open_elements: &mut Ope
     let index = open_elements.append(input, nodes, node)?;
     (open_elements.elements[depth], open_elements.last[depth]) = (index, 0);
     open_elements.depth += 1;
-    let start = input.pos;
+    let start = input.position();
     let empty = open(input)?;
-    let behind = input.pos;
+    let behind = input.position();
     if behind > start + 1 {
-        input.pos = start;
+        input.seek(start);
         while let Some(name) = attribute(input)? {
             let value = text(input)?;
             let node = Node { kind: ATTRIBUTE, start: name.start, end: name.end, ..Node::default() };
             let index = open_elements.append(input, nodes, node)?;
-            let (start, end) = (value.start(), value.start() + value.bytes().len());
+            let (start, end) = (value.start(), value.start() + value.as_str().len());
             let text = Events::add(nodes, input, Node { kind: TEXT, start, end, ..Node::default() })?;
             if let Some(attribute) = nodes.get_mut(index as usize) {
                 attribute.first = text;
             }
         }
-        input.pos = behind;
+        input.seek(behind);
     }
     open_elements.depth -= usize::from(empty);
     Ok(())
@@ -193,7 +193,8 @@ fn end_tag(output: &mut Output<'_>, name: &[u8]) -> Status {
 /// not happen twice.
 fn put_pieces(output: &mut Output<'_>, bytes: &[u8], attribute: bool) -> Status {
     let mut status = Status::Ok;
-    raw_at(bytes, attribute).parsed(&mut |piece| {
+    // It was checked when the tree was built.
+    raw_at(core::str::from_utf8(bytes).unwrap_or_default(), attribute).parsed(&mut |piece| {
         if status == Status::Ok {
             status = put_parsed(output, piece, attribute);
         }

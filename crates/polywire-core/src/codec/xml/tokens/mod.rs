@@ -1,19 +1,21 @@
 //! The tokens of XML 1.0 (fifth edition), held to its rules of well-formedness as far as a document
-//! without a type declaration can break them.
+//! without a type declaration can break them. The kernels of the codecs `xml` and `xml-dom` call
+//! it. It knows no types, and touches an [`Input`] and an output only.
 //!
 //! A *value* begins behind the name of its start tag, or behind the opening quote of an attribute,
 //! and ends behind its end tag or the closing quote. Which of the two it is, the byte in front
 //! says: a name never ends with a quote. So a value's reader needs no memory of what was
 //! read before, and can still hold the end tag against the start tag.
 
-use super::super::{FaultKind, Input, Status};
+use crate::program::{FaultKind, Input, Status};
 
+mod characters;
 mod document;
-mod text;
 mod tree;
 
+pub(crate) use crate::program::kernels::{fail_at, unexpected};
+pub(crate) use characters::{escape_code, put_attribute, put_text, text};
 pub(crate) use document::{begin, end, indent, validate};
-pub(crate) use text::{escape_code, put_attribute, put_text, text};
 pub(crate) use tree::{build, emit};
 
 /// Elements inside each other that are passed over, whatever the [`Limits`](crate::program::Limits)
@@ -50,22 +52,6 @@ pub(crate) fn local(name: &[u8]) -> &[u8] {
     colon.and_then(|at| name.get(at + 1..)).unwrap_or(name)
 }
 
-/// Fails `ahead` bytes from here.
-#[cold]
-pub(crate) fn fail_at(input: &mut Input<'_>, ahead: usize, kind: FaultKind, expected: u64, got: u64) -> Status {
-    input.pos = input.pos.saturating_add(ahead).min(input.end);
-    input.fail(kind, expected, got)
-}
-
-/// Something else comes than `expected`, or nothing.
-#[cold]
-pub(crate) fn unexpected(input: &mut Input<'_>, expected: u8) -> Status {
-    match input.rest().first() {
-        Some(got) => input.fail(FaultKind::Syntax, expected.into(), (*got).into()),
-        None => input.fail(FaultKind::Truncated, 1, 0),
-    }
-}
-
 /// The value is of another kind than the type.
 #[cold]
 pub(crate) fn wrong_kind(input: &mut Input<'_>) -> Status {
@@ -76,7 +62,7 @@ pub(crate) fn wrong_kind(input: &mut Input<'_>) -> Status {
 /// The quote that the value which comes is in, if it is an attribute's.
 #[inline]
 pub(crate) fn quote(input: &Input<'_>) -> Option<u8> {
-    match input.message().get(input.pos.wrapping_sub(1)) {
+    match input.message().get(input.position().wrapping_sub(1)) {
         Some(quote @ (b'"' | b'\'')) => Some(*quote),
         _ => None,
     }
@@ -85,7 +71,7 @@ pub(crate) fn quote(input: &Input<'_>) -> Option<u8> {
 /// The name of the element whose value comes.
 #[inline]
 pub(crate) fn own_name(input: &Input<'_>) -> Name {
-    name_before(input, input.pos)
+    name_before(input, input.position())
 }
 
 /// The name of the start tag that ends at a position.
@@ -108,7 +94,7 @@ pub(crate) fn space(input: &mut Input<'_>) -> bool {
     let rest = input.rest();
     match rest.first() {
         Some(byte) if is_space(*byte) => {
-            input.pos += rest.iter().position(|b| !is_space(*b)).unwrap_or(rest.len());
+            input.advance(rest.iter().position(|b| !is_space(*b)).unwrap_or(rest.len()));
             true
         }
         _ => false,
@@ -121,15 +107,14 @@ pub(crate) fn expect(input: &mut Input<'_>, bytes: &[u8]) -> Status {
         if input.rest().first() != Some(byte) {
             return unexpected(input, *byte);
         }
-        input.pos += 1;
+        input.advance(1);
     }
     Status::Ok
 }
 
 /// Passes over a name.
 pub(crate) fn name(input: &mut Input<'_>) -> Result<Name, Status> {
-    let start = input.pos;
-    let rest = input.rest();
+    let (start, rest) = (input.position(), input.rest());
     let mut at = 0;
     while let Some(byte) = rest.get(at) {
         let len = match byte {
@@ -146,13 +131,13 @@ pub(crate) fn name(input: &mut Input<'_>) -> Result<Name, Status> {
     if at == 0 {
         return Err(unexpected(input, 0));
     }
-    input.pos += at;
-    Ok(Name { start, end: input.pos })
+    input.advance(at);
+    Ok(Name { start, end: input.position() })
 }
 
 /// Bytes of a character beyond ASCII that may stand in a name, or first in one; else 0.
 fn other_in_name(bytes: &[u8], first: bool) -> usize {
-    let Some(c) = text::first_char(bytes) else { return 0 };
+    let Some(c) = characters::first_char(bytes) else { return 0 };
     let starts = matches!(c,
         '\u{C0}'..='\u{D6}' | '\u{D8}'..='\u{F6}' | '\u{F8}'..='\u{2FF}' | '\u{370}'..='\u{37D}' | '\u{37F}'..='\u{1FFF}'
         | '\u{200C}'..='\u{200D}' | '\u{2070}'..='\u{218F}' | '\u{2C00}'..='\u{2FEF}' | '\u{3001}'..='\u{D7FF}'
@@ -166,7 +151,7 @@ fn other_in_name(bytes: &[u8], first: bool) -> usize {
 #[inline]
 pub(crate) fn open(input: &mut Input<'_>) -> Result<bool, Status> {
     if input.rest().first() == Some(&b'>') {
-        input.pos += 1;
+        input.advance(1);
         return Ok(false);
     }
     attributes(input)
@@ -176,11 +161,11 @@ pub(crate) fn open(input: &mut Input<'_>) -> Result<bool, Status> {
 fn attributes(input: &mut Input<'_>) -> Result<bool, Status> {
     let (mut names, mut count) = ([Name::default(); MAX_ATTRIBUTES], 0);
     loop {
-        let start = input.pos;
+        let start = input.position();
         let Some(name) = attribute(input)? else { return tag_end(input) };
         let twice = names.iter().take(count).any(|other| other.bytes(input) == name.bytes(input));
         let Some(slot) = names.get_mut(count).filter(|_| !twice) else {
-            input.pos = start;
+            input.seek(start);
             return Err(match twice {
                 true => input.fail(FaultKind::DuplicateMember, 0, 0),
                 false => input.fail(FaultKind::Limit, MAX_ATTRIBUTES as u64, count as u64 + 1),
@@ -209,7 +194,7 @@ pub(crate) fn attribute(input: &mut Input<'_>) -> Result<Option<Name>, Status> {
     }
     space(input);
     match input.rest().first() {
-        Some(b'"' | b'\'') => input.pos += 1,
+        Some(b'"' | b'\'') => input.advance(1),
         _ => return Err(unexpected(input, b'"')),
     }
     Ok(Some(name))
@@ -218,7 +203,7 @@ pub(crate) fn attribute(input: &mut Input<'_>) -> Result<Option<Name>, Status> {
 /// Passes over `>` or `/>`, and says if it was the latter.
 pub(crate) fn tag_end(input: &mut Input<'_>) -> Result<bool, Status> {
     let empty = input.rest().first() == Some(&b'/');
-    input.pos += usize::from(empty);
+    input.advance(usize::from(empty));
     match expect(input, b">") {
         Status::Ok => Ok(empty),
         status => Err(status),
@@ -231,7 +216,7 @@ pub(crate) fn close(input: &mut Input<'_>, name: Name) -> Status {
     let (bytes, rest) = (name.bytes(input), input.rest());
     let len = bytes.len();
     if rest.get(2 + len) == Some(&b'>') && rest.starts_with(b"</") && rest.get(2..2 + len) == Some(bytes) {
-        input.pos += len + 3;
+        input.advance(len + 3);
         return Status::Ok;
     }
     unusual_close(input, bytes)
@@ -265,9 +250,9 @@ pub(crate) fn next_tag(input: &mut Input<'_>) -> Result<Markup, Status> {
         space(input);
         match (input.rest().first(), input.rest().get(1)) {
             (Some(b'<'), Some(b'/')) => return Ok(Markup::End),
-            (Some(b'<'), Some(b'!' | b'?')) => text::aside(input)?,
+            (Some(b'<'), Some(b'!' | b'?')) => characters::aside(input)?,
             (Some(b'<'), _) => {
-                input.pos += 1;
+                input.advance(1);
                 return Ok(Markup::Start(name(input)?));
             }
             (Some(_), _) => return Err(unexpected(input, b'<')),
@@ -286,7 +271,7 @@ pub(crate) fn skip(input: &mut Input<'_>) -> Status {
 }
 
 fn skip_element(input: &mut Input<'_>) -> Result<(), Status> {
-    let deepest = (input.depth_left as usize).min(MAX_DEPTH);
+    let deepest = (input.levels_left() as usize).min(MAX_DEPTH);
     // Where the names of the elements that are open end.
     let (mut open_names, mut depth) = ([0usize; MAX_DEPTH], 0);
     loop {
@@ -294,14 +279,14 @@ fn skip_element(input: &mut Input<'_>) -> Result<(), Status> {
         if depth >= deepest {
             return Err(input.fail(FaultKind::TooDeep, deepest as u64, deepest as u64 + 1));
         }
-        let behind_name = input.pos;
+        let behind_name = input.position();
         if !open(input)? {
             open_names[depth] = behind_name;
             depth += 1;
         }
         loop {
             let Some(behind_name) = depth.checked_sub(1).and_then(|last| open_names.get(last)) else { return Ok(()) };
-            if text::inner(input)? {
+            if characters::inner(input)? {
                 break;
             }
             let name = name_before(input, *behind_name);
@@ -310,7 +295,7 @@ fn skip_element(input: &mut Input<'_>) -> Result<(), Status> {
             }
             depth -= 1;
         }
-        input.pos += 1;
+        input.advance(1);
         name(input)?;
     }
 }

@@ -1,37 +1,27 @@
 //! The tokens of JSON (RFC 8259): white space, strings, literals, numbers, and values to be passed
-//! over.
+//! over. The kernels of this folder and the codecs `json` and `yaml` call it. It knows no types,
+//! and touches an [`Input`] and an [`Output`] only.
 //!
 //! Each function that reads passes over white space *in front of* what it reads and stops right
 //! behind it.
 
 use alloc::string::String;
 
-use super::{
-    super::{FaultKind, Input, Output, Status},
-    copy_short,
-    float::{Decimal, NotANumber, decimal},
-    scan,
+use crate::program::{
+    FaultKind, Input, Output, Status,
+    kernels::{
+        copy::{put_line, put_quoted},
+        float::{Decimal, NotANumber, decimal},
+        scan,
+        utf8::Passed,
+    },
 };
+
+pub(crate) use crate::program::kernels::{fail_at, unexpected};
 
 /// Brackets inside each other that are passed over, whatever the [`Limits`](crate::program::Limits)
 /// allow.
 pub(crate) const MAX_DEPTH: u32 = 1024;
-
-/// Fails `ahead` bytes from here.
-#[cold]
-pub(crate) fn fail_at(input: &mut Input<'_>, ahead: usize, kind: FaultKind, expected: u64, got: u64) -> Status {
-    input.pos = input.pos.saturating_add(ahead).min(input.end);
-    input.fail(kind, expected, got)
-}
-
-/// Something else comes than `expected`, or nothing.
-#[cold]
-pub(crate) fn unexpected(input: &mut Input<'_>, expected: u8) -> Status {
-    match input.rest().first() {
-        Some(got) => input.fail(FaultKind::Syntax, expected.into(), (*got).into()),
-        None => input.fail(FaultKind::Truncated, 1, 0),
-    }
-}
 
 /// A value of another kind comes than the type has, or none.
 #[cold]
@@ -56,7 +46,7 @@ pub(crate) fn peek(input: &mut Input<'_>) -> Option<u8> {
 fn behind_space(input: &mut Input<'_>) -> Option<u8> {
     let rest = input.rest();
     let len = rest.iter().position(|b| !matches!(b, b' ' | b'\n' | b'\r' | b'\t')).unwrap_or(rest.len());
-    input.pos += len;
+    input.advance(len);
     rest.get(len).copied()
 }
 
@@ -66,7 +56,7 @@ pub(crate) fn expect(input: &mut Input<'_>, byte: u8) -> Status {
     if peek(input) != Some(byte) {
         return unexpected(input, byte);
     }
-    input.pos += 1;
+    input.advance(1);
     Status::Ok
 }
 
@@ -74,7 +64,9 @@ pub(crate) fn expect(input: &mut Input<'_>, byte: u8) -> Status {
 #[inline]
 pub(crate) fn accept(input: &mut Input<'_>, byte: u8) -> bool {
     let comes = peek(input) == Some(byte);
-    input.pos += usize::from(comes);
+    if comes {
+        input.advance(1);
+    }
     comes
 }
 
@@ -85,25 +77,22 @@ pub(crate) fn accept_word(input: &mut Input<'_>, word: &[u8]) -> bool {
         return false;
     }
     // `nullx` is caught by whoever reads what must follow a value.
-    input.pos += word.len();
+    input.advance(word.len());
     true
 }
 
-/// A number.
-#[inline]
+/// A number, right here: to see that no string comes, its readers have called [`peek`] before.
+#[inline(always)]
 pub(crate) fn number<'a>(input: &mut Input<'a>) -> Result<(Decimal, &'a [u8]), Status> {
-    match peek(input) {
-        Some(b'-' | b'0'..=b'9') => {}
-        _ => return Err(wrong_kind(input)),
-    }
     let text = input.rest();
     match decimal(text) {
         Ok(number) => {
-            input.pos += number.len;
+            input.advance(number.len);
             Ok((number, text))
         }
+        Err(NotANumber(0)) => Err(wrong_kind(input)),
         Err(NotANumber(at)) => {
-            input.pos += at;
+            input.advance(at);
             Err(unexpected(input, b'0'))
         }
     }
@@ -112,61 +101,60 @@ pub(crate) fn number<'a>(input: &mut Input<'a>) -> Result<(Decimal, &'a [u8]), S
 /// A string as it stands between its quotes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw<'a> {
-    /// Valid UTF-8 with valid escapes: copying relies on it, so that only this module makes one.
-    bytes: &'a [u8],
+    /// All escapes in it are valid.
+    text: &'a str,
     escaped: bool,
 }
 
 /// A string, checked.
-#[inline]
+#[inline(always)]
 pub(crate) fn string<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     if peek(input) != Some(b'"') {
         return Err(wrong_kind(input));
     }
-    input.pos += 1;
-    let rest = input.rest();
+    let [_, rest @ ..] = input.rest() else { return Err(wrong_kind(input)) };
     let clean = scan::clean(rest);
-    if rest.get(clean.len) == Some(&b'"') && clean.ascii {
-        input.pos += clean.len + 1;
-        return Ok(Raw { bytes: &rest[..clean.len], escaped: false });
+    if let Some(text) = clean.as_ascii()
+        && clean.rest().first() == Some(&b'"')
+    {
+        input.advance(text.len() + 2);
+        return Ok(Raw { text, escaped: false });
     }
-    long_string(input)
+    other_string(input, Passed::begin(clean))
 }
 
-/// The same for strings that are not plain; the position is behind the opening quote.
+/// The same for strings that are not plain. What is in front of the first escape was passed, if it
+/// is UTF-8.
 #[inline(never)]
-fn long_string<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
-    let whole = input.rest();
-    let (mut at, mut escaped) = (0, false);
+fn other_string<'a>(input: &mut Input<'a>, passed: Result<Passed<'a>, usize>) -> Result<Raw<'a>, Status> {
+    input.advance(1);
+    let mut passed = passed.map_err(|good| fail_at(input, good, FaultKind::BadText, 0, 0))?;
+    let mut escaped = false;
     loop {
-        let rest = &whole[at..];
-        let clean = scan::clean(rest);
-        if !clean.ascii
-            && let Err(error) = core::str::from_utf8(&rest[..clean.len])
-        {
-            return Err(fail_at(input, at + error.valid_up_to(), FaultKind::BadText, 0, 0));
-        }
-        at += clean.len;
-        match whole.get(at) {
+        let (at, rest) = (passed.len(), passed.rest());
+        let escape = match rest.first() {
             Some(b'"') => break,
-            Some(b'\\') => match unescape(&whole[at..]) {
-                Ok((_, len)) => at += len,
-                Err((ahead, kind)) => {
-                    let got = whole.get(at + ahead).copied().unwrap_or(0);
-                    return Err(fail_at(input, at + ahead, kind, 0, got.into()));
-                }
-            },
+            Some(b'\\') => unescape(rest),
             Some(control) => return Err(fail_at(input, at, FaultKind::Syntax, b'"'.into(), (*control).into())),
             None => return Err(fail_at(input, at, FaultKind::Truncated, 1, 0)),
+        };
+        let bad_text = |good| (good, FaultKind::BadText);
+        if let Err((ahead, kind)) = escape.and_then(|(_, len)| passed.pass(len).map_err(bad_text)) {
+            return Err(fail_at(input, at + ahead, kind, 0, rest.get(ahead).copied().unwrap_or(0).into()));
+        }
+        if let Err(good) = passed.pass_clean() {
+            return Err(fail_at(input, passed.len() + good, FaultKind::BadText, 0, 0));
         }
         escaped = true;
     }
-    input.pos += at + 1;
-    Ok(Raw { bytes: &whole[..at], escaped })
+    let text = passed.text();
+    input.advance(text.len() + 1);
+    Ok(Raw { text, escaped })
 }
 
 /// The character that an escape stands for, and its bytes. The error says where it is wrong, and
 /// how.
+#[inline(always)]
 fn unescape(bytes: &[u8]) -> Result<(char, usize), (usize, FaultKind)> {
     let short = |c| Ok((c, 2));
     match bytes.get(1) {
@@ -210,32 +198,22 @@ fn hex4(bytes: &[u8], at: usize) -> Result<u32, (usize, FaultKind)> {
 }
 
 impl<'a> Raw<'a> {
-    /// The bytes, escapes as they are.
-    pub(crate) fn bytes(self) -> &'a [u8] {
-        self.bytes
+    /// The text, escapes as they are.
+    pub(crate) fn as_str(self) -> &'a str {
+        self.text
     }
 
-    /// There are escapes among the bytes.
+    /// There are escapes in the text.
     pub(crate) fn is_escaped(self) -> bool {
         self.escaped
     }
 
     /// The characters.
     pub(crate) fn chars(self) -> impl Iterator<Item = char> + 'a {
-        let mut rest = self.bytes;
+        let mut rest = self.text;
         core::iter::from_fn(move || {
-            let (c, len) = match rest.first()? {
-                b'\\' => unescape(rest).ok()?,
-                first => {
-                    let len = match first {
-                        0..0x80 => 1,
-                        0x80..0xE0 => 2,
-                        0xE0..0xF0 => 3,
-                        _ => 4,
-                    };
-                    (core::str::from_utf8(rest.get(..len)?).ok()?.chars().next()?, len)
-                }
-            };
+            let first = rest.chars().next()?;
+            let (c, len) = if first == '\\' { unescape(rest.as_bytes()).ok()? } else { (first, first.len_utf8()) };
             rest = rest.get(len..)?;
             Some(c)
         })
@@ -247,7 +225,7 @@ impl<'a> Raw<'a> {
         'a: 'b,
     {
         if !self.escaped {
-            return Some(self.bytes);
+            return Some(self.text.as_bytes());
         }
         let mut len = 0;
         for c in self.chars() {
@@ -260,50 +238,34 @@ impl<'a> Raw<'a> {
     /// Replaces `target`'s content, charging for what it grows by.
     #[inline]
     pub(crate) fn copy_to(self, input: &mut Input<'_>, target: &mut String) -> Status {
-        target.clear();
-        // Escapes only ever shrink.
-        if self.bytes.len() > target.capacity() && grow(input, target, self.bytes.len()) == Status::Failed {
-            return Status::Failed;
+        match self.text {
+            // It needs no memory.
+            "" => {
+                target.clear();
+                Status::Ok
+            }
+            _ if self.escaped => self.copy_escaped(input, target),
+            text => input.set_text(target, text),
         }
-        if self.escaped {
-            return self.copy_escaped(target);
-        }
-        // SAFETY: `string` has found the bytes to be UTF-8; there is room for them, and they cannot
-        // overlap a string borrowed mutably.
-        unsafe {
-            let vector = target.as_mut_vec();
-            copy_short(self.bytes, vector.as_mut_ptr());
-            vector.set_len(self.bytes.len());
-        }
-        Status::Ok
     }
 
     #[cold]
-    fn copy_escaped(self, target: &mut String) -> Status {
-        let mut rest = self.bytes;
-        while !rest.is_empty() {
-            let plain = rest.iter().position(|b| *b == b'\\').unwrap_or(rest.len());
-            let (clean, more) = rest.split_at(plain);
-            // SAFETY: `string` has found the bytes between escapes to be UTF-8.
-            target.push_str(unsafe { core::str::from_utf8_unchecked(clean) });
-            rest = more;
-            if let Ok((c, len)) = unescape(more) {
-                target.push(c);
-                rest = &more[len..];
-            }
+    fn copy_escaped(self, input: &mut Input<'_>, target: &mut String) -> Status {
+        // Escapes only ever shrink.
+        if input.make_room(target, self.text.len()) == Status::Failed {
+            return Status::Failed;
         }
+        let mut rest = self.text;
+        while let Some(at) = rest.as_bytes().iter().position(|b| *b == b'\\') {
+            let (plain, from) = rest.split_at(at);
+            target.push_str(plain);
+            let Ok((c, len)) = unescape(from.as_bytes()) else { break };
+            target.push(c);
+            let Some(more) = from.get(len..) else { break };
+            rest = more;
+        }
+        target.push_str(rest);
         Status::Ok
-    }
-}
-
-#[cold]
-fn grow(input: &mut Input<'_>, target: &mut String, len: usize) -> Status {
-    if input.charge(len) == Status::Failed {
-        return Status::Failed;
-    }
-    match target.try_reserve(len) {
-        Ok(()) => Status::Ok,
-        Err(_) => input.fail(FaultKind::OutOfMemory, len as u64, 0),
     }
 }
 
@@ -311,46 +273,7 @@ fn grow(input: &mut Input<'_>, target: &mut String, len: usize) -> Status {
 #[inline]
 pub(crate) fn put_string(output: &mut Output<'_>, text: &str) -> Status {
     let bytes = text.as_bytes();
-    if output.reserve(bytes.len() + 2) == Status::Failed {
-        return Status::Failed;
-    }
-    if clean_short(bytes) {
-        // SAFETY: there is room for the text and two quotes.
-        unsafe {
-            let to = output.here();
-            *to = b'"';
-            copy_short(bytes, to.add(1));
-            *to.add(bytes.len() + 1) = b'"';
-        }
-        output.pos += bytes.len() + 2;
-        return Status::Ok;
-    }
-    put_escaped(output, bytes)
-}
-
-/// Nothing in it needs an escape. Two overlapping words see all of a short string.
-#[inline]
-fn clean_short(bytes: &[u8]) -> bool {
-    let len = bytes.len();
-    match len {
-        0..8 => {
-            let mut word = [b' '; 8];
-            // SAFETY: fewer than eight bytes.
-            unsafe { copy_short(bytes, word.as_mut_ptr()) };
-            scan::stops(u64::from_le_bytes(word)) == 0
-        }
-        8..16 => {
-            // SAFETY: eight bytes are there, from the start and up to the end.
-            let (head, tail) = unsafe {
-                (
-                    bytes.as_ptr().cast::<u64>().read_unaligned(),
-                    bytes.as_ptr().add(len - 8).cast::<u64>().read_unaligned(),
-                )
-            };
-            scan::stops(head) | scan::stops(tail) == 0
-        }
-        _ => scan::clean(bytes).len == len,
-    }
+    if scan::is_clean(bytes) { put_quoted(output, b'"', bytes) } else { put_escaped(output, bytes) }
 }
 
 #[cold]
@@ -358,7 +281,7 @@ fn put_escaped(output: &mut Output<'_>, bytes: &[u8]) -> Status {
     let mut rest = bytes;
     let mut status = output.put(b"\"");
     while status == Status::Ok {
-        let clean = scan::clean(rest).len;
+        let clean = scan::clean(rest).len();
         status = output.put(&rest[..clean]);
         let Some(byte) = rest.get(clean).filter(|_| status == Status::Ok) else { break };
         status = put_escape(output, *byte);
@@ -386,7 +309,7 @@ fn put_escape(output: &mut Output<'_>, byte: u8) -> Status {
 
 /// Passes over a value of any kind, checking all of it: RFC 8259, UTF-8, escapes in pairs.
 pub(crate) fn skip(input: &mut Input<'_>) -> Status {
-    let deepest = input.depth_left.min(MAX_DEPTH);
+    let deepest = input.levels_left().min(MAX_DEPTH);
     let mut open = Brackets::default();
     loop {
         match skip_begin(input, &mut open, deepest) {
@@ -425,7 +348,7 @@ fn skip_begin(input: &mut Input<'_>, open: &mut Brackets, deepest: u32) -> Resul
     if open.depth >= deepest {
         return Err(input.fail(FaultKind::TooDeep, deepest.into(), u64::from(deepest) + 1));
     }
-    input.pos += 1;
+    input.advance(1);
     if accept(input, close) {
         return Ok(false);
     }
@@ -513,15 +436,16 @@ pub(crate) fn indent(output: &mut Output<'_>, start: usize) -> Status {
                 at += 1;
                 output.put(&[byte, byte + 2])
             }
-            b'{' | b'[' => {
-                depth += 1;
-                put_line(output, &[byte], depth, &[])
+            b'{' | b'[' | b',' => {
+                depth += usize::from(byte != b',');
+                let status = output.put(&[byte]);
+                if status == Status::Ok { put_line(output, depth) } else { status }
             }
             b'}' | b']' => {
                 depth = depth.saturating_sub(1);
-                put_line(output, &[], depth, &[byte])
+                let status = put_line(output, depth);
+                if status == Status::Ok { output.put(&[byte]) } else { status }
             }
-            b',' => put_line(output, b",", depth, &[]),
             b':' => output.put(b": "),
             _ => {
                 in_string = byte == b'"';
@@ -538,57 +462,45 @@ pub(crate) fn indent(output: &mut Output<'_>, start: usize) -> Status {
     Status::Ok
 }
 
-fn put_line(output: &mut Output<'_>, before: &[u8], depth: usize, after: &[u8]) -> Status {
-    let mut status = output.put(before);
-    if status == Status::Ok {
-        status = output.put(b"\n");
-    }
-    for _ in 0..depth {
-        if status == Status::Ok {
-            status = output.put(b"  ");
-        }
-    }
-    if status == Status::Ok { output.put(after) } else { status }
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::{string::String, vec::Vec};
 
     use super::*;
+    use crate::program::Limits;
 
     #[test]
     fn each_token_is_read_and_written() {
-        use crate::program::{Limits, kernels::json};
         let limits = Limits::default();
         Input::lend(br#" {"a\u0062": [1, true], "n": 2.5e0} "#, &limits, |input| {
-            assert_eq!((json::expect(input, b'{'), json::peek(input)), (Status::Ok, Some(b'"')));
-            let name: Raw = json::member_name(input).unwrap();
-            assert!(name.is_escaped() && name.chars().eq("ab".chars()) && name.bytes().len() == 7);
+            assert_eq!((expect(input, b'{'), peek(input)), (Status::Ok, Some(b'"')));
+            let name: Raw = member_name(input).unwrap();
+            assert!(name.is_escaped() && name.chars().eq("ab".chars()) && name.as_str().len() == 7);
             assert_eq!(name.plain(&mut [0; 8]), Some(&b"ab"[..]));
-            assert_eq!(json::skip(input), Status::Ok);
-            assert!(json::accept(input, b','));
-            let n = json::member_name(input).unwrap();
+            assert_eq!(skip(input), Status::Ok);
+            assert!(accept(input, b','));
+            let n = member_name(input).unwrap();
             let mut text = String::new();
             assert_eq!((n.copy_to(input, &mut text), text.as_str()), (Status::Ok, "n"));
-            let (number, digits) = json::number(input).unwrap();
+            assert_eq!(peek(input), Some(b'2'));
+            let (number, digits) = number(input).unwrap();
             assert_eq!(number.to_f64(digits), 2.5);
-            assert_eq!((json::expect(input, b'}'), json::end(input)), (Status::Ok, Status::Ok));
+            assert_eq!((expect(input, b'}'), end(input)), (Status::Ok, Status::Ok));
         });
         Input::lend(b"null x", &limits, |input| {
-            assert!(json::accept_word(input, b"null") && json::string(input).is_err());
-            assert_eq!(json::unexpected(input, b','), Status::Failed);
-            assert_eq!(json::wrong_kind(input), Status::Failed);
-            assert_eq!(json::fail_at(input, 1, FaultKind::Syntax, 0, 0), Status::Failed);
+            assert!(accept_word(input, b"null") && string(input).is_err());
+            assert_eq!(unexpected(input, b','), Status::Failed);
+            assert_eq!(wrong_kind(input), Status::Failed);
+            assert_eq!(fail_at(input, 1, FaultKind::Syntax, 0, 0), Status::Failed);
         });
 
         let mut bytes = Vec::new();
         let _ = Output::lend(&mut bytes, &limits, |output| {
-            assert_eq!(json::put_string(output, "a\"b"), Status::Ok);
+            assert_eq!(put_string(output, "a\"b"), Status::Ok);
             assert_eq!(output.written(), br#""a\"b""#);
             output.truncate(0);
             assert_eq!(output.put(b"[1]"), Status::Ok);
-            json::indent(output, 0)
+            indent(output, 0)
         });
         assert_eq!(bytes, b"[\n  1\n]");
     }

@@ -1,0 +1,99 @@
+//! Writing text: short bytes without a call to copy memory, and line breaks.
+
+use super::super::{Output, Status};
+
+/// Appends bytes, of which there are few in most cases.
+#[inline]
+pub(crate) fn put_short(output: &mut Output<'_>, bytes: &[u8]) -> Status {
+    if output.reserve(bytes.len()) == Status::Failed {
+        return Status::Failed;
+    }
+    // SAFETY: there is room, and the bytes cannot overlap a vector borrowed mutably.
+    unsafe { copy_short(bytes, output.here()) };
+    output.pos += bytes.len();
+    Status::Ok
+}
+
+/// The same between two quotes.
+#[inline]
+pub(crate) fn put_quoted(output: &mut Output<'_>, quote: u8, bytes: &[u8]) -> Status {
+    if output.reserve(bytes.len() + 2) == Status::Failed {
+        return Status::Failed;
+    }
+    // SAFETY: there is room for the bytes and two quotes, and the bytes cannot overlap a vector
+    // borrowed mutably.
+    unsafe {
+        let to = output.here();
+        *to = quote;
+        copy_short(bytes, to.add(1));
+        *to.add(bytes.len() + 1) = quote;
+    }
+    output.pos += bytes.len() + 2;
+    Status::Ok
+}
+
+/// Appends a line break, and two blanks for each level.
+pub(crate) fn put_line(output: &mut Output<'_>, level: usize) -> Status {
+    let mut status = output.put(b"\n");
+    for _ in 0..level {
+        if status == Status::Ok {
+            status = output.put(b"  ");
+        }
+    }
+    status
+}
+
+/// Copies to `to`, without a call for what is short.
+///
+/// # Safety
+/// There is room for as many bytes, and no overlap.
+#[inline]
+pub(in crate::program) unsafe fn copy_short(from: &[u8], to: *mut u8) {
+    let (len, from) = (from.len(), from.as_ptr());
+    // SAFETY: each read and write lies within the first `len` bytes.
+    unsafe {
+        match len {
+            0 => {}
+            1..4 => {
+                *to = *from;
+                *to.add(len / 2) = *from.add(len / 2);
+                *to.add(len - 1) = *from.add(len - 1);
+            }
+            4..8 => {
+                let (head, tail) =
+                    (from.cast::<u32>().read_unaligned(), from.add(len - 4).cast::<u32>().read_unaligned());
+                to.cast::<u32>().write_unaligned(head);
+                to.add(len - 4).cast::<u32>().write_unaligned(tail);
+            }
+            8..17 => {
+                let (head, tail) =
+                    (from.cast::<u64>().read_unaligned(), from.add(len - 8).cast::<u64>().read_unaligned());
+                to.cast::<u64>().write_unaligned(head);
+                to.add(len - 8).cast::<u64>().write_unaligned(tail);
+            }
+            _ => core::ptr::copy_nonoverlapping(from, to, len),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::program::Limits;
+
+    #[test]
+    fn every_length_is_copied() {
+        let limits = Limits::default();
+        for len in 0..40u8 {
+            let from: Vec<u8> = (0..len).collect();
+            let mut bytes = Vec::new();
+            let mut output = Output::new(&mut bytes, &limits);
+            assert_eq!(put_short(&mut output, &from), Status::Ok);
+            let status = put_quoted(&mut output, b'!', &from);
+            assert_eq!(output.finish(status), Status::Ok);
+            assert_eq!(bytes, [&from[..], b"!", &from, b"!"].concat());
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Bytes that are found to be UTF-8 while they are read, so that nobody checks them twice. The
+//! codecs of text formats read strings with it.
+
+use super::scan::{self, Clean};
+
+/// Bytes that are read from the front. All that was passed is UTF-8.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed<'a> {
+    whole: &'a [u8],
+    /// The end of `whole`. What is in front of it was passed part by part, and each part is UTF-8.
+    rest: &'a [u8],
+}
+
+impl<'a> Passed<'a> {
+    /// Passes over what a search has found. The error is the number of bytes that are UTF-8.
+    #[inline]
+    pub(crate) fn begin(found: Clean<'a>) -> Result<Passed<'a>, usize> {
+        let mut passed = Passed { whole: found.whole(), rest: found.whole() };
+        passed.pass_found(found).map(|_| passed)
+    }
+
+    /// All bytes, passed or not.
+    #[inline]
+    pub(crate) fn whole(&self) -> &'a [u8] {
+        self.whole
+    }
+
+    /// What was passed.
+    #[inline]
+    pub(crate) fn text(&self) -> &'a str {
+        // SAFETY: so many bytes in front of the rest are UTF-8.
+        unsafe { core::str::from_utf8_unchecked(self.whole.get_unchecked(..self.len())) }
+    }
+
+    /// Bytes that were passed.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.whole.len() - self.rest.len()
+    }
+
+    /// What comes.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Passes over what [`scan::clean`] finds, and says if all of it is ASCII. The error is the
+    /// number of bytes of it that are UTF-8.
+    #[inline]
+    pub(crate) fn pass_clean(&mut self) -> Result<bool, usize> {
+        self.pass_found(scan::clean(self.rest))
+    }
+
+    /// The same with [`scan::markup`].
+    #[inline]
+    pub(crate) fn pass_markup(&mut self) -> Result<bool, usize> {
+        self.pass_found(scan::markup(self.rest))
+    }
+
+    /// Passes over what a search in the rest has found.
+    #[inline]
+    fn pass_found(&mut self, found: Clean<'a>) -> Result<bool, usize> {
+        if !found.is_ascii() {
+            check(found.bytes())?;
+        }
+        self.rest = found.rest();
+        Ok(found.is_ascii())
+    }
+
+    /// Passes over the next `n` bytes, of which there are few in most cases.
+    #[inline]
+    pub(crate) fn pass(&mut self, n: usize) -> Result<(), usize> {
+        let Some((part, rest)) = self.rest.split_at_checked(n) else { return Err(self.rest.len()) };
+        if !part.iter().all(u8::is_ascii) {
+            check(part)?;
+        }
+        self.rest = rest;
+        Ok(())
+    }
+}
+
+/// The error is the number of bytes that are UTF-8.
+#[cold]
+fn check(bytes: &[u8]) -> Result<(), usize> {
+    core::str::from_utf8(bytes).map(|_| ()).map_err(|error| error.valid_up_to())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_utf8_is_passed() {
+        let mut passed = Passed::begin(scan::clean("é\\n\"".as_bytes())).unwrap();
+        assert_eq!((passed.text(), passed.len(), passed.rest()), ("é", 2, &b"\\n\""[..]));
+        assert_eq!((passed.pass(2), passed.pass_clean()), (Ok(()), Ok(true)));
+        assert_eq!((passed.text(), passed.rest(), passed.whole().len()), ("é\\n", &b"\""[..], 5));
+        // More than there is.
+        assert_eq!((passed.pass(2), passed.text()), (Err(1), "é\\n"));
+
+        // Half of a character, by whichever way.
+        assert_eq!(Passed::begin(scan::clean(b"ab\xC3")).unwrap_err(), 2);
+        let mut passed = Passed::begin(scan::markup(b"<\xC3\xA9\xA9")).unwrap();
+        assert_eq!((passed.pass(2), passed.pass(3), passed.text()), (Err(1), Ok(()), "<é"));
+        assert_eq!((passed.pass_markup(), passed.pass_clean(), passed.text()), (Err(0), Err(0), "<é"));
+    }
+}
