@@ -73,6 +73,7 @@ pub(crate) enum ItemKind {
         name: Name,
         base: Option<ScopedName>,
         members: Vec<Member>,
+        operations: Vec<Operation>,
         is_abstract: bool,
     },
     Union {
@@ -129,6 +130,29 @@ pub(crate) struct Member {
     pub doc: Option<Rc<str>>,
     pub ty: TypeSpec,
     pub declarators: Vec<Declarator>,
+}
+
+/// An operation of a probe.
+pub(crate) struct Operation {
+    pub annotations: Vec<Annotation>,
+    pub doc: Option<Rc<str>>,
+    pub name: Name,
+    pub parameters: Vec<Parameter>,
+    /// What it returns, as a member; `None` for `void`.
+    pub result: Option<Member>,
+}
+
+/// A parameter: a member with one declarator, and the structures that it is a member of.
+pub(crate) struct Parameter {
+    pub direction: Direction,
+    pub member: Member,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    In,
+    Out,
+    InOut,
 }
 
 /// A declared name with its array dimensions.

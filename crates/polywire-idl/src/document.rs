@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use polywire_core::schema::{Def, DefId, DefKind, Literal, Schema, SchemaBuilder, Type};
 
-use crate::check::Checked;
+use crate::check::{Checked, operations::Declared};
 use crate::diag::{Diagnostics, closest};
 
 /// A constant and its value.
@@ -29,6 +29,43 @@ pub struct Constant {
     pub doc: String,
 }
 
+/// An operation of a probe in PDL: what a program does for whoever asks.
+///
+/// Its types are structures with the names that OMG DDS-RPC 1.0 gives those of an operation of an
+/// interface. The request has the parameters that are `in` or `inout`. The reply has those that are
+/// `inout` or `out`, and `return_` at the end unless the operation is `void`.
+///
+/// ```
+/// use polywire_idl::{Compiler, Dialect, Operation, emit};
+/// let text = "probe Device { void reset(); };
+///     probe Tank : Device {
+///         real64 level;
+///         // Drains down to a level.
+///         real64 drain(in real64 level, inout string who);
+///     };";
+/// let document = Compiler::new().parse_as("tank.pdl", text, Dialect::Pdl).unwrap();
+/// let all: Vec<Operation> = document.operations("Tank").unwrap().collect();
+/// assert_eq!(all.iter().map(|operation| operation.name.as_str()).collect::<Vec<_>>(), ["reset", "drain"]);
+/// let drain = &all[1];
+/// assert_eq!((drain.request.name(), drain.reply.name()), ("Tank_drain_In", "Tank_drain_Out"));
+/// assert_eq!(drain.doc, "Drains down to a level.");
+/// let reply = emit::idl(&drain.reply).unwrap();
+/// assert!(reply.ends_with("struct Tank_drain_Out {\n    string who;\n    double return_;\n};\n"), "{reply}");
+/// assert!(emit::idl(&all[0].request).unwrap().ends_with("struct Device_reset_In {\n};\n"));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Operation {
+    /// The name.
+    pub name: String,
+    /// The documentation comment.
+    pub doc: String,
+    /// The type of the requests.
+    pub request: Schema,
+    /// The type of the replies.
+    pub reply: Schema,
+}
+
 /// All definitions and constants of a file and of the files that it includes.
 ///
 /// ```
@@ -48,6 +85,7 @@ pub struct Constant {
 pub struct Document {
     all: Schema,
     constants: Vec<Constant>,
+    operations: Vec<Declared>,
     own: HashSet<String>,
     warnings: Diagnostics,
 }
@@ -76,8 +114,8 @@ pub enum LookupError {
 
 impl Document {
     pub(crate) fn new(checked: Checked, warnings: Diagnostics) -> Document {
-        let Checked { schema: all, constants, own } = checked;
-        Document { all, constants, own, warnings }
+        let Checked { schema: all, constants, operations, own } = checked;
+        Document { all, constants, operations, own, warnings }
     }
 
     /// All definitions, in the order of the file. The root is the last topic type, else the last
@@ -145,6 +183,24 @@ impl Document {
     /// [`Document::find`].
     pub fn schema(&self, name: &str) -> Result<Schema, LookupError> {
         self.find(name).map(|id| reachable(&self.all, id))
+    }
+
+    /// The operations of a probe, first those that it inherits. The name is looked up as in
+    /// [`Document::find`]; types that are no probes have none.
+    pub fn operations(&self, probe: &str) -> Result<impl Iterator<Item = Operation> + '_, LookupError> {
+        let base = |id: &DefId| match &self.all.def(*id).kind {
+            DefKind::Struct { base, .. } => *base,
+            _ => None,
+        };
+        let mut lineage: Vec<DefId> = std::iter::successors(Some(self.find(probe)?), base).collect();
+        lineage.reverse();
+        let of = |id: DefId| self.operations.iter().filter(move |operation| operation.probe == id);
+        Ok(lineage.into_iter().flat_map(of).map(|operation| Operation {
+            name: operation.name.clone(),
+            doc: self.all.def(operation.request).doc.clone(),
+            request: reachable(&self.all, operation.request),
+            reply: reachable(&self.all, operation.reply),
+        }))
     }
 }
 

@@ -42,7 +42,7 @@ mod ros;
 mod source;
 
 pub use diag::{Diagnostic, Diagnostics, Location, Note, Severity};
-pub use document::{Constant, Document, LookupError};
+pub use document::{Constant, Document, LookupError, Operation};
 pub use source::{Dialect, Disk, Loader};
 
 use diag::Reporter;

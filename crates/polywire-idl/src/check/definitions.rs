@@ -82,8 +82,9 @@ impl Checker<'_> {
         name: &Name,
         base: Option<&ScopedName>,
         members: &[ast::Member],
+        operations: &[ast::Operation],
         nested: bool,
-    ) {
+    ) -> Option<DefId> {
         let mut given = self.type_annotations(item, "a structure");
         given.nested |= nested;
         // It counts as declared from here on, so that it can have members that are sequences of
@@ -94,22 +95,24 @@ impl Checker<'_> {
         let mut list = Vec::new();
         for member in members {
             if self.exhausted() {
-                return;
+                return None;
             }
             let Some(ty) = self.type_of(&member.ty) else { continue };
             for declarator in &member.declarators {
                 if self.exhausted() {
-                    return;
+                    return None;
                 }
                 self.check_sibling(&mut seen, &declarator.name, "member");
                 list.extend(self.member(member, declarator, &ty));
             }
         }
+        operations.iter().for_each(|operation| self.check_sibling(&mut seen, &operation.name, "name"));
         let kind = DefKind::Struct { base, members: list };
         self.define(id, name, kind, given);
+        id
     }
 
-    fn define(&mut self, id: Option<DefId>, name: &Name, kind: DefKind, given: TypeAnnotations) {
+    pub(super) fn define(&mut self, id: Option<DefId>, name: &Name, kind: DefKind, given: TypeAnnotations) {
         let Some(id) = id else { return };
         let TypeAnnotations { extensibility, nested, auto_id, kept: annotations, doc, bit_bound } = given;
         let takes_bound = matches!(kind, DefKind::Enum { .. } | DefKind::Bitmask { .. });
@@ -142,7 +145,7 @@ impl Checker<'_> {
         }
     }
 
-    fn member(&mut self, member: &ast::Member, declarator: &Declarator, ty: &Type) -> Option<Member> {
+    pub(super) fn member(&mut self, member: &ast::Member, declarator: &Declarator, ty: &Type) -> Option<Member> {
         let ty = self.declared_type(ty, declarator)?;
         self.parts += 1;
         let given = self.member_annotations(&member.annotations, &declarator.name.text, &ty);

@@ -18,15 +18,18 @@ use crate::{Limits, Settings};
 mod annotations;
 mod definitions;
 mod names;
+pub(crate) mod operations;
 mod types;
 mod values;
 
 use names::Names;
+use operations::Declared;
 
 /// The result of a check, or `None` if there was an error.
 pub(crate) struct Checked {
     pub schema: Schema,
     pub constants: Vec<Constant>,
+    pub operations: Vec<Declared>,
     /// The names that the first file itself defines, not the files that it includes.
     pub own: HashSet<String>,
 }
@@ -47,6 +50,7 @@ pub(crate) fn check(
         slots: Vec::new(),
         names: Names::default(),
         constants: Vec::new(),
+        operations: Vec::new(),
         scope: Vec::new(),
         modules: vec![ModuleAnnotations::default()],
         spent: 0,
@@ -81,6 +85,7 @@ struct Checker<'a> {
     slots: Vec<Slot>,
     names: Names,
     constants: Vec<Constant>,
+    operations: Vec<Declared>,
     scope: Vec<Rc<str>>,
     modules: Vec<ModuleAnnotations>,
     /// The bytes of texts and types that were copied so far.
@@ -130,9 +135,12 @@ impl Checker<'_> {
             }
             ItemKind::Typedef { target, declarators } => self.typedef(item, target, declarators),
             ItemKind::TypedefOf { item: inner, declarators } => self.typedef_of(item, inner, declarators),
-            ItemKind::Struct { name, base, members } => self.structure(item, name, base.as_ref(), members, false),
-            ItemKind::Probe { name, base, members, is_abstract } => {
-                self.structure(item, name, base.as_ref(), members, *is_abstract)
+            ItemKind::Struct { name, base, members } => {
+                self.structure(item, name, base.as_ref(), members, &[], false);
+            }
+            ItemKind::Probe { name, base, members, operations, is_abstract } => {
+                let probe = self.structure(item, name, base.as_ref(), members, operations, *is_abstract);
+                probe.into_iter().for_each(|probe| self.operations(probe, name, operations));
             }
             ItemKind::Union { name, switch, switch_annotations, cases } => {
                 self.union(item, name, switch, switch_annotations, cases)
@@ -258,7 +266,11 @@ impl Checker<'_> {
             builder.add(def);
         }
         match builder.finish(root) {
-            Ok(schema) => Some(Checked { schema, constants: self.constants, own }),
+            Ok(schema) => {
+                self.check_inherited(&schema, &spans);
+                let Checker { reporter, constants, operations, .. } = self;
+                (!reporter.failed()).then_some(Checked { schema, constants, operations, own })
+            }
             Err(error) => {
                 let def = match &error {
                     SchemaError::Duplicate { def, .. }

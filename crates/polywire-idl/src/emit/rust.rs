@@ -11,7 +11,7 @@ mod bits;
 mod names;
 mod types;
 
-use names::{Names, Scope, camel, raw, snake};
+use names::{Names, Scope, camel, field, raw};
 
 pub(super) const EMITTER: Emitter =
     Emitter { name: "rust", description: "Rust types that derive polywire::Message, with the same type hash", emit };
@@ -158,7 +158,7 @@ impl Writer<'_> {
         }
         for member in members {
             self.check_name(&member.name)?;
-            let field = scope.give(snake(&member.name));
+            let field = scope.give(field(&member.name));
             fields.extend(doc_lines(&member.doc).into_iter().map(|line| format!("    {line}")));
             let parts = self.member_parts(member, &field)?;
             if !parts.is_empty() {

@@ -1,7 +1,11 @@
 //! Parses structures, unions, enums, bitmasks, bitsets, typedefs and constants.
 
+use std::rc::Rc;
+
 use super::Parser;
-use crate::ast::{Annotation, BitField, Case, Declarator, EnumLiteral, Item, ItemKind, Member, Name, ScopedName};
+use crate::ast::{
+    Annotation, BitField, Case, Declarator, EnumLiteral, Item, ItemKind, Member, Name, ScopedName, TypeSpec,
+};
 use crate::diag::closest;
 use crate::lex::Tok;
 use crate::source::Span;
@@ -162,12 +166,22 @@ impl Parser<'_> {
         let annotations = self.annotations()?;
         self.no_inner_definition()?;
         let ty = self.type_spec()?;
+        self.member_of(annotations, doc, ty)
+    }
+
+    /// Parses what follows the type of a member.
+    pub(super) fn member_of(
+        &mut self,
+        annotations: Vec<Annotation>,
+        doc: Option<Rc<str>>,
+        ty: TypeSpec,
+    ) -> Option<Member> {
         let declarators = self.declarators(super::MEMBER_NAME)?;
         self.expect_semicolon()?;
         Some(Member { annotations, doc, ty, declarators })
     }
 
-    fn no_inner_definition(&mut self) -> Option<()> {
+    pub(super) fn no_inner_definition(&mut self) -> Option<()> {
         let Some(word) = self.peek().ident().cloned() else { return Some(()) };
         if !matches!(&*word, "struct" | "union" | "enum" | "bitmask" | "bitset" | "typedef" | "const") {
             return Some(());

@@ -23,7 +23,7 @@ mod types;
 const MEMBER_NAME: &str = "the name of the member";
 
 /// The most characters of an identifier.
-const LONGEST_NAME: usize = 255;
+pub(crate) const LONGEST_NAME: usize = 255;
 
 /// Parses all tokens of a compilation.
 pub(crate) fn parse(tokens: Tokens, reporter: &mut Reporter, limits: &Limits) -> Vec<Item> {

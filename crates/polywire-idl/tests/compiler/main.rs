@@ -4,6 +4,7 @@ mod constants;
 mod errors;
 mod field;
 mod includes;
+mod operations;
 mod ros;
 mod ros_hashes;
 mod schema_spec;

@@ -50,6 +50,13 @@ pub(super) fn snake(name: &str) -> String {
     words(name).join("_")
 }
 
+/// The name of a field. `return_` stays as it is, since `return` is a keyword.
+pub(super) fn field(name: &str) -> String {
+    let snaked = snake(name);
+    let is_escaped = name.strip_suffix('_') == Some(&snaked) && KEYWORDS.contains(&snaked.as_str());
+    if is_escaped { name.into() } else { snaked }
+}
+
 pub(super) fn screaming(name: &str) -> String {
     snake(name).to_ascii_uppercase()
 }
@@ -182,6 +189,7 @@ mod tests {
         for (name, snaked, camelled) in cases {
             assert_eq!((snake(name).as_str(), camel(name).as_str()), (snaked, camelled), "{name}");
         }
+        assert_eq!(["return_", "level_", "Return_", "type"].map(field), ["return_", "level", "return", "type"]);
     }
 
     #[test]
