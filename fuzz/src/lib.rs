@@ -1,7 +1,7 @@
 //! Fuzz targets for every parser and decoder: [`TARGETS`]. README.md describes them. The binary of
 //! this crate and its tests run them. Targets only compute, except that those for IDL and PDL read
-//! files of this repository to generate inputs, `cycle` starts a thread, `peer`, `udp` and `zeromq`
-//! start nodes, and the last two open sockets on the loopback interface.
+//! files of this repository to generate inputs, `cycle` starts a thread, `peer`, `udp`, `zenoh` and
+//! `zeromq` start nodes, and the last three open sockets on the loopback interface.
 
 mod compressors;
 mod discovery;
@@ -14,6 +14,8 @@ mod programs;
 mod reused;
 mod sources;
 mod talk;
+#[cfg_attr(not(feature = "zenoh"), path = "without_zenoh.rs")]
+mod zenoh;
 mod zeromq;
 
 use polywire_core::schema::arbitrary::Random;
@@ -43,6 +45,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "group", generate: groups::group_packets, run: groups::read_group_packets },
     Target { name: "peer", generate: nodes::stream_bytes, run: nodes::read_stream },
     Target { name: "udp", generate: nodes::record_bytes, run: nodes::read_records },
+    Target { name: "zenoh", generate: zenoh::samples, run: zenoh::meet },
     Target { name: "zeromq", generate: zeromq::message_frames, run: zeromq::meet },
     Target { name: "socket", generate: programs::conversation, run: programs::take },
     Target { name: "directory", generate: discovery::description_bytes, run: discovery::collect },

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Lines that declare probes and send samples; messages follow some of them.
-const LINES: [&str; 14] = [
+const LINES: [&str; 17] = [
     r#"{"probe":"a","example":{"x":1.5,"on":true,"s":"t","l":[1,2],"o":{"y":[{"z":1}]}},"units":{"x":"bar"}}"#,
     r#"{"probe":"a","value":{"x":2,"on":false,"s":"","l":[],"o":{"y":[]}}}"#,
     r#"{"probe":"a","value":{"x":"NaN","l":[9223372036854775807]}}"#,
@@ -23,6 +23,9 @@ const LINES: [&str; 14] = [
     r#"{"probe":"c","type":"m::T","example":{"a":18446744073709551615,"b":[[[]]]}}"#,
     r#"{"probe":"a","bytes":1048577}"#,
     r#"{"probe":"\u0000","value":1}"#,
+    r#"{"probe":"b","pdl":"probe P { real64 x; void reset(); real64 drain(in real64 to, inout string who); };"}"#,
+    r#"{"reply":1,"value":{"return_":1.5}}"#,
+    r#"{"reply":18446744073709551615,"error":"stuck"}"#,
     "",
 ];
 
@@ -49,7 +52,7 @@ pub fn take(bytes: &[u8]) {
             known.lock().expect("no panic").insert(name.to_owned(), declared.clone());
             Ok(declared)
         };
-        let mut session = Session::new(Box::new(declare));
+        let mut session = Session::new(Box::new(declare), Box::new(|| {}));
         let mut told = Vec::new();
         for part in bytes.chunks(chunk) {
             session.take(part);

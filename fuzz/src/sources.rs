@@ -51,6 +51,8 @@ const WORDS: &[&str] = &[
     "module m {",
     "probe p : q {",
     "abstract",
+    "void f(in ",
+    "out real64 x, inout ",
     "[uuid(",
     "vector<",
     "::",

@@ -106,6 +106,7 @@ impl Participant {
     /// # Ok::<(), polywire_dds::Error>(())
     /// ```
     pub fn watch(&self, on_discovery: impl Fn(Discovery) + Send + Sync + 'static) -> Result<Watch, Error> {
+        self.check()?;
         let on_discovery: OnDiscovery = Box::new(on_discovery);
         let function = Function(Box::into_raw(Box::new(on_discovery)));
         let argument = function.0.cast::<c_void>();

@@ -22,8 +22,10 @@ use cyclors::{
 use crate::{
     cache::{Cache, Receive},
     error::Error,
+    expiry::Expiry,
     guid::Guid,
-    qos::Qos,
+    logs,
+    qos::{Native, Qos},
     sample::{Sample, new_type, to_native},
     types::TypeObjects,
 };
@@ -76,10 +78,27 @@ fn domain(number: u32, configuration: &str) -> Result<Arc<Domain>, Error> {
     }
     let text = CString::new(configuration).map_err(|_| Error::Text(configuration.into()))?;
     // SAFETY: the text ends with a zero byte and is copied.
-    let entity = Entity::new("open the domain", unsafe { dds_create_domain(number, text.as_ptr()) })?;
+    let entity = joined("open the domain", number, false, || unsafe { dds_create_domain(number, text.as_ptr()) })?;
     let domain = Arc::new(Domain { configuration: configuration.into(), _entity: entity });
     domains.insert(number, Arc::downgrade(&domain));
     Ok(domain)
+}
+
+/// Opens a domain or joins it. Cyclone returns no more than that it failed, and says why in its
+/// log.
+fn joined(
+    action: &'static str,
+    number: u32,
+    is_secure: bool,
+    create: impl FnOnce() -> dds_entity_t,
+) -> Result<Entity, Error> {
+    let (created, errors) = logs::watching(create);
+    let is_full = errors.iter().any(|error| error.contains("find a free participant index"));
+    Entity::new(action, created).map_err(|error| match errors.first() {
+        _ if is_full => Error::Full(number),
+        Some(cause) if is_secure => Error::Security(cause.split_whitespace().collect::<Vec<_>>().join(" ")),
+        _ => error,
+    })
 }
 
 /// A member of a domain. Clones are the same participant, which leaves the domain when the last
@@ -99,6 +118,8 @@ pub struct Participant(Arc<Member>);
 
 struct Member {
     guid: Guid,
+    /// With DDS Security.
+    expiry: Option<Expiry>,
     // Dropped in this order: the domain outlives its participants.
     entity: Entity,
     _domain: Option<Arc<Domain>>,
@@ -109,13 +130,35 @@ impl Participant {
     /// environment variable `CYCLONEDDS_URI`. All participants of a process in a domain have the
     /// same configuration.
     pub fn new(domain_number: u32, configuration: Option<&str>, qos: &Qos) -> Result<Participant, Error> {
-        crate::logs::pass_on();
-        let domain = configuration.map(|configuration| domain(domain_number, configuration)).transpose()?;
+        Participant::join(domain_number, configuration, &qos.native()?, None)
+    }
+
+    /// As [`Participant::new`], with DDS Security: it exchanges samples only with participants that
+    /// have certificates of the same authority.
+    #[cfg(feature = "security")]
+    pub fn secure(
+        domain_number: u32,
+        configuration: Option<&str>,
+        qos: &Qos,
+        security: &crate::Security,
+    ) -> Result<Participant, Error> {
         let qos = qos.native()?;
+        let expiry = security.set(&qos)?;
+        Participant::join(domain_number, configuration, &qos, Some(expiry))
+    }
+
+    fn join(
+        domain_number: u32,
+        configuration: Option<&str>,
+        qos: &Native,
+        expiry: Option<Expiry>,
+    ) -> Result<Participant, Error> {
+        logs::pass_on();
+        let domain = configuration.map(|configuration| domain(domain_number, configuration)).transpose()?;
         // SAFETY: the policies are valid during the call; there is no listener.
-        let created = unsafe { dds_create_participant(domain_number, qos.as_ptr(), ptr::null()) };
-        let entity = Entity::new("join the domain", created)?;
-        Ok(Participant(Arc::new(Member { guid: entity.guid()?, entity, _domain: domain })))
+        let create = || unsafe { dds_create_participant(domain_number, qos.as_ptr(), ptr::null()) };
+        let entity = joined("join the domain", domain_number, expiry.is_some(), create)?;
+        Ok(Participant(Arc::new(Member { guid: entity.guid()?, expiry, entity, _domain: domain })))
     }
 
     /// Its name.
@@ -125,6 +168,17 @@ impl Participant {
 
     pub(crate) fn handle(&self) -> dds_entity_t {
         self.0.entity.handle()
+    }
+
+    /// Whether its certificate or its permissions have expired, or will in some seconds. Then it
+    /// fails with [`Error::Expired`], as all that belongs to it, and finds no other ends. Only a
+    /// new participant, with newer files, gets into the domain.
+    pub fn has_expired(&self) -> bool {
+        self.0.expiry.is_some_and(Expiry::has_come)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.has_expired() { Err(Error::Expired) } else { Ok(()) }
     }
 
     /// Opens a topic of this name and type name. Types are compared by their names, and by whether
@@ -147,6 +201,7 @@ impl Participant {
     }
 
     fn open(&self, name: &str, of: *mut ddsi_sertype) -> Result<Topic, Error> {
+        let is_usable = self.check();
         // Whether a call that fails has released the type is seen by its number of references,
         // which nobody else changes meanwhile.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -159,7 +214,7 @@ impl Participant {
         unsafe {
             ddsi_sertype_ref(of);
             let created = match &name_with_end {
-                Ok(name) => dds_create_topic_sertype(
+                Ok(name) if is_usable.is_ok() => dds_create_topic_sertype(
                     self.handle(),
                     name.as_ptr(),
                     &raw mut registered,
@@ -167,12 +222,13 @@ impl Participant {
                     ptr::null(),
                     ptr::null(),
                 ),
-                Err(_) => 0,
+                _ => 0,
             };
             if created <= 0 && (*of).flags_refc.v & REFERENCES > 1 {
                 ddsi_sertype_unref(of);
             }
             ddsi_sertype_unref(of);
+            is_usable?;
             name_with_end?;
             let entity = Entity::new("open a topic", created)?;
             Ok(Topic { entity, of: Type(registered), participant: self.clone() })
@@ -217,6 +273,7 @@ type OnChange = Box<dyn Fn(Change) + Send + Sync>;
 impl Topic {
     /// Makes a writer. `on_change` is called on Cyclone's threads; it must neither block nor panic.
     pub fn writer(self, qos: &Qos, on_change: impl Fn(Change) + Send + Sync + 'static) -> Result<Writer, Error> {
+        self.participant.check()?;
         let qos = qos.native()?;
         let listener = Listener::new(Box::new(on_change));
         // SAFETY: policies and listener are valid during the call, which copies them; what the
@@ -235,6 +292,7 @@ impl Topic {
         receiver: Arc<dyn Receive>,
         on_change: impl Fn(Change) + Send + Sync + 'static,
     ) -> Result<Reader, Error> {
+        self.participant.check()?;
         let qos = qos.native()?;
         let listener = Listener::new(Box::new(on_change));
         let cache = Cache::new(receiver);
@@ -244,7 +302,7 @@ impl Topic {
         let created = unsafe { dds_create_reader_rhc(participant, topic, qos.as_ptr(), listener.native, cache.cast()) };
         // If the call fails, whether the cache was taken is unknown: it leaks.
         let entity = Entity::new("create a reader", created)?;
-        Ok(Reader { guid: entity.guid()?, entity, _topic: self, _listener: listener })
+        Ok(Reader { guid: entity.guid()?, entity, topic: self, _listener: listener })
     }
 }
 
@@ -266,6 +324,7 @@ impl Writer {
     /// Writes a sample. Blocks while the history has no room, for at most the time of
     /// [`Qos::reliable`]; then it fails with an error that [`Error::is_timeout`] tells.
     pub fn write(&self, sample: &Sample) -> Result<(), Error> {
+        self.topic.participant.check()?;
         // SAFETY: the topic keeps its type alive; the call takes the reference of the sample,
         // whether it succeeds or not.
         let written = unsafe { dds_forwardcdr(self.entity.handle(), to_native(self.topic.of.0, sample)) };
@@ -274,7 +333,7 @@ impl Writer {
 
     /// The readers that it has.
     pub fn readers(&self) -> Vec<Guid> {
-        matched(self.entity.handle(), dds_get_matched_subscriptions, dds_get_matched_subscription_data)
+        matched(&self.topic, &self.entity, dds_get_matched_subscriptions, dds_get_matched_subscription_data)
     }
 
     /// Waits until all reliable readers have what was written. False if the time is up before.
@@ -290,7 +349,7 @@ pub struct Reader {
     guid: Guid,
     // Dropped in this order: the listener outlives the entity that calls it.
     entity: Entity,
-    _topic: Topic,
+    topic: Topic,
     _listener: Listener,
 }
 
@@ -302,7 +361,7 @@ impl Reader {
 
     /// The writers that it has.
     pub fn writers(&self) -> Vec<Guid> {
-        matched(self.entity.handle(), dds_get_matched_publications, dds_get_matched_publication_data)
+        matched(&self.topic, &self.entity, dds_get_matched_publications, dds_get_matched_publication_data)
     }
 }
 
@@ -313,7 +372,11 @@ type List = unsafe extern "C" fn(dds_entity_t, *mut dds_instance_handle_t, usize
 type Describe = unsafe extern "C" fn(dds_entity_t, dds_instance_handle_t) -> *mut dds_builtintopic_endpoint_t;
 
 /// The ends that match an entity.
-fn matched(entity: dds_entity_t, list: List, describe: Describe) -> Vec<Guid> {
+fn matched(topic: &Topic, entity: &Entity, list: List, describe: Describe) -> Vec<Guid> {
+    if topic.participant.has_expired() {
+        return Vec::new();
+    }
+    let entity = entity.handle();
     let mut handles: Vec<dds_instance_handle_t> = vec![0; MOST_MATCHED];
     // SAFETY: `handles` has as many places as the call is told.
     let count = unsafe { list(entity, handles.as_mut_ptr(), handles.len()) };

@@ -25,6 +25,17 @@ pub enum Error {
     /// The domain is open in this process with another configuration.
     #[error("DDS: domain {0} is open in this process with another configuration")]
     Configured(u32),
+    /// The domain has room for no more processes on this machine: each has a number, up to
+    /// `Discovery/MaxAutoParticipantIndex` of Cyclone's configuration, and ports that follow from
+    /// it.
+    #[error("DDS: domain {0} has no free participant index, so too many processes of this machine are in it")]
+    Full(u32),
+    /// DDS Security refuses a participant. Cyclone says why.
+    #[error("DDS Security: {0}")]
+    Security(String),
+    /// The certificate or the permissions of a participant with DDS Security have expired.
+    #[error("DDS Security: the certificate or the permissions have expired")]
+    Expired,
     /// A sample is larger than [`MOST_SAMPLE_BYTES`](crate::MOST_SAMPLE_BYTES).
     #[error("DDS: a sample of {bytes} bytes exceeds the limit of {most}")]
     Size {

@@ -9,10 +9,13 @@ mod cache;
 mod discovery;
 mod entity;
 mod error;
+mod expiry;
 mod guid;
 mod logs;
 mod qos;
 mod sample;
+#[cfg(feature = "security")]
+mod security;
 mod types;
 
 pub use cache::Receive;
@@ -22,6 +25,8 @@ pub use error::Error;
 pub use guid::Guid;
 pub use qos::{Durability, Liveliness, Qos, Representation};
 pub use sample::{Bytes, Kind, MOST_SAMPLE_BYTES, Sample};
+#[cfg(feature = "security")]
+pub use security::Security;
 pub use types::{TypeInformation, TypeObjects};
 
 /// A configuration of Cyclone that uses the loopback interface alone.

@@ -1,6 +1,7 @@
 //! Cyclone's log, passed on to the crate `log`.
 
 use std::{
+    cell::RefCell,
     ffi::{CStr, c_void},
     ptr,
     sync::Once,
@@ -13,6 +14,18 @@ pub(crate) fn pass_on() {
     static ONCE: Once = Once::new();
     // SAFETY: the function needs no argument, and is there as long as the process.
     ONCE.call_once(|| unsafe { dds_set_log_sink(Some(line), ptr::null_mut()) });
+}
+
+thread_local! {
+    /// The errors that this thread was told of since [`watching`] began.
+    static ERRORS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Calls something. Returns what Cyclone said of errors, of which the call only returns a code.
+pub(crate) fn watching<T>(call: impl FnOnce() -> T) -> (T, Vec<String>) {
+    ERRORS.set(Some(Vec::new()));
+    let returned = call();
+    (returned, ERRORS.take().unwrap_or_default())
 }
 
 unsafe extern "C" fn line(_: *mut c_void, data: *const dds_log_data_t) {
@@ -30,5 +43,8 @@ unsafe extern "C" fn line(_: *mut c_void, data: *const dds_log_data_t) {
         DDS_LC_WARNING => log::Level::Warn,
         _ => log::Level::Debug,
     };
+    if level == log::Level::Error {
+        ERRORS.with_borrow_mut(|errors| errors.as_mut().map(|errors| errors.push(text.clone().into_owned())));
+    }
     log::log!(target: "cyclonedds", level, "{}", text.trim_end());
 }

@@ -137,6 +137,11 @@ impl Representation {
 pub(crate) struct Native(*mut dds_qos_t);
 
 impl Native {
+    #[cfg(feature = "security")]
+    pub(crate) fn as_mut_ptr(&self) -> *mut dds_qos_t {
+        self.0
+    }
+
     pub(crate) fn as_ptr(&self) -> *const dds_qos_t {
         self.0
     }

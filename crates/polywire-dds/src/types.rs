@@ -126,6 +126,7 @@ impl Participant {
     /// The parts of another program's type, or `None` if they have not come yet. Does not wait.
     /// With `ask`, other programs are asked for what is missing.
     pub fn type_objects(&self, of: &TypeInformation, ask: bool) -> Result<Option<TypeObjects>, Error> {
+        self.check()?;
         let (scope, timeout_ns) = match ask {
             // The shortest time is not 0, which would not send the question.
             true => (dds_find_scope_DDS_FIND_SCOPE_GLOBAL, 1),

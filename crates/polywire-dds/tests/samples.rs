@@ -2,12 +2,13 @@
 
 #![cfg(feature = "cyclone")]
 
+// The crate knows nothing of Polywire, and neither do its tests.
+#[path = "../../../testing/src/domains.rs"]
+mod domains;
+
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-        mpsc,
-    },
+    net::UdpSocket,
+    sync::{Arc, Mutex, mpsc},
     time::Duration,
 };
 
@@ -18,14 +19,8 @@ use polywire_dds::{
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Domains of their own for tests that run at the same time, in this process and in others.
-fn domain() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    1 + (std::process::id() * 8 + NEXT.fetch_add(1, Ordering::Relaxed)) % 99
-}
-
 fn pair() -> [Participant; 2] {
-    let domain = domain();
+    let domain = domains::lease();
     [(); 2].map(|()| Participant::new(domain, Some(LOOPBACK), &Qos::default()).expect("a participant"))
 }
 
@@ -217,10 +212,45 @@ fn what_cannot_be_is_an_error() {
     assert!(a.topic("a\0b", "T", false).is_err());
     assert!(a.topic("no blanks", "T", false).is_err());
     assert!(Bytes::of_sample(b"ab").is_err());
-    let number = domain();
+    let number = domains::lease();
     let _open = Participant::new(number, Some(LOOPBACK), &Qos::default()).expect("a participant");
     let other = Participant::new(number, Some("<CycloneDDS/>"), &Qos::default()).map(|_| ());
     assert_eq!(other, Err(polywire_dds::Error::Configured(number)));
+}
+
+/// What the crate `log` was told.
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Lines;
+
+impl log::Log for Lines {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        LINES.lock().expect("nobody panicked").push(format!("{} {}", record.target(), record.args()));
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn a_full_domain_is_an_error_and_logged() {
+    log::set_logger(&Lines).expect("no other logger");
+    log::set_max_level(log::LevelFilter::Warn);
+    let number = domains::lease();
+    // The only process that may be in the domain, by the ports that DDSI-RTPS gives it.
+    let port = 7400 + 250 * number as u16 + 10;
+    let _other = UdpSocket::bind(("127.0.0.1", port)).expect("the port is free");
+    let one = "<Discovery><ParticipantIndex>auto</ParticipantIndex>\
+               <MaxAutoParticipantIndex>0</MaxAutoParticipantIndex></Discovery></Domain>";
+    let configuration = LOOPBACK.replace("</Domain>", one);
+    let joined = Participant::new(number, Some(&configuration), &Qos::default()).map(|_| ());
+    assert_eq!(joined, Err(polywire_dds::Error::Full(number)));
+    let lines = LINES.lock().expect("nobody panicked");
+    let is_told = |line: &String| line.starts_with("cyclonedds ") && line.contains("participant index");
+    assert!(lines.iter().any(is_told), "{lines:?}");
 }
 
 /// A type of `conformance/type-objects`.

@@ -31,11 +31,16 @@ impl Span {
     }
 }
 
-/// A span of the target `polywire`: `span!(TRACE, "publish", topic = .., sequence = ..)`.
+/// A span of the target `polywire`: `span!(TRACE, "publish", topic = .., sequence = ..)`. Where
+/// nobody wants spans of its level, its fields are not looked at: `tracing` alone would write them
+/// down for the crate `log`, if some other crate has asked for that.
 #[cfg(feature = "tracing")]
 macro_rules! span {
     ($level:ident, $($rest:tt)*) => {
-        ::tracing::span!(target: "polywire", ::tracing::Level::$level, $($rest)*)
+        match ::tracing::Level::$level <= ::tracing::level_filters::LevelFilter::current() {
+            true => ::tracing::span!(target: "polywire", ::tracing::Level::$level, $($rest)*),
+            false => ::tracing::Span::none(),
+        }
     };
 }
 

@@ -5,17 +5,31 @@
 
 #![cfg(feature = "dds")]
 
+#[path = "common/fleet.rs"]
+#[cfg(feature = "dds-security")]
+mod fleet;
 #[path = "dds/program.rs"]
 mod program;
+#[path = "dds/security.rs"]
+#[cfg(feature = "dds-security")]
+mod security;
+#[path = "dds/services.rs"]
+mod services;
 
 use std::{
     env,
     process::Command,
+    sync::{Arc, Mutex, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
-use polywire::{Kind, Node, coding::Discovered};
+use polywire::{
+    Kind, Node,
+    coding::Discovered,
+    directory::{NodeData, SubscriberData},
+    qos::{Qos, Reliability},
+};
 use polywire_derive::Message;
 use polywire_testing::tools;
 
@@ -147,6 +161,54 @@ fn incompatible_policies_are_told_with_their_names_on_both_sides() {
     assert_eq!((status.accepting, status.refusing), (0, 1));
     assert!(status.refusals[0].reason.contains("deadline (policy 4)"), "{}", status.refusals[0].reason);
     while program.line() != "incompatible 4" {}
+}
+
+fn refusals(programs: &[NodeData]) -> usize {
+    programs.iter().flat_map(|program| &program.subscribers).map(|reader| reader.refuses.len()).sum()
+}
+
+#[test]
+fn readers_of_dds_programs_are_listed_with_what_they_read() {
+    let domain = domain();
+    let (node, tool) = (Node::new(), Node::new());
+    let publisher = node.publisher_on::<Pump>("plant/pumps", &wire("cdr", domain)).expect("a publisher");
+    let other = node.publisher_on::<Note>("notes", &wire("xcdr2", domain)).expect("a publisher");
+    let Some(_reader) = python("read", domain, "plant/pumps", "Pump") else { return };
+    let _strict = python("strict", domain, "plant/pumps", "Pump");
+    let _note = python("read", domain, "notes", "Pump");
+    tool.open(&format!("dds/{domain}?interface=127.0.0.1")).expect("open");
+    for node in [&node, &tool] {
+        let until = Instant::now() + SOON;
+        // Whether types that differ in details match, only the writer's node knows.
+        let is_tool = std::ptr::eq(node, &tool);
+        let reads = if is_tool { vec![] } else { vec![publisher.writer()] };
+        let is_told = |one: &SubscriberData| is_tool || one.reads.len() + one.refuses.len() == 1;
+        let all = |program: &NodeData| !program.subscribers.is_empty() && program.subscribers.iter().all(is_told);
+        let programs = loop {
+            let programs = node.foreign_readers();
+            if programs.len() == 3 && programs.iter().all(all) && refusals(&programs) == 2 {
+                break programs;
+            }
+            assert!(Instant::now() < until, "{programs:#?}");
+            thread::sleep(Duration::from_millis(5));
+        };
+        let readers: Vec<&SubscriberData> = programs.iter().flat_map(|program| &program.subscribers).collect();
+        assert_eq!(readers.len(), 3);
+        let reads = readers.iter().find(|one| one.refuses.is_empty() && one.reads == reads).expect("one that reads");
+        assert_eq!((reads.topic.as_str(), reads.type_name.as_str()), ("plant/pumps", "plant::Pump"));
+        assert_eq!(reads.qos, Qos::default().reliability(Reliability::Reliable).transient_local());
+        let refuses = |topic: &str| {
+            let mut refusing = readers.iter().filter(|one| one.topic == topic).flat_map(|one| &one.refuses);
+            refusing.next().expect("the one that does not read")
+        };
+        let (strict, note) = (refuses("plant/pumps"), refuses("notes"));
+        assert_eq!(strict.writer, publisher.writer());
+        assert_eq!(strict.reason, "deadline (policy 4): offered infinite, requested 10ms");
+        assert_eq!(note.writer, other.writer());
+        assert_eq!(note.reason, "the writer has the type plant::Note, the reader plant::Pump");
+        let name = &programs[0].name;
+        assert!(name.starts_with(&format!("dds/{domain}?interface=127.0.0.1 ")), "{name}");
+    }
 }
 
 #[test]
@@ -312,4 +374,84 @@ fn a_node_in_another_process_is_read_in_every_form() {
         assert_eq!(subscriber.recv_timeout(SOON).expect("a long sample").value.name.len(), 200_000);
         assert_eq!((subscriber.lost(), subscriber.undecodable()), (0, 0));
     }
+}
+
+/// In the environment of the process that echoes.
+const ECHO: &str = "POLYWIRE_TEST_DDS_ECHO";
+
+/// The other process: its callback publishes all that comes, while another thread publishes under
+/// the lock that the callback needs. In the end the callback makes a publisher, publishes with it,
+/// and closes its own node.
+#[test]
+fn echo() {
+    let Ok(domain) = env::var(ECHO) else { return };
+    let domain = domain.parse().expect("a number");
+    let node = Node::new();
+    let back = node.publisher_on::<Note>("back", &wire("cdr", domain)).expect("a publisher");
+    let own = node.publisher_on::<Note>("own", &wire("cdr", domain)).expect("a publisher");
+    assert_eq!((back.wait_for_subscribers(1, SOON), own.wait_for_subscribers(1, SOON)), (1, 1));
+    let both = Arc::new(Mutex::new(()));
+    let (last, ended) = mpsc::channel();
+    let (callbacks, inner) = (both.clone(), Mutex::new(Some(node.clone())));
+    let there = node.subscribe::<Note>("there", Some(&wire("auto", domain))).expect("a subscription");
+    let _subscription = there.on_message_inline(move |note, _| {
+        let _alone = callbacks.lock().expect("nobody panicked");
+        if note.marks == [LAST] {
+            let node = inner.lock().expect("nobody panicked").take().expect("the last note comes once");
+            let made = node.publisher_on::<Note>("made", &wire("cdr", domain)).expect("a publisher");
+            assert_eq!(made.wait_for_subscribers(1, Duration::ZERO), 0);
+            drop(made);
+            let is_thread_of_cyclone = thread::current().name() != Some("dds");
+            node.close();
+            last.send(is_thread_of_cyclone).expect("somebody waits");
+        } else {
+            assert!(back.publish(note).is_ok_and(|sent| sent.dropped == 0));
+        }
+    });
+    for number in 0..ECHOES {
+        let _alone = both.lock().expect("nobody panicked");
+        assert!(own.publish(&long(number)).is_ok_and(|sent| sent.dropped == 0));
+    }
+    println!("last by a thread of Cyclone: {}", ended.recv_timeout(SOON).expect("the last note"));
+    drop(node);
+    println!("closed");
+}
+
+/// They fit into the queue between the two threads that receive, but not into a writer's history.
+const ECHOES: i32 = 1500;
+const LAST: i32 = -1;
+
+fn long(number: i32) -> Note {
+    Note { text: "x".repeat(2000), marks: vec![number] }
+}
+
+#[test]
+fn callbacks_publish_and_close_in_the_thread_that_receives() {
+    let domain = domain();
+    let node = Node::new();
+    let back = node.subscriber_on::<Note>("back", &wire("auto", domain)).expect("a subscriber");
+    let own = node.subscriber_on::<Note>("own", &wire("auto", domain)).expect("a subscriber");
+    let there = node.publisher_on::<Note>("there", &wire("cdr", domain)).expect("a publisher");
+    let program = env::current_exe().expect("a path");
+    let arguments = ["--exact", "echo", "--nocapture"];
+    let child = Program::start(Command::new(program).args(arguments).env(ECHO, domain.to_string()));
+    assert_eq!(there.wait_for_subscribers(1, SOON), 1);
+    thread::scope(|scope| {
+        for echoes in [&back, &own] {
+            scope.spawn(move || {
+                for number in 0..ECHOES {
+                    let sample = echoes.recv_timeout(SOON).expect("an echo");
+                    assert_eq!((sample.value.marks, sample.info.sequence), (vec![number], number as u64 + 1));
+                }
+            });
+        }
+        for number in 0..ECHOES {
+            assert!(there.publish(&long(number)).is_ok_and(|sent| sent.dropped == 0));
+        }
+    });
+    // Slow callbacks are left to another thread for a while.
+    thread::sleep(Duration::from_secs(5));
+    there.publish(&Note { marks: vec![LAST], ..Note::default() }).expect("published");
+    let lines: Vec<String> = std::iter::repeat_with(|| child.line()).take_while(|line| line != "closed").collect();
+    assert!(lines.iter().any(|line| line.ends_with("last by a thread of Cyclone: true")), "{lines:?}");
 }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use fleet::Fleet;
-use polywire::{Config, Message, Node, Publisher, Subscriber};
+use polywire::{Config, Message, Node, NodeError, Publisher, Subscriber, engine::EngineError};
 use polywire_testing::network::Network;
 
 /// Longer than anything takes on a slow machine that does other work, too.
@@ -49,7 +49,11 @@ fn member() {
     let publisher: Publisher<Reading> = node.publisher_on("readings", &wire).expect("a publisher");
     let (mut counts, mut told) = (BTreeMap::new(), Instant::now());
     for count in 1.. {
-        publisher.publish(&Reading { from: from.clone(), count }).expect("published");
+        match publisher.publish(&Reading { from: from.clone(), count }) {
+            // The thread above has closed the node, and ends the process next.
+            Err(NodeError::Engine(EngineError::Closed)) => thread::park(),
+            published => published.expect("published"),
+        }
         while let Some(sample) = readings.recv_timeout(Duration::from_millis(20)) {
             counts.insert(sample.value.from.clone(), sample.value.count);
         }

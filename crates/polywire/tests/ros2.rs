@@ -17,6 +17,7 @@ use std::{
 
 use polywire::{Message as _, Node};
 use polywire_core::ros::TypeHash;
+use polywire_dds::{Bytes, Durability, Kind, LOOPBACK, Participant, Qos as DdsQos, Sample, Writer};
 use polywire_derive::Message;
 use polywire_testing::tools;
 
@@ -115,6 +116,63 @@ fn topics_of_a_ros_node_are_read() {
     assert!(source.link.address.contains(" /peers/talker "), "{}", source.link.address);
 }
 
+/// A writer of `/chatter` in a participant that is not a node, with this user data.
+fn chatter_writer(domain: u32, user_data: &str) -> Writer {
+    let participant = Participant::new(domain, Some(LOOPBACK), &DdsQos::default()).expect("a participant");
+    let topic = participant.topic("rt/chatter", "std_msgs::msg::dds_::String_", false).expect("a topic");
+    let qos = DdsQos {
+        reliable: Some(Duration::from_secs(1)),
+        // So that a reader gets what is written while it joins.
+        durability: Durability::TransientLocal,
+        user_data: user_data.into(),
+        ..DdsQos::default()
+    };
+    topic.writer(&qos, |_| {}).expect("a writer")
+}
+
+/// Writes a text of one letter.
+fn write(writer: &Writer, letter: u8) {
+    let bytes = Bytes::new([0, 1, 0, 0], &[2, 0, 0, 0, letter, 0]).expect("bytes");
+    let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+    writer.write(&sample).expect("written");
+}
+
+#[test]
+fn a_writer_whose_type_has_another_hash_is_not_read() {
+    let domain = domain();
+    let own = TypeHash::of(Text::shape().schema()).expect("a type of ROS 2");
+    let other = TypeHash::of(Time::shape().schema()).expect("a type of ROS 2");
+    let (node, plain) = (Node::new(), Node::new());
+    let chatter = node.subscriber_on::<Text>("chatter", &wire("auto", domain)).expect("a subscriber");
+    let different = chatter_writer(domain, &format!("typehash={other};"));
+    let until = Instant::now() + SOON;
+    while chatter.status().mismatches.is_empty() {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let reason = &chatter.status().mismatches[0].reason;
+    assert_eq!(
+        *reason,
+        format!("the types differ: in ROS 2, the writer's is {other}, and std_msgs::msg::String here {own}")
+    );
+    // No hash, and what is none, say nothing of the type.
+    for user_data in [format!("typehash={own};"), String::new(), "typehash=RIHS01_12;".into(), "\u{1}".into()] {
+        let same = chatter_writer(domain, &user_data);
+        while same.readers().is_empty() {
+            assert!(Instant::now() < until, "{user_data}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // It comes to the same reader of DDS.
+        write(&different, b'b');
+        write(&same, b'a');
+        assert_eq!(chatter.recv_timeout(SOON).expect("a text").value, text("a"), "{user_data}");
+    }
+    assert_eq!((chatter.status().mismatches_total, chatter.try_recv().is_some()), (1, false));
+    let names = format!("{}&types=off", wire("auto", domain));
+    let by_name = plain.subscriber_on::<Text>("chatter", &names).expect("a subscriber");
+    assert_eq!(by_name.recv_timeout(SOON).expect("a text").value, text("b"));
+}
+
 #[test]
 fn a_ros_node_reads_what_is_published() {
     let domain = domain();
@@ -140,6 +198,17 @@ fn a_ros_node_reads_what_is_published() {
         let line = listener.line();
         expected.retain(|expected| !line.starts_with(expected));
     }
+    let until = Instant::now() + SOON;
+    let listener = loop {
+        let mut readers = node.foreign_readers();
+        match readers.pop().filter(|listener| listener.name.contains(" /peers/listener ")) {
+            Some(listener) if readers.is_empty() => break listener,
+            other => assert!(Instant::now() < until, "{other:?} {readers:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let reads = |id| listener.subscribers.iter().any(|reader| reader.reads == [id]);
+    assert!(reads(chatter.writer()) && reads(readings.writer()), "{:?}", listener.subscribers);
 }
 
 #[test]
@@ -197,9 +266,6 @@ fn the_service_of_a_ros_node_is_called() {
     assert_eq!(server.line(), "ready");
     let client = node.client::<Add, Sum>("add", Some(&wire("cdr", domain))).expect("a service");
     let client = client.open().expect("a client");
-    // RustDDS does not get what was sent before it knew of the writer.
-    let until = Instant::now() + SOON;
-    while client.call(&Add { a: 0, b: 40 }, Duration::from_secs(2)).is_err() && Instant::now() < until {}
     for a in 1..=3 {
         assert_eq!(client.call(&Add { a, b: 40 }, SOON).expect("a reply"), Sum { sum: a + 40 });
         while server.line() != format!("served {a} + 40: sent") {}

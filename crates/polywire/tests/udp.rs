@@ -167,6 +167,35 @@ fn what_is_no_packet_is_dropped_and_told_to_nobody() {
     receive(&readings, 7..=7);
 }
 
+/// A stranger at the broadcast address counts the packets.
+#[test]
+fn what_is_published_together_leaves_in_one_packet() {
+    let port = port();
+    let wire = format!("cdr@udp/127.255.255.255:{port}?broadcast");
+    let (here, there) = (Node::new(), Node::new());
+    let publishers: Vec<Publisher<Reading>> = ["a", "b", "c", "d", "e"]
+        .iter()
+        .map(|topic| here.publisher_on(&format!("together/{topic}"), &wire).expect("a publisher"))
+        .collect();
+    let readings: Subscriber<Reading> = there.subscriber_on("together/*", &wire).expect("a subscriber");
+    publishers.iter().for_each(|publisher| assert_eq!(publisher.wait_for_subscribers(1, SOON), 1));
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).expect("a socket");
+    socket.set_reuse_address(true).expect("shared");
+    socket.bind(&SocketAddr::from(([127, 255, 255, 255], port)).into()).expect("bound");
+    let stranger = UdpSocket::from(socket);
+    stranger.set_read_timeout(Some(SOON)).expect("a time-out");
+    here.together(|| publishers.iter().for_each(|publisher| publish(publisher, 7)));
+    (0..5).for_each(|_| assert_eq!(readings.recv_timeout(SOON).expect("a reading").value, reading(7)));
+    // Packets without a number tell of members; best effort has packets of its own.
+    let mut bytes = [0; 2000];
+    let mut texts = || {
+        let len = stranger.recv(&mut bytes).expect("a packet");
+        bytes[..len].windows(7).filter(|part| part == b"xxxxxxx").count()
+    };
+    let first = std::iter::repeat_with(&mut texts).find(|count| *count > 0);
+    assert_eq!(first, Some(5), "one packet has all texts");
+}
+
 #[test]
 fn a_node_that_leaves_says_goodbye() {
     let wire = format!("cdr@udp/127.255.255.255:{}?broadcast", port());

@@ -8,14 +8,20 @@ mod fleet;
 mod pump;
 
 use std::{
+    io::{BufRead, BufReader},
     net::TcpListener,
-    process::Command,
+    process::{Command, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
 };
 
 use fleet::{Fleet, Member};
-use polywire::{Message, Node, NodeEvent, Publisher, Subscriber, coding::Discovered, engine::Identity};
+use polywire::{
+    Message, Node, NodeEvent, Publisher, Subscriber,
+    coding::Discovered,
+    engine::{Event, Identity},
+    qos::Qos,
+};
 use polywire_core::envelope::Id128;
 use polywire_testing::{
     tools,
@@ -286,6 +292,86 @@ fn when_a_router_fails_the_other_one_takes_over() {
 }
 
 #[test]
+fn a_router_that_comes_back_brings_the_nodes_together_again() {
+    let at_router = format!("tcp/127.0.0.1:{}", free_port());
+    let router = plain("router", &[], &[&at_router]);
+    let (writer, reader) = (Node::new(), Node::new());
+    let events = reader.events();
+    let at = format!("zenoh/client/{at_router}?scouting=off");
+    let late = Qos::default().transient_local().keep_last(100);
+    let pumps = reader.subscribe::<Pump>("pumps", Some(&at)).expect("a subscriber").qos(late.clone());
+    let pumps = pumps.expect("it asks for the history").open();
+    let publish = writer.publish::<Pump>("pumps", Some(&format!("cdr@{at}"))).expect("a publisher").qos(late);
+    let publisher = publish.expect("it has a history").open().expect("it opens");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    for id in 1..=10 {
+        publisher.publish(&pump(id)).expect("published");
+    }
+    assert!((1..=10).all(|id| next(&pumps).id == id));
+    router.close().wait().expect("closed");
+    until("both nodes are alone", || publisher.status().accepting == 0 && reader.links() == 0);
+    for id in 11..=20 {
+        publisher.publish(&pump(id)).expect("published to nobody");
+    }
+    let _router = plain("router", &[], &[&at_router]);
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "they are there for each other again");
+    for id in 21..=30 {
+        publisher.publish(&pump(id)).expect("published");
+    }
+    let ids: Vec<u32> = (11..=30).map(|_| next(&pumps).id).collect();
+    assert!(ids.iter().copied().eq(11..=30), "what was published meanwhile comes, once and in order: {ids:?}");
+    assert_eq!((pumps.lost(), pumps.try_recv().is_none()), (0, true));
+    let told = std::iter::from_fn(|| events.recv_timeout(Duration::ZERO));
+    let told: Vec<bool> = told
+        .filter_map(|event| match event {
+            NodeEvent::Engine { event: Event::Connected(_), .. } => Some(true),
+            NodeEvent::Engine { event: Event::Disconnected { .. }, .. } => Some(false),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [true, false, true], "the peer came, went and came back");
+}
+
+/// A type with the same name as the pumps', and another label.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Plant::Pump")]
+struct OtherPump {
+    #[polywire(key)]
+    id: u32,
+    label: f64,
+}
+
+#[test]
+fn types_that_differ_under_one_name_are_told_at_both_ends() {
+    let (writer, reader) = (Node::new(), Node::new());
+    let (endpoint, locator) = alone(&reader);
+    let publisher: Publisher<Pump> =
+        writer.publisher_on("pumps", &format!("cdr@{}", calling(&locator))).expect("a publisher");
+    let others: Subscriber<OtherPump> = reader.subscriber_on("pumps", &endpoint).expect("a subscriber");
+    until("the mismatch", || publisher.status().refusing == 1 && others.status().unreadable == 1);
+    let (here, there) = (others.status(), publisher.status());
+    let reason = &here.mismatches[0].reason;
+    assert!(reason.contains("label") && here.mismatches[0].writer == publisher.writer(), "{reason}");
+    assert_eq!(there.refusals[0].reason, *reason);
+    assert_eq!(publisher.publish(&pump(1)).expect("published").refused, 1);
+    // An application that is not Polywire's, with a schema that does not fit.
+    let session = plain("peer", &[&locator], &[]);
+    let hash = Id128::of_document(&schema());
+    let asked = session.declare_queryable("@polywire/1/schema/*").callback(move |query| {
+        query.reply(query.key_expr(), schema()).wait().expect("answered");
+    });
+    let _asked = asked.wait().expect("a queryable");
+    let foreign = session.declare_publisher("pumps").wait().expect("a publisher");
+    until("the subscriber is known", || foreign.matching_status().wait().expect("a status").matching());
+    let encoding = Encoding::from(format!("application/json;Plant::Pump@{hash}"));
+    foreign.put(encoded("json", &pump(1))).encoding(encoding).wait().expect("put");
+    until("the second mismatch", || others.status().mismatches_total == 2);
+    let told: Vec<String> = others.status().mismatches.into_iter().map(|mismatch| mismatch.reason).collect();
+    assert!(told.iter().all(|reason| reason.contains("label")), "{told:?}");
+    assert!(others.try_recv().is_none());
+}
+
+#[test]
 fn a_thousand_topics_are_told_apart() {
     let (writer, reader) = (Node::new(), Node::new());
     let (endpoint, locator) = alone(&writer);
@@ -391,6 +477,27 @@ fn the_type_of_a_plain_application_is_learned_by_a_query() {
     assert_eq!(next(&pumps), pump(7));
 }
 
+#[test]
+fn a_schema_that_nobody_has_holds_up_nobody() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let subscribe = |topic: &str| node.subscriber_on::<Pump>(topic, &endpoint).expect("a subscriber");
+    let (pumps, others) = (subscribe("pumps"), subscribe("others"));
+    let session = plain("peer", &[&locator], &[]);
+    let publisher = session.declare_publisher("others").encoding(Encoding::APPLICATION_JSON).wait().expect("one");
+    until("the subscriber is known", || publisher.matching_status().wait().expect("a status").matching());
+    // No queryable but the node's own is there to be asked.
+    for number in 0..100 {
+        let unknown = Encoding::from(format!("application/json;Plant::Pump@{number:032x}"));
+        session.put("pumps", encoded("json", &pump(number))).encoding(unknown).wait().expect("put");
+    }
+    publisher.put(encoded("json", &pump(7))).wait().expect("put");
+    assert_eq!(next(&others), pump(7));
+    let mut ids: Vec<u32> = (0..100).map(|_| next(&pumps).id).collect();
+    ids.sort_unstable();
+    assert!(ids.iter().copied().eq(0..100), "they are read with the subscriber's own type: {ids:?}");
+}
+
 /// A node with an identity.
 fn member(member: &Member) -> Node {
     let mut config = polywire::Config::default();
@@ -486,5 +593,41 @@ fn python_reads_and_writes_the_same_topics() {
         assert!(Instant::now() < until, "Python does not answer");
     };
     assert_eq!(back, Pump { id: 8, ..pump(7) });
+    assert!(python.wait().expect("it ends").success());
+}
+
+/// Prints the ids of three messages, of which it asks for those that were published before.
+const LATE: &str = r#"
+import json, sys, zenoh, zenoh.ext
+config = zenoh.Config()
+config.insert_json5("connect/endpoints", json.dumps([sys.argv[1]]))
+config.insert_json5("scouting/multicast/enabled", "false")
+with zenoh.open(config) as session:
+    history = zenoh.ext.HistoryConfig(detect_late_publishers=True, max_samples=10)
+    subscriber = zenoh.ext.declare_advanced_subscriber(session, "pumps/late", history=history)
+    for _ in range(3):
+        print(json.loads(subscriber.recv().payload.to_string())["id"], flush=True)
+"#;
+
+#[test]
+fn an_application_that_comes_late_gets_the_history() {
+    if !tools::python_has("zenoh") {
+        return;
+    }
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let publish = node.publish::<Pump>("pumps/late", Some(&format!("json@{endpoint}"))).expect("a wire");
+    let publisher = publish.qos(Qos::default().keep_last(5).transient_local()).expect("valid").open().expect("opens");
+    publisher.hash_keys(true);
+    for id in 1..=3 {
+        publisher.publish(&pump(id)).expect("published");
+    }
+    publisher.dispose(&pump(1)).expect("disposed of");
+    let python = Command::new(tools::python()).args(["-c", LATE, &locator]).stdout(Stdio::piped()).spawn();
+    let mut python = python.expect("it starts");
+    let mut ids = BufReader::new(python.stdout.take().expect("piped")).lines().map(|line| line.expect("text"));
+    assert_eq!((ids.next().as_deref(), ids.next().as_deref()), (Some("2"), Some("3")));
+    publisher.publish(&pump(4)).expect("published");
+    assert_eq!((ids.next().as_deref(), ids.next()), (Some("4"), None), "each once");
     assert!(python.wait().expect("it ends").success());
 }

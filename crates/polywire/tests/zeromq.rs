@@ -13,7 +13,7 @@ use std::{
 };
 
 use polywire::{
-    Config, Events, Node, NodeEvent, Publisher, Subscriber,
+    Config, Events, Message, Node, NodeEvent, Publisher, Subscriber,
     engine::{EngineOptions, Event, Overflow},
 };
 use polywire_testing::{tools, waiting::SOON};
@@ -359,6 +359,31 @@ fn a_publisher_that_comes_back_is_found_again_whoever_it_is() {
     until_subscribed(&third, "pumps");
     third.send(&[b"pumps", &encoded("json", &pump(3))], Wait::Forever).expect("sent");
     assert_eq!(next(&pumps), pump(3));
+}
+
+/// A type with the same name as the pumps', and another label.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Plant::Pump")]
+struct OtherPump {
+    #[polywire(key)]
+    id: u32,
+    label: f64,
+}
+
+#[test]
+fn types_that_differ_under_one_name_are_told_at_both_ends() {
+    let (writer, reader) = (Node::new(), Node::new());
+    let bound = writer.open("zeromq/bind/tcp://127.0.0.1:0").expect("it is bound");
+    let publisher: Publisher<Pump> = writer.publisher_on("pumps", &format!("cdr@{bound}")).expect("a publisher");
+    let others: Subscriber<OtherPump> =
+        reader.subscriber_on("pumps", &bound.replacen("bind", "connect", 1)).expect("a subscriber");
+    until("the mismatch", || (publisher.status().refusing == 1 && others.status().unreadable == 1).then_some(()));
+    let (here, there) = (others.status(), publisher.status());
+    let reason = &here.mismatches[0].reason;
+    assert!(reason.contains("label") && here.mismatches[0].writer == publisher.writer(), "{reason}");
+    assert_eq!(there.refusals[0].reason, *reason);
+    assert_eq!(publisher.publish(&pump(1)).expect("published").refused, 1);
+    assert!(others.try_recv().is_none());
 }
 
 #[test]

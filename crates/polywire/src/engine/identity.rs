@@ -5,8 +5,9 @@
 use std::env;
 use std::{io, path::PathBuf};
 
-/// The files by which a node proves who it is over TLS, and knows who its peers are. All three are
-/// PEM. `polywire identity` makes them.
+/// The files by which a node proves who it is over TLS and with DDS Security, and knows who its
+/// peers are. All three are PEM. `polywire identity` makes them. DDS Security also takes
+/// `governance.p7s` and `permissions.p7s` from the folder of the certificate.
 ///
 /// A file that is not named here is taken from the environment variable `POLYWIRE_CERTIFICATE`,
 /// `POLYWIRE_KEY` or `POLYWIRE_AUTHORITY`. The files are read when a port opens, and again before

@@ -12,6 +12,7 @@ use std::{
 };
 
 use polywire_core::{
+    directory::NodeData,
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
 };
@@ -187,6 +188,10 @@ impl Port for Loopback {
 
     fn links(&self) -> Vec<LinkStats> {
         self.port.links()
+    }
+
+    fn foreign_readers(&self) -> Vec<NodeData> {
+        self.port.foreign_readers()
     }
 
     fn disconnect(&self, links: &[LinkId]) {

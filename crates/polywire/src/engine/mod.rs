@@ -98,6 +98,8 @@ mod domain;
 #[cfg(any(feature = "zenoh", feature = "zeromq"))]
 mod foreign;
 mod identity;
+#[cfg(any(feature = "dds", feature = "zenoh"))]
+mod inline;
 pub mod inproc;
 #[cfg(feature = "lan")]
 pub mod lan;
@@ -136,6 +138,7 @@ use std::{
 };
 
 use polywire_core::{
+    directory::NodeData,
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, FrameError, Hello, Start},
     layout::SharedBytes,
@@ -271,10 +274,11 @@ pub struct Local {
 /// channel for good. There is one exception: [`Answer::Renew`] for a channel that was already
 /// accepted may be lost. It requests a key frame, and the node requests it again.
 ///
-/// **Order.** Messages of one channel, and of all channels of one writer, reach a peer in the order
-/// of their [`Port::commit`] calls, if the engine is ordered. Calls for one writer do not overlap;
-/// calls for different writers may. On every engine, a channel's announcement reaches a peer before
-/// its messages, and its retirement after them.
+/// **Order.** Messages of one channel reach a peer in the order of their [`Port::commit`] calls, if
+/// the engine is ordered. Those of several channels of one writer should, too: where the medium may
+/// mix them, as DDS does, the receiving node waits for the earlier ones. Calls for one writer do
+/// not overlap; calls for different writers may. On every engine, a channel's announcement reaches
+/// a peer before its messages, and its retirement after them.
 ///
 /// **Interest.** Every channel is announced to every peer: to present ones at once, to later ones
 /// when they come. A peer answers each announcement. Only peers that answered [`Answer::Accept`]
@@ -402,6 +406,12 @@ pub trait Port: Send + Sync {
     /// The links to the peers present, with their counts.
     fn links(&self) -> Vec<LinkStats>;
 
+    /// Programs on the medium that are not nodes and read something, with what is known of their
+    /// readers: [`Node::foreign_readers`](crate::Node::foreign_readers).
+    fn foreign_readers(&self) -> Vec<NodeData> {
+        Vec::new()
+    }
+
     /// Ends these links, because what their peers may do has changed. Sends what is queued and says
     /// goodbye, within [`EngineOptions::linger`], and cuts off who stays after that. The peers may
     /// come back. An engine that does not tell peers apart has nothing to do.
@@ -469,6 +479,9 @@ pub trait LinkSink: Send + Sync {
         messages.iter().for_each(|(envelope, payload)| self.message(envelope, aligned.place(payload)));
     }
 
+    /// A message came whose fields the engine cannot read, so that there is no payload to pass on.
+    fn undecodable(&self, _channel: ChannelId, _sequence: u64, _reason: &str) {}
+
     /// The peer dropped `lost` messages of the channel, the last of them at `start`. With 0, the
     /// next message is the first after `start`, and nothing was lost. Called in the order of the
     /// channel, between the messages before and after the gap.
@@ -504,10 +517,10 @@ pub trait LinkSink: Send + Sync {
         true
     }
 
-    /// Whether everybody who takes messages of this channel does so during the call, by a callback:
-    /// an engine whose thread must not wait may hand such a message over itself. The default says
-    /// that nobody does.
-    fn takes_inline(&self, _channel: ChannelId) -> bool {
+    /// Takes a message as [`LinkSink::message`] does, but only if everybody who gets it does so
+    /// during the call, by a callback: an engine whose thread must not wait may hand such a message
+    /// over itself. False, and nothing has happened, otherwise. The default takes none.
+    fn message_inline(&self, _envelope: &Envelope<'_>, _payload: &[u8]) -> bool {
         false
     }
 

@@ -37,7 +37,10 @@ pub struct EngineOptions {
     ///   or takes nothing for that time (`TCP_USER_TIMEOUT`).
     ///
     /// Everywhere, small segments are sent at once, whatever [`no_delay`](EngineOptions::no_delay)
-    /// says. `docs/thin.md` says what this is good for.
+    /// says, and received messages are confirmed with the heartbeats of the
+    /// [`lease`](EngineOptions::lease) and after each 256, not after each pause of 10 ms. So
+    /// [`Event::Unconfirmed`](crate::engine::Event::Unconfirmed) may count more messages that did
+    /// arrive. `docs/thin.md` says what this is good for.
     pub thin: bool,
     /// Size of the socket's send buffer (`SO_SNDBUF`); `None`, the default, for the system's
     /// choice. Linux reserves twice as much, which includes its own records.

@@ -147,9 +147,20 @@ struct Channel {
     auxiliary: bool,
     /// Whether messages wait for a history.
     gated: bool,
+    /// Whether callbacks take all messages during the call.
+    inline: bool,
     /// Subscribers that cannot read the channel, and why.
     refused: Refused,
     received: ReceiverCounts,
+}
+
+/// Where a message goes, and what is looked at behind it.
+struct Receiving {
+    slots: Slots,
+    unpacking: Option<Unpacking>,
+    stream: bool,
+    key_requested: bool,
+    gated: bool,
 }
 
 impl Incoming {
@@ -475,6 +486,7 @@ impl Incoming {
             known.stream = slots.iter().any(|(_, slot)| slot.is_stream());
             known.auxiliary = slots.iter().any(|(_, slot)| slot.is_auxiliary());
             known.gated = slots.iter().any(|(_, slot)| slot.is_gated());
+            known.inline = slots.iter().all(|(_, slot)| slot.is_inline());
             known.key_requested = decision.needs_key_frame;
             known.refused = refusals.to_vec();
             if !slots.is_empty() {
@@ -496,16 +508,30 @@ impl Incoming {
         if !self.rights.take(payload.len(), || self.is_served()) {
             return;
         }
-        let (slots, unpacking, stream, key_requested, gated) = {
-            let mut channels = self.channels();
-            let Channels { open, touched, .. } = &mut *channels;
-            let Some(channel) = open.get_mut(&envelope.channel) else { return };
-            channel.received.count(payload.len());
-            if !mem::replace(&mut channel.touched, true) {
-                touched.push(envelope.channel);
-            }
-            (channel.slots.clone(), channel.unpacking.clone(), channel.stream, channel.key_requested, channel.gated)
-        };
+        if let Some(receiving) = self.receive(envelope.channel, payload.len(), |_| true) {
+            self.deliver(&receiving, envelope, payload, held);
+        }
+    }
+
+    /// Counts a message, and says where it goes. `None`, and nothing is counted, if its channel is
+    /// not open or not fit.
+    #[inline]
+    fn receive(&self, id: ChannelId, bytes: usize, is_fit: impl Fn(&Channel) -> bool) -> Option<Receiving> {
+        let mut channels = self.channels();
+        let Channels { open, touched, .. } = &mut *channels;
+        let channel = open.get_mut(&id).filter(|channel| is_fit(channel))?;
+        channel.received.count(bytes);
+        if !mem::replace(&mut channel.touched, true) {
+            touched.push(id);
+        }
+        let Channel { stream, key_requested, gated, .. } = *channel;
+        let (slots, unpacking) = (channel.slots.clone(), channel.unpacking.clone());
+        Some(Receiving { slots, unpacking, stream, key_requested, gated })
+    }
+
+    #[inline]
+    fn deliver(&self, receiving: &Receiving, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
+        let Receiving { slots, unpacking, stream, key_requested, gated } = receiving;
         let deliver = |unpacked: &[u8], held| {
             slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len(), held));
         };
@@ -522,13 +548,13 @@ impl Incoming {
                 });
             }
         }
-        if stream {
+        if *stream {
             let wanted = slots.iter().any(|(_, slot)| slot.needs_key_frame());
-            if wanted || key_requested {
+            if wanted || *key_requested {
                 self.request_key(envelope.channel, wanted);
             }
         }
-        if gated && slots.iter().filter(|(_, slot)| slot.history_changed()).count() > 0 {
+        if *gated && slots.iter().filter(|(_, slot)| slot.history_changed()).count() > 0 {
             self.reconsider_history(envelope.channel);
         }
     }
@@ -621,6 +647,7 @@ impl Channel {
             key_requested: false,
             auxiliary: false,
             gated: false,
+            inline: true,
             refused: Refused::default(),
             received: ReceiverCounts::default(),
         }
@@ -702,9 +729,13 @@ impl LinkSink for Incoming {
         rows.for_each(|row| self.pass_together(row));
     }
 
-    fn takes_inline(&self, channel: ChannelId) -> bool {
-        let are_inline = |channel: &Channel| channel.slots.iter().all(|(_, slot)| slot.is_inline());
-        !self.rights.are_metered() && self.channels().open.get(&channel).is_some_and(are_inline)
+    fn message_inline(&self, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
+        if self.rights.are_metered() {
+            return false;
+        }
+        let receiving = self.receive(envelope.channel, payload.len(), |channel| channel.inline);
+        receiving.iter().for_each(|receiving| self.deliver(receiving, envelope, payload, None));
+        receiving.is_some()
     }
 
     fn position(&self, channel: ChannelId, start: Start, lost: u64) {
@@ -734,6 +765,11 @@ impl LinkSink for Incoming {
             host.document_arrived(document);
         }
         self.drive();
+    }
+
+    fn undecodable(&self, channel: ChannelId, sequence: u64, reason: &str) {
+        let slots = self.channels().open.get(&channel).map(|known| known.slots.clone());
+        slots.iter().flat_map(|slots| slots.iter()).for_each(|(_, slot)| slot.undecodable(sequence, &reason));
     }
 
     fn answered(&self, channel: ChannelId, answer: &Answer) {

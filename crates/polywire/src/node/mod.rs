@@ -28,6 +28,7 @@ use std::{
 use polywire_core::{
     codec::{self, Codec},
     compress::{self, Compressor},
+    directory::NodeData,
     envelope::Id128,
     frame::Hello,
     session,
@@ -382,6 +383,24 @@ impl Node {
             key(a).cmp(&key(b))
         });
         sources
+    }
+
+    /// The subscribers of programs that are not Polywire nodes, by program, on the ports opened
+    /// here: for engines whose medium says so, as `dds` does. The id and the name are those of the
+    /// program on the medium. What a subscriber reads and refuses is concluded from its type's name
+    /// and its quality of service; publishers about which this says nothing are in neither list.
+    ///
+    /// ```
+    /// let node = polywire::Node::new();
+    /// node.open("inproc/foreign-readers-doc")?;
+    /// assert!(node.foreign_readers().is_empty(), "nodes alone are there");
+    /// # Ok::<(), polywire::NodeError>(())
+    /// ```
+    pub fn foreign_readers(&self) -> Vec<NodeData> {
+        let mut programs: Vec<NodeData> = self.ports().iter().flat_map(|port| port.port().foreign_readers()).collect();
+        programs.iter_mut().for_each(|program| program.subscribers.retain(|one| !is_builtin(&one.topic)));
+        programs.retain(|program| !program.subscribers.is_empty());
+        programs
     }
 
     /// Replaces the configuration while the node runs. Publishers and subscribers whose wire comes

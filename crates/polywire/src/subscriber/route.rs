@@ -14,6 +14,7 @@ use polywire_core::{
     directory::SubscriberData,
     envelope::{Announcement, Id128, Kind},
     qos::{Durability, InstanceState, Offer, Qos, Verdict, expires_ns, partitions_match},
+    ros::TypeHash,
     schema::Schema,
     topic::Pattern,
 };
@@ -541,6 +542,14 @@ impl<C: Coding> Route for RouteOf<C> {
         let configuration = announced.configuration.filter(|_| !foreign);
         let assumed = || self.assumed.schema.as_ref().or(self.coding.schema());
         let writer = schema.or_else(assumed).ok_or("the writer's schema is unknown")?;
+        if let (Some(told), None, Ok(own)) = (offer.ros_type, schema, TypeHash::of(writer))
+            && told != own
+        {
+            return Err(format!(
+                "the types differ: in ROS 2, the writer's is {told}, and {} here {own}",
+                writer.name()
+            ));
+        }
         let key = DecoderKey {
             coding: TypeId::of::<C>(),
             reader: match self.coding.reader().filter(|_| schema.is_some()) {

@@ -37,8 +37,9 @@ impl Fleet {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "test fleet");
-        params.key_usages.push(KeyUsagePurpose::KeyCertSign);
+        params.key_usages.extend([KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign]);
         let key = KeyPair::generate().expect("a key");
+        write_key(&folder.join("authority.key"), &key.serialize_pem());
         fs::write(folder.join("authority.pem"), params.self_signed(&key).expect("a certificate").pem())
             .expect("written");
         Fleet { folder, issuer: Issuer::new(params, key) }

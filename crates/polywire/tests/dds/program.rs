@@ -3,25 +3,18 @@
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::{
-        atomic::{AtomicU32, Ordering},
-        mpsc,
-    },
+    sync::mpsc,
     thread,
     time::Duration,
 };
 
-pub const SOON: Duration = Duration::from_secs(60);
+pub use polywire_testing::domains::lease as domain;
 
-/// A domain for one test of one process.
-pub fn domain() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    1 + (std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed)) % 99
-}
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// The configuration of the programs. Older versions of Cyclone DDS have to be told that the
 /// loopback interface can multicast.
-const LOOPBACK: &str = "<CycloneDDS><Domain><General><Interfaces>\
+pub const LOOPBACK: &str = "<CycloneDDS><Domain><General><Interfaces>\
 <NetworkInterface address=\"127.0.0.1\" multicast=\"true\"/></Interfaces></General></Domain></CycloneDDS>";
 
 /// A process that ends with this value.
@@ -34,7 +27,12 @@ pub struct Program {
 
 impl Program {
     pub fn start(command: &mut Command) -> Program {
-        let command = command.env("CYCLONEDDS_URI", LOOPBACK).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Program::start_with(command, LOOPBACK)
+    }
+
+    /// With a configuration of its own.
+    pub fn start_with(command: &mut Command, configuration: &str) -> Program {
+        let command = command.env("CYCLONEDDS_URI", configuration).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("standard output is a pipe"));
         let (sender, lines) = mpsc::channel();

@@ -16,18 +16,22 @@ pub(super) struct Address {
     pub(super) configuration: Option<String>,
     /// Whether types are told to other programs, and read of them.
     pub(super) types: bool,
+    /// Whether the participant has DDS Security, from the node's identity.
+    pub(super) security: bool,
     /// How topics and types are named.
     pub(super) naming: Naming,
 }
 
 impl Address {
     /// Reads `DOMAIN` or `DOMAIN?OPTION&OPTION..` with the options `interface=NAME`,
-    /// `config=FILE`, `types=on` or `off`, and `ros=true` or `false`.
+    /// `config=FILE`, `types=on` or `off`, `security=on` or `off`, and `ros=true` or `false`, or
+    /// `rpc=true` or `false`.
     pub(super) fn parse(text: &str) -> Result<Address, String> {
         let (domain, options) = text.split_once('?').unwrap_or((text, ""));
         let domain = domain.parse().ok().filter(|domain| *domain <= LAST_DOMAIN);
         let domain = domain.ok_or(format!("a domain is a number from 0 to {LAST_DOMAIN}"))?;
-        let mut address = Address { domain, configuration: None, types: true, naming: Naming::Plain };
+        let (types, security) = (true, false);
+        let mut address = Address { domain, configuration: None, types, security, naming: Naming::Plain };
         let has_options = text.contains('?');
         for option in options.split('&').filter(|_| has_options) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -38,14 +42,31 @@ impl Address {
                 "interface" => address.configuration = Some(on_interface(value)?),
                 "config" => {
                     let read = fs::read_to_string(value);
-                    address.configuration = Some(read.map_err(|cause| format!("cannot read '{value}': {cause}"))?);
+                    let read = read.map_err(|cause| format!("cannot read '{value}': {cause}"))?;
+                    // The participant would outlive its certificate.
+                    if ["<security", "<ddssecurity"].iter().any(|tag| read.to_ascii_lowercase().contains(tag)) {
+                        return Err(format!("'{value}' is about security: that comes with security=on alone"));
+                    }
+                    address.configuration = Some(read);
                 }
                 "types" => address.types = is_on(key, value)?,
-                "ros" => address.naming = if is_on(key, value)? { Naming::Ros } else { Naming::Plain },
-                _ => return Err(format!("'{key}' is no option; there are interface, config, types and ros")),
+                "security" => address.security = is_on(key, value)?,
+                "ros" | "rpc" if !is_on(key, value)? => {}
+                "ros" | "rpc" if address.naming != Naming::Plain => {
+                    return Err("ros and rpc exclude each other, and occur once".into());
+                }
+                "ros" => address.naming = Naming::Ros,
+                "rpc" => address.naming = Naming::Rpc,
+                _ => {
+                    let there_are = "interface, config, types, security, ros and rpc";
+                    return Err(format!("'{key}' is no option; there are {there_are}"));
+                }
             }
         }
-        Ok(address)
+        match address.security && !cfg!(feature = "dds-security") {
+            true => Err("this program was built without DDS Security: build it with the feature 'dds-security'".into()),
+            false => Ok(address),
+        }
     }
 }
 
@@ -76,14 +97,20 @@ mod tests {
 
     #[test]
     fn an_address_is_a_domain_with_an_option() {
-        let plain = |types, naming| Ok(Address { domain: 7, configuration: None, types, naming });
+        let plain = |types, naming| Ok(Address { domain: 7, configuration: None, types, security: false, naming });
         assert_eq!(Address::parse("7"), plain(true, Naming::Plain));
         let on = |text| Address::parse(text).map(|address| address.configuration.expect("a configuration"));
         assert!(on("0?interface=127.0.0.1").is_ok_and(|xml| xml.contains("address=\"127.0.0.1\"")));
         assert_eq!(Address::parse("7?types=off"), plain(false, Naming::Plain));
         assert_eq!(Address::parse("7?ros=true"), plain(true, Naming::Ros));
+        assert_eq!(Address::parse("7?rpc=true&ros=false"), plain(true, Naming::Rpc));
         assert_eq!(Address::parse("7?ros=off&types=false"), plain(false, Naming::Plain));
         assert!(Address::parse("0?interface=eth0&types=off").is_ok_and(|address| !address.types));
+        assert_eq!(Address::parse("7?security=off"), plain(true, Naming::Plain));
+        match Address::parse("7?security=on") {
+            Ok(address) => assert!(address.security && cfg!(feature = "dds-security")),
+            Err(error) => assert!(error.contains("with the feature 'dds-security'") && !cfg!(feature = "dds-security")),
+        }
         assert!(on("0?interface=eth0").is_ok_and(|xml| xml.contains("name=\"eth0\"")));
     }
 
@@ -99,7 +126,10 @@ mod tests {
             ("0?speed=9", "'speed' is no option"),
             ("0?", "'' is no option"),
             ("0?types=maybe", "types is on or off"),
+            ("0?security=/etc", "security is on or off"),
             ("0?ros=", "ros is on or off"),
+            ("0?rpc=1", "rpc is on or off"),
+            ("0?ros=true&rpc=true", "ros and rpc exclude each other"),
             ("0?interface=eth0&config=x", "exclude each other"),
         ] {
             let error = Address::parse(text).expect_err(text);

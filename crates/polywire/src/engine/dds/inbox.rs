@@ -2,11 +2,17 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use polywire_core::envelope::{ChannelId, Id128};
+use polywire_core::{
+    envelope::{ChannelId, Id128},
+    frame::Answer,
+};
 use polywire_dds::{Discovery, Guid, Receive, Sample};
 
 use super::super::{LinkId, pipe::lock};
@@ -29,6 +35,8 @@ pub(super) enum Item {
     Reads,
     /// The node wants a document of a participant that is not a node.
     Wanted(LinkId, Id128),
+    /// The node answers a channel of a peer.
+    Answered(LinkId, ChannelId, Answer),
     /// There are letters to send.
     Ring,
 }
@@ -38,6 +46,8 @@ pub(super) enum Item {
 #[derive(Debug)]
 pub(super) struct Inbox {
     waiting: Mutex<Waiting>,
+    /// Whether there are no items, as it was when the lock was held last.
+    is_empty: AtomicBool,
     changed: Condvar,
     limit: usize,
 }
@@ -46,20 +56,14 @@ pub(super) struct Inbox {
 struct Waiting {
     items: VecDeque<Item>,
     bytes: usize,
+    /// The thread that receives waits for room, or did until a half was free.
+    is_full: bool,
     closed: bool,
-}
-
-/// What [`Inbox::pop`] finds.
-#[derive(Debug)]
-pub(super) enum Next {
-    Item(Item),
-    Nothing,
-    Closed,
 }
 
 impl Inbox {
     pub(super) fn new(limit: usize) -> Arc<Inbox> {
-        Arc::new(Inbox { waiting: Mutex::default(), changed: Condvar::new(), limit })
+        Arc::new(Inbox { waiting: Mutex::default(), is_empty: AtomicBool::new(true), changed: Condvar::new(), limit })
     }
 
     /// Adds something. False if it is a sample for which there is no room.
@@ -70,10 +74,12 @@ impl Inbox {
             return true;
         }
         if size > 0 && waiting.bytes > 0 && waiting.bytes + size > self.limit {
+            waiting.is_full = true;
             return false;
         }
         waiting.bytes += size;
         waiting.items.push_back(item);
+        self.is_empty.store(false, Ordering::Release);
         self.changed.notify_one();
         true
     }
@@ -83,24 +89,41 @@ impl Inbox {
         let _has_room = self.push(item);
     }
 
-    /// Takes the next item, and waits for one at most so long.
-    pub(super) fn pop(&self, at_most: Duration) -> Next {
+    /// Waits until there is an item, but at most so long. False once the inbox is closed.
+    pub(super) fn wait(&self, at_most: Duration) -> bool {
         let idle = |waiting: &mut Waiting| waiting.items.is_empty() && !waiting.closed;
         let waited = self.changed.wait_timeout_while(lock(&self.waiting), at_most, idle);
-        let (mut waiting, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-        if waiting.closed {
-            return Next::Closed;
-        }
-        let Some(item) = waiting.items.pop_front() else { return Next::Nothing };
+        let (waiting, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        !waiting.closed
+    }
+
+    /// Takes the next item.
+    pub(super) fn pop(&self) -> Option<Item> {
+        let mut waiting = lock(&self.waiting);
+        let item = waiting.items.pop_front()?;
+        self.is_empty.store(waiting.items.is_empty(), Ordering::Release);
         waiting.bytes -= size(&item);
-        Next::Item(item)
+        waiting.is_full &= waiting.bytes > self.limit / 2;
+        Some(item)
+    }
+
+    /// Whether the thread that receives waits for room: then no acknowledgments are taken.
+    pub(super) fn is_full(&self) -> bool {
+        lock(&self.waiting).is_full
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_empty.load(Ordering::Acquire)
     }
 
     pub(super) fn close(&self) {
         let mut waiting = lock(&self.waiting);
         waiting.closed = true;
-        waiting.items.clear();
+        let items = std::mem::take(&mut waiting.items);
+        self.is_empty.store(true, Ordering::Release);
         self.changed.notify_all();
+        drop(waiting);
+        drop(items);
     }
 }
 
@@ -140,14 +163,14 @@ mod tests {
             timestamp_ns: 0,
         };
         assert!(inbox.push(Item::Arrived(Guid::default(), sample(200))), "one is always taken");
-        assert!(!inbox.push(Item::Arrived(Guid::default(), sample(8))));
+        assert!(!inbox.is_full() && !inbox.push(Item::Arrived(Guid::default(), sample(8))) && inbox.is_full());
         assert!(inbox.push(Item::Reads));
-        assert!(matches!(inbox.pop(Duration::ZERO), Next::Item(Item::Arrived(..))));
+        assert!(inbox.wait(Duration::MAX) && matches!(inbox.pop(), Some(Item::Arrived(..))) && !inbox.is_full());
         assert!(inbox.push(Item::Letter(Guid::default(), sample(8))));
-        assert!(matches!(inbox.pop(Duration::ZERO), Next::Item(Item::Reads)));
-        assert!(matches!(inbox.pop(Duration::ZERO), Next::Item(Item::Letter(..))));
-        assert!(matches!(inbox.pop(Duration::ZERO), Next::Nothing));
+        assert!(matches!(inbox.pop(), Some(Item::Reads)) && !inbox.is_empty());
+        assert!(matches!(inbox.pop(), Some(Item::Letter(..))) && inbox.is_empty());
+        assert!(inbox.wait(Duration::ZERO) && inbox.pop().is_none());
         inbox.close();
-        assert!(matches!(inbox.pop(Duration::MAX), Next::Closed));
+        assert!(!inbox.wait(Duration::MAX));
     }
 }

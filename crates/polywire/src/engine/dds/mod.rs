@@ -4,10 +4,13 @@
 //! and their topics are read here. Channels in other formats carry octets. Nodes find each other by
 //! the user data of their participants; what DDS has no words for (announcements, answers,
 //! documents) they tell each other on the topic `polywire_letters`. `docs/dds.md` says more. With
-//! `ros=true`, names are those of ROS 2 (`spec/ros.md`).
+//! `ros=true`, names are those of ROS 2 (`spec/ros.md`). With `rpc=true`, services are those of
+//! DDS-RPC (`spec/dds-rpc.md`).
 //!
 //! Cyclone's threads put what they report and receive into the port's inbox. One thread of the
-//! port takes it from there, calls the node, and sends letters.
+//! port takes it from there, calls the node, and sends letters. Messages for callbacks alone are
+//! handed over by the thread that receives them. Another thread of the port does what may take
+//! long.
 //!
 //! ```
 //! use polywire::engine::{dds::Dds, Engine};
@@ -17,15 +20,21 @@
 //! ```
 
 mod address;
+mod deferred;
 mod form;
+mod hands;
 mod inbox;
 mod name;
 mod peer;
 mod policies;
 mod port;
 mod presence;
+mod rpc;
+mod security;
 mod service;
+mod settling;
 mod state;
+mod strangers;
 mod types;
 mod worker;
 
@@ -34,7 +43,8 @@ use std::sync::Arc;
 use self::{address::Address, port::DdsPort};
 use super::{Engine, EngineError, Local, Port, Properties, Sink};
 
-/// `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`, `types=off`, and `ros=true`.
+/// `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`, `types=off`, `security=on`,
+/// and `ros=true` or `rpc=true`.
 pub struct Dds;
 
 impl Engine for Dds {

@@ -13,7 +13,10 @@ use polywire_core::{
 };
 use polywire_dds::Endpoint;
 
-use super::form::{Form, OCTETS};
+use super::{
+    form::{Form, OCTETS},
+    rpc as dds_rpc,
+};
 
 const FORBIDDEN: &[u8] = b"*?[]\"'#$%";
 
@@ -27,6 +30,8 @@ pub(super) enum Naming {
     Plain,
     /// As in ROS 2, if their samples are those of ROS 2: `spec/ros.md`.
     Ros,
+    /// As here, apart from services, which are those of DDS-RPC: `spec/dds-rpc.md`.
+    Rpc,
 }
 
 /// What a channel is called in DDS.
@@ -38,6 +43,11 @@ pub(super) struct Names {
 }
 
 impl Naming {
+    /// Whether services have a native form.
+    pub(super) fn has_services(self) -> bool {
+        self != Naming::Plain
+    }
+
     /// What a channel is called. In its native form, it has a schema.
     pub(super) fn of_channel(
         self,
@@ -49,7 +59,11 @@ impl Naming {
         let plain = |type_name: &str| Names { topic: escape(topic), type_name: type_name.into(), hash: None };
         match (self, form) {
             (_, Form::Octets) => Ok(plain(OCTETS)),
-            (Naming::Plain, Form::Native { .. }) => Ok(plain(type_name)),
+            (Naming::Rpc, Form::Native { .. }) if let Some((service, role)) = rpc::service_of(topic) => {
+                let (topic, type_name) = (dds_rpc::dds_topic(service, role), dds_rpc::dds_type(type_name, role));
+                Ok(Names { topic, type_name, hash: None })
+            }
+            (Naming::Plain | Naming::Rpc, Form::Native { .. }) => Ok(plain(type_name)),
             (Naming::Ros, Form::Native { .. }) => {
                 let topic = match rpc::service_of(topic) {
                     Some((service, _)) => ros::check_topic(service).map(|()| topic.clone())?,
@@ -62,10 +76,15 @@ impl Naming {
     }
 
     /// The names here of the topic and type of another program's writer. `None` for those that are
-    /// not of ROS 2 where others are not seen.
+    /// not of ROS 2 where others are not seen, and for services that are not of DDS-RPC where those
+    /// are. A type around the values of a service has its name in DDS.
     pub(super) fn of_endpoint(self, writer: &Endpoint) -> Option<(String, String)> {
         match self {
             Naming::Plain => Some((unescape(&writer.topic), writer.type_name.clone())),
+            Naming::Rpc => {
+                let plain = || Some(unescape(&writer.topic)).filter(|topic| rpc::service_of(topic).is_none());
+                Some((dds_rpc::topic_of(writer).or_else(plain)?, writer.type_name.clone()))
+            }
             Naming::Ros => {
                 let service = || rpc::service_of(&writer.topic).map(|_| &*writer.topic);
                 let topic = ros::topic_of_dds(&writer.topic).or_else(service)?;
@@ -77,7 +96,7 @@ impl Naming {
     /// Whether a channel may be a topic of DDS, apart from its type. ROS 2 knows no other
     /// representation than the first, and has no built-in topics of ours.
     pub(super) fn has_room_for(self, announcement: &Announcement) -> bool {
-        self == Naming::Plain || (announcement.codec == "cdr" && !announcement.topic.starts_with(BUILT_IN))
+        self != Naming::Ros || (announcement.codec == "cdr" && !announcement.topic.starts_with(BUILT_IN))
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use polywire_core::{
@@ -20,6 +20,7 @@ use polywire_dds::{Guid, Kind, Participant, Qos, Reader, Sample, Writer};
 use super::{
     super::{LinkInfo, LinkSink, LinkStats},
     form::{Form, OCTETS, Place, octets},
+    hands,
     inbox::{Inbox, Item, Receiver},
     name::Naming,
 };
@@ -43,7 +44,7 @@ const LETTER_BYTES: usize = 64 << 20;
 pub(super) fn introduction(hello: &Hello, naming: Naming) -> Vec<u8> {
     let words = format!("node={} incarnation={}", hello.node, hello.incarnation);
     match naming {
-        Naming::Plain => format!("{WORD} {words}"),
+        Naming::Plain | Naming::Rpc => format!("{WORD} {words}"),
         Naming::Ros => format!("{ENCLAVE}{WORD}={words};"),
     }
     .into_bytes()
@@ -75,7 +76,7 @@ pub(super) fn label(
 ) -> Vec<u8> {
     let words = format!("channel={channel} format={}", announcement.codec);
     match naming {
-        Naming::Plain => format!("{WORD} {words}"),
+        Naming::Plain | Naming::Rpc => format!("{WORD} {words}"),
         Naming::Ros => format!("{}{WORD}={words};", hash.map(TypeHash::to_user_data).unwrap_or_default()),
     }
     .into_bytes()
@@ -125,26 +126,38 @@ pub(super) struct Peer {
     pub(super) node: Option<Correspondent>,
     /// `None` before the first letter, or the first channel.
     pub(super) link: Option<Arc<Link>>,
+    /// The names of its nodes of ROS 2, with blanks between them.
+    pub(super) names: String,
     pub(super) incoming: BTreeMap<ChannelId, Incoming>,
     pub(super) by_writer: BTreeMap<Guid, ChannelId>,
     /// The number of the last channel of a participant that is not a node.
     pub(super) last: u32,
 }
 
+/// What a participant is called outside: by its endpoint, the names of its nodes of ROS 2, if it
+/// has any, and its id.
+pub(super) fn address(endpoint: &str, names: &str, guid: Guid) -> String {
+    let blank = if names.is_empty() { "" } else { " " };
+    format!("{endpoint} {names}{blank}{guid}")
+}
+
 impl Peer {
     pub(super) fn new(node: Option<Correspondent>) -> Peer {
-        Peer { node, link: None, incoming: BTreeMap::new(), by_writer: BTreeMap::new(), last: 0 }
+        let (names, incoming, by_writer) = Default::default();
+        Peer { node, link: None, names, incoming, by_writer, last: 0 }
     }
 }
 
 /// The way to another node.
 pub(super) struct Correspondent {
     pub(super) hello: Hello,
-    letters: Writer,
+    letters: Arc<Writer>,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
     /// The node has confirmed that letters reach it.
     pub(super) is_confirmed: bool,
+    /// Since when it is known. `None` once its silence was told.
+    since: Option<Instant>,
 }
 
 impl Correspondent {
@@ -157,8 +170,9 @@ impl Correspondent {
         let qos = Qos { partitions: vec![guid.to_string()], ..letters_qos() };
         let inbox = inbox.clone();
         let letters = us.topic(LETTERS, OCTETS, false)?.writer(&qos, move |_| inbox.tell(Item::Ring))?;
-        let waiting = VecDeque::new();
-        Ok(Correspondent { hello, letters, waiting, waiting_bytes: 0, is_confirmed: false })
+        let letters = Arc::new(letters);
+        let (waiting, since) = (VecDeque::new(), Some(Instant::now()));
+        Ok(Correspondent { hello, letters, waiting, waiting_bytes: 0, is_confirmed: false, since })
     }
 
     /// Queues a letter. False if too many wait.
@@ -168,30 +182,66 @@ impl Correspondent {
         self.waiting_bytes <= LETTER_BYTES
     }
 
-    /// Sends a letter at once if there is room.
-    pub(super) fn send(&self, letter: &[u8]) -> bool {
-        let Ok(bytes) = octets(letter) else { return true };
-        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
-        self.letters.write(&sample).is_ok()
+    /// Takes the next letter to send.
+    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
+        if !self.is_confirmed {
+            return None;
+        }
+        let letter = self.waiting.pop_front()?;
+        self.waiting_bytes -= letter.len();
+        Some(letter)
+    }
+
+    /// Whether letters reach the node, and none wait.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_confirmed && self.waiting.is_empty()
+    }
+
+    /// Whether it has not confirmed anything for so long. True once.
+    pub(super) fn is_late(&mut self, allowed: Duration) -> bool {
+        let is_late = !self.is_confirmed && self.since.is_some_and(|since| since.elapsed() >= allowed);
+        self.since = self.since.filter(|_| !is_late);
+        is_late
+    }
+
+    /// Puts back what found no room.
+    pub(super) fn put_back(&mut self, letter: Vec<u8>) {
+        self.waiting_bytes += letter.len();
+        self.waiting.push_front(letter);
     }
 
     /// Sends what waits, as far as there is room. False if something still waits.
     pub(super) fn flush(&mut self) -> bool {
-        while self.is_confirmed
-            && let Some(letter) = self.waiting.front()
-        {
-            if !self.send(letter) {
-                break;
+        let mailbox = self.mailbox();
+        while let Some(letter) = self.next() {
+            if !mailbox.send(&letter) {
+                self.put_back(letter);
+                return false;
             }
-            self.waiting_bytes -= letter.len();
-            self.waiting.pop_front();
         }
-        self.waiting.is_empty()
+        true
+    }
+
+    /// Where letters are sent.
+    pub(super) fn mailbox(&self) -> Mailbox {
+        Mailbox(self.letters.clone())
+    }
+}
+
+/// Sends letters to a node. Not while the state is locked: it may wait for room.
+pub(super) struct Mailbox(Arc<Writer>);
+
+impl Mailbox {
+    /// Sends a letter if there is room.
+    pub(super) fn send(&self, letter: &[u8]) -> bool {
+        let Ok(bytes) = octets(letter) else { return true };
+        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+        hands::writing(|| self.0.write(&sample)).is_ok()
     }
 
     /// Waits until everything that was sent has arrived.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
-        self.letters.wait_for_acknowledgments(at_most)
+        self.0.wait_for_acknowledgments(at_most)
     }
 }
 
@@ -248,6 +298,7 @@ pub(super) struct Reading {
 pub(super) enum Gate {
     /// Not before it is known where they begin: they wait here.
     Shut(Vec<Sample>),
+    /// From this place on. Once some have come, `hands` has the place.
     Open(Place),
 }
 

@@ -13,6 +13,10 @@ use super::super::{EngineOptions, Overflow};
 /// not answered an announcement yet gets at most so many of those published meanwhile.
 pub(super) const KEPT: u32 = 32;
 
+/// How long a writer of Cyclone waits for room. Then who writes decides: a thread of Cyclone that
+/// calls back takes no acknowledgments while it waits.
+const WAIT: Duration = Duration::from_micros(500);
+
 /// The policies of a writer.
 pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
     // Bytes of our own node. A later version's policies do not concern DDS.
@@ -34,7 +38,7 @@ pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
         Overflow::DropNewest => (Duration::ZERO, None),
     };
     dds::Qos {
-        reliable: (reliability != Reliability::BestEffort).then_some(patience),
+        reliable: (reliability != Reliability::BestEffort).then_some(patience.min(WAIT)),
         durability: dds::Durability::TransientLocal,
         keep_last,
         service_depth: Some(KEPT),
@@ -53,21 +57,33 @@ pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
     }
 }
 
-/// What another program's writer offers, as a channel announces it. Its history comes without a
-/// request, so it is not offered; nor is its lease, since it sends none of our assertions.
-pub(super) fn offer_of(writer: &dds::Qos) -> Vec<u8> {
-    let mut qos = Qos::default().durability(Durability::Volatile);
-    qos.reliability = if writer.reliable.is_some() { Reliability::Reliable } else { Reliability::BestEffort };
-    (qos.deadline, qos.lifespan, qos.latency_budget) = (writer.deadline, writer.lifespan, writer.latency_budget);
-    qos.liveliness = match writer.liveliness {
+/// What another program's writer or reader has, in the words of ours.
+pub(super) fn qos_of(end: &dds::Qos) -> Qos {
+    let mut qos = Qos::default();
+    qos.reliability = if end.reliable.is_some() { Reliability::Reliable } else { Reliability::BestEffort };
+    qos.durability = match end.durability {
+        dds::Durability::Volatile => Durability::Volatile,
+        _ => Durability::TransientLocal,
+    };
+    (qos.deadline, qos.lifespan, qos.latency_budget) = (end.deadline, end.lifespan, end.latency_budget);
+    qos.liveliness = match end.liveliness {
         dds::Liveliness::ManualByTopic => Liveliness::ManualByTopic,
         _ => Liveliness::Automatic,
     };
-    qos.ownership = writer.exclusive.map_or(Ownership::Shared, |strength| Ownership::Exclusive { strength });
-    qos.destination_order = if writer.by_source { DestinationOrder::BySource } else { DestinationOrder::ByReception };
-    qos.transport_priority = writer.transport_priority;
-    qos.partition = writer.partitions.iter().filter(|name| !name.is_empty()).cloned().collect();
-    let offer = Offer { qos, ..Offer::default() }.to_bytes();
+    qos.lease = end.lease;
+    qos.ownership = end.exclusive.map_or(Ownership::Shared, |strength| Ownership::Exclusive { strength });
+    qos.destination_order = if end.by_source { DestinationOrder::BySource } else { DestinationOrder::ByReception };
+    qos.transport_priority = end.transport_priority;
+    qos.partition = end.partitions.iter().filter(|name| !name.is_empty()).cloned().collect();
+    qos
+}
+
+/// What another program's writer offers, as a channel announces it. Its history comes without a
+/// request, so it is not offered; nor is its lease, since it sends none of our assertions.
+pub(super) fn offer_of(writer: &dds::Qos, ros_type: Option<TypeHash>) -> Vec<u8> {
+    let mut qos = qos_of(writer).durability(Durability::Volatile);
+    qos.lease = None;
+    let offer = Offer { qos, ros_type, ..Offer::default() }.to_bytes();
     // Another program may offer what is out of our range, as too many partitions.
     if Offer::parse(&offer).is_ok() { offer } else { Vec::new() }
 }
@@ -94,10 +110,16 @@ pub(super) fn of_reader(writer: &dds::Qos) -> dds::Qos {
 /// The number by which DDS says that one type cannot be read as the other.
 const TYPE_CONSISTENCY: u32 = 24;
 
+/// The number by which Cyclone says that a reader takes another representation than the writer's.
+pub(super) const DATA_REPRESENTATION: u32 = 25;
+
 /// What a policy's number in DDS stands for.
 pub(super) fn policy_name(number: u32) -> String {
     if number == TYPE_CONSISTENCY {
         return format!("type (policy {number}); with types=off in the address, types are compared by their names");
+    }
+    if number == DATA_REPRESENTATION {
+        return format!("data representation (policy {number}), which is that of another codec");
     }
     let name = Policy::ALL.iter().find(|policy| policy.id() == number).map_or("policy", |policy| policy.name());
     format!("{name} (policy {number})")
@@ -116,7 +138,7 @@ mod tests {
         (qos.lifespan, qos.transport_priority) = (Some(Duration::from_secs(3)), -4);
         let offer = Offer { qos, ..Offer::default() }.to_bytes();
         let writer = of_writer(&offer, &EngineOptions::default());
-        assert_eq!(offer_of(&writer), offer);
+        assert_eq!(offer_of(&writer, None), offer);
         let reader = of_reader(&writer);
         assert_eq!((reader.deadline, reader.exclusive), (Some(Duration::from_millis(20)), Some(0)));
     }

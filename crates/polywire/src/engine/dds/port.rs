@@ -11,29 +11,30 @@ use std::{
 };
 
 use polywire_core::{
+    directory::NodeData,
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, DatagramEncoder, Frame, FrameError, Start},
     schema::{Schema, SchemaLimits},
 };
-use polywire_dds::{Change, Participant, Qos, Reader, Watch};
+use polywire_dds::{Change, Qos, Reader, Watch};
 
 use super::{
     super::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, pipe::lock},
     address::Address,
+    deferred::{self, Deferred, Late, Task},
     form::{Form, system},
+    hands::{self, Inlet},
     inbox::{Inbox, Item},
     name::{Names, Naming},
     peer::{Interest, Peer, Pen, introduction, label, letter_box},
     policies,
     presence::Presence,
-    service,
+    rpc, security,
+    service::Call,
     state::{Channel, Sending, Shared, State},
-    types,
+    strangers, types,
     worker::Worker,
 };
-
-/// Least time between two [`Event::Dropped`] of a channel.
-const TELL_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) struct DdsPort {
     shared: Arc<Shared>,
@@ -43,6 +44,7 @@ pub(super) struct DdsPort {
 /// What ends with the port.
 struct Running {
     thread: JoinHandle<()>,
+    deferred: JoinHandle<()>,
     _watch: Watch,
     _letters: Reader,
 }
@@ -60,14 +62,14 @@ impl DdsPort {
         };
         let naming = address.naming;
         let qos = Qos { user_data: introduction(&local.hello, naming), ..Qos::default() };
-        let us = Participant::new(address.domain, address.configuration.as_deref(), &qos);
-        let us = us.map_err(failed("join the domain"))?;
+        let us = security::join(address, &qos, &local.options, &endpoint)?;
         let inbox = Inbox::new(local.options.queue_bytes);
         let encoder = || DatagramEncoder::new(local.hello.node, local.hello.incarnation, local.options.limits);
         let letters = letter_box(&us, &inbox).map_err(failed("receive letters"))?;
         let discovered = inbox.clone();
         let watch = us.watch(move |discovery| discovered.tell(Item::Discovered(Box::new(discovery))));
         let watch = watch.map_err(failed("discover others"))?;
+        let (deferred, tasks) = Deferred::new();
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),
             hello: local.hello,
@@ -76,20 +78,25 @@ impl DdsPort {
             us,
             types: address.types,
             naming,
+            is_secure: address.security,
             pen: Pen(encoder()),
             encoder: encoder(),
+            inlet: Inlet::new(inbox.clone(), local.options.limits),
             inbox,
+            deferred,
             pending: Mutex::default(),
             state: Mutex::default(),
         });
         let presence = match naming {
-            Naming::Plain => None,
+            Naming::Plain | Naming::Rpc => None,
             Naming::Ros => Some(Presence::new(&shared, &local.name).map_err(failed("tell ROS 2 of itself"))?),
         };
         let mut worker = Worker::new(shared.clone(), presence);
+        let not_started = |cause| EngineError::System { endpoint: endpoint.clone(), action: "start a thread", cause };
+        let deferred = deferred::start(&shared, tasks).map_err(not_started)?;
         let thread = thread::Builder::new().name("dds".into()).spawn(move || worker.run());
-        let thread = thread.map_err(|cause| EngineError::System { endpoint, action: "start a thread", cause })?;
-        let running = Mutex::new(Some(Running { thread, _watch: watch, _letters: letters }));
+        let thread = thread.map_err(not_started)?;
+        let running = Mutex::new(Some(Running { thread, deferred, _watch: watch, _letters: letters }));
         Ok(DdsPort { shared, running })
     }
 
@@ -99,13 +106,23 @@ impl DdsPort {
         let schema = sink.document(announcement.schema);
         let document = schema.as_deref().filter(|_| naming.has_room_for(announcement));
         let known = document.and_then(|bytes| Schema::from_bytes(bytes, &SchemaLimits::default()).ok());
-        let form = Form::of(announcement, known.as_ref(), *naming == Naming::Ros);
+        let form = Form::of(announcement, known.as_ref(), naming.has_services());
         let named = naming.of_channel(form, announcement, known.as_ref());
         let Names { topic, type_name, hash } = named.map_err(|error| EngineError::System {
             endpoint: self.shared.endpoint.clone(),
             action: "publish to ROS 2",
             cause: io::Error::new(io::ErrorKind::InvalidInput, error),
         })?;
+        let call = Call::new(*naming == Naming::Rpc, form, announcement, known.as_ref());
+        let call = call.transpose().map_err(|reason| EngineError::System {
+            endpoint: self.shared.endpoint.clone(),
+            action: "publish to a service",
+            cause: io::Error::new(io::ErrorKind::InvalidInput, reason),
+        })?;
+        let form = match &call {
+            Some(Call::Wrapped(wrapper)) => wrapper.form(),
+            _ => form,
+        };
         let mut qos = policies::of_writer(&announcement.offer, options);
         qos.representations = vec![form.representation()];
         qos.user_data = label(id, announcement, *naming, hash);
@@ -120,9 +137,11 @@ impl DdsPort {
         };
         let types = match (form, naming) {
             // In ROS 2, the hash says what the type is.
-            (Form::Native { .. }, Naming::Plain) if self.shared.types => {
-                known.and_then(|schema| types::told(&self.shared.endpoint, &schema))
+            (Form::Native { .. }, Naming::Plain | Naming::Rpc) if self.shared.types => match &call {
+                Some(call) => known.and_then(|schema| rpc::dds_schema(&schema, call.role()).ok()),
+                None => known,
             }
+            .and_then(|schema| types::told(&self.shared.endpoint, &schema)),
             _ => None,
         };
         let opened = match types.map(|types| us.described_topic(&topic, &type_name, form.is_keyed(), &types)) {
@@ -136,11 +155,15 @@ impl DdsPort {
         };
         let writer = opened.and_then(|topic| topic.writer(&qos, on_change)).map_err(system)?;
         let sending = Mutex::new(Sending { last: start, interest: Default::default(), dropped: 0, told: None });
-        Ok(Channel { id, announcement: announcement.clone(), form, topic, type_name, writer, readers, sending })
+        let (announcement, late) = (announcement.clone(), Late::default());
+        Ok(Channel { id, announcement, form, call, topic, type_name, writer, readers, sending, late })
     }
 
     /// A channel, or `None` if it has retired.
     fn find(&self, channel: ChannelId) -> Result<Option<Arc<Channel>>, EngineError> {
+        if self.shared.us.has_expired() {
+            return Err(system(polywire_dds::Error::Expired));
+        }
         let state = lock(&self.shared.state);
         match state.channels.get(&channel) {
             _ if state.closed => Err(EngineError::Closed),
@@ -228,25 +251,21 @@ impl Port for DdsPort {
         if to.is_empty() && !channel.has_readers() {
             return Ok(sent);
         }
-        let tagged = match service::role_of(channel.form, &channel.announcement.topic) {
+        let named = match &channel.call {
             None => None,
-            Some(role) => {
-                let writer = channel.announcement.writer;
-                let Some(tag) = lock(&self.shared.pending).tag(role, writer, envelope) else {
-                    return Ok(Sent::default());
-                };
-                Some(service::tagged(loan.payload(), channel.form.has_header(), &tag))
-            }
+            Some(call) => match call.named(&self.shared.pending, &channel, envelope, loan.payload()) {
+                Some(named) => Some(named),
+                None => return Ok(Sent::default()),
+            },
         };
-        let payload = tagged.as_deref().unwrap_or(loan.payload());
+        let payload = named.as_deref().unwrap_or(loan.payload());
         let sample = channel.form.sample(envelope, payload, &self.shared.encoder)?;
-        match channel.writer.write(&sample) {
-            Ok(()) => to.iter().for_each(|link| link.count_sent()),
-            Err(error) if error.is_timeout() => {
+        match self.shared.write(&channel, sample).map_err(system)? {
+            true => to.iter().for_each(|link| link.count_sent()),
+            false => {
                 sent = Sent { dropped: to.len(), ..Sent::default() };
-                self.dropped(&channel, &to);
+                self.shared.dropped(&channel, &to);
             }
-            Err(error) => return Err(system(error)),
         }
         Ok(sent)
     }
@@ -265,12 +284,11 @@ impl Port for DdsPort {
             nodes.into_iter().for_each(|guid| state.post(guid, letter.clone()));
             Some(retired)
         });
-        // The writer goes here, once its readers have confirmed everything: DDS sees to that.
-        drop(retired);
+        retired.into_iter().for_each(|channel| self.shared.deferred.add(Task::Retire(channel)));
     }
 
     fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
-        self.with(|state, shared| state.answer(shared, link, channel, answer));
+        self.shared.inbox.tell(Item::Answered(link, channel, answer));
     }
 
     fn want(&self, link: LinkId, document: Id128) {
@@ -287,16 +305,34 @@ impl Port for DdsPort {
     }
 
     fn flush(&self, deadline: Instant) -> bool {
+        // In a thread of Cyclone, no acknowledgment would come.
+        let deadline = if hands::is_delivering() { Instant::now() } else { deadline };
         let left = || deadline.saturating_duration_since(Instant::now());
-        self.channels().iter().all(|channel| channel.writer.wait_for_acknowledgments(left()))
+        let is_there = |channel: &Arc<Channel>| channel.writer.wait_for_acknowledgments(left());
+        self.channels().iter().all(|channel| channel.late.wait(left()) && is_there(channel))
     }
 
     fn links(&self) -> Vec<LinkStats> {
         lock(&self.shared.state).peers.values().filter_map(|peer| peer.link.as_ref()).map(|link| link.stats()).collect()
     }
 
+    fn foreign_readers(&self) -> Vec<NodeData> {
+        strangers::readers(&self.shared)
+    }
+
     fn close(&self) {
         let Some(running) = lock(&self.running).take() else { return };
+        let port = DdsPort { shared: self.shared.clone(), running: Mutex::default() };
+        match hands::is_delivering() {
+            // What is deleted waits for this thread.
+            true => drop(thread::spawn(move || port.end(running))),
+            false => port.end(running),
+        }
+    }
+}
+
+impl DdsPort {
+    fn end(&self, running: Running) {
         let deadline = Instant::now() + self.shared.options.linger;
         self.flush(deadline);
         let (channels, mut peers) = {
@@ -311,38 +347,21 @@ impl Port for DdsPort {
             }
         }
         for node in peers.values().filter_map(|peer| peer.node.as_ref()).filter(|node| node.is_confirmed) {
-            node.wait(deadline.saturating_duration_since(Instant::now()));
+            node.mailbox().wait(deadline.saturating_duration_since(Instant::now()));
         }
         self.shared.inbox.close();
-        if running.thread.thread().id() != thread::current().id() {
+        self.shared.deferred.end();
+        let is_here = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
+        self.shared.inlet.close(is_here(&running.thread));
+        for thread in [running.thread, running.deferred].into_iter().filter(|thread| !is_here(thread)) {
             // An error means that a callback panicked, which was printed.
-            let _ = running.thread.join();
+            let _ = thread.join();
         }
         drop(channels);
         for link in peers.values().filter_map(|peer| peer.link.as_ref()) {
             link.sink.down();
             let reason = Disconnect::Closed;
             self.shared.sink.event(Event::Disconnected { link: link.info.clone(), reason });
-        }
-    }
-}
-
-impl DdsPort {
-    /// Counts and reports a message for which the writer's history had no room.
-    fn dropped(&self, channel: &Channel, to: &[Arc<super::peer::Link>]) {
-        to.iter().for_each(|link| link.count_drop());
-        let count = {
-            let mut sending = lock(&channel.sending);
-            sending.dropped += 1;
-            if sending.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
-                return;
-            }
-            sending.told = Some(Instant::now());
-            std::mem::take(&mut sending.dropped)
-        };
-        let topic = &channel.announcement.topic;
-        for link in to {
-            self.shared.sink.event(Event::Dropped { link: link.info.clone(), topic: topic.clone(), count });
         }
     }
 }

@@ -52,14 +52,14 @@ impl Presence {
 
     /// Tells others what this node writes and reads now, if it has changed.
     pub(super) fn tell(&mut self, shared: &Shared) {
-        let (mut writers, mut readers) = {
+        let (mut writers, ends) = {
             let state = lock(&shared.state);
             let native = state.channels.values().filter(|channel| matches!(channel.form, Form::Native { .. }));
             let writers: Vec<[u8; 16]> = native.map(|channel| channel.writer.guid().0).collect();
-            let is_native = |end: &Arc<ReadEnd>| end.type_name != OCTETS;
-            let readers = state.read_ends().filter(is_native);
-            (writers, readers.map(|end| end.reader.guid().0).collect::<Vec<_>>())
+            (writers, state.read_ends().collect::<Vec<Arc<ReadEnd>>>())
         };
+        let native = ends.iter().filter(|end| end.type_name != OCTETS);
+        let mut readers: Vec<[u8; 16]> = native.map(|end| end.reader.guid().0).collect();
         writers.sort_unstable();
         readers.sort_unstable();
         let [node] = &mut *self.told.nodes else { return };

@@ -1,65 +1,203 @@
-//! Requests and replies as services of ROS 2, as its middleware on Cyclone DDS has them: a tag of
-//! 16 bytes stands in front of the value and names the request. Servers send it back as it came.
+//! Requests and replies as services of other systems, which name a request in front of the value.
+//! In ROS 2, as its middleware on Cyclone DDS has them, it is a tag of 16 bytes, which servers send
+//! back as it came. In DDS-RPC it is a header ([`super::rpc`]).
 //!
 //! There is no place for what our own services have beside the value: which server is meant,
-//! cancellations, and errors.
+//! cancellations, and, in ROS 2, errors.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use polywire_core::{
-    envelope::{Envelope, Id128, Kind},
-    rpc::{self, ReplyHeader, RequestHeader, Role, SampleIdentity},
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex},
 };
 
-use super::form::Form;
+use polywire_core::{
+    envelope::{Announcement, Envelope, Id128, Kind},
+    rpc::{self, RemoteCode, RemoteError, ReplyHeader, RequestHeader, Role, SampleIdentity},
+    schema::Schema,
+};
+
+use super::{
+    super::{Aligned, pipe::lock},
+    form::Form,
+    hands::Way,
+    rpc::{Header, Wrapper},
+    state::{Channel, Shared},
+};
 
 /// Names a request: eight bytes of its client, and its number.
-pub(super) type Tag = [u8; 16];
+type Tag = [u8; 16];
 
 /// The bytes of an encapsulation header, which stand in front of the tag.
 const HEADER: usize = 4;
 
-/// Most requests whose tags are kept until they are answered. The oldest are forgotten first.
+/// Most requests whose names are kept until they are answered. The oldest are forgotten first.
 const MOST: usize = 4096;
 
-/// Which end of a service a channel is, if its samples are tagged.
-pub(super) fn role_of(form: Form, topic: &str) -> Option<Role> {
-    let (_, role) = rpc::service_of(topic)?;
-    matches!(form, Form::Native { .. }).then_some(role)
+/// What names a request in the samples of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    Tag(Tag),
+    Identity(SampleIdentity),
 }
 
-/// The tags of requests that have not been answered.
+/// How the samples of a service's topic name requests.
+pub(super) enum Call {
+    /// By a tag, as in ROS 2.
+    Tagged(Role),
+    /// By a header, as in DDS-RPC.
+    Wrapped(Box<Wrapper>),
+}
+
+impl Call {
+    /// For a channel of this form. `None` if its samples belong to no service. The error is for
+    /// people.
+    pub(super) fn new(
+        is_wrapped: bool,
+        form: Form,
+        announcement: &Announcement,
+        value: Option<&Schema>,
+    ) -> Option<Result<Call, String>> {
+        let (_, role) = rpc::service_of(&announcement.topic)?;
+        if !matches!(form, Form::Native { .. }) {
+            return None;
+        }
+        if !is_wrapped {
+            return Some(Ok(Call::Tagged(role)));
+        }
+        let value = value.ok_or_else(|| "the type of its values is not known".to_owned());
+        Some(value.and_then(|value| Wrapper::new(role, announcement, value)).map(Box::new).map(Call::Wrapped))
+    }
+
+    pub(super) fn role(&self) -> Role {
+        match self {
+            Call::Tagged(role) => *role,
+            Call::Wrapped(wrapper) => wrapper.role,
+        }
+    }
+
+    /// The payload of a sample for a message that a client or server of this node sends. `None` for
+    /// those that the service has no place for.
+    pub(super) fn named(
+        &self,
+        pending: &Mutex<Pending>,
+        channel: &Channel,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+    ) -> Option<Vec<u8>> {
+        let (name, error) = match self.role() {
+            Role::Request => (has_place(envelope).then(|| self.own(channel, envelope.sequence))?, None),
+            Role::Reply => lock(pending).answer(envelope)?,
+        };
+        match (self, name) {
+            (Call::Tagged(_), Name::Tag(tag)) if error.is_none() => {
+                Some(tagged(payload, channel.form.has_header(), &tag))
+            }
+            (Call::Wrapped(wrapper), Name::Identity(request)) => {
+                let exception = error.map_or(0, |error| error.code as u32);
+                let wrapped = wrapper.wrap(Header { request, exception }, payload);
+                let topic = &channel.topic;
+                wrapped.inspect_err(|reason| log::warn!("a message of '{topic}' is not sent: {reason}")).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// How a request of this node is named.
+    fn own(&self, channel: &Channel, sequence: u64) -> Name {
+        match self {
+            Call::Tagged(_) => Name::Tag(own(channel.announcement.writer, sequence)),
+            Call::Wrapped(_) => Name::Identity(SampleIdentity { writer: Id128(channel.writer.guid().0), sequence }),
+        }
+    }
+
+    /// The number of the request of this channel that a reply names. `None` if it names another's.
+    fn sequence_of(&self, name: &Name, channel: &Channel) -> Option<u64> {
+        let sequence = match name {
+            Name::Tag(tag) => number_in(tag),
+            Name::Identity(request) => request.sequence,
+        };
+        (self.role() == Role::Request && self.own(channel, sequence) == *name).then_some(sequence)
+    }
+
+    /// Hands a sample of another on, as a request or a reply.
+    pub(super) fn deliver(&self, shared: &Shared, way: &Way, envelope: &Envelope<'_>, sample: &[u8]) {
+        let Way { link, announcement, form, .. } = way;
+        let (name, error, value) = match self.unnamed(*form, sample) {
+            Ok(unnamed) => unnamed,
+            Err(reason) => {
+                log::debug!("{}: a sample of '{}' is ignored: {reason}", shared.endpoint, announcement.topic);
+                return link.sink.undecodable(way.channel, envelope.sequence, &reason);
+            }
+        };
+        let mut aligned = Aligned::default();
+        match self.role() {
+            Role::Request => {
+                let request = SampleIdentity { writer: announcement.writer, sequence: envelope.sequence };
+                lock(&shared.pending).note(request, name);
+                link.sink.message(&Envelope { kind: Kind::Request, ..*envelope }, aligned.place(&value));
+            }
+            Role::Reply => {
+                let request_of = |channel: &Arc<Channel>| {
+                    let sequence = channel.call.as_ref()?.sequence_of(&name, channel)?;
+                    Some(SampleIdentity { writer: channel.announcement.writer, sequence })
+                };
+                // Others have clients, too.
+                let Some(request) = lock(&shared.state).channels.values().find_map(request_of) else { return };
+                let header = ReplyHeader { request, error }.to_extensions();
+                let envelope = Envelope { kind: Kind::Reply, extensions: header.as_extensions(), ..*envelope };
+                link.sink.message(&envelope, aligned.place(&value));
+            }
+        }
+    }
+
+    /// What a sample names, and the error or the value in it. The error of this function is for
+    /// people.
+    fn unnamed(&self, form: Form, sample: &[u8]) -> Result<(Name, Option<RemoteError>, Vec<u8>), String> {
+        match self {
+            Call::Tagged(_) => {
+                let (tag, value) = untagged(sample, form.has_header()).ok_or("it is too short")?;
+                Ok((Name::Tag(tag), None, value))
+            }
+            Call::Wrapped(wrapper) => {
+                let (Header { request, exception }, value) = wrapper.unwrap(sample)?;
+                let code = || u8::try_from(exception).ok().and_then(RemoteCode::of).unwrap_or(RemoteCode::Failed);
+                let error = (exception != 0).then(|| RemoteError::new(code(), ""));
+                Ok((Name::Identity(request), error, value))
+            }
+        }
+    }
+}
+
+/// Whether a message of a client is one that services of others have a place for.
+fn has_place(envelope: &Envelope<'_>) -> bool {
+    let header = RequestHeader::parse(envelope.extensions);
+    envelope.kind == Kind::Request && header.is_some_and(|header| header.cancels.is_none())
+}
+
+/// The names of requests that have not been answered.
 #[derive(Default)]
 pub(super) struct Pending {
-    tags: BTreeMap<SampleIdentity, Tag>,
+    names: BTreeMap<SampleIdentity, Name>,
     order: VecDeque<SampleIdentity>,
 }
 
 impl Pending {
-    pub(super) fn note(&mut self, request: SampleIdentity, tag: Tag) {
-        if self.tags.insert(request, tag).is_none() {
+    pub(super) fn note(&mut self, request: SampleIdentity, name: Name) {
+        if self.names.insert(request, name).is_none() {
             self.order.push_back(request);
         }
         if self.order.len() > MOST {
-            self.order.pop_front().map(|oldest| self.tags.remove(&oldest));
+            self.order.pop_front().map(|oldest| self.names.remove(&oldest));
         }
     }
 
-    /// The tag of a message that a client or server of this node sends. `None` for those that ROS 2
-    /// has no place for.
-    pub(super) fn tag(&mut self, role: Role, writer: Id128, envelope: &Envelope<'_>) -> Option<Tag> {
-        match role {
-            Role::Request => {
-                let header = RequestHeader::parse(envelope.extensions)?;
-                (envelope.kind == Kind::Request && header.cancels.is_none()).then(|| own(writer, envelope.sequence))
-            }
-            Role::Reply => {
-                let ReplyHeader { request, error } = ReplyHeader::parse(envelope.extensions)?;
-                let tag = self.tags.remove(&request)?;
-                self.order.retain(|other| *other != request);
-                error.is_none().then_some(tag)
-            }
-        }
+    /// The name of the request that a reply answers, and the error in the reply. `None` if it
+    /// answers none that is noted.
+    fn answer(&mut self, envelope: &Envelope<'_>) -> Option<(Name, Option<RemoteError>)> {
+        let ReplyHeader { request, error } = ReplyHeader::parse(envelope.extensions)?;
+        let name = self.names.remove(&request)?;
+        self.order.retain(|other| *other != request);
+        Some((name, error))
     }
 }
 
@@ -71,21 +209,20 @@ fn own(writer: Id128, sequence: u64) -> Tag {
     tag
 }
 
-/// The number of the request of this writer that a tag names. `None` if it names another's.
-pub(super) fn sequence_of(tag: &Tag, writer: Id128) -> Option<u64> {
-    let (_, number) = tag.split_last_chunk()?;
-    let sequence = u64::from_le_bytes(*number);
-    (own(writer, sequence) == *tag).then_some(sequence)
+/// The number of the request in a tag that [`own`] has made.
+fn number_in(tag: &Tag) -> u64 {
+    let [.., a, b, c, d, e, f, g, h] = *tag;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// A payload with a tag in front of the value.
-pub(super) fn tagged(payload: &[u8], has_header: bool, tag: &Tag) -> Vec<u8> {
+fn tagged(payload: &[u8], has_header: bool, tag: &Tag) -> Vec<u8> {
     let (header, value) = payload.split_at(if has_header { HEADER.min(payload.len()) } else { 0 });
     [header, tag, value].concat()
 }
 
 /// The tag of a payload, and the payload without it. `None` if it is too short.
-pub(super) fn untagged(payload: &[u8], has_header: bool) -> Option<(Tag, Vec<u8>)> {
+fn untagged(payload: &[u8], has_header: bool) -> Option<(Tag, Vec<u8>)> {
     let (header, rest) = payload.split_at_checked(if has_header { HEADER } else { 0 })?;
     let (tag, value) = rest.split_first_chunk()?;
     Some((*tag, [header, value].concat()))
@@ -93,10 +230,7 @@ pub(super) fn untagged(payload: &[u8], has_header: bool) -> Option<(Tag, Vec<u8>
 
 #[cfg(test)]
 mod tests {
-    use polywire_core::{
-        envelope::ChannelId,
-        rpc::{RemoteCode, RemoteError},
-    };
+    use polywire_core::envelope::ChannelId;
 
     use super::*;
 
@@ -112,26 +246,23 @@ mod tests {
             assert_eq!(sample.len(), payload.len() + 16);
             assert_eq!(untagged(&sample[..15], has_header), None);
         }
-        assert_eq!(sequence_of(&own(CLIENT, 300), CLIENT), Some(300));
-        assert_eq!(sequence_of(&own(CLIENT, 300), Id128([8; 16])), None);
+        assert_eq!(number_in(&own(CLIENT, 300)), 300);
     }
 
     #[test]
-    fn what_ros_has_no_place_for_is_not_sent() {
+    fn what_others_have_no_place_for_is_not_sent() {
         let mut pending = Pending::default();
         let request = SampleIdentity { writer: CLIENT, sequence: 5 };
         let plain = Envelope { kind: Kind::Request, ..Envelope::data(ChannelId(1), 5, 0) };
-        assert_eq!(pending.tag(Role::Request, CLIENT, &plain), Some(own(CLIENT, 5)));
+        assert!(has_place(&plain));
         let cancels = RequestHeader { to: None, cancels: Some(4) }.to_extensions();
-        let cancels = Envelope { extensions: cancels.as_extensions(), ..plain };
-        assert_eq!(pending.tag(Role::Request, CLIENT, &cancels), None);
+        assert!(!has_place(&Envelope { extensions: cancels.as_extensions(), ..plain }));
         for error in [None, Some(RemoteError::new(RemoteCode::Failed, "no"))] {
             let reply = ReplyHeader { request, error: error.clone() }.to_extensions();
             let reply = Envelope { kind: Kind::Reply, extensions: reply.as_extensions(), ..plain };
-            assert_eq!(pending.tag(Role::Reply, Id128([9; 16]), &reply), None, "nobody has asked");
-            pending.note(request, [3; 16]);
-            let tag = pending.tag(Role::Reply, Id128([9; 16]), &reply);
-            assert_eq!((tag, pending.order.len()), (error.is_none().then_some([3; 16]), 0));
+            assert_eq!(pending.answer(&reply), None, "nobody has asked");
+            pending.note(request, Name::Tag([3; 16]));
+            assert_eq!((pending.answer(&reply), pending.order.len()), (Some((Name::Tag([3; 16]), error)), 0));
         }
     }
 
@@ -139,9 +270,9 @@ mod tests {
     fn the_oldest_requests_are_forgotten() {
         let mut pending = Pending::default();
         for sequence in 0..2 * MOST as u64 {
-            pending.note(SampleIdentity { writer: CLIENT, sequence }, [1; 16]);
+            pending.note(SampleIdentity { writer: CLIENT, sequence }, Name::Tag([1; 16]));
         }
-        assert_eq!((pending.tags.len(), pending.order.len()), (MOST, MOST));
-        assert!(!pending.tags.contains_key(&SampleIdentity { writer: CLIENT, sequence: 0 }));
+        assert_eq!((pending.names.len(), pending.order.len()), (MOST, MOST));
+        assert!(!pending.names.contains_key(&SampleIdentity { writer: CLIENT, sequence: 0 }));
     }
 }

@@ -17,12 +17,13 @@ use polywire_dds::{Endpoint, Guid, Participant, Writer};
 
 use super::{
     super::{EngineOptions, LinkId, Sink, pipe::lock},
+    deferred::{Deferred, Late},
     form::{Form, OCTETS},
-    inbox::{Inbox, Item, Receiver},
+    hands::Inlet,
+    inbox::Inbox,
     name::Naming,
     peer::{Gate, Incoming, Interest, Link, Peer, Pen, ReadEnd, Reading},
-    policies,
-    service::Pending,
+    service::{Call, Pending},
 };
 
 /// Everything of a port.
@@ -35,11 +36,17 @@ pub(super) struct Shared {
     /// Whether types are told to other programs, and read of them.
     pub(super) types: bool,
     pub(super) naming: Naming,
+    /// Whether the participant has DDS Security.
+    pub(super) is_secure: bool,
     pub(super) pen: Pen,
     pub(super) encoder: DatagramEncoder,
     pub(super) inbox: Arc<Inbox>,
-    /// Requests of ROS 2 that this node has not answered.
+    pub(super) inlet: Arc<Inlet>,
+    pub(super) deferred: Deferred,
+    /// Requests to services of ROS 2 or DDS-RPC that this node has not answered.
     pub(super) pending: Mutex<Pending>,
+    /// Not locked while Cyclone is called, whose threads may wait for it while they hand over a
+    /// message.
     pub(super) state: Mutex<State>,
 }
 
@@ -54,7 +61,7 @@ pub(super) struct State {
     pub(super) writers: BTreeMap<Guid, Endpoint>,
     /// The readers of others in the domain.
     pub(super) readers: BTreeMap<Guid, Endpoint>,
-    read_ends: Vec<Weak<ReadEnd>>,
+    pub(super) read_ends: Vec<Weak<ReadEnd>>,
     /// Participants whose letters are not sent any more.
     pub(super) cut_off: BTreeSet<Guid>,
 }
@@ -64,6 +71,8 @@ pub(super) struct Channel {
     pub(super) id: ChannelId,
     pub(super) announcement: Announcement,
     pub(super) form: Form,
+    /// It belongs to a service of ROS 2 or DDS-RPC.
+    pub(super) call: Option<Call>,
     /// The names of its topic and type in DDS.
     pub(super) topic: String,
     pub(super) type_name: String,
@@ -71,6 +80,7 @@ pub(super) struct Channel {
     /// Readers that the writer has, as DDS counts them.
     pub(super) readers: Arc<AtomicUsize>,
     pub(super) sending: Mutex<Sending>,
+    pub(super) late: Late,
 }
 
 /// What changes while a channel is used.
@@ -90,6 +100,13 @@ impl Channel {
         let last = sending.last;
         sending.interest.insert(link.info.id, (link.clone(), Interest::Asked(last)));
         last
+    }
+
+    /// The links that get its messages.
+    pub(super) fn takers(&self) -> Vec<Arc<Link>> {
+        let sending = lock(&self.sending);
+        let wants = |interest: &Interest| !matches!(interest, Interest::Unwanted);
+        sending.interest.values().filter(|(_, interest)| wants(interest)).map(|(link, _)| link.clone()).collect()
     }
 
     pub(super) fn has_readers(&self) -> bool {
@@ -119,56 +136,26 @@ impl State {
         self.read_ends.iter().filter_map(Weak::upgrade)
     }
 
-    /// The reader for a writer: one that there is, or a new one.
-    fn read_end(&mut self, shared: &Shared, writer: &Endpoint) -> Result<Arc<ReadEnd>, polywire_dds::Error> {
-        self.read_ends.retain(|end| end.strong_count() > 0);
-        let qos = policies::of_reader(&writer.qos);
-        let is_keyed = writer.guid.is_keyed().unwrap_or_default();
-        let fits = |end: &Arc<ReadEnd>| {
-            (&end.topic, &end.type_name, end.is_keyed, &end.qos) == (&writer.topic, &writer.type_name, is_keyed, &qos)
-        };
-        if let Some(end) = self.read_ends().find(fits) {
-            return Ok(end);
-        }
-        let topic = shared.us.topic(&writer.topic, &writer.type_name, is_keyed)?;
-        let (receiver, changed) = (Receiver { inbox: shared.inbox.clone(), item: Item::Arrived }, shared.inbox.clone());
-        let reader = topic.reader(&qos, Arc::new(receiver), move |_| changed.tell(Item::Reads))?;
-        let (topic, type_name) = (writer.topic.clone(), writer.type_name.clone());
-        let end = Arc::new(ReadEnd { topic, type_name, is_keyed, qos, reader });
-        self.read_ends.push(Arc::downgrade(&end));
-        Ok(end)
-    }
-
-    /// Opens the reader of a channel that the node wants, if its writer is known, and sends the
-    /// node's answer once the reader has the writer.
-    pub(super) fn read(&mut self, shared: &Shared, guid: Guid, channel: ChannelId) {
-        let writer = self.incoming(guid, channel).and_then(|incoming| incoming.reading.as_ref().and(incoming.writer));
-        let Some(endpoint) = writer.and_then(|writer| self.writers.get(&writer)).cloned() else { return };
-        let end = match self.read_end(shared, &endpoint) {
-            Ok(end) => end,
-            Err(error) => return log::warn!("{}: cannot read '{}': {error}", shared.endpoint, endpoint.topic),
-        };
-        let is_there = end.reader.writers().contains(&endpoint.guid);
-        let Some(reading) = self.incoming(guid, channel).and_then(|incoming| incoming.reading.as_mut()) else { return };
-        reading.reader = Some(end);
-        if is_there && let Some(answer) = reading.answer.take() {
-            self.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }]));
-        }
-    }
-
-    fn incoming(&mut self, guid: Guid, channel: ChannelId) -> Option<&mut Incoming> {
+    pub(super) fn incoming(&mut self, guid: Guid, channel: ChannelId) -> Option<&mut Incoming> {
         self.peers.get_mut(&guid)?.incoming.get_mut(&channel)
     }
 
-    /// Notes the node's answer to a channel of a peer.
-    pub(super) fn answer(&mut self, shared: &Shared, link: LinkId, channel: ChannelId, answer: Answer) {
-        let Some((guid, peer)) = self.peer_of(link) else { return };
+    /// Notes the node's answer to a channel of a peer. Returns whether a reader is to be opened,
+    /// and what is not read any more.
+    pub(super) fn answer(
+        &mut self,
+        shared: &Shared,
+        link: LinkId,
+        channel: ChannelId,
+        answer: Answer,
+    ) -> Option<(Guid, Answered)> {
+        let (guid, peer) = self.peer_of(link)?;
         let is_node = peer.node.is_some();
-        let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
+        let incoming = peer.incoming.get_mut(&channel)?;
+        let (writer, mut answered) = (incoming.writer, Answered::Noted);
         match &mut incoming.reading {
             _ if !answer.accepts() => {
-                // The reader is deleted at the end of this function, if it is nobody else's.
-                incoming.reading = None;
+                answered = Answered::Ended { writer, reading: incoming.reading.take() };
                 self.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }]));
             }
             Some(Reading { answer: waiting @ Some(_), .. }) => *waiting = Some(answer),
@@ -179,9 +166,10 @@ impl State {
                     false => Gate::Open(super::form::Place { last: 0, begins_after_ns: None }),
                 };
                 *none = Some(Reading { reader: None, answer: Some(answer), gate });
-                self.read(shared, guid, channel);
+                answered = Answered::Begins;
             }
         }
+        Some((guid, answered))
     }
 
     /// Notes the writer of a channel of a node.
@@ -192,6 +180,18 @@ impl State {
             incoming.found(writer);
         }
     }
+}
+
+/// What follows from an answer.
+pub(super) enum Answered {
+    Noted,
+    /// The channel is read from now on.
+    Begins,
+    /// It is not read any more.
+    Ended {
+        writer: Option<Guid>,
+        reading: Option<Reading>,
+    },
 }
 
 impl Incoming {
@@ -210,11 +210,12 @@ impl Incoming {
         });
     }
 
-    /// Whether everything has come of a channel that ends.
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether everything has come of a channel that ends, of which everything up to `last` was
+    /// passed on.
+    pub(super) fn is_over(&self, last: Option<u64>) -> bool {
         let Some(end) = self.ends_at else { return false };
         match &self.reading {
-            Some(Reading { gate: Gate::Open(place), .. }) => place.last >= end,
+            Some(Reading { gate: Gate::Open(place), .. }) => last.unwrap_or(place.last) >= end,
             Some(Reading { gate: Gate::Shut(_), .. }) => self.writer.is_none(),
             None => true,
         }

@@ -13,6 +13,8 @@ use polywire_core::{
 };
 use polywire_dds::{Endpoint, Guid, Participant};
 
+use super::rpc;
+
 /// How long a type is waited for. After it, the writer's type is compared by its name alone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -38,6 +40,16 @@ impl Known {
         let schema = TypeObjects { information, mapping }.schema(&SchemaLimits::default());
         let schema = schema.map_err(|error| error.to_string())?;
         Ok(Known { document: schema.to_bytes().into(), schema })
+    }
+
+    /// The type of the values, if this one is around the values of a service of DDS-RPC.
+    pub(super) fn of_values(&self) -> Option<Known> {
+        let schema = rpc::value_schema(&self.schema)?;
+        Some(Known { document: schema.to_bytes().into(), schema })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.schema.name()
     }
 
     /// Says in an announcement what the type is.

@@ -1,28 +1,38 @@
 //! The port's thread: takes what DDS reports and receives, calls the node, and sends letters.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Envelope, Id128, Kind},
-    frame::{Answer, DatagramDecoder, Frame, Hello, Start},
-    rpc::{ReplyHeader, Role, SampleIdentity},
+    envelope::{Announcement, ChannelId, Id128},
+    frame::{Answer, Frame, Hello, Start},
+    ros::TypeHash,
+    rpc::{Role, reply_topic, service_of},
+    schema::{Schema, SchemaLimits},
 };
 use polywire_dds::{Discovery, Endpoint, Guid, Representation, Sample};
 
 use super::{
-    super::{Aligned, Disconnect, Event, LinkId, LinkInfo, Principal, pipe::lock},
-    form::{self, Form, OCTETS, Place, datagram, of_sample, without_number},
-    inbox::{Inbox, Item, Next},
+    super::{Disconnect, Event, LinkId, LinkInfo, Principal, pipe::lock},
+    deferred::Task,
+    form::{Form, OCTETS, Place, datagram},
+    hands::{Hands, Way},
+    inbox::Item,
     name::Naming,
-    peer::{Correspondent, Gate, Incoming, Interest, LETTERS, Link, Peer, Reading, introduced, labelled},
-    policies::{offer_of, policy_name},
+    peer::{
+        Correspondent, Gate, Incoming, Interest, LETTERS, Link, Mailbox, Peer, ReadEnd, Reading, address, introduced,
+        labelled,
+    },
+    policies::{self, offer_of, policy_name},
     presence::Presence,
-    service,
-    state::{Channel, Shared},
+    rpc,
+    security::{EXPIRED, Unreached},
+    service::Call,
+    settling::{self, Settling},
+    state::{Answered, Channel, Shared, State},
     types::{Known, LOOK, Lookups},
 };
 
@@ -38,69 +48,78 @@ const TURN: usize = 64;
 
 pub(super) struct Worker {
     shared: Arc<Shared>,
-    /// For the letters and the octets of each participant.
-    decoders: BTreeMap<Guid, DatagramDecoder>,
     /// Links with messages since the node was told.
     touched: Vec<Arc<Link>>,
     greeted: Option<Instant>,
     lookups: Lookups,
     /// Where names are those of ROS 2.
     presence: Option<Presence>,
+    settling: Settling,
+    unreached: Unreached,
+    has_expired: bool,
 }
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, presence: Option<Presence>) -> Worker {
-        let lookups = Lookups::default();
-        Worker { shared, decoders: BTreeMap::new(), touched: Vec::new(), greeted: None, lookups, presence }
+        let (lookups, settling, unreached, has_expired) = Default::default();
+        Worker { shared, touched: Vec::new(), greeted: None, lookups, presence, settling, unreached, has_expired }
     }
 
     pub(super) fn run(&mut self) {
-        let inbox: Arc<Inbox> = self.shared.inbox.clone();
+        let shared = self.shared.clone();
         let mut pause = AGAIN;
-        loop {
+        while shared.inbox.wait(pause) {
+            let mut hands = shared.inlet.hands();
             let mut has_changed = false;
-            for taken in 0..TURN {
-                match inbox.pop(if taken == 0 { pause } else { Duration::ZERO }) {
-                    Next::Item(item) => {
-                        has_changed |= !matches!(item, Item::Arrived(..));
-                        self.handle(item);
-                    }
-                    Next::Nothing => break,
-                    Next::Closed => return,
-                }
+            for _ in 0..TURN {
+                let Some(item) = shared.inbox.pop() else { break };
+                has_changed |= !matches!(item, Item::Arrived(..));
+                self.handle(&mut hands, item);
             }
+            // What comes from now on need not wait for the rest.
+            drop(hands);
             self.touched.drain(..).for_each(|link| link.sink.drained());
             if let Some(presence) = self.presence.as_mut().filter(|_| has_changed) {
-                presence.tell(&self.shared);
+                presence.tell(&shared);
             }
+            self.expire();
             pause = if self.send_letters() { IDLE } else { AGAIN };
             if !self.lookups.is_empty() {
+                // It calls the node.
+                let _turn = shared.inlet.hands();
                 self.look_types_up();
                 pause = LOOK;
             }
+            if !self.settling.is_empty() {
+                let _turn = shared.inlet.hands();
+                self.settle();
+                pause = pause.min(settling::LOOK);
+            }
         }
+        shared.inlet.close(false);
     }
 
-    fn handle(&mut self, item: Item) {
+    fn handle(&mut self, hands: &mut Hands, item: Item) {
         match item {
-            Item::Discovered(discovery) => self.discovered(*discovery),
-            Item::Letter(writer, sample) => self.letter(writer.participant(), &sample),
-            Item::Arrived(writer, sample) => self.arrived(writer, sample),
+            Item::Discovered(discovery) => self.discovered(hands, *discovery),
+            Item::Letter(writer, sample) => self.letter(hands, writer.participant(), &sample),
+            Item::Arrived(writer, sample) => self.arrived(hands, writer, sample),
             Item::Present(writer, sample) => self.present(writer.participant(), &sample),
             Item::Matched(channel) => self.matched(channel),
             Item::Incompatible(channel, policy) => self.incompatible(channel, policy),
             Item::Reads => self.reads(),
             Item::Wanted(link, document) => self.wanted(link, document),
+            Item::Answered(link, channel, answer) => self.answer(hands, link, channel, answer),
             Item::Ring => {}
         }
     }
 
-    fn discovered(&mut self, discovery: Discovery) {
+    fn discovered(&mut self, hands: &mut Hands, discovery: Discovery) {
         match discovery {
             Discovery::Participant { guid, user_data } => self.participant(guid, &user_data),
             Discovery::Writer(writer) => self.writer(writer),
             Discovery::Reader(reader) => self.reader(reader),
-            Discovery::Gone(guid) => self.gone(guid),
+            Discovery::Gone(guid) => self.gone(hands, guid),
         }
     }
 
@@ -136,6 +155,7 @@ impl Worker {
                 return shared.sink.event(event);
             }
             state.peers.insert(guid, Peer::new(node));
+            self.note_names(&mut state, guid);
             let of = |endpoint: &&Endpoint| endpoint.participant == guid;
             state.writers.values().filter(of).cloned().collect::<Vec<_>>()
         };
@@ -161,9 +181,8 @@ impl Worker {
         };
         match (is_node, labelled(&writer.qos.user_data)) {
             (true, Some(channel)) => {
-                let mut state = lock(&self.shared.state);
-                state.found(participant, channel, &writer);
-                state.read(&self.shared, participant, channel);
+                lock(&self.shared.state).found(participant, channel, &writer);
+                self.begin_to_read(participant, channel);
             }
             (true, None) => {}
             (false, _) if self.shared.types && writer.types.is_some() || self.is_unnamed(participant) => {
@@ -181,6 +200,14 @@ impl Worker {
     fn present(&mut self, participant: Guid, sample: &Sample) {
         if let Some(presence) = self.presence.as_mut().filter(|_| participant != self.shared.us.guid()) {
             presence.heard(participant, sample, self.shared.options.peers);
+        }
+        self.note_names(&mut lock(&self.shared.state), participant);
+    }
+
+    fn note_names(&self, state: &mut State, participant: Guid) {
+        let names = self.presence.as_ref().and_then(|presence| presence.names(participant));
+        if let (Some(names), Some(peer)) = (names, state.peers.get_mut(&participant)) {
+            peer.names = names;
         }
     }
 
@@ -218,9 +245,15 @@ impl Worker {
             return;
         }
         let Some((topic, type_name)) = self.shared.naming.of_endpoint(writer) else {
-            return log::debug!("{}: '{}' is no topic of ROS 2", self.shared.endpoint, writer.topic);
+            return log::debug!("{}: '{}' is no topic of ROS 2 or DDS-RPC", self.shared.endpoint, writer.topic);
+        };
+        let Some((type_name, known)) = self.values(&topic, type_name, known) else {
+            return log::debug!("{}: the type of '{topic}' is not one of DDS-RPC", self.shared.endpoint);
         };
         let Some(link) = self.foreign_link(writer.participant) else { return };
+        // Not on services: there it is the hash of the service, which the type alone does not have.
+        let tells_hash = self.shared.naming == Naming::Ros && self.shared.types && service_of(&topic).is_none();
+        let ros_type = TypeHash::of_user_data(&writer.qos.user_data).filter(|_| tells_hash);
         let mut announcement = Announcement {
             topic,
             writer: Id128(writer.guid.0),
@@ -228,10 +261,10 @@ impl Worker {
             type_name,
             codec: codec.into(),
             options: "header".into(),
-            offer: offer_of(&writer.qos),
+            offer: offer_of(&writer.qos, ros_type),
             ..Announcement::default()
         };
-        known.into_iter().for_each(|known| known.describe(&mut announcement));
+        known.iter().for_each(|known| known.describe(&mut announcement));
         let channel = {
             let mut state = lock(&self.shared.state);
             let Some(peer) = state.peers.get_mut(&writer.participant) else { return };
@@ -242,12 +275,27 @@ impl Worker {
             let channel = ChannelId(peer.last);
             let mut incoming = Incoming::new(&announcement);
             incoming.found(writer);
-            incoming.document = known.map(|known| known.document.clone());
+            incoming.document = known.map(|known| known.document);
             peer.incoming.insert(channel, incoming);
             peer.by_writer.insert(writer.guid, channel);
             channel
         };
         link.sink.announced(channel, Start::default(), &announcement);
+    }
+
+    /// The name and the type, if it is known, of the values in a type in DDS. `None` if it is not
+    /// one of DDS-RPC on the topic of a service.
+    fn values(&self, topic: &str, type_name: String, known: Option<&Known>) -> Option<(String, Option<Known>)> {
+        match known {
+            _ if self.shared.naming != Naming::Rpc || service_of(topic).is_none() => Some((type_name, known.cloned())),
+            Some(known) => known.of_values().map(|values| (values.name().into(), Some(values))),
+            None => Some((rpc::value_name(&type_name, self.subscribed(topic).as_ref()), None)),
+        }
+    }
+
+    /// The type with which this node subscribes to a topic.
+    fn subscribed(&self, topic: &str) -> Option<Schema> {
+        Schema::from_bytes(&self.shared.sink.subscribed(topic)?, &SchemaLimits::default()).ok()
     }
 
     fn reader(&self, reader: Endpoint) {
@@ -260,35 +308,42 @@ impl Worker {
         }
     }
 
-    fn gone(&mut self, guid: Guid) {
+    fn gone(&mut self, hands: &mut Hands, guid: Guid) {
         self.lookups.forget(guid);
-        let ended = {
+        let (link, channel, ended) = {
             let mut state = lock(&self.shared.state);
             state.writers.remove(&guid);
             state.readers.remove(&guid);
             if state.peers.contains_key(&guid) {
                 drop(state);
-                return self.lose(guid, Disconnect::Lost("it has not been heard for its lease".into()));
+                return self.lose(hands, guid, Disconnect::Lost("it has not been heard for its lease".into()));
             }
             let Some(peer) = state.peers.get_mut(&guid.participant()) else { return };
             let Some(channel) = peer.by_writer.remove(&guid) else { return };
+            hands.shut(guid);
             let is_node = peer.node.is_some();
             let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
             incoming.writer = None;
             if is_node && incoming.ends_at.is_none() {
                 return;
             }
-            peer.incoming.remove(&channel);
-            peer.link.clone().map(|link| (link, channel))
+            (peer.link.clone(), channel, peer.incoming.remove(&channel))
         };
-        if let Some((link, channel)) = ended {
-            link.sink.retired(channel);
+        ended.into_iter().for_each(|ended| self.leave(hands, ended.writer, ended.reading));
+        link.into_iter().for_each(|link| link.sink.retired(channel));
+    }
+
+    /// Nothing is read of a channel any more.
+    fn leave(&self, hands: &mut Hands, writer: Option<Guid>, reading: Option<Reading>) {
+        writer.into_iter().for_each(|writer| hands.shut(writer));
+        if let Some(end) = reading.and_then(|reading| reading.reader) {
+            self.shared.deferred.add(Task::Leave(end));
         }
     }
 
     /// Ends the link to a participant.
-    fn lose(&mut self, guid: Guid, reason: Disconnect) {
-        let lost = {
+    fn lose(&mut self, hands: &mut Hands, guid: Guid, reason: Disconnect) {
+        let mut lost = {
             let mut state = lock(&self.shared.state);
             let lost = state.peers.remove(&guid);
             if let Some(link) = lost.as_ref().and_then(|peer| peer.link.as_ref()) {
@@ -298,21 +353,37 @@ impl Worker {
             }
             lost
         };
-        self.decoders.remove(&guid);
+        hands.forget(guid);
+        let left = lost.iter_mut().flat_map(|peer| std::mem::take(&mut peer.incoming).into_values());
+        left.for_each(|incoming| self.leave(hands, incoming.writer, incoming.reading));
         self.presence.as_mut().into_iter().for_each(|presence| presence.forget(guid));
         if let Some(link) = lost.as_ref().and_then(|peer| peer.link.clone()) {
             self.touched.retain(|touched| touched.info.id != link.info.id);
             link.sink.down();
             self.shared.sink.event(Event::Disconnected { link: link.info.clone(), reason });
         }
+        lost.into_iter().for_each(|peer| self.shared.deferred.add(Task::Lose(Box::new(peer))));
+    }
+
+    /// Ends all links when the files of DDS Security expire.
+    fn expire(&mut self) {
+        let shared = self.shared.clone();
+        if self.has_expired || !shared.us.has_expired() {
+            return;
+        }
+        self.has_expired = true;
+        log::warn!("{}: {EXPIRED}", shared.endpoint);
+        let known: Vec<Guid> = lock(&shared.state).peers.keys().copied().collect();
+        for guid in known {
+            self.lose(&mut shared.inlet.hands(), guid, Disconnect::Untrusted(EXPIRED.into()));
+        }
     }
 
     // Links.
 
     fn open_link(&self, guid: Guid, peer: Hello) -> Arc<Link> {
-        let names = self.presence.as_ref().and_then(|presence| presence.names(guid));
-        let names = names.map(|names| names + " ").unwrap_or_default();
-        let address = format!("{} {names}{guid}", self.shared.endpoint);
+        let names = self.presence.as_ref().and_then(|presence| presence.names(guid)).unwrap_or_default();
+        let address = address(&self.shared.endpoint, &names, guid);
         let info = LinkInfo { id: LinkId::next(), peer, address, principal: Principal::Anonymous };
         let link = Link::new(info.clone(), self.shared.sink.link(&info));
         self.shared.sink.event(Event::Connected(info));
@@ -352,63 +423,82 @@ impl Worker {
     /// Sends letters and greetings. False if something is still to be sent.
     fn send_letters(&mut self) -> bool {
         let is_due = self.greeted.is_none_or(|greeted| greeted.elapsed() >= AGAIN);
-        let mut is_done = true;
-        let cut_off = {
-            let mut state = lock(&self.shared.state);
-            for node in state.peers.values_mut().filter_map(|peer| peer.node.as_mut()) {
-                if !node.is_confirmed && is_due {
-                    node.send(&self.shared.pen.letter(&[Frame::Heartbeat]));
-                }
-                is_done &= node.flush() && node.is_confirmed;
-            }
-            std::mem::take(&mut state.cut_off)
+        let (greeted, posted): (Vec<_>, Vec<_>) = {
+            let state = lock(&self.shared.state);
+            let nodes = state.peers.iter().filter_map(|(guid, peer)| Some((*guid, peer.node.as_ref()?)));
+            let nodes = nodes.filter(|(_, node)| !node.is_done());
+            let nodes = nodes.map(|(guid, node)| (guid, node.is_confirmed, node.mailbox()));
+            nodes.partition(|(_, is_confirmed, _)| !is_confirmed)
         };
         if is_due {
+            let greeting = self.shared.pen.letter(&[Frame::Heartbeat]);
+            for (_, _, mailbox) in &greeted {
+                mailbox.send(&greeting);
+            }
             self.greeted = Some(Instant::now());
+            self.unreached.tell(&self.shared);
         }
-        cut_off.into_iter().for_each(|guid| self.lose(guid, Disconnect::Unread));
+        let mut is_done = greeted.is_empty();
+        for (guid, _, mailbox) in posted {
+            is_done &= self.send_posted(guid, &mailbox);
+        }
+        let cut_off = std::mem::take(&mut lock(&self.shared.state).cut_off);
+        let shared = self.shared.clone();
+        for guid in cut_off {
+            self.lose(&mut shared.inlet.hands(), guid, Disconnect::Unread);
+        }
         is_done
     }
 
-    fn letter(&mut self, guid: Guid, sample: &Sample) {
+    /// Sends the letters to a node, as far as there is room. False if something is left.
+    fn send_posted(&self, guid: Guid, mailbox: &Mailbox) -> bool {
+        loop {
+            let letter = self.with_node(guid, Correspondent::next);
+            let Some(letter) = letter.flatten() else { return true };
+            if !mailbox.send(&letter) {
+                self.with_node(guid, |node| node.put_back(letter));
+                return false;
+            }
+        }
+    }
+
+    fn with_node<T>(&self, guid: Guid, with: impl FnOnce(&mut Correspondent) -> T) -> Option<T> {
+        let mut state = lock(&self.shared.state);
+        state.peers.get_mut(&guid).and_then(|peer| peer.node.as_mut()).map(with)
+    }
+
+    fn letter(&mut self, hands: &mut Hands, guid: Guid, sample: &Sample) {
         let Some(letter) = datagram(&sample.bytes) else { return };
         let Some(link) = self.node_link(guid) else { return };
-        let limits = self.shared.options.limits;
-        let decoder = self.decoders.entry(guid).or_insert_with(|| DatagramDecoder::new(limits));
-        let frames = match decoder.open(letter) {
+        let frames = match hands.decoder(guid).open(letter) {
             Ok(datagram) => datagram.collect::<Result<Vec<Frame<'_>>, _>>(),
             Err(error) => Err(error),
         };
         match frames {
-            Ok(frames) => frames.into_iter().for_each(|frame| self.read(guid, &link, frame)),
-            Err(error) => self.lose(guid, Disconnect::Protocol(error)),
+            Ok(frames) => frames.into_iter().for_each(|frame| self.read(hands, guid, &link, frame)),
+            Err(error) => self.lose(hands, guid, Disconnect::Protocol(error)),
         }
     }
 
-    fn read(&mut self, guid: Guid, link: &Arc<Link>, frame: Frame<'_>) {
+    fn read(&mut self, hands: &mut Hands, guid: Guid, link: &Arc<Link>, frame: Frame<'_>) {
         match frame {
             Frame::Heartbeat => {
-                let state = lock(&self.shared.state);
-                let node = state.peers.get(&guid).and_then(|peer| peer.node.as_ref());
+                let mailbox = self.with_node(guid, |node| node.mailbox());
                 // If there is no room, the node greets again.
-                node.map(|node| node.send(&self.shared.pen.letter(&[Frame::Taken { messages: 1 }])));
+                mailbox.map(|mailbox| mailbox.send(&self.shared.pen.letter(&[Frame::Taken { messages: 1 }])));
             }
             Frame::Taken { .. } => {
-                let mut state = lock(&self.shared.state);
-                let node = state.peers.get_mut(&guid).and_then(|peer| peer.node.as_mut());
-                if let Some(node) = node {
-                    node.is_confirmed = true;
-                }
+                self.with_node(guid, |node| node.is_confirmed = true);
             }
             Frame::Announce { channel, start, announcement } => {
                 self.announced(guid, link, channel, start, &announcement)
             }
             Frame::Answer { channel, answer } => self.answered(guid, link, channel, answer),
-            Frame::Position { channel, start, .. } => self.position(guid, link, channel, start),
-            Frame::Retire { channel } => self.retired(guid, link, channel),
+            Frame::Position { channel, start, .. } => self.position(hands, guid, link, channel, start),
+            Frame::Retire { channel } => self.retired(hands, guid, link, channel),
             Frame::Want { document } => link.sink.wanted(document),
             Frame::Document { document, bytes } => link.sink.supplied(document, bytes),
-            Frame::Bye => self.lose(guid, Disconnect::Bye),
+            Frame::Bye => self.lose(hands, guid, Disconnect::Bye),
             // Nodes send nothing else; later versions may.
             _ => {}
         }
@@ -434,7 +524,7 @@ impl Worker {
 
     /// The writers of some reader have changed: answers that wait for that may be sent.
     fn reads(&self) {
-        let mut state = lock(&self.shared.state);
+        let state = lock(&self.shared.state);
         let waits = |incoming: &Incoming| incoming.reading.as_ref().is_some_and(|reading| reading.answer.is_some());
         let waiting: Vec<(Guid, ChannelId)> = state
             .peers
@@ -444,11 +534,75 @@ impl Worker {
             .filter(|(_, _, incoming)| waits(incoming))
             .map(|(guid, channel, _)| (guid, channel))
             .collect();
-        waiting.into_iter().for_each(|(guid, channel)| state.read(&self.shared, guid, channel));
+        drop(state);
+        waiting.into_iter().for_each(|(guid, channel)| self.begin_to_read(guid, channel));
+    }
+
+    /// The node has answered a channel of a peer.
+    fn answer(&self, hands: &mut Hands, link: LinkId, channel: ChannelId, answer: Answer) {
+        let answered = lock(&self.shared.state).answer(&self.shared, link, channel, answer);
+        match answered {
+            Some((guid, Answered::Begins)) => self.begin_to_read(guid, channel),
+            Some((_, Answered::Ended { writer, reading })) => self.leave(hands, writer, reading),
+            Some((_, Answered::Noted)) | None => {}
+        }
+    }
+
+    /// Opens the reader of a channel that the node wants, if its writer is known, and sends the
+    /// node's answer once the reader has the writer.
+    fn begin_to_read(&self, guid: Guid, channel: ChannelId) {
+        let shared = &*self.shared;
+        let found = {
+            let mut state = lock(&shared.state);
+            let incoming = state.incoming(guid, channel);
+            let writer = incoming.and_then(|incoming| incoming.reading.as_ref().and(incoming.writer));
+            writer.and_then(|writer| state.writers.get(&writer)).cloned()
+        };
+        let Some(writer) = found else { return };
+        let end = match self.read_end(&writer) {
+            Ok(end) => end,
+            Err(error) => return log::warn!("{}: cannot read '{}': {error}", shared.endpoint, writer.topic),
+        };
+        let is_there = end.reader.writers().contains(&writer.guid);
+        let before = {
+            let mut state = lock(&shared.state);
+            let Some(reading) = state.incoming(guid, channel).and_then(|incoming| incoming.reading.as_mut()) else {
+                return;
+            };
+            let before = reading.reader.replace(end);
+            if is_there && let Some(answer) = reading.answer.take() {
+                state.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }]));
+            }
+            before
+        };
+        drop(before);
+    }
+
+    /// The reader for a writer: one that there is, or a new one.
+    fn read_end(&self, writer: &Endpoint) -> Result<Arc<ReadEnd>, polywire_dds::Error> {
+        let shared = &*self.shared;
+        let qos = policies::of_reader(&writer.qos);
+        let is_keyed = writer.guid.is_keyed().unwrap_or_default();
+        let fits = |end: &Arc<ReadEnd>| {
+            (&end.topic, &end.type_name, end.is_keyed, &end.qos) == (&writer.topic, &writer.type_name, is_keyed, &qos)
+        };
+        let there: Vec<Arc<ReadEnd>> = lock(&shared.state).read_ends().collect();
+        if let Some(end) = there.into_iter().find(fits) {
+            return Ok(end);
+        }
+        let topic = shared.us.topic(&writer.topic, &writer.type_name, is_keyed)?;
+        let changed = shared.inbox.clone();
+        let reader = topic.reader(&qos, shared.inlet.clone(), move |_| changed.tell(Item::Reads))?;
+        let (topic, type_name) = (writer.topic.clone(), writer.type_name.clone());
+        let end = Arc::new(ReadEnd { topic, type_name, is_keyed, qos, reader });
+        let mut state = lock(&shared.state);
+        state.read_ends.retain(|end| end.strong_count() > 0);
+        state.read_ends.push(Arc::downgrade(&end));
+        Ok(end)
     }
 
     /// The messages of a channel begin after this place, or end with it if the channel retires.
-    fn position(&mut self, guid: Guid, link: &Arc<Link>, channel: ChannelId, start: Start) {
+    fn position(&mut self, hands: &mut Hands, guid: Guid, link: &Arc<Link>, channel: ChannelId, start: Start) {
         let waiting = {
             let mut state = lock(&self.shared.state);
             let peer = state.peers.get_mut(&guid);
@@ -461,94 +615,112 @@ impl Worker {
         };
         link.sink.position(channel, start, 0);
         if let (Some(writer), waiting) = waiting {
-            waiting.into_iter().for_each(|sample| self.arrived(writer, sample));
+            waiting.into_iter().for_each(|sample| self.arrived(hands, writer, sample));
         }
     }
 
-    fn retired(&mut self, guid: Guid, link: &Link, channel: ChannelId) {
-        let is_over = {
+    fn retired(&mut self, hands: &mut Hands, guid: Guid, link: &Link, channel: ChannelId) {
+        {
             let mut state = lock(&self.shared.state);
-            let Some(peer) = state.peers.get_mut(&guid) else { return };
-            let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
+            let Some(incoming) = state.incoming(guid, channel) else { return };
             incoming.ends_at = Some(incoming.position);
-            let is_over = incoming.is_over() || incoming.writer.is_none();
-            if is_over {
-                peer.incoming.remove(&channel);
-            }
-            is_over
+        }
+        self.end_if_over(hands, guid, channel, link, true);
+    }
+
+    /// Ends a channel if everything has come, or if its writer has gone and `retires`.
+    fn end_if_over(&self, hands: &mut Hands, guid: Guid, channel: ChannelId, link: &Link, retires: bool) {
+        let over = {
+            let mut state = lock(&self.shared.state);
+            let Some(peer) = state.peers.get_mut(&guid) else { return };
+            let Some(incoming) = peer.incoming.get(&channel) else { return };
+            let last = incoming.writer.and_then(|writer| hands.end(writer));
+            let is_over = incoming.is_over(last) || retires && incoming.writer.is_none();
+            if is_over { peer.incoming.remove(&channel) } else { None }
         };
-        if is_over {
+        if let Some(over) = over {
+            self.leave(hands, over.writer, over.reading);
             link.sink.retired(channel);
         }
     }
 
-    fn arrived(&mut self, writer: Guid, sample: Sample) {
-        let guid = writer.participant();
-        let found = {
-            let mut state = lock(&self.shared.state);
-            let Some(peer) = state.peers.get_mut(&guid) else { return };
-            let Some(channel) = peer.by_writer.get(&writer).copied() else { return };
-            let (is_node, link) = (peer.node.is_some(), peer.link.clone());
-            let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
-            let (Some(link), Some(form), Some(reading)) = (link, incoming.form, &mut incoming.reading) else { return };
-            match &mut reading.gate {
-                Gate::Open(place) => (link, channel, form, *place, is_node, incoming.announcement.clone()),
-                Gate::Shut(waiting) => {
-                    let bytes: usize = waiting.iter().map(|sample| sample.bytes.sample().len()).sum();
-                    // The gap is noticed by the sequence number.
-                    if bytes < self.shared.options.queue_bytes {
-                        waiting.push(sample);
-                    }
-                    return;
-                }
+    fn arrived(&mut self, hands: &mut Hands, writer: Guid, sample: Sample) {
+        if hands.way(writer).is_none() {
+            match self.way(writer, &sample) {
+                Some(way) => hands.open(writer, way),
+                None => return,
             }
-        };
-        let (link, channel, form, mut place, is_node, announcement) = found;
-        let envelope = Envelope::data(channel, 0, 0);
+        }
         let shared = self.shared.clone();
-        let deliver = |envelope: &Envelope<'_>, payload: &[u8]| {
-            let envelope = Envelope { channel, ..*envelope };
-            match service::role_of(form, &announcement.topic).filter(|_| is_node || shared.naming == Naming::Ros) {
-                None => link.sink.message(&envelope, payload),
-                Some(role) => deliver_call(&shared, &link, role, &announcement, form, &envelope, payload),
-            }
-        };
-        if is_node {
-            let limits = self.shared.options.limits;
-            let decoder = self.decoders.entry(guid).or_insert_with(|| DatagramDecoder::new(limits));
-            let mut deliver = deliver;
-            form::open(form, &mut place, &sample, envelope, decoder, &mut deliver);
-        } else {
-            place.last += 1;
-            let envelope = Envelope { sequence: place.last, ..of_sample(&sample, envelope) };
-            // The end of an instance has its key alone; its hash says which one it is.
-            let payload = if sample.is_key { Vec::new() } else { without_number(&sample.bytes) };
-            deliver(&envelope, Aligned::default().place(&payload));
-        }
-        self.passed(guid, channel, place, &link);
+        hands.pass(writer, &sample, &mut |way, envelope, payload| match &way.call {
+            None => way.link.sink.message(envelope, payload),
+            Some(call) => call.deliver(&shared, way, envelope, payload),
+        });
+        let Some(way) = hands.way(writer) else { return };
+        let (link, channel, ends) = (way.link.clone(), way.channel, way.ends);
         if !self.touched.iter().any(|touched| touched.info.id == link.info.id) {
-            self.touched.push(link);
+            self.touched.push(link.clone());
+        }
+        if ends {
+            self.end_if_over(hands, writer.participant(), channel, &link, false);
         }
     }
 
-    /// Notes up to where the messages of a channel have been passed on.
-    fn passed(&self, guid: Guid, channel: ChannelId, to: Place, link: &Link) {
-        let is_over = {
-            let mut state = lock(&self.shared.state);
-            let Some(peer) = state.peers.get_mut(&guid) else { return };
-            let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
-            if let Some(Reading { gate: Gate::Open(place), .. }) = &mut incoming.reading {
-                *place = to;
+    /// The way of a writer's samples, of which this is the first that is passed on. `None` if
+    /// nobody wants it; if it is not known yet where the messages begin, it waits.
+    fn way(&self, writer: Guid, sample: &Sample) -> Option<Way> {
+        let mut state = lock(&self.shared.state);
+        let peer = state.peers.get_mut(&writer.participant())?;
+        let channel = *peer.by_writer.get(&writer)?;
+        let (is_node, link) = (peer.node.is_some(), peer.link.clone()?);
+        let incoming = peer.incoming.get_mut(&channel)?;
+        let form = incoming.form?;
+        let place = match &mut incoming.reading.as_mut()?.gate {
+            Gate::Open(place) => *place,
+            Gate::Shut(waiting) => {
+                let bytes: usize = waiting.iter().map(|sample| sample.bytes.sample().len()).sum();
+                // The gap is noticed by the sequence number.
+                if bytes < self.shared.options.queue_bytes {
+                    waiting.push(sample.clone());
+                }
+                return None;
             }
-            let is_over = incoming.is_over();
-            if is_over {
-                peer.incoming.remove(&channel);
-            }
-            is_over
         };
-        if is_over {
-            link.sink.retired(channel);
+        let (announcement, ends) = (incoming.announcement.clone(), incoming.ends_at.is_some());
+        let document = incoming.document.clone();
+        let type_name = state.writers.get(&writer).map(|writer| writer.type_name.clone()).unwrap_or_default();
+        drop(state);
+        let call = match is_node || self.shared.naming.has_services() {
+            true => self.call(form, &announcement, document, &type_name).transpose(),
+            false => Ok(None),
+        };
+        match call {
+            Ok(call) => Some(Way { link, channel, announcement, form, call, is_node, place, ends }),
+            Err(reason) => {
+                log::debug!("{}: cannot read '{}': {reason}", self.shared.endpoint, announcement.topic);
+                None
+            }
         }
+    }
+
+    /// How samples of a writer with this type in DDS name requests. The error is for people.
+    fn call(
+        &self,
+        form: Form,
+        announcement: &Announcement,
+        document: Option<Arc<[u8]>>,
+        type_name: &str,
+    ) -> Option<Result<Call, String>> {
+        let sink = &self.shared.sink;
+        // The writer's type; the subscriber's own, if the writer does not tell it.
+        let schema = || {
+            let told = document.or_else(|| sink.document(announcement.schema));
+            let told = told.and_then(|told| Schema::from_bytes(&told, &SchemaLimits::default()).ok());
+            told.or_else(|| self.subscribed(&announcement.topic))
+        };
+        let is_wrapped = rpc::role_of(type_name).is_some();
+        let schema = is_wrapped.then(schema).flatten();
+        Call::new(is_wrapped, form, announcement, schema.as_ref())
     }
 
     // What this node writes.
@@ -608,7 +780,7 @@ impl Worker {
     }
 
     /// The readers of a channel have changed.
-    fn matched(&self, id: ChannelId) {
+    fn matched(&mut self, id: ChannelId) {
         let Some(channel) = self.channel(id) else { return };
         let readers = channel.writer.readers();
         let there: BTreeSet<Guid> = readers.iter().map(Guid::participant).collect();
@@ -624,7 +796,7 @@ impl Worker {
     }
 
     /// A program that is not a node has so many readers of a channel.
-    fn foreign_readers(&self, channel: &Channel, guid: Guid, count: u32) {
+    fn foreign_readers(&mut self, channel: &Channel, guid: Guid, count: u32) {
         let is_linked = lock(&self.shared.state).peers.get(&guid).is_some_and(|peer| peer.link.is_some());
         if count == 0 && !is_linked {
             return;
@@ -638,10 +810,45 @@ impl Worker {
                 _ => 0,
             }
         };
-        if before != count {
-            let answer = if count > 0 { Answer::Accept(count) } else { Answer::Decline };
-            link.sink.answered(channel.id, &answer);
+        if before == count {
+            return;
         }
+        let has_requests = channel.call.as_ref().is_some_and(|call| call.role() == Role::Request);
+        match (before, count) {
+            (0, 1..) if has_requests => return self.settling.begin(channel.id, guid, Instant::now()),
+            (_, 0) => self.settling.end(channel.id, guid),
+            _ if self.settling.has(channel.id, guid) => return,
+            _ => {}
+        }
+        let answer = if count > 0 { Answer::Accept(count) } else { Answer::Decline };
+        link.sink.answered(channel.id, &answer);
+    }
+
+    /// Servers of other programs that have had time to find this client can be called.
+    fn settle(&mut self) {
+        let mut settling = std::mem::take(&mut self.settling);
+        let done = settling.take(Instant::now(), |id, guid| self.hears_replies(id, guid).unwrap_or_default());
+        self.settling = settling;
+        for (id, guid) in done {
+            let link = lock(&self.shared.state).peers.get(&guid).and_then(|peer| peer.link.clone());
+            let (Some(channel), Some(link)) = (self.channel(id), link) else { continue };
+            let interest = lock(&channel.sending).interest.get(&link.info.id).map(|(_, interest)| interest.clone());
+            if let Some(Interest::Wanted(count)) = interest {
+                link.sink.answered(id, &Answer::Accept(count));
+            }
+        }
+    }
+
+    /// Whether a reader of ours has found the writer of the replies to a channel's requests.
+    fn hears_replies(&self, id: ChannelId, guid: Guid) -> Option<bool> {
+        let topic = reply_topic(service_of(&self.channel(id)?.announcement.topic)?.0);
+        let ends: Vec<(Guid, Arc<ReadEnd>)> = {
+            let state = lock(&self.shared.state);
+            let replies = state.peers.get(&guid)?.incoming.values();
+            let replies = replies.filter(|incoming| incoming.announcement.topic == topic);
+            replies.filter_map(|one| Some((one.writer?, one.reading.as_ref()?.reader.clone()?))).collect()
+        };
+        Some(ends.iter().any(|(writer, end)| end.reader.writers().contains(writer)))
     }
 
     /// A reader of a channel's topic does not match because of a policy. DDS does not say which
@@ -663,42 +870,6 @@ impl Worker {
             let reason = format!("it requests another {}", policy_name(policy));
             lock(&channel.sending).interest.entry(link.info.id).or_insert((link.clone(), Interest::Unwanted));
             link.sink.answered(id, &Answer::Refuse(reason));
-        }
-    }
-}
-
-/// Hands a request or a reply on that has a tag in front of its value.
-fn deliver_call(
-    shared: &Shared,
-    link: &Link,
-    role: Role,
-    announcement: &Announcement,
-    form: Form,
-    envelope: &Envelope<'_>,
-    payload: &[u8],
-) {
-    let Some((tag, value)) = service::untagged(payload, form.has_header()) else {
-        return log::debug!("{}: a sample of '{}' is too short", shared.endpoint, announcement.topic);
-    };
-    let mut aligned = Aligned::default();
-    match role {
-        Role::Request => {
-            let request = SampleIdentity { writer: announcement.writer, sequence: envelope.sequence };
-            lock(&shared.pending).note(request, tag);
-            link.sink.message(&Envelope { kind: Kind::Request, ..*envelope }, aligned.place(&value));
-        }
-        Role::Reply => {
-            let request_of = |channel: &Arc<Channel>| {
-                let writer = channel.announcement.writer;
-                let role = service::role_of(channel.form, &channel.announcement.topic)?;
-                let sequence = service::sequence_of(&tag, writer).filter(|_| role == Role::Request)?;
-                Some(SampleIdentity { writer, sequence })
-            };
-            // Others have clients, too.
-            let Some(request) = lock(&shared.state).channels.values().find_map(request_of) else { return };
-            let header = ReplyHeader { request, error: None }.to_extensions();
-            let envelope = Envelope { kind: Kind::Reply, extensions: header.as_extensions(), ..*envelope };
-            link.sink.message(&envelope, aligned.place(&value));
         }
     }
 }

@@ -6,14 +6,17 @@ pub(super) mod encoding;
 pub(super) mod openness;
 mod writers;
 
+#[cfg(feature = "zenoh")]
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use polywire_core::envelope::Id128;
 
+#[cfg(feature = "zenoh")]
 pub(super) use encoding::Said;
 pub(super) use writers::{News, Writers};
 
 /// Nanoseconds since 1970.
+#[cfg(feature = "zenoh")]
 pub(super) fn since_1970(at: SystemTime) -> i64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

@@ -2,7 +2,10 @@
 
 use polywire_core::envelope::{Announcement, Extensions};
 
-/// The id of the reliability policy in an offer, and its value for best effort (`spec/frame.md`).
+/// The id of the durability policy in an offer, and its value for transient local, and the same for
+/// reliability and best effort (`spec/frame.md`).
+#[cfg(feature = "zenoh")]
+const TRANSIENT_LOCAL: (u32, &[u8]) = (4, &[1]);
 const BEST_EFFORT: (u32, &[u8]) = (22, &[1]);
 /// Names of topics that concern nodes alone.
 const BUILT_IN: &str = "polywire/";
@@ -17,8 +20,17 @@ pub(in crate::engine) fn is_private(announcement: &Announcement) -> bool {
 
 /// Whether messages of the channel may be dropped where others would wait for a slow reader.
 pub(in crate::engine) fn is_best_effort(announcement: &Announcement) -> bool {
-    let offer = Extensions::parse(&announcement.offer).unwrap_or_default();
-    offer.iter().any(|policy| policy == BEST_EFFORT)
+    offers(announcement, BEST_EFFORT)
+}
+
+/// Whether late joiners get the history of the channel.
+#[cfg(feature = "zenoh")]
+pub(in crate::engine) fn is_durable(announcement: &Announcement) -> bool {
+    offers(announcement, TRANSIENT_LOCAL)
+}
+
+fn offers(announcement: &Announcement, policy: (u32, &[u8])) -> bool {
+    Extensions::parse(&announcement.offer).unwrap_or_default().iter().any(|offered| offered == policy)
 }
 
 #[cfg(test)]
@@ -44,6 +56,12 @@ mod tests {
         assert!(is_private(&offering(21, b"\x01a")), "a partition");
         assert!(is_private(&Announcement { topic: "polywire/nodes".into(), ..Announcement::default() }));
         assert!(is_private(&Announcement { topic: "t".into(), offer: vec![0xff], ..Announcement::default() }));
+    }
+
+    #[cfg(feature = "zenoh")]
+    #[test]
+    fn what_is_durable_has_a_history() {
+        assert!(is_durable(&offering(4, &[1])) && !is_durable(&Announcement::default()));
     }
 
     #[test]

@@ -95,6 +95,7 @@ impl Writers {
     }
 
     /// An application publishes this, and has not sent a message yet.
+    #[cfg(feature = "zenoh")]
     pub(in crate::engine) fn discover(&mut self, topic: String, said: Said, mut tell: impl FnMut(LinkId, News)) {
         let link = self.link(&mut tell);
         self.know(link, &(topic, said), tell);
@@ -148,6 +149,7 @@ impl Writers {
     }
 
     /// Whether this is the link that stands for foreign applications.
+    #[cfg(feature = "zenoh")]
     pub(in crate::engine) fn is_link(&self, link: LinkId) -> bool {
         self.link == Some(link)
     }

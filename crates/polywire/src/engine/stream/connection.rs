@@ -33,6 +33,9 @@ use crate::engine::{Action, Disconnect, EngineError, Event, LinkSink};
 const READ_BYTES: usize = 128 << 10;
 /// Received messages are confirmed at most this often, and at the latest after a pause this long.
 const CONFIRM_EVERY: Duration = Duration::from_millis(10);
+/// Where heartbeats confirm what was received, so many messages are confirmed without waiting for
+/// one.
+const CONFIRM_AT: u64 = 256;
 /// While messages come without such a pause, the clock is read once in this many reads: reading it
 /// costs about as much as handing a message over.
 const LOOK_EVERY: u32 = 8;
@@ -319,11 +322,22 @@ impl Taken {
         if self.messages == self.confirmed {
             return;
         }
+        if link.outbox.confirms_by_heartbeats() {
+            return self.confirm_later(link);
+        }
         self.reads += 1;
         if self.waits && self.reads < LOOK_EVERY {
             return;
         }
         self.look(link);
+    }
+
+    fn confirm_later(&mut self, link: &Link) {
+        let is_much = self.messages - self.confirmed >= CONFIRM_AT;
+        match is_much && link.outbox.confirm(self.messages) {
+            true => self.confirmed = self.messages,
+            false => link.outbox.confirm_later(self.messages),
+        }
     }
 
     fn look(&mut self, link: &Link) {

@@ -6,7 +6,10 @@ use std::{
     collections::BTreeMap,
     io,
     net::Shutdown,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -41,6 +44,8 @@ pub(super) struct Outbox {
     pace: Arc<Pace>,
     state: Mutex<Outgoing>,
     pub(super) pulse: Pulse,
+    /// Messages received, which the next heartbeat confirms; 0 if it has none to confirm.
+    owed: AtomicU64,
     /// Wakes the flusher.
     work: Condvar,
     /// Wakes publishers that wait for room, and callers of `flush`.
@@ -144,7 +149,7 @@ impl Outbox {
         };
         let (work, room) = (Condvar::new(), Condvar::new());
         let (options, state) = (options.clone(), Mutex::new(state));
-        Outbox { stream, options, pace, state, pulse: Pulse::default(), work, room }
+        Outbox { stream, options, pace, state, pulse: Pulse::default(), owed: AtomicU64::new(0), work, room }
     }
 
     /// Announces one of the port's channels.
@@ -352,7 +357,19 @@ impl Outbox {
         let mut out = Vec::new();
         state.encoder.control(&Frame::Taken { messages }, &mut out);
         self.push_control(&mut state, &out, false);
+        self.owed.store(0, Ordering::Relaxed);
         true
+    }
+
+    /// Whether heartbeats confirm what was received. They are few, so that a thin stream in the
+    /// other direction costs no frame for each of its messages.
+    pub(super) fn confirms_by_heartbeats(&self) -> bool {
+        self.options.thin && !self.options.lease.is_zero()
+    }
+
+    /// Leaves it to the next heartbeat to confirm how many messages were received.
+    pub(super) fn confirm_later(&self, messages: u64) {
+        self.owed.store(messages, Ordering::Relaxed);
     }
 
     /// Notes that the peer has received this many messages. Impossible numbers are clamped.
@@ -426,7 +443,11 @@ impl Outbox {
         // What waits in the queue is as good as a heartbeat once it leaves.
         if state.queue.is_empty() && !state.full && watch.is_due(now, state.last_written) {
             let mut out = Vec::new();
-            state.encoder.control(&Frame::Heartbeat, &mut out);
+            let frame = match self.owed.swap(0, Ordering::Relaxed) {
+                0 => Frame::Heartbeat,
+                messages => Frame::Taken { messages },
+            };
+            state.encoder.control(&frame, &mut out);
             self.push_control(state, &out, false);
         }
         let change = watch.look(&self.pulse, now)?;

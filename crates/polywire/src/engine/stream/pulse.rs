@@ -11,8 +11,10 @@ use std::{
 
 /// A shorter lease of a peer counts as this one, so that a peer cannot keep this end busy.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Heartbeats in a lease, and looks at whether the peer was heard.
+/// Heartbeats in a short lease, and looks at whether the peer was heard.
 const BEATS: u32 = 4;
+/// In a longer lease there are two, as long as this is left for delays.
+const ROOM: Duration = Duration::from_secs(2);
 
 /// The liveliness of one link, as its threads and publishers share it.
 #[derive(Default)]
@@ -85,7 +87,8 @@ pub(super) struct Watch {
 impl Watch {
     /// For an end that promised `lease`; zero promises nothing.
     pub(super) fn new(lease: Duration, now: Instant) -> Watch {
-        let beat = (!lease.is_zero()).then(|| lease / BEATS);
+        let seldom = (lease / 2).min(lease.saturating_sub(ROOM));
+        let beat = (!lease.is_zero()).then(|| seldom.max(lease / BEATS));
         Watch { beat, turns: 0, looked: now, quiet: Duration::ZERO }
     }
 
@@ -204,6 +207,9 @@ mod tests {
         assert!(!watch.is_due(start + ms(249), start) && watch.is_due(start + ms(250), start));
         assert!(!watch.is_due(start + ms(400), start + ms(200)));
         assert_eq!(watch.rest(&pulse, start + ms(300), start + ms(200)), Some(ms(150)));
+        // A long lease has fewer.
+        let beats = [2_000, 3_000, 5_000, 60_000].map(|lease| Watch::new(ms(lease), start).beat);
+        assert_eq!(beats, [500, 1_000, 2_500, 30_000].map(|beat| Some(ms(beat))));
         let none = Watch::new(Duration::ZERO, start);
         assert!(!none.is_due(start + LEASE * 100, start));
         assert_eq!(none.rest(&pulse, start, start), None);

@@ -66,7 +66,7 @@ impl Credentials {
     }
 
     /// The files, for a library that reads them itself.
-    #[cfg(feature = "zenoh")]
+    #[cfg(any(feature = "dds-security", feature = "zenoh"))]
     pub(super) fn into_files(self) -> Files {
         self.files
     }

@@ -29,7 +29,7 @@ use std::{io, net::IpAddr, sync::Arc, time::Duration};
 use rustls::{ClientConfig, ClientConnection, Connection as Session, ServerConnection, pki_types::ServerName};
 
 use self::{credentials::Credentials, stream::TlsStream};
-#[cfg(feature = "zenoh")]
+#[cfg(any(feature = "dds-security", feature = "zenoh"))]
 use super::identity::Files;
 use super::{
     Engine, EngineError, Local, Port, Properties, Sink,
@@ -37,7 +37,7 @@ use super::{
     stream::{self as streams, Connection, Listener, PROPERTIES, Role, Transport},
     tcp,
 };
-#[cfg(any(feature = "lan", feature = "zenoh"))]
+#[cfg(any(feature = "dds-security", feature = "lan", feature = "zenoh"))]
 use super::{Identity, IdentityError};
 
 /// `tls/ADDR`: listens if the address is local and free, and connects otherwise.
@@ -59,7 +59,7 @@ engine!(TlsListen, "tls-listen", Role::Listen, "0.0.0.0:7448", "TLS over TCP, li
 engine!(TlsConnect, "tls-connect", Role::Connect, "robot.example:7448", "TLS over TCP, connecting", open);
 
 /// The files of an identity, which have what they should now.
-#[cfg(feature = "zenoh")]
+#[cfg(any(feature = "dds-security", feature = "zenoh"))]
 pub(super) fn checked_files(identity: &Identity) -> Result<Files, IdentityError> {
     Credentials::read(identity).map(Credentials::into_files)
 }

@@ -154,6 +154,18 @@ impl Port for UdpPort {
         Ok(sent)
     }
 
+    fn gather(&self, begins: bool) {
+        let mut state = self.0.lock();
+        if begins {
+            state.gathering += 1;
+            return;
+        }
+        state.gathering = state.gathering.saturating_sub(1);
+        if state.gathering == 0 {
+            self.0.pump_all(&mut state);
+        }
+    }
+
     fn retire(&self, channel: ChannelId) {
         let mut state = self.0.lock();
         state.retire(channel);
@@ -288,7 +300,10 @@ impl Shared {
             (true, false) => group.outbox.drop_newest(channel, start_of(envelope)),
             (false, _) => {}
         }
-        self.pump(&mut state, key, clock::now());
+        let waiting = group.outbox.bytes();
+        if state.gathering == 0 || waiting >= self.config.batch_bytes {
+            self.pump(&mut state, key, clock::now());
+        }
         state
     }
 

@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) channels: BTreeMap<ChannelId, (Start, Arc<Announcement>)>,
     pub(super) last_channel: u32,
     pub(super) is_closed: bool,
+    /// Threads that gather messages, so that they leave together.
+    pub(super) gathering: usize,
     /// Since when a thread hands over what came.
     pub(super) delivering: Option<Instant>,
     /// When the timer thread wakes.
@@ -88,6 +90,7 @@ impl State {
             channels: BTreeMap::new(),
             last_channel: 0,
             is_closed: false,
+            gathering: 0,
             retransmitted: 0,
             delivering: None,
             planned: Duration::MAX,

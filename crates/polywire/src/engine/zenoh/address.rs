@@ -39,7 +39,9 @@ pub(super) struct Address {
     listen: Vec<String>,
     /// Zenoh's configuration file.
     config: Option<String>,
+    /// Whether others are found by multicast, and through those that are connected.
     is_scouting: Option<bool>,
+    is_gossiping: Option<bool>,
     /// Which messages leave at once, not in a batch with others.
     pub(super) express: Express,
     prefix: String,
@@ -65,6 +67,7 @@ impl Address {
             listen: Vec::new(),
             config: None,
             is_scouting: None,
+            is_gossiping: None,
             express: Express::Until(BURST),
             prefix: String::new(),
             is_ros: false,
@@ -124,9 +127,10 @@ impl Address {
             "domain" => self.domain = Some(domain(value)?),
             "ros" if value == "true" || value == "false" => self.is_ros = value == "true",
             "ros" => return Err(format!("'ros' is true or false, not '{value}'")),
+            "gossip" => self.is_gossiping = Some(switch(value)?),
             "scouting" => self.is_scouting = Some(switch(value)?),
             _ => {
-                let all = "config, connect, domain, express, listen, prefix, ros, scouting";
+                let all = "config, connect, domain, express, gossip, listen, prefix, ros, scouting";
                 return Err(format!("'{key}' is no option; there are {all}"));
             }
         }
@@ -189,8 +193,10 @@ impl Address {
         if !self.listen.is_empty() {
             set("listen/endpoints", list(&self.listen))?;
         }
-        if let Some(is_scouting) = self.is_scouting {
-            set("scouting/multicast/enabled", is_scouting.to_string())?;
+        for (way, is_on) in [("multicast", self.is_scouting), ("gossip", self.is_gossiping)] {
+            if let Some(is_on) = is_on {
+                set(&format!("scouting/{way}/enabled"), is_on.to_string())?;
+            }
         }
         if let Some(Files { certificate, key, authority }) = identity {
             let [certificate, key, authority] = [quoted(certificate)?, quoted(key)?, quoted(authority)?];
@@ -282,13 +288,13 @@ mod tests {
         assert_eq!(plain.express, Express::Until(BURST));
         let client = Address::parse("client/tcp/10.0.0.7:7447").expect("valid");
         assert_eq!((client.mode, &*client.connect), (Mode::Client, &["tcp/10.0.0.7:7447".to_owned()][..]));
-        let text =
-            "router?listen=tcp/127.0.0.1:1,listen=tcp/[::1]:2,connect=tcp/b:3,scouting=off,express=off,prefix=a/b";
+        let text = "router?listen=tcp/127.0.0.1:1,listen=tcp/[::1]:2,connect=tcp/b:3,scouting=off,gossip=off,express=off,prefix=a/b";
         let all = Address::parse(text).expect("valid");
         assert_eq!((all.mode, all.listen.len(), &*all.connect[0]), (Mode::Router, 2, "tcp/b:3"));
         assert_eq!((all.is_scouting, all.express, all.is_exposed()), (Some(false), Express::Never, false));
         assert_eq!(all.keys().expect("keys").of("t").expect("a key").as_str(), "a/b/t");
-        assert!(all.config(&EngineOptions::default(), None).is_ok());
+        let config = all.config(&EngineOptions::default(), None).expect("valid");
+        assert_eq!(config.get_json("scouting/gossip/enabled").expect("a setting"), "false");
         let ros = Address::parse("peer?ros=true,domain=7").expect("valid").keys().expect("keys");
         assert_eq!(ros.of("a/chatter").expect("a key").as_str(), "7/a/chatter/*/*");
     }

@@ -34,8 +34,8 @@ use super::{
 const OVERHEAD: usize = 64;
 /// The peer is asked what it has taken at the latest after this share of a window.
 const MARKS: u64 = 4;
-/// Little is under way up to this share of a window.
-const CALM: u64 = 8;
+/// Little is under way up to this share of a window, which is more than between two marks.
+const CALM: u64 = 2;
 /// It is asked after so long, if not all is taken.
 const ASK: Duration = Duration::from_millis(100);
 /// It is asked again after so long without an answer, which also shows whether mails are missing.
@@ -192,7 +192,7 @@ impl Link {
     /// Whether a message has to wait for the peer, with a policy that waits.
     pub(super) fn must_wait(&self, message: &Message<'_>, out: &Outgoing) -> bool {
         let channel = message.envelope.channel;
-        if !self.delivery.wants(channel) {
+        if self.is_free(out) && !self.delivery.is_holding() || !self.delivery.wants(channel) {
             return false;
         }
         match self.must_hold(channel) {
@@ -224,11 +224,21 @@ impl Link {
     /// that is noted in the message, and [`Link::mark_if_due`] follows.
     pub(super) fn send(&mut self, way: &mut Way<'_>, message: &mut Message<'_>) -> Outcome {
         let (envelope, channel) = (message.envelope, message.envelope.channel);
+        // Most messages have nothing in their way, which takes no search for their channel.
+        if message.is_open
+            && self.is_free(way.out)
+            && let Some((_, subscribers)) = self.delivery.open_way(channel)
+        {
+            self.delivery.count_sent(1);
+            message.is_taken = true;
+            self.sent += message.size() as u64;
+            return Outcome::Sent(subscribers);
+        }
         let Some(subscribers) = self.delivery.wanted(envelope) else { return Outcome::Unwanted };
         if self.delivery.must_hold(channel, subscribers) {
             return self.hold(way, message, subscribers);
         }
-        if self.has_joined && !self.is_stalled && self.has_window(way.out) {
+        if self.is_free(way.out) {
             if let Some((_, Some(missing))) = self.delivery.next(channel) {
                 self.send_frame(way, &encoded(&position(channel, missing)));
             }
@@ -310,6 +320,11 @@ impl Link {
     /// Whether little is under way and nothing waits.
     pub(super) fn is_calm(&self) -> bool {
         self.queue.is_empty() && !self.delivery.is_holding() && self.sent - self.taken <= self.terms.window / CALM
+    }
+
+    /// Whether the peer takes a message now, from the key of its topic or by mail.
+    fn is_free(&self, out: &Outgoing) -> bool {
+        self.has_joined && !self.is_stalled && self.has_window(out)
     }
 
     /// Whether more may be under way. One message has room whatever its size.

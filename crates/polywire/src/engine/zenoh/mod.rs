@@ -20,6 +20,7 @@ mod address;
 mod attachment;
 mod calls;
 mod end;
+mod history;
 mod inbox;
 mod interest;
 mod key;

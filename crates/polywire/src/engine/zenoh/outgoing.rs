@@ -1,16 +1,16 @@
 //! What leaves through the session, in order: samples under the keys of topics, mails, and queries.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
 
 use polywire_core::{
     envelope::{ChannelId, Id128},
     rpc::RemoteError,
 };
 use zenoh::{
-    Wait,
-    bytes::Encoding,
-    key_expr::{KeyExpr, OwnedKeyExpr},
-    query::Query,
+    Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, pubsub::Publisher, qos::CongestionControl, query::Query,
 };
 
 use super::{
@@ -22,12 +22,19 @@ use super::{
 /// The encoding of errors; the number of the kind of error follows.
 pub(super) const ERROR: &str = "text/plain;";
 
+/// Some mails without a frame, in bytes.
+const LITTLE: usize = 512;
+
 /// Something to put into the session.
 pub(super) enum Put {
     /// A message, for everybody who listens to its topic.
-    Open { outlet: Arc<Outlet>, attachment: Vec<u8>, payload: Vec<u8> },
+    Open { outlet: Arc<Outlet>, instance: Option<Id128>, attachment: Vec<u8>, payload: Vec<u8> },
+    /// An instance has ended, which concerns the topic's history.
+    End { outlet: Arc<Outlet>, instance: Option<Id128> },
     /// For one node.
-    Mail { key: KeyExpr<'static>, bytes: Vec<u8> },
+    Mail { to: Arc<Mailbox>, bytes: Vec<u8> },
+    /// The node is gone. Zenoh forgets what was declared for it.
+    Forget { _mailbox: Arc<Mailbox> },
     /// A query for a schema.
     Ask { schema: Id128 },
     /// The request of a client to a foreign server.
@@ -92,7 +99,7 @@ impl Put {
                 Answering::Value { attachment, payload, .. } => attachment.len() + payload.len(),
                 Answering::Error(_) | Answering::Nothing => 0,
             },
-            Put::Ask { .. } => 0,
+            Put::Ask { .. } | Put::End { .. } | Put::Forget { .. } => 0,
         }
     }
 }
@@ -125,16 +132,43 @@ impl Outgoing {
         self.queue.is_empty()
     }
 
+    /// Whether so little is to leave that who adds to it and sends it is soon done.
+    pub(super) fn is_little(&self) -> bool {
+        self.bytes <= LITTLE
+    }
+
     /// Whether messages have to wait, since the session takes nothing.
     pub(super) fn is_jammed(&self) -> bool {
         self.bytes > self.limit
     }
 }
 
-/// The way from this node to another one: the key of its mailbox, the epochs of both, and the
-/// number of mails in each direction.
+/// Where another node receives mails of this one. The publisher is declared with the first of them:
+/// for a key that was not declared, Zenoh goes through all keys that it knows, with each put.
+pub(super) struct Mailbox {
+    key: OwnedKeyExpr,
+    publisher: OnceLock<Publisher<'static>>,
+}
+
+impl Mailbox {
+    /// Puts a mail, without a lock: the session may wait for the network.
+    pub(super) fn put(&self, session: &Session, bytes: Vec<u8>) -> zenoh::Result<()> {
+        let publisher = match self.publisher.get() {
+            Some(publisher) => publisher,
+            None => {
+                let made = session.declare_publisher(self.key.clone()).congestion_control(CongestionControl::Block);
+                let made = made.express(true).wait()?;
+                self.publisher.get_or_init(|| made)
+            }
+        };
+        publisher.put(bytes).wait()
+    }
+}
+
+/// The way from this node to another one: its mailbox, the epochs of both, and the number of mails
+/// in each direction.
 pub(super) struct Line {
-    pub(super) key: KeyExpr<'static>,
+    mailbox: Arc<Mailbox>,
     pub(super) epoch: u64,
     pub(super) peer_epoch: u64,
     sent: u64,
@@ -153,8 +187,14 @@ pub(super) enum Came {
 }
 
 impl Line {
-    pub(super) fn new(key: KeyExpr<'static>, epoch: u64) -> Line {
-        Line { key, epoch, peer_epoch: 0, sent: 0, got: 0 }
+    pub(super) fn new(key: OwnedKeyExpr, epoch: u64) -> Line {
+        let mailbox = Arc::new(Mailbox { key, publisher: OnceLock::new() });
+        Line { mailbox, epoch, peer_epoch: 0, sent: 0, got: 0 }
+    }
+
+    /// The node is gone.
+    pub(super) fn end(self, out: &mut Outgoing) {
+        out.push(Put::Forget { _mailbox: self.mailbox });
     }
 
     /// Begins anew, with another epoch.
@@ -168,7 +208,7 @@ impl Line {
         self.sent += u64::from(!is_hello);
         let number = if is_hello { 0 } else { self.sent };
         let mail = Mail { epoch: self.epoch, peer_epoch: self.peer_epoch, number, content };
-        out.push(Put::Mail { key: self.key.clone(), bytes: mail.bytes() });
+        out.push(Put::Mail { to: self.mailbox.clone(), bytes: mail.bytes() });
     }
 
     /// Counts a mail of the link that came.
@@ -189,7 +229,7 @@ mod tests {
     use super::*;
 
     fn line() -> Line {
-        Line::new(KeyExpr::new("a").expect("a key"), 7)
+        Line::new(OwnedKeyExpr::new("a").expect("a key"), 7)
     }
 
     #[test]

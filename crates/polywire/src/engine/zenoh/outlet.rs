@@ -10,13 +10,21 @@ use std::{
 
 use polywire_core::envelope::{Announcement, Envelope, Id128, Kind};
 use zenoh::{
-    Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Publisher,
+    Session, Wait,
+    bytes::{Encoding, ZBytes},
+    key_expr::OwnedKeyExpr,
+    liveliness::LivelinessToken,
+    pubsub::Publisher,
     qos::CongestionControl,
 };
 
 use super::{
-    super::{Loan, foreign::openness::is_best_effort},
+    super::{
+        Loan,
+        foreign::openness::{is_best_effort, is_durable},
+    },
     attachment,
+    history::{History, Times},
     pace::{Express, Pace},
     ros,
 };
@@ -33,6 +41,8 @@ pub(super) struct Outlet {
     batched: OnceLock<Publisher<'static>>,
     /// Somebody listens, Polywire or not.
     is_heard: Arc<AtomicBool>,
+    /// For applications that come late.
+    history: Option<History>,
     ros: Option<Ros>,
 }
 
@@ -51,12 +61,13 @@ pub(super) struct Ros {
 }
 
 impl Outlet {
-    /// A publisher for the channel.
+    /// A publisher for the channel. Its history has at most `most` bytes.
     pub(super) fn open(
         session: &Session,
         place: Place,
         announcement: &Announcement,
         express: Express,
+        (times, most): (&Arc<Times>, usize),
     ) -> zenoh::Result<Arc<Outlet>> {
         let (Place { key, encoding, ros }, congestion) = (place, congestion_control(announcement));
         let publisher = publisher(session, &key, &encoding, congestion, true)?;
@@ -65,6 +76,8 @@ impl Outlet {
         let listener = publisher.matching_listener();
         listener.callback(move |status| heard.store(status.matching(), Ordering::Release)).background().wait()?;
         is_heard.fetch_or(publisher.matching_status().wait()?.matching(), Ordering::AcqRel);
+        let has_history = ros.is_none() && is_durable(announcement);
+        let history = has_history.then(|| History::open(session, &key, &encoding, times.clone(), most)).transpose()?;
         Ok(Arc::new(Outlet {
             session: session.clone(),
             key,
@@ -74,6 +87,7 @@ impl Outlet {
             express: publisher,
             batched: OnceLock::new(),
             is_heard,
+            history,
             ros,
         }))
     }
@@ -98,18 +112,31 @@ impl Outlet {
         (ros::attachment(writer, envelope), payload)
     }
 
+    /// Whether somebody gets what is put here, now or later.
     pub(super) fn is_heard(&self) -> bool {
-        self.is_heard.load(Ordering::Acquire)
+        self.has_history() || self.is_heard.load(Ordering::Acquire)
     }
 
-    pub(super) fn put(&self, attachment: Vec<u8>, payload: Vec<u8>) -> zenoh::Result<()> {
+    pub(super) fn has_history(&self) -> bool {
+        self.history.is_some()
+    }
+
+    pub(super) fn put(&self, instance: Option<Id128>, attachment: Vec<u8>, payload: Vec<u8>) -> zenoh::Result<()> {
         let publisher = match self.pace.is_express(Instant::now()) {
             true => &self.express,
             false => self.batched()?,
         };
-        let put = publisher.put(payload).attachment(attachment).wait();
+        let (attachment, payload) = (ZBytes::from(attachment), ZBytes::from(payload));
+        let keep = |history: &History| history.keep(instance, attachment.clone(), payload.clone());
+        let at = self.history.as_ref().map(keep);
+        let put = publisher.put(payload).attachment(attachment).timestamp(at).wait();
         self.pace.ended(Instant::now());
         put
+    }
+
+    /// An instance has ended, after all that was put.
+    pub(super) fn forget(&self, instance: Option<Id128>) {
+        self.history.iter().for_each(|history| history.forget(instance));
     }
 
     /// A message has waited for peers until now, which is no pause of its publisher.

@@ -20,7 +20,7 @@ use polywire_core::{
 };
 use zenoh::{
     Config, Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Subscriber,
-    qos::CongestionControl, query::Queryable,
+    query::Queryable,
 };
 
 use super::{
@@ -29,6 +29,7 @@ use super::{
         foreign::encoding, outbox::encoded, pipe::lock,
     },
     address::Address,
+    history::Times,
     interest::{Interest, is_for},
     key::{Keys, Name},
     link::{Message, Terms},
@@ -55,6 +56,8 @@ pub(super) struct Shared {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) keys: Keys,
     pub(super) session: Session,
+    /// Of samples in histories.
+    times: Arc<Times>,
     express: Express,
     state: Mutex<State>,
     /// Something has left, or the port closes.
@@ -109,6 +112,7 @@ impl ZenohPort {
             sink,
             keys: keys.clone(),
             session,
+            times: Arc::default(),
             express: address.express,
             state: Mutex::new(State::new(me, keys, terms, options.peers)),
             room: Condvar::new(),
@@ -159,7 +163,8 @@ impl Port for ZenohPort {
             cause: io::Error::other(cause),
         };
         let place = shared.place(channel, announcement).map_err(failed)?;
-        let outlet = place.map(|place| Outlet::open(&shared.session, place, announcement, shared.express));
+        let history = (&shared.times, shared.local.options.queue_bytes);
+        let outlet = place.map(|place| Outlet::open(&shared.session, place, announcement, shared.express, history));
         let outlet = outlet.transpose().map_err(|error| failed(error.to_string()))?;
         let service = shared.serve(channel, announcement).map_err(failed)?;
         let mut state = shared.lock();
@@ -369,7 +374,9 @@ impl Shared {
         }
         let Some(channel) = state.channels.get(&envelope.channel) else { return Ok(Sent::default()) };
         let (outlet, service, writer) = (channel.outlet.clone(), channel.service.clone(), channel.announcement.writer);
-        let outlet = outlet.filter(|outlet| outlet.takes(envelope));
+        let takes = outlet.as_ref().is_some_and(|outlet| outlet.takes(envelope));
+        let ended = outlet.clone().filter(|outlet| !takes && outlet.has_history());
+        let outlet = outlet.filter(|_| takes);
         let mut message = Message::new(envelope, loan.payload(), outlet.is_some());
         message.cannot_wait = state.is_handing() && matches!(self.local.options.overflow, Overflow::Block { .. });
         let (mut state, has_waited) = self.wait_for_room(state, &message);
@@ -387,8 +394,11 @@ impl Shared {
         if let Some(outlet) = outlet.filter(|outlet| message.is_taken || (outlet.is_heard() && !state.out.is_jammed()))
         {
             let (attachment, payload) = outlet.sample(writer, envelope, loan);
-            state.out.push(Put::Open { outlet, attachment, payload });
+            state.out.push(Put::Open { outlet, instance: envelope.key_hash, attachment, payload });
             state.each_link(|link, way| link.mark_if_due(way));
+        }
+        if let Some(outlet) = ended {
+            state.out.push(Put::End { outlet, instance: envelope.key_hash });
         }
         self.pump(state);
         for (link, (topic, count)) in notices {
@@ -464,11 +474,10 @@ impl Shared {
     /// Without a lock: the session may wait for the network.
     fn put(&self, put: Put) {
         let result = match put {
-            Put::Open { outlet, attachment, payload } => outlet.put(attachment, payload),
-            Put::Mail { key, bytes } => {
-                let put = self.session.put(key, bytes).congestion_control(CongestionControl::Block).express(true);
-                put.wait()
-            }
+            Put::Open { outlet, instance, attachment, payload } => outlet.put(instance, attachment, payload),
+            Put::End { outlet, instance } => return outlet.forget(instance),
+            Put::Mail { to, bytes } => to.put(&self.session, bytes),
+            Put::Forget { .. } => return,
             Put::Ask { schema } => return self.ask(schema),
             Put::Call { end, channel, sequence, attachment, payload } => {
                 self.call(&end, channel, sequence, attachment, payload)
@@ -525,7 +534,7 @@ impl Shared {
             }
             if let Some(query) = state.schemas.next_query() {
                 drop(state);
-                self.answer_query(&query);
+                self.answer_query(query);
                 state = self.lock();
             }
             let wait = if is_busy { TICK } else { 20 * TICK };
@@ -582,17 +591,19 @@ impl Shared {
         self.due.notify_all();
         self.wait_until(deadline, State::is_taken);
         self.say_goodbye(deadline.max(Instant::now() + TICK));
-        let channels = {
+        let declared = {
             let mut state = self.lock();
             if std::mem::replace(&mut state.is_closed, true) {
                 return;
             }
             let names: Vec<Name> = state.peers.keys().copied().collect();
             names.into_iter().for_each(|name| state.take_down(name, Disconnect::Closed));
-            (std::mem::take(&mut state.channels), state.all_queries())
+            let unsent: Vec<Put> = std::iter::from_fn(|| state.out.pop()).collect();
+            let (channels, peers) = (std::mem::take(&mut state.channels), std::mem::take(&mut state.peers));
+            (channels, peers, unsent, state.all_queries())
         };
         // Not under the lock: the session calls back.
-        drop(channels);
+        drop(declared);
         [&self.due, &self.room, &self.came].iter().for_each(|all| all.notify_all());
         let threads = std::mem::take(&mut *lock(&self.threads));
         let me: ThreadId = thread::current().id();

@@ -17,6 +17,7 @@ use zenoh::{
     Wait,
     bytes::Encoding,
     query::{ConsolidationMode, Query, QueryTarget, Queryable, Reply},
+    sample::Locality,
 };
 
 use super::{key::last_schema, port::Shared, schemas::Answered};
@@ -38,15 +39,17 @@ impl Shared {
         let queryable = queryable.callback(move |query| {
             if let Some(shared) = asked.upgrade() {
                 let mut state = shared.lock();
-                state.schemas.asked(query);
+                let too_many = state.schemas.asked(query);
                 shared.wake(state);
+                // Ends without a lock: the session may call back.
+                drop(too_many);
             }
         });
         queryable.wait()
     }
 
-    /// Without a lock: the session may wait for the network.
-    pub(super) fn answer_query(&self, query: &Query) {
+    /// Without a lock: the session may wait for the network, and call back when the query ends.
+    pub(super) fn answer_query(&self, query: Query) {
         let Some(schema) = last_schema(query.key_expr().as_str()) else { return };
         let Some(document) = self.sink.document(schema) else { return };
         let answer = match query.parameters().as_str().len() {
@@ -70,7 +73,8 @@ impl Shared {
         }
         let (most, question) = (self.local.options.limits.document_bytes, Question::new(shared, schema));
         let query = self.session.get(self.keys.schema(schema)).target(QueryTarget::All).timeout(PATIENCE);
-        let query = query.consolidation(ConsolidationMode::None).callback(move |reply| question.replied(&reply, most));
+        let query = query.allowed_destination(Locality::Remote).consolidation(ConsolidationMode::None);
+        let query = query.callback(move |reply| question.replied(&reply, most));
         if let Err(error) = query.wait() {
             log::debug!("{}: cannot ask for a schema: {error}", self.endpoint);
         }

@@ -4,11 +4,12 @@ use std::{
     borrow::Cow,
     cell::RefCell,
     sync::{Arc, PoisonError},
-    time::Instant,
+    task::Poll,
+    time::Duration,
 };
 
 use polywire_core::{
-    envelope::Envelope,
+    envelope::{Envelope, Id128},
     frame::{Frame, Limits, parse_datagram_frame},
 };
 use zenoh::{
@@ -20,6 +21,7 @@ use super::{
     super::{
         Aligned, Event, LinkId, LinkInfo, LinkSink,
         foreign::{encoding, since_1970},
+        inline,
         pipe::lock,
     },
     attachment::{self, Attached},
@@ -28,7 +30,7 @@ use super::{
     mail::Content,
     port::Shared,
     ros,
-    state::TOGETHER,
+    state::{Near, TOGETHER},
 };
 use crate::clock;
 
@@ -69,36 +71,58 @@ impl Shared {
         }
         let attachment = sample.attachment().map(|bytes| bytes.to_bytes()).unwrap_or_default();
         match attachment::parse(&attachment, &self.local.options.limits) {
-            Ok(Attached::Ours(writer, envelope)) => {
-                let mut state = self.lock();
-                let Some(link) = state.link_of(writer, envelope.channel) else { return };
-                if state.begin_handing() {
-                    drop(state);
-                    return self.hand_over_here(link, &envelope, sample.payload());
-                }
-                state.sample(link, &envelope, sample.payload());
-                self.wake(state);
-            }
+            Ok(Attached::Ours(writer, envelope)) => self.ours_came(writer, &envelope, sample.payload()),
             Ok(Attached::Foreign) => self.foreign_came(sample),
             Err(error) => log::debug!("{}: a malformed attachment: {error}", sample.key_expr()),
         }
     }
 
-    /// Hands a message over by this thread, which saves a change of threads, if it goes to
-    /// callbacks alone. If they take long, the other thread calls them from then on.
-    fn hand_over_here(&self, link: LinkId, envelope: &Envelope<'_>, payload: &ZBytes) {
-        let (sink, began) = (lock(&self.sinks).get(&link).cloned(), Instant::now());
-        let sink = sink.filter(|sink| sink.takes_inline(envelope.channel));
-        if let Some(sink) = &sink {
-            let mut place = HERE.take();
-            sink.message(envelope, place.place(&payload.to_bytes()));
-            HERE.set(place);
+    /// A message of a Polywire node.
+    fn ours_came(&self, writer: Id128, envelope: &Envelope<'_>, payload: &ZBytes) {
+        let now = inline::now();
+        let here = inline::shortly(|| {
+            let mut state = self.lock();
+            let Some(link) = state.link_of(writer, envelope.channel) else { return Poll::Ready(None) };
+            state.begin_handing(now).map(|may| may.then(|| (link, state.near(link))))
+        });
+        if let Some((link, near)) = here.flatten() {
+            return self.hand_over_here(now, writer, (link, near), envelope, payload);
         }
         let mut state = self.lock();
-        state.handed(began);
-        if sink.is_none() {
-            // Nothing has come before it meanwhile: one link is served by one thread.
+        if let Some(link) = state.link_of(writer, envelope.channel) {
             state.sample(link, envelope, payload);
+            self.wake(state);
+        }
+    }
+
+    /// Hands a message over by this thread, if it goes to callbacks alone.
+    fn hand_over_here(
+        &self,
+        began: Duration,
+        writer: Id128,
+        (link, near): (LinkId, Result<Arc<dyn LinkSink>, u64>),
+        envelope: &Envelope<'_>,
+        payload: &ZBytes,
+    ) {
+        let changes = near.as_ref().err().copied();
+        let sink = near.ok().or_else(|| lock(&self.sinks).get(&link).cloned());
+        let sink = sink.filter(|sink| {
+            let mut place = HERE.take();
+            let is_taken = sink.message_inline(envelope, place.place(&payload.to_bytes()));
+            HERE.set(place);
+            is_taken
+        });
+        let mut state = self.lock();
+        state.handed(began);
+        match sink {
+            None => {
+                // Nothing has come before it meanwhile: one link is served by one thread.
+                state.sample(link, envelope, payload);
+            }
+            Some(sink) => {
+                let near = |changes| state.note_near(Near { writer, channel: envelope.channel, link, sink }, changes);
+                changes.map(near).unwrap_or_default();
+            }
         }
         self.wake(state);
     }

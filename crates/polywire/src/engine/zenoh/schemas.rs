@@ -50,11 +50,13 @@ impl Schemas {
         Schemas { most_asked, queries, asked, unsettled, wanted: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
-    /// A query of somebody else. If it is dropped here, it has ended without an answer.
-    pub(super) fn asked(&mut self, query: Query) {
-        if self.queries.len() < MOST_QUERIES {
-            self.queries.push_back(query);
+    /// A query of somebody else. Gives it back if too many wait: it ends without an answer.
+    pub(super) fn asked(&mut self, query: Query) -> Option<Query> {
+        if self.queries.len() >= MOST_QUERIES {
+            return Some(query);
         }
+        self.queries.push_back(query);
+        None
     }
 
     pub(super) fn next_query(&mut self) -> Option<Query> {

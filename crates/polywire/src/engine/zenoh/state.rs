@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    task::Poll,
     thread::{self, ThreadId},
     time::{Duration, Instant},
 };
@@ -13,15 +14,13 @@ use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Start, parse_datagram_frame},
 };
-use zenoh::{
-    bytes::ZBytes,
-    key_expr::{KeyExpr, OwnedKeyExpr},
-};
+use zenoh::{bytes::ZBytes, key_expr::OwnedKeyExpr};
 
 use super::{
     super::{
-        Disconnect, Event, LinkId, LinkInfo, Principal,
+        Disconnect, Event, LinkId, LinkInfo, LinkSink, Principal,
         foreign::{News, Said, Writers},
+        inline::{self, Inline},
         outbox::encoded,
         rejections::Rejections,
     },
@@ -40,9 +39,6 @@ use super::{
 /// First and longest pause between two hellos to a node that has not answered.
 const HELLO_FIRST: Duration = Duration::from_millis(100);
 const HELLO_LONGEST: Duration = Duration::from_secs(2);
-/// A callback that takes longer is not called by Zenoh's threads for so long.
-const SLOW: Duration = Duration::from_millis(1);
-const SLOW_FOR: Duration = Duration::from_secs(5);
 /// So many peers can be looked at for each message.
 const FEW: usize = 64;
 /// Messages that are handed to the node together, at most.
@@ -56,6 +52,14 @@ pub(super) struct Channel {
     pub(super) outlet: Option<Arc<Outlet>>,
     /// If it is of a service that others than nodes can call, or serve.
     pub(super) service: Option<Arc<ServiceEnd>>,
+}
+
+/// Where the last message came that a thread of Zenoh handed over.
+pub(super) struct Near {
+    pub(super) writer: Id128,
+    pub(super) channel: ChannelId,
+    pub(super) link: LinkId,
+    pub(super) sink: Arc<dyn LinkSink>,
 }
 
 /// Another node whose token is there.
@@ -80,6 +84,12 @@ pub(super) struct State {
     pub(super) last_channel: u32,
     pub(super) peers: HashMap<Name, Peer>,
     links: HashMap<LinkId, Name>,
+    /// Counts what has changed of links, and may change what follows.
+    changes: u64,
+    /// Most messages come where the last one came. `None` if links have changed since.
+    near: Option<Near>,
+    /// Whether little is under way to all peers, if links have not changed since.
+    is_calm: Option<bool>,
     /// The links that announced writers' channels.
     writers: BTreeMap<(Id128, ChannelId), LinkId>,
     pub(super) foreign: Writers,
@@ -98,8 +108,7 @@ pub(super) struct State {
     pub(super) sender_rests: bool,
     /// A thread of Zenoh hands over meanwhile.
     pub(super) handing: Option<ThreadId>,
-    /// Callbacks took long: the thread that hands over calls them until then.
-    pub(super) slow_until: Option<Instant>,
+    inline: Inline,
     /// Threads that wait for room. Waking nobody would cost a system call.
     pub(super) waiting: usize,
     pub(super) is_closing: bool,
@@ -119,6 +128,9 @@ impl State {
             last_channel: 0,
             peers: HashMap::new(),
             links: HashMap::new(),
+            changes: 0,
+            near: None,
+            is_calm: None,
             writers: BTreeMap::new(),
             foreign: Writers::new(terms.limits.channels, terms.queue),
             ros: BTreeMap::new(),
@@ -131,7 +143,7 @@ impl State {
             hands_rest: false,
             sender_rests: false,
             handing: None,
-            slow_until: None,
+            inline: Inline::default(),
             waiting: 0,
             is_closing: false,
             is_closed: false,
@@ -155,20 +167,29 @@ impl State {
             return self.reject(name, reason);
         }
         let Some(key) = self.keys.mail(name, self.me) else { return };
-        let mut line = Line::new(KeyExpr::from(key), self.draw(now_ns));
+        let mut line = Line::new(key, self.draw(now_ns));
         line.send(Content::Hello { asks: true }, &mut self.out);
         let hello_at = Instant::now() + HELLO_FIRST;
         self.peers.insert(name, Peer { line, link: None, has_left: false, hello_at, pause: HELLO_FIRST });
     }
 
+    /// A link is about to change.
+    fn changing(&mut self) {
+        self.changes += 1;
+        (self.near, self.is_calm) = (None, None);
+    }
+
     /// A node's token is gone.
     pub(super) fn vanished(&mut self, name: Name) {
         self.take_down(name, Disconnect::Lost("its liveliness token is gone".into()));
-        self.peers.remove(&name);
+        if let Some(peer) = self.peers.remove(&name) {
+            peer.line.end(&mut self.out);
+        }
     }
 
     /// Ends the link to a node, if there is one.
     pub(super) fn take_down(&mut self, name: Name, reason: Disconnect) {
+        self.changing();
         let Some(link) = self.peers.get_mut(&name).and_then(|peer| peer.link.take()) else { return };
         let id = link.info.id;
         self.services.is_due = true;
@@ -191,6 +212,7 @@ impl State {
 
     /// A mail of a node.
     pub(super) fn mail(&mut self, name: Name, bytes: &[u8], now_ns: u64) {
+        self.changing();
         let Some(mail) = Mail::parse(bytes) else {
             return self.reject(name, Disconnect::Protocol(FrameError::Empty));
         };
@@ -244,11 +266,13 @@ impl State {
     }
 
     fn content(&mut self, name: Name, content: Content<'_>, now_ns: u64) {
+        let is_handed_over = self.is_handed_over();
         let Some((link, mut way, inbox)) = parts(&mut self.peers, &mut self.out, &mut self.inbox, name) else { return };
         match content {
             Content::Hello { .. } => {}
             Content::Join => link.takes_open = true,
             Content::Leave => link.takes_open = false,
+            Content::Mark(sent) if is_handed_over => way.line.send(Content::Taken(sent), way.out),
             Content::Mark(sent) => inbox.push(link.info.id, Arrival::Mark(sent)),
             Content::Taken(sent) => {
                 link.taken(&mut way, sent);
@@ -338,9 +362,25 @@ impl State {
     /// The link of a message of a Polywire node under the key of its topic. `None` if the node does
     /// not take it.
     pub(super) fn link_of(&self, writer: Id128, channel: ChannelId) -> Option<LinkId> {
+        if let Some(near) = self.near.as_ref().filter(|near| (near.writer, near.channel) == (writer, channel)) {
+            return Some(near.link);
+        }
         let id = self.writers.get(&(writer, channel)).copied()?;
         let link = self.link(id).filter(|link| link.takes_open)?;
         link.remote.get(&channel).is_some_and(|remote| remote.is_open).then_some(id)
+    }
+
+    /// The node's end of a link, if it is near, or else the number of changes so far.
+    pub(super) fn near(&self, link: LinkId) -> Result<Arc<dyn LinkSink>, u64> {
+        let near = self.near.as_ref().filter(|near| near.link == link);
+        near.map(|near| near.sink.clone()).ok_or(self.changes)
+    }
+
+    /// The next message may come where this one came, unless links have changed since.
+    pub(super) fn note_near(&mut self, near: Near, changes: u64) {
+        if self.changes == changes {
+            self.near = Some(near);
+        }
     }
 
     /// A message of a link, for the node.
@@ -353,23 +393,39 @@ impl State {
 
     /// Whether this thread of Zenoh may hand a message over itself: nothing else waits for the
     /// node, and what a callback publishes has room. If so, it does, until [`State::handed`].
-    pub(super) fn begin_handing(&mut self) -> bool {
-        let is_free = self.hands_rest && self.handing.is_none() && self.inbox.is_empty() && self.slow_until.is_none();
-        let is_quiet = self.out.is_empty() && self.peers.len() <= FEW && self.links().all(Link::is_calm);
-        let may = is_free && is_quiet && !self.is_closing;
+    /// Pending if the other thread is about to rest.
+    pub(super) fn begin_handing(&mut self, now: Duration) -> Poll<bool> {
+        let may = self.handing.is_none()
+            && self.inbox.is_empty()
+            && self.inline.is_fast(now)
+            && !self.is_closing
+            && self.out.is_little()
+            && self.peers.len() <= FEW
+            && self.is_calm();
+        if may && !self.hands_rest {
+            return Poll::Pending;
+        }
         if may {
             self.handing = Some(thread::current().id());
         }
-        may
+        Poll::Ready(may)
+    }
+
+    /// Whether the node has got everything that came.
+    fn is_handed_over(&self) -> bool {
+        self.hands_rest && self.handing.is_none() && self.inbox.is_empty()
+    }
+
+    fn is_calm(&mut self) -> bool {
+        let State { is_calm, peers, .. } = self;
+        let are_calm = || peers.values().filter_map(|peer| peer.link.as_ref()).all(Link::is_calm);
+        *is_calm.get_or_insert_with(are_calm)
     }
 
     /// This thread has handed a message over, since `began`.
-    pub(super) fn handed(&mut self, began: Instant) {
+    pub(super) fn handed(&mut self, began: Duration) {
         self.handing = None;
-        let now = Instant::now();
-        if now.saturating_duration_since(began) > SLOW {
-            self.slow_until = Some(now + SLOW_FOR);
-        }
+        self.inline.called(began, inline::now());
     }
 
     /// Whether this thread hands over for Zenoh, so that nothing comes while it waits.
@@ -460,6 +516,7 @@ impl State {
     /// Notes whether this node accepts a channel of a peer. Returns the key that it listens to from
     /// now on, or no longer.
     pub(super) fn accept(&mut self, id: LinkId, channel: ChannelId, accepts: bool) -> Option<OwnedKeyExpr> {
+        self.changing();
         let name = self.links.get(&id)?;
         let remote = self.peers.get_mut(name)?.link.as_mut()?.remote.get_mut(&channel)?;
         // An acceptance is followed by the peer's word from where on messages are for us.
@@ -474,12 +531,14 @@ impl State {
 
     /// A link, and the way to its peer.
     pub(super) fn way(&mut self, id: LinkId) -> Option<(&mut Link, Way<'_>)> {
+        self.changing();
         let peer = self.peers.get_mut(self.links.get(&id)?)?;
         Some((peer.link.as_mut()?, Way { line: &mut peer.line, out: &mut self.out }))
     }
 
     /// Calls `with` for each link.
     pub(super) fn each_link(&mut self, mut with: impl FnMut(&mut Link, &mut Way<'_>)) {
+        self.changing();
         for peer in self.peers.values_mut() {
             if let Some(link) = &mut peer.link {
                 with(link, &mut Way { line: &mut peer.line, out: &mut self.out });
@@ -509,6 +568,7 @@ impl State {
 
     /// Does what is due. Returns whether something will be.
     pub(super) fn keep_time(&mut self, now: Instant) -> bool {
+        self.changing();
         let (mut is_busy, is_closing) = (self.review_services(now), self.is_closing);
         for peer in self.peers.values_mut() {
             let mut way = Way { line: &mut peer.line, out: &mut self.out };
@@ -525,7 +585,6 @@ impl State {
                 }
             }
         }
-        self.slow_until.take_if(|until| *until <= now);
         let names: Vec<Name> = self.peers.iter().filter(|(_, p)| p.link.is_some()).map(|(name, _)| *name).collect();
         names.into_iter().for_each(|name| self.collect_notices(name));
         is_busy
@@ -592,6 +651,7 @@ mod tests {
         for (number, put) in mails.iter().enumerate().filter(|(number, _)| !lost(*number)) {
             match put {
                 Put::Mail { bytes, .. } => to.mail(from.me, bytes, number as u64),
+                Put::Forget { .. } => {}
                 _ => panic!("there is no session"),
             }
         }
@@ -661,23 +721,39 @@ mod tests {
     #[test]
     fn threads_of_zenoh_hand_over_while_nothing_waits_and_callbacks_are_fast() {
         let (mut a, _) = linked();
-        assert!(!a.begin_handing(), "the thread for it does not rest");
+        let now = inline::now();
+        assert_eq!(a.begin_handing(now), Poll::Ready(false), "something waits");
         told(&mut a);
+        assert_eq!(a.begin_handing(now), Poll::Pending, "the thread for it does not rest yet");
         a.hands_rest = true;
-        let now = Instant::now();
-        assert!(a.begin_handing() && a.is_handing() && !a.begin_handing());
+        assert_eq!((a.begin_handing(now), a.is_handing()), (Poll::Ready(true), true));
+        assert_eq!(a.begin_handing(now), Poll::Ready(false), "a thread does");
         a.inbox.push(LinkId(0), Arrival::Mark(1));
         assert!(a.next_row(&mut Vec::new()).is_none());
         a.handed(now);
-        assert!(!a.begin_handing(), "something waits");
+        assert_eq!(a.begin_handing(now), Poll::Ready(false), "something waits");
         told(&mut a);
-        assert!(a.begin_handing());
-        a.handed(now.checked_sub(2 * SLOW).expect("a time"));
-        assert!(!a.begin_handing());
-        a.keep_time(now + 2 * SLOW_FOR);
-        assert!(!a.begin_handing(), "something is to leave");
+        assert_eq!(a.begin_handing(now), Poll::Ready(true));
+        a.handed(now.saturating_sub(Duration::from_secs(1)));
+        assert_eq!(a.begin_handing(now), Poll::Ready(false), "a callback was slow");
+        let later = now + Duration::from_secs(60);
+        let link = only_link(&a);
+        let (_, way) = a.way(link).expect("a link");
+        (0..20).for_each(|_| way.line.send(Content::Join, way.out));
+        assert_eq!(a.begin_handing(later), Poll::Ready(false), "much is to leave");
         while a.out.pop().is_some() {}
-        assert!(a.begin_handing());
+        assert_eq!(a.begin_handing(later), Poll::Ready(true));
+    }
+
+    #[test]
+    fn what_was_handed_over_is_taken_at_once() {
+        let (mut a, mut b) = linked();
+        told(&mut b);
+        b.hands_rest = true;
+        let (link, mut way) = a.way(only_link(&a)).expect("a link");
+        link.mark(&mut way);
+        settle(&mut a, &mut b);
+        assert!(told(&mut b).is_empty() && a.is_taken());
     }
 
     #[test]

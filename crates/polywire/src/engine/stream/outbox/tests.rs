@@ -113,6 +113,24 @@ fn what_is_not_confirmed_is_known() {
     assert_eq!(outbox.unconfirmed(), 2, "the one that found the link broken");
 }
 
+#[test]
+fn heartbeats_of_thin_streams_confirm() {
+    let (outbox, there) = outbox(|options| (options.thin, options.lease) = (true, Duration::from_millis(20)));
+    assert!(outbox.confirms_by_heartbeats());
+    outbox.confirm_later(7);
+    let mut buffer = [0; 64];
+    thread::scope(|scope| {
+        scope.spawn(|| outbox.run_flusher(|_| {}));
+        let mut came = Vec::new();
+        while came.len() < 5 {
+            let count = (&there).read(&mut buffer).expect("there is more");
+            came.extend_from_slice(&buffer[..count]);
+        }
+        assert_eq!(came[..5], [2, 0x40, 7, 1, 8], "Taken, and then a heartbeat");
+        outbox.break_off();
+    });
+}
+
 /// Sequence numbers that come, and how many are reported as missing.
 fn read(there: &UnixStream, sequences: usize) -> (Vec<u64>, u64) {
     let (mut decoder, mut hello, mut input) = (StreamDecoder::default(), Vec::new(), Vec::new());

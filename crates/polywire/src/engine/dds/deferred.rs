@@ -1,0 +1,220 @@
+//! What may take long, and is left to a thread of its own: to delete writers and readers, which
+//! waits for acknowledgments and for Cyclone's threads, and to write what had no room.
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc, Condvar, Mutex,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use polywire_dds::{Error, Sample};
+
+use super::{
+    super::{Event, Overflow, pipe::lock},
+    hands,
+    peer::{Link, Peer, ReadEnd},
+    state::{Channel, Shared},
+};
+
+/// How often it is looked whether a message that waits for room may be left to the thread, and
+/// whether a retired channel is free.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Least time between two [`Event::Dropped`] of a channel.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+
+/// Something that may take long.
+pub(super) enum Task {
+    /// A channel has retired. Its writer goes once its readers have confirmed everything: DDS sees
+    /// to that.
+    Retire(Arc<Channel>),
+    /// A reader may not be used any more.
+    Leave(Arc<ReadEnd>),
+    /// A participant has gone.
+    Lose(Box<Peer>),
+    /// Messages of a channel wait for room.
+    Write(Arc<Channel>),
+}
+
+/// The queue of the thread for deferred work.
+pub(super) struct Deferred(Mutex<Option<mpsc::Sender<Task>>>);
+
+impl Deferred {
+    pub(super) fn new() -> (Deferred, mpsc::Receiver<Task>) {
+        let (sender, receiver) = mpsc::channel();
+        (Deferred(Mutex::new(Some(sender))), receiver)
+    }
+
+    /// Adds a task. Nothing is done after [`Deferred::end`].
+    pub(super) fn add(&self, task: Task) {
+        if let Some(sender) = &*lock(&self.0) {
+            // An error means that the thread has panicked.
+            let _ = sender.send(task);
+        }
+    }
+
+    /// Ends the thread once it has done everything. What still has no room is not written.
+    pub(super) fn end(&self) {
+        lock(&self.0).take();
+    }
+
+    fn is_ending(&self) -> bool {
+        lock(&self.0).is_none()
+    }
+}
+
+/// Starts the thread.
+pub(super) fn start(shared: &Arc<Shared>, tasks: mpsc::Receiver<Task>) -> io::Result<JoinHandle<()>> {
+    let shared = shared.clone();
+    thread::Builder::new().name("dds-deferred".into()).spawn(move || {
+        let mut retired: Vec<Arc<Channel>> = Vec::new();
+        loop {
+            let pause = if retired.is_empty() { Duration::MAX } else { LOOK };
+            match tasks.recv_timeout(pause) {
+                Ok(Task::Retire(channel)) => retired.push(channel),
+                Ok(Task::Leave(end)) => drop(end),
+                Ok(Task::Lose(peer)) => drop(peer),
+                Ok(Task::Write(channel)) => shared.write_late(&channel),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) if retired.is_empty() => return,
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK),
+            }
+            // Who still writes, as a thread of Cyclone, must not be the last that has the writer.
+            retired.retain(|channel| Arc::strong_count(channel) > 1);
+        }
+    })
+}
+
+/// Samples that wait for room in the history of a channel's writer.
+#[derive(Default)]
+pub(super) struct Late {
+    waiting: Mutex<Waiting>,
+    empty: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    samples: VecDeque<Sample>,
+    bytes: usize,
+}
+
+impl Late {
+    fn is_empty(&self) -> bool {
+        lock(&self.waiting).samples.is_empty()
+    }
+
+    /// Adds a sample. Returns it if there are `most` bytes.
+    fn push(&self, sample: Sample, most: usize) -> Result<(), Sample> {
+        let mut waiting = lock(&self.waiting);
+        if waiting.bytes >= most {
+            return Err(sample);
+        }
+        waiting.bytes += sample.bytes.sample().len();
+        waiting.samples.push_back(sample);
+        Ok(())
+    }
+
+    fn first(&self) -> Option<Sample> {
+        lock(&self.waiting).samples.front().cloned()
+    }
+
+    fn done(&self) {
+        let mut waiting = lock(&self.waiting);
+        let done = waiting.samples.pop_front();
+        waiting.bytes -= done.map_or(0, |sample| sample.bytes.sample().len());
+        if waiting.samples.is_empty() {
+            self.empty.notify_all();
+        }
+    }
+
+    /// Waits until there is nothing. False if the time is up before.
+    pub(super) fn wait(&self, at_most: Duration) -> bool {
+        let is_busy = |waiting: &mut Waiting| !waiting.samples.is_empty();
+        let waited = self.empty.wait_timeout_while(lock(&self.waiting), at_most, is_busy);
+        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.samples.is_empty()
+    }
+}
+
+impl Shared {
+    /// Writes a message. False if it found no room in the writer's history.
+    ///
+    /// Waits for room, but does not keep the thread of Cyclone waiting that takes the
+    /// acknowledgments that make room: what that thread writes, and what is written while it may
+    /// wait for this thread, is left to the thread for deferred work.
+    pub(super) fn write(&self, channel: &Arc<Channel>, mut sample: Sample) -> Result<bool, Error> {
+        let (mut until, mut may_not_wait) = (None, hands::is_delivering() || self.inbox.is_full());
+        loop {
+            // Those that wait were written before.
+            if channel.late.is_empty() {
+                match hands::writing(|| channel.writer.write(&sample)) {
+                    Err(error) if error.is_timeout() => {}
+                    written => return written.map(|()| true),
+                }
+            }
+            if self.patience().is_zero() {
+                return Ok(false);
+            }
+            if may_not_wait {
+                match channel.late.push(sample, self.options.queue_bytes) {
+                    Ok(()) => {
+                        self.deferred.add(Task::Write(channel.clone()));
+                        return Ok(true);
+                    }
+                    Err(back) => sample = back,
+                }
+            }
+            let until = *until.get_or_insert_with(|| Instant::now() + self.patience());
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || hands::is_delivering() {
+                return Ok(false);
+            }
+            // The writer has waited for room, a little.
+            channel.late.wait(left.min(LOOK));
+            may_not_wait = self.inlet.is_held_up();
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        match self.options.overflow {
+            Overflow::Block { patience } => patience,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Writes what waits for room. If there is none in time, messages are dropped until there is.
+    fn write_late(&self, channel: &Arc<Channel>) {
+        let mut until = Instant::now() + self.patience();
+        while let Some(sample) = channel.late.first() {
+            match hands::writing(|| channel.writer.write(&sample)) {
+                Err(error) if error.is_timeout() && Instant::now() < until && !self.deferred.is_ending() => continue,
+                Ok(()) => until = Instant::now() + self.patience(),
+                Err(error) if error.is_timeout() => self.dropped(channel, &channel.takers()),
+                Err(error) => log::warn!("{}: cannot write '{}': {error}", self.endpoint, channel.topic),
+            }
+            channel.late.done();
+        }
+    }
+
+    /// Counts and reports a message for which the writer's history had no room.
+    pub(super) fn dropped(&self, channel: &Channel, to: &[Arc<Link>]) {
+        to.iter().for_each(|link| link.count_drop());
+        let count = {
+            let mut sending = lock(&channel.sending);
+            sending.dropped += 1;
+            if sending.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
+                return;
+            }
+            sending.told = Some(Instant::now());
+            std::mem::take(&mut sending.dropped)
+        };
+        let topic = &channel.announcement.topic;
+        for link in to {
+            self.sink.event(Event::Dropped { link: link.info.clone(), topic: topic.clone(), count });
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Who hands messages to the node: the port's thread, or at once the thread of Cyclone that
+//! receives them, which saves a change of threads.
+//!
+//! Cyclone holds locks while it delivers, and takes no acknowledgments meanwhile. So its threads
+//! hand over only what goes to callbacks, and only while these are fast; and what the node calls
+//! then neither waits for peers nor creates or deletes entities, but leaves that to other threads.
+
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope},
+    frame::{DatagramDecoder, Limits},
+};
+use polywire_dds::{Guid, Receive, Sample};
+
+use super::{
+    super::{
+        Aligned,
+        inline::{self, Inline},
+    },
+    form::{self, Form, Place, of_sample, without_number},
+    inbox::{Inbox, Item},
+    peer::Link,
+    service::Call,
+};
+
+thread_local! {
+    /// This thread of Cyclone hands a message over.
+    static DELIVERS: Cell<bool> = const { Cell::new(false) };
+    /// This thread writes, so that readers of this process receive in it.
+    static WRITES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is one of Cyclone's that hands a message over.
+pub(super) fn is_delivering() -> bool {
+    DELIVERS.get()
+}
+
+/// Writes a sample: readers in this process do not call back meanwhile.
+pub(super) fn writing<T>(write: impl FnOnce() -> T) -> T {
+    let before = WRITES.replace(true);
+    let written = write();
+    WRITES.set(before);
+    written
+}
+
+/// Where samples come in. It owns no entity of Cyclone, whose threads may drop it.
+pub(super) struct Inlet {
+    pub(super) inbox: Arc<Inbox>,
+    hands: Mutex<Hands>,
+    is_delivering: AtomicBool,
+    is_closed: AtomicBool,
+}
+
+/// What is needed to hand messages over, by one thread at a time.
+pub(super) struct Hands {
+    /// For the letters and the octets of each participant.
+    decoders: BTreeMap<Guid, DatagramDecoder>,
+    limits: Limits,
+    /// By writer.
+    ways: BTreeMap<Guid, Way>,
+    inline: Inline,
+}
+
+/// The way of a writer's samples to the node.
+pub(super) struct Way {
+    pub(super) link: Arc<Link>,
+    pub(super) channel: ChannelId,
+    pub(super) announcement: Arc<Announcement>,
+    pub(super) form: Form,
+    /// Its samples belong to a service of ROS 2 or DDS-RPC.
+    pub(super) call: Option<Call>,
+    pub(super) is_node: bool,
+    pub(super) place: Place,
+    /// The channel has an end, which the port's thread looks for.
+    pub(super) ends: bool,
+}
+
+impl Inlet {
+    pub(super) fn new(inbox: Arc<Inbox>, limits: Limits) -> Arc<Inlet> {
+        let (decoders, ways) = (BTreeMap::new(), BTreeMap::new());
+        let hands = Mutex::new(Hands { decoders, limits, ways, inline: Inline::default() });
+        let (is_delivering, is_closed) = Default::default();
+        Arc::new(Inlet { inbox, hands, is_delivering, is_closed })
+    }
+
+    /// The turn to hand over, for the port's thread. It takes items out of the inbox in its turn
+    /// alone, so that the order is kept.
+    pub(super) fn hands(&self) -> MutexGuard<'_, Hands> {
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a thread of Cyclone calls back, or waits for room in the inbox: then it takes no
+    /// acknowledgments.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.is_delivering.load(Ordering::Relaxed) || self.inbox.is_full()
+    }
+
+    /// Lets nothing be handed over by Cyclone's threads any more, and waits for one that does,
+    /// unless this thread has the turn.
+    pub(super) fn close(&self, has_turn: bool) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        if !has_turn {
+            let ways = std::mem::take(&mut self.hands().ways);
+            drop(ways);
+        }
+    }
+
+    /// The turn to hand over, for a thread of Cyclone, while nothing is in the inbox.
+    fn turn(&self) -> Option<MutexGuard<'_, Hands>> {
+        let turn = inline::shortly(|| match self.hands.try_lock() {
+            Ok(hands) => Poll::Ready(Some(hands)),
+            Err(TryLockError::Poisoned(hands)) => Poll::Ready(Some(hands.into_inner())),
+            Err(TryLockError::WouldBlock) if self.inbox.is_empty() => Poll::Pending,
+            Err(TryLockError::WouldBlock) => Poll::Ready(None),
+        });
+        turn.flatten().filter(|_| self.inbox.is_empty())
+    }
+
+    /// Hands a sample over if that can be done here and now.
+    fn hand_over_here(&self, writer: Guid, sample: &Sample) -> bool {
+        if WRITES.get() || DELIVERS.get() {
+            return false;
+        }
+        let Some(mut hands) = self.turn() else { return false };
+        let began = inline::now();
+        if self.is_closed.load(Ordering::Relaxed) || !hands.inline.is_fast(began) {
+            return false;
+        }
+        DELIVERS.set(true);
+        self.is_delivering.store(true, Ordering::Relaxed);
+        // A panic, which was printed, must not reach Cyclone.
+        let is_taken = catch_unwind(AssertUnwindSafe(|| hands.pass_inline(writer, sample))).unwrap_or(true);
+        self.is_delivering.store(false, Ordering::Relaxed);
+        DELIVERS.set(false);
+        if is_taken {
+            hands.inline.called(began, inline::now());
+        }
+        is_taken
+    }
+}
+
+impl Hands {
+    /// Opens a sample and passes its messages on, if a thread of Cyclone may do so: they go to
+    /// callbacks alone. False, and nothing has happened, if it may not.
+    fn pass_inline(&mut self, writer: Guid, sample: &Sample) -> bool {
+        let fits = |way: &&Way| way.call.is_none() && !way.ends;
+        let Some(before) = self.ways.get(&writer).filter(fits).map(|way| way.place) else { return false };
+        let mut is_taken = None;
+        self.pass(writer, sample, &mut |way, envelope, payload| match is_taken {
+            None => is_taken = Some(way.link.sink.message_inline(envelope, payload)),
+            // What came in one sample with a message that was taken follows it.
+            Some(true) => way.link.sink.message(envelope, payload),
+            Some(false) => {}
+        });
+        let is_taken = is_taken.unwrap_or(true);
+        if let (false, Some(way)) = (is_taken, self.ways.get_mut(&writer)) {
+            way.place = before;
+        }
+        is_taken
+    }
+
+    pub(super) fn decoder(&mut self, participant: Guid) -> &mut DatagramDecoder {
+        let limits = self.limits;
+        self.decoders.entry(participant).or_insert_with(|| DatagramDecoder::new(limits))
+    }
+
+    pub(super) fn way(&self, writer: Guid) -> Option<&Way> {
+        self.ways.get(&writer)
+    }
+
+    pub(super) fn open(&mut self, writer: Guid, way: Way) {
+        self.ways.insert(writer, way);
+    }
+
+    pub(super) fn shut(&mut self, writer: Guid) {
+        self.ways.remove(&writer);
+    }
+
+    /// The channel of a writer will end. Returns the number of its last message so far.
+    pub(super) fn end(&mut self, writer: Guid) -> Option<u64> {
+        let way = self.ways.get_mut(&writer)?;
+        way.ends = true;
+        Some(way.place.last)
+    }
+
+    pub(super) fn forget(&mut self, participant: Guid) {
+        self.decoders.remove(&participant);
+        self.ways.retain(|writer, _| writer.participant() != participant);
+    }
+
+    /// Opens a sample and passes its messages on.
+    pub(super) fn pass(
+        &mut self,
+        writer: Guid,
+        sample: &Sample,
+        hand_over: &mut dyn FnMut(&Way, &Envelope<'_>, &[u8]),
+    ) {
+        let Hands { decoders, limits, ways, .. } = self;
+        let Some(way) = ways.get_mut(&writer) else { return };
+        let (channel, mut place) = (way.channel, way.place);
+        let blank = Envelope::data(channel, 0, 0);
+        if way.is_node {
+            let decoder = decoders.entry(writer.participant()).or_insert_with(|| DatagramDecoder::new(*limits));
+            form::open(way.form, &mut place, sample, blank, decoder, &mut |envelope, payload| {
+                hand_over(way, &Envelope { channel, ..*envelope }, payload);
+            });
+        } else {
+            place.last += 1;
+            let envelope = Envelope { sequence: place.last, ..of_sample(sample, blank) };
+            // The end of an instance has its key alone; its hash says which one it is.
+            let payload = if sample.is_key { Vec::new() } else { without_number(&sample.bytes) };
+            hand_over(way, &envelope, Aligned::default().place(&payload));
+        }
+        way.place = place;
+    }
+}
+
+/// Takes what a topic's reader receives.
+impl Receive for Inlet {
+    fn receive(&self, writer: Guid, sample: Sample) -> bool {
+        self.hand_over_here(writer, &sample) || self.inbox.push(Item::Arrived(writer, sample))
+    }
+}

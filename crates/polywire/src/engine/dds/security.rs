@@ -1,0 +1,107 @@
+//! DDS Security, from the identity of the node: its certificate and key, its authority, which also
+//! signs documents, and the two documents beside the certificate.
+
+use std::io;
+
+use polywire_dds::{Guid, Participant, Qos};
+
+use super::{
+    super::{Disconnect, EngineError, EngineOptions, pipe::lock, rejections::Rejections},
+    address::Address,
+    state::Shared,
+};
+
+/// What is said when the participant cannot be used any more.
+pub(super) const EXPIRED: &str = "the certificate or the permissions of this node expire: renew them \
+                                  ('polywire identity sign --renew'), and start it again";
+
+/// Joins the domain, with DDS Security if the address says so.
+pub(super) fn join(
+    address: &Address,
+    qos: &Qos,
+    options: &EngineOptions,
+    endpoint: &str,
+) -> Result<Participant, EngineError> {
+    let (domain, configuration) = (address.domain, address.configuration.as_deref());
+    let joined = match address.security {
+        true => secure(domain, configuration, qos, options, endpoint)?,
+        false => Participant::new(domain, configuration, qos),
+    };
+    joined.map_err(|error| EngineError::System {
+        endpoint: endpoint.into(),
+        action: "join the domain",
+        cause: io::Error::other(error),
+    })
+}
+
+type Joined = Result<Participant, polywire_dds::Error>;
+
+#[cfg(feature = "dds-security")]
+fn secure(
+    domain: u32,
+    configuration: Option<&str>,
+    qos: &Qos,
+    options: &EngineOptions,
+    endpoint: &str,
+) -> Result<Joined, EngineError> {
+    let wrong = |cause| EngineError::Identity { endpoint: endpoint.into(), cause };
+    let security = files(&options.identity).map_err(wrong)?;
+    Ok(Participant::secure(domain, configuration, qos, &security))
+}
+
+/// `Address::parse` refuses the option in such a program.
+#[cfg(not(feature = "dds-security"))]
+fn secure(_: u32, _: Option<&str>, _: &Qos, _: &EngineOptions, _: &str) -> Result<Joined, EngineError> {
+    Err(EngineError::Closed)
+}
+
+/// The files of an identity, and the documents beside its certificate.
+#[cfg(feature = "dds-security")]
+fn files(identity: &super::super::Identity) -> Result<polywire_dds::Security, super::super::IdentityError> {
+    use super::super::{IdentityError, identity::Files, tls};
+
+    let Files { certificate, key, authority } = tls::checked_files(identity)?;
+    let document = |name| {
+        let path = certificate.with_file_name(name);
+        match std::fs::File::open(&path) {
+            Ok(_) => Ok(path),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                let advice = "there is no such file: 'polywire identity sign --dds' makes it";
+                Err(IdentityError::Read { path, cause: io::Error::new(cause.kind(), advice) })
+            }
+            Err(cause) => Err(IdentityError::Read { path, cause }),
+        }
+    };
+    let (governance, permissions) = (document("governance.p7s")?, document("permissions.p7s")?);
+    Ok(polywire_dds::Security { authority, certificate, key, governance, permissions })
+}
+
+/// Tells the node of other nodes that are in the domain and cannot be reached, as it is between
+/// those with DDS Security and those without, and between fleets. DDS itself says nothing of it.
+pub(super) struct Unreached(Rejections);
+
+impl Default for Unreached {
+    fn default() -> Self {
+        Unreached(Rejections::new(1))
+    }
+}
+
+impl Unreached {
+    /// Tells of the nodes that have not answered in time, of each once.
+    pub(super) fn tell(&mut self, shared: &Shared) {
+        let is_late = |(guid, peer): (&Guid, &mut super::peer::Peer)| {
+            peer.node.as_mut()?.is_late(shared.options.hello_timeout).then_some(*guid)
+        };
+        let late: Vec<Guid> = lock(&shared.state).peers.iter_mut().filter_map(is_late).collect();
+        let reason = match shared.is_secure {
+            true => {
+                "it does not prove that it is of this fleet: both need 'security=on' and files of the same authority"
+            }
+            false => "it does not answer: if it has DDS Security, this node needs 'security=on' as well",
+        };
+        for guid in late {
+            let counted = self.0.count("", guid.to_string(), Disconnect::Untrusted(reason.into()));
+            counted.into_iter().for_each(|event| shared.sink.event(event));
+        }
+    }
+}
