@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use polywire::Node;
+use polywire::{Config, Node};
 use polywire_collector::{Collector, CollectorConfig};
 use polywire_telemetry::{
     Agent, Clocks, Identity, Moment, Plan, Runner, Uuid,
@@ -22,6 +22,9 @@ use crate::process::cpu_time;
 
 /// The first argument with which this program runs as another end.
 pub(super) const WORD: &str = "child";
+
+/// The variable with the configuration of another end's node.
+const CONFIG: &str = "POLYWIRE_BENCH_CONFIG";
 
 /// The probes of the system whose figures the other agents have, too.
 const PROBES: [&str; 5] = ["processor", "memory", "disks", "network", "load"];
@@ -50,7 +53,7 @@ pub(super) fn stay() {
 
 /// A collector with a configuration.
 fn collector(config: &str) {
-    let mut collector = Collector::new(Node::new());
+    let mut collector = Collector::new(Node::builder().config(node_config()).build());
     collector.reload(&CollectorConfig::parse(config).expect("a configuration")).expect("it opens");
     stay();
     let (is_stored, status) = collector.stop(Duration::from_secs(60));
@@ -84,9 +87,15 @@ fn system(wire: &str, every: &str, kept: Option<(&str, &str)>) {
 /// A node without probes, and what it publishes by.
 pub(super) fn agent(wire: &str, name: &str) -> (Node, Agent) {
     let identity = Identity::new(name).expect("a name");
-    let node = Node::builder().id(identity.uuid.into()).name(name).build();
+    let node = Node::builder().config(node_config()).id(identity.uuid.into()).name(name).build();
     let agent = Agent::new(node.clone(), identity, Host::this(), wire, Moment::default()).expect("an agent");
     (node, agent)
+}
+
+/// The configuration that [`Process::start`] gave.
+fn node_config() -> Config {
+    let text = env::var(CONFIG).unwrap_or_default();
+    Config::parse(&text).expect("a configuration")
 }
 
 /// A running process. Dropping it ends the process.
@@ -95,10 +104,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts this program as another end, and waits until it is ready.
-    pub fn start(words: &[&str]) -> Process {
+    /// Starts this program as another end, whose node has a configuration, and waits until it is
+    /// ready.
+    pub fn start(words: &[&str], config: &str) -> Process {
         let mut command = Command::new(env::current_exe().expect("the path of this program"));
-        command.arg(WORD).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(WORD).args(words).env(CONFIG, config).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let out = child.stdout.as_mut().expect("a pipe");
         let mut line = String::new();

@@ -6,8 +6,9 @@ use std::{
     env, fs,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -59,19 +60,20 @@ struct Seen {
     offered: AtomicU64,
     acknowledged: AtomicU64,
     failures: AtomicU64,
-    /// The longest time from the end of a second to the last reply for it.
+    /// The longest time from the last sample of a packet to its reply.
     late_us: AtomicU64,
 }
 
 pub(super) fn measure(options: &Options, out: &mut String) {
     out.push_str(&format!(
         "\n## Many nodes\n\n{NODES} nodes with {PROBES} probes at {HZ} Hz, over TCP, in node packets of a second each: {} samples a second, of \
-         which each must be in every archive once. The nodes are one process, whose CPU counts as well on this machine. *CPU* is that of \
-         the collector in cores.\n\n",
+         which each must be in every archive once. Nodes take samples on time, whatever the collector does. The nodes are one process, \
+         whose CPU counts as well on this machine. *Seconds* are those from the first sample to the last reply, *CPU* is that of the \
+         collector in cores, and the latest reply is counted from the last sample of its packet.\n\n",
         NODES as u64 * PROBES as u64 * HZ
     ));
     let mut rows = vec![
-        ["handlers", "samples", "stored", "CPU", "us a sample", "peak memory, MB", "latest reply, s"]
+        ["handlers", "samples", "stored", "seconds", "CPU", "us a sample", "peak memory, MB", "latest reply, s"]
             .map(str::to_owned)
             .to_vec(),
     ];
@@ -95,7 +97,7 @@ fn run(handlers: &[&str], span: Duration) -> Vec<String> {
             config += &format!("path = '{}/samples.{kind}'\n", folder.display());
         }
     }
-    let collector = Process::start(&["collector", &config]);
+    let collector = Process::start(&["collector", &config], "");
     let seen = Arc::new(Seen::default());
     let begun = Instant::now();
     let links: Vec<_> = (0..LINKS)
@@ -116,6 +118,7 @@ fn run(handlers: &[&str], span: Duration) -> Vec<String> {
         handlers.join(" and "),
         offered.to_string(),
         stored.join(" and "),
+        format!("{:.2}", took.as_secs_f64()),
         format!("{:.2}", cpu.as_secs_f64() / took.as_secs_f64()),
         format!("{:.2}", cpu.as_secs_f64() * 1e6 / offered as f64),
         format!("{:.0}", peak as f64 / 1e6),
@@ -152,64 +155,84 @@ fn stored(kind: &str, folder: &Path, offered: u64) -> String {
     count.to_string()
 }
 
-/// Runs some nodes over one link, for a time.
+/// Runs some nodes over one link, for a time in whole seconds. Samples are taken on one thread and
+/// sent on another one, as in a real node.
 fn nodes(wire: &str, count: usize, link: usize, span: Duration, seen: &Seen) {
     let node = Node::new();
     let client = node.client::<NodePacket, PacketReply>(PACKETS, Some(wire)).expect("a wire").open().expect("open");
     client.wait_for_server(ANSWER).expect("the collector is there");
     let encoder = Encoder::<Reading>::new(&cdr::CDR, &CodecOptions::default()).expect("an encoder");
-    let mut now = Moment { steady: Duration::ZERO, wall_ns: wall_ns() };
-    let mut uplinks: Vec<Uplink> = (0..count).map(|number| uplink(link, number, now)).collect();
-    let (mut reading, mut payload, begun) = (Reading::default(), Vec::new(), Instant::now());
-    let step = Duration::from_nanos(1_000_000_000 / HZ);
-    while begun.elapsed() < span {
-        for _ in 0..HZ {
-            now = Moment { steady: begun.elapsed(), wall_ns: wall_ns() };
+    let start = Moment { steady: Duration::ZERO, wall_ns: wall_ns() };
+    let uplinks: Vec<Mutex<Uplink>> = (0..count).map(|number| Mutex::new(uplink(link, number, start))).collect();
+    let (ends, seconds) = mpsc::channel();
+    thread::scope(|scope| {
+        let (uplinks, begun) = (&uplinks, Instant::now());
+        scope.spawn(move || {
+            for now in seconds {
+                send(&client, uplinks, now, seen);
+            }
+        });
+        let (mut reading, mut payload) = (Reading::default(), Vec::new());
+        let rounds = span.as_secs_f64().ceil() as u64 * HZ;
+        for round in 0..rounds {
+            let due = Duration::from_nanos(1_000_000_000 / HZ) * u32::try_from(round).expect("a short time");
+            thread::sleep(due.saturating_sub(begun.elapsed()));
+            let now = Moment { steady: begun.elapsed(), wall_ns: wall_ns() };
             reading.number += 1;
             reading.temperature_c = 20.0 + (reading.number % 17) as f64 / 7.0;
             reading.pressure_bar = 2.5 + (reading.number % 5) as f64 / 100.0;
             payload.clear();
             encoder.encode(&reading, &mut payload).expect("encoded");
-            for uplink in &mut uplinks {
+            let ends_second = (round + 1) % HZ == 0;
+            for uplink in uplinks {
+                let mut uplink = locked(uplink);
                 (0..PROBES as u32).for_each(|stream| uplink.offer(stream, &payload, now));
+                if ends_second {
+                    uplink.flush();
+                }
             }
-            thread::sleep((now.steady + step).saturating_sub(begun.elapsed()));
+            seen.offered.fetch_add((count * PROBES) as u64, Ordering::Relaxed);
+            if ends_second {
+                ends.send(now).expect("the sender runs");
+            }
         }
-        seen.offered.fetch_add((count * PROBES) as u64 * HZ, Ordering::Relaxed);
-        send(&client, &mut uplinks, now, seen);
-    }
+        drop(ends);
+    });
 }
 
-/// Sends everything that waits, and waits for the replies.
-fn send(client: &Client<NodePacket, PacketReply>, uplinks: &mut [Uplink], now: Moment, seen: &Seen) {
-    let begun = Instant::now();
-    uplinks.iter_mut().for_each(Uplink::flush);
+/// Sends everything that waits since the end of a second, and waits for the replies.
+fn send(client: &Client<NodePacket, PacketReply>, uplinks: &[Mutex<Uplink>], now: Moment, seen: &Seen) {
     loop {
         let mut asked = Vec::new();
-        for (number, uplink) in uplinks.iter_mut().enumerate() {
-            let Some(packet) = uplink.poll(now) else { continue };
+        for uplink in uplinks {
+            let Some(packet) = locked(uplink).poll(now) else { continue };
             let reply = client.request(&packet, ANSWER);
-            asked.push((number, packet, reply));
+            asked.push((uplink, packet, reply));
         }
         if asked.is_empty() {
             break;
         }
-        for (number, packet, reply) in asked {
+        for (uplink, packet, reply) in asked {
             let samples = packet.packets.len() as u64;
             match reply.and_then(Reply::wait) {
                 Ok(reply) => {
                     let is_stored = reply.value.is_stored();
+                    let late_ns = wall_ns() - packet.packets.last().map_or(packet.time_ns, |sample| sample.time_ns);
+                    seen.late_us.fetch_max(u64::try_from(late_ns / 1000).unwrap_or(0), Ordering::Relaxed);
                     seen.acknowledged.fetch_add(if is_stored { samples } else { 0 }, Ordering::Relaxed);
-                    uplinks[number].handle_reply(packet.number, &reply.value);
+                    locked(uplink).handle_reply(packet.number, &reply.value);
                 }
                 Err(_) => {
                     seen.failures.fetch_add(1, Ordering::Relaxed);
-                    uplinks[number].handle_failure();
+                    locked(uplink).handle_failure();
                 }
             }
         }
     }
-    seen.late_us.fetch_max(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+}
+
+fn locked(uplink: &Mutex<Uplink>) -> MutexGuard<'_, Uplink> {
+    uplink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn uplink(link: usize, number: usize, now: Moment) -> Uplink {

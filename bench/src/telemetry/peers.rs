@@ -35,20 +35,28 @@ type Start = fn(&Path, u32) -> Option<Pair>;
 
 /// The candidates that the others are compared with: each sample as it comes to those who listen,
 /// and node packets.
-const COMPARED: [&str; 2] = ["Polywire, fast", PACKETS];
+const COMPARED: [&str; 2] = [THIN, PACKETS];
+
+const THIN: &str = "Polywire, fast, thin TCP with a lease of 30 s";
 
 const PACKETS: &str = "Polywire, cdr in node packets with zstd, every 4 s at 1 Hz and every second at 100 Hz";
 
+const TCP: [&str; 2] = ["tcp-connect/127.0.0.1:PORT", "tcp-listen/127.0.0.1:PORT"];
+
+/// The handler that stores nothing.
+const NULL: &str = "kind = 'null'";
+
 /// Polywire first.
 const CANDIDATES: &[(&str, Start)] = &[
-    ("Polywire, fast", |folder, rate| polywire(folder, rate, "fast", "kind = 'null'")),
-    ("Polywire, cdr", |folder, rate| polywire(folder, rate, "cdr", "kind = 'null'")),
-    ("Polywire, fast, into SQLite", |folder, rate| {
-        polywire(folder, rate, "fast", "kind = 'sqlite'\npath = 'bench.db'")
-    }),
+    (THIN, |_, rate| polywire(rate, "fast", TCP, NULL, "[engine]\nthin = true\nlease_ms = 30000")),
+    ("Polywire, fast", |_, rate| polywire(rate, "fast", TCP, NULL, "")),
+    ("Polywire, fast, reliable UDP", |_, rate| polywire(rate, "fast", ["udp-reliable/127.0.0.1:PORT"; 2], NULL, "")),
+    ("Polywire, cdr", |_, rate| polywire(rate, "cdr", TCP, NULL, "")),
+    ("Polywire, fast, into SQLite", |_, rate| polywire(rate, "fast", TCP, "kind = 'sqlite'\npath = 'bench.db'", "")),
     (PACKETS, kept),
     ("OpenTelemetry collector, hostmetrics and OTLP", opentelemetry),
     ("collectd, network", collectd),
+    ("Telegraf, lines over TCP to another Telegraf", telegraf),
     ("node_exporter and Prometheus, which stores", prometheus),
 ];
 
@@ -159,11 +167,13 @@ fn seconds(rate: u32) -> String {
     (1.0 / f64::from(rate)).to_string()
 }
 
-fn polywire(_: &Path, rate: u32, format: &str, handler: &str) -> Option<Pair> {
-    let port = free_port();
-    let config = format!("[collector]\nendpoints = ['tcp-listen/127.0.0.1:{port}']\n[handlers.samples]\n{handler}\n");
-    let collector = Process::start(&["collector", &config]);
-    let agent = Process::start(&["system", &format!("{format}@tcp-connect/127.0.0.1:{port}"), &seconds(rate)]);
+/// `endpoints` has the agent's and the collector's; `node` is the configuration of both nodes.
+fn polywire(rate: u32, format: &str, endpoints: [&str; 2], handler: &str, node: &str) -> Option<Pair> {
+    let port = free_port().to_string();
+    let [from, to] = endpoints.map(|endpoint| endpoint.replace("PORT", &port));
+    let config = format!("[collector]\nendpoints = ['{to}']\n[handlers.samples]\n{handler}\n");
+    let collector = Process::start(&["collector", &config], node);
+    let agent = Process::start(&["system", &format!("{format}@{from}"), &seconds(rate)], node);
     Some(Pair(vec![agent, collector]))
 }
 
@@ -174,10 +184,10 @@ fn kept(_: &Path, rate: u32) -> Option<Pair> {
         "[collector]\nendpoints = ['tcp-listen/127.0.0.1:{port}']\nnodes = 'nodes.positions'\n\
          [handlers.samples]\nkind = 'null'\noverflow = 'block'\n"
     );
-    let collector = Process::start(&["collector", &config]);
+    let collector = Process::start(&["collector", &config], "");
     let (place, to) = (format!("cdr@inproc/bench-{port}"), format!("cdr+zstd@tcp-connect/127.0.0.1:{port}"));
     let batch = if rate == 1 { "4s" } else { "1s" };
-    let agent = Process::start(&["kept", &place, &seconds(rate), &to, batch]);
+    let agent = Process::start(&["kept", &place, &seconds(rate), &to, batch], "");
     Some(Pair(vec![agent, collector]))
 }
 
@@ -229,6 +239,25 @@ fn collectd(folder: &Path, rate: u32) -> Option<Pair> {
     let file = |name: &str| here.join(name).display().to_string();
     let other = Process::other(&program, &["-f", "-C", &file("to.conf")], None)?;
     let agent = Process::other(&program, &["-f", "-C", &file("from.conf")], None)?;
+    Some(Pair(vec![agent, other]))
+}
+
+fn telegraf(folder: &Path, rate: u32) -> Option<Pair> {
+    let program = found(&folder.join("telegraf"))?;
+    let port = free_port();
+    let common = format!(
+        "[agent]\ninterval = '{0}s'\nflush_interval = '{0}s'\nprecision = '1ms'\nhostname = 'bench'\nquiet = true\n",
+        seconds(rate)
+    );
+    let inputs = ["cpu", "mem", "swap", "disk", "diskio", "net", "system"].map(|input| format!("[[inputs.{input}]]\n"));
+    let from = format!("{common}{}[[outputs.socket_writer]]\naddress = 'tcp://127.0.0.1:{port}'\n", inputs.concat());
+    let to = format!(
+        "{common}[[inputs.socket_listener]]\nservice_address = 'tcp://127.0.0.1:{port}'\n[[outputs.discard]]\n"
+    );
+    fs::write("telegraf-from.conf", from).expect("written");
+    fs::write("telegraf-to.conf", to).expect("written");
+    let other = Process::other(&program, &["-config", "telegraf-to.conf"], Some(port))?;
+    let agent = Process::other(&program, &["-config", "telegraf-from.conf"], None)?;
     Some(Pair(vec![agent, other]))
 }
 

@@ -114,7 +114,7 @@ fn rate(codec: &str, fields: &str, span: Duration) -> (f64, f64) {
     let model = || "8mbit".parse().expect("a model");
     let plan = LinkPlan { there: model(), back: model(), ..LinkPlan::default() };
     let line = Emulator::tcp("127.0.0.1:0".parse().expect("an address"), to, plan).expect("a line");
-    let sender = Process::start(&["codecs", &format!("{codec}@tcp-connect/{}", line.address()), fields]);
+    let sender = Process::start(&["codecs", &format!("{codec}@tcp-connect/{}", line.address()), fields], "");
     let stored = || collector.status()[0].received;
     while stored() == 0 {
         thread::sleep(Duration::from_millis(10));

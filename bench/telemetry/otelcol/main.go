@@ -27,7 +27,7 @@ func factories() (otelcol.Factories, error) {
 
 func main() {
 	settings := otelcol.CollectorSettings{
-		BuildInfo: component.BuildInfo{Command: "otelcol", Version: "0.155.0"},
+		BuildInfo: component.BuildInfo{Command: "otelcol", Version: "0.139.0"},
 		Factories: factories,
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
 			ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()},

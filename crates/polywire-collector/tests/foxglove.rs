@@ -22,9 +22,19 @@ fn free_address() -> SocketAddr {
 
 /// A collector that serves at this address, with numbers.
 fn collector(name: &str, address: SocketAddr, last: u64) -> (Collector, std::sync::Arc<common::Counts>) {
+    collector_with(name, address, last, "")
+}
+
+/// The same, with further settings of the handler.
+fn collector_with(
+    name: &str,
+    address: SocketAddr,
+    last: u64,
+    settings: &str,
+) -> (Collector, std::sync::Arc<common::Counts>) {
     let text = format!(
         "[collector]\nendpoints = ['inproc/{name}']\n[handlers.live]\nkind = 'foxglove'\nserve = '{address}'\n\
-         origins = 'https://app.foxglove.dev'\nsync = 0\noverflow = 'block'\n"
+         origins = 'https://app.foxglove.dev'\nsync = 0\noverflow = 'block'\n{settings}\n"
     );
     let mut collector = Collector::new(Node::new());
     collector.reload(&CollectorConfig::parse(&text).expect("valid")).expect("it opens");
@@ -61,6 +71,53 @@ fn text(socket: &mut WebSocket<TcpStream>) -> Value {
     }
 }
 
+/// The first channel of those that a client is told of next.
+fn first_channel(socket: &mut WebSocket<TcpStream>) -> Value {
+    loop {
+        let told = text(socket);
+        assert_eq!(told["op"], "advertise");
+        if let Some(channel) = told["channels"].as_array().expect("a list").first() {
+            return channel.clone();
+        }
+    }
+}
+
+/// Foxglove and the libraries around it read CDR by the type in IDL, or as a message of ROS 2.
+#[test]
+fn messages_are_cdr_if_that_is_asked_for() {
+    for (format, schema_encoding, schema_name, start) in
+        [("cdr", "ros2msg", "test/msg/Number", "uint64 number\n"), ("xcdr2", "omgidl", "test::Number", "module test {")]
+    {
+        let address = free_address();
+        let settings = format!("format = '{format}'");
+        let (_collector, counts) = collector_with(&format!("foxglove-{format}"), address, u64::MAX, &settings);
+        until("there is a topic", || counts.given.load(Ordering::Acquire) > 10);
+        let mut socket = connect(address, "foxglove.sdk.v1", None).expect("it connects");
+        assert_eq!(text(&mut socket)["op"], "serverInfo");
+        let channel = first_channel(&mut socket);
+        assert_eq!((&channel["encoding"], &channel["schemaEncoding"]), (&json!("cdr"), &json!(schema_encoding)));
+        assert_eq!(channel["schemaName"], schema_name);
+        assert!(channel["schema"].as_str().expect("a text").starts_with(start), "{channel}");
+        let subscribe = json!({ "op": "subscribe", "subscriptions": [{ "id": 5, "channelId": channel["id"] }] });
+        socket.send(Message::text(subscribe.to_string())).expect("sent");
+        let bytes = loop {
+            match socket.read().expect("a message") {
+                Message::Binary(bytes) => break bytes,
+                Message::Text(_) => continue,
+                other => panic!("{other:?}"),
+            }
+        };
+        // The header of the encapsulation, and the number, which is the time as well.
+        let (time, payload) = (&bytes[5..13], &bytes[13..]);
+        let at = if format == "cdr" { 4 } else { payload.windows(8).position(|part| part == time).expect("a number") };
+        assert_eq!((&payload[at..at + 8], payload[0]), (time, 0), "{payload:?}");
+    }
+    let text = "[collector]\nendpoints = ['inproc/x']\n[handlers.live]\nkind = 'foxglove'\nserve = '127.0.0.1:0'\nformat = 'yaml'";
+    let error =
+        Collector::new(Node::new()).reload(&CollectorConfig::parse(text).expect("valid")).expect_err("a format");
+    assert!(error.to_string().contains("'format': json, cdr or xcdr2 is expected, not 'yaml'"), "{error}");
+}
+
 #[test]
 fn a_client_subscribes_by_topic_and_gets_messages_with_their_type() {
     let address = free_address();
@@ -69,13 +126,7 @@ fn a_client_subscribes_by_topic_and_gets_messages_with_their_type() {
     let mut socket = connect(address, "foxglove.websocket.v1", Some("https://app.foxglove.dev")).expect("it connects");
     let greeting = text(&mut socket);
     assert_eq!((&greeting["op"], &greeting["capabilities"]), (&json!("serverInfo"), &json!([])));
-    let channel = loop {
-        let told = text(&mut socket);
-        assert_eq!(told["op"], "advertise");
-        if let Some(channel) = told["channels"].as_array().expect("a list").first() {
-            break channel.clone();
-        }
-    };
+    let channel = first_channel(&mut socket);
     assert_eq!((&channel["topic"], &channel["encoding"]), (&json!("test/numbers"), &json!("json")));
     assert_eq!((&channel["schemaName"], &channel["schemaEncoding"]), (&json!("test::Number"), &json!("jsonschema")));
     let schema: Value = serde_json::from_str(channel["schema"].as_str().expect("a text")).expect("JSON");

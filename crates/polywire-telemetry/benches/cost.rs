@@ -1,18 +1,21 @@
-//! What an update of a cell costs, a sample of each probe of the system, and a sample's way to a
-//! collector. `sysinfo` takes the
-//! same figures for comparison.
+//! What an update of a cell costs, a sample of each probe of the system, its packaging beside CDR
+//! alone, and a sample's way to a collector. `sysinfo` takes the same figures for comparison.
 
 use std::{
     hint::black_box,
     time::{Duration, Instant},
 };
 
-use polywire::Message as _;
+use polywire::{
+    Message,
+    codec::{Encoder, Options, cdr::CDR},
+    coding::Typed,
+};
 use polywire_telemetry::{
-    Clocks, Counter, Gauge, Histogram, Settings, Uuid,
+    Clocks, Counter, Gauge, Histogram, Instrument, Moment, Probe, Settings, Uuid,
     intake::{Intake, IntakeLimits},
     packet::{PacketReply, StreamDescription},
-    system::{Host, Load, PROBES},
+    system::{Core, Host, Load, PROBES, Processor},
     uplink::{Files, Memory, Rule, Storage, Uplink, UplinkOptions},
 };
 use sysinfo::{Networks, System};
@@ -52,6 +55,31 @@ fn kept(storage: Box<dyn Storage>) -> [f64; 2] {
     [offered, per_sample(start)]
 }
 
+/// What it costs to put a sample into a data packet's payload, and what the codec alone takes for
+/// the same value, in nanoseconds.
+fn packaging<T: Message + Clone + Send + 'static>(value: &T) -> [f64; 2] {
+    let (mut out, options) = (Vec::new(), Options::default());
+    let sample = value.clone();
+    let measure = move |_: Moment, latest: &mut T| {
+        latest.clone_from(&sample);
+        Ok(())
+    };
+    let mut probe = Instrument::new(Typed::<T>::default(), measure);
+    probe.set_format(&CDR, &options).expect("a format");
+    probe.sample(Moment::default()).expect("a sample");
+    let (probe, encoder): (Box<dyn Probe>, _) =
+        (Box::new(probe), Encoder::<T>::new(&CDR, &options).expect("an encoder"));
+    let packaged = cost(|| {
+        out.clear();
+        assert!(black_box(&probe).encode(&mut out).expect("encoded"));
+    });
+    let encoded = cost(|| {
+        out.clear();
+        encoder.encode(black_box(value), &mut out).expect("encoded");
+    });
+    [packaged, encoded]
+}
+
 fn main() {
     let folder = std::env::temp_dir().join(format!("polywire-cost-{}", std::process::id()));
     let storages: [(&str, Box<dyn Storage>); 2] =
@@ -72,6 +100,13 @@ fn main() {
             black_box(&histogram).observe(black_box(number & 0xffff));
         })
     );
+    let core = Core { busy_percent: 12.5, ..Core::default() };
+    let processor = Processor { cores: vec![core; 8], ..Processor::default() };
+    for (name, [packaged, encoded]) in
+        [("Load", packaging(&Load::default())), ("Processor, 8 cores", packaging(&processor))]
+    {
+        println!("package {name:20}{packaged:8.1} ns, CDR alone {encoded:.1} ns");
+    }
     let clocks = Clocks::new();
     for probe in PROBES {
         match (probe.open)(&Host::this(), &Settings::default()) {

@@ -23,8 +23,9 @@ use crate::{
     host::Host,
     identity::{host_name, is_name},
     input::{self, INPUTS},
+    json::json,
     packet::StreamDescription,
-    socket::{DeclaredProbe, Door, Knock, Socket},
+    socket::{DeclaredProbe, Door, Knock, Operation, Socket},
     uplink::{self, Format, Keep, Rule, UplinkHandle},
 };
 
@@ -34,7 +35,7 @@ pub const MOST_PROBES: usize = 4096;
 /// The most probes that programs can declare at sockets.
 pub const MOST_DECLARED: usize = 256;
 
-/// The most commands that an application can declare.
+/// The most commands that an application, and programs at sockets, can declare.
 pub const MOST_COMMANDS: usize = 256;
 
 /// The most commands that a node handles in one turn, of its own and of each declared one.
@@ -209,18 +210,24 @@ impl Agent {
         summary: &str,
         callback: impl FnMut(&Q) -> Result<R, E> + Send + 'static,
     ) -> Result<(), AgentError> {
+        self.check_command(name, 1)?;
+        let node = &self.identity.name;
+        self.declared.push(command::declare(&self.node, &self.wire, node, name, summary, callback)?);
+        self.is_news = true;
+        Ok(())
+    }
+
+    /// Whether there may be a command of this name, as one of so many more.
+    fn check_command(&self, name: &str, more: usize) -> Result<(), AgentError> {
         if !is_name(name) {
             return Err(IdentityError::Name(name.to_owned()).into());
         }
-        if self.declared.len() >= MOST_COMMANDS {
+        if self.declared.len() + more > MOST_COMMANDS {
             return Err(AgentError::Plan(format!("a node has at most {MOST_COMMANDS} commands")));
         }
         if self.declared.iter().any(|declared| declared.description().name == name) {
             return Err(AgentError::Plan(format!("there is a command '{name}' already")));
         }
-        let node = &self.identity.name;
-        self.declared.push(command::declare(&self.node, &self.wire, node, name, summary, callback)?);
-        self.is_news = true;
         Ok(())
     }
 
@@ -245,7 +252,7 @@ impl Agent {
     }
 
     /// Also takes the samples of programs that send them to a socket, from now on. Each turn takes
-    /// those that have come.
+    /// those that have come. Operations of their probes become commands of the node.
     pub fn serve(&mut self, socket: &Socket) {
         self.doors.push(socket.door());
     }
@@ -314,17 +321,38 @@ impl Agent {
             }
             let number = *number;
             self.running.remove(&number);
+            self.retire(instance);
         }
         if self.running.values().filter(|running| running.plan.declared.is_some()).count() >= MOST_DECLARED {
             return Err(AgentError::Plan(format!("programs can declare {MOST_DECLARED} probes of a node")));
         }
         let declared = Arc::new(declared);
+        let commands = self.forward(instance, &declared)?;
         self.run(declared.plan(instance), |_, _| Ok(declared.probe()))?;
+        self.declared.extend(commands);
         Ok(declared)
+    }
+
+    /// Opens a command for each operation of a probe.
+    fn forward(&self, instance: &str, probe: &DeclaredProbe) -> Result<Vec<Box<dyn Declared>>, AgentError> {
+        let (node, all) = (&self.identity.name, probe.operations());
+        let open = |operation: &Arc<Operation>| {
+            self.check_command(&command::forwarded_name(instance, operation), all.len())?;
+            Ok(command::forward(&self.node, &self.wire, node, instance, operation, probe.programs())?)
+        };
+        all.iter().map(open).collect()
+    }
+
+    /// Ends the commands of a probe.
+    fn retire(&mut self, instance: &str) {
+        for mut command in self.declared.extract_if(.., |command| command.instance() == Some(instance)) {
+            command.retire(&mut self.audit, self.latest);
+        }
     }
 
     /// Handles commands, and samples and publishes the probes that are due. Never blocks longer
     /// than reading the system, publishing, and the callbacks and records of commands take.
+    /// Programs at sockets are never waited for.
     pub fn turn(&mut self, now: Moment) {
         self.latest = now;
         for _ in 0..MOST_HANDLED {
@@ -333,7 +361,8 @@ impl Agent {
             // The new description leaves before the reply, so whoever has the reply can read it.
             self.describe();
             let problem = reply.problem();
-            self.audit.record(request.info(), self.commands.service(), &self.text, request.value(), &problem, now);
+            let text = json(&self.text, request.value());
+            self.audit.record(request.info(), self.commands.service(), text, &problem, now);
             if let Err(error) = request.reply(&reply) {
                 log::warn!("the reply to a command cannot be sent: {error}");
             }

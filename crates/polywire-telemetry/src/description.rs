@@ -86,13 +86,13 @@ pub struct NodeDescription {
     pub started_ns: i64,
     /// Its probes, by instance.
     pub probes: Vec<ProbeDescription>,
-    /// The commands that its application has declared.
+    /// The commands that its application has declared, and programs at its socket.
     pub commands: Vec<CommandDescription>,
     /// Its own settings.
     pub settings: Vec<Setting>,
 }
 
-/// A command that an application has declared.
+/// A command that an application, or a program at the node's socket, has declared.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::CommandDescription", nested)]
 pub struct CommandDescription {

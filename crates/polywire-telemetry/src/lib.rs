@@ -32,6 +32,7 @@ pub mod http;
 mod identity;
 pub mod input;
 pub mod intake;
+mod json;
 pub mod packet;
 mod plan;
 mod probe;
@@ -56,7 +57,7 @@ pub use polywire_derive::Probe;
 pub use probe::{Instrument, Measure, Moment, Parameter, Pdl, Probe, ProbeType, Samples, Settings};
 pub use runner::Runner;
 pub use schedule::Schedule;
-pub use thin::{Thinner, Thinning};
+pub use thin::{Thinner, Thinning, extrapolate};
 pub use uuid::{Uuid, UuidError};
 
 /// For the code that `#[derive(Probe)]` makes.

@@ -21,6 +21,10 @@ const INTERVAL: &str = "interval_s";
 /// latest 60 seconds after the last one. Whatever is no number counts if it differs at all, and
 /// `interval_s`, the time that rates cover, never counts.
 ///
+/// With the word `line`, a number is compared with where the line through the last two samples
+/// sent has it at that time ([`extrapolate`]), and not with the last one sent: a level that rises
+/// steadily then costs two samples. Figures that jump to and fro cost more than without it.
+///
 /// ```
 /// use polywire_telemetry::Thinning;
 ///
@@ -35,6 +39,8 @@ pub struct Thinning {
     /// `None` sends every sample.
     rules: Option<Vec<(String, f64)>>,
     heartbeat: Option<Duration>,
+    /// Whether numbers go on along a line.
+    line: bool,
 }
 
 impl FromStr for Thinning {
@@ -44,13 +50,14 @@ impl FromStr for Thinning {
         let wrong = || MeasureError::Value {
             parameter: "thin".to_owned(),
             value: text.to_owned(),
-            expected: "'off', 'change', or MEMBER=BOUND,.. with bounds from 0 up".to_owned(),
+            expected: "'off', 'change', or MEMBER=BOUND,.. with bounds from 0 up and perhaps 'line'".to_owned(),
         };
         if text == "off" {
             return Ok(Thinning::default());
         }
         let (mut rules, mut heartbeat) = (Vec::new(), None);
-        for rule in text.split(',').filter(|rule| *rule != "change") {
+        let line = text.split(',').any(|rule| rule == "line");
+        for rule in text.split(',').filter(|rule| !["change", "line"].contains(rule)) {
             let (member, bound) = rule.split_once('=').ok_or_else(wrong)?;
             let bound: f64 = bound.parse().map_err(|_| wrong())?;
             if member.is_empty() || !bound.is_finite() || bound < 0.0 || rules.len() == MOST_RULES {
@@ -61,14 +68,15 @@ impl FromStr for Thinning {
                 member => rules.push((member.to_owned(), bound)),
             }
         }
-        Ok(Thinning { rules: Some(rules), heartbeat })
+        Ok(Thinning { rules: Some(rules), heartbeat, line })
     }
 }
 
 impl fmt::Display for Thinning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(rules) = &self.rules else { return f.write_str("off") };
-        let mut words: Vec<String> = rules.iter().map(|(member, bound)| format!("{member}={bound}")).collect();
+        let mut words: Vec<String> = self.line.then(|| "line".to_owned()).into_iter().collect();
+        words.extend(rules.iter().map(|(member, bound)| format!("{member}={bound}")));
         words.extend(self.heartbeat.map(|heartbeat| format!("heartbeat={}", heartbeat.as_secs_f64())));
         f.write_str(if words.is_empty() { "change" } else { "" })?;
         f.write_str(&words.join(","))
@@ -106,14 +114,30 @@ impl Thinning {
 #[derive(Clone, Debug, Default)]
 pub struct Thinner {
     thinning: Thinning,
-    /// The leaves of the last sample that was sent, with their bounds.
-    sent: Vec<(Leaf, f64)>,
-    at: Option<Duration>,
+    last: Sent,
+    /// The one before it, if the line goes through both.
+    before: Option<Sent>,
+    /// How many samples are to be sent whatever they are.
+    must: usize,
 }
 
-/// A value without members. Text and the like are kept as they print.
+/// A sample that was sent.
+#[derive(Clone, Debug, Default)]
+struct Sent {
+    leaves: Vec<Leaf>,
+    at: Moment,
+}
+
+/// A value without members, with its bound.
+#[derive(Clone, Debug)]
+struct Leaf {
+    value: Value,
+    bound: f64,
+}
+
+/// Text and the like are kept as they print.
 #[derive(Clone, Debug, PartialEq)]
-enum Leaf {
+enum Value {
     Int(i128),
     Float(f64),
     Other(String),
@@ -122,9 +146,11 @@ enum Leaf {
 }
 
 impl Thinner {
-    /// Sends the first sample.
+    /// Sends the first sample, and the second one as well if the thinning goes by lines.
     pub fn new(thinning: Thinning) -> Thinner {
-        Thinner { thinning, sent: Vec::new(), at: None }
+        let mut thinner = Thinner { thinning, ..Thinner::default() };
+        thinner.reset();
+        thinner
     }
 
     /// The rules.
@@ -132,9 +158,9 @@ impl Thinner {
         &self.thinning
     }
 
-    /// Sends the next sample whatever it is.
+    /// Sends the next sample whatever it is, or the next two if the thinning goes by lines.
     pub fn reset(&mut self) {
-        self.at = None;
+        self.must = 1 + usize::from(self.thinning.line);
     }
 
     /// Whether this sample is to be sent. If so, later samples are compared with it.
@@ -142,34 +168,88 @@ impl Thinner {
         if self.thinning.rules.is_none() {
             return true;
         }
-        let mut leaves = Vec::with_capacity(self.sent.len());
+        let mut leaves = Vec::with_capacity(self.last.leaves.len());
         collect(&self.thinning, &mut String::new(), sample, &mut leaves);
-        let since = self.at.map(|at| now.steady.saturating_sub(at));
-        let late = since.is_none_or(|since| self.thinning.heartbeat.is_some_and(|most| since >= most));
-        let differs = leaves.len() != self.sent.len()
-            || leaves.iter().zip(&self.sent).any(|((new, bound), (old, _))| !new.is_near(old, *bound));
-        if late || differs {
-            (self.sent, self.at) = (leaves, Some(now.steady));
+        let new = Sent { leaves, at: now };
+        let since = now.steady.saturating_sub(self.last.at.steady);
+        let is_late = self.thinning.heartbeat.is_some_and(|most| since >= most);
+        if self.must == 0 && !is_late && new.is_expected(&self.last, self.before.as_ref()) {
+            return false;
         }
-        late || differs
+        self.must = self.must.saturating_sub(1);
+        let last = std::mem::replace(&mut self.last, new);
+        self.before = Some(last).filter(|last| self.thinning.line && last.leaves.len() == self.last.leaves.len());
+        true
     }
 }
 
-impl Leaf {
-    fn is_near(&self, other: &Leaf, bound: f64) -> bool {
-        match (self, other) {
+impl Sent {
+    /// Whether those who have `last`, and `before` if a line goes through both, know this sample as
+    /// exactly as the bounds demand.
+    fn is_expected(&self, last: &Sent, before: Option<&Sent>) -> bool {
+        // How far along the line this sample is, in distances between the two that it goes through.
+        let along = before.map_or(0.0, |before| along(before.at.wall_ns, last.at.wall_ns, self.at.wall_ns));
+        let before = before.unwrap_or(last);
+        self.leaves.len() == last.leaves.len()
+            && self
+                .leaves
+                .iter()
+                .zip(&last.leaves)
+                .zip(&before.leaves)
+                .all(|((new, last), before)| new.value.is_near(&last.value, &before.value, along, new.bound))
+    }
+}
+
+impl Value {
+    fn is_near(&self, last: &Value, before: &Value, along: f64, bound: f64) -> bool {
+        match (self, last) {
             // Every number is as near as that, also one that is none.
-            (Leaf::Int(_), Leaf::Int(_)) | (Leaf::Float(_), Leaf::Float(_)) if bound == f64::INFINITY => true,
-            (Leaf::Int(a), Leaf::Int(b)) => a.abs_diff(*b) as f64 <= bound,
-            (Leaf::Float(a), Leaf::Float(b)) => a.to_bits() == b.to_bits() || (a - b).abs() <= bound,
-            (a, b) => a == b,
+            (Value::Int(_), Value::Int(_)) | (Value::Float(_), Value::Float(_)) if bound == f64::INFINITY => true,
+            (Value::Int(new), Value::Int(last)) => {
+                let step = if let Value::Int(before) = before { (last - before) as f64 * along } else { 0.0 };
+                ((new - last) as f64 - step).abs() <= bound
+            }
+            (Value::Float(new), Value::Float(last)) => {
+                let expected = if let Value::Float(before) = before { on_line(*before, *last, along) } else { *last };
+                new.to_bits() == expected.to_bits() || (new - expected).abs() <= bound
+            }
+            (new, last) => new == last,
         }
     }
+}
+
+/// Where the line through two samples has a number at a time; times are in nanoseconds. The second
+/// sample's value if it is not later than the first, or if there is no such line.
+///
+/// Whoever gets samples that [`Thinning`] by `line` has thinned reads them with this: the result is
+/// as near to what was measured then as the bound says.
+///
+/// ```
+/// use polywire_telemetry::extrapolate;
+///
+/// assert_eq!(extrapolate((1_000, 5.0), (2_000, 6.0), 4_000), 8.0);
+/// assert_eq!(extrapolate((2_000, 5.0), (2_000, 6.0), 4_000), 6.0);
+/// ```
+pub fn extrapolate(before: (i64, f64), last: (i64, f64), at_ns: i64) -> f64 {
+    on_line(before.1, last.1, along(before.0, last.0, at_ns))
+}
+
+fn on_line(before: f64, last: f64, along: f64) -> f64 {
+    let step = (last - before) * along;
+    if step.is_finite() { last + step } else { last }
+}
+
+/// How far a time is behind the second one, in distances between the first and the second. 0 if
+/// they are not in order.
+fn along(before_ns: i64, last_ns: i64, at_ns: i64) -> f64 {
+    let distance = i128::from(last_ns) - i128::from(before_ns);
+    let behind = i128::from(at_ns) - i128::from(last_ns);
+    if distance > 0 && behind > 0 { behind as f64 / distance as f64 } else { 0.0 }
 }
 
 /// The leaves of a value, in their order. A path has the names of members, without indexes.
-fn collect(thinning: &Thinning, path: &mut String, value: ValueRef<'_>, leaves: &mut Vec<(Leaf, f64)>) {
-    let leaf = match value {
+fn collect(thinning: &Thinning, path: &mut String, value: ValueRef<'_>, leaves: &mut Vec<Leaf>) {
+    let value = match value {
         ValueRef::Struct(value) => {
             for (member, value) in value.fields() {
                 let len = path.len();
@@ -182,12 +262,108 @@ fn collect(thinning: &Thinning, path: &mut String, value: ValueRef<'_>, leaves: 
         }
         ValueRef::List(list) => {
             list.iter().for_each(|element| collect(thinning, path, element, leaves));
-            Leaf::Length(list.len())
+            Value::Length(list.len())
         }
-        ValueRef::Float32(_) | ValueRef::Float64(_) => Leaf::Float(value.as_f64().unwrap_or_default()),
-        ValueRef::Int(number) => Leaf::Int(number.into()),
-        ValueRef::Uint(number) => Leaf::Int(number.into()),
-        other => Leaf::Other(format!("{other:?}")),
+        ValueRef::Float32(_) | ValueRef::Float64(_) => Value::Float(value.as_f64().unwrap_or_default()),
+        ValueRef::Int(number) => Value::Int(number.into()),
+        ValueRef::Uint(number) => Value::Int(number.into()),
+        other => Value::Other(format!("{other:?}")),
     };
-    leaves.push((leaf, thinning.bound(path)));
+    leaves.push(Leaf { value, bound: thinning.bound(path) });
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire::Message;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Default, Message)]
+    struct Tank {
+        level: f64,
+        count: i64,
+        state: String,
+    }
+
+    fn at(ms: i64) -> Moment {
+        Moment { steady: Duration::from_millis(ms as u64), wall_ns: ms * 1_000_000 }
+    }
+
+    /// The samples of those that are sent, with their times in milliseconds.
+    fn sent(thinning: &str, samples: &[(i64, Tank)]) -> Vec<usize> {
+        let mut thinner = Thinner::new(thinning.parse().expect("a thinning"));
+        (0..samples.len()).filter(|&n| thinner.sends(ValueRef::of(&samples[n].1), at(samples[n].0))).collect()
+    }
+
+    fn tank(level: f64, count: i64) -> Tank {
+        Tank { level, count, ..Tank::default() }
+    }
+
+    #[test]
+    fn what_rises_steadily_costs_two_samples() {
+        let ramp: Vec<_> = (0..1000).map(|n| (n * 100, tank(n as f64 / 3.0, n * 7))).collect();
+        assert_eq!(sent("line,*=0.01", &ramp), [0, 1]);
+        assert_eq!(sent("*=0.01", &ramp).len(), 1000);
+        // A bend costs two as well: the sample behind it, and the one that shows its direction.
+        let bent: Vec<_> = (0..1000).map(|n| (n * 100, tank(n.min(500) as f64, 0))).collect();
+        assert_eq!(sent("line,*=0.01", &bent), [0, 1, 501, 502]);
+        assert_eq!(sent("line,*=0.01,heartbeat=30", &ramp), [0, 1, 301, 601, 901]);
+    }
+
+    #[test]
+    fn clocks_that_step_and_values_without_a_line_are_held() {
+        let back = [(1000, tank(1.0, 0)), (500, tank(2.0, 0)), (600, tank(2.0, 0)), (700, tank(3.0, 0))];
+        assert_eq!(sent("line,*=0", &back), [0, 1, 3]);
+        let odd = [f64::NAN, 1.0, 1.0, f64::INFINITY, f64::INFINITY, 2.0, 2.0];
+        let odd: Vec<_> = (0..7).map(|n| (n * 100, tank(odd[n as usize], 0))).collect();
+        assert_eq!(sent("line,*=0", &odd), [0, 1, 3, 5]);
+        let extremes: Vec<_> =
+            [i64::MIN, i64::MAX, i64::MIN].into_iter().enumerate().map(|(n, c)| (n as i64, tank(0.0, c))).collect();
+        assert_eq!(sent("line,*=1", &extremes), [0, 1, 2]);
+        let named = |state: &str| Tank { state: state.to_owned(), ..Tank::default() };
+        let texts = [(0, named("up")), (100, named("up")), (200, named("up")), (300, named("down"))];
+        assert_eq!(sent("line,*=1", &texts), [0, 1, 3]);
+    }
+
+    #[test]
+    fn somebody_new_gets_the_two_samples_of_a_line() {
+        let mut thinner = Thinner::new("line,*=0.5".parse().expect("a thinning"));
+        let sends = |n: i64, thinner: &mut Thinner| thinner.sends(ValueRef::of(&tank(n as f64, 0)), at(n * 100));
+        assert_eq!([0, 1, 2, 3].map(|n| sends(n, &mut thinner)), [true, true, false, false]);
+        thinner.reset();
+        assert_eq!([4, 5, 6].map(|n| sends(n, &mut thinner)), [true, true, false]);
+    }
+
+    proptest! {
+        /// Who has the samples that were sent is never further off than the bound, at any sample.
+        #[test]
+        fn the_bound_is_kept(
+            steps in prop::collection::vec((1_i64..2000, -3.0_f64..3.0, -40_i64..40), 1..200),
+            bound in 0.0_f64..5.0,
+            line: bool,
+        ) {
+            let (mut time, mut level, mut slope, mut count) = (0, 0.0, 0.0, 0);
+            let samples: Vec<_> = steps.into_iter().map(|(after, bend, more)| {
+                // Mostly straight, with bends.
+                if bend.abs() > 2.0 { slope = bend }
+                (time, level, count) = (time + after, level + slope * after as f64 / 1000.0, count + more / 10);
+                (time, tank(level, count))
+            }).collect();
+            let thinning = format!("{}*={bound}", if line { "line," } else { "" });
+            let sent = sent(&thinning, &samples);
+            let reading = |before: usize, last: usize, n: usize, of: fn(&Tank) -> f64| {
+                let point = |n: usize| (samples[n].0 * 1_000_000, of(&samples[n].1));
+                if line { extrapolate(point(before), point(last), samples[n].0 * 1_000_000) } else { point(last).1 }
+            };
+            for (n, (_, sample)) in samples.iter().enumerate() {
+                let have = sent.iter().take_while(|&&sent| sent <= n).count();
+                let (last, before) = (sent[have - 1], sent[have.saturating_sub(2)]);
+                for of in [(|tank: &Tank| tank.level) as fn(&Tank) -> f64, |tank| tank.count as f64] {
+                    let off = (reading(before, last, n, of) - of(sample)).abs();
+                    prop_assert!(off <= bound + 1e-9, "sample {n} is off by {off}");
+                }
+            }
+        }
+    }
 }

@@ -3,10 +3,15 @@
 
 use std::time::Duration;
 
+use polywire::{Message as _, Node};
+use polywire_idl::{Compiler, emit};
+use polywire_telemetry::{Agent, Identity, Moment, Runner, system::Host};
 use polywire_testing::{
     Folder,
     markdown::{assert_shown, blocks, page},
 };
+
+use operations::plant::{Tank, TankDrainIn, TankDrainOut, TankFillIn, TankFillOut};
 
 mod shown {
     use std::sync::Arc;
@@ -75,10 +80,93 @@ mod commands {
     }
 }
 
+/// An operation of a probe, with the types that `polywire idl rust` writes.
+mod operations {
+    // Written by Polywire from IDL; changes here will be lost.
+
+    pub mod plant {
+        #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+        #[polywire(name = "plant::Tank")]
+        pub struct Tank {
+            #[polywire(unit = "m")]
+            pub level: f64,
+        }
+
+        /// Drains down to a level. Returns what ran out, in litres.
+        #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+        #[polywire(name = "plant::Tank_drain_In", nested)]
+        pub struct TankDrainIn {
+            #[polywire(unit = "m")]
+            pub level: f64,
+            pub who: String,
+        }
+
+        #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+        #[polywire(name = "plant::Tank_drain_Out", nested)]
+        pub struct TankDrainOut {
+            pub return_: f64,
+        }
+
+        /// Fills the tank.
+        #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+        #[polywire(name = "plant::Tank_fill_In", nested)]
+        pub struct TankFillIn {}
+
+        #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+        #[polywire(name = "plant::Tank_fill_Out", nested)]
+        pub struct TankFillOut {}
+    }
+
+    use plant::{TankDrainIn, TankDrainOut};
+    use polywire_telemetry::{Agent, AgentError};
+
+    pub fn declare(agent: &mut Agent) -> Result<(), AgentError> {
+        let mut level = 2.0;
+        agent.add_command("tank.drain", "Drains down to a level", move |request: &TankDrainIn| {
+            match request.level {
+                wanted if wanted <= level => {
+                    let litres = 750.0 * (level - wanted);
+                    level = wanted;
+                    Ok(TankDrainOut { return_: litres })
+                }
+                _ => Err(format!("the level is only {level} m")),
+            }
+        })?;
+        Ok(())
+    }
+}
+
 #[test]
 fn the_pages_have_these_examples_and_they_work() {
     page_on_telemetry();
     page_on_commands();
+    page_on_operations();
+}
+
+fn page_on_operations() {
+    let all = blocks(&page("docs/commands.md"));
+    let pdl = all.iter().find(|block| block.info == "idl tank.pdl").expect("a block of PDL");
+    let document = Compiler::new().parse_str("tank.pdl", &pdl.text).expect("it compiles");
+    assert_shown(&emit::rust(document.definitions()).expect("Rust"), include_str!("documented.rs"));
+    let example = all.iter().filter(|block| block.info == "rust").nth(1).expect("a second block of Rust");
+    assert_shown(&example.text, include_str!("documented.rs"));
+
+    let (wire, identity) = ("cdr@inproc/documented-operations", Identity::new("plant").expect("a name"));
+    let mut agent = Agent::new(Node::new(), identity, Host::this(), wire, Moment::default()).expect("a node");
+    operations::declare(&mut agent).expect("declared");
+    let described = agent.description().commands.remove(0);
+    let operation = document.operations("Tank").expect("known").next().expect("an operation");
+    assert_eq!(TankDrainIn::shape().schema().type_hash(), operation.request.type_hash());
+    assert_eq!(TankDrainOut::shape().schema().type_hash(), operation.reply.type_hash());
+    let (fill, filled) = (TankFillIn::default(), TankFillOut {});
+    assert_eq!((fill, filled, Tank { level: 0.0 }), (TankFillIn {}, TankFillOut::default(), Tank::default()));
+    let runner = Runner::start(agent).expect("a thread");
+    let client = Node::new().client::<TankDrainIn, TankDrainOut>(&described.service, Some(wire));
+    let client = client.expect("a client").open().expect("opened");
+    let drain = |level| client.call(&TankDrainIn { level, who: "ann".into() }, Duration::from_secs(120));
+    assert_eq!(drain(0.5).expect("drained").return_, 1125.0);
+    assert_eq!(drain(1.0).expect_err("too much").to_string(), "the level is only 0.5 m");
+    drop(runner);
 }
 
 fn page_on_commands() {

@@ -6,11 +6,15 @@ use std::{
     time::Duration,
 };
 
-use polywire::{Node, Record, Subscriber, coding::Discovered};
+use polywire::{
+    Config, Message, Node, Record, Subscriber,
+    coding::Discovered,
+    service::{CallError, Client, Reply},
+};
 use polywire_telemetry::{
     Agent, Identity, Moment, Plan, Runner, Setting,
-    command::{Action, Command},
-    socket::Socket,
+    command::{AUDIT, Action, AuditRecord, Command, audit_qos},
+    socket::{LONGEST_CALL, MOST_CALLS, Socket},
     system::{self, Host},
 };
 use polywire_testing::{
@@ -45,8 +49,12 @@ impl Program {
 }
 
 fn agent(wire: &str, socket: &Socket) -> Agent {
+    agent_of(Node::new(), wire, socket)
+}
+
+fn agent_of(node: Node, wire: &str, socket: &Socket) -> Agent {
     let identity = Identity::new("plant").expect("a name");
-    let mut agent = Agent::new(Node::new(), identity, Host::this(), wire, Moment::default()).expect("a node");
+    let mut agent = Agent::new(node, identity, Host::this(), wire, Moment::default()).expect("a node");
     agent.add(Plan::of(system::find("clock").expect("known"))).expect("every system has it");
     agent.serve(socket);
     agent
@@ -166,5 +174,248 @@ fn the_node_describes_declared_probes_and_takes_commands_for_them() {
         }
     };
     assert!(sample.value.f64("level").expect("a number") >= 4.0);
-    assert!(!agent.flush("tank", turn) || agent.description().probes[1].problem.contains("nothing has come"));
+    // The last sample may have come after the turn.
+    until("all samples are taken", || {
+        !agent.flush("tank", turn) || agent.description().probes[1].problem.contains("nothing has come")
+    });
+}
+
+const TANK: &str = "module plant { probe Tank { real64 level;
+    // Drains. Returns what ran out.
+    // In litres.
+    real64 drain(in real64 level, in string who);
+    void reset(); }; };";
+
+/// A request of `drain`, as a program in Rust has it.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "plant::Tank_drain_In", nested)]
+struct Drain {
+    level: f64,
+    who: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "plant::Tank_drain_Out", nested)]
+struct Drained {
+    return_: f64,
+}
+
+#[derive(Debug, Default, Message)]
+#[polywire(name = "plant::Tank_reset_In", nested)]
+struct Reset {}
+
+#[derive(Debug, Default, Message)]
+#[polywire(name = "plant::Tank_reset_Out", nested)]
+struct ResetDone {}
+
+fn drain(level: f64) -> Drain {
+    Drain { level, who: "ann".to_owned() }
+}
+
+fn drains(wire: &str) -> Client<Drain, Drained> {
+    let client = Node::new().client("telemetry/plant/command/tank.drain", Some(wire)).expect("a client");
+    client.open().expect("opened")
+}
+
+impl Program {
+    /// A program with a tank.
+    fn with_tank(path: &str) -> Program {
+        let mut program = Program::new(path);
+        program.write(&json!({ "probe": "tank", "pdl": TANK }));
+        assert_eq!(program.told()["type"], "plant::Tank");
+        program
+    }
+}
+
+/// Waits for a reply, and says why there is none.
+fn outcome(reply: Reply<Drained>) -> Result<f64, String> {
+    reply.wait().map(|reply| reply.value.return_).map_err(|error| error.to_string())
+}
+
+#[test]
+fn operations_are_commands_whose_calls_the_program_answers() {
+    let (folder, wire) = (Folder::new("socket-calls"), "cdr@inproc/socket-calls");
+    let path = folder.file("plant.sock");
+    let socket = Socket::open(path.as_ref()).expect("a socket");
+    let agent = agent(wire, &socket);
+    let node = Node::new();
+    let audit: Subscriber<AuditRecord> =
+        node.subscribe(AUDIT, Some(wire)).expect("a topic").qos(audit_qos()).expect("policies").open();
+    let runner = Runner::start(agent).expect("a thread");
+    let mut program = Program::with_tank(&path);
+    let client = drains(wire);
+    client.wait_for_server(SOON).expect("it is served");
+    let begin = |level| client.request(&drain(level), SOON).expect("sent");
+
+    // Several at once, and the answers in another order.
+    let replies = [begin(1.0), begin(2.0), begin(3.0)];
+    let calls: Vec<Value> = (0..3).map(|_| program.told()).collect();
+    let request = json!({ "level": 1.0, "who": "ann" });
+    assert_eq!(calls[0], json!({ "call": 1, "probe": "tank", "command": "drain", "request": request }));
+    program.write(&json!({ "reply": 3, "value": { "return_": 30.0 } }));
+    program.write(&json!({ "reply": 1, "error": "the valve is stuck" }));
+    program.write(&json!({ "reply": 2, "value": { "return_": "much" } }));
+    assert_eq!(program.told()["error"], "value");
+    program.write(&json!({ "reply": 2, "value": { "return_": 20.0 } }));
+    let outcomes = replies.map(outcome);
+    assert_eq!(outcomes, [Err("the valve is stuck".to_owned()), Ok(20.0), Ok(30.0)]);
+    program.write(&json!({ "reply": 2, "value": {} }));
+    assert_eq!(program.told()["error"], "reply");
+    let records: Vec<AuditRecord> = (0..3).map(|_| audit.recv_timeout(SOON).expect("a record").value).collect();
+    let stuck = records.iter().find(|record| !record.problem.is_empty()).expect("one has failed");
+    assert_eq!((stuck.problem.as_str(), stuck.who.as_str()), ("the valve is stuck", "this process"));
+    assert_eq!((stuck.service.as_str(), &stuck.request), ("telemetry/plant/command/tank.drain", &request.to_string()));
+
+    // The program goes while calls are under way, then there is none, and then another one.
+    let reply = begin(4.0);
+    program.told();
+    drop(program);
+    assert_eq!(outcome(reply), Err("the program has gone before it replied; it may have done it".to_owned()));
+    assert_eq!(outcome(begin(5.0)), Err("the program that declared the probe 'tank' has gone".to_owned()));
+    let mut program = Program::with_tank(&path);
+    let reply = begin(6.0);
+    assert_eq!(program.told()["call"], 1, "the numbers are those of a connection");
+    program.write(&json!({ "reply": 1, "value": { "return_": 60.0 } }));
+    assert_eq!(outcome(reply), Ok(60.0));
+    drop((runner, socket));
+}
+
+#[test]
+fn the_node_never_waits_for_a_program() {
+    let (folder, wire) = (Folder::new("socket-slow"), "cdr@inproc/socket-slow");
+    let path = folder.file("plant.sock");
+    let socket = Socket::open(path.as_ref()).expect("a socket");
+    let mut agent = agent(wire, &socket);
+    let mut now = Moment::default();
+    let mut turn = |agent: &mut Agent, step: Duration| {
+        now.steady += step;
+        agent.turn(now);
+    };
+    let tick = Duration::from_millis(1);
+    let mut program = Program::new(&path);
+    program.write(&json!({ "probe": "tank", "pdl": TANK }));
+    until("it is admitted", || {
+        turn(&mut agent, tick);
+        agent.description().commands.len() == 2
+    });
+    let commands = agent.description().commands;
+    let short: Vec<(&str, &str)> = commands.iter().map(|c| (c.name.as_str(), c.summary.as_str())).collect();
+    assert_eq!(short, [("tank.drain", "Drains. Returns what ran out"), ("tank.reset", "The operation reset")]);
+    let taken = agent.add_command("tank.drain", "", |_: &Drain| Ok::<_, String>(Drained::default()));
+    assert!(taken.is_err_and(|error| error.to_string() == "there is a command 'tank.drain' already"));
+    assert_eq!(program.told()["type"], "plant::Tank");
+
+    // It does not answer: calls beyond the limit fail at once, the others when their time is over.
+    let client = drains(wire);
+    client.wait_for_server(SOON).expect("it is served");
+    let begin = |level| client.request(&drain(level), LONGEST_CALL * 4).expect("sent");
+    let mut replies: Vec<Reply<Drained>> = (0..=MOST_CALLS).map(|_| begin(0.0)).collect();
+    let refused = replies.pop().expect("the last one");
+    let refused = std::thread::spawn(move || outcome(refused));
+    until("it is refused", || {
+        turn(&mut agent, tick);
+        refused.is_finished()
+    });
+    let refused = refused.join().expect("no panic");
+    assert_eq!(refused, Err("the program has 16 calls under way already".to_owned()));
+    for number in 1..=MOST_CALLS {
+        assert_eq!(program.told()["call"], number);
+    }
+    turn(&mut agent, LONGEST_CALL);
+    for reply in replies {
+        assert!(outcome(reply).is_err_and(|text| text.contains("has not replied within 60 s")));
+    }
+    program.write(&json!({ "reply": 1, "value": { "return_": 1.0 } }));
+    assert_eq!(program.told()["error"], "reply", "it is too late");
+    let reply = begin(7.0);
+    let answered = std::thread::spawn(move || outcome(reply));
+    let asked = std::thread::spawn(move || {
+        assert_eq!(program.told()["call"], MOST_CALLS + 1);
+        program.write(&json!({ "reply": MOST_CALLS + 1, "value": { "return_": 7.0 } }));
+        program
+    });
+    until("it is answered", || {
+        turn(&mut agent, tick);
+        answered.is_finished()
+    });
+    assert_eq!(answered.join().expect("no panic"), Ok(7.0));
+    let mut program = asked.join().expect("no panic");
+
+    // Another type takes the place of the probe while a call is under way, and its commands go.
+    let reply = begin(8.0);
+    let failed = std::thread::spawn(move || outcome(reply));
+    let declares = std::thread::spawn(move || {
+        assert_eq!(program.told()["call"], MOST_CALLS + 2);
+        program.write(&json!({ "probe": "tank", "example": { "level": 1.5 } }));
+        assert_eq!(program.told()["type"], "probes::tank");
+        program.write(&json!({ "reply": MOST_CALLS + 2, "value": {} }));
+        assert_eq!(program.told()["error"], "reply");
+    });
+    until("it fails", || {
+        turn(&mut agent, tick);
+        failed.is_finished() && declares.is_finished()
+    });
+    declares.join().expect("no panic");
+    assert_eq!(failed.join().expect("no panic"), Err("another probe has taken the place of 'tank'".to_owned()));
+    assert_eq!(agent.description().commands, []);
+    let mut program = Program::new(&path);
+    until("nobody sends it any more", || {
+        program.write(&json!({ "probe": "tank", "pdl": TANK.replace("void reset();", "void fill();") }));
+        turn(&mut agent, tick);
+        agent.description().commands.iter().any(|command| command.name == "tank.fill")
+    });
+    let names: Vec<String> = agent.description().commands.into_iter().map(|command| command.name).collect();
+    assert_eq!(names, ["tank.drain", "tank.fill"]);
+    agent.add_command("pump.go", "", |_: &Drain| Ok::<_, String>(Drained::default())).expect("declared");
+    let mut refused = Program::new(&path);
+    let long = "x".repeat(126);
+    for probe in ["pump", &long] {
+        refused.write(&json!({ "probe": probe, "pdl": "probe P { real64 x; void go(); };" }));
+        let told = std::thread::spawn(move || {
+            let told = refused.told();
+            (refused, told)
+        });
+        until("it is refused", || {
+            turn(&mut agent, tick);
+            told.is_finished()
+        });
+        let (program, told) = told.join().expect("no panic");
+        assert_eq!(told["error"], "refused", "{told}");
+        refused = program;
+    }
+    assert_eq!(agent.description().probes.len(), 2, "the clock and the tank");
+}
+
+#[test]
+fn rules_of_access_name_the_commands_of_programs() {
+    let folder = Folder::new("socket-access");
+    let wire = |role: &str| format!("cdr@unix-{role}/{}", folder.file("a.sock"));
+    let rules = "[[access.allow]]\nanyone = true\nrequest = ['telemetry/plant/command/tank.drain']\nserve = ['**']\n";
+    let path = folder.file("plant.sock");
+    let socket = Socket::open(path.as_ref()).expect("a socket");
+    let node = Node::builder().config(Config::parse(rules).expect("rules")).build();
+    let runner = Runner::start(agent_of(node, &wire("listen"), &socket)).expect("a thread");
+    let mut program = Program::with_tank(&path);
+    let client = drains(&wire("connect"));
+    client.wait_for_server(SOON).expect("it is served");
+    let reply = client.request(&drain(1.0), SOON).expect("sent");
+    program.told();
+    program.write(&json!({ "reply": 1, "value": { "return_": 10.0 } }));
+    assert_eq!(outcome(reply), Ok(10.0));
+    let reset: Client<Reset, ResetDone> = Node::new()
+        .client("telemetry/plant/command/tank.reset", Some(&wire("connect")))
+        .expect("a client")
+        .open()
+        .expect("opened");
+    let denied = loop {
+        match reset.call(&Reset {}, SOON) {
+            Err(CallError::NoServer) => std::thread::yield_now(),
+            other => break other,
+        }
+    };
+    assert!(matches!(&denied, Err(CallError::Denied { reason }) if reason.contains("request")), "{denied:?}");
+    // The program has not seen it.
+    program.write(&json!({ "probe": "tank", "value": 7 }));
+    assert_eq!(program.told()["error"], "value");
+    drop((runner, socket));
 }

@@ -207,6 +207,11 @@ fn interfaces_have_rates() {
         (text(&*probe, "interfaces[1].name"), number(&*probe, "interfaces[1].send_faults")),
         ("eth0:1".into(), 7.0)
     );
+    // Figures have no digits that are noise: they would take bytes.
+    root.write("proc/net/dev", "a\nb\n    lo: 50 3 0 0 0 0 0 0 51 1 0 0 0 0 0 0\n");
+    sampled(&mut probe, 6.000_000_4);
+    let members = ["interval_s", "interfaces[0].receive_rate", "interfaces[0].send_rate"];
+    assert_eq!(numbers(&*probe, members), [3.0, 6.67, 0.33]);
 }
 
 #[test]

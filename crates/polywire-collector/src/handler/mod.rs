@@ -1,5 +1,7 @@
 //! Handlers: what becomes of entries. One file a kind, and one line in [`KINDS`].
 
+#[cfg(any(feature = "foxglove", feature = "mcap"))]
+mod coding;
 mod context;
 mod csv;
 #[cfg(feature = "foxglove")]
@@ -16,6 +18,8 @@ mod otlp;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod prometheus;
+#[cfg(any(feature = "foxglove", feature = "mcap"))]
+mod ros2msg;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 

@@ -12,7 +12,6 @@ use polywire::{
     qos::{Durability, History, Qos, Reliability},
 };
 
-use super::declared::json;
 use crate::{Identity, Moment, disk::sync_folder_of};
 
 /// The topic on which nodes tell of commands.
@@ -150,18 +149,9 @@ impl Audit {
         self.file = Some(file);
     }
 
-    /// Tells of a request. `problem` is empty if it was done.
-    pub fn record<Q: Message>(
-        &mut self,
-        info: &Info,
-        service: &str,
-        text: &Encoder<Q>,
-        request: &Q,
-        problem: &str,
-        now: Moment,
-    ) {
+    /// Tells of a request, which is JSON. `problem` is empty if it was done.
+    pub fn record(&mut self, info: &Info, service: &str, mut request: String, problem: &str, now: Moment) {
         let link = &info.source.link;
-        let mut request = json(text, request);
         request.truncate(request.floor_char_boundary(MOST_REQUEST_BYTES));
         self.last.number += 1;
         self.last = AuditRecord {

@@ -1,4 +1,4 @@
-//! Commands that an application declares: a typed service each.
+//! Commands that are declared: a service each. Those of an application have Rust types.
 
 use std::{
     fmt::Display,
@@ -9,16 +9,25 @@ use std::{
 use polywire::{
     Message, Node, NodeError, Wire,
     codec::{Encoder, Options, json::JSON},
-    service::{Request, Service},
+    coding::Coding,
+    service::{Request, RequestOf, Service},
 };
 
 use super::{Audit, service_of};
-use crate::{CommandDescription, Moment};
+use crate::{CommandDescription, Moment, json::json};
 
-/// A command of an application.
+/// A command that is declared.
 pub(crate) trait Declared: Send {
     /// What the node says about it.
     fn description(&self) -> &CommandDescription;
+
+    /// The probe that it is an operation of, if it is one.
+    fn instance(&self) -> Option<&str> {
+        None
+    }
+
+    /// Ends what is under way, before this is dropped.
+    fn retire(&mut self, _audit: &mut Audit, _now: Moment) {}
 
     /// Answers a request, if one waits. Returns whether one did.
     fn serve(&mut self, audit: &mut Audit, now: Moment) -> bool;
@@ -58,14 +67,6 @@ pub(crate) fn encoder<Q: Message>() -> Result<Encoder<Q>, NodeError> {
     Encoder::new(&JSON, &Options::default()).map_err(failed)
 }
 
-/// A request as JSON.
-pub(super) fn json<Q: Message>(encoder: &Encoder<Q>, request: &Q) -> String {
-    let mut text = Vec::new();
-    // JSON has a text for every value; a request that is too long for one is empty.
-    let _ = encoder.encode(request, &mut text);
-    String::from_utf8_lossy(&text).into_owned()
-}
-
 impl<Q, R, E, F> Declared for Declaration<Q, R, F>
 where
     Q: Message,
@@ -83,13 +84,27 @@ where
         let done =
             catch_unwind(AssertUnwindSafe(|| (self.callback)(request.value()).map_err(|error| error.to_string())));
         let done = done.unwrap_or_else(|_| Err("the command panicked".to_owned()));
-        let problem = done.as_ref().err().map_or("", String::as_str);
-        audit.record(request.info(), &self.description.service, &self.text, request.value(), problem, now);
-        match done {
-            // The client learns of a reply that cannot be encoded.
-            Ok(reply) => drop(request.reply(&reply)),
-            Err(text) => request.fail(&text),
-        }
+        let text = json(&self.text, request.value());
+        end(request, text, done, &self.description.service, audit, now);
         true
+    }
+}
+
+/// Ends a request, whose text is JSON, with a reply or the reason why there is none. The record of
+/// it leaves first.
+pub(super) fn end<Q: Coding, R: Coding>(
+    request: RequestOf<Q, R>,
+    text: String,
+    done: Result<R::Value, String>,
+    service: &str,
+    audit: &mut Audit,
+    now: Moment,
+) {
+    let problem = done.as_ref().err().map_or("", String::as_str);
+    audit.record(request.info(), service, text, problem, now);
+    match done {
+        // The client learns of a reply that cannot be encoded.
+        Ok(reply) => drop(request.reply(&reply)),
+        Err(text) => request.fail(&text),
     }
 }

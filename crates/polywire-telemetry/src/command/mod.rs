@@ -1,7 +1,8 @@
 //! Commands to nodes. The services and types are those of `spec/telemetry.md`.
 //!
-//! Each node serves commands that describe and change it ([`Command`]), and those that its
-//! application has declared ([`crate::Agent::add_command`]). All of them leave an [`AuditRecord`].
+//! Each node serves commands that describe and change it ([`Command`]), those that its application
+//! has declared ([`crate::Agent::add_command`]), and those that programs have declared at its
+//! socket as operations of their probes ([`crate::socket`]). All of them leave an [`AuditRecord`].
 //!
 //! ```
 //! use polywire::{Message, Node, Subscriber, service::Client};
@@ -64,6 +65,7 @@
 
 mod audit;
 mod declared;
+mod forwarded;
 mod kept;
 
 use std::fmt;
@@ -75,6 +77,7 @@ pub use kept::KeptError;
 pub(crate) use {
     audit::Audit,
     declared::{Declared, declare, encoder},
+    forwarded::{forward, forwarded_name},
     kept::Kept,
 };
 
@@ -83,7 +86,7 @@ use crate::{MeasureError, NodeDescription, Setting};
 /// The most settings of a command.
 pub const MOST_SETTINGS: usize = 256;
 
-/// The service by which the node of this name takes a [`Command`]. The commands of its application
+/// The service by which the node of this name takes a [`Command`]. Commands that are declared
 /// have services below it.
 ///
 /// ```

@@ -36,12 +36,16 @@ mod prometheus;
 mod recorder;
 mod registry;
 mod statsd;
+#[cfg(feature = "tracing")]
+mod trace;
 
 use polywire::Message;
 
 #[cfg(feature = "metrics")]
 pub use recorder::{Recorder, RecorderError};
 pub use registry::MOST_METRICS;
+#[cfg(feature = "tracing")]
+pub use trace::TraceLayer;
 
 use crate::{MeasureError, Pdl, ProbeType, Uuid};
 
@@ -136,4 +140,36 @@ pub(crate) fn problem(what: &str, problem: impl std::fmt::Display) -> MeasureErr
 /// A parameter that must be set.
 fn needed(parameter: &crate::Parameter, expected: &str) -> MeasureError {
     MeasureError::Value { parameter: parameter.name.to_owned(), value: String::new(), expected: expected.to_owned() }
+}
+
+/// The probe of the figures that a program has in a [`Registry`](registry::Registry).
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+const fn of_program(name: &'static str, summary: &'static str) -> ProbeType {
+    ProbeType {
+        name,
+        summary,
+        uuid: UUID,
+        version: VERSION,
+        pdl: PDL,
+        every: std::time::Duration::from_secs(10),
+        parameters: &[],
+        shape: <Metrics as Message>::shape,
+        open: |_, _| Err(MeasureError::Unknown("a program adds this probe to its own node".to_owned())),
+    }
+}
+
+/// Adds it to a node.
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+fn add_program(
+    agent: &mut crate::Agent,
+    probe: &'static ProbeType,
+    instance: &str,
+    registry: std::sync::Arc<registry::Registry>,
+) -> Result<(), crate::AgentError> {
+    let plan = crate::Plan { instance: instance.to_owned(), ..crate::Plan::of(probe) };
+    let read = move |_: crate::Moment, sample: &mut Metrics| -> Result<(), MeasureError> {
+        registry.read(sample);
+        Ok(())
+    };
+    agent.run(plan, |_, _| Ok(crate::probe::boxed::<Metrics>(read)))
 }

@@ -1,33 +1,18 @@
 //! The figures of programs that use the crate `metrics`.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key as MetricKey, KeyName, Metadata, SharedString, Unit,
 };
-use polywire::Message as _;
 
 use super::{
-    Label, Metrics,
+    Label, add_program,
     registry::{Key, Number, Registry, Spread},
 };
-use crate::{Agent, AgentError, MeasureError, Moment, Plan, Probe, ProbeType, Settings, host::Host, probe::boxed};
+use crate::{Agent, AgentError, ProbeType};
 
-static PROBE: ProbeType = ProbeType {
-    name: "metrics",
-    summary: "What the program measures by the crate metrics",
-    uuid: super::UUID,
-    version: super::VERSION,
-    pdl: super::PDL,
-    every: Duration::from_secs(10),
-    parameters: &[],
-    shape: Metrics::shape,
-    open,
-};
-
-fn open(_: &Host, _: &Settings) -> Result<Box<dyn Probe>, MeasureError> {
-    Err(MeasureError::Unknown("a program opens this probe, by Recorder::install".to_owned()))
-}
+static PROBE: ProbeType = super::of_program("metrics", "What the program measures by the crate metrics");
 
 /// Why a program's figures cannot be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -80,12 +65,7 @@ impl Recorder {
     pub fn install(agent: &mut Agent, instance: &str) -> Result<(), RecorderError> {
         let registry = Arc::new(Registry::default());
         metrics::set_global_recorder(Recorder(registry.clone())).map_err(|_| RecorderError::Taken)?;
-        let plan = Plan { instance: instance.to_owned(), ..Plan::of(&PROBE) };
-        let read = move |_: Moment, sample: &mut Metrics| -> Result<(), MeasureError> {
-            registry.read(sample);
-            Ok(())
-        };
-        Ok(agent.run(plan, |_, _| Ok(boxed::<Metrics>(read)))?)
+        Ok(add_program(agent, &PROBE, instance, registry)?)
     }
 }
 

@@ -42,13 +42,21 @@ impl Key {
 #[derive(Debug, Default)]
 pub struct Number(AtomicU64);
 
+/// The bits of a number that nobody has set yet: one of the many that are not a number.
+const UNSET: u64 = u64::MAX;
+
 impl Number {
+    /// One that is left out of samples until it is set, or added to.
+    fn unset() -> Number {
+        Number(UNSET.into())
+    }
+
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
     pub fn add(&self, more: f64) {
-        let add = |bits| Some((f64::from_bits(bits) + more).to_bits());
+        let add = |bits| Some((number(bits).unwrap_or(0.0) + more).to_bits());
         // The closure never declines.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
@@ -56,14 +64,18 @@ impl Number {
     /// Sets it unless it is higher.
     #[cfg(feature = "metrics")]
     pub fn raise(&self, value: f64) {
-        let raise = |bits| Some(f64::from_bits(bits).max(value).to_bits());
+        let raise = |bits| Some(number(bits).unwrap_or(0.0).max(value).to_bits());
         // The closure never declines.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise);
     }
 
-    pub fn get(&self) -> f64 {
-        f64::from_bits(self.0.load(Ordering::Relaxed))
+    fn get(&self) -> Option<f64> {
+        number(self.0.load(Ordering::Relaxed))
     }
+}
+
+fn number(bits: u64) -> Option<f64> {
+    (bits != UNSET).then(|| f64::from_bits(bits))
 }
 
 /// Numbers from 0 up.
@@ -121,7 +133,7 @@ impl Registry {
     }
 
     pub fn gauge(&self, key: Key) -> Option<Arc<Number>> {
-        match self.figure(key, || Figure::Gauge(Arc::default()))? {
+        match self.figure(key, || Figure::Gauge(Arc::new(Number::unset())))? {
             Figure::Gauge(number) => Some(number),
             _ => self.none(),
         }
@@ -153,11 +165,11 @@ impl Registry {
         for (key, figure) in &*self.lock() {
             let metric = |kind, number: &Number| {
                 let Key { name, labels } = key.clone();
-                Metric { name, labels, kind, value: number.get() }
+                number.get().map(|value| Metric { name, labels, kind, value })
             };
             match figure {
-                Figure::Counter(number) => sample.metrics.push(metric(MetricKind::Counter, number)),
-                Figure::Gauge(number) => sample.metrics.push(metric(MetricKind::Gauge, number)),
+                Figure::Counter(number) => sample.metrics.extend(metric(MetricKind::Counter, number)),
+                Figure::Gauge(number) => sample.metrics.extend(metric(MetricKind::Gauge, number)),
                 Figure::Spread(spread) => sample.distributions.push(spread.read(key)),
             }
         }
@@ -169,6 +181,8 @@ impl Registry {
             return Some(figure.clone());
         }
         if figures.len() >= MOST_METRICS || key.bytes() > MOST_NAME_BYTES {
+            // The log may be counted here as well.
+            drop(figures);
             return self.none();
         }
         Some(figures.entry(key).or_insert_with(fresh).clone())
@@ -194,11 +208,28 @@ mod tests {
         registry.counter(key("a")).expect("known").add(0.5);
         assert!(registry.gauge(key("a")).is_none() && registry.spread(key("a")).is_none());
         assert!(registry.gauge(key(&"x".repeat(MOST_NAME_BYTES + 1))).is_none());
-        (0..MOST_METRICS).for_each(|number| drop(registry.gauge(key(&format!("g{number}")))));
+        let gauges = (0..MOST_METRICS).filter_map(|number| registry.gauge(key(&format!("g{number}"))));
+        gauges.for_each(|gauge| gauge.set(1.0));
         assert!(registry.spread(key("late")).is_none());
         let mut sample = Metrics::default();
         registry.read(&mut sample);
         assert_eq!((sample.metrics.len(), sample.metrics[0].value, sample.refused), (MOST_METRICS, 2.5, 5));
+    }
+
+    #[test]
+    fn a_gauge_is_left_out_until_it_is_set() {
+        let registry = Registry::default();
+        let gauge = registry.gauge(key("g")).expect("new");
+        let read = || {
+            let mut sample = Metrics::default();
+            registry.read(&mut sample);
+            sample.metrics.iter().map(|metric| metric.value).collect::<Vec<_>>()
+        };
+        assert_eq!(read(), [0.0; 0]);
+        gauge.add(-2.5);
+        assert_eq!(read(), [-2.5]);
+        gauge.set(0.0);
+        assert_eq!(read(), [0.0]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::{
 
 use polywire::{Message, Record, Shape, coding::Dynamic};
 
+use super::{calls::Programs, operation::Operation};
 use crate::{
     Instrument, Measure, MeasureError, Moment, Pdl, Plan, Probe, ProbeType, Uuid, application::not_by_name,
     input::problem,
@@ -44,6 +45,8 @@ pub struct DeclaredProbe {
     pub(crate) uuid: Uuid,
     pub(crate) version: String,
     pub(crate) pdl: String,
+    operations: Vec<Arc<Operation>>,
+    programs: Arc<Programs>,
     waiting: Mutex<Waiting>,
 }
 
@@ -59,7 +62,22 @@ struct Waiting {
 
 impl DeclaredProbe {
     pub(super) fn new(dynamic: Dynamic, uuid: Uuid, version: String, pdl: String) -> DeclaredProbe {
-        DeclaredProbe { dynamic, uuid, version, pdl, waiting: Mutex::default() }
+        let (operations, programs, waiting) = (Vec::new(), Arc::default(), Mutex::default());
+        DeclaredProbe { dynamic, uuid, version, pdl, operations, programs, waiting }
+    }
+
+    pub(super) fn with_operations(self, operations: Vec<Operation>) -> DeclaredProbe {
+        DeclaredProbe { operations: operations.into_iter().map(Arc::new).collect(), ..self }
+    }
+
+    /// What programs do for whoever asks.
+    pub(crate) fn operations(&self) -> &[Arc<Operation>] {
+        &self.operations
+    }
+
+    /// The programs that have declared it.
+    pub(crate) fn programs(&self) -> &Arc<Programs> {
+        &self.programs
     }
 
     pub(crate) fn shape(&self) -> &Arc<Shape> {

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use polywire::{Schema, schema::Type};
 use serde_json::value::RawValue;
 
 use crate::identity::is_name;
 
 /// Bytes of a line.
 pub const MOST_LINE_BYTES: usize = 1 << 20;
+
+/// Characters of an error, in either direction.
+pub(super) const MOST_TEXT: usize = 2000;
 
 /// What is wrong with a line or a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +38,8 @@ pub(super) enum Mistake {
     Undeclared,
     /// The value does not fit the type.
     Value,
+    /// No call of this number waits for a reply.
+    Reply,
     /// The node refuses the probe.
     Refused,
 }
@@ -48,6 +54,7 @@ impl Mistake {
             Mistake::Format => "format",
             Mistake::Undeclared => "undeclared",
             Mistake::Value => "value",
+            Mistake::Reply => "reply",
             Mistake::Refused => "refused",
         }
     }
@@ -57,7 +64,23 @@ impl Mistake {
     }
 }
 
-/// A line, taken apart.
+/// What a line says.
+#[derive(Debug)]
+pub(super) enum Said {
+    Line(Line),
+    Reply(Reply),
+}
+
+/// The reply to a call.
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// The number of the call.
+    pub number: u64,
+    /// The value, or why there is none.
+    pub answer: Result<Box<RawValue>, String>,
+}
+
+/// A line about a probe, taken apart.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub probe: String,
@@ -83,10 +106,47 @@ pub(super) enum TypeOf {
     Schema(String),
 }
 
-impl Line {
-    pub fn parse(line: &[u8]) -> Result<Line, LineError> {
-        let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(line)
+type Members = BTreeMap<String, Box<RawValue>>;
+
+impl Said {
+    pub fn parse(line: &[u8]) -> Result<Said, LineError> {
+        let members: Members = serde_json::from_slice(line)
             .map_err(|error| Mistake::Syntax.because(format!("no JSON object: {error}")))?;
+        match members.contains_key("reply") {
+            true => Reply::of(members).map(Said::Reply),
+            false => Line::of(members).map(Said::Line),
+        }
+    }
+}
+
+impl Reply {
+    fn of(mut members: Members) -> Result<Reply, LineError> {
+        let number = members.remove("reply").and_then(|number| serde_json::from_str(number.get()).ok());
+        let number = number.ok_or_else(|| Mistake::Syntax.because("'reply' must be the number of a call"))?;
+        let (value, error) = (members.remove("value"), members.remove("error"));
+        check_unknown(&members, &["reply", "value", "error"])?;
+        let answer = match (value, error) {
+            (Some(value), None) => Ok(value),
+            (None, Some(error)) => match serde_json::from_str::<String>(error.get()) {
+                Ok(text) if text.is_empty() => Err("the program does not say why".to_owned()),
+                Ok(text) => Err(text.chars().take(MOST_TEXT).collect()),
+                Err(_) => return Err(Mistake::Syntax.because("'error' must be a text")),
+            },
+            _ => return Err(Mistake::Syntax.because("a reply has a 'value' or an 'error'")),
+        };
+        Ok(Reply { number, answer })
+    }
+}
+
+/// Refuses members that no line has.
+fn check_unknown(members: &Members, known: &[&'static str]) -> Result<(), LineError> {
+    let Some(name) = members.keys().next() else { return Ok(()) };
+    let hint = polywire::suggest::hint(name, known.iter().copied());
+    Err(Mistake::Syntax.because(format!("unknown member '{}'{hint}", cut(name))))
+}
+
+impl Line {
+    fn of(mut members: Members) -> Result<Line, LineError> {
         let mut text = |name: &str| -> Result<Option<String>, LineError> {
             let Some(value) = members.remove(name) else { return Ok(None) };
             let text = serde_json::from_str(value.get());
@@ -104,11 +164,8 @@ impl Line {
         let bytes = bytes.map(|bytes| bytes.get().parse::<usize>()).transpose();
         let bytes = bytes.map_err(|_| Mistake::Syntax.because("'bytes' must be the length of a message"))?;
         let (example, units) = (members.remove("example"), members.remove("units"));
-        if let Some(name) = members.keys().next() {
-            let known = ["probe", "pdl", "schema", "example", "units", "type", "format", "value", "bytes"];
-            let hint = polywire::suggest::hint(name, known);
-            return Err(Mistake::Syntax.because(format!("unknown member '{}'{hint}", cut(name))));
-        }
+        let known = ["probe", "pdl", "schema", "example", "units", "type", "format", "value", "bytes", "reply"];
+        check_unknown(&members, &known)?;
         if value.is_some() && bytes.is_some() {
             return Err(Mistake::Syntax.because("a line has a 'value' or is followed by 'bytes', not both"));
         }
@@ -132,6 +189,25 @@ impl Line {
             return Err(Mistake::Syntax.because("the line neither declares the probe nor has a sample"));
         }
         Ok(Line { probe, declares, type_name, format, value, bytes })
+    }
+}
+
+/// A decoder skips members that the type does not have; a program that writes them has made a
+/// mistake.
+pub(super) fn check_members(message: &[u8], schema: &Schema) -> Result<(), LineError> {
+    let members: BTreeMap<String, &RawValue> = match serde_json::from_slice(message) {
+        Ok(members) => members,
+        // The decoder says what is expected.
+        Err(_) => return Ok(()),
+    };
+    let Type::Def(root) = schema.root() else { return Ok(()) };
+    let known = schema.members(*root);
+    match members.keys().find(|name| !known.iter().any(|member| member.name == **name)) {
+        None => Ok(()),
+        Some(name) => {
+            let hint = polywire::suggest::hint(name, known.iter().map(|member| member.name.as_str()));
+            Err(Mistake::Value.because(format!("the type has no member '{}'{hint}", cut(name))))
+        }
     }
 }
 

@@ -5,6 +5,9 @@
 //! messages in any format. `spec/telemetry.md` has all lines. What is wrong comes back, with the
 //! number of the line. `docs/telemetry.md` has an example in Python.
 //!
+//! Operations of a probe in PDL are commands of the node: it writes each request to the program as
+//! a line, and the program writes a reply. `docs/commands.md` has an example.
+//!
 //! ```
 //! use polywire::{Node, coding::Discovered};
 //! use polywire_telemetry::{Agent, Identity, Moment, Runner, socket::Socket, system::Host};
@@ -38,9 +41,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod calls;
 mod declared;
 mod example;
 mod line;
+mod operation;
 mod session;
 
 use std::{
@@ -61,7 +66,17 @@ use std::{
     time::Duration,
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+pub(crate) use self::{
+    calls::{Answer, Calls, Programs},
+    operation::Operation,
+};
 pub use self::{
+    calls::{MOST_CALLS, Wake},
     declared::{DeclaredProbe, MOST_WAITING},
     line::MOST_LINE_BYTES,
     session::{Declare, Session},
@@ -70,8 +85,11 @@ pub use self::{
 /// Connections at a time. Others are turned away.
 const MOST_CONNECTIONS: usize = 64;
 
-/// How long a connection waits for bytes before it tells what there is to tell.
+/// The longest time after which a connection sees that the socket has ended.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How long a program may take to reply to a call.
+pub const LONGEST_CALL: Duration = Duration::from_secs(60);
 
 /// How long the node may take to admit a probe.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -181,26 +199,28 @@ impl Shared {
     }
 
     fn serve(self: &Arc<Shared>, mut stream: UnixStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(TICK))?;
         // A program that does not read must not hold up its own samples.
-        stream.set_write_timeout(Some(Duration::from_millis(1)))?;
+        stream.set_nonblocking(true)?;
+        let (mut bell, ring) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        ring.set_nonblocking(true)?;
+        // One that is full has rung.
+        let wake = move || drop((&ring).write(&[0]));
         let shared = self.clone();
-        let mut session = Session::new(Box::new(move |instance, declared| shared.declare(instance, declared)));
+        let declare = move |instance: &str, declared| shared.declare(instance, declared);
+        let mut session = Session::new(Box::new(declare), Box::new(wake));
         let mut bytes = vec![0; 64 << 10];
         while !self.ends() {
+            let is_told = tell(&mut stream, &mut session)?;
+            if wait(&stream, &bell, !is_told)? {
+                // Calls that come from now on ring it again.
+                let _ = bell.read(&mut bytes);
+            }
             match stream.read(&mut bytes) {
                 Ok(0) => break,
                 Ok(len) => session.take(bytes.get(..len).unwrap_or_default()),
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
-            }
-            let told = session.told();
-            while !told.is_empty() {
-                match stream.write(told.as_slices().0) {
-                    Ok(len) => drop(told.drain(..len)),
-                    Err(error) if is_timeout(&error) => break,
-                    Err(error) => return Err(error),
-                }
             }
         }
         Ok(())
@@ -219,6 +239,34 @@ impl Shared {
 
     fn ends(&self) -> bool {
         self.ends.load(Ordering::Acquire)
+    }
+}
+
+/// Writes what is to be told, as far as the program reads. Returns whether that was all.
+fn tell(stream: &mut UnixStream, session: &mut Session) -> io::Result<bool> {
+    loop {
+        let told = session.told();
+        if told.is_empty() {
+            return Ok(true);
+        }
+        match stream.write(told.as_slices().0) {
+            Ok(len) => drop(told.drain(..len)),
+            Err(error) if is_timeout(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Waits until the program has written, reads again if it is to be `told` more, or the bell rings.
+/// Returns whether it rings.
+fn wait(stream: &UnixStream, bell: &UnixStream, told: bool) -> io::Result<bool> {
+    let flags = if told { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    let mut watched = [PollFd::new(stream, flags), PollFd::new(bell, PollFlags::IN)];
+    let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+    match poll(&mut watched, Some(&tick)) {
+        Ok(_) => Ok(watched.iter().skip(1).any(|bell| !bell.revents().is_empty())),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

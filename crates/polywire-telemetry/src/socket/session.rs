@@ -18,9 +18,11 @@ use polywire_idl::{Compiler, Dialect, emit};
 use serde_json::json;
 
 use super::{
+    calls::{Calls, Wake},
     declared::DeclaredProbe,
     example,
-    line::{Line, LineError, MOST_LINE_BYTES, Mistake, TypeOf, cut},
+    line::{Line, LineError, MOST_LINE_BYTES, MOST_TEXT, Mistake, Reply, Said, TypeOf, check_members, cut},
+    operation::Operation,
 };
 use crate::{Uuid, packet::MOST_PAYLOAD_BYTES, uplink::Format};
 
@@ -29,9 +31,6 @@ const MOST_PROBES: usize = 256;
 
 /// Bytes of lines that wait for a program that does not read them. Further ones are counted.
 const MOST_TOLD: usize = 64 << 10;
-
-/// Characters of an error.
-const MOST_TEXT: usize = 2000;
 
 /// Gives a probe to the node. What it returns is the probe of this name, which may be there
 /// already. The error says why the node refuses it.
@@ -43,7 +42,8 @@ pub type Declare = Box<dyn FnMut(&str, DeclaredProbe) -> Result<Arc<DeclaredProb
 /// use polywire_telemetry::socket::{DeclaredProbe, Session};
 /// use std::sync::Arc;
 /// // A node that admits every probe.
-/// let mut session = Session::new(Box::new(|_name: &str, probe: DeclaredProbe| Ok(Arc::new(probe))));
+/// let declare = |_name: &str, probe: DeclaredProbe| Ok(Arc::new(probe));
+/// let mut session = Session::new(Box::new(declare), Box::new(|| {}));
 /// let mut told = |lines: &str| {
 ///     session.take(lines.as_bytes());
 ///     String::from_utf8(session.told().drain(..).collect())
@@ -56,6 +56,7 @@ pub type Declare = Box<dyn FnMut(&str, DeclaredProbe) -> Result<Arc<DeclaredProb
 /// ```
 pub struct Session {
     declare: Declare,
+    calls: Arc<Calls>,
     probes: BTreeMap<String, Entry>,
     /// What came of a line or a message that is not whole.
     begun: Vec<u8>,
@@ -86,10 +87,12 @@ struct Entry {
 }
 
 impl Session {
-    /// A connection that has just been opened.
-    pub fn new(declare: Declare) -> Session {
+    /// A connection that has just been opened. `wake` is called whenever there is a call to be told
+    /// ([`Session::told`]).
+    pub fn new(declare: Declare, wake: Wake) -> Session {
         Session {
             declare,
+            calls: Arc::new(Calls::new(wake)),
             probes: BTreeMap::new(),
             begun: Vec::new(),
             expects: Expects::Line,
@@ -128,6 +131,12 @@ impl Session {
         if self.told.is_empty() && self.untold > 0 {
             let untold = mem::take(&mut self.untold);
             self.tell(&json!({ "untold": untold }));
+        }
+        // Calls are never left out.
+        while self.told.len() < MOST_TOLD
+            && let Some(line) = self.calls.next_line()
+        {
+            self.told.extend(line.bytes());
         }
         &mut self.told
     }
@@ -169,8 +178,9 @@ impl Session {
     }
 
     fn handle(&mut self, line: &[u8]) {
-        let line = match Line::parse(line) {
-            Ok(line) => line,
+        let line = match Said::parse(line) {
+            Ok(Said::Line(line)) => line,
+            Ok(Said::Reply(reply)) => return self.reply(reply).unwrap_or_else(|error| self.refuse("", &error)),
             Err(error) => return self.refuse("", &error),
         };
         let (probe, bytes) = (line.probe.clone(), line.bytes);
@@ -186,6 +196,17 @@ impl Session {
                 Err(_) => Expects::Waste(len),
             };
         }
+    }
+
+    /// Gives the node the reply to a call. After one that is wrong, the call still waits.
+    fn reply(&mut self, Reply { number, answer }: Reply) -> Result<(), LineError> {
+        let unknown = || Mistake::Reply.because(format!("no call {number} waits for a reply"));
+        let operation = self.calls.operation(number).ok_or_else(unknown)?;
+        let answer = match answer {
+            Ok(value) => Ok(operation.read_reply(value.get().as_bytes())?),
+            Err(text) => Err(text),
+        };
+        self.calls.answer(number, answer).then_some(()).ok_or_else(unknown)
     }
 
     fn take_empty(&mut self, probe: String) -> Expects {
@@ -220,8 +241,13 @@ impl Session {
         }
         let declared = declared(name, declares, type_name)?;
         // Otherwise the node would take the one before for that of another connection.
-        self.probes.remove(name);
+        if let Some(former) = self.probes.remove(name) {
+            former.probe.programs().leave(&self.calls);
+        }
+        // Calls may come as soon as the node has it.
+        declared.programs().enter(&self.calls);
         let probe = (self.declare)(name, declared).map_err(|reason| Mistake::Refused.because(reason))?;
+        probe.programs().enter(&self.calls);
         let json = decoder("json", &probe)?;
         let type_name = probe.shape().schema().name().to_owned();
         self.probes.insert(name.to_owned(), Entry { probe, json, format: None });
@@ -278,6 +304,7 @@ impl Session {
 /// The probe that a line declares.
 fn declared(name: &str, declares: &TypeOf, type_name: Option<&str>) -> Result<DeclaredProbe, LineError> {
     let wrong = |error: &dyn std::fmt::Display| Mistake::Type.because(error);
+    let mut operations = Vec::new();
     let schema = match declares {
         TypeOf::Pdl(text) => {
             let files = BTreeMap::<String, String>::new();
@@ -286,6 +313,7 @@ fn declared(name: &str, declares: &TypeOf, type_name: Option<&str>) -> Result<De
             let own = || document.own_topic_types().map(|def| def.name.clone()).last();
             let name = type_name.map(str::to_owned).or_else(own);
             let name = name.ok_or_else(|| Mistake::Type.because("the text defines no type of samples"))?;
+            operations = Operation::all(&document, &name)?;
             document.schema(&name).map_err(|error| wrong(&error))?
         }
         TypeOf::Example(example, units) => {
@@ -315,7 +343,7 @@ fn declared(name: &str, declares: &TypeOf, type_name: Option<&str>) -> Result<De
         _ => emit::idl(&schema).unwrap_or_default(),
     };
     let dynamic = Dynamic::of(&schema).map_err(|error| wrong(&error))?;
-    Ok(DeclaredProbe::new(dynamic, uuid, version, pdl))
+    Ok(DeclaredProbe::new(dynamic, uuid, version, pdl).with_operations(operations))
 }
 
 /// The decoder for messages of a probe in this format.
@@ -330,25 +358,6 @@ fn decoder(format: &str, probe: &DeclaredProbe) -> Result<Decoder<Record>, LineE
     Decoder::for_shape(format.codec(), format.options(), shape.schema(), shape).map_err(|error| wrong(&error))
 }
 
-/// A decoder skips members that the type does not have; a program that writes them has made a
-/// mistake.
-fn check_members(message: &[u8], schema: &Schema) -> Result<(), LineError> {
-    let members: BTreeMap<String, &serde_json::value::RawValue> = match serde_json::from_slice(message) {
-        Ok(members) => members,
-        // The decoder says what is expected.
-        Err(_) => return Ok(()),
-    };
-    let polywire::schema::Type::Def(root) = schema.root() else { return Ok(()) };
-    let known = schema.members(*root);
-    match members.keys().find(|name| !known.iter().any(|member| member.name == **name)) {
-        None => Ok(()),
-        Some(name) => {
-            let hint = polywire::suggest::hint(name, known.iter().map(|member| member.name.as_str()));
-            Err(Mistake::Value.because(format!("the type has no member '{}'{hint}", cut(name))))
-        }
-    }
-}
-
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = digits.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
     let pairs = digits.chunks_exact(2);
@@ -357,13 +366,19 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{
+        Mutex,
+        mpsc::{Receiver, TryRecvError},
+    };
 
     use polywire::codec::Encoder;
     use proptest::prelude::*;
     use serde_json::Value;
 
-    use super::*;
+    use super::{
+        super::calls::{Answer, MOST_CALLS},
+        *,
+    };
 
     type Admitted = Arc<Mutex<BTreeMap<String, Arc<DeclaredProbe>>>>;
 
@@ -379,7 +394,7 @@ mod tests {
             known.lock().expect("known").insert(name.to_owned(), declared.clone());
             Ok(declared)
         };
-        (Session::new(Box::new(declare)), admitted)
+        (Session::new(Box::new(declare), Box::new(|| {})), admitted)
     }
 
     fn told(session: &mut Session) -> Vec<Value> {
@@ -499,6 +514,171 @@ mod tests {
         let found = told(&mut session);
         assert_eq!((found.len(), &found[1]["error"], found[1]["line"].as_u64()), (2, &"too-long".into(), Some(2)));
         assert_eq!(admitted.lock().expect("known")["p"].len(), 2, "the next line counts");
+    }
+
+    const OPERATIONS: &str =
+        "probe Tank { real64 level; uint8 drain(in real64 level, inout string who); void reset(); };";
+
+    /// A session that has declared a probe with operations.
+    fn operated() -> (Session, Arc<DeclaredProbe>) {
+        let (mut session, admitted) = session();
+        session.take(format!("{{\"probe\":\"tank\",\"pdl\":\"{OPERATIONS}\"}}\n").as_bytes());
+        assert_eq!(told(&mut session)[0]["type"], "Tank");
+        let tank = admitted.lock().expect("known")["tank"].clone();
+        (session, tank)
+    }
+
+    /// Begins a call of an operation.
+    fn begin(tank: &DeclaredProbe, at: usize, request: &str) -> Result<(u64, Receiver<Answer>), String> {
+        tank.programs().latest().ok_or("nobody is there")?.begin("tank", &tank.operations()[at], request)
+    }
+
+    #[test]
+    fn calls_are_told_and_their_replies_are_read() {
+        let (mut session, tank) = operated();
+        assert_eq!(tank.operations().iter().map(|o| o.name.as_str()).collect::<Vec<_>>(), ["drain", "reset"]);
+        assert_eq!(tank.operations()[1].summary, "The operation reset");
+        let (first, drained) = begin(&tank, 0, r#"{"level":0.5,"who":"ann"}"#).expect("begun");
+        let (second, reset) = begin(&tank, 1, "{}").expect("begun");
+        let lines = told(&mut session);
+        let drain =
+            json!({ "call": 1, "probe": "tank", "command": "drain", "request": { "level": 0.5, "who": "ann" } });
+        let other = json!({ "call": 2, "probe": "tank", "command": "reset", "request": {} });
+        assert_eq!((lines.as_slice(), first, second), ([drain, other].as_slice(), 1, 2));
+        session.take(b"{\"reply\":2,\"value\":{}}\n{\"value\":{\"who\":\"bob\",\"return_\":7},\"reply\":1}\n");
+        let drained = drained.try_recv().expect("answered").expect("a value");
+        assert_eq!((drained.u64("return_"), drained.str("who")), (Ok(7), Ok("bob")));
+        assert!(reset.try_recv().expect("answered").is_ok());
+        let (_, stuck) = begin(&tank, 1, "{}").expect("begun");
+        let (_, silent) = begin(&tank, 1, "{}").expect("begun");
+        let long = "x".repeat(3 * MOST_TEXT);
+        session.take(format!("{{\"reply\":3,\"error\":\"{long}\"}}\n{{\"reply\":4,\"error\":\"\"}}\n").as_bytes());
+        assert_eq!(stuck.try_recv().expect("answered").err(), Some("x".repeat(MOST_TEXT)));
+        assert_eq!(silent.try_recv().expect("answered").err().as_deref(), Some("the program does not say why"));
+        assert_eq!(told(&mut session), [] as [Value; 0], "a call that has ended is not told");
+    }
+
+    #[test]
+    fn wrong_replies_are_told_and_change_nothing() {
+        let (mut session, tank) = operated();
+        let (_, done) = begin(&tank, 0, "{}").expect("begun");
+        let (_, answered) = begin(&tank, 0, "{}").expect("begun");
+        told(&mut session);
+        let lines = [
+            (r#"{"reply":1,"value":{"return_":1}}"#, "", ""),
+            (r#"{"reply":1,"value":{"return_":1}}"#, "reply", "no call 1 waits for a reply"),
+            (r#"{"reply":3,"value":{}}"#, "reply", "no call 3"),
+            (r#"{"reply":0,"error":"x"}"#, "reply", "no call 0"),
+            (r#"{"reply":18446744073709551616,"value":{}}"#, "syntax", "the number of a call"),
+            (r#"{"reply":-2,"value":{}}"#, "syntax", "the number of a call"),
+            (r#"{"reply":"2","value":{}}"#, "syntax", "the number of a call"),
+            (r#"{"reply":2}"#, "syntax", "a 'value' or an 'error'"),
+            (r#"{"reply":2,"value":{},"error":"x"}"#, "syntax", "a 'value' or an 'error'"),
+            (r#"{"reply":2,"error":7}"#, "syntax", "'error' must be a text"),
+            (r#"{"reply":2,"valu":{}}"#, "syntax", "unknown member 'valu', did you mean 'value'?"),
+            (r#"{"reply":2,"probe":"tank","value":{}}"#, "syntax", "unknown member 'probe'"),
+            (r#"{"reply":2,"value":{"retrun_":1}}"#, "value", "no member 'retrun_', did you mean 'return_'?"),
+            (r#"{"reply":2,"value":{"return_":256}}"#, "value", ""),
+            (r#"{"reply":2,"value":{"return_":"much"}}"#, "value", ""),
+            (r#"{"reply":2,"value":7}"#, "value", ""),
+            (r#"{"reply":2,"value":null}"#, "value", ""),
+            (r#"{"probe":"tank","reply":2}"#, "syntax", "unknown member 'probe'"),
+        ];
+        for (line, kind, text) in lines {
+            session.take(format!("{line}\n").as_bytes());
+            let found = told(&mut session);
+            let found: Vec<(&str, &str)> = found
+                .iter()
+                .map(|told| (told["error"].as_str().unwrap_or("?"), told["text"].as_str().unwrap_or_default()))
+                .collect();
+            match kind {
+                "" => assert_eq!(found, [], "{line}"),
+                _ => assert!(matches!(found[..], [(k, t)] if k == kind && t.contains(text)), "{line}: {found:?}"),
+            }
+        }
+        assert!(done.try_recv().expect("answered").is_ok() && done.try_recv().is_err());
+        assert!(answered.try_recv().is_err(), "it still waits");
+        session.take(b"{\"reply\":2,\"value\":{\"return_\":9}}\n");
+        assert_eq!(answered.try_recv().expect("answered").expect("a value").u64("return_"), Ok(9));
+    }
+
+    #[test]
+    fn calls_are_bounded_and_fail_when_the_program_has_gone() {
+        let (mut session, tank) = operated();
+        let failed = |request: &str| begin(&tank, 0, request).map(|_| ()).expect_err("refused");
+        assert!(failed(&format!("\"{}\"", "x".repeat(MOST_LINE_BYTES))).contains("the request is too long"));
+        let half = format!("\"{}\"", "x".repeat(MOST_LINE_BYTES / 2));
+        let (first, _answer) = begin(&tank, 0, &half).expect("begun");
+        assert!(failed(&half).contains("the program has not read"));
+        let calls = tank.programs().latest().expect("there");
+        calls.forget(first);
+        assert_eq!(told(&mut session).len(), 0, "a call that has failed is not told");
+        let answers: Vec<_> = (0..MOST_CALLS).map(|_| begin(&tank, 0, "{}").expect("begun")).collect();
+        assert_eq!(failed("{}"), "the program has 16 calls under way already");
+        calls.forget(answers[0].0);
+        assert!(begin(&tank, 0, "{}").is_ok());
+        drop(calls);
+        // Another program with the same probe gets calls while it is there.
+        let (mut other, operations) =
+            (Session::new(Box::new(|_, probe| Ok(Arc::new(probe))), Box::new(|| {})), tank.clone());
+        other.declare = Box::new(move |_, _| Ok(operations.clone()));
+        other.take(format!("{{\"probe\":\"tank\",\"pdl\":\"{OPERATIONS}\"}}\n").as_bytes());
+        told(&mut other);
+        begin(&tank, 1, "{}").expect("begun");
+        assert_eq!((told(&mut other)[0]["call"].as_u64(), told(&mut session).len()), (Some(1), MOST_CALLS));
+        drop(other);
+        assert_eq!(failed("{}"), "the program has 16 calls under way already");
+        // One that declares something else under this name takes no calls any more.
+        session.take(b"{\"probe\":\"tank\",\"example\":{\"a\":1}}\n");
+        assert_eq!(failed("{}"), "nobody is there");
+        assert_eq!(answers[1].1.try_recv().err(), Some(TryRecvError::Empty), "calls before it still wait");
+        drop(session);
+        assert_eq!(answers[1].1.try_recv().err(), Some(TryRecvError::Disconnected));
+    }
+
+    #[test]
+    fn operations_are_limited() {
+        let (mut session, _) = session();
+        let pdl = |operations: usize, parameters: usize| {
+            let parameters: Vec<String> = (0..parameters).map(|at| format!("in string p{at}")).collect();
+            let one = |at: usize| format!("void o{at}({});", parameters.join(","));
+            format!("probe P {{ real64 x; {} }};", (0..operations).map(one).collect::<String>())
+        };
+        let mut declare = |pdl: &str| {
+            session.take(format!("{}\n", json!({ "probe": "p", "pdl": pdl })).as_bytes());
+            told(&mut session)[0].clone()
+        };
+        assert_eq!(declare(&pdl(64, 2))["type"], "P");
+        assert_eq!(declare(&pdl(65, 0))["error"], "too-long");
+        assert_eq!(declare(&pdl(40, 1000))["error"], "too-long");
+        assert_eq!(declare("probe P { void o(real64 x); };")["error"], "type");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever a program writes while calls wait for it.
+        #[test]
+        fn hostile_replies_do_no_harm(defects in prop::collection::vec((any::<u16>(), any::<u8>()), 0..20)) {
+            let (mut session, tank) = operated();
+            let _answers: Vec<_> = (0..MOST_CALLS).map(|at| begin(&tank, at % 2, "{}").expect("begun")).collect();
+            let lines: String = (0..MOST_CALLS + 2)
+                .map(|at| format!("{{\"reply\":{at},\"value\":{{\"return_\":{at},\"who\":\"x\"}}}}\n"))
+                .collect();
+            let mut lines = lines.into_bytes();
+            for (at, byte) in defects {
+                let at = usize::from(at) % lines.len();
+                lines[at] = byte;
+            }
+            session.take(&lines);
+            session.take(b"\n");
+            for line in told(&mut session) {
+                prop_assert!(line["call"].is_u64() || line["error"].is_string(), "{}", line);
+            }
+            // The connection can still be used.
+            session.take(b"\n{\"probe\":\"tank\",\"value\":{\"level\":1.5}}\n");
+            prop_assert_eq!(tank.len(), 1);
+        }
     }
 
     #[test]

@@ -91,8 +91,8 @@ impl Measure<Cgroup> for Sampler {
         let before = self.before.replace((used, throttled)).unwrap_or((used, throttled));
         *sample = Cgroup {
             path: self.path.clone(),
-            processor_percent: (rated.rate(before.0, used) / 1e4) as f32,
-            throttled_percent: (rated.rate(before.1, throttled) / 1e4) as f32,
+            processor_percent: rated.percent(before.0, used, 1e6),
+            throttled_percent: rated.percent(before.1, throttled, 1e6),
             memory_bytes: self.number("memory.current"),
             memory_limit_bytes: self.number("memory.max"),
             tasks: self.number("pids.current").and_then(|tasks| u32::try_from(tasks).ok()),

@@ -145,7 +145,7 @@ impl Measure<Disks> for Sampler {
                 read_rate: rated.rate(before.read, after.read),
                 write_rate: rated.rate(before.written, after.written),
                 operation_rate: rated.rate(before.operations, after.operations),
-                busy_percent: (rated.rate(before.busy_ms, after.busy_ms) / 10.0).min(100.0) as f32,
+                busy_percent: rated.percent(before.busy_ms, after.busy_ms, 1e3).min(100.0),
             }
         };
         let disks = after.iter().map(disk).collect();

@@ -117,13 +117,31 @@ impl Interval {
     /// Ends an interval and begins the next.
     fn next(&mut self, now: Moment) -> Rated {
         let before = self.0.replace(now);
-        Rated { interval_s: before.map_or(0.0, |before| now.seconds_since(before)) }
+        // Nanoseconds are noise, and would take bytes in every sample.
+        let micros = before.map_or(0.0, |before| (now.seconds_since(before) * 1e6).round());
+        Rated { interval_s: micros / 1e6 }
     }
 }
 
 impl Rated {
-    /// By how much a counter rose per second. A counter that fell was reset: its rate is 0.
+    /// By how much a counter rose per second, rounded to hundredths. A counter that fell was reset:
+    /// its rate is 0.
     fn rate(&self, before: u64, after: u64) -> f64 {
+        hundredths(self.quotient(before, after))
+    }
+
+    /// The rate of a counter that rises by `full` in a second of full use, in percent.
+    fn percent(&self, before: u64, after: u64, full: f64) -> f32 {
+        hundredths(self.quotient(before, after) / full * 100.0) as f32
+    }
+
+    fn quotient(&self, before: u64, after: u64) -> f64 {
         if self.interval_s > 0.0 { after.saturating_sub(before) as f64 / self.interval_s } else { 0.0 }
     }
+}
+
+/// A figure without the digits that say nothing, which would take bytes in every sample: a number
+/// with two decimal places is short in each format that is compact or text.
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
 }

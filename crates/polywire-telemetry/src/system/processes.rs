@@ -95,14 +95,12 @@ impl Measure<Processes> for Sampler {
         let found: Vec<Stat> = numbers.filter_map(|id| self.stat(id)).collect();
         let after = found.iter().map(|stat| ((stat.process.id, stat.start), stat.ticks)).collect();
         let before = std::mem::replace(&mut self.before, after);
-        let seconds = |ticks: u64| ticks as f64 / self.host.ticks_per_second as f64;
+        let full = self.host.ticks_per_second as f64;
         let mut processes: Vec<Process> = found
             .into_iter()
             .map(|Stat { mut process, start, ticks }| {
-                let spent = ticks.saturating_sub(*before.get(&(process.id, start)).unwrap_or(&ticks));
-                let interval = rated.interval_s;
-                process.processor_percent =
-                    if interval > 0.0 { (seconds(spent) / interval * 100.0) as f32 } else { 0.0 };
+                let before = before.get(&(process.id, start)).unwrap_or(&ticks);
+                process.processor_percent = rated.percent(*before, ticks, full);
                 process
             })
             .collect();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polywire::Message;
 
-use super::{Interval, Rated};
+use super::{Interval, Rated, hundredths};
 use crate::{
     Measure, MeasureError, Moment, Pdl, ProbeType, Uuid,
     host::{Host, SystemFile, take},
@@ -127,5 +127,5 @@ fn busy(rise: &Ticks) -> f32 {
 
 fn share(part: u64, rise: &Ticks) -> f32 {
     let whole: u64 = rise.iter().sum();
-    if whole == 0 { 0.0 } else { (part as f64 / whole as f64 * 100.0) as f32 }
+    if whole == 0 { 0.0 } else { hundredths(part as f64 / whole as f64 * 100.0) as f32 }
 }

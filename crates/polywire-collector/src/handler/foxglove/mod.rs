@@ -1,8 +1,8 @@
 //! The kind `foxglove`: live messages for Foxglove and for browsers, by WebSocket.
 //!
-//! The protocol is that of Foxglove: each topic and type is a channel, with JSON and its schema,
-//! and clients subscribe to channels. `client` has a thread for each client, which alone uses its
-//! socket. Nothing waits for a client: what does not fit its queue is left out.
+//! The protocol is that of Foxglove: each topic and type is a channel, with a format and a schema
+//! (`coding`), and clients subscribe to channels. `client` has a thread for each client, which
+//! alone uses its socket. Nothing waits for a client: what does not fit its queue is left out.
 
 mod client;
 mod handshake;
@@ -24,10 +24,11 @@ use serde_json::{Value, json};
 
 use self::handshake::Admission;
 pub(super) use self::handshake::is_this_machine;
-use super::{Handler, Kind};
-use crate::{
-    ALERTS, Entry, Expects, HandlerError, JsonText, Setting, Settings, json::PerType, json_schema::json_schema,
+use super::{
+    Handler, Kind,
+    coding::{Coding, FORMAT, Format},
 };
+use crate::{ALERTS, Entry, Expects, HandlerError, JsonText, Setting, Settings, json::PerType};
 
 /// The most clients at a time.
 const MOST_CLIENTS: usize = 32;
@@ -53,6 +54,7 @@ pub(super) static KIND: Kind = Kind {
             expects: Expects::Required,
             summary: "address of this machine to listen at, such as 127.0.0.1:8765",
         },
+        FORMAT,
         Setting {
             name: "origins",
             expects: Expects::Text,
@@ -80,9 +82,12 @@ pub(super) struct Live {
     hub: Arc<Hub>,
     address: SocketAddr,
     listener: Option<JoinHandle<()>>,
-    /// The channels of each type, by topic.
-    channels: PerType<HashMap<String, u32>>,
+    format: Format,
+    /// How messages of each type are sent, and its channels by topic.
+    types: PerType<(Coding, HashMap<String, u32>)>,
     json: JsonText,
+    /// The message that is encoded.
+    bytes: Vec<u8>,
 }
 
 /// Shows all clients of a server the same.
@@ -105,8 +110,8 @@ struct State {
     /// What clients are told of the channels, in the order of their numbers from 1.
     channels: Vec<Value>,
     clients: Vec<Arc<Client>>,
-    /// The last alerts: channel, time and text.
-    alerts: VecDeque<(u32, u64, String)>,
+    /// The last alerts: channel, time and message.
+    alerts: VecDeque<(u32, u64, Vec<u8>)>,
     /// What was shown last.
     shown: String,
     /// Clients that were dropped because they did not read.
@@ -143,6 +148,7 @@ impl Live {
             let reason = "other machines could reach it; use an address such as 127.0.0.1:8765";
             return Err(HandlerError::Setting(format!("'serve': {reason}")));
         }
+        let format = Format::of(settings)?;
         let failed = |cause: io::Error| HandlerError::Failed(format!("{address}: {cause}"));
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -160,7 +166,15 @@ impl Live {
         let shared = hub.clone();
         let listen = move || shared.listen(&listener);
         let thread = thread::Builder::new().name("foxglove".into()).spawn(listen).map_err(failed)?;
-        Ok(Live { hub, address, listener: Some(thread), channels: PerType::default(), json: JsonText::default() })
+        Ok(Live {
+            hub,
+            address,
+            listener: Some(thread),
+            format,
+            types: PerType::default(),
+            json: JsonText::default(),
+            bytes: Vec::new(),
+        })
     }
 
     /// Where it listens.
@@ -179,26 +193,29 @@ impl Handler for Live {
         if entry.kind != Message::Data {
             return Err(HandlerError::Refused("ends of instances are not shown".into()));
         }
-        let Live { hub, channels, json, .. } = self;
+        let Live { hub, types, json, bytes, format, .. } = self;
         let shape = entry.value.shape();
-        let of_type = channels.get(shape, || Ok::<_, HandlerError>(HashMap::new()))?;
-        let channel = match of_type.get(entry.topic()) {
+        let begin = || Ok::<_, HandlerError>((Coding::of(*format, shape), HashMap::new()));
+        let (coding, channels) = types.get(shape, begin)?;
+        let channel = match channels.get(entry.topic()) {
             Some(channel) => *channel,
             None => {
-                let channel = hub.advertise(entry)?;
-                of_type.insert(entry.topic().to_owned(), channel);
+                let channel = hub.advertise(entry.topic(), coding)?;
+                channels.insert(entry.topic().to_owned(), channel);
                 channel
             }
         };
         let time = u64::try_from(entry.timestamp_ns).unwrap_or(0);
-        let wanting = match entry.topic() == ALERTS {
-            true => hub.remember(channel, time, json.value(entry)?),
-            false => hub.wanting(channel),
-        };
-        if !wanting.is_empty() {
-            let text = json.value(entry)?;
-            wanting.iter().for_each(|(client, subscription)| client.push(message(*subscription, time, text)));
+        let is_alert = entry.topic() == ALERTS;
+        let mut wanting = if is_alert { Vec::new() } else { hub.wanting(channel) };
+        if !is_alert && wanting.is_empty() {
+            return Ok(());
         }
+        coding.encode(entry, json, bytes)?;
+        if is_alert {
+            wanting = hub.remember(channel, time, bytes);
+        }
+        wanting.iter().for_each(|(client, subscription)| client.push(message(*subscription, time, bytes)));
         Ok(())
     }
 
@@ -229,13 +246,13 @@ impl Drop for Live {
 }
 
 /// A message on the wire.
-fn message(subscription: u32, time_ns: u64, text: &str) -> Vec<u8> {
+fn message(subscription: u32, time_ns: u64, payload: &[u8]) -> Vec<u8> {
     const MESSAGE_DATA: u8 = 1;
-    let mut bytes = Vec::with_capacity(13 + text.len());
+    let mut bytes = Vec::with_capacity(13 + payload.len());
     bytes.push(MESSAGE_DATA);
     bytes.extend_from_slice(&subscription.to_le_bytes());
     bytes.extend_from_slice(&time_ns.to_le_bytes());
-    bytes.extend_from_slice(text.as_bytes());
+    bytes.extend_from_slice(payload);
     bytes
 }
 
@@ -264,15 +281,12 @@ impl Hub {
         }
     }
 
-    /// The channel for the topic and type of an entry. If it is new, everybody is told.
-    fn advertise(&self, entry: &Entry) -> Result<u32, HandlerError> {
-        let schema = json_schema(entry.value.shape().schema());
+    /// The channel for a topic and its type. If it is new, everybody is told.
+    fn advertise(&self, topic: &str, coding: &Coding) -> Result<u32, HandlerError> {
         let mut state = self.lock();
         // Each writer's type is another one in memory.
         let is_same = |channel: &Value| {
-            channel["topic"] == entry.topic()
-                && channel["schemaName"] == entry.type_name()
-                && channel["schema"] == schema
+            channel["topic"] == topic && channel["schemaName"] == coding.type_name && channel["schema"] == coding.schema
         };
         if let Some(at) = state.channels.iter().position(is_same) {
             return Ok(number_of(at));
@@ -282,8 +296,8 @@ impl Hub {
         }
         let channel = number_of(state.channels.len());
         let described = json!({
-            "id": channel, "topic": entry.topic(), "encoding": "json", "schemaName": entry.type_name(),
-            "schema": schema, "schemaEncoding": "jsonschema",
+            "id": channel, "topic": topic, "encoding": coding.message_encoding, "schemaName": coding.type_name,
+            "schema": coding.schema, "schemaEncoding": coding.schema_encoding,
         });
         let text = advertisement(std::slice::from_ref(&described));
         state.channels.push(described);
@@ -297,10 +311,10 @@ impl Hub {
     }
 
     /// Keeps an alert for clients that subscribe later. Returns those that have subscribed.
-    fn remember(&self, channel: u32, time_ns: u64, text: &str) -> Vec<(Arc<Client>, u32)> {
+    fn remember(&self, channel: u32, time_ns: u64, bytes: &[u8]) -> Vec<(Arc<Client>, u32)> {
         let mut state = self.lock();
         state.alerts.truncate(MOST_ALERTS - 1);
-        state.alerts.push_front((channel, time_ns, text.to_owned()));
+        state.alerts.push_front((channel, time_ns, bytes.to_owned()));
         state.wanting(channel)
     }
 
@@ -311,7 +325,7 @@ impl Hub {
         let state = self.lock();
         client.subscribe(channel, id)?;
         let of_channel = state.alerts.iter().rev().filter(|(of, ..)| *of == channel);
-        of_channel.for_each(|(_, time, text)| client.push(message(id, *time, text)));
+        of_channel.for_each(|(_, time, bytes)| client.push(message(id, *time, bytes)));
         Ok(())
     }
 
@@ -408,18 +422,18 @@ mod tests {
     fn a_client_that_is_too_slow_loses_the_oldest_messages() {
         let client = Client::default();
         for number in 0..4 {
-            client.push(message(1, number, &"x".repeat(MOST_WAITING / 2 - 100)));
+            client.push(message(1, number, &vec![0; MOST_WAITING / 2 - 100]));
         }
         let (texts, messages) = client.take();
         assert_eq!((messages.len(), messages[0][5], messages[1][5]), (2, 2, 3));
         assert!(texts[0].contains("2 messages were left out"), "{texts:?}");
-        client.push(message(1, 9, &"x".repeat(MOST_WAITING * 2)));
+        client.push(message(1, 9, &vec![0; MOST_WAITING * 2]));
         assert_eq!(client.take().1.len(), 1, "a large one passes alone");
         assert!(client.take().0.is_empty());
     }
 
     #[test]
     fn messages_have_the_bytes_of_the_protocol() {
-        assert_eq!(message(0x0102, 3, "{}"), [1, 2, 1, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, b'{', b'}']);
+        assert_eq!(message(0x0102, 3, b"{}"), [1, 2, 1, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, b'{', b'}']);
     }
 }

@@ -4,9 +4,6 @@
 //! Chunks are written as a whole and only appended, so an interrupted file can be read up to its
 //! last chunk. When such a file is found, it is completed. Each start begins a new file.
 
-mod coding;
-mod ros2msg;
-
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsString,
@@ -23,12 +20,12 @@ use mcap::{
 };
 use polywire::{Kind as Message, Shape};
 
-use self::coding::{Coding, FORMATS, Format};
 use super::{
     Handler, Kind,
+    coding::{Coding, FORMAT, Format},
     file::{ROTATION, Rotation, full},
 };
-use crate::{Entry, Expects, HandlerError, JsonText, Origin, Setting, Settings, files::sync_folder, json::PerType};
+use crate::{Entry, Expects, HandlerError, JsonText, Origin, Setting, files::sync_folder, json::PerType};
 
 /// Bytes of messages after which a chunk ends.
 const CHUNK: u64 = 1 << 20;
@@ -50,12 +47,7 @@ pub(super) static KIND: Kind = Kind {
         let [bytes, time, keep, _] = ROTATION;
         let path = Setting { name: "path", expects: Expects::Required, summary: "the file" };
         let zstd = Setting { name: "zstd", expects: Expects::Truth, summary: "compresses chunks; true is the default" };
-        let format = Setting {
-            name: "format",
-            expects: Expects::Text,
-            summary: "format of the messages: json, the default, cdr or xcdr2",
-        };
-        [path, format, bytes, time, keep, zstd]
+        [path, FORMAT, bytes, time, keep, zstd]
     },
     open: |settings, _| {
         let path = Path::new(settings.text("path").unwrap_or_default());
@@ -65,7 +57,7 @@ pub(super) static KIND: Kind = Kind {
             path: path.to_owned(),
             rotation,
             options: options(is_compressed),
-            format: format(settings)?,
+            format: Format::of(settings)?,
             file: None,
             codings: PerType::default(),
             json: JsonText::default(),
@@ -75,12 +67,6 @@ pub(super) static KIND: Kind = Kind {
         Ok(Box::new(recording))
     },
 };
-
-fn format(settings: &Settings) -> Result<Format, HandlerError> {
-    let name = settings.text("format").unwrap_or("json");
-    let found = FORMATS.iter().find(|(known, _)| *known == name).map(|(_, format)| *format);
-    found.ok_or_else(|| HandlerError::Setting(format!("'format': json, cdr or xcdr2 is expected, not '{name}'")))
-}
 
 fn options(is_compressed: bool) -> WriteOptions {
     let options = WriteOptions::new().library(concat!("polywire ", env!("CARGO_PKG_VERSION")));

@@ -1,4 +1,5 @@
-//! How messages of a type are in a file: in which format, and by which schema readers know it.
+//! How messages of a type are for Foxglove and the tools around it, in files and live: in which
+//! format, and by which schema readers know it.
 
 use std::sync::Arc;
 
@@ -11,17 +12,31 @@ use polywire::{
 };
 
 use super::ros2msg::ros2msg;
-use crate::{Entry, HandlerError, JsonText, json_schema::json_schema};
+use crate::{Entry, Expects, HandlerError, JsonText, Setting, Settings, json_schema::json_schema};
+
+/// The setting that chooses the format.
+pub(super) const FORMAT: Setting = Setting {
+    name: "format",
+    expects: Expects::Text,
+    summary: "format of the messages: json, the default, cdr or xcdr2",
+};
 
 /// The names of formats in the configuration.
-pub(super) const FORMATS: [(&str, Format); 3] =
-    [("json", Format::Json), ("cdr", Format::Cdr), ("xcdr2", Format::Xcdr2)];
+const FORMATS: [(&str, Format); 3] = [("json", Format::Json), ("cdr", Format::Cdr), ("xcdr2", Format::Xcdr2)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Json,
     Cdr,
     Xcdr2,
+}
+
+impl Format {
+    pub fn of(settings: &Settings) -> Result<Format, HandlerError> {
+        let name = settings.text(FORMAT.name).unwrap_or("json");
+        let found = FORMATS.iter().find(|(known, _)| *known == name).map(|(_, format)| *format);
+        found.ok_or_else(|| HandlerError::Setting(format!("'format': json, cdr or xcdr2 is expected, not '{name}'")))
+    }
 }
 
 /// The messages of a type.
@@ -31,6 +46,7 @@ pub(super) struct Coding {
     pub schema: String,
     pub message_encoding: &'static str,
     /// The type as IDL, if the schema does not say all of it.
+    #[cfg_attr(not(feature = "mcap"), expect(dead_code, reason = "a file has a place for it"))]
     pub idl: Option<String>,
     encoder: Option<Encoder<Record>>,
 }

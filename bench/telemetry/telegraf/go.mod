@@ -1,0 +1,3 @@
+module polywire.example/telegraf
+
+go 1.24
