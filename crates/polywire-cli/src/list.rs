@@ -5,6 +5,7 @@ use std::{thread, time::Duration};
 use clap::Args;
 use polywire::{
     directory::{Matching, NodeData, PublisherData, SubscriberData},
+    extend::envelope::Id128,
     node::Source,
 };
 use serde::Serialize;
@@ -18,6 +19,9 @@ use crate::{
 
 /// Pairs of publishers and subscribers that are looked at. Hostile nodes could make any number.
 const PAIRS: usize = 100_000;
+
+/// Publishers that a subscriber of a program that is not a node does not read, at most.
+const MISMATCHES: usize = 100;
 
 /// How often `--watch` looks for changes.
 const EVERY: Duration = Duration::from_secs(1);
@@ -113,8 +117,17 @@ fn rows(view: &View) -> Vec<Row> {
         rows.extend(node.publishers.iter().map(|publisher| Row::publisher(view, &node, publisher)));
         rows.extend(node.subscribers.iter().map(|subscriber| Row::subscriber(view, &node, subscriber)));
     }
-    rows.extend(view.undescribed().iter().map(Row::undescribed));
+    let undescribed = view.undescribed();
+    rows.extend(undescribed.iter().map(Row::undescribed));
     let snapshot = view.snapshot();
+    let node_of = |writer: Id128| {
+        let is_it = |source: &&Source| source.announcement.writer == writer;
+        let address = || undescribed.iter().find(is_it).map(|source| source.link.address.clone());
+        snapshot.publisher(writer).map(|(node, _)| node.name.clone()).or_else(address)
+    };
+    for program in view.foreign_readers() {
+        rows.extend(program.subscribers.iter().map(|reader| Row::foreign_reader(view, &program, reader, &node_of)));
+    }
     for pair in snapshot.pairs().take(PAIRS) {
         let reason = match &pair.matching {
             Matching::Incompatible(reason) => reason.clone(),
@@ -196,6 +209,21 @@ impl Row {
             reads: Some(subscriber.reads.len()),
             mismatches: Vec::new(),
         }
+    }
+
+    /// A subscriber of a program that is not a node.
+    fn foreign_reader(
+        view: &View,
+        program: &NodeData,
+        reader: &SubscriberData,
+        node_of: &dyn Fn(Id128) -> Option<String>,
+    ) -> Row {
+        let told = reader.refuses.iter().take(MISMATCHES).map(|refusal| Mismatch {
+            writer: refusal.writer.to_string(),
+            node: node_of(refusal.writer).unwrap_or_else(|| refusal.writer.to_string()),
+            reason: refusal.reason.clone(),
+        });
+        Row { node_id: None, mismatches: told.collect(), ..Row::subscriber(view, program, reader) }
     }
 
     fn undescribed(source: &Source) -> Row {

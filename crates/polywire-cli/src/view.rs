@@ -100,7 +100,7 @@ impl View {
         loop {
             thread::sleep(TICK);
             self.poll();
-            let now = (self.snapshot(), self.node.discovered().len());
+            let now = (self.snapshot(), self.node.discovered().len() + self.node.foreign_readers().len());
             if now != before {
                 (before, changed) = (now, Instant::now());
             }
@@ -159,6 +159,11 @@ impl View {
         let mut sources = self.node.discovered();
         sources.retain(|source| snapshot.publisher(source.announcement.writer).is_none());
         sources
+    }
+
+    /// The subscribers of programs that are not nodes.
+    pub fn foreign_readers(&self) -> Vec<NodeData> {
+        self.node.foreign_readers()
     }
 
     /// The statistics of a node, once they have come.

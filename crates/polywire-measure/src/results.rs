@@ -10,6 +10,7 @@ use crate::{
     metrics::{self, Better},
     scenario::{Criterion, Mode},
     statistics::Interval,
+    table::figure,
 };
 
 /// Version of the JSON format.
@@ -102,6 +103,9 @@ pub struct Verdict {
     pub limit: String,
     /// The figure, or its multiple of another figure.
     pub value: Option<f64>,
+    /// The value is such a multiple.
+    #[serde(default)]
+    pub is_multiple: bool,
     /// The status.
     pub state: Judgement,
 }
@@ -125,6 +129,15 @@ impl Verdict {
     /// False if the criterion is missed, or cannot be judged because a figure is missing.
     pub fn holds(&self) -> bool {
         matches!(self.state, Judgement::Met | Judgement::Undecided)
+    }
+
+    /// The value in short form: a figure with its unit, or a multiple.
+    pub(crate) fn text(&self) -> String {
+        match self.value {
+            None => "-".into(),
+            Some(value) if self.is_multiple => figure("ratio", value),
+            Some(value) => figure(&self.metric, value),
+        }
     }
 }
 
@@ -204,7 +217,8 @@ fn verdict(criterion: &Criterion, case: String, value: Option<f64>, state: Judge
     let bound = |word: &str, limit: Option<f64>| limit.map(|limit| format!("{word} {limit}{times}"));
     let limits = [bound("at least", criterion.at_least), bound("at most", criterion.at_most)];
     let limit = limits.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    Verdict { metric: criterion.metric.clone(), case, limit, value, state }
+    let (metric, is_multiple) = (criterion.metric.clone(), !criterion.relative_to.is_empty());
+    Verdict { metric, case, limit, value, is_multiple, state }
 }
 
 fn judge(criterion: &Criterion, result: &CaseResult, cases: &[CaseResult]) -> Verdict {
@@ -255,6 +269,19 @@ pub(crate) fn is_worse(metric: &metrics::Metric, before: f64, after: f64) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn multiples_have_no_unit() {
+        let of = |is_multiple| Verdict {
+            metric: "latency_p50_ns".into(),
+            case: String::new(),
+            limit: String::new(),
+            value: Some(1.25),
+            is_multiple,
+            state: Judgement::Met,
+        };
+        assert_eq!([of(true).text(), of(false).text()], ["1.25", "1 ns"]);
+    }
 
     #[test]
     fn what_is_equal_is_neither_better_nor_worse() {

@@ -173,9 +173,15 @@ fn problems(results: &Results) -> impl Iterator<Item = String> {
 fn verdicts(results: &Results) -> String {
     let mut text = if results.verdicts.is_empty() { String::new() } else { "\n".to_owned() };
     for group in results.verdicts.chunk_by(|a, b| (&a.metric, &a.limit) == (&b.metric, &b.limit)) {
-        let met = group.iter().filter(|verdict| verdict.state == Judgement::Met).count();
-        if met > 0 {
-            let cases = if met == 1 { "1 case".to_owned() } else { format!("{met} cases") };
+        let mut met: Vec<&Verdict> = group.iter().filter(|verdict| verdict.state == Judgement::Met).collect();
+        met.sort_by(|a, b| a.value.unwrap_or_default().total_cmp(&b.value.unwrap_or_default()));
+        let cases = match &*met {
+            [] => String::new(),
+            [one] => format!("1 case: {}", one.text()),
+            [least, .., most] if least.value == most.value => format!("{} cases: {}", met.len(), most.text()),
+            [least, .., most] => format!("{} cases: {} to {}", met.len(), least.text(), most.text()),
+        };
+        if !met.is_empty() {
             text += &format!("met: {} {}, in {cases}\n", group[0].metric, group[0].limit);
         }
         text.extend(group.iter().filter(|verdict| verdict.state != Judgement::Met).map(verdict_line));
@@ -190,6 +196,5 @@ fn verdict_line(verdict: &Verdict) -> String {
         Judgement::Missed => ("MISSED", ""),
         Judgement::Missing => ("MISSING", " (it was not measured)"),
     };
-    let figure = verdict.value.map_or("-".to_owned(), |value| figure(&verdict.metric, value));
-    format!("{word}: {} {}: {figure}{more}; {}\n", verdict.metric, verdict.limit, verdict.case)
+    format!("{word}: {} {}: {}{more}; {}\n", verdict.metric, verdict.limit, verdict.text(), verdict.case)
 }

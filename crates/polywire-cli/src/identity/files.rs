@@ -149,7 +149,7 @@ fn create(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
 
 /// Replaces a file at once: whoever reads it sees the old content or the new one.
 pub fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
-    let beside = path.with_extension("pem.new");
+    let beside = path.with_extension("new");
     // Left behind by an attempt that was cut off.
     let _ = fs::remove_file(&beside);
     create(&beside, text, 0o644)?;

@@ -1,6 +1,7 @@
 //! `polywire identity`: a small authority for a fleet of nodes, and the certificates that it signs.
-//! `files` writes and reads the files.
+//! `files` writes and reads the files, and `dds` makes the documents of DDS Security.
 
+mod dds;
 mod files;
 
 use std::{
@@ -79,6 +80,10 @@ struct Sign {
     /// Folder for the files [default: the node's name]
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
+    /// Also makes governance.p7s and permissions.p7s, which DDS Security needs: everything is
+    /// encrypted, and the node may read and write every topic of every domain
+    #[arg(long)]
+    dds: bool,
     /// Replaces a certificate made before: same key, and same hosts unless --host is given. Nodes
     /// that run use it from their next connection on
     #[arg(long)]
@@ -99,7 +104,9 @@ impl Action for New {
         let mut params = CertificateParams::default();
         // One level: it signs for nodes, and for no other authority.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        // It also signs documents: those of DDS Security.
+        let documents = KeyUsagePurpose::DigitalSignature;
+        params.key_usages = vec![documents, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.distinguished_name.push(DnType::CommonName, DnValue::Utf8String(name));
         set_validity(&mut params, self.days);
         let key = KeyPair::generate()?;
@@ -131,17 +138,34 @@ impl Action for Sign {
             true => files::key(&key)?,
             false => KeyPair::generate()?,
         };
-        let signed = self.params(&certificate)?.signed_by(&own, &issuer)?.pem();
+        let params = self.params(&certificate)?;
+        let signed = params.clone().signed_by(&own, &issuer)?.pem();
+        let secret = own.serialize_pem();
+        let mut files: Vec<(&Path, &str, u32)> =
+            vec![(&key, &secret, 0o600), (&certificate, &signed, 0o644), (&authority, &root, 0o644)];
+        let (governance, permissions) = (folder.join("governance.p7s"), folder.join("permissions.p7s"));
+        // Documents end with the certificate that they were made for.
+        let documents = match self.dds || self.renew && permissions.exists() {
+            true => Some(dds::documents(&self.name, &params, &root, &issuer.key().serialize_pem())?),
+            false => None,
+        };
+        if let Some(documents) = &documents {
+            files.push((&governance, &documents.governance, 0o644));
+            files.push((&permissions, &documents.permissions, 0o644));
+        }
         if self.renew {
-            files::replace(&authority, &root)?;
-            files::replace(&certificate, &signed)?;
+            // The key stays.
+            files.iter().skip(1).rev().try_for_each(|(file, text, _)| files::replace(file, text))?;
         } else {
             files::folder(&folder)?;
-            let secret = own.serialize_pem();
-            files::create_all(&[(&key, &secret, 0o600), (&certificate, &signed, 0o644), (&authority, &root, 0o644)])?;
+            files::create_all(&files)?;
         }
         if terminal.json {
-            terminal.value(&json!({ "certificate": certificate, "key": key, "authority": authority }))?;
+            let mut made = json!({ "certificate": certificate, "key": key, "authority": authority });
+            if documents.is_some() {
+                (made["governance"], made["permissions"]) = (json!(governance), json!(permissions));
+            }
+            terminal.value(&made)?;
             return Ok(Outcome::Fine);
         }
         terminal.line("[identity]")?;

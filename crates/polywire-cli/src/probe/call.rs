@@ -1,4 +1,4 @@
-//! `polywire probe call`: calls a command that an application has declared.
+//! `polywire probe call`: calls a command that an application or a probe declares.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -13,7 +13,7 @@ use crate::{
     verb::{Action, Verb},
 };
 
-pub const VERB: Verb = Verb::new::<Call>("call", "Calls a command that the application of a node has declared")
+pub const VERB: Verb = Verb::new::<Call>("call", "Calls a command that an application or a probe declares")
     .details(
         "REQUEST is JSON of the type that `probe describe NODE/COMMAND` prints; a member that it does not have takes \
          its default value. The reply is printed as JSON. Exit code 1 means that there is no such node or command, or \

@@ -45,13 +45,14 @@ pub const VERB: Verb = Verb::group(
 );
 
 const LIST: Verb = Verb::new::<List>("list", "Lists the probes of the nodes at an endpoint, or of this machine")
-    .details("The last column says why a probe has no samples. The commands that applications declare follow.")
+    .details("The last column says why a probe has no samples. The commands of applications and probes follow.")
     .example("polywire probe list --here");
 
 const DESCRIBE: Verb = Verb::new::<Describe>("describe", "Prints the type of a probe as PDL, and its parameters")
     .details(
         "PROBE is the name of a probe that `probe list --here` lists, NODE/INSTANCE for a probe of a node, or \
-         NODE/COMMAND for a command of its application: then the types of request and reply as IDL.",
+         NODE/COMMAND for a command that its application or a probe declares: then the types of request and reply as \
+         IDL.",
     )
     .example("polywire probe describe processes");
 

@@ -49,6 +49,7 @@ fn runs(info: &str) -> bool {
     match info {
         "console" => true,
         "console hosts" => crate::common::hosts_are_permitted(),
+        "console dds-security" => cfg!(feature = "dds-security"),
         "console sqlite" => cfg!(feature = "sqlite"),
         "console archives" => cfg!(all(feature = "mcap", feature = "parquet", feature = "sqlite")),
         "console zenoh" => cfg!(feature = "zenoh") && tools::python_has("zenoh"),
@@ -83,6 +84,11 @@ fn run_page(folder: &Folder, page: &str) -> Vec<String> {
 #[test]
 fn the_page_on_security_shows_what_happens() {
     run_page(&Folder::new(), "security.md");
+}
+
+#[test]
+fn the_page_on_dds_shows_what_happens() {
+    run_page(&Folder::new(), "dds.md");
 }
 
 #[test]

@@ -54,3 +54,37 @@ fn wrong_files_are_told() {
     let garbage = folder.run(&["identity", "show", "garbage.pem"]).with(2);
     assert!(garbage.errors.contains("garbage.pem: is no X.509 certificate"), "{}", garbage.errors);
 }
+
+#[test]
+fn documents_of_dds_are_renewed_with_the_certificate() {
+    let folder = Folder::new();
+    folder.run(&["identity", "new", "fleet"]).with(0);
+    let sign =
+        |more: &[&str]| folder.run(&[&["identity", "sign", "pump", "--authority", "fleet", "--json"], more].concat());
+    if !cfg!(feature = "dds-security") {
+        let refused = sign(&["--dds"]).with(2);
+        assert!(refused.errors.contains("with the feature 'dds-security'"), "{}", refused.errors);
+        assert!(!folder.path().join("pump").exists(), "nothing is left behind");
+        return;
+    }
+    let made = sign(&["--dds"]).with(0).json();
+    assert_eq!(
+        (&made["governance"], &made["permissions"]),
+        (&"pump/governance.p7s".into(), &"pump/permissions.p7s".into())
+    );
+    let files = ["pump/governance.p7s", "pump/permissions.p7s"];
+    let before = files.map(|file| folder.read(file));
+    assert!(before[0].contains("<allow_unauthenticated_participants>false<"), "{}", before[0]);
+    assert!(before[1].contains("<subject_name>CN=pump</subject_name>"), "{}", before[1]);
+    sign(&["--renew", "--days", "30"]).with(0);
+    let until = |text: &str| text.split("<not_after>").nth(1).map(|rest| rest[..10].to_owned());
+    let after = folder.read(files[1]);
+    assert!(until(&after).is_some() && until(&after) < until(&before[1]), "{after}");
+    let shown = folder.run(&["identity", "show", "pump/certificate.pem", "--json"]).with(0).json();
+    assert_eq!(shown["until"].as_str().map(str::to_owned), until(&after));
+
+    // Without documents before, and without asking, there are none.
+    folder.run(&["identity", "sign", "hall", "--authority", "fleet"]).with(0);
+    folder.run(&["identity", "sign", "hall", "--authority", "fleet", "--renew"]).with(0);
+    assert!(!folder.path().join("hall/permissions.p7s").exists());
+}

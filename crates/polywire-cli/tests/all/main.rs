@@ -22,6 +22,7 @@ mod hosts;
 mod identity;
 mod instances;
 mod link;
+mod operations;
 mod probes;
 mod pub_echo;
 mod readme;

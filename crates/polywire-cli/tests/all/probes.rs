@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::TcpListener,
+    net::{SocketAddr, TcpListener, TcpStream},
     thread,
     time::{Duration, Instant},
 };
@@ -222,6 +222,39 @@ fn a_directory_tells_clients_elsewhere_who_comes_and_goes() {
     barn.end_by("TERM").with(0);
     let wrong = folder.run(&["directory", "serve", "local"]).with(3);
     assert!(wrong.errors.contains("clients need an address of their own"), "{wrong:?}");
+}
+
+#[test]
+fn directories_at_several_addresses_agree_over_zenoh() {
+    if !cfg!(feature = "zenoh") {
+        return;
+    }
+    let folder = Folder::new();
+    let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let (router, places) = (free(), [free(), free()]);
+    let client = format!("cdr@zenoh/client/tcp/{router}");
+    let serve = |place: SocketAddr, wire: &str| {
+        folder.start(&["directory", "serve", &format!("tcp-listen/{place}"), "--wire", wire])
+    };
+    let first = serve(places[0], &format!("cdr@zenoh/router?listen=tcp/{router},scouting=off"));
+    // The others connect to it.
+    while TcpStream::connect(router).is_err() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let mut directories = [first, serve(places[1], &client)];
+    let (house, _) = agent(&folder, &["--name", "house", "--probe", "clock", "--wire", &client]);
+    for (serving, place) in directories.iter_mut().zip(&places) {
+        assert!(serving.line().ends_with(" house"));
+        let wire = format!("tcp-connect/{place}");
+        let listed = folder.run(&["directory", "list", "--kind", "node", "--wire", &wire, "--timeout", "60", "--json"]);
+        let listed = listed.with(0).json();
+        assert_eq!((listed.as_array().map(Vec::len), &listed[0]["name"]), (Some(1), &"house".into()));
+    }
+    house.end_by("TERM").with(0);
+    for mut serving in directories {
+        assert!(serving.line().ends_with(" house has gone"));
+        serving.end_by("TERM").with(0);
+    }
 }
 
 #[test]

@@ -87,6 +87,46 @@ fn list_says_why_two_do_not_talk_and_looks_at_several_endpoints() {
     assert!(wrong.errors.contains("ENGINE/ADDRESS is expected"), "{}", wrong.errors);
 }
 
+#[cfg(feature = "dds")]
+#[test]
+fn list_shows_the_readers_of_dds_programs() {
+    use polywire_testing::{domains, tools};
+
+    if !tools::python_has("cyclonedds") {
+        return;
+    }
+    let folder = Folder::new();
+    let domain = domains::lease();
+    let place = format!("dds/{domain}?interface=127.0.0.1");
+    let _publisher = publishing(&folder, "plant/pumps", &["-w", &format!("cdr@{place}")]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../polywire/tests/dds/peer.py");
+    let mut reader = Command::new(tools::python())
+        .args([script, "read", &domain.to_string(), "plant/pumps", "Pump"])
+        .env(
+            "CYCLONEDDS_URI",
+            "<CycloneDDS><Domain><General><Interfaces><NetworkInterface address=\"127.0.0.1\" multicast=\"true\"/>\
+             </Interfaces></General></Domain></CycloneDDS>",
+        )
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a reader");
+    let shown = once(&folder, &["list", "-e", &place], |shown| {
+        rows(shown).len() == 2 && rows(shown).iter().any(|row| row["mismatches"].is_array())
+    });
+    let row = rows(&shown).iter().find(|row| row["kind"] == "subscriber").expect("there");
+    let told = ["topic", "type", "endpoint", "reads"].map(|name| row[name].clone());
+    assert_eq!(told, [json!("plant/pumps"), json!("plant::Pump"), json!(place), json!(0)]);
+    assert_eq!(row["qos"], "reliability=reliable,durability=transient-local");
+    assert!(row["node"].as_str().expect("a name").starts_with(&format!("{place} ")), "{row}");
+    let reason = "the writer has the type weather::Report, the reader plant::Pump";
+    assert_eq!(row["mismatches"][0]["reason"], reason);
+    let text = folder.run(&["list", "-e", &place, "--timeout", "100"]).with(0).out;
+    assert!(text.lines().any(|line| line.starts_with("! plant/pumps: dds/") && line.ends_with(reason)), "{text}");
+    reader.kill().expect("it runs");
+    reader.wait().expect("it has ended");
+}
+
 #[test]
 fn list_goes_on_watching() {
     let folder = Folder::new();

@@ -348,8 +348,8 @@ fn wire(setup: &Setup, side: &str) -> String {
         SPINNING => format!("shm/{address}?wait=spin"),
         THIN => format!("tcp-{side}/{address}?thin"),
         "dds" => format!("dds/{address}?interface=127.0.0.1"),
-        "zenoh" if listens => format!("zenoh/peer?scouting=off,listen=tcp/{address}"),
-        "zenoh" => format!("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0,connect=tcp/{address}"),
+        "zenoh" if listens => format!("zenoh/peer?scouting=off,gossip=off,listen=tcp/{address}"),
+        "zenoh" => format!("zenoh/peer?scouting=off,gossip=off,listen=tcp/127.0.0.1:0,connect=tcp/{address}"),
         "zeromq" if listens => format!("zeromq/bind/tcp://{address}"),
         "zeromq" => format!("zeromq/connect/tcp://{address}"),
         engine => {

@@ -210,7 +210,7 @@ fn verdicts(page: &mut String, results: &Results) {
             Judgement::Missed => (" class=\"bad\"", "missed"),
             Judgement::Missing => (" class=\"bad\"", "no such figure"),
         };
-        let value = verdict.value.map_or("-".to_owned(), |value| figure(&verdict.metric, value));
+        let value = verdict.text();
         let (metric, case) = (escape(&verdict.metric), escape(&verdict.case));
         let _ = writeln!(page, "<li{class}>{word}: {metric} {}: {value} <small>{case}</small></li>", verdict.limit);
     }
