@@ -18,7 +18,7 @@ use std::{
 };
 
 use fleet::Fleet;
-use polywire::{Config, Message, Node, NodeError, Publisher, Subscriber, engine::EngineError};
+use polywire::{Config, Message, Node, PublishError, Publisher, Subscriber, engine::EngineError};
 use polywire_testing::network::Network;
 
 /// Longer than anything takes on a slow machine that does other work, too.
@@ -51,8 +51,8 @@ fn member() {
     for count in 1.. {
         match publisher.publish(&Reading { from: from.clone(), count }) {
             // The thread above has closed the node, and ends the process next.
-            Err(NodeError::Engine(EngineError::Closed)) => thread::park(),
-            published => published.expect("published"),
+            Err(PublishError::Engine(EngineError::Closed)) => return thread::park(),
+            published => drop(published.expect("published")),
         }
         while let Some(sample) = readings.recv_timeout(Duration::from_millis(20)) {
             counts.insert(sample.value.from.clone(), sample.value.count);

@@ -654,7 +654,7 @@ pub struct Output<'a> {
 impl<'a> Output<'a> {
     /// Lends `run` an output behind what is in `vector` already; that end is the origin of
     /// alignment. What is written is in the vector if `run` ends well, and else the vector is as
-    /// before. There is none to be had but fallback, as there is no [`Input`].
+    /// before. Outputs are only lent, as an [`Input`] is.
     pub fn lend(vector: &mut Vec<u8>, limits: &Limits, run: impl FnOnce(&mut Output<'_>) -> Status) -> Status {
         let mut output = Output::new(vector, limits);
         let status = run(&mut output);
@@ -827,7 +827,7 @@ impl<'a> Output<'a> {
         if self.reserve(n) == Status::Failed {
             return Status::Failed;
         }
-        // SAFETY: `reserve` made room; the bytes are initialised before they are fallback.
+        // SAFETY: `reserve` made room; the bytes are initialised before they are lent.
         let spare = unsafe {
             let spare = self.here();
             core::ptr::write_bytes(spare, 0, n);

@@ -122,7 +122,7 @@ pub struct Room([MaybeUninit<[u8; 16]>; 2]);
 
 impl Room {
     /// One full of zeros.
-    #[expect(clippy::new_without_default, reason = "it is fallback, and made only to try a kernel")]
+    #[expect(clippy::new_without_default, reason = "it is lent, and made only to try a kernel")]
     pub const fn new() -> Room {
         Room([MaybeUninit::new([0; 16]); 2])
     }

@@ -12,6 +12,7 @@ use crate::{
     program::{
         FaultKind, Input, Output, Program, Status,
         adapter::{Adapter, Events, PositionMap},
+        kernels::copy::put_again,
     },
 };
 
@@ -256,9 +257,7 @@ impl Writer<'_, '_, '_, '_> {
             self.input.seek(at.min(self.input.end()));
             return Err(self.input.fail(FaultKind::Limit, MAX_ALIASED as u64, got));
         }
-        let to = self.output.position();
-        done(self.output.put_with(end - start, |room| room.len()))?;
-        self.output.written().copy_within(start..end, to);
+        done(put_again(self.output, start..end))?;
         self.end()
     }
 

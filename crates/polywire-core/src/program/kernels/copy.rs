@@ -1,5 +1,7 @@
 //! Writing text: short bytes without a call to copy memory, and line breaks.
 
+use core::ops::Range;
+
 use super::super::{Output, Status};
 
 /// Appends bytes, of which there are few in most cases.
@@ -43,6 +45,23 @@ pub(crate) fn put_line(output: &mut Output<'_>, level: usize) -> Status {
     status
 }
 
+/// Appends a part of what was written before.
+pub(crate) fn put_again(output: &mut Output<'_>, part: Range<usize>) -> Status {
+    let (to, len) = (output.position(), part.len());
+    let status = output.put_with(len, |_| len);
+    if status == Status::Ok {
+        output.written().copy_within(part, to);
+    }
+    status
+}
+
+/// Puts what was written behind `end` in the place of what was written between `start` and `end`.
+pub(crate) fn replace_by_rest(output: &mut Output<'_>, start: usize, end: usize) {
+    let written = output.position();
+    output.written().copy_within(end..written, start);
+    output.truncate(start + (written - end));
+}
+
 /// Copies to `to`, without a call for what is short.
 ///
 /// # Safety
@@ -82,6 +101,19 @@ mod tests {
 
     use super::*;
     use crate::program::Limits;
+
+    #[test]
+    fn what_was_written_is_copied_and_replaced() {
+        let (mut bytes, limits) = (Vec::new(), Limits::default());
+        let mut output = Output::new(&mut bytes, &limits);
+        assert_eq!(output.put(b"ab(cd)"), Status::Ok);
+        assert_eq!(put_again(&mut output, 3..5), Status::Ok);
+        assert_eq!(output.written(), b"ab(cd)cd");
+        replace_by_rest(&mut output, 2, 6);
+        let status = output.put(b"e");
+        assert_eq!(output.finish(status), Status::Ok);
+        assert_eq!(bytes, b"abcde");
+    }
 
     #[test]
     fn every_length_is_copied() {

@@ -11,7 +11,7 @@ use crate::{
     program::{
         ActionKernel, Cursor, Ending, ExpectedPrefix, FaultKind, Input, MemberDialect, MemberTable, Output,
         RegionDialect, SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, TextKernel,
-        kernels::{number, scan},
+        kernels::{copy::replace_by_rest, number, scan},
     },
 };
 
@@ -271,9 +271,7 @@ extern "C" fn put_rows(output: &mut Output<'_>, row: u64, cursor: &mut Cursor) -
             return status;
         }
     }
-    let written = output.position();
-    output.written().copy_within(end..written, start);
-    output.truncate(start + (written - end));
+    replace_by_rest(output, start, end);
     Status::Ok
 }
 

@@ -10,7 +10,7 @@ use alloc::string::String;
 use crate::program::{
     FaultKind, Input, Output, Status,
     kernels::{
-        copy::{put_line, put_quoted},
+        copy::{put_line, put_quoted, replace_by_rest},
         float::{Decimal, NotANumber, decimal},
         scan,
         utf8::Passed,
@@ -456,9 +456,7 @@ pub(crate) fn indent(output: &mut Output<'_>, start: usize) -> Status {
             return status;
         }
     }
-    let written = output.position();
-    output.written().copy_within(end..written, start);
-    output.truncate(start + (written - end));
+    replace_by_rest(output, start, end);
     Status::Ok
 }
 

@@ -1,7 +1,11 @@
 //! What is around the root element, and line breaks.
 
 use super::*;
-use crate::program::{Limits, Output, io::CodecError, kernels::copy::put_line};
+use crate::program::{
+    Limits, Output,
+    io::CodecError,
+    kernels::copy::{put_again, put_line, replace_by_rest},
+};
 
 /// Passes over everything in front of the root element's name, and over the name. A document type
 /// declaration is refused.
@@ -149,22 +153,11 @@ pub(crate) fn indent(output: &mut Output<'_>, start: usize) -> Status {
         let next_closes = next.starts_with(b"</");
         let breaks = next.first() == Some(&b'<') && !(opens && next_closes);
         let level = if next_closes { depth.saturating_sub(1) } else { depth };
-        if copy(output, at, len) == Status::Failed || (breaks && put_line(output, level) == Status::Failed) {
+        if put_again(output, at..at + len) == Status::Failed || (breaks && put_line(output, level) == Status::Failed) {
             return Status::Failed;
         }
         at += len;
     }
-    let written = output.position();
-    output.written().copy_within(end..written, start);
-    output.truncate(start + (written - end));
+    replace_by_rest(output, start, end);
     Status::Ok
-}
-
-fn copy(output: &mut Output<'_>, at: usize, len: usize) -> Status {
-    let to = output.position();
-    let status = output.put_with(len, |_| len);
-    if status == Status::Ok {
-        output.written().copy_within(at..at + len, to);
-    }
-    status
 }

@@ -2,7 +2,10 @@
 //! `NaN`, `Infinity` and `-Infinity`, which tells them from strings.
 
 use super::{MAX_DEPTH, is_plain};
-use crate::program::{FaultKind, Output, Status, kernels::copy::put_line};
+use crate::program::{
+    FaultKind, Output, Status,
+    kernels::copy::{put_again, put_line, replace_by_rest},
+};
 
 /// Keys that are longer stand behind a question mark: a simple key has at most 1024 characters
 /// (YAML 1.2.2, section 7.4).
@@ -30,9 +33,7 @@ fn rewrite(output: &mut Output<'_>, start: usize, block: bool) -> Status {
             return Status::Failed;
         }
     }
-    let written = output.position();
-    output.written().copy_within(end..written, start);
-    output.truncate(start + (written - end));
+    replace_by_rest(output, start, end);
     Status::Ok
 }
 
@@ -211,7 +212,7 @@ impl Writer<'_, '_> {
         let text = self.output.written().get(at..at + len).unwrap_or_default();
         let exponent =
             text.iter().position(|b| *b == b'e').filter(|_| text.first().is_some_and(|b| *b != b't' && *b != b'f'));
-        let Some(mantissa) = exponent else { return self.copy(at, len) };
+        let Some(mantissa) = exponent else { return put_again(self.output, at..at + len) };
         let has_point = text[..mantissa].contains(&b'.');
         let has_sign = matches!(text.get(mantissa + 1), Some(b'+' | b'-'));
         let middle: &[u8] = match (has_point, has_sign) {
@@ -220,11 +221,11 @@ impl Writer<'_, '_> {
             (false, true) => b".0e",
             (false, false) => b".0e+",
         };
-        let mut status = self.copy(at, mantissa);
+        let mut status = put_again(self.output, at..at + mantissa);
         if status == Status::Ok {
             status = self.put(middle);
         }
-        if status == Status::Ok { self.copy(at + mantissa + 1, len - mantissa - 1) } else { status }
+        if status == Status::Ok { put_again(self.output, at + mantissa + 1..at + len) } else { status }
     }
 
     /// A JSON string: without its quotes if it can be, else with more escapes than JSON asks for.
@@ -233,7 +234,7 @@ impl Writer<'_, '_> {
         self.at += len;
         let text = self.output.written().get(at..at + len).unwrap_or_default();
         if text.get(1..len.saturating_sub(1)).is_some_and(is_plain) {
-            return self.copy(at + 1, len - 2);
+            return put_again(self.output, at + 1..at + len - 1);
         }
         let (mut done, mut from) = (at, at);
         while let Some(unprintable) = self.unprintable(from, at + len) {
@@ -241,12 +242,12 @@ impl Writer<'_, '_> {
             const HEX: &[u8; 16] = b"0123456789abcdef";
             let digit = |shift: u32| HEX[(code >> shift) as usize & 15];
             let escape = [b'\\', b'u', digit(12), digit(8), digit(4), digit(0)];
-            if self.copy(done, place - done) == Status::Failed || self.put(&escape) == Status::Failed {
+            if put_again(self.output, done..place) == Status::Failed || self.put(&escape) == Status::Failed {
                 return Status::Failed;
             }
             (done, from) = (place + bytes, place + bytes);
         }
-        self.copy(done, at + len - done)
+        put_again(self.output, done..at + len)
     }
 
     /// The next character that YAML wants escaped, or that some take for a line break: where, its
@@ -269,15 +270,5 @@ impl Writer<'_, '_> {
             };
             return Some((from + at, bytes, code));
         }
-    }
-
-    /// Appends what was written before.
-    fn copy(&mut self, at: usize, len: usize) -> Status {
-        let to = self.output.position();
-        let status = self.output.put_with(len, |_| len);
-        if status == Status::Ok {
-            self.output.written().copy_within(at..at + len, to);
-        }
-        status
     }
 }
