@@ -54,7 +54,7 @@ pub(super) fn get(ops: &mut Ops, field: &Field, uses: &Uses) {
     match &field.kind {
         FieldKind::Decimal | FieldKind::Split(_) => get_decimal(ops, field, uses),
         FieldKind::Float { decimal, bits, .. } => {
-            get_float(ops, (field.optional, scalar(field)), decimal, bits.as_deref(), uses);
+            FloatIn { optional: field.optional, to: scalar(field), decimal, uses }.get(ops, bits.as_deref());
         }
         FieldKind::Whole(decimal) => {
             let join = Decimal::Join { exponent: EXPONENT, to: Scalar::I64, policy: field.policy };
@@ -231,106 +231,115 @@ fn put_decimal(ops: &mut Ops, field: &Field, uses: &Uses) {
     put_value(ops, mantissa, MANTISSA, uses);
 }
 
-/// Emits the reading of a number whose decimal gives way to its bits.
-fn get_float(ops: &mut Ops, (optional, to): (bool, Scalar), decimal: &Field, escape: Option<&Field>, uses: &Uses) {
-    let join = |ops: &mut Ops| {
-        ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
-        ops.put(OpKind::Decimal(Decimal::Join { exponent: EXPONENT, to, policy: decimal.policy }));
-    };
-    if !decimal.optional {
-        return get_parts(ops, decimal, uses, join, |_| {});
+/// The reading of a floating-point number, whose decimal may give way to its bits.
+struct FloatIn<'f> {
+    optional: bool,
+    to: Scalar,
+    decimal: &'f Field,
+    uses: &'f Uses,
+}
+
+impl FloatIn<'_> {
+    /// `escape` is the field with the bits.
+    fn get(&self, ops: &mut Ops, escape: Option<&Field>) {
+        match escape {
+            _ if !self.decimal.optional => get_parts(ops, self.decimal, self.uses, |ops| self.join(ops), |_| {}),
+            None => self.get_alone(ops),
+            Some(escape) if has_bit_of_mantissa(self.decimal) => self.get_before_escape(ops, escape),
+            Some(escape) => self.get_beside_escape(ops, escape),
+        }
     }
-    let keep = |ops: &mut Ops| {
-        if optional {
+
+    fn get_alone(&self, ops: &mut Ops) {
+        let there = |ops: &mut Ops| {
+            self.join(ops);
+            self.keep(ops);
+        };
+        let absent = |ops: &mut Ops| {
+            if !self.optional {
+                ops.put(OpKind::Fail(FaultKind::MissingMember));
+            }
+        };
+        get_parts(ops, self.decimal, self.uses, there, absent);
+    }
+
+    fn get_beside_escape(&self, ops: &mut Ops, escape: &Field) {
+        let there = |ops: &mut Ops| {
+            match (Int::of(escape), escape.operator, &escape.initial) {
+                (Some(int), Operator::Default, None) => {
+                    ops.put(OpKind::TakeBit);
+                    let both = |ops: &mut Ops| {
+                        int.get_plain(ops);
+                        refuse_both(ops);
+                    };
+                    ops.choose(both, |_| {});
+                }
+                _ => {
+                    get(ops, escape, self.uses);
+                    refuse_both(ops);
+                }
+            }
+            self.join(ops);
+            self.keep(ops);
+        };
+        let absent = |ops: &mut Ops| {
+            get(ops, escape, self.uses);
+            self.take_bits(ops, escape);
+        };
+        get_parts(ops, self.decimal, self.uses, there, absent);
+    }
+
+    /// The place of the escape in the presence map depends on whether the mantissa has one, so it
+    /// is read after both cases of the decimal.
+    fn get_before_escape(&self, ops: &mut Ops, escape: &Field) {
+        let there = |ops: &mut Ops| {
+            self.join(ops);
+            ops.put(OpKind::StoreLocal(NUMBER));
+            ops.set(FOUND, 1);
+        };
+        get_parts(ops, self.decimal, self.uses, there, |ops| ops.set(FOUND, 0));
+        get(ops, escape, self.uses);
+        ops.test(FOUND);
+        let found = |ops: &mut Ops| {
+            refuse_both(ops);
+            ops.put(OpKind::LoadLocal(NUMBER, self.to));
+            self.keep(ops);
+        };
+        ops.choose(found, |ops| self.take_bits(ops, escape));
+    }
+
+    /// Emits the number of a decimal.
+    fn join(&self, ops: &mut Ops) {
+        let (to, policy) = (self.to, self.decimal.policy);
+        ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
+        ops.put(OpKind::Decimal(Decimal::Join { exponent: EXPONENT, to, policy }));
+    }
+
+    fn keep(&self, ops: &mut Ops) {
+        if self.optional {
             ops.put(OpKind::StoreLocal(VALUE));
             ops.set(THERE, 1);
         }
-    };
-    // Bits that take the decimal's place, or nothing.
-    let raw = |ops: &mut Ops| {
-        if let (Some(Scalar::U64), Scalar::F32) = (escape.and_then(Int::of).map(|int| int.scalar), to) {
+    }
+
+    /// Emits what is done with the bits in the decimal's place, or with neither.
+    fn take_bits(&self, ops: &mut Ops, escape: &Field) {
+        if let (Some(Scalar::U64), Scalar::F32) = (Int::of(escape).map(|int| int.scalar), self.to) {
             let (fault, policy) = (FaultKind::IntegerRange, Policy::Reject);
             ops.put(OpKind::LoadLocal(VALUE, Scalar::U64));
             ops.put(OpKind::Check(Check::Within { min: 0, max: u32::MAX.into(), fault, policy }));
         }
-        if !optional {
+        if !self.optional {
             ops.demand(FaultKind::MissingMember);
-            ops.put(OpKind::LoadLocal(VALUE, to));
+            ops.put(OpKind::LoadLocal(VALUE, self.to));
         }
-    };
-    let Some(escape) = escape else {
-        return get_parts(
-            ops,
-            decimal,
-            uses,
-            |ops| {
-                join(ops);
-                keep(ops);
-            },
-            |ops| {
-                if !optional {
-                    ops.put(OpKind::Fail(FaultKind::MissingMember));
-                }
-            },
-        );
-    };
-    let refuse = |ops: &mut Ops| {
-        ops.test(THERE);
-        ops.choose(|ops| ops.put(OpKind::Fail(FaultKind::Unrepresentable)), |_| {});
-    };
-    if !has_bit_of_mantissa(decimal) {
-        return get_parts(
-            ops,
-            decimal,
-            uses,
-            |ops| {
-                match (Int::of(escape), escape.operator, &escape.initial) {
-                    (Some(int), Operator::Default, None) => {
-                        ops.put(OpKind::TakeBit);
-                        ops.choose(
-                            |ops| {
-                                int.get_plain(ops);
-                                refuse(ops);
-                            },
-                            |_| {},
-                        );
-                    }
-                    _ => {
-                        get(ops, escape, uses);
-                        refuse(ops);
-                    }
-                }
-                join(ops);
-                keep(ops);
-            },
-            |ops| {
-                get(ops, escape, uses);
-                raw(ops);
-            },
-        );
     }
-    // The bits' own place in the map depends on whether the mantissa has one.
-    get_parts(
-        ops,
-        decimal,
-        uses,
-        |ops| {
-            join(ops);
-            ops.put(OpKind::StoreLocal(NUMBER));
-            ops.set(FOUND, 1);
-        },
-        |ops| ops.set(FOUND, 0),
-    );
-    get(ops, escape, uses);
-    ops.test(FOUND);
-    ops.choose(
-        |ops| {
-            refuse(ops);
-            ops.put(OpKind::LoadLocal(NUMBER, to));
-            keep(ops);
-        },
-        raw,
-    );
+}
+
+/// Emits the refusal of bits beside a decimal.
+fn refuse_both(ops: &mut Ops) {
+    ops.test(THERE);
+    ops.choose(|ops| ops.put(OpKind::Fail(FaultKind::Unrepresentable)), |_| {});
 }
 
 /// True if a bit of the map is left out with the mantissa.

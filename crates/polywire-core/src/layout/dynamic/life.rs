@@ -138,8 +138,11 @@ impl Plan {
                 What::Scalar { .. } | What::Enum { .. } => {}
                 What::String { .. } => at.cast::<String>().drop_in_place(),
                 What::Sequence { element } => {
-                    let of = self.place(*element);
-                    (*at.cast::<RawSequence>()).free(of.size, of.align, |one| self.end(*element, one));
+                    let (of, sequence) = (self.place(*element), &mut *at.cast::<RawSequence>());
+                    if !of.plain {
+                        sequence.each(of.size, |one| self.end(*element, one));
+                    }
+                    sequence.free(of.size, of.align);
                 }
                 What::Array { element, len } => {
                     let stride = self.place(*element).size;
@@ -159,10 +162,11 @@ impl Plan {
                 }
                 What::Map { key, value, value_at, stride, align } => {
                     let map = &mut *at.cast::<RawMap>();
-                    map.entries.free(*stride, *align, |entry| {
+                    map.entries.each(*stride, |entry| {
                         self.end(*key, entry);
                         self.end(*value, entry.add(*value_at));
                     });
+                    map.entries.free(*stride, *align);
                     ptr::drop_in_place(&raw mut map.index);
                 }
                 What::Boxed { inner } => {
@@ -314,13 +318,14 @@ impl RawSequence {
         Ok(())
     }
 
+    /// Calls `visit` with each element that is initialised.
+    fn each(&self, size: usize, visit: impl FnMut(*mut u8)) {
+        (0..self.initialised).map(|i| self.pointer.wrapping_add(i * size)).for_each(visit);
+    }
+
     /// # Safety
-    /// `drop` drops an element in place; the sequence is not used afterwards.
-    unsafe fn free(&mut self, size: usize, align: usize, mut drop: impl FnMut(*mut u8)) {
-        for i in 0..self.initialised {
-            // SAFETY: `initialised` elements are initialised.
-            drop(unsafe { self.pointer.add(i * size) });
-        }
+    /// The elements were dropped or need not be, and the sequence is not used afterwards.
+    unsafe fn free(&mut self, size: usize, align: usize) {
         if let (1.., Ok(block)) = (self.capacity, block(size * self.capacity, align)) {
             // SAFETY: the block was allocated with this capacity.
             unsafe { dealloc(self.pointer, block) }

@@ -240,7 +240,7 @@ impl Reader {
                     return Ok(wanted);
                 }
             };
-            self.inbox.prepare(need, READ_BYTES);
+            self.inbox.prepare(need);
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(Disconnect::Silent);
@@ -373,12 +373,12 @@ impl Receiver<'_> {
         self.link.outbox.pulse.received();
         loop {
             match self.take_frames(reader, &mut aligned) {
-                Ok(need) => reader.inbox.prepare(need, READ_BYTES),
+                Ok(need) => reader.inbox.prepare(need),
                 Err(reason) => return reason,
             }
             self.sink.drained();
             if reader.inbox.bytes().is_empty() {
-                reader.inbox.shrink(READ_BYTES);
+                reader.inbox.shrink();
             }
             if let Err(reason) = self.read(reader) {
                 return self.link.outbox.reason().unwrap_or(reason);

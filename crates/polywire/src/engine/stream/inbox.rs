@@ -1,6 +1,10 @@
 //! The receive buffer of a link. It places bytes so that payloads are aligned.
 
-use std::{cell::Cell, sync::Arc};
+use std::{
+    cell::Cell,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use polywire_core::frame::payload_offset;
 
@@ -8,6 +12,9 @@ use crate::engine::Held;
 
 /// Alignment of payloads.
 const ALIGN: usize = 8;
+/// How long a buffer that became larger than usual is kept. The system clears the pages of memory
+/// that is allocated anew, which takes longer than receiving what is put there.
+const KEEP: Duration = Duration::from_secs(1);
 
 /// The buffer between a stream and the decoder.
 ///
@@ -22,11 +29,26 @@ pub(super) struct Inbox {
     end: usize,
     /// Length of the previous frame's header.
     header: Cell<usize>,
+    /// Length of the buffer if no frame is larger.
+    usual: usize,
+    /// More than that came since the last look.
+    is_large: bool,
+    /// When a larger buffer may be freed.
+    kept_until: Instant,
 }
 
 impl Inbox {
-    pub(super) fn new(bytes: usize) -> Self {
-        Inbox { words: Arc::new(vec![0; bytes.div_ceil(ALIGN)]), start: 0, end: 0, header: Cell::default() }
+    /// A buffer of `usual` bytes.
+    pub(super) fn new(usual: usize) -> Self {
+        Inbox {
+            words: Arc::new(vec![0; usual.div_ceil(ALIGN)]),
+            start: 0,
+            end: 0,
+            header: Cell::default(),
+            usual,
+            is_large: false,
+            kept_until: Instant::now(),
+        }
     }
 
     /// Room for a read; never empty.
@@ -61,6 +83,7 @@ impl Inbox {
     /// Notes that `count` bytes were read into the room.
     pub(super) fn filled(&mut self, count: usize) {
         self.end += count;
+        self.is_large |= self.end > self.usual;
     }
 
     /// The bytes received and not consumed.
@@ -80,7 +103,7 @@ impl Inbox {
 
     /// Makes room for a frame of `need` bytes. Grows by doubling as bytes come, so that a declared
     /// length alone allocates little.
-    pub(super) fn prepare(&mut self, need: usize, smallest: usize) {
+    pub(super) fn prepare(&mut self, need: usize) {
         let have = self.end - self.start;
         let capacity = self.words.len() * ALIGN;
         let to = pad(payload_offset(self.bytes()).unwrap_or(self.header.get()));
@@ -89,7 +112,7 @@ impl Inbox {
             return;
         }
         // The received bytes may move back by a few bytes, for which a full buffer needs room too.
-        let wanted = (to + need).min((capacity * 2).max(smallest)).max(to + have);
+        let wanted = (to + need).min((capacity * 2).max(self.usual)).max(to + have);
         if wanted > capacity {
             self.own().resize(wanted.div_ceil(ALIGN), 0);
         }
@@ -99,10 +122,20 @@ impl Inbox {
         (self.start, self.end) = (to, to + have);
     }
 
-    /// Frees memory that a large frame took.
-    pub(super) fn shrink(&mut self, to: usize) {
-        if self.start == self.end && self.words.len() * ALIGN > to {
-            *self = Inbox { header: self.header.clone(), ..Inbox::new(to) };
+    /// Frees the memory that a large frame took if no other has come for a while.
+    #[inline]
+    pub(super) fn shrink(&mut self) {
+        if self.start == self.end && self.words.len() > self.usual.div_ceil(ALIGN) {
+            self.shrink_at(Instant::now());
+        }
+    }
+
+    #[cold]
+    fn shrink_at(&mut self, now: Instant) {
+        if std::mem::take(&mut self.is_large) {
+            self.kept_until = now + KEEP;
+        } else if now >= self.kept_until {
+            *self = Inbox { header: self.header.clone(), ..Inbox::new(self.usual) };
         }
     }
 }
@@ -151,10 +184,10 @@ mod tests {
         inbox.room()[..3].copy_from_slice(b"abc");
         inbox.filled(3);
         inbox.consume(1);
-        inbox.prepare(40, 16);
+        inbox.prepare(40);
         assert_eq!(inbox.bytes(), b"bc");
         while inbox.bytes().len() < 40 {
-            inbox.prepare(40, 16);
+            inbox.prepare(40);
             let room = inbox.room();
             assert!(!room.is_empty());
             room[0] = b'x';
@@ -173,7 +206,7 @@ mod tests {
         // The payload after this header wants the frame to start at 3.
         inbox.learn(5);
         inbox.start = 0;
-        inbox.prepare(1000, 64);
+        inbox.prepare(1000);
         assert_eq!(inbox.bytes().len(), len);
         assert!(!inbox.room().is_empty());
     }
@@ -183,8 +216,35 @@ mod tests {
         let mut inbox = Inbox::new(1024);
         inbox.room()[0] = 1;
         inbox.filled(1);
-        inbox.prepare(1 << 26, 1024);
+        inbox.prepare(1 << 26);
         assert!(inbox.words.len() * 8 <= 2048 + 8);
+    }
+
+    #[test]
+    fn a_large_buffer_is_kept_for_a_while() {
+        let mut inbox = Inbox::new(64);
+        let receive = |inbox: &mut Inbox, count: usize| {
+            while inbox.bytes().len() < count {
+                inbox.prepare(count);
+                let came = inbox.room().len().min(count - inbox.bytes().len());
+                inbox.filled(came);
+            }
+            inbox.consume(count);
+        };
+        let now = Instant::now();
+        receive(&mut inbox, 1000);
+        inbox.shrink_at(now);
+        let large = inbox.words.len();
+        assert!(large * ALIGN >= 1000);
+        receive(&mut inbox, 10);
+        inbox.shrink_at(now + KEEP / 2);
+        receive(&mut inbox, 1000);
+        inbox.shrink_at(now + KEEP);
+        receive(&mut inbox, 10);
+        inbox.shrink_at(now + KEEP);
+        assert_eq!(inbox.words.len(), large, "it is used");
+        inbox.shrink_at(now + 2 * KEEP);
+        assert_eq!(inbox.words.len() * ALIGN, 64);
     }
 
     #[test]

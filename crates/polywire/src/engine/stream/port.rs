@@ -39,7 +39,7 @@ const HEADROOM: usize = 64;
 /// Threads of displaced connections that may still be ending. If more are, callers are turned away.
 const LEAVING: usize = 64;
 /// A larger buffer is freed instead of kept for the next loan.
-const SPARE_BYTES: usize = 1 << 20;
+const SPARE_BYTES: usize = 8 << 20;
 
 thread_local! {
     /// The buffer of the thread's next loan.

@@ -25,7 +25,7 @@ use super::{
         outbox::{self, FRAME_HEADER, Held, Item, encoded},
     },
     socket::{Place, Sockets},
-    state::{Group, ONLY, State, member, random},
+    state::{Group, Link, ONLY, State, member, random},
 };
 use crate::clock;
 
@@ -256,19 +256,7 @@ impl Shared {
             let outcome = match link.delivery.wanted(envelope) {
                 None => Outcome::Unwanted,
                 Some(subscribers) if link.delivery.must_hold(channel, subscribers) => {
-                    match (self.messages, link.is_stalled) {
-                        // What is sent once is not for those who come later.
-                        (Reliability::BestEffort, _) => Outcome::Unwanted,
-                        (_, true) => {
-                            link.delivery.drop_newest(envelope);
-                            Outcome::Dropped
-                        }
-                        (_, false) => {
-                            link.delivery.hold(Held::new(envelope, frame));
-                            link.delivery.count_sent(1);
-                            Outcome::Sent(subscribers)
-                        }
-                    }
+                    self.hold(link, envelope, frame, subscribers)
                 }
                 Some(subscribers) => {
                     for_all = true;
@@ -305,6 +293,23 @@ impl Shared {
             self.pump(&mut state, key, clock::now());
         }
         state
+    }
+
+    /// Holds a message back for a member that is not ready for it.
+    fn hold(&self, link: &mut Link, envelope: &Envelope<'_>, frame: &[u8], subscribers: u32) -> Outcome {
+        match (self.messages, link.is_stalled) {
+            // What is sent once is not for those who come later.
+            (Reliability::BestEffort, _) => Outcome::Unwanted,
+            (_, true) => {
+                link.delivery.drop_newest(envelope);
+                Outcome::Dropped
+            }
+            (_, false) => {
+                link.delivery.hold(Held::new(envelope, frame));
+                link.delivery.count_sent(1);
+                Outcome::Sent(subscribers)
+            }
+        }
     }
 
     /// Makes room for a message of so many bytes. False if it is to be dropped.
