@@ -13,7 +13,7 @@ use crate::{
     emulated::{self, Costs},
     subject::Subject,
     templates,
-    values::{ValueModel, content_bytes},
+    values::content_bytes,
 };
 
 /// Maximum number of rounds of a turn.
@@ -60,7 +60,7 @@ impl Stages {
         let templates = templates::of(scenario, case, &subject)?;
         let wire = Wire::of(scenario, case, templates.as_deref());
         let coding = Coding::new(&wire, &subject.shape, &subject.reader)?;
-        let records = records(scenario, case, &subject, &coding)?;
+        let records = subject.records(scenario, case, scenario.effort.messages)?;
         let schema = subject.shape.schema();
         let content = records.iter().map(|record| content_bytes(record.view(), schema, schema.root())).sum::<usize>();
         let mut stages = Stages {
@@ -280,19 +280,6 @@ impl Stages {
         let unpacked = self.coding.unpack(&packed)?.to_vec();
         self.coding.decode(&mut self.coding.reading(), 1, anchor, &unpacked, &mut back)
     }
-}
-
-/// The number of values asked for, or fewer if they do not fit.
-fn records(scenario: &Scenario, case: &Case, subject: &Subject, coding: &Coding) -> Result<Vec<Record>, Error> {
-    let effort = &scenario.effort;
-    let made = |count: usize| {
-        let model = ValueModel::parse(&case.values)?;
-        let spec = &scenario.types[case.type_index];
-        model.records(&subject.shape, count, scenario.seed, spec, &scenario.folder)
-    };
-    let mut first = Vec::new();
-    coding.encode(&mut coding.writing(), &made(1)?[0], &mut first)?;
-    made(effort.messages.min((effort.megabytes << 20) / first.len().max(1)).max(1))
 }
 
 /// CPU time of this thread, which other load on the machine affects little.

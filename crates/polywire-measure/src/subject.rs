@@ -3,12 +3,13 @@
 
 use std::{fmt::Write as _, fs, path::Path, sync::Arc};
 
-use polywire::{Schema, Shape, coding::Dynamic, schema::SchemaLimits};
+use polywire::{Record, Schema, Shape, coding::Dynamic, schema::SchemaLimits};
 use polywire_idl::{Compiler, Dialect, Document};
 
 use crate::{
     Error, check,
     scenario::{Case, Scenario, TypeSpec},
+    values::{ValueModel, content_bytes},
 };
 
 /// A type and its readers' version of it.
@@ -38,6 +39,19 @@ impl Subject {
         let coding = Dynamic::of(&schema).map_err(|error| Error::Type(error.to_string()))?;
         let reader = Shape::of(&reader).map_err(|error| Error::Type(error.to_string()))?;
         Ok(Subject { shape: coding.shape().clone(), reader, coding })
+    }
+
+    /// Values of a case: as many as wanted, or as fit into the memory that the scenario allows.
+    ///
+    /// # Errors
+    /// If no values can be made, as by [`ValueModel::records`].
+    pub fn records(&self, scenario: &Scenario, case: &Case, wanted: usize) -> Result<Vec<Record>, Error> {
+        let (model, spec) = (ValueModel::parse(&case.values)?, &scenario.types[case.type_index]);
+        let made = |count: usize| model.records(&self.shape, count, scenario.seed, spec, &scenario.folder);
+        let schema = self.shape.schema();
+        let size = |record: &Record| content_bytes(record.view(), schema, schema.root());
+        let size = made(1)?.first().map_or(1, size).max(1);
+        made(wanted.min((scenario.effort.megabytes << 20) / size).max(1))
     }
 }
 

@@ -28,8 +28,11 @@ const OPTIONAL: &[(&str, bool)] = &[
 ];
 
 fn measured(mode: &str, effort: &str, axes: &str) -> Results {
-    let text = format!("name = 'x'\nmode = '{mode}'\n{effort}{TYPE}[axes]\nrate_hz = [2000]\n{axes}");
-    let scenario = Scenario::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    results(&format!("name = 'x'\nmode = '{mode}'\n{effort}{TYPE}[axes]\nrate_hz = [2000]\n{axes}"))
+}
+
+fn results(text: &str) -> Results {
+    let scenario = Scenario::from_toml(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     run(&scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -61,6 +64,19 @@ fn our_engines_and_bare_sockets_carry_closed_loops_open_loops_and_floods() {
     let optional = OPTIONAL.iter().filter(|(_, is_there)| *is_there).map(|(engine, _)| engine);
     for engine in OURS.iter().chain(optional).chain(&["raw-tcp", "raw-unix", "raw-udp"]) {
         MODES.iter().for_each(|(mode, metric)| check(mode, engine, metric));
+    }
+}
+
+#[test]
+fn a_message_that_takes_all_of_the_memory_is_sent_again_and_again() {
+    let results = results(
+        "name = 'x'\nmode = 'closed'\n\
+         effort = { repeats = 2, messages = 5, warm_up = 1, megabytes = 1, peer = 'thread' }\n\
+         [[type]]\nname = 'Blob'\ntext = 'struct Blob { sequence<octet> bytes; };'\nlengths = { bytes = 700_000 }\n\
+         [axes]\nengine = ['tcp', 'raw-tcp']\n",
+    );
+    for result in &results.cases {
+        assert_eq!(value(result, "bytes"), 700_004.0, "{}", result.case);
     }
 }
 

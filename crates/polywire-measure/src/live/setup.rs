@@ -11,7 +11,7 @@ use std::{
 use polywire::{Record, Schema, Shape, schema::SchemaLimits};
 use serde::{Deserialize, Serialize};
 
-use crate::{Case, Error, Scenario, scenario::Mode, subject::Subject, templates, values::ValueModel};
+use crate::{Case, Error, Scenario, scenario::Mode, subject::Subject, templates};
 
 /// The settings that the other end needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,12 +68,12 @@ pub fn free_domain() -> String {
     (1 + number % 230).to_string()
 }
 
+/// Values that the messages of a case have in turn.
+const MOST_RECORDS: usize = 256;
+
 /// The type of a case and its values.
 pub fn subject_of(scenario: &Scenario, case: &Case) -> Result<(Subject, Vec<Record>), Error> {
     let subject = Subject::of(scenario, case)?;
-    let spec = &scenario.types[case.type_index];
-    let count = scenario.effort.messages.min(256);
-    let model = ValueModel::parse(&case.values)?;
-    let records = model.records(&subject.shape, count, scenario.seed, spec, &scenario.folder)?;
+    let records = subject.records(scenario, case, scenario.effort.messages.min(MOST_RECORDS))?;
     Ok((subject, records))
 }
