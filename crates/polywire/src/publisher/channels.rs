@@ -17,6 +17,7 @@ use crate::{
     coding::Coding,
     compile,
     delta::Outgoing,
+    engine::Loan,
     error::NodeError,
     history::Kept,
     node::{Inner, Place, PortEntry, Replay, random_id},
@@ -25,6 +26,33 @@ use crate::{
     wire::Wire,
 };
 
+/// Most bytes behind a payload that are asked for.
+const MOST_ROOM: usize = 4096;
+
+/// The last payload, as a guess for the next one.
+#[derive(Default)]
+pub(super) struct LastPayload {
+    /// Its bytes.
+    pub(super) size: usize,
+    /// The room behind it. Encoding makes itself as much as it wants, but allocates once more for it.
+    room: usize,
+}
+
+impl LastPayload {
+    #[inline]
+    pub(super) fn note(&mut self, loan: &mut Loan) {
+        self.size = loan.payload().len();
+        let bytes = loan.buffer();
+        self.room = (bytes.capacity() - bytes.len()).min(MOST_ROOM);
+    }
+
+    /// What to reserve for the next one.
+    #[inline]
+    pub(super) fn wanted(&self) -> usize {
+        self.size + self.room
+    }
+}
+
 /// The endpoints that get the same payloads.
 pub(super) struct Group<E> {
     pub(super) writing: Writing<E>,
@@ -32,8 +60,7 @@ pub(super) struct Group<E> {
     pub(super) key_frames: Option<Writing<E>>,
     /// What the channels announce.
     announcement: Announcement,
-    /// Bytes of the last payload, as a guess for the next one.
-    pub(super) size: usize,
+    pub(super) last: LastPayload,
     /// Payloads that are sent together, in one piece.
     pub(super) payloads: Vec<u8>,
     /// The end of each of them, and the anchor of its message.
@@ -108,7 +135,7 @@ impl<C: Coding> Announce<'_, C> {
             key_frames = Some(alone);
         }
         let (payloads, ends, outs) = (Vec::new(), Vec::new(), vec![out]);
-        groups.push(Group { writing, key_frames, announcement, size: 0, payloads, ends, outs });
+        groups.push(Group { writing, key_frames, announcement, last: LastPayload::default(), payloads, ends, outs });
         Ok(())
     }
 

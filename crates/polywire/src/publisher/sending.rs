@@ -308,10 +308,10 @@ impl<C: Coding> Core<C> {
         let sent = match (state.groups.as_mut_slice(), &state.offered) {
             ([only], None) if only.outs.len() == 1 => {
                 let out = &only.outs[0];
-                let mut loan = out.entry.port().reserve(only.size);
+                let mut loan = out.entry.port().reserve(only.last.wanted());
                 let anchor = only.writing.encode::<C>(sequence, value, loan.buffer());
                 let anchor = anchor.map_err(PublishError::Encode)?;
-                only.size = loan.payload().len();
+                only.last.note(&mut loan);
                 let plain = Envelope::data(out.channel, sequence, last.timestamp_ns);
                 let envelope = Envelope { kind, key_hash, anchor, ..plain };
                 let sent = out.entry.commit(&envelope, loan).inspect_err(|_| only.writing.failed())?;
@@ -320,7 +320,7 @@ impl<C: Coding> Core<C> {
             }
             _ => state.send_all(value, kind, key_hash, instance, last)?,
         };
-        self.counts.count(1, state.groups.iter().map(|group| group.size).sum(), sent.dropped);
+        self.counts.count(1, state.groups.iter().map(|group| group.last.size).sum(), sent.dropped);
         Ok(sent)
     }
 
@@ -624,7 +624,7 @@ impl<C: Coding> Sending<C> {
     /// The same, and they are small, and the port gathers them with others.
     #[inline]
     fn gathers(&self) -> bool {
-        let only = self.groups.first().filter(|only| only.size <= SMALL && only.outs[0].gathering() > 0);
+        let only = self.groups.first().filter(|only| only.last.size <= SMALL && only.outs[0].gathering() > 0);
         only.is_some() && self.is_simple()
     }
 
@@ -734,8 +734,8 @@ impl<C: Coding> Sending<C> {
         last: Start,
     ) -> Result<Sent, PublishError> {
         let (mut sum, mut failed, mut any) = (Sent::default(), None, false);
-        for (group, (loan, anchor, kept)) in self.groups.iter_mut().zip(encoded) {
-            group.size = loan.payload().len();
+        for (group, (mut loan, anchor, kept)) in self.groups.iter_mut().zip(encoded) {
+            group.last.note(&mut loan);
             let results = group.send_payload(&Envelope { anchor, ..*envelope }, loan, kept.as_ref());
             for result in results {
                 match result {
@@ -786,14 +786,14 @@ impl<E> Group<E> {
         self.ends.clear();
         self.payloads.clear();
         // The last one may begin just before the bound.
-        self.payloads.reserve(BYTES.min(most * self.size) + self.size);
+        self.payloads.reserve(BYTES.min(most * self.last.size) + self.last.wanted());
         for (value, sequence) in values[..most].iter().zip(first.sequence..) {
             let start = self.payloads.len();
             match self.writing.encode::<C>(sequence, value, &mut self.payloads) {
                 Ok(anchor) => self.ends.push((self.payloads.len(), anchor)),
                 Err(error) => return Some(error),
             }
-            self.size = self.payloads.len() - start;
+            self.last.size = self.payloads.len() - start;
             if self.payloads.len() >= BYTES {
                 break;
             }
@@ -808,7 +808,7 @@ impl<E> Group<E> {
         instance: Id128,
     ) -> Result<(Loan, Option<u64>, Option<KeptSample>), CodecError> {
         let leader = &self.outs[self.outs.len() - 1];
-        let mut loan = leader.entry.port().reserve(self.size);
+        let mut loan = leader.entry.port().reserve(self.last.wanted());
         let anchor = self.writing.encode::<C>(envelope.sequence, value, loan.buffer())?;
         if envelope.kind != Kind::Data || leader.history.is_none() {
             return Ok((loan, anchor, None));
