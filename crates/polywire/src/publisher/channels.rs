@@ -34,7 +34,7 @@ const MOST_ROOM: usize = 4096;
 pub(super) struct LastPayload {
     /// Its bytes.
     pub(super) size: usize,
-    /// The room behind it. Encoding makes itself as much as it wants, but allocates once more for it.
+    /// The room behind it. If there is less than encoding wants, it allocates once more.
     room: usize,
 }
 

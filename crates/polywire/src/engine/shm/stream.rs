@@ -29,6 +29,9 @@ const READY: &[u8] = b"ready";
 const WAKE: &[u8] = &[1];
 /// Longest name of the peer's memory.
 const NAME_BYTES: usize = 255;
+/// How long a writer looks whether its peer makes room before it sleeps between two looks. A reader
+/// that is busy with a large message makes room sooner than a sleep ends.
+const LOOKS: Duration = Duration::from_micros(100);
 /// First and longest pause between two looks whether a slow peer has made room.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
@@ -211,10 +214,17 @@ impl ByteStream for ShmStream {
     /// Looks from time to time: a writer that waits here is slowed down by its peer anyway.
     fn wait_writable(&self, timeout: Duration) {
         let Some(shared) = self.shared.get() else { return self.socket.wait_writable(timeout) };
-        let (until, [mut pause, longest]) = (Instant::now() + timeout, PAUSES);
-        while !self.closed.load(Ordering::Acquire) && !lock(&shared.outlet).has_room() && Instant::now() < until {
-            thread::sleep(pause);
-            pause = (2 * pause).min(longest);
+        let (began, [mut pause, longest]) = (Instant::now(), PAUSES);
+        while !self.closed.load(Ordering::Acquire) && !lock(&shared.outlet).has_room() {
+            let waited = began.elapsed();
+            if waited >= timeout {
+                return;
+            } else if waited < LOOKS {
+                thread::yield_now();
+            } else {
+                thread::sleep(pause);
+                pause = (2 * pause).min(longest);
+            }
         }
     }
 
