@@ -27,7 +27,7 @@ use polywire_testing::{
     tools,
     waiting::{SOON, until},
 };
-use pump::{Pump, encoded, pump};
+use pump::{OtherPump, Pump, encoded, pump};
 use zenoh::{Config, Session, Wait, bytes::Encoding, sample::Sample};
 
 /// The type's schema document.
@@ -330,15 +330,6 @@ fn a_router_that_comes_back_brings_the_nodes_together_again() {
         })
         .collect();
     assert_eq!(told, [true, false, true], "the peer came, went and came back");
-}
-
-/// A type with the same name as the pumps', and another label.
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "Plant::Pump")]
-struct OtherPump {
-    #[polywire(key)]
-    id: u32,
-    label: f64,
 }
 
 #[test]

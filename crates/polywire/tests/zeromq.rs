@@ -13,12 +13,12 @@ use std::{
 };
 
 use polywire::{
-    Config, Events, Message, Node, NodeEvent, Publisher, Subscriber,
+    Config, Events, Node, NodeEvent, Publisher, Subscriber,
     engine::{EngineOptions, Event, Overflow},
 };
 use polywire_testing::{tools, waiting::SOON};
 use polywire_zeromq::{Context, Kind, Message as Frame, Socket, Wait};
-use pump::{Pump, encoded, pump};
+use pump::{OtherPump, Pump, encoded, pump};
 
 /// The endpoint of ZeroMQ behind one of Polywire's.
 fn plain(endpoint: &str) -> &str {
@@ -359,15 +359,6 @@ fn a_publisher_that_comes_back_is_found_again_whoever_it_is() {
     until_subscribed(&third, "pumps");
     third.send(&[b"pumps", &encoded("json", &pump(3))], Wait::Forever).expect("sent");
     assert_eq!(next(&pumps), pump(3));
-}
-
-/// A type with the same name as the pumps', and another label.
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "Plant::Pump")]
-struct OtherPump {
-    #[polywire(key)]
-    id: u32,
-    label: f64,
 }
 
 #[test]

@@ -13,6 +13,15 @@ pub struct Pump {
     pub pressures: Vec<f64>,
 }
 
+/// A type with the same name as the pumps', and another label.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Plant::Pump")]
+pub struct OtherPump {
+    #[polywire(key)]
+    pub id: u32,
+    pub label: f64,
+}
+
 pub fn pump(id: u32) -> Pump {
     Pump { id, label: format!("pump {id}"), pressures: vec![1.5, f64::from(id)] }
 }
