@@ -63,12 +63,22 @@ pub(super) struct Inlet {
 
 /// What is needed to hand messages over, by one thread at a time.
 pub(super) struct Hands {
-    /// For the letters and the octets of each participant.
-    decoders: BTreeMap<Guid, DatagramDecoder>,
-    limits: Limits,
+    decoders: Decoders,
     /// By writer.
     ways: BTreeMap<Guid, Way>,
     inline: Inline,
+}
+
+/// What reads the letters and the octets of each participant.
+struct Decoders {
+    known: BTreeMap<Guid, DatagramDecoder>,
+    limits: Limits,
+}
+
+impl Decoders {
+    fn of(&mut self, participant: Guid) -> &mut DatagramDecoder {
+        self.known.entry(participant).or_insert_with(|| DatagramDecoder::new(self.limits))
+    }
 }
 
 /// The way of a writer's samples to the node.
@@ -87,8 +97,8 @@ pub(super) struct Way {
 
 impl Inlet {
     pub(super) fn new(inbox: Arc<Inbox>, limits: Limits) -> Arc<Inlet> {
-        let (decoders, ways) = (BTreeMap::new(), BTreeMap::new());
-        let hands = Mutex::new(Hands { decoders, limits, ways, inline: Inline::default() });
+        let decoders = Decoders { known: BTreeMap::new(), limits };
+        let hands = Mutex::new(Hands { decoders, ways: BTreeMap::new(), inline: Inline::default() });
         let (is_delivering, is_closed) = Default::default();
         Arc::new(Inlet { inbox, hands, is_delivering, is_closed })
     }
@@ -170,8 +180,7 @@ impl Hands {
     }
 
     pub(super) fn decoder(&mut self, participant: Guid) -> &mut DatagramDecoder {
-        let limits = self.limits;
-        self.decoders.entry(participant).or_insert_with(|| DatagramDecoder::new(limits))
+        self.decoders.of(participant)
     }
 
     pub(super) fn way(&self, writer: Guid) -> Option<&Way> {
@@ -194,7 +203,7 @@ impl Hands {
     }
 
     pub(super) fn forget(&mut self, participant: Guid) {
-        self.decoders.remove(&participant);
+        self.decoders.known.remove(&participant);
         self.ways.retain(|writer, _| writer.participant() != participant);
     }
 
@@ -205,12 +214,12 @@ impl Hands {
         sample: &Sample,
         hand_over: &mut dyn FnMut(&Way, &Envelope<'_>, &[u8]),
     ) {
-        let Hands { decoders, limits, ways, .. } = self;
+        let Hands { decoders, ways, .. } = self;
         let Some(way) = ways.get_mut(&writer) else { return };
         let (channel, mut place) = (way.channel, way.place);
         let blank = Envelope::data(channel, 0, 0);
         if way.is_node {
-            let decoder = decoders.entry(writer.participant()).or_insert_with(|| DatagramDecoder::new(*limits));
+            let decoder = decoders.of(writer.participant());
             form::open(way.form, &mut place, sample, blank, decoder, &mut |envelope, payload| {
                 hand_over(way, &Envelope { channel, ..*envelope }, payload);
             });
