@@ -70,7 +70,7 @@ impl Engine for &'static Foreign {
     }
 
     fn properties(&self) -> Properties {
-        Properties { reliable: true, ordered: true, multicast: false, largest_payload: None }
+        Properties { reliable: true, ordered: true, multicast: false, largest_payload: None, matches: false }
     }
 
     fn open(&self, _: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {

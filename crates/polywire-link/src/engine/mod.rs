@@ -112,7 +112,7 @@ impl Engine for Emulated {
     }
 
     fn properties(&self) -> Properties {
-        Properties { reliable: false, ordered: false, multicast: false, largest_payload: None }
+        Properties { reliable: false, ordered: false, multicast: false, largest_payload: None, matches: false }
     }
 
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {

@@ -45,7 +45,7 @@ impl Engine for Inproc {
     }
 
     fn properties(&self) -> Properties {
-        Properties { reliable: true, ordered: true, multicast: true, largest_payload: None }
+        Properties { reliable: true, ordered: true, multicast: true, largest_payload: None, matches: false }
     }
 
     fn tells_peers_apart(&self) -> bool {

@@ -28,7 +28,7 @@
 //! };
 //! use polywire_core::{
 //!     envelope::{Announcement, ChannelId, Envelope, Id128},
-//!     frame::{Answer, Hello, Start},
+//!     frame::{Answer, FrameError, Hello, Start},
 //! };
 //!
 //! /// Accepts every channel and passes payloads on.
@@ -95,6 +95,7 @@
 pub mod dds;
 mod delivery;
 mod domain;
+mod event;
 #[cfg(any(feature = "zenoh", feature = "zeromq"))]
 mod foreign;
 mod identity;
@@ -134,7 +135,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use polywire_core::{
@@ -144,6 +145,7 @@ use polywire_core::{
     layout::SharedBytes,
 };
 
+pub use event::{Disconnect, Event};
 pub use identity::{Identity, IdentityError};
 pub use loan::Loan;
 pub use options::{EngineOptions, Overflow};
@@ -249,6 +251,9 @@ pub struct Properties {
     pub multicast: bool,
     /// Size of the largest payload in bytes; `None` if the medium sets no limit.
     pub largest_payload: Option<usize>,
+    /// The medium itself matches writers and readers. Messages of a channel that this node has
+    /// accepted may be lost until the engine calls [`LinkSink::matched`].
+    pub matches: bool,
 }
 
 /// The node that opens a port, and its options.
@@ -487,6 +492,10 @@ pub trait LinkSink: Send + Sync {
     /// channel, between the messages before and after the gap.
     fn position(&self, channel: ChannelId, start: Start, lost: u64);
 
+    /// The peer's writer and the reader here know each other. Called where [`Properties::matches`],
+    /// once the node has accepted the channel; again if the node has declined it meanwhile.
+    fn matched(&self, _channel: ChannelId) {}
+
     /// The peer's channel has ended.
     fn retired(&self, channel: ChannelId);
 
@@ -675,172 +684,6 @@ impl AddAssign for Sent {
         self.subscribers += other.subscribers;
         self.dropped += other.dropped;
         self.refused += other.refused;
-    }
-}
-
-/// What a port reports to its node.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Event {
-    /// The port listens.
-    Listening {
-        /// The value of [`Port::endpoint`].
-        endpoint: String,
-    },
-    /// The port listens, other machines can reach it, and callers do not prove who they are.
-    Exposed {
-        /// The value of [`Port::endpoint`].
-        endpoint: String,
-    },
-    /// A link is up.
-    Connected(LinkInfo),
-    /// A link has ended.
-    Disconnected {
-        /// The link.
-        link: LinkInfo,
-        /// Why.
-        reason: Disconnect,
-    },
-    /// Connecting failed. The port tries again. Reported once for each reason in a row.
-    Unreachable {
-        /// The endpoint that was opened.
-        endpoint: String,
-        /// The system's error message.
-        reason: String,
-    },
-    /// A connection was closed before it became a link. Reported with the 1st, 2nd, 4th, 8th, ...
-    /// of a host that called, or of an address that was called, for the same reason since it last
-    /// had a link. Those of more hosts than the port may have peers are counted together.
-    Rejected {
-        /// Address of the other end.
-        address: String,
-        /// Why.
-        reason: Disconnect,
-        /// How often so far.
-        total: u64,
-    },
-    /// Messages to a peer were dropped. Reported at the first drop, then at most once a second, and
-    /// when the peer has caught up.
-    Dropped {
-        /// The link to the slow peer.
-        link: LinkInfo,
-        /// Topic of the last message dropped.
-        topic: String,
-        /// Messages dropped since the last such event of the link.
-        count: u64,
-    },
-    /// A link broke before the peer had confirmed all messages sent to it. It may not have received
-    /// them.
-    Unconfirmed {
-        /// The link.
-        link: LinkInfo,
-        /// Messages that were not confirmed.
-        count: u64,
-    },
-    /// Nothing has come from a peer for the lease that it promised: see [`EngineOptions::lease`].
-    /// It may be suspended, or cut off. Its link stays. Until it is heard again, publishers do not
-    /// wait for room in its queue.
-    Silent {
-        /// The link.
-        link: LinkInfo,
-        /// The peer's lease.
-        lease: Duration,
-    },
-    /// A silent peer is heard again.
-    Heard(LinkInfo),
-    /// What a discovery service says of a peer was ignored: it is malformed, or there is too much
-    /// of it. Reported for the 1st, 2nd, 4th, 8th, ... time.
-    Ignored {
-        /// The name of the peer, as the service has it.
-        name: String,
-        /// Why.
-        reason: String,
-        /// The number of times on this port so far.
-        total: u64,
-    },
-    /// A channel could not be announced to a link, or is not relayed. Its messages do not reach
-    /// that peer or, if it is not relayed, the other peers. Reported for the 1st, 2nd, 4th, 8th,
-    /// ... such channel of the port.
-    Withheld {
-        /// The link that the channel comes from, or the one that it was to be announced to.
-        link: LinkInfo,
-        /// The channel's topic.
-        topic: String,
-        /// Why.
-        reason: String,
-        /// Such channels of this port so far.
-        total: u64,
-    },
-}
-
-/// Why a link ended.
-///
-/// ```
-/// use polywire::{engine::{Disconnect, EngineError, Event}, Node, NodeError, NodeEvent};
-/// # use std::{io::Write, net::TcpStream, time::Duration};
-///
-/// let node = Node::new();
-/// let events = node.events();
-/// let endpoint = node.open("tcp-listen/127.0.0.1:0")?;
-/// let address = endpoint.split_once('/').unwrap().1;
-/// TcpStream::connect(address).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-/// loop {
-///     match events.recv_timeout(Duration::from_secs(10)).expect("the caller is turned away") {
-///         NodeEvent::Engine { event: Event::Rejected { reason, .. }, .. } => {
-///             assert!(matches!(reason, Disconnect::Protocol(_)));
-///             break;
-///         }
-///         _ => {}
-///     }
-/// }
-///
-/// let error = node.open("tcp/nowhere").unwrap_err();
-/// assert!(matches!(error, NodeError::Engine(EngineError::Address { engine: "tcp", .. })), "{error}");
-/// # Ok::<(), NodeError>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Disconnect {
-    /// The peer closed with a goodbye.
-    #[error("closed by the peer")]
-    Bye,
-    /// This port closed.
-    #[error("closed here")]
-    Closed,
-    /// The connection broke. Has the system's error message.
-    #[error("connection lost: {0}")]
-    Lost(String),
-    /// The peer could not prove who it is, or refuses this node's proof. Says what to do.
-    #[error("{0}")]
-    Untrusted(String),
-    /// The peer did not introduce itself within [`EngineOptions::hello_timeout`].
-    #[error("no hello within the time allowed")]
-    Silent,
-    /// The peer sent bytes that are not a valid frame, or exceed a limit.
-    #[error("protocol error: {0}")]
-    Protocol(FrameError),
-    /// Both ends of the connection are the same socket.
-    #[error("connected to itself")]
-    Itself,
-    /// There is another connection between the same two nodes, which is their link.
-    #[error("replaced by another connection between the same nodes")]
-    Replaced,
-    /// The port has [`EngineOptions::peers`] peers, and none makes room.
-    #[error("more than {0} peers")]
-    TooMany(usize),
-    /// The port was full, and this peer made room for another: it had neither announced nor
-    /// accepted a channel, or its host had the most connections.
-    #[error("made room for another peer")]
-    Displaced,
-    /// The peer asked for documents and answers without reading them.
-    #[error("the peer does not read the replies to its requests")]
-    Unread,
-}
-
-// Not `#[from]`, which would make the cause a source too: the message already includes it.
-impl From<FrameError> for Disconnect {
-    fn from(cause: FrameError) -> Disconnect {
-        Disconnect::Protocol(cause)
     }
 }
 

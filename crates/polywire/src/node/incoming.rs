@@ -139,6 +139,8 @@ struct Channel {
     /// Made when the first subscriber comes. `None` if payloads are not packed.
     unpacking: Option<Unpacking>,
     touched: bool,
+    /// Whether the peer's writer knows that the channel is read, where the medium matches them.
+    is_matched: bool,
     /// Whether messages may refer to earlier ones.
     stream: bool,
     /// Whether a key frame was requested and is still missing.
@@ -313,9 +315,11 @@ impl Incoming {
         let accepted = mem::take(&mut driven.accepted);
         self.settled.notify_all();
         drop(driven);
+        let matches = host.properties().matches;
+        let is_matched = |known: &&Channel| known.is_matched || !matches;
         for channel in accepted {
-            let slots = self.channels().open.get(&channel).map(|known| known.slots.clone());
-            slots.iter().flat_map(|slots| slots.iter()).for_each(|(_, slot)| slot.accepted());
+            let slots = self.channels().open.get(&channel).filter(is_matched).map(|known| known.slots.clone());
+            slots.unwrap_or_default().iter().for_each(|(_, slot)| slot.accepted());
         }
     }
 
@@ -489,6 +493,7 @@ impl Incoming {
             known.inline = slots.iter().all(|(_, slot)| slot.is_inline());
             known.key_requested = decision.needs_key_frame;
             known.refused = refusals.to_vec();
+            known.is_matched &= !slots.is_empty();
             if !slots.is_empty() {
                 driven.accepted.push(channel);
             }
@@ -643,6 +648,7 @@ impl Channel {
             slots: Slots::default(),
             unpacking: None,
             touched: false,
+            is_matched: false,
             stream: false,
             key_requested: false,
             auxiliary: false,
@@ -741,6 +747,14 @@ impl LinkSink for Incoming {
     fn position(&self, channel: ChannelId, start: Start, lost: u64) {
         let slots = self.channels().open.get(&channel).map(|channel| channel.slots.clone());
         slots.unwrap_or_default().iter().for_each(|(_, slot)| slot.lost(start.sequence, lost));
+    }
+
+    fn matched(&self, channel: ChannelId) {
+        let slots = self.channels().open.get_mut(&channel).map(|known| {
+            known.is_matched = true;
+            known.slots.clone()
+        });
+        slots.unwrap_or_default().iter().for_each(|(_, slot)| slot.accepted());
     }
 
     fn retired(&self, channel: ChannelId) {

@@ -107,7 +107,7 @@ pub(crate) trait Slot: Send + Sync {
     /// The sender dropped `count` messages up to and including this one. With a count of 0, its
     /// messages begin after this one.
     fn lost(&self, _sequence: u64, _count: u64) {}
-    /// The peer has been told that this channel is read; it may hear so again.
+    /// The peer's writer knows that this channel is read; it may hear so again.
     fn accepted(&self) {}
     /// Everything that has come so far was delivered.
     fn drained(&self) {}

@@ -18,8 +18,8 @@ pub(crate) trait Take<V>: Send + Sync {
     fn take(&self, envelope: &Envelope<'_>, info: Info, value: Option<Result<V, String>>);
     /// A channel of a writer opens. Its messages follow.
     fn opened(&self, source: &Arc<Source>);
-    /// The peer has been told that the messages of an open channel are taken. Before, it may drop
-    /// them.
+    /// The peer's writer knows that the messages of an open channel are taken. Before, they may be
+    /// lost.
     fn accepted(&self, source: &Arc<Source>);
     /// The channel has ended.
     fn closed(&self, source: &Arc<Source>);

@@ -63,7 +63,7 @@ impl Engine for Dds {
     fn properties(&self) -> Properties {
         // Room for the header of a datagram.
         let largest_payload = Some(polywire_dds::MOST_SAMPLE_BYTES - (64 << 10));
-        Properties { reliable: true, ordered: true, multicast: true, largest_payload }
+        Properties { reliable: true, ordered: true, multicast: true, largest_payload, matches: true }
     }
 
     fn complete(&self, address: &str) -> String {

@@ -1,31 +1,31 @@
-//! Servers of other programs that are not called yet. DDS says when a writer of ours has found a
-//! reader, and not when that reader has found the writer. What is sent in between is lost to a
-//! reader that wants no history, and so is a reply to a reader that the server has not found.
+//! Servers of other programs that are not called yet. DDS says when a writer and a reader of ours
+//! have found the other end, and not when the other end has found them. A request or a reply that
+//! is written before is lost. A node says when its writer has found a reader.
 
 use std::time::{Duration, Instant};
 
 use polywire_core::envelope::ChannelId;
 use polywire_dds::Guid;
 
-/// How long a server gets to find a client, after the client has found both of its ends.
+/// How long a server gets to find a client that has found both of its ends.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// How long it is waited for the replies of who reads requests: it may be no server.
+/// How long it is waited for a reader of requests: there may be no client here.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How often it is looked whether a server has settled.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// Participants that read the requests of a channel, and do not count yet.
+/// Channels of replies that are read, and whose servers may not have found this node yet.
 #[derive(Default)]
 pub(super) struct Settling(Vec<Entry>);
 
 struct Entry {
-    channel: ChannelId,
     participant: Guid,
+    channel: ChannelId,
     began: Instant,
-    /// Since when its replies are heard.
-    heard: Option<Instant>,
+    /// Since when both ends of the server are found.
+    found: Option<Instant>,
 }
 
 impl Settling {
@@ -33,34 +33,30 @@ impl Settling {
         self.0.is_empty()
     }
 
-    pub(super) fn has(&self, channel: ChannelId, participant: Guid) -> bool {
-        self.0.iter().any(|entry| (entry.channel, entry.participant) == (channel, participant))
+    pub(super) fn begin(&mut self, participant: Guid, channel: ChannelId, now: Instant) {
+        self.0.retain(|entry| (entry.participant, entry.channel) != (participant, channel));
+        self.0.push(Entry { participant, channel, began: now, found: None });
     }
 
-    pub(super) fn begin(&mut self, channel: ChannelId, participant: Guid, now: Instant) {
-        self.end(channel, participant);
-        self.0.push(Entry { channel, participant, began: now, heard: None });
-    }
-
-    /// The participant does not read the channel any more.
-    pub(super) fn end(&mut self, channel: ChannelId, participant: Guid) {
-        self.0.retain(|entry| (entry.channel, entry.participant) != (channel, participant));
-    }
-
-    /// Those that count from now on. `hears` says whether the replies of a participant are heard.
-    pub(super) fn take(&mut self, now: Instant, hears: impl Fn(ChannelId, Guid) -> bool) -> Vec<(ChannelId, Guid)> {
-        let mut done = Vec::new();
-        self.0.retain_mut(|entry| {
-            let Entry { channel, participant, began, heard } = entry;
-            *heard = if hears(*channel, *participant) { heard.or(Some(now)) } else { None };
-            let has_settled = heard.is_some_and(|heard| now.duration_since(heard) >= SETTLE);
-            if has_settled || now.duration_since(*began) >= PATIENCE {
-                done.push((*channel, *participant));
-                return false;
+    /// The channels whose servers have had time to find this node. `finds` says whether both ends
+    /// of a server are found; `None` if the channel is not read any more.
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        finds: impl Fn(Guid, ChannelId) -> Option<bool>,
+    ) -> Vec<(Guid, ChannelId)> {
+        let mut settled = Vec::new();
+        self.0.retain_mut(|Entry { participant, channel, began, found }| {
+            let Some(finds) = finds(*participant, *channel) else { return false };
+            *found = if finds { found.or(Some(now)) } else { None };
+            let has_settled = found.is_some_and(|found| now.duration_since(found) >= SETTLE)
+                || now.duration_since(*began) >= PATIENCE;
+            if has_settled {
+                settled.push((*participant, *channel));
             }
-            true
+            !has_settled
         });
-        done
+        settled
     }
 }
 
@@ -68,26 +64,30 @@ impl Settling {
 mod tests {
     use super::*;
 
+    const CHANNEL: ChannelId = ChannelId(1);
+
     #[test]
-    fn a_server_counts_some_time_after_both_ends_are_there() {
-        let (channel, server, start) = (ChannelId(1), Guid([7; 16]), Instant::now());
+    fn a_server_counts_some_time_after_both_ends_are_found() {
+        let (server, start) = (Guid([7; 16]), Instant::now());
         let mut settling = Settling::default();
-        settling.begin(channel, server, start);
-        assert_eq!(settling.take(start + SETTLE, |_, _| false), []);
-        assert_eq!(settling.take(start + SETTLE, |_, _| true), []);
-        assert_eq!(settling.take(start + 2 * SETTLE, |_, _| true), [(channel, server)]);
+        settling.begin(server, CHANNEL, start);
+        assert_eq!(settling.take(start, |_, _| Some(true)), []);
+        assert_eq!(settling.take(start + SETTLE, |_, _| Some(false)), [], "one has gone");
+        assert_eq!(settling.take(start + SETTLE, |_, _| Some(true)), []);
+        assert_eq!(settling.take(start + 2 * SETTLE, |_, _| Some(true)), [(server, CHANNEL)]);
         assert!(settling.is_empty());
     }
 
     #[test]
-    fn who_never_replies_counts_later_and_who_has_gone_does_not() {
-        let (channel, start) = (ChannelId(1), Instant::now());
-        let [listener, gone] = [7, 8].map(|byte| Guid([byte; 16]));
+    fn who_takes_no_requests_counts_later_and_what_is_not_read_any_more_does_not() {
+        let start = Instant::now();
+        let [server, gone] = [7, 8].map(|byte| Guid([byte; 16]));
         let mut settling = Settling::default();
-        settling.begin(channel, listener, start);
-        settling.begin(channel, gone, start);
-        assert!(settling.has(channel, gone));
-        settling.end(channel, gone);
-        assert_eq!(settling.take(start + PATIENCE, |_, _| false), [(channel, listener)]);
+        settling.begin(server, CHANNEL, start);
+        settling.begin(gone, CHANNEL, start);
+        let finds = |guid, _| (guid == server).then_some(false);
+        assert_eq!(settling.take(start, finds), []);
+        assert_eq!(settling.take(start + PATIENCE, finds), [(server, CHANNEL)]);
+        assert!(settling.is_empty());
     }
 }

@@ -10,7 +10,7 @@ use polywire_core::{
     envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, Frame, Hello, Start},
     ros::TypeHash,
-    rpc::{Role, reply_topic, service_of},
+    rpc::{Role, request_topic, service_of},
     schema::{Schema, SchemaLimits},
 };
 use polywire_dds::{Discovery, Endpoint, Guid, Representation, Sample};
@@ -539,10 +539,15 @@ impl Worker {
     }
 
     /// The node has answered a channel of a peer.
-    fn answer(&self, hands: &mut Hands, link: LinkId, channel: ChannelId, answer: Answer) {
+    fn answer(&mut self, hands: &mut Hands, link: LinkId, channel: ChannelId, answer: Answer) {
         let answered = lock(&self.shared.state).answer(&self.shared, link, channel, answer);
         match answered {
-            Some((guid, Answered::Begins)) => self.begin_to_read(guid, channel),
+            Some((guid, Answered::Begins)) => {
+                self.begin_to_read(guid, channel);
+                if self.has_foreign_replies(guid, channel).unwrap_or_default() {
+                    self.settling.begin(guid, channel, Instant::now());
+                }
+            }
             Some((_, Answered::Ended { writer, reading })) => self.leave(hands, writer, reading),
             Some((_, Answered::Noted)) | None => {}
         }
@@ -576,6 +581,40 @@ impl Worker {
             before
         };
         drop(before);
+    }
+
+    /// Whether a channel has replies of a program that is not a node.
+    fn has_foreign_replies(&self, guid: Guid, channel: ChannelId) -> Option<bool> {
+        let state = lock(&self.shared.state);
+        let peer = state.peers.get(&guid)?;
+        let (_, role) = service_of(&peer.incoming.get(&channel)?.announcement.topic)?;
+        Some(peer.node.is_none() && role == Role::Reply)
+    }
+
+    /// Tells the node which servers have had time to find it.
+    fn settle(&mut self) {
+        let mut settling = std::mem::take(&mut self.settling);
+        let settled = settling.take(Instant::now(), |guid, channel| self.finds_server(guid, channel));
+        self.settling = settling;
+        for (guid, channel) in settled {
+            let link = lock(&self.shared.state).peers.get(&guid).and_then(|peer| peer.link.clone());
+            link.into_iter().for_each(|link| link.sink.matched(channel));
+        }
+    }
+
+    /// Whether both ends of the server that replies on a channel are found: the writer by a reader
+    /// of ours, the reader by a writer. `None` if the channel is not read.
+    fn finds_server(&self, guid: Guid, channel: ChannelId) -> Option<bool> {
+        let (replies, end, requests): (Guid, Arc<ReadEnd>, Vec<Arc<Channel>>) = {
+            let mut state = lock(&self.shared.state);
+            let incoming = state.incoming(guid, channel)?;
+            let end = incoming.reading.as_ref()?.reader.clone()?;
+            let (writer, topic) = (incoming.writer?, request_topic(service_of(&incoming.announcement.topic)?.0));
+            let requests = state.channels.values().filter(|channel| channel.announcement.topic == topic);
+            (writer, end, requests.cloned().collect())
+        };
+        let has_reader = |channel: &Arc<Channel>| channel.writer.readers().iter().any(|it| it.participant() == guid);
+        Some(end.reader.writers().contains(&replies) && requests.iter().any(has_reader))
     }
 
     /// The reader for a writer: one that there is, or a new one.
@@ -614,6 +653,7 @@ impl Worker {
             (incoming.writer, waiting)
         };
         link.sink.position(channel, start, 0);
+        link.sink.matched(channel);
         if let (Some(writer), waiting) = waiting {
             waiting.into_iter().for_each(|sample| self.arrived(hands, writer, sample));
         }
@@ -813,42 +853,8 @@ impl Worker {
         if before == count {
             return;
         }
-        let has_requests = channel.call.as_ref().is_some_and(|call| call.role() == Role::Request);
-        match (before, count) {
-            (0, 1..) if has_requests => return self.settling.begin(channel.id, guid, Instant::now()),
-            (_, 0) => self.settling.end(channel.id, guid),
-            _ if self.settling.has(channel.id, guid) => return,
-            _ => {}
-        }
         let answer = if count > 0 { Answer::Accept(count) } else { Answer::Decline };
         link.sink.answered(channel.id, &answer);
-    }
-
-    /// Servers of other programs that have had time to find this client can be called.
-    fn settle(&mut self) {
-        let mut settling = std::mem::take(&mut self.settling);
-        let done = settling.take(Instant::now(), |id, guid| self.hears_replies(id, guid).unwrap_or_default());
-        self.settling = settling;
-        for (id, guid) in done {
-            let link = lock(&self.shared.state).peers.get(&guid).and_then(|peer| peer.link.clone());
-            let (Some(channel), Some(link)) = (self.channel(id), link) else { continue };
-            let interest = lock(&channel.sending).interest.get(&link.info.id).map(|(_, interest)| interest.clone());
-            if let Some(Interest::Wanted(count)) = interest {
-                link.sink.answered(id, &Answer::Accept(count));
-            }
-        }
-    }
-
-    /// Whether a reader of ours has found the writer of the replies to a channel's requests.
-    fn hears_replies(&self, id: ChannelId, guid: Guid) -> Option<bool> {
-        let topic = reply_topic(service_of(&self.channel(id)?.announcement.topic)?.0);
-        let ends: Vec<(Guid, Arc<ReadEnd>)> = {
-            let state = lock(&self.shared.state);
-            let replies = state.peers.get(&guid)?.incoming.values();
-            let replies = replies.filter(|incoming| incoming.announcement.topic == topic);
-            replies.filter_map(|one| Some((one.writer?, one.reading.as_ref()?.reader.clone()?))).collect()
-        };
-        Some(ends.iter().any(|(writer, end)| end.reader.writers().contains(writer)))
     }
 
     /// A reader of a channel's topic does not match because of a policy. DDS does not say which

@@ -120,4 +120,4 @@ pub use self::{
 
 /// The properties of every engine over byte streams.
 pub const PROPERTIES: Properties =
-    Properties { reliable: true, ordered: true, multicast: false, largest_payload: None };
+    Properties { reliable: true, ordered: true, multicast: false, largest_payload: None, matches: false };

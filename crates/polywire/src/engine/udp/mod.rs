@@ -50,7 +50,7 @@ impl Engine for Udp {
     }
 
     fn properties(&self) -> Properties {
-        Properties { reliable: false, ordered: true, multicast: true, largest_payload: None }
+        Properties { reliable: false, ordered: true, multicast: true, largest_payload: None, matches: false }
     }
 
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
@@ -72,7 +72,7 @@ impl Engine for UdpReliable {
     }
 
     fn properties(&self) -> Properties {
-        Properties { reliable: true, ordered: true, multicast: true, largest_payload: None }
+        Properties { reliable: true, ordered: true, multicast: true, largest_payload: None, matches: false }
     }
 
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {

@@ -65,7 +65,7 @@ impl Engine for Zenoh {
     }
 
     fn properties(&self) -> Properties {
-        Properties { reliable: true, ordered: true, multicast: true, largest_payload: None }
+        Properties { reliable: true, ordered: true, multicast: true, largest_payload: None, matches: false }
     }
 
     fn complete(&self, address: &str) -> String {

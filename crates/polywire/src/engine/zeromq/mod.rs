@@ -68,7 +68,7 @@ impl Engine for Zeromq {
     }
 
     fn properties(&self) -> Properties {
-        Properties { reliable: true, ordered: true, multicast: true, largest_payload: None }
+        Properties { reliable: true, ordered: true, multicast: true, largest_payload: None, matches: false }
     }
 
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
