@@ -283,24 +283,7 @@ impl Maker {
     }
 
     fn primitive(&mut self) -> Type {
-        let all = [
-            Type::Bool,
-            Type::Octet,
-            Type::Int8,
-            Type::Uint8,
-            Type::Int16,
-            Type::Uint16,
-            Type::Int32,
-            Type::Uint32,
-            Type::Int64,
-            Type::Uint64,
-            Type::Float32,
-            Type::Float64,
-            Type::Float128,
-            Type::Char8,
-            Type::Char16,
-        ];
-        self.random.choose(&all).clone()
+        self.random.choose(&Type::PRIMITIVES).clone()
     }
 
     fn bound(&mut self) -> u32 {

@@ -19,7 +19,7 @@ impl Schema {
                 dims.iter().fold(self.type_name(element), |name, dim| format!("{name}[{dim}]"))
             }
             Type::Def(id) => self.def(*id).name.clone(),
-            _ => String::from(primitive_name(ty)),
+            _ => String::from(ty.keyword()),
         }
     }
 }
@@ -44,26 +44,5 @@ fn bounded(name: &str, of: &str, bound: u32) -> String {
         ("", _) => format!("{name}<{bound}>"),
         (_, 0) => format!("{name}<{of}>"),
         _ => format!("{name}<{of}, {bound}>"),
-    }
-}
-
-fn primitive_name(ty: &Type) -> &'static str {
-    match ty {
-        Type::Bool => "boolean",
-        Type::Octet => "octet",
-        Type::Int8 => "int8",
-        Type::Uint8 => "uint8",
-        Type::Int16 => "int16",
-        Type::Uint16 => "uint16",
-        Type::Int32 => "int32",
-        Type::Uint32 => "uint32",
-        Type::Int64 => "int64",
-        Type::Uint64 => "uint64",
-        Type::Float32 => "float",
-        Type::Float64 => "double",
-        Type::Float128 => "long double",
-        Type::Char8 => "char",
-        Type::Char16 => "wchar",
-        _ => "",
     }
 }

@@ -116,6 +116,63 @@ pub enum Type {
 }
 
 impl Type {
+    /// All primitive types, in the order of their tags in schema documents.
+    ///
+    /// ```
+    /// use polywire_core::schema::Type;
+    /// assert!(Type::PRIMITIVES.iter().all(Type::is_primitive));
+    /// ```
+    pub const PRIMITIVES: [Type; 15] = [
+        Type::Bool,
+        Type::Octet,
+        Type::Int8,
+        Type::Uint8,
+        Type::Int16,
+        Type::Uint16,
+        Type::Int32,
+        Type::Uint32,
+        Type::Int64,
+        Type::Uint64,
+        Type::Float32,
+        Type::Float64,
+        Type::Float128,
+        Type::Char8,
+        Type::Char16,
+    ];
+
+    /// The keyword of IDL for the type, without its parameters. Definitions have names instead:
+    /// for them, it is `definition`.
+    ///
+    /// ```
+    /// use polywire_core::schema::Type;
+    /// assert_eq!((Type::Octet.keyword(), Type::string().keyword()), ("octet", "string"));
+    /// ```
+    pub fn keyword(&self) -> &'static str {
+        match self {
+            Type::Bool => "boolean",
+            Type::Octet => "octet",
+            Type::Int8 => "int8",
+            Type::Uint8 => "uint8",
+            Type::Int16 => "int16",
+            Type::Uint16 => "uint16",
+            Type::Int32 => "int32",
+            Type::Uint32 => "uint32",
+            Type::Int64 => "int64",
+            Type::Uint64 => "uint64",
+            Type::Float32 => "float",
+            Type::Float64 => "double",
+            Type::Float128 => "long double",
+            Type::Char8 => "char",
+            Type::Char16 => "wchar",
+            Type::String { .. } => "string",
+            Type::WString { .. } => "wstring",
+            Type::Sequence { .. } => "sequence",
+            Type::Array { .. } => "array",
+            Type::Map { .. } => "map",
+            Type::Def(_) => "definition",
+        }
+    }
+
     /// `sequence<element>`, unbounded.
     pub fn sequence(element: Type) -> Type {
         Type::Sequence { element: Box::new(element), bound: 0 }

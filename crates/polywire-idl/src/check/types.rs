@@ -121,7 +121,7 @@ impl Checker<'_> {
             Type::Sequence { .. } => "sequence".into(),
             Type::Map { .. } => "map".into(),
             Type::Array { .. } => "array".into(),
-            primitive => format!("'{}'", crate::emit::primitive_name(primitive)),
+            primitive => format!("'{}'", primitive.keyword()),
         }
     }
 }

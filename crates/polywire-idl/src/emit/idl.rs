@@ -9,7 +9,7 @@ use polywire_core::schema::{
 };
 
 use super::order::{Piece, steps};
-use super::{EmitError, Emitter, argument_type, float_text, is_identifier, primitive_name};
+use super::{EmitError, Emitter, argument_type, float_text, is_identifier};
 use crate::document::Constant;
 use crate::keywords;
 
@@ -311,7 +311,7 @@ impl Writer<'_> {
             }
             Type::Def(id) => self.reference(*id)?,
             Type::Array { .. } => self.own_typedef(ty)?,
-            primitive => primitive_name(primitive).into(),
+            primitive => primitive.keyword().into(),
         })
     }
 

@@ -216,25 +216,8 @@ fn distinct_names(random: &mut Random) -> Vec<&'static str> {
 }
 
 fn ty(random: &mut Random, earlier: &[Def], count: usize, depth: usize) -> Type {
-    let primitives = [
-        Type::Bool,
-        Type::Octet,
-        Type::Int8,
-        Type::Uint8,
-        Type::Int16,
-        Type::Uint16,
-        Type::Int32,
-        Type::Uint32,
-        Type::Int64,
-        Type::Uint64,
-        Type::Float32,
-        Type::Float64,
-        Type::Float128,
-        Type::Char8,
-        Type::Char16,
-    ];
     match random.below(if depth == 0 { 10 } else { 16 }) {
-        0..8 => random.choose(&primitives).clone(),
+        0..8 => random.choose(&Type::PRIMITIVES).clone(),
         8 => Type::String { bound: *random.choose(&[0, 4, 300]) },
         9 => Type::WString { bound: *random.choose(&[0, 5]) },
         10 => Type::array(ty(random, earlier, count, depth - 1), [2, 3]),

@@ -12,32 +12,14 @@ pub(in crate::schema) const ARRAY: u8 = 0x13;
 pub(in crate::schema) const MAP: u8 = 0x14;
 pub(in crate::schema) const DEF: u8 = 0x15;
 
-/// The primitives. The tag of each is its index plus one.
-const PRIMITIVES: [Type; 15] = [
-    Type::Bool,
-    Type::Octet,
-    Type::Int8,
-    Type::Uint8,
-    Type::Int16,
-    Type::Uint16,
-    Type::Int32,
-    Type::Uint32,
-    Type::Int64,
-    Type::Uint64,
-    Type::Float32,
-    Type::Float64,
-    Type::Float128,
-    Type::Char8,
-    Type::Char16,
-];
-
-/// The tag of a primitive. Returns 0 for other types, which no caller passes.
+/// The tag of a primitive: its place in the list, from 1. Returns 0 for other types, which no
+/// caller passes.
 pub(in crate::schema) fn of_primitive(ty: &Type) -> u8 {
-    PRIMITIVES.iter().position(|p| p == ty).map_or(0, |place| place as u8 + 1)
+    Type::PRIMITIVES.iter().position(|p| p == ty).map_or(0, |place| place as u8 + 1)
 }
 
 pub(super) fn primitive(tag: u8) -> Option<Type> {
-    PRIMITIVES.get(usize::from(tag).checked_sub(1)?).cloned()
+    Type::PRIMITIVES.get(usize::from(tag).checked_sub(1)?).cloned()
 }
 
 pub(super) const STRUCT: u8 = 1;

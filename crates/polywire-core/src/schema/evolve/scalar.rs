@@ -102,28 +102,10 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    const ALL: [Type; 15] = [
-        Type::Bool,
-        Type::Octet,
-        Type::Int8,
-        Type::Uint8,
-        Type::Int16,
-        Type::Uint16,
-        Type::Int32,
-        Type::Uint32,
-        Type::Int64,
-        Type::Uint64,
-        Type::Float32,
-        Type::Float64,
-        Type::Float128,
-        Type::Char8,
-        Type::Char16,
-    ];
-
     #[test]
     fn the_whole_table() {
-        // One line for each of the writer's types, in the order of ALL: '=' is `Same`, 's' and 'z'
-        // extend, 'S' and 'U' convert to a floating-point type, 'd' to double.
+        // One line for each of the writer's types, in the order of PRIMITIVES: '=' is `Same`, 's'
+        // and 'z' extend, 'S' and 'U' convert to a floating-point type, 'd' to double.
         let table = [
             "=..............",
             ".=.=...........",
@@ -141,8 +123,8 @@ mod tests {
             ".............=.",
             "..............=",
         ];
-        for (writer, line) in ALL.iter().zip(table) {
-            let got: Vec<ScalarStep> = ALL.iter().map(|reader| ScalarStep::of(writer, reader)).collect();
+        for (writer, line) in Type::PRIMITIVES.iter().zip(table) {
+            let got: Vec<ScalarStep> = Type::PRIMITIVES.iter().map(|reader| ScalarStep::of(writer, reader)).collect();
             let want: Vec<ScalarStep> = line.chars().map(step).collect();
             assert_eq!(got, want, "from {writer:?}");
         }

@@ -2,7 +2,7 @@
 
 use polywire_core::schema::{BitField, Def, DefId, DefKind, Flag, Type};
 
-use super::super::{EmitError, primitive_name};
+use super::super::EmitError;
 use super::Writer;
 use super::names::{Scope, raw, screaming, snake};
 
@@ -76,7 +76,7 @@ impl Writer<'_> {
         }
         Ok(match BitField::new("", field.width).ty == field.ty {
             true => format!("{name}({})", field.width),
-            false => format!("{name}({}, \"{}\")", field.width, primitive_name(&field.ty)),
+            false => format!("{name}({}, \"{}\")", field.width, field.ty.keyword()),
         })
     }
 }

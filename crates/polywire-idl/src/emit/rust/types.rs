@@ -2,7 +2,7 @@
 
 use polywire_core::schema::{DefKind, Literal, Type};
 
-use super::super::{EmitError, float_text, primitive_name};
+use super::super::{EmitError, float_text};
 use super::Writer;
 use super::names::{camel, raw};
 use crate::document::Constant;
@@ -76,7 +76,7 @@ impl Writer<'_> {
             }
             array @ Type::Array { .. } => self.array_text(array),
             Type::Def(id) => self.schema.def(*id).name.clone(),
-            primitive => primitive_name(primitive).into(),
+            primitive => primitive.keyword().into(),
         }
     }
 
