@@ -8,7 +8,7 @@ mod fleet;
 mod pump;
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     net::TcpListener,
     process::{Command, Stdio},
     sync::mpsc,
@@ -585,6 +585,61 @@ fn python_reads_and_writes_the_same_topics() {
     };
     assert_eq!(back, Pump { id: 8, ..pump(7) });
     assert!(python.wait().expect("it ends").success());
+}
+
+/// Publishes three messages, which it keeps, and one more after each line that it reads.
+const EARLY: &str = r#"
+import json, sys, zenoh, zenoh.ext
+config = zenoh.Config()
+config.insert_json5("connect/endpoints", json.dumps([sys.argv[1]]))
+config.insert_json5("scouting/multicast/enabled", "false")
+config.insert_json5("timestamping/enabled", "true")
+with zenoh.open(config) as session:
+    cache = zenoh.ext.CacheConfig(max_samples=10)
+    publisher = zenoh.ext.declare_advanced_publisher(
+        session, "pumps/early", encoding="application/json", cache=cache, publisher_detection=True)
+    def publish(id):
+        publisher.put(json.dumps({"id": id, "label": "", "pressures": []}))
+    for id in range(1, 4):
+        publish(id)
+    print("published", flush=True)
+    for id, _ in enumerate(sys.stdin, 4):
+        publish(id)
+"#;
+
+#[test]
+fn what_an_application_keeps_comes_to_a_late_subscriber_and_once() {
+    if !tools::python_has("zenoh") {
+        return;
+    }
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let subscribe = || node.subscriber_on::<Pump>("pumps/early", &endpoint).expect("a subscriber");
+    let ids = |pumps: &Subscriber<Pump>, count| -> Vec<u32> {
+        let next = |_| pumps.recv_timeout(SOON).expect("a message").value.id;
+        (0..count).map(next).collect()
+    };
+    // It is there before the application, which does not wait for anybody to take its messages.
+    let early = subscribe();
+    let mut python = Command::new(tools::python());
+    let python = python.args(["-c", EARLY, &locator]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut python = python.expect("it starts");
+    let mut says = BufReader::new(python.stdout.take().expect("piped")).lines();
+    let mut publishes = python.stdin.take().expect("piped");
+    assert_eq!(says.next().expect("a line").expect("text"), "published");
+    assert_eq!(ids(&early, 3), [1, 2, 3]);
+    publishes.write_all(b"\n").expect("written");
+    assert_eq!(ids(&early, 1), [4]);
+    drop(early);
+    let late = subscribe();
+    assert_eq!(ids(&late, 4), [1, 2, 3, 4]);
+    // A pattern that includes the key brings nothing again.
+    let all = node.subscriber_on::<Pump>("pumps/*", &endpoint).expect("a subscriber");
+    publishes.write_all(b"\n").expect("written");
+    assert_eq!((ids(&late, 1), ids(&all, 1)), (vec![5], vec![5]));
+    drop(publishes);
+    assert!(python.wait().expect("it ends").success());
+    assert_eq!(late.recv_timeout(Duration::from_millis(100)).map(|again| again.value.id), None);
 }
 
 /// Prints the ids of three messages, of which it asks for those that were published before.

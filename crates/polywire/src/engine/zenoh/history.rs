@@ -17,7 +17,10 @@ use zenoh::{
     time::{NTP64, Timestamp},
 };
 
-use super::super::pipe::lock;
+use super::{
+    super::pipe::lock,
+    key::{FROM_NODE, our_cache},
+};
 
 /// Samples that are kept of each instance.
 const KEPT: usize = 32;
@@ -54,10 +57,13 @@ impl History {
         times: Arc<Times>,
         limit: usize,
     ) -> zenoh::Result<History> {
-        let beside = format!("{key}/@adv/pub/{}/uhlc/_", session.zid());
+        let beside = our_cache(key, &session.zid().to_string());
         let past = Arc::new(Mutex::new(Past::new(limit)));
         let (asked, topic, encoding) = (past.clone(), KeyExpr::from(key.clone()), encoding.clone());
         let queryable = session.declare_queryable(beside.clone()).callback(move |query| {
+            if query.parameters().contains_key(FROM_NODE) {
+                return;
+            }
             let samples = lock(&asked).answer(&query);
             for (at, sample) in samples {
                 let reply = query.reply(topic.clone(), sample.payload).encoding(encoding.clone());

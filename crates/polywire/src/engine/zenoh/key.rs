@@ -11,7 +11,7 @@ use polywire_core::{
     frame::Hello,
     topic,
 };
-use zenoh::key_expr::OwnedKeyExpr;
+use zenoh::key_expr::{OwnedKeyExpr, keyexpr};
 
 use super::{
     super::foreign::{id, openness::is_private},
@@ -20,6 +20,17 @@ use super::{
 
 /// The level under which nodes meet. A level that begins with `@` is matched by no wildcard.
 const OURS: &str = "@polywire/1";
+
+/// What zenoh-ext puts between the key of a topic and the rest of the key of a publisher's cache,
+/// which is that of the publisher's liveliness token, too.
+const CACHE: &str = "/@adv/pub/";
+
+/// The last level of the keys of this engine's own caches.
+const OUR_CACHE: &str = "/polywire";
+
+/// The parameter of a node's query for what caches keep. Caches of nodes do not answer it, since
+/// nodes replay their histories themselves.
+pub(super) const FROM_NODE: &str = "polywire";
 
 /// The keys of one address.
 #[derive(Clone, Debug)]
@@ -98,6 +109,11 @@ impl Keys {
         levels.map(|levels| levels.join("/")).filter(|name| topic::check(name).is_ok())
     }
 
+    /// The caches of all publishers of topics. `None` in ROS 2.
+    pub(super) fn caches(&self) -> Option<String> {
+        (!self.is_ros()).then(|| caches(&format!("{}**", self.prefix)))
+    }
+
     /// The liveliness token of a node.
     pub(super) fn token(&self, node: Name) -> String {
         format!("{}/node/{node}", self.ours)
@@ -127,6 +143,23 @@ impl Keys {
     pub(super) fn mail(&self, to: Name, from: Name) -> Option<OwnedKeyExpr> {
         OwnedKeyExpr::new(format!("{}/mail/{to}/{from}", self.ours)).ok()
     }
+}
+
+/// The caches of all publishers under a key.
+pub(super) fn caches(topic: &str) -> String {
+    format!("{topic}{CACHE}**")
+}
+
+/// The cache of a publisher of this engine. It has no id among the publishers of its session, as
+/// usual for those whose samples have times instead of numbers.
+pub(super) fn our_cache(topic: &str, session: &str) -> String {
+    format!("{topic}{CACHE}{session}/uhlc{OUR_CACHE}")
+}
+
+/// The key of the topic that a cache is for. `None` for caches of this engine.
+pub(super) fn topic_of_cache(cache: &str) -> Option<&keyexpr> {
+    let (topic, _) = cache.split_once(CACHE).filter(|_| !cache.ends_with(OUR_CACHE))?;
+    keyexpr::new(topic).ok()
 }
 
 /// The node at the end of a key.
@@ -170,6 +203,16 @@ mod tests {
 
     fn keys(prefix: &str) -> Keys {
         Keys::new(prefix).expect("a prefix")
+    }
+
+    #[test]
+    fn caches_have_the_keys_of_zenoh_ext() {
+        assert_eq!(keys("plant").caches().as_deref(), Some("plant/**/@adv/pub/**"));
+        assert_eq!(Keys::of_ros(3).caches(), None);
+        assert_eq!(topic_of_cache("a/b/@adv/pub/1f/uhlc/_").map(keyexpr::as_str), Some("a/b"));
+        let ours = our_cache("a/b", "1f");
+        assert!(keyexpr::new(&caches("a/*")).expect("a key").includes(keyexpr::new(&ours).expect("a key")));
+        assert_eq!([ours.as_str(), "a/b", "/@adv/pub/1"].map(topic_of_cache), [None; 3]);
     }
 
     #[test]

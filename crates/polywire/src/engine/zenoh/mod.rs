@@ -18,6 +18,7 @@
 
 mod address;
 mod attachment;
+mod caches;
 mod calls;
 mod end;
 mod history;
@@ -25,6 +26,7 @@ mod inbox;
 mod interest;
 mod key;
 mod link;
+mod listener;
 mod mail;
 mod outgoing;
 mod outlet;

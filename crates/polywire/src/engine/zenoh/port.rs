@@ -20,7 +20,7 @@ use polywire_core::{
 };
 use zenoh::{
     Config, Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Subscriber,
-    query::Queryable,
+    query::Queryable, sample::Sample,
 };
 
 use super::{
@@ -29,6 +29,7 @@ use super::{
         foreign::encoding, outbox::encoded, pipe::lock,
     },
     address::Address,
+    caches::{Caches, Listener},
     history::Times,
     interest::{Interest, is_for},
     key::{Keys, Name},
@@ -66,9 +67,11 @@ pub(super) struct Shared {
     due: Condvar,
     /// Something came.
     pub(super) came: Condvar,
-    interest: Mutex<Interest<Subscriber<()>>>,
+    interest: Mutex<Interest<Listener>>,
     /// The keys of `interest` that may overlap, for Zenoh's threads.
     wild: Mutex<Arc<[OwnedKeyExpr]>>,
+    /// What other applications published before. Locked before the state.
+    pub(super) caches: Arc<Mutex<Caches>>,
     /// The node's ends of the links. Locked after no other lock.
     pub(super) sinks: Mutex<HashMap<LinkId, Arc<dyn LinkSink>>>,
     declared: Mutex<Option<Declared>>,
@@ -120,6 +123,7 @@ impl ZenohPort {
             came: Condvar::new(),
             interest: Mutex::default(),
             wild: Mutex::default(),
+            caches: Arc::new(Mutex::new(Caches::new(options.queue_bytes, options.limits.channels))),
             sinks: Mutex::default(),
             declared: Mutex::default(),
             graph,
@@ -283,6 +287,15 @@ impl Shared {
             }
         });
         let mut subscribers = vec![mailbox, tokens.wait()?];
+        if let Some(caches) = self.keys.caches() {
+            let late = Arc::downgrade(self);
+            let caches = self.session.liveliness().declare_subscriber(caches).callback(move |token| {
+                if let Some(shared) = late.upgrade() {
+                    shared.cache_came(&token);
+                }
+            });
+            subscribers.push(caches.wait()?);
+        }
         let schemas = self.serve_schemas()?;
         let token = self.session.liveliness().declare_token(self.keys.token(me)).wait()?;
         let mut ros_node = None;
@@ -502,20 +515,8 @@ impl Shared {
         *lock(&self.wild) = interest.wild().into();
     }
 
-    fn listener(self: &Arc<Self>, key: &OwnedKeyExpr) -> Option<Subscriber<()>> {
-        let (shared, pattern) = (Arc::downgrade(self), key.is_wild().then(|| key.clone()));
-        let subscriber = self.session.declare_subscriber(key.clone()).callback(move |sample| {
-            let is_for = |shared: &Arc<Shared>| pattern.as_ref().is_none_or(|pattern| shared.is_for(pattern, &sample));
-            if let Some(shared) = shared.upgrade().filter(is_for) {
-                shared.sample_came(&sample);
-            }
-        });
-        let subscriber = subscriber.wait();
-        subscriber.map_err(|error| log::warn!("{}: cannot listen to '{key}': {error}", self.endpoint)).ok()
-    }
-
     /// Whether a sample is for this one of the patterns that may overlap.
-    fn is_for(&self, pattern: &OwnedKeyExpr, sample: &zenoh::sample::Sample) -> bool {
+    pub(super) fn is_for(&self, pattern: &OwnedKeyExpr, sample: &Sample) -> bool {
         let wild = lock(&self.wild).clone();
         is_for(&wild, pattern, sample.key_expr())
     }

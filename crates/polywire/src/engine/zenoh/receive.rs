@@ -3,7 +3,7 @@
 use std::{
     borrow::Cow,
     cell::RefCell,
-    sync::{Arc, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError},
     task::Poll,
     time::Duration,
 };
@@ -14,6 +14,7 @@ use polywire_core::{
 };
 use zenoh::{
     bytes::ZBytes,
+    key_expr::OwnedKeyExpr,
     sample::{Sample, SampleKind},
 };
 
@@ -30,7 +31,7 @@ use super::{
     mail::Content,
     port::Shared,
     ros,
-    state::{Near, TOGETHER},
+    state::{Near, State, TOGETHER},
 };
 use crate::clock;
 
@@ -65,14 +66,14 @@ impl Shared {
     }
 
     /// Somebody has published under the key of a topic.
-    pub(super) fn sample_came(&self, sample: &Sample) {
+    pub(super) fn sample_came(&self, listened: &OwnedKeyExpr, sample: Sample) {
         if self.keys.is_ros() {
-            return self.ros_sample_came(sample);
+            return self.ros_sample_came(&sample);
         }
         let attachment = sample.attachment().map(|bytes| bytes.to_bytes()).unwrap_or_default();
         match attachment::parse(&attachment, &self.local.options.limits) {
             Ok(Attached::Ours(writer, envelope)) => self.ours_came(writer, &envelope, sample.payload()),
-            Ok(Attached::Foreign) => self.foreign_came(sample),
+            Ok(Attached::Foreign) => self.foreign_sample_came(listened, sample),
             Err(error) => log::debug!("{}: a malformed attachment: {error}", sample.key_expr()),
         }
     }
@@ -80,18 +81,31 @@ impl Shared {
     /// A message of a Polywire node.
     fn ours_came(&self, writer: Id128, envelope: &Envelope<'_>, payload: &ZBytes) {
         let now = inline::now();
+        let keep = |mut state: MutexGuard<'_, State>, link| {
+            state.sample(link, envelope, payload);
+            self.wake(state);
+        };
         let here = inline::shortly(|| {
             let mut state = self.lock();
             let Some(link) = state.link_of(writer, envelope.channel) else { return Poll::Ready(None) };
-            state.begin_handing(now).map(|may| may.then(|| (link, state.near(link))))
+            match state.begin_handing(now) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(true) => Poll::Ready(Some((link, state.near(link)))),
+                Poll::Ready(false) => {
+                    keep(state, link);
+                    Poll::Ready(None)
+                }
+            }
         });
-        if let Some((link, near)) = here.flatten() {
-            return self.hand_over_here(now, writer, (link, near), envelope, payload);
-        }
-        let mut state = self.lock();
-        if let Some(link) = state.link_of(writer, envelope.channel) {
-            state.sample(link, envelope, payload);
-            self.wake(state);
+        match here {
+            Some(Some(found)) => self.hand_over_here(now, writer, found, envelope, payload),
+            Some(None) => {}
+            None => {
+                let state = self.lock();
+                if let Some(link) = state.link_of(writer, envelope.channel) {
+                    keep(state, link);
+                }
+            }
         }
     }
 
@@ -151,7 +165,7 @@ impl Shared {
     }
 
     /// A deletion is no message: it names no instance.
-    fn foreign_came(&self, sample: &Sample) {
+    pub(super) fn foreign_came(&self, sample: &Sample) {
         let Some(topic) = self.keys.topic(sample.key_expr().as_str()) else { return };
         if sample.kind() == SampleKind::Delete {
             return;
