@@ -25,7 +25,7 @@ use super::{
     },
     attachment,
     history::{History, Times},
-    pace::{Express, Pace},
+    pace::Pace,
     ros,
 };
 
@@ -34,7 +34,7 @@ pub(super) struct Outlet {
     key: OwnedKeyExpr,
     encoding: Encoding,
     congestion: CongestionControl,
-    pace: Pace,
+    pace: Arc<Pace>,
     /// For messages that leave at once.
     express: Publisher<'static>,
     /// For messages in batches, made when it is needed.
@@ -66,7 +66,7 @@ impl Outlet {
         session: &Session,
         place: Place,
         announcement: &Announcement,
-        express: Express,
+        pace: Arc<Pace>,
         (times, most): (&Arc<Times>, usize),
     ) -> zenoh::Result<Arc<Outlet>> {
         let (Place { key, encoding, ros }, congestion) = (place, congestion_control(announcement));
@@ -83,7 +83,7 @@ impl Outlet {
             key,
             encoding,
             congestion,
-            pace: Pace::new(express),
+            pace,
             express: publisher,
             batched: OnceLock::new(),
             is_heard,

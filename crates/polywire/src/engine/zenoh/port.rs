@@ -36,7 +36,7 @@ use super::{
     link::{Message, Terms},
     outgoing::Put,
     outlet::{Outlet, Place, Ros},
-    pace::Express,
+    pace::Pace,
     ros::{self, End, Graph},
     state::{Channel, State},
 };
@@ -59,7 +59,7 @@ pub(super) struct Shared {
     pub(super) session: Session,
     /// Of samples in histories.
     times: Arc<Times>,
-    express: Express,
+    pace: Arc<Pace>,
     state: Mutex<State>,
     /// Something has left, or the port closes.
     room: Condvar,
@@ -116,7 +116,7 @@ impl ZenohPort {
             keys: keys.clone(),
             session,
             times: Arc::default(),
-            express: address.express,
+            pace: Arc::new(Pace::new(address.express)),
             state: Mutex::new(State::new(me, keys, terms, options.peers)),
             room: Condvar::new(),
             due: Condvar::new(),
@@ -168,7 +168,8 @@ impl Port for ZenohPort {
         };
         let place = shared.place(channel, announcement).map_err(failed)?;
         let history = (&shared.times, shared.local.options.queue_bytes);
-        let outlet = place.map(|place| Outlet::open(&shared.session, place, announcement, shared.express, history));
+        let outlet =
+            place.map(|place| Outlet::open(&shared.session, place, announcement, shared.pace.clone(), history));
         let outlet = outlet.transpose().map_err(|error| failed(error.to_string()))?;
         let service = shared.serve(channel, announcement).map_err(failed)?;
         let mut state = shared.lock();
