@@ -28,11 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 impl Shared {
     /// Listens to a key, and asks for what came before.
     pub(super) fn listener(self: &Arc<Self>, key: &OwnedKeyExpr) -> Option<Listener> {
-        let (shared, listened) = (Arc::downgrade(self), key.clone());
+        let (shared, pattern) = (Arc::downgrade(self), key.is_wild().then(|| key.clone()));
         let subscriber = self.session.declare_subscriber(key.clone()).callback(move |sample| {
-            let is_for = |shared: &Arc<Shared>| !listened.is_wild() || shared.is_for(&listened, &sample);
+            let is_for = |shared: &Arc<Shared>| pattern.as_ref().is_none_or(|pattern| shared.is_for(pattern, &sample));
             if let Some(shared) = shared.upgrade().filter(is_for) {
-                shared.sample_came(&listened, sample);
+                shared.sample_came(sample);
             }
         });
         // Before the first sample: it waits for what came before.
@@ -75,9 +75,9 @@ impl Shared {
     }
 
     /// A live sample of another application came.
-    pub(super) fn foreign_sample_came(&self, listened: &OwnedKeyExpr, sample: Sample) {
+    pub(super) fn foreign_sample_came(&self, sample: Sample) {
         // Under the lock: what waited before it is passed on before it.
-        lock(&self.caches).live(listened, sample, |sample| self.foreign_came(sample));
+        lock(&self.caches).live(sample, |sample| self.foreign_came(sample));
     }
 }
 
@@ -94,7 +94,7 @@ impl Question {
         let is_foreign = matches!(attachment::parse(&attached, &shared.local.options.limits), Ok(Attached::Foreign));
         // One without a time might be live, too.
         if is_foreign && self.key.includes(sample.key_expr()) && sample.timestamp().is_some() {
-            lock(&shared.caches).answered(&self.key, sample);
+            lock(&shared.caches).answered(sample);
         }
     }
 }

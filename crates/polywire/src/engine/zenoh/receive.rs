@@ -14,7 +14,6 @@ use polywire_core::{
 };
 use zenoh::{
     bytes::ZBytes,
-    key_expr::OwnedKeyExpr,
     sample::{Sample, SampleKind},
 };
 
@@ -66,14 +65,14 @@ impl Shared {
     }
 
     /// Somebody has published under the key of a topic.
-    pub(super) fn sample_came(&self, listened: &OwnedKeyExpr, sample: Sample) {
+    pub(super) fn sample_came(&self, sample: Sample) {
         if self.keys.is_ros() {
             return self.ros_sample_came(&sample);
         }
         let attachment = sample.attachment().map(|bytes| bytes.to_bytes()).unwrap_or_default();
         match attachment::parse(&attachment, &self.local.options.limits) {
             Ok(Attached::Ours(writer, envelope)) => self.ours_came(writer, &envelope, sample.payload()),
-            Ok(Attached::Foreign) => self.foreign_sample_came(listened, sample),
+            Ok(Attached::Foreign) => self.foreign_sample_came(sample),
             Err(error) => log::debug!("{}: a malformed attachment: {error}", sample.key_expr()),
         }
     }
