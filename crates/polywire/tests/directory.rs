@@ -40,10 +40,15 @@ fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("polywire-directory-{name}-{}", std::process::id()))
 }
 
-/// A free endpoint of each of these engines. The tests of the command line use `local`.
+/// A free endpoint of each of these engines.
 fn endpoints(name: &str) -> Vec<String> {
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-    vec![format!("inproc/{name}"), format!("unix/{}", path(name).display()), format!("tcp/127.0.0.1:{port}")]
+    let path = path(name).display().to_string();
+    let mut endpoints = vec![format!("inproc/{name}"), format!("unix/{path}"), format!("tcp/127.0.0.1:{port}")];
+    endpoints.push(format!("local/{path}-local"));
+    #[cfg(feature = "shm")]
+    endpoints.push(format!("shm/{path}-shm"));
+    endpoints
 }
 
 /// The next event that fits.

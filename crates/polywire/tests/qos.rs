@@ -1,7 +1,11 @@
 //! Quality of service from end to end, on each engine built in: what is offered and requested, what
 //! late joiners get, and which samples a subscriber takes.
 
-use std::{thread, time::Duration};
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::Duration,
+};
 
 use polywire::{
     Kind, Message, Node, NodeError, NodeEvent, Publisher, Sample, Subscriber,
@@ -41,17 +45,24 @@ fn places(test: &str) -> Vec<Place> {
         let read_at = writer.open(&endpoint).expect("it opens");
         Place { writer, reader, write_at: endpoint, read_at }
     };
-    let path = std::env::temp_dir().join(format!("pw-qos-{test}-{}", std::process::id()));
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("pw-qos-{}-{number}", std::process::id()));
     let own = Node::new();
     let at = format!("inproc/qos-own-{test}");
-    #[allow(unused_mut, reason = "without Zenoh")]
+    #[allow(unused_mut, reason = "without further engines")]
     let mut places = vec![
         Place { writer: own.clone(), reader: own, write_at: at.clone(), read_at: at },
         between(format!("inproc/qos-{test}")),
         between("tcp/127.0.0.1:0".into()),
         between(format!("unix/{}", path.display())),
+        between(format!("local/{}-local", path.display())),
         between("udp-reliable/127.0.0.1:0".into()),
     ];
+    #[cfg(feature = "shm")]
+    places.push(between(format!("shm/{}-shm", path.display())));
+    #[cfg(feature = "zeromq")]
+    places.push(between("zeromq/bind/tcp://127.0.0.1:0".into()));
     #[cfg(feature = "zenoh")]
     {
         let (writer, reader) = (Node::new(), Node::new());

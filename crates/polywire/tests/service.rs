@@ -91,14 +91,20 @@ fn places(test: &str) -> Vec<Place> {
     };
     let own = Node::new();
     let at = format!("inproc/service-own-{test}");
-    vec![
+    #[allow(unused_mut, reason = "without further engines")]
+    let mut places = vec![
         Place { server: own.clone(), client: own, serve_at: at.clone(), call_at: at },
         between(format!("inproc/service-{test}")),
         between("tcp/127.0.0.1:0".into()),
         between(format!("unix/{}", path(test))),
         between(format!("local/{}-local", path(test))),
         between("udp-reliable/127.0.0.1:0".into()),
-    ]
+    ];
+    #[cfg(feature = "shm")]
+    places.push(between(format!("shm/{}-shm", path(test))));
+    #[cfg(feature = "zeromq")]
+    places.push(between("zeromq/bind/tcp://127.0.0.1:0".into()));
+    places
 }
 
 fn near(test: &str) -> Place {

@@ -43,7 +43,9 @@ impl Folder {
         let nodes = fs::read_dir(self.0.canonicalize().expect("a folder").join("shm/memory")).expect("a folder");
         let places = nodes
             .flat_map(|node| fs::read_dir(node.expect("there").path()).into_iter().flatten().filter_map(Result::ok));
-        let prefix = |place: fs::DirEntry| DocumentHash::of(place.path().as_os_str().as_encoded_bytes()).to_string();
+        let prefix = |place: fs::DirEntry| {
+            DocumentHash::of(place.path().as_os_str().as_encoded_bytes()).to_string()[..16].to_owned()
+        };
         let prefixes: Vec<String> = places.map(prefix).collect();
         let all = fs::read_dir(MOUNT).expect("shared memory").filter_map(|entry| Some(entry.ok()?.path()));
         all.filter(|path| prefixes.iter().any(|prefix| path.to_string_lossy().contains(prefix))).collect()

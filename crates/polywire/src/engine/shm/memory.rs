@@ -51,6 +51,9 @@ const FREE_BYTES: u64 = 4 * (SAMPLES * SAMPLE_BYTES) as u64;
 const MOUNT: &str = "/dev/shm";
 /// The folder with the memories, in that of the nodes' sockets.
 const FOLDER: &str = "memory";
+/// Bytes in the path of that folder, at most. iceoryx2 panics at files whose paths have more than
+/// 255: behind this one, they have the names of a node and of a link, and up to 146 bytes.
+const LONGEST_FOLDER: usize = 52;
 /// The ending of a node's lock.
 const LOCK: &str = "lock";
 /// The key of the value that says whether the reader sleeps.
@@ -108,6 +111,13 @@ impl Memory {
     /// Opens the memory of a node, and removes what dead nodes have left.
     pub(super) fn open(folder: &Path, hello: &Hello) -> io::Result<Memory> {
         let folder = private_folder(folder)?;
+        if folder.as_os_str().len() > LONGEST_FOLDER {
+            let reason = format!("the path '{}' is longer than {LONGEST_FOLDER} bytes", folder.display());
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                reason + ": choose a shorter one, as in shm//FOLDER",
+            ));
+        }
         sweep(&folder);
         let name = local::name_of(hello);
         let lock = local::lock_anew(&folder.join(format!("{name}.{LOCK}")))?;
@@ -208,7 +218,8 @@ impl Place {
 
     /// With what the names of the objects in shared memory begin.
     fn prefix(&self) -> String {
-        format!("polywire_{}_", DocumentHash::of(self.0.as_os_str().as_bytes()))
+        let hash = DocumentHash::of(self.0.as_os_str().as_bytes()).to_string();
+        format!("polywire_{}_", &hash[..16])
     }
 
     /// The objects in shared memory.
@@ -414,7 +425,10 @@ mod tests {
         fn new() -> Two {
             static COUNT: AtomicU64 = AtomicU64::new(0);
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let folder = std::env::temp_dir().join(format!("polywire-memory-{}-{number}", std::process::id()));
+            Two::at(std::env::temp_dir().join(format!("polywire-memory-{}-{number}", std::process::id())))
+        }
+
+        fn at(folder: PathBuf) -> Two {
             fs::create_dir_all(&folder).expect("a folder");
             let open = |node| Memory::open(&folder, &hello(node)).expect("memory");
             let (here, there) = (open(1), open(2));
@@ -435,6 +449,21 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    #[test]
+    fn a_folder_is_refused_before_its_path_is_too_long_for_iceoryx2() {
+        let base = std::env::temp_dir().canonicalize().expect("a folder").join(format!("{}-", std::process::id()));
+        let rest = (LONGEST_FOLDER - FOLDER.len() - 1).saturating_sub(base.as_os_str().len());
+        let of_length = |length| PathBuf::from(format!("{}{}", base.display(), "x".repeat(length)));
+        if rest > 0 {
+            drop(Two::at(of_length(rest)).link());
+        }
+        let long = of_length(rest + 1);
+        fs::create_dir_all(&long).expect("a folder");
+        let error = Memory::open(&long, &hello(1)).err().expect("too long");
+        fs::remove_dir_all(&long).expect("removed");
+        assert!(error.to_string().contains("longer than 52 bytes"), "{error}");
     }
 
     #[test]
