@@ -1,8 +1,9 @@
 //! Packages for a release: an archive, a Debian package, and their checksums. `main.rs` calls it;
-//! it runs `cargo`, `git`, `strip`, `tar`, `dpkg-deb`, `sha256sum` and the command line that it
-//! packs.
+//! it runs `cargo`, `git`, `strip`, `readelf`, `tar`, `dpkg-deb`, `sha256sum` and the command line
+//! that it packs.
 
 use std::{
+    collections::BTreeSet,
     error::Error,
     fs,
     path::{Path, PathBuf},
@@ -21,6 +22,8 @@ pub struct Dist {
     pub output: PathBuf,
     /// The command line, already built.
     pub binary: PathBuf,
+    /// Features of the command line besides the default ones, separated by commas.
+    pub features: String,
     /// How hard to compress the Debian package, 0 to 9.
     pub level: u8,
 }
@@ -28,13 +31,26 @@ pub struct Dist {
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Files of the repository with their places in a package, below its root.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 5] = [
     ("README.md", "usr/share/doc/polywire/README.md"),
     ("CHANGELOG.md", "usr/share/doc/polywire/CHANGELOG.md"),
     ("docs/cli.md", "usr/share/doc/polywire/cli.md"),
     ("LICENSE-APACHE", "usr/share/doc/polywire/LICENSE-APACHE"),
     ("LICENSE-MIT", "usr/share/doc/polywire/LICENSE-MIT"),
-    ("packaging/systemd/polywire-relay@.service", "usr/lib/systemd/system/polywire-relay@.service"),
+];
+
+/// The folder of the systemd units, in the repository and in a package.
+const UNITS: (&str, &str) = ("packaging/systemd", "usr/lib/systemd/system");
+
+/// Libraries that the command line may be linked with, and the packages of Debian 12 with them.
+const LIBRARIES: [(&str, &str); 7] = [
+    ("libc.so", "libc6"),
+    ("libm.so", "libc6"),
+    ("ld-linux", "libc6"),
+    ("libgcc_s.so", "libgcc-s1"),
+    ("libstdc++.so", "libstdc++6"),
+    ("libssl.so.3", "libssl3"),
+    ("libcrypto.so.3", "libssl3"),
 ];
 
 /// Shells with the places of their completions.
@@ -51,7 +67,7 @@ impl Dist {
         cargo.args(["build", "--release", "--locked", "-p", "polywire-cli", "--features", features]);
         run(cargo.current_dir(root()))?;
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-        Ok(Dist { output, binary: target.join("release/polywire"), level: LEVEL })
+        Ok(Dist { output, binary: target.join("release/polywire"), features: features.into(), level: LEVEL })
     }
 
     /// Writes the packages and returns their paths: the archive, the Debian package if `dpkg-deb`
@@ -76,6 +92,10 @@ impl Dist {
         for (from, to) in FILES {
             copy(&root().join(from), &tree.join(to))?;
         }
+        for unit in fs::read_dir(root().join(UNITS.0))? {
+            let unit = unit?;
+            copy(&unit.path(), &tree.join(UNITS.1).join(unit.file_name()))?;
+        }
         let binary = tree.join("usr/bin/polywire");
         copy(&self.binary, &binary)?;
         run(Command::new("strip").arg(&binary))?;
@@ -85,7 +105,7 @@ impl Dist {
         }
         let pages = tree.join("usr/share/man/man1");
         run(Command::new(&self.binary).arg("man").arg("--output").arg(&pages))?;
-        write(&tree.join("usr/share/doc/polywire/DEPENDENCIES.md"), dependencies()?.as_bytes())
+        write(&tree.join("usr/share/doc/polywire/DEPENDENCIES.md"), dependencies(&self.features)?.as_bytes())
     }
 
     /// The files in one archive whose bytes depend on nothing but their content.
@@ -105,10 +125,11 @@ impl Dist {
         let package = self.output.join(format!("polywire_{}_{architecture}.deb", version()));
         let control = format!(
             "Package: polywire\nVersion: {}\nArchitecture: {architecture}\nMaintainer: The Polywire authors\n\
-             Section: net\nPriority: optional\nDepends: libc6, libgcc-s1\n\
+             Section: net\nPriority: optional\nDepends: {}\n\
              Description: typed publish/subscribe in which the wire is a run-time choice\n \
-             The command line of Polywire, with its manual pages, completions and systemd unit.\n",
-            version()
+             The command line of Polywire, with its manual pages, completions and systemd units.\n",
+            version(),
+            packages_of(&self.binary)?.join(", ")
         );
         write(&tree.join("DEBIAN/control"), control.as_bytes())?;
         let mut deb = Command::new("dpkg-deb");
@@ -120,9 +141,9 @@ impl Dist {
 }
 
 /// A table of the crates that are linked into the command line, with their licences.
-fn dependencies() -> Result<String> {
+fn dependencies(features: &str) -> Result<String> {
     let mut tree = Command::new("cargo");
-    tree.args(["tree", "--locked", "-p", "polywire-cli", "-e", "normal", "--prefix", "none"]);
+    tree.args(["tree", "--locked", "-p", "polywire-cli", "-e", "normal", "--prefix", "none", "--features", features]);
     let list = run(tree.args(["--no-dedupe", "-f", "{p}|{l}|{r}"]).current_dir(root()))?;
     let list = String::from_utf8(list)?;
     let mut rows: Vec<String> = list.lines().filter_map(row).collect();
@@ -130,6 +151,19 @@ fn dependencies() -> Result<String> {
     rows.dedup();
     let head = "# Crates in the command line, and their licences\n\n| crate | licence | source |\n|---|---|---|\n";
     Ok(format!("{head}{}\n", rows.join("\n")))
+}
+
+/// The packages of Debian with the libraries that a program is linked with.
+fn packages_of(binary: &Path) -> Result<Vec<&'static str>> {
+    let listed = String::from_utf8(run(Command::new("readelf").arg("--dynamic").arg(binary))?)?;
+    let needed = listed.lines().filter(|line| line.contains("(NEEDED)"));
+    let names = needed.filter_map(|line| line.split_once('[')?.1.strip_suffix(']'));
+    let package = |name: &str| {
+        let known = LIBRARIES.iter().find(|(library, _)| name.starts_with(library));
+        known.map(|(_, package)| *package).ok_or_else(|| format!("nobody knows which package has {name}"))
+    };
+    let packages: std::result::Result<BTreeSet<_>, _> = names.map(package).collect();
+    Ok(packages?.into_iter().collect())
 }
 
 /// A row of the table; none for the project's own crates, which have a path.

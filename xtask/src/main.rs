@@ -51,7 +51,7 @@ fn pack(options: &[String]) -> Result<(), Box<dyn Error>> {
         }
     }
     let dist = match binary {
-        Some(binary) => Dist { output, binary, level: LEVEL },
+        Some(binary) => Dist { output, binary, features, level: LEVEL },
         None => Dist::build(output, &features)?,
     };
     for package in dist.pack()? {

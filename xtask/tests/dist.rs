@@ -5,6 +5,9 @@ use std::{fs, path::Path, process::Command};
 
 use xtask::{dist::Dist, root};
 
+/// Those with which the tests build the command line, as far as crates of their own come with them.
+const FEATURES: &str = "full";
+
 fn output(command: &mut Command) -> String {
     let ended = command.output().expect("it runs");
     assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
@@ -25,7 +28,7 @@ fn the_packages_have_what_a_user_needs() {
         return;
     };
     let folder = std::env::temp_dir().join(format!("polywire-dist-{}", std::process::id()));
-    let dist = Dist { output: folder.clone(), binary, level: 0 };
+    let dist = Dist { output: folder.clone(), binary, features: FEATURES.into(), level: 0 };
     let packages = dist.pack().expect("packages");
     output(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&folder));
 
@@ -37,14 +40,54 @@ fn the_packages_have_what_a_user_needs() {
     let read = |path: &str| fs::read_to_string(unpacked.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
     assert!(read("usr/share/man/man1/polywire-relay.1").contains("stands by"));
     assert!(read("usr/share/bash-completion/completions/polywire").contains("transcode"));
+    assert!(read("usr/share/zsh/vendor-completions/_polywire").contains("#compdef polywire"));
+    assert!(read("usr/share/fish/vendor_completions.d/polywire.fish").contains("complete -c polywire"));
     assert!(read("usr/lib/systemd/system/polywire-relay@.service").contains("ExecStart=/usr/bin/polywire relay %I"));
     let dependencies = read("usr/share/doc/polywire/DEPENDENCIES.md");
     assert!(dependencies.contains("| clap v") && !dependencies.contains("polywire-core"), "{dependencies}");
-    assert!(root().join("packaging/systemd/polywire-relay@.service").exists());
+    assert!(dependencies.contains("| zenoh v"), "{dependencies}");
 
     if let Some(package) = packages.iter().find(|package| package.extension().is_some_and(|kind| kind == "deb")) {
         let listed = output(Command::new("dpkg-deb").arg("--contents").arg(package));
         assert!(listed.contains("./usr/bin/polywire") && listed.contains("root/root"), "{listed}");
+        let depends = output(Command::new("dpkg-deb").arg("--field").arg(package).arg("Depends"));
+        assert!(depends.split(", ").any(|package| package.trim() == "libc6"), "{depends}");
     }
     fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// Each unit runs a command that there is, which tells systemd that it is ready.
+#[test]
+fn units_run_commands_that_report_to_systemd() {
+    let Some(binary) = command_line() else {
+        println!("SKIPPED: the command line is not built; `cargo test --workspace` builds it");
+        return;
+    };
+    let units: Vec<_> = fs::read_dir(root().join("packaging/systemd")).expect("a folder").flatten().collect();
+    assert!(units.len() >= 4, "{units:?}");
+    for unit in units {
+        let text = fs::read_to_string(unit.path()).expect("text");
+        let start = text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/polywire ")).expect("a start");
+        let verb = start.split(' ').next().expect("a verb");
+        let name = unit.file_name().into_string().expect("text");
+        assert!(name.starts_with(&format!("polywire-{verb}")), "{name} runs {verb}");
+        let help = output(Command::new(&binary).args([verb, "--help"]));
+        assert!(text.contains("\nType=notify\n") && help.contains("Type=notify"), "{name}");
+        assert!(text.contains(&format!("man:polywire-{verb}(1)")), "{name}");
+    }
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        println!("SKIPPED: systemd-analyze is not installed");
+        return;
+    }
+    let checked = units_checked();
+    assert!(checked.is_empty(), "{checked}");
+}
+
+/// What systemd finds wrong in the units, apart from the command, which need not be installed.
+fn units_checked() -> String {
+    let units = fs::read_dir(root().join("packaging/systemd")).expect("a folder").flatten().map(|unit| unit.path());
+    let checked = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(units).output().expect("it runs");
+    let told = String::from_utf8_lossy(&checked.stderr).into_owned();
+    let is_ours = |line: &&str| line.contains("polywire") && !line.contains("is not executable");
+    told.lines().filter(is_ours).collect::<Vec<_>>().join("\n")
 }
