@@ -15,11 +15,13 @@ use polywire::{
     schema::Schema,
     service::RequestOf,
 };
+use sd_notify::NotifyState;
 
 use crate::{
     call::read,
     outcome::{self, Missed, Misuse, Outcome},
     seconds::Seconds,
+    stop::{self, Stop},
     terminal::Terminal,
     text::JsonText,
     topic::{WireArgs, place},
@@ -34,7 +36,8 @@ pub const VERB: Verb = Verb::new::<Serve>("serve", "Answers the requests to a se
     .details(
         "The reply has the type that --idl and --type name: VALUE, or what the command of --exec prints. It gets the \
          request as JSON on its standard input. If the command fails, the client gets what it printed on standard \
-         error as an error. Requests are answered one after the other, whatever their type.",
+         error as an error. Requests are answered one after the other, whatever their type. On SIGTERM or SIGINT, the \
+         request at hand is answered first, and the exit code is 0. Under systemd it reports readiness (Type=notify).",
     )
     .example("polywire serve add --exec 'sh sum.sh' --idl add.idl --type Add_Response");
 
@@ -87,13 +90,17 @@ impl Serve {
         let coding = Dynamic::of(&schema)?;
         let fixed = self.value.as_ref().map(|text| read(&schema, &coding, text)).transpose();
         let fixed = fixed.map_err(|error| Misuse(format!("the reply: {error}")))?;
-        let (node, wires) = self.wire.open(&self.service)?;
+        stop::hold()?;
+        let stop = Stop::new()?;
+        let (node, wires) = self.wire.node_for(&self.service)?;
         let wire = wires.only()?;
         let service = node.service_of(&self.service, Some(&wire.to_string()), requests, coding.clone())?;
         let service = service.open()?;
         let replies = Replies { schema, coding, fixed, command: self.exec.as_deref().unwrap_or_default() };
+        // Without systemd this does nothing.
+        sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the service is ready")?;
         let (mut served, mut last, mut json) = (0, Instant::now(), JsonText::default());
-        while self.count.is_none_or(|count| served < count) {
+        while stop.outcome().is_none() && self.count.is_none_or(|count| served < count) {
             if let Some(request) = service.recv_timeout(TICK) {
                 let text = json.of(request.value(), None)?;
                 terminal.line(&text)?;
@@ -103,11 +110,13 @@ impl Serve {
                 break;
             }
         }
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
         // The last reply leaves before the node closes.
         node.flush(Duration::from_secs(10));
         drop(service);
         node.close();
         match served {
+            _ if stop.outcome().is_some() => Ok(Outcome::Fine),
             0 if self.count != Some(0) => {
                 let (timeout, place) = (self.timeout.map(|t| t.to_string()).unwrap_or_default(), place(&wires));
                 Err(Missed(format!("no request to '{}' at {place} for {timeout} s", self.service)).into())

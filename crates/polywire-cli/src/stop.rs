@@ -1,9 +1,10 @@
 //! Handles SIGINT, SIGTERM and SIGHUP.
 //!
-//! Every command but `relay`, `bridge`, `agent` and `collect` handles them alike: it cleans up, and
-//! then the process ends by the same signal. A shell reports 130, 143 or 129, and systemd counts an
-//! end by SIGTERM as a success. Commands with nothing to clean up leave the signals at their
-//! default action, which has the same effect. Those four clean up and end with an exit code.
+//! Every command but `relay`, `bridge`, `agent`, `collect` and `serve` handles them alike: it
+//! cleans up, and then the process ends by the same signal. A shell reports 130, 143 or 129, and
+//! systemd counts an end by SIGTERM as a success. Commands with nothing to clean up leave the
+//! signals at their default action, which has the same effect. Those five clean up and end with an
+//! exit code.
 //!
 //! A command that has a configuration file reads it again on SIGHUP ([`on_hang_up`]), unless the
 //! signal says that its terminal has gone.

@@ -59,13 +59,18 @@ impl WireArgs {
     /// SIGINT or SIGTERM, published messages leave before the process ends.
     pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wires)> {
         stop::hold()?;
-        let (node, wires) = self.build(topic, Node::builder())?;
+        let (node, wires) = self.node_for(topic)?;
         let ending = node.clone();
         stop::after(move || {
             ending.flush(DRAIN);
             ending.close();
         })?;
         Ok((node, wires))
+    }
+
+    /// Opens a node as [`WireArgs::open`] does, for a command that handles signals itself.
+    pub fn node_for(&self, topic: &str) -> anyhow::Result<(Node, Wires)> {
+        self.build(topic, Node::builder())
     }
 
     /// Opens a node with this name and id, for a command that runs until it is told to end and

@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP: every command but `relay`, `bridge` and `agent` cleans up and ends
+//! SIGTERM, SIGINT and SIGHUP: every command but the services cleans up and ends
 //! by the signal, as shells and service managers expect.
 
 use crate::common::{Folder, Running, report};
@@ -36,6 +36,25 @@ fn every_verb_with_a_node_says_goodbye() {
             assert_eq!(ended.signal(), Some(number), "pub: {ended:?}");
             assert_eq!(echo.error_after(" is down: "), "closed by the peer");
         }
+    }
+}
+
+#[test]
+fn a_server_answers_the_request_at_hand_and_ends_with_0() {
+    for signal in ["TERM", "INT"] {
+        let folder = Folder::new();
+        folder.write("slow.sh", "sleep 1; echo '{\"station\":\"EDDM\"}'");
+        let reply = ["--exec", "sh slow.sh", "--idl", "weather.idl", "--type", "Report"];
+        let mut server = folder.start(&[&["serve", "now", "-v"], &reply[..], &WIRE].concat());
+        server.error_after("listening on ");
+        let value = report(1);
+        let call = ["call", "now", &value, "--idl", "weather.idl", "--type", "Report", "--timeout", "60"];
+        let mut call = folder.start(&[&call[..], &WIRE].concat());
+        // It prints the request before it runs the command.
+        assert!(server.line().contains("station"));
+        let ended = server.end_by(signal);
+        ended.with(0);
+        assert!(call.line().contains("EDDM"));
     }
 }
 
