@@ -8,6 +8,8 @@
 #[path = "common/fleet.rs"]
 #[cfg(feature = "dds-security")]
 mod fleet;
+#[path = "dds/hostile.rs"]
+mod hostile;
 #[path = "dds/program.rs"]
 mod program;
 #[path = "dds/security.rs"]

@@ -1,0 +1,56 @@
+//! A program that knows only DDS writes what its type does not allow.
+
+use std::{thread, time::Duration};
+
+use polywire::Node;
+use polywire_dds::{Bytes, Kind, LOOPBACK, Participant, Qos, Sample};
+
+use crate::{
+    Note,
+    program::{SOON, domain},
+    wire,
+};
+
+#[test]
+fn malformed_samples_are_counted_and_the_rest_is_read() {
+    let domain = domain();
+    let node = Node::new();
+    let notes = node.subscriber_on::<Note>("plant/notes", &wire("cdr", domain)).expect("a subscriber");
+    let qos = Qos { reliable: Some(Duration::from_secs(1)), ..Qos::default() };
+    let participant = Participant::new(domain, Some(LOOPBACK), &Qos::default()).expect("a participant");
+    let writer = participant.topic("plant/notes", "plant::Note", false).expect("a topic");
+    let writer = writer.writer(&qos, |_| {}).expect("a writer");
+    while writer.readers().is_empty() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let write = |header: [u8; 4], stream: &[u8]| {
+        let bytes = Bytes::new(header, stream).expect("bytes");
+        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+        writer.write(&sample).expect("written");
+    };
+    // The reader may find the writer later than the writer finds it.
+    let valid = [3, 0, 0, 0, b'a', b'b', 0, 0, 1, 0, 0, 0, 7, 0, 0, 0];
+    while notes.try_recv().is_none() {
+        write([0, 1, 0, 0], &valid);
+        thread::sleep(Duration::from_millis(20));
+    }
+    for len in [0, 3, 6, 9, 12, 15] {
+        write([0, 1, 0, 0], &valid[..len]);
+    }
+    let long = [&valid[..8], &[0xff; 4], &valid[12..]].concat();
+    write([0, 1, 0, 0], &long);
+    let not_text = [&valid[..4], &[0xff, 0xfe], &valid[6..]].concat();
+    write([0, 1, 0, 0], &not_text);
+    // A representation that nobody knows.
+    write([0x12, 0x34, 0, 0], &valid);
+    let last = [&valid[..12], &[9, 0, 0, 0]].concat();
+    write([0, 1, 0, 0], &last);
+    loop {
+        let note = notes.recv_timeout(SOON).expect("a note").value;
+        assert_eq!(note.text, "ab");
+        if note.marks == [9] {
+            break;
+        }
+    }
+    assert_eq!(notes.undecodable(), 9);
+}
