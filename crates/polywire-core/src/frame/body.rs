@@ -414,6 +414,7 @@ impl PlainHead {
     /// large for the register.
     #[inline]
     pub(super) fn new(
+        channel: ChannelId,
         envelope: &Envelope<'_>,
         position: &Position,
         payload_len: usize,
@@ -422,7 +423,7 @@ impl PlainHead {
         /// The largest numbers of two and three bytes.
         const TWO: usize = (1 << 14) - 1;
         const THREE: u64 = (1 << 21) - 1;
-        let Envelope { channel, kind, key_hash: None, anchor: None, extensions, .. } = envelope else { return None };
+        let Envelope { kind, key_hash: None, anchor: None, extensions, .. } = envelope else { return None };
         let delta = position.time.filter(|delta| position.sequence == 0 && *delta <= THREE)?;
         if !extensions.is_empty() || channel.0 as usize > TWO || payload_len > TWO {
             return None;

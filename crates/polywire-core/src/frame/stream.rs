@@ -108,7 +108,7 @@ impl StreamEncoder {
     /// Writes several messages of one channel, which is looked up once.
     #[inline]
     pub fn channel(&mut self, channel: ChannelId) -> Result<ChannelEncoder<'_>, FrameError> {
-        Ok(ChannelEncoder { last: self.channels.get(channel)?, limits: &self.limits })
+        Ok(ChannelEncoder { channel, last: self.channels.get(channel)?, limits: &self.limits })
     }
 
     /// Writes a frame that does not change the channels of this direction, or a position that
@@ -143,12 +143,14 @@ impl StreamEncoder {
 /// ```
 #[derive(Debug)]
 pub struct ChannelEncoder<'a> {
+    channel: ChannelId,
     last: &'a mut Start,
     limits: &'a Limits,
 }
 
 impl ChannelEncoder<'_> {
     /// Writes a message of the channel without its payload. The caller appends `payload_len` bytes.
+    /// The channel that the envelope names does not matter.
     #[inline]
     pub fn data(&mut self, envelope: &Envelope<'_>, payload_len: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
         let (last, extensions) = (&mut *self.last, envelope.extensions.bytes());
@@ -158,26 +160,47 @@ impl ChannelEncoder<'_> {
         }
         let gap = envelope.sequence.checked_sub(1).and_then(|before| before.checked_sub(last.sequence));
         let gap =
-            gap.ok_or(FrameError::Sequence { channel: envelope.channel, last: last.sequence, got: envelope.sequence })?;
+            gap.ok_or(FrameError::Sequence { channel: self.channel, last: last.sequence, got: envelope.sequence })?;
         let delta = envelope.timestamp_ns.wrapping_sub(last.timestamp_ns);
         let position = body::Position { sequence: gap, time: Some(varint::zigzag(delta)) };
         let next = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
-        if let Some(head) = body::PlainHead::new(envelope, &position, payload_len, self.limits.frame_bytes) {
+        if let Some(head) =
+            body::PlainHead::new(self.channel, envelope, &position, payload_len, self.limits.frame_bytes)
+        {
             *last = next;
             head.append(out);
             return Ok(());
         }
-        let mut head = body::DataHead::new(envelope, &position);
-        let len = (head.len() + extensions.len()).saturating_add(payload_len);
-        if len > self.limits.frame_bytes {
-            return Err(FrameError::TooLong { what: "frame", got: len as u64, limit: self.limits.frame_bytes });
-        }
+        put_head(
+            &Envelope { channel: self.channel, ..*envelope },
+            &position,
+            payload_len,
+            self.limits.frame_bytes,
+            out,
+        )?;
         *last = next;
-        head.put_in_front(len as u64);
-        out.extend_from_slice(head.bytes());
-        out.extend_from_slice(extensions);
         Ok(())
     }
+}
+
+/// Writes the front of any message.
+#[inline(never)]
+fn put_head(
+    envelope: &Envelope<'_>,
+    position: &body::Position,
+    payload_len: usize,
+    limit: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), FrameError> {
+    let (mut head, extensions) = (body::DataHead::new(envelope, position), envelope.extensions.bytes());
+    let len = (head.len() + extensions.len()).saturating_add(payload_len);
+    if len > limit {
+        return Err(FrameError::TooLong { what: "frame", got: len as u64, limit });
+    }
+    head.put_in_front(len as u64);
+    out.extend_from_slice(head.bytes());
+    out.extend_from_slice(extensions);
+    Ok(())
 }
 
 fn framed(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {

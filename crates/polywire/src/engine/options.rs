@@ -52,8 +52,9 @@ pub struct EngineOptions {
     pub receive_buffer: Option<usize>,
     /// After this many publications without a pause, 16 by default, the next ones are gathered and
     /// written together. Publications follow without a pause if each begins at most 2 µs after the
-    /// last one has been written to all peers. Gathering ends when fewer than this many come in
-    /// half of the time that [`gather`](EngineOptions::gather) gives them.
+    /// last one has been written to all peers; `publish_all` has 2 µs for each of its values, and
+    /// counts as one publication. Gathering ends when fewer messages than this come
+    /// in half of the time that [`gather`](EngineOptions::gather) gives them.
     pub burst: u32,
     /// Longest time that a gathered message waits for others, apart from the resolution of the
     /// system's timer, for each peer of the port: 50 µs by default. With many peers it is at most

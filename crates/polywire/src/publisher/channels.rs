@@ -1,8 +1,11 @@
 //! The channels of a publisher: one at each endpoint, and what makes their payloads.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    num::NonZeroU64,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use polywire_core::{
@@ -64,7 +67,7 @@ pub(super) struct Group<E> {
     /// Payloads that are sent together, in one piece.
     pub(super) payloads: Vec<u8>,
     /// The end of each of them, and the anchor of its message.
-    pub(super) ends: Vec<(usize, Option<u64>)>,
+    pub(super) ends: Vec<(usize, Option<NonZeroU64>)>,
     /// Never empty.
     pub(super) outs: Vec<Out>,
 }

@@ -2,6 +2,7 @@
 //! endpoint. It also leaves the endpoints that the publisher has moved from.
 
 use std::{
+    num::NonZeroU64,
     slice,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak},
     time::{Duration, Instant},
@@ -236,14 +237,14 @@ impl<C: Coding> Core<C> {
         let plain = Envelope::data(out.channel, first.sequence, first.timestamp_ns);
         let done = match only.ends.as_slice() {
             [(_, anchor)] => {
-                let one = [(Envelope { anchor: *anchor, ..plain }, only.payloads.as_slice())];
+                let one = [(Envelope { anchor: anchor.map(NonZeroU64::get), ..plain }, only.payloads.as_slice())];
                 out.entry.send_all(&one, &mut sent)
             }
             ends => {
                 let (mut begin, mut messages) = (0, Vec::with_capacity(ends.len()));
                 for (sequence, (end, anchor)) in (first.sequence..).zip(ends) {
                     let payload = only.payloads.get(begin..*end).unwrap_or_default();
-                    messages.push((Envelope { sequence, anchor: *anchor, ..plain }, payload));
+                    messages.push((Envelope { sequence, anchor: anchor.map(NonZeroU64::get), ..plain }, payload));
                     begin = *end;
                 }
                 out.entry.send_all(&messages, &mut sent)
@@ -790,7 +791,8 @@ impl<E> Group<E> {
         for (value, sequence) in values[..most].iter().zip(first.sequence..) {
             let start = self.payloads.len();
             match self.writing.encode::<C>(sequence, value, &mut self.payloads) {
-                Ok(anchor) => self.ends.push((self.payloads.len(), anchor)),
+                // Sequence numbers begin at 1.
+                Ok(anchor) => self.ends.push((self.payloads.len(), anchor.and_then(NonZeroU64::new))),
                 Err(error) => return Some(error),
             }
             self.last.size = self.payloads.len() - start;

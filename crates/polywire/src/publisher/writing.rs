@@ -33,17 +33,13 @@ impl<E> Writing<E> {
         out: &mut Vec<u8>,
     ) -> Result<Option<u64>, CodecError> {
         let Writing { encoder, packing, deltas } = self;
-        let alone = matches!(deltas, Deltas::Alone(_));
         match deltas {
             Deltas::None => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| None),
             Deltas::Keys => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| Some(sequence)),
-            Deltas::Stream(stream) | Deltas::Alone(stream) => {
-                if alone {
-                    stream.failed();
-                }
-                stream.write(sequence, |state, keep| {
-                    pack(packing, out, |out| C::encode_with(encoder, state, keep, value, out))
-                })
+            Deltas::Stream(stream) => write_next::<C>(encoder, packing, stream, (sequence, value), out),
+            Deltas::Alone(stream) => {
+                stream.failed();
+                write_next::<C>(encoder, packing, stream, (sequence, value), out)
             }
         }
     }
@@ -71,6 +67,18 @@ impl<E> Writing<E> {
     pub(super) fn is_stream(&self) -> bool {
         matches!(self.deltas, Deltas::Stream(_))
     }
+}
+
+/// Appends a message that may refer to earlier ones.
+#[inline(never)]
+fn write_next<C: Coding>(
+    encoder: &mut C::Encoder,
+    packing: &mut Option<Packing>,
+    stream: &mut Outgoing,
+    (sequence, value): (u64, &C::Value),
+    out: &mut Vec<u8>,
+) -> Result<Option<u64>, CodecError> {
+    stream.write(sequence, |state, keep| pack(packing, out, |out| C::encode_with(encoder, state, keep, value, out)))
 }
 
 #[inline]

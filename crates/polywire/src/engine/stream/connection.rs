@@ -452,22 +452,31 @@ impl Receiver<'_> {
                     break None;
                 }
                 let rest = bytes.get(used..).unwrap_or_default();
-                let (envelope, payload, more) = match decoder.message(rest) {
-                    Some(message) => message,
+                // Each is put in its place at once: a copy of what was just written in parts is slow.
+                let more = match decoder.message(rest) {
+                    Some((envelope, payload, more)) => {
+                        small.push((envelope, payload));
+                        more
+                    }
                     None => match decoder.step(rest) {
-                        Ok(Step::Frame { frame: Frame::Data(envelope, payload), used }) => (envelope, payload, used),
+                        Ok(Step::Frame { frame: Frame::Data(envelope, payload), used: more }) => {
+                            small.push((envelope, payload));
+                            more
+                        }
                         other => break Some(other),
                     },
                 };
+                let Some((envelope, payload)) = small.last() else { continue };
                 if payload.len() > SMALL {
-                    let frame = Frame::Data(envelope, payload);
+                    let frame = Frame::Data(*envelope, payload);
+                    small.pop();
                     break Some(Ok(Step::Frame { frame, used: more }));
                 }
                 self.taken.messages += 1;
                 inbox.learn(more - payload.len());
                 used += more;
-                if self.is_taken(&envelope, payload) {
-                    small.push((envelope, payload));
+                if !self.is_taken(envelope, payload) {
+                    small.pop();
                 }
             };
             if !small.is_empty() {

@@ -77,6 +77,9 @@ struct Outgoing {
     burst: Burst,
     /// The stream takes no more for now; the flusher waits until it does.
     full: bool,
+    /// While the stream is full: a publisher tries to write again when this many bytes wait. If the
+    /// flusher alone wrote, a fast publisher would fill the whole queue, which no cache holds.
+    retry: usize,
     /// Threads that wait for room.
     waiting: usize,
     /// A publisher has waited without result. The next ones do not wait, until half the queue is
@@ -139,6 +142,7 @@ impl Outbox {
             last_written: Instant::now(),
             burst: Burst::default(),
             full: false,
+            retry: 0,
             waiting: 0,
             stalled: false,
             written: 0,
@@ -586,7 +590,14 @@ impl Outbox {
     /// Frames have come into the queue. Writes them, unless others are to follow.
     #[inline]
     fn queued(&self, state: &mut Outgoing, turn: Turn) {
-        if state.full || state.queue.is_empty() {
+        if state.full {
+            if state.queue.len() >= state.retry {
+                state.full = false;
+                self.pump(state, PUMP_BYTES);
+            }
+            return;
+        }
+        if state.queue.is_empty() {
             return;
         }
         match turn {
@@ -646,6 +657,7 @@ impl Outbox {
             Ok(()) => {}
             Err(e) if is_full(&e) => {
                 state.full = true;
+                state.retry = state.queue.len().saturating_add(self.options.write_bytes);
                 self.work.notify_one();
             }
             Err(_) => self.broke(state),
@@ -809,7 +821,7 @@ impl Outgoing {
                 break;
             }
             let pushed = queue.push_message((id, start_of(envelope)), |bytes| {
-                encoder.data(&Envelope { channel: id, ..*envelope }, payload.len(), bytes)?;
+                encoder.data(envelope, payload.len(), bytes)?;
                 bytes.extend_from_slice(payload);
                 Ok::<(), FrameError>(())
             });

@@ -13,7 +13,7 @@ use std::{
 use crate::engine::EngineOptions;
 
 /// A message of a burst comes at most this long after the port has handed the last one to its
-/// links.
+/// links. Messages that come together have this time each, because they were encoded meanwhile.
 const CALM: Duration = Duration::from_micros(2);
 /// It may come later, too: until one part in so many of the time which that handing over took has
 /// passed. The publisher then spends most of its time with writing.
@@ -40,10 +40,10 @@ pub(super) struct Pace {
     row: Mutex<Row>,
 }
 
-/// Messages that followed each other without a pause.
+/// Calls that followed each other without a pause, with one or several messages each.
 struct Row {
-    messages: u32,
-    /// How long it took to hand the last one to all links, and when that ended.
+    calls: u32,
+    /// How long it took to hand the last call's messages to all links, and when that ended.
     took: Duration,
     ended: Instant,
 }
@@ -82,22 +82,22 @@ impl Pace {
             held: AtomicUsize::new(0),
             gathered: AtomicU64::new(0),
             links: AtomicU64::new(1),
-            row: Mutex::new(Row { messages: 0, took: Duration::ZERO, ended: Instant::now() }),
+            row: Mutex::new(Row { calls: 0, took: Duration::ZERO, ended: Instant::now() }),
         }
     }
 
-    /// Says what is done with a message that goes to `links` links. Follow it by
+    /// Says what is done with messages that come together and go to `links` links. Follow it by
     /// [`end`](Pace::end).
     #[inline]
-    pub(super) fn begin(&self, links: usize) -> Turn {
+    pub(super) fn begin(&self, messages: usize, links: usize) -> Turn {
         if self.is_gathering() {
-            self.count();
+            self.count(messages);
             return Turn::Gather;
         }
         if self.is_held() {
             return Turn::Together;
         }
-        self.begin_at(Instant::now(), links)
+        self.begin_at(Instant::now(), messages, links)
     }
 
     /// Whether messages wait until a caller has published all of its own.
@@ -115,16 +115,17 @@ impl Pace {
         }
     }
 
-    fn begin_at(&self, now: Instant, links: usize) -> Turn {
+    fn begin_at(&self, now: Instant, messages: usize, links: usize) -> Turn {
         let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
-        let follows = now.saturating_duration_since(row.ended) <= CALM.max(row.took / SHARE);
-        row.messages = if follows { row.messages + 1 } else { 0 };
-        if row.messages <= self.burst {
+        let calm = CALM.saturating_mul(u32::try_from(messages).unwrap_or(u32::MAX));
+        let follows = now.saturating_duration_since(row.ended) <= calm.max(row.took / SHARE);
+        row.calls = if follows { row.calls + 1 } else { 0 };
+        if row.calls <= self.burst {
             return Turn::AtOnce(now);
         }
-        row.messages = 0;
+        row.calls = 0;
         self.links.store(links as u64, Ordering::Relaxed);
-        self.count();
+        self.count(messages);
         self.gather_on();
         Turn::Gather
     }
@@ -144,11 +145,11 @@ impl Pace {
         &self.gathering
     }
 
-    /// Counts a gathered message. Of messages that several threads publish at the same moment, one
-    /// may be counted: adding atomically costs as much as a lock.
+    /// Counts gathered messages. Of those that several threads publish at the same moment, some may
+    /// not be counted: adding atomically costs as much as a lock.
     #[inline]
-    fn count(&self) {
-        self.gathered.store(self.gathered.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    fn count(&self, messages: usize) {
+        self.gathered.store(self.gathered.load(Ordering::Relaxed) + messages as u64, Ordering::Relaxed);
     }
 
     /// The message was handed to all links.
@@ -203,10 +204,15 @@ mod tests {
     /// The pace of a port with this many links, after messages that come this long after the last
     /// one was written to all links.
     fn after(messages: u32, links: usize, pause: Duration) -> Pace {
+        after_calls(messages, 1, links, pause)
+    }
+
+    /// The same after calls with so many messages each.
+    fn after_calls(calls: u32, messages: usize, links: usize, pause: Duration) -> Pace {
         let pace = Pace::new(&EngineOptions::default());
-        for _ in 0..messages {
+        for _ in 0..calls {
             let ended = pace.row.lock().expect("no panic").ended;
-            match pace.begin_at(ended + pause, links) {
+            match pace.begin_at(ended + pause, messages, links) {
                 Turn::AtOnce(began) => {
                     let took = Duration::from_micros(10) * links as u32;
                     let mut row = pace.row.lock().expect("no panic");
@@ -232,6 +238,15 @@ mod tests {
     }
 
     #[test]
+    fn the_time_in_which_several_messages_are_encoded_is_no_pause() {
+        let (encoding, pause) = (Duration::from_micros(50), Duration::from_millis(1));
+        assert!(is_gathering(&after_calls(100, 100, 1, encoding)) && !is_gathering(&after_calls(100, 1, 1, encoding)));
+        assert!(!is_gathering(&after_calls(100, 100, 1, pause)));
+        let burst = EngineOptions::default().burst;
+        assert!(!is_gathering(&after_calls(burst, 100, 1, encoding)), "as many calls as of single messages");
+    }
+
+    #[test]
     fn a_publisher_that_mostly_writes_is_in_a_burst() {
         let links = 32;
         let writing = Duration::from_micros(10) * links as u32;
@@ -244,14 +259,14 @@ mod tests {
         let pace = after(100, 1, Duration::ZERO);
         let mut seen = pace.burst_of_link();
         let burst = EngineOptions::default().burst;
-        (0..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
+        (0..burst).for_each(|_| assert_eq!(pace.begin(1, 1), Turn::Gather));
         for _ in 0..2 {
             (1..LOOKS).for_each(|_| assert!(pace.look(&mut seen)));
-            (0..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
+            (0..burst).for_each(|_| assert_eq!(pace.begin(1, 1), Turn::Gather));
             assert!(pace.look(&mut seen), "enough came");
         }
         (1..LOOKS).for_each(|_| assert!(pace.look(&mut seen)));
-        (1..burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
+        (1..burst).for_each(|_| assert_eq!(pace.begin(1, 1), Turn::Gather));
         assert!(!pace.look(&mut seen) && !is_gathering(&pace));
     }
 
@@ -260,7 +275,7 @@ mod tests {
         let pace = after(100, 1, Duration::ZERO);
         let (mut seen, mut numbers) = (pace.burst_of_link(), vec![pace.gathering.load(Ordering::Relaxed)]);
         for _ in 0..3 {
-            (0..EngineOptions::default().burst).for_each(|_| assert_eq!(pace.begin(1), Turn::Gather));
+            (0..EngineOptions::default().burst).for_each(|_| assert_eq!(pace.begin(1, 1), Turn::Gather));
             assert!(pace.look(&mut seen));
             numbers.push(pace.gathering.load(Ordering::Relaxed));
         }
@@ -269,7 +284,7 @@ mod tests {
         assert_eq!(pace.gathering.load(Ordering::Relaxed), 0);
         while !is_gathering(&pace) {
             let ended = pace.row.lock().expect("no panic").ended;
-            pace.begin_at(ended, 1);
+            pace.begin_at(ended, 1, 1);
         }
         numbers.push(pace.gathering.load(Ordering::Relaxed));
         assert!(numbers.is_sorted_by(|one, next| one < next) && numbers[0] > 0);
@@ -279,10 +294,10 @@ mod tests {
     fn messages_wait_until_the_last_caller_has_ended() {
         let pace = Pace::new(&EngineOptions::default());
         assert!(!pace.hold(true) && !pace.hold(true));
-        assert_eq!(pace.begin(1), Turn::Together);
+        assert_eq!(pace.begin(1, 1), Turn::Together);
         assert!(!pace.hold(false) && pace.is_held());
         assert!(pace.hold(false) && !pace.is_held());
-        assert!(matches!(pace.begin(1), Turn::AtOnce(_)));
+        assert!(matches!(pace.begin(1, 1), Turn::AtOnce(_)));
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Shared {
     ) -> Result<Sent, EngineError> {
         let mut sent = Sent::default();
         let links = self.links();
-        let turn = self.pace.begin(links.len());
+        let turn = self.pace.begin(1, links.len());
         for link in links.iter().filter(|link| Some(link.info.id) != from) {
             let (outcome, notice) = link.outbox.send(envelope, payload, turn)?;
             outcome.count(&mut sent);
@@ -117,7 +117,7 @@ impl Shared {
         sent: &mut Sent,
     ) -> Result<(), (usize, EngineError)> {
         let (links, mut messages, mut failed) = (self.links(), messages, Ok(()));
-        let turn = self.pace.begin(links.len());
+        let turn = self.pace.begin(messages.len(), links.len());
         for link in links.iter() {
             let tell = |notice| self.tell_dropped(link, notice);
             if let Err((index, error)) = link.outbox.send_all(messages, turn, sent, tell) {

@@ -202,3 +202,23 @@ fn messages_that_leave_together_are_written_at_once() {
     outbox.leave();
     assert!(there.read(&mut buffer).is_err_and(|error| is_full(&error)));
 }
+
+#[test]
+fn a_publisher_writes_again_when_much_waits() {
+    let (outbox, mut there) = outbox(|options| options.write_bytes = 4096);
+    let channel = announce(&outbox, 1);
+    outbox.answered(channel, &Answer::Accept(1));
+    let mut numbers = 1..;
+    let mut next = || send(&outbox, channel, numbers.next().expect("endless"), 1000);
+    while !outbox.lock().full {
+        assert_eq!(next(), Ok(Outcome::Sent(1)));
+    }
+    // No flusher runs.
+    there.set_nonblocking(true).expect("a socket");
+    let mut read = || std::iter::from_fn(|| there.read(&mut [0; 4096]).ok()).sum::<usize>();
+    assert!(read() > 0);
+    (0..3).for_each(|_| assert_eq!(next(), Ok(Outcome::Sent(1))));
+    assert_eq!(read(), 0, "not for each message");
+    (0..3).for_each(|_| assert_eq!(next(), Ok(Outcome::Sent(1))));
+    assert!(read() > 4096 && !outbox.lock().full);
+}
