@@ -183,8 +183,15 @@ impl Drop for Bridge {
     }
 }
 
-/// A writer in one incarnation.
-type Writer = (Id128, u64);
+/// A writer, in whatever incarnation: that of a DDS program differs between the nodes that hear it.
+/// Writers without an id, which the applications of some engines are, can only be told apart by
+/// their topic, which is empty for all others.
+type Writer = (Id128, String);
+
+fn writer_of(announced: &Announcement) -> Writer {
+    let topic = if announced.writer.is_zero() { announced.topic.clone() } else { String::new() };
+    (announced.writer, topic)
+}
 
 /// One direction.
 struct Way {
@@ -230,20 +237,15 @@ impl Way {
     }
 
     /// The fewest bridges over which a writer is heard here.
-    fn nearest(&self, writer: Writer) -> Option<usize> {
-        self.lock().heard.get(&writer).and_then(|all| all.iter().min().copied())
+    fn nearest(&self, writer: &Writer) -> Option<usize> {
+        self.lock().heard.get(writer).and_then(|all| all.iter().min().copied())
     }
 
     /// Announces at the other end that a writer is heard here, until the returned guard goes.
     fn hear(self: &Arc<Self>, source: &Source, hops: usize) -> Heard {
         let announced = &source.announcement;
-        let heard = Heard {
-            way: self.clone(),
-            writer: (announced.writer, announced.incarnation),
-            hops,
-            topic: announced.topic.clone(),
-        };
-        self.lock().heard.entry(heard.writer).or_default().push(hops);
+        let heard = Heard { way: self.clone(), writer: writer_of(announced), hops, topic: announced.topic.clone() };
+        self.lock().heard.entry(heard.writer.clone()).or_default().push(hops);
         self.changed(&heard.topic);
         heard
     }
@@ -365,10 +367,12 @@ impl Route for Way {
     }
 
     fn concerns(&self, announced: &Announcement, offer: &Offer) -> bool {
-        let writer = (announced.writer, announced.incarnation);
         let own = self.node.hello().node;
-        let is_nearer = |twin: Arc<Way>| twin.nearest(writer).is_some_and(|hops| hops <= offer.via.len());
-        let comes_from_there = || self.twin.get().and_then(Weak::upgrade).is_some_and(is_nearer);
+        let writer = writer_of(announced);
+        // Without an id, a writer that no bridge has passed on is none of those at the other end.
+        let is_of_this_end = announced.writer.is_zero() && offer.via.is_empty();
+        let is_nearer = |twin: Arc<Way>| twin.nearest(&writer).is_some_and(|hops| hops <= offer.via.len());
+        let comes_from_there = || !is_of_this_end && self.twin.get().and_then(Weak::upgrade).is_some_and(is_nearer);
         let is_beside = offer.is_auxiliary() || !offer.moved_to.is_empty();
         !is_beside && offer.via.len() < MOST_BRIDGES && !offer.via.contains(&own) && !comes_from_there()
     }

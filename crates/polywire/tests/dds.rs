@@ -137,6 +137,35 @@ fn a_dds_program_reads_what_is_published() {
     }
 }
 
+/// A program whose lease has lapsed is found anew, and its sequence numbers begin again.
+#[test]
+#[cfg(unix)]
+fn a_dds_program_that_was_suspended_is_heard_again() {
+    use rustix::process::Signal;
+    if !tools::python_has("cyclonedds") {
+        return;
+    }
+    let domain = domain();
+    let node = Node::new();
+    let pumps = node.subscriber_on::<Pump>("plant/pumps", &wire("auto", domain)).expect("a subscriber");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds/peer.py");
+    let mut command = Command::new(tools::python());
+    command.args([script, "go", &domain.to_string(), "plant/pumps", "Pump"]);
+    let lease = "<Discovery><LeaseDuration>1s</LeaseDuration></Discovery></Domain>";
+    let program = Program::start_with(&mut command, &program::LOOPBACK.replace("</Domain>", lease));
+    let next = || pumps.recv_timeout(SOON).expect("a sample");
+    let before = std::iter::repeat_with(next).find(|sample| sample.info.sequence >= 300).expect("endless");
+    program.signal(Signal::STOP);
+    while pumps.status().writers > 0 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    while pumps.try_recv().is_some() {}
+    program.signal(Signal::CONT);
+    let after = next();
+    assert!(after.value.id > before.value.id, "{after:?}");
+    assert!(after.info.sequence < before.info.sequence, "none was taken for one that had come: {after:?}");
+}
+
 #[test]
 fn a_late_subscriber_gets_what_a_dds_program_has_kept() {
     let domain = domain();

@@ -454,3 +454,22 @@ fn python_reads_and_writes_the_same_topics() {
     publisher.publish(&pump(9)).expect("published");
     assert!(python.wait().expect("it ends").success());
 }
+
+/// Neither has an id, so only their endpoints tell them apart.
+#[test]
+fn a_bridge_passes_on_other_applications_of_both_ends() {
+    let [(one, at_one), (other, at_other)] = ["one", "other"].map(|name| publisher(&format!("ipc://{}", path(name))));
+    let node = Node::new();
+    let ends = [&at_one, &at_other].map(|at| format!("zeromq/connect/{at}"));
+    let builder = node.bridge(&ends[0], &ends[1]).and_then(|bridge| Ok(bridge.topics(["plant/**"])?));
+    let bridge = builder.expect("it opens").open();
+    until("both pass", || {
+        for socket in [&one, &other] {
+            socket.send(&[b"plant/pumps", b"{}"], Wait::Forever).expect("sent");
+        }
+        thread::sleep(Duration::from_millis(10));
+        let status = bridge.status();
+        (status.there.messages > 0 && status.back.messages > 0).then_some(())
+    });
+    assert_eq!((bridge.status().there.channels, bridge.status().back.channels), (1, 1));
+}

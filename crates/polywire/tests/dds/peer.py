@@ -2,6 +2,7 @@
 
     peer.py write DOMAIN TOPIC TYPE     waits for a reader, writes three samples, disposes of the first Pump
     peer.py keep DOMAIN TOPIC TYPE      writes three samples at once, and keeps them for late joiners
+    peer.py go DOMAIN TOPIC Pump        writes a sample every 10 ms
     peer.py read DOMAIN TOPIC TYPE      prints each sample that it reads
     peer.py strict DOMAIN TOPIC TYPE    requests a deadline, and prints the policy that does not match
     peer.py any DOMAIN TOPIC -          reads a topic whose type it learns from its writer, and prints each sample
@@ -9,6 +10,7 @@
 It ends when its standard input does.
 """
 
+import itertools
 import sys
 import threading
 import time
@@ -110,6 +112,9 @@ def main():
             writer.dispose(values(of)[0])
         say("ready")
         wait_for_end(lambda: None)
+    elif mode == "go":
+        writer, numbers = DataWriter(member, topic, qos=Qos(reliable)), itertools.count(1)
+        wait_for_end(lambda: writer.write(Pump(id=next(numbers), level=0.0, name="")))
     else:
         strict = [Policy.Deadline(duration(milliseconds=10))] if mode == "strict" else []
         told = Told()

@@ -43,6 +43,12 @@ impl Program {
         Program { child, _stdin: stdin, lines }
     }
 
+    #[cfg(unix)]
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).expect("it runs");
+    }
+
     pub fn line(&self) -> String {
         self.lines.recv_timeout(SOON).expect("a line of the program")
     }

@@ -35,6 +35,7 @@ use super::{
     state::{Answered, Channel, Shared, State},
     types::{Known, LOOK, Lookups},
 };
+use crate::clock;
 
 /// How often a node that has not confirmed that letters reach it is greeted, and how often letters
 /// are tried again that found no room.
@@ -257,7 +258,9 @@ impl Worker {
         let mut announcement = Announcement {
             topic,
             writer: Id128(writer.guid.0),
-            incarnation: 1,
+            // DDS does not tell the sequence numbers. They are counted here, from 1 each time that
+            // the writer is found.
+            incarnation: u64::try_from(clock::wall_ns()).unwrap_or(1),
             type_name,
             codec: codec.into(),
             options: "header".into(),

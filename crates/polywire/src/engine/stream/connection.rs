@@ -452,7 +452,7 @@ impl Receiver<'_> {
                     break None;
                 }
                 let rest = bytes.get(used..).unwrap_or_default();
-                // Each is put in its place at once: a copy of what was just written in parts is slow.
+                // Each is put in its place at once: copying what was just written in parts is slow.
                 let more = match decoder.message(rest) {
                     Some((envelope, payload, more)) => {
                         small.push((envelope, payload));
