@@ -1,4 +1,5 @@
-//! What programs decode from: a message, alone or chained to others.
+//! The input of a decoding ([`Payload`]): a message that stands alone, or one of a stream.
+//! `codec/coder.rs` and transports build it; `exec.rs` reads it. Types only.
 
 use super::State;
 use crate::layout::SharedBytes;
