@@ -326,7 +326,7 @@ pub enum StaticCode {
     S5,
     /// A static reference names a template that does not exist.
     D8,
-    /// Static references prefix back to themselves. Not a code of the specification.
+    /// Static references lead back to themselves. Not a code of the specification.
     Endless,
     /// The document exceeds [`TemplateLimits`]. Not a code of the specification.
     Limit,
