@@ -37,7 +37,7 @@ pub trait Format: Sized + 'static {
     const NATIVE_KEYS: bool;
     /// True if arrays and maps always state the number of their elements.
     const COUNTED: bool;
-    /// True if a structure ends with a mark and does not state the number of its members.
+    /// True if a structure ends with an end mark and does not state the number of its members.
     const CLOSED: bool;
     /// True if an array may state a common kind for elements, which then do not state it. While
     /// such an element is read, [`Input::tag`] is that kind.
