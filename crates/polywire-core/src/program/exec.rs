@@ -49,7 +49,7 @@ pub enum ExecError {
     NoJit(alloc::string::String),
 }
 
-/// The largest message for which room is reserved ahead.
+/// The largest room that is reserved ahead for a message.
 #[cfg(feature = "jit")]
 const MAX_AHEAD: usize = 1 << 11;
 
@@ -80,7 +80,7 @@ pub struct Executable(Arc<Inner>);
 
 struct Inner {
     program: Arc<Program>,
-    /// A state for messages that stand alone, while nobody uses it.
+    /// A spare state for messages that stand alone.
     idle: Idle,
     /// A copy of the program's adapter, to avoid an indirection.
     adapter: Option<&'static Adapter>,
@@ -313,7 +313,8 @@ impl Executable {
         unsafe { self.decode_general(payload, value, limits, growth) }
     }
 
-    /// Decodes any message with a context, or with the interpreter.
+    /// Decodes any message, with the general function or the interpreter. Only
+    /// [`Executable::decode_into`] calls it, after it has checked the state of a chained message.
     ///
     /// # Safety
     /// As for [`Executable::decode`].
@@ -462,7 +463,8 @@ impl Executable {
     /// As for [`Executable::encode`], and the program is an encode program.
     #[inline(always)]
     unsafe fn run_encode(&self, output: &mut Output<'_>, value: *const u8) -> Status {
-        // SAFETY: the program is verified, and the value is as the caller promises.
+        // SAFETY: the program is verified and has the right direction, and `value` is live by this
+        // function's contract.
         unsafe {
             match self.entry() {
                 #[cfg(feature = "jit")]
@@ -547,7 +549,8 @@ impl Executable {
         let status = if len > most {
             input.fail(FaultKind::Limit, most as u64, len as u64)
         } else {
-            // SAFETY: the program is verified, and the value is as the caller promises.
+            // SAFETY: the program is verified and has the right direction, and `value` is live by
+            // this function's contract.
             unsafe {
                 match self.entry() {
                     #[cfg(feature = "jit")]
@@ -580,7 +583,7 @@ impl Executable {
         }
     }
 
-    /// Called after a message of a stream that ran with a context.
+    /// Called after a message of a stream that the general function or the interpreter processed.
     fn settle(&self, state: &mut State, keep: bool) {
         #[cfg(feature = "jit")]
         self.0.tiers.went_generally();

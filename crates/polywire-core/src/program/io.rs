@@ -1,4 +1,4 @@
-//! What a running program reads from and writes to, and what can go wrong.
+//! The input and output of a running program, and its faults and errors.
 //!
 //! [`Input`] and [`Output`] are shared by both back ends and by kernels, so their fields lie where
 //! machine code expects them (`repr(C)`) and are private; the methods are safe.
@@ -50,11 +50,11 @@ pub enum FaultKind {
     Bound,
     /// An array has another number of elements: expected, got.
     Count,
-    /// A declared length contradicts what is there: expected, got.
+    /// A declared length contradicts the actual one: expected, got.
     BadLength,
     /// A member that must be there is not.
     MissingMember,
-    /// A member is there twice.
+    /// A member occurs twice.
     DuplicateMember,
     /// A member is unknown and must be understood.
     UnknownMember,
@@ -70,7 +70,7 @@ pub enum FaultKind {
     TooDeep,
     /// More memory, bytes or elements than the [`Limits`] allow: expected at most, got.
     Limit,
-    /// Memory could not be had.
+    /// Memory could not be allocated.
     OutOfMemory,
     /// The value cannot be represented in this format.
     Unrepresentable,
@@ -581,8 +581,8 @@ impl<'a> Input<'a> {
         if self.pos >= self.end {
             return &[];
         }
-        // SAFETY: pos < end <= len always holds: `seek`, `limit_end` and `restore_end` see to it,
-        // and machine code checks before it moves.
+        // SAFETY: `pos < end` was checked, and `end <= len` always holds: `limit_end` only narrows,
+        // and `restore_end` checks it.
         unsafe { core::slice::from_raw_parts(self.base.add(self.pos), self.end - self.pos) }
     }
 

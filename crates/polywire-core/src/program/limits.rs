@@ -1,7 +1,8 @@
-//! What a message may cost.
+//! The limits on the cost of a message ([`Limits`]). `exec.rs`, `Input` and `Output` enforce them.
+//! Types only.
 
-/// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64
-/// MiB.
+/// The limits on the cost of decoding one message. Every decoder has one; the defaults suit
+/// messages up to 64 MiB.
 ///
 /// ```
 /// use polywire_core::program::Limits;

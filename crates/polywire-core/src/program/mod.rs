@@ -770,7 +770,7 @@ pub enum OpKind {
         /// False.
         otherwise: Block,
     },
-    /// D: accumulator (a boolean) from a look at the wire.
+    /// D: accumulator (a boolean) from a test of the next bytes.
     Test(&'static TestKernel),
     /// E D: something with the bytes in hand, a second accumulator.
     Bytes(Bytes),

@@ -66,7 +66,7 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// The same, and the value grew by so many bytes more.
+    /// Adds `more` bytes to the growth.
     pub(crate) fn and_grown(self, more: usize) -> Decoded {
         Decoded { grown: self.grown.saturating_add(more), ..self }
     }

@@ -1,15 +1,15 @@
-//! What was expected and what was found, in words. `CodecError` takes them from the program and the
-//! message after a fault, so that they cost nothing before.
+//! Describes in words what a program expected and what it found. `CodecError` (`io.rs`) calls it
+//! after a fault, so that it costs nothing before. It reads the program and the message only.
 
 use alloc::{format, string::String, vec::Vec};
 
 use super::{Block, Check, FaultKind, Op, OpKind, PathId, Program, Wire, passes::inner_blocks};
 use crate::{codec::lower::symbols::LITERAL, layout::Scalar, program::SymbolTable};
 
-/// Names that an error lists.
+/// The most names that an error lists.
 const MAX_NAMES: usize = 8;
 
-/// Characters of a message that an error shows.
+/// The most characters of a message that an error shows.
 const MAX_SHOWN: usize = 32;
 
 /// Describes what a program expects at a field; empty where the kind of error suffices.

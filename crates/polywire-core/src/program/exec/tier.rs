@@ -132,7 +132,7 @@ impl Tiers {
         self.tried[self.kind as usize].store(core::ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Records that a message ran with a context, or in the interpreter.
+    /// Records that the general function or the interpreter processed a message.
     #[inline]
     pub(super) fn went_generally(&self) {
         let left = self.count.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! A trait over the integers and floats of Rust, for the kernels of text formats (JSON, XML): their
-//! decimal text, their accumulator word, their bytes in memory. It touches slices and the output.
+//! A trait over the integers and floats of Rust: their decimal text, their accumulator word, their
+//! bytes in memory. Kernels of text formats (JSON, XML) use it. It touches slices and the output.
 
 use super::{
     super::{Output, Status},

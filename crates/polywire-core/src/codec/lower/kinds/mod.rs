@@ -1,8 +1,8 @@
 //! Shared lowering of self-describing binary formats: MessagePack, CBOR and UBJSON.
 //!
-//! Each of these formats implements [`Format`], which reads and writes the heads of values. This
-//! module turns it into dialects for both walks, and into kernels that read a value from any kind
-//! of item that can hold it.
+//! Each of these codecs implements [`Format`], which reads and writes the heads of values, and uses
+//! the dialects that this module makes of it for both walks. The dialects contain kernels that read
+//! a value from any kind of item that can hold it.
 
 use alloc::vec::Vec;
 
