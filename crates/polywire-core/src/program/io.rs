@@ -742,7 +742,7 @@ impl<'a> Output<'a> {
         if self.reserve(bytes.len()) == Status::Failed {
             return Status::Failed;
         }
-        // SAFETY: there is room; `bytes` cannot overlap a vector borrowed mutably.
+        // SAFETY: `reserve` made room; `bytes` cannot overlap a vector that is borrowed mutably.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.here(), bytes.len()) };
         self.pos += bytes.len();
         Status::Ok

@@ -142,11 +142,11 @@ pub struct Program {
     pub direction: Direction,
     /// Memory it works on; the frame of [`Program::root`] is the layout's root.
     pub layout: Arc<Layout>,
-    /// What it does.
+    /// Its operations.
     pub root: Block,
     /// Blocks reached by [`OpKind::Call`]: the types that contain themselves.
     pub routines: Vec<Routine>,
-    /// What a message goes through before a decode program reads it.
+    /// The conversion of a message before a decode program reads it.
     pub adapter: Option<&'static adapter::Adapter>,
     /// Field paths for errors, by [`PathId`]. `[]` stands for an index that is known only at run
     /// time.
@@ -198,7 +198,7 @@ impl Program {
 pub struct Routine {
     /// The node of the frame; none for a routine that only skips.
     pub frame: Option<NodeId>,
-    /// What it does.
+    /// Its operations.
     pub block: Block,
     /// Levels of [`Limits::depth`] that a call costs: more than one where blocks are deeply nested,
     /// so that the limit also bounds the stack. The passes set it.

@@ -509,7 +509,7 @@ mod tests {
         let (cdr, shape) = (codec::find("cdr").unwrap(), Pump::shape());
         let lowered = cdr.lower_encode(&Options::default(), shape.schema(), shape.layout()).unwrap();
 
-        // One by one, and as they always go together.
+        // Each pass alone, and all of them in order.
         let mut program = lowered.clone();
         passes::fuse(&mut program);
         assert!(program.root.0.iter().any(|op| matches!(op.kind, OpKind::Run { .. })));

@@ -30,7 +30,7 @@ pub(super) struct Field {
 /// How a field refers to the previous value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
-    /// Not at all.
+    /// It does not.
     None,
     /// Always the initial value.
     Constant,
@@ -95,14 +95,14 @@ impl FieldKind {
 pub(super) enum Initial {
     /// The initial value of an integer, as bits.
     Int(u64),
-    /// Of a decimal.
+    /// The initial value of a decimal.
     Decimal {
         /// Power of ten.
         exponent: i64,
         /// Its factor.
         mantissa: i64,
     },
-    /// Of a string, or of bytes.
+    /// The initial value of a string or of bytes.
     Bytes(Box<[u8]>),
 }
 

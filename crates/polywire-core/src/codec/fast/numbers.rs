@@ -131,7 +131,7 @@ impl SlotUse {
 }
 
 impl Int {
-    /// None for a field of another kind.
+    /// The integer of a field; none if the field is not an integer.
     pub fn of(field: &Field) -> Option<Int> {
         let FieldKind::Int(scalar) = field.kind else { return None };
         let initial = match field.initial {

@@ -38,7 +38,7 @@ pub(super) enum Kind {
     /// Encodes a message that refers to no other.
     Encode,
     Decode,
-    /// Of a program with a bank, in either direction.
+    /// Encodes or decodes a message of a program with a bank.
     Stream,
 }
 
@@ -55,7 +55,7 @@ impl Kind {
 /// The functions of a program, and when the direct one is tried.
 pub(super) struct Tiers {
     kind: Kind,
-    /// The function with a context, or null.
+    /// The general function, or null.
     general: AtomicPtr<u8>,
     /// The direct function, by [`Kind`]: null for other kinds, and during a pause.
     tried: [AtomicPtr<u8>; 3],
@@ -93,7 +93,7 @@ impl Tiers {
         self.resume();
     }
 
-    /// The function with a context, if there is one.
+    /// The general function, if there is one.
     #[inline]
     pub(super) fn general(&self) -> Option<NonNull<u8>> {
         NonNull::new(self.general.load(Ordering::Acquire))

@@ -11,7 +11,8 @@ pub(crate) fn put_short(output: &mut Output<'_>, bytes: &[u8]) -> Status {
     if output.reserve(bytes.len()) == Status::Failed {
         return Status::Failed;
     }
-    // SAFETY: there is room, and the bytes cannot overlap a vector borrowed mutably.
+    // SAFETY: `reserve` made room for the bytes, and they cannot overlap a vector that is borrowed
+    // mutably.
     unsafe { copy_short(bytes, output.here()) };
     output.pos += bytes.len();
     Status::Ok
@@ -23,8 +24,8 @@ pub(crate) fn put_quoted(output: &mut Output<'_>, quote: u8, bytes: &[u8]) -> St
     if output.reserve(bytes.len() + 2) == Status::Failed {
         return Status::Failed;
     }
-    // SAFETY: there is room for the bytes and two quotes, and the bytes cannot overlap a vector
-    // borrowed mutably.
+    // SAFETY: `reserve` made room for the bytes and two quotes, and the bytes cannot overlap a
+    // vector that is borrowed mutably.
     unsafe {
         let to = output.here();
         *to = quote;
@@ -70,7 +71,8 @@ pub(crate) fn replace_by_rest(output: &mut Output<'_>, start: usize, end: usize)
 #[inline]
 pub(in crate::program) unsafe fn copy_short(from: &[u8], to: *mut u8) {
     let (len, from) = (from.len(), from.as_ptr());
-    // SAFETY: each read and write lies within the first `len` bytes.
+    // SAFETY: each read and write lies within the first `len` bytes, which are readable at `from`
+    // and writable at `to` by the contract.
     unsafe {
         match len {
             0 => {}

@@ -354,7 +354,8 @@ mod tests {
                 for (is_signed, (write, read)) in [false, true].into_iter().zip(both) {
                     let mut bytes = [0xFF; 18];
                     let start = bytes.as_mut_ptr();
-                    // SAFETY: there are more than ten bytes.
+                    // SAFETY: the buffer at `start` has more than the ten bytes that `write` may
+                    // write.
                     let count = unsafe { write(start, value).offset_from(start) } as usize;
                     let expected = written(|output| match is_signed {
                         true => put_signed(output, (value as i64).into()),
@@ -364,7 +365,8 @@ mod tests {
                     // Integers of one byte are handled by the caller.
                     for end in [18, 11, count, count - 1].into_iter().filter(|end| count > 1 && *end > 0) {
                         let (mut back, bytes) = (0, &bytes[..end]);
-                        // SAFETY: there are as many bytes.
+                        // SAFETY: the two addresses are the ends of a readable range of at least
+                        // one byte, and `back` is a local word.
                         let behind = unsafe { read(bytes.as_ptr(), bytes.as_ptr_range().end, &mut back) };
                         match bytes.get(count..) {
                             Some(rest) => assert_eq!((behind, back), (rest.as_ptr(), value), "{bytes:x?}"),
@@ -382,7 +384,8 @@ mod tests {
         use plain::{read_signed, read_unsigned};
         let read = |bytes: &[u8], is_signed: bool| {
             let (mut back, ends) = (0, bytes.as_ptr_range());
-            // SAFETY: there are as many bytes.
+            // SAFETY: the two addresses are the ends of a readable range of at least one byte, and
+            // `back` is a local word.
             unsafe {
                 match is_signed {
                     false => !read_unsigned(ends.start, ends.end, &mut back).is_null(),

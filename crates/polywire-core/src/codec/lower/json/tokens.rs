@@ -241,7 +241,7 @@ impl<'a> Raw<'a> {
     #[inline]
     pub(crate) fn copy_to(self, input: &mut Input<'_>, target: &mut String) -> Status {
         match self.text {
-            // It needs no memory.
+            // An empty string needs no memory.
             "" => {
                 target.clear();
                 Status::Ok
