@@ -1,5 +1,6 @@
-//! Formats that rest on a parser: the parser's events become the text of a simpler format, which
-//! the program reads.
+//! Adapters, for formats that need a parser: an adapter turns the parser's events into the text of
+//! a simpler format, which the decode program reads. Codecs (XML, YAML, Protobuf) define adapters;
+//! `exec.rs` runs them. They read an `Input` and write [`Events`], never the value.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
@@ -9,14 +10,14 @@ use super::{
     io::{CodecError, Fault},
 };
 
-/// What goes in front of a decode program.
+/// A conversion of the message that runs before a decode program.
 pub struct Adapter {
     /// For dumps and documentation.
     pub name: &'static str,
     /// Reads a whole message and writes its events.
     pub run: fn(&Program, &mut Input<'_>, &mut Events) -> Status,
-    /// Only what the program has refused for one of these reasons goes through it, and then to the
-    /// program once more.
+    /// If set, the adapter runs only on a message that the program has refused for one of these
+    /// reasons; the program then runs again on the result.
     pub only_after: Option<&'static [FaultKind]>,
 }
 
@@ -26,25 +27,25 @@ impl fmt::Debug for Adapter {
     }
 }
 
-/// What an adapter writes. Its memory is used again by the next message of the thread.
+/// The output of an adapter. The thread's next message reuses its memory.
 #[derive(Debug, Default)]
 pub struct Events {
     /// The text that the program reads.
     text: Vec<u8>,
-    /// Bytes of the text and of the message where the same begins, ascending.
+    /// Pairs of an offset in the text and the offset in the message that it comes from, ascending.
     positions: Vec<(usize, usize)>,
-    /// A tree, if the adapter makes one.
+    /// The nodes of a tree, if the adapter makes one.
     pub nodes: Vec<Node>,
 }
 
-/// A node of a tree in an arena. What its fields mean is the adapter's own affair.
+/// A node of a tree in an arena. The adapter defines the meaning of its fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// What it is.
+    /// The kind of the node.
     pub kind: u32,
-    /// The first of what is inside, or 0.
+    /// The index of the first child, or 0.
     pub first: u32,
-    /// The next beside it, or 0.
+    /// The index of the next sibling, or 0.
     pub next: u32,
     /// Where it begins in the message.
     pub start: usize,
@@ -52,11 +53,11 @@ pub struct Node {
     pub end: usize,
 }
 
-/// Bytes of memory that a thread keeps from one message to the next.
+/// The most memory, in bytes, that a thread keeps from one message to the next.
 const KEPT_BYTES: usize = 4 << 20;
 
 impl Events {
-    /// Writes events within the limits on memory; `write` notes with [`PositionMap::note`] where in
+    /// Writes events within the memory limits. `write` records with [`PositionMap::note`] where in
     /// the message they come from.
     pub fn write(
         &mut self,
@@ -83,13 +84,13 @@ impl Events {
         &self.text
     }
 
-    /// Where in the message what stands at `offset` in the text comes from.
+    /// The offset in the message that the text at `offset` comes from.
     pub fn source(&self, offset: usize) -> usize {
         let behind = self.positions.partition_point(|(text, _)| *text <= offset);
         behind.checked_sub(1).and_then(|at| self.positions.get(at)).map_or(0, |(_, source)| *source)
     }
 
-    /// Adds a node, within the limits on memory: its index.
+    /// Adds a node within the memory limits, and returns its index.
     pub fn add(nodes: &mut Vec<Node>, input: &mut Input<'_>, node: Node) -> Result<u32, Status> {
         let limit = input.limits().memory(input.message().len());
         let bytes = (nodes.len() + 1).saturating_mul(size_of::<Node>());
@@ -102,7 +103,7 @@ impl Events {
         }
     }
 
-    /// Runs a decoding with events' memory.
+    /// Calls `run` with the thread's `Events`.
     pub(crate) fn with<R>(run: impl FnOnce(&mut Events) -> R) -> R {
         let mut events = take();
         let result = run(&mut events);
@@ -115,23 +116,23 @@ impl Events {
         result
     }
 
-    /// An error in the text is one in the message.
+    /// Converts the offset of an error in the text to one in the message.
     pub(crate) fn locate(&self, mut error: CodecError) -> CodecError {
         error.offset = self.source(error.offset);
         error
     }
 }
 
-/// Where events come from.
+/// Records where in the message events come from.
 pub struct PositionMap<'e>(&'e mut Vec<(usize, usize)>);
 
 impl PositionMap<'_> {
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// What is written from here on begins at `source` in the message.
+    /// Records that the output from here on comes from `source` in the message.
     pub fn note(&mut self, output: &Output<'_>, source: usize) {
         self.0.push((output.position(), source));
     }
@@ -149,7 +150,7 @@ fn take() -> Box<Events> {
 
 #[cfg(feature = "std")]
 fn keep(events: Box<Events>) {
-    // A thread that ends keeps nothing.
+    // The thread-local is gone if the thread is ending; then nothing is kept.
     let _ = SPARE.try_with(|spare| spare.set(Some(events)));
 }
 

@@ -1,4 +1,5 @@
-//! Bytes in hand: what operations do with them, slots for them, their forms on the wire.
+//! The operations on the bytes in hand ([`Bytes`]), the slots for bytes, and the forms of bytes on
+//! the wire. Lowerings build these types; the verifier and both back ends read them. Types only.
 
 use alloc::boxed::Box;
 
@@ -66,16 +67,17 @@ use super::{Overflow, PartKernel, Place, Policy};
 /// ```
 #[derive(Clone, Debug)]
 pub enum Bytes {
-    /// E: takes the elements of a sequence or array of octets. D: gives it the bytes.
+    /// E: takes the elements of a sequence or array of octets into hand. D: stores the bytes in
+    /// hand there.
     Octets {
-        /// The sequence or array, or decoding a sink.
+        /// The sequence or array; when decoding, also a sink.
         place: Place,
         /// Largest number of elements; 0 is unbounded.
         bound: u32,
         /// What to do past the bound.
         overflow: Overflow,
     },
-    /// E D: takes these.
+    /// E D: takes these constant bytes.
     Const(Box<[u8]>),
     /// D: takes bytes from the wire.
     Get(BytesForm),
@@ -85,39 +87,39 @@ pub enum Bytes {
     LoadSlot {
         /// The slot.
         slot: ByteSlot,
-        /// What is taken of a slot that has none.
+        /// The bytes that are taken if the slot has none.
         initial: Box<[u8]>,
     },
     /// E D: the slot is assigned the bytes.
     StoreSlot {
         /// The slot.
         slot: ByteSlot,
-        /// What kind of value they are, as in [`OpKind::StoreSlot`](super::OpKind::StoreSlot).
+        /// The kind of the value, as in [`OpKind::StoreSlot`](super::OpKind::StoreSlot).
         kind: u8,
     },
-    /// E D: accumulator (`Bool`) from whether the slot has the bytes.
+    /// E D: accumulator (`Bool`) from whether the slot's value equals the bytes in hand.
     SlotHas {
         /// The slot.
         slot: ByteSlot,
-        /// The kind that its value must be of.
+        /// The kind that its value must have.
         kind: u8,
-        /// What stands for the value of an undefined slot, if anything does.
+        /// The bytes that replace the value of an undefined slot, if any do.
         initial: Option<Box<[u8]>>,
     },
-    /// E D: accumulator (`Bool`) from whether the bytes are these.
+    /// E D: accumulator (`Bool`) from whether the bytes in hand equal these.
     Equal(Box<[u8]>),
-    /// E D: accumulator (`U64`) from how many bytes there are.
+    /// E D: accumulator (`U64`) from the number of bytes in hand.
     Length,
-    /// D: makes sure that the bytes are UTF-8, or meets a deviation. Of bytes that are let pass a
-    /// string gets what can be read.
+    /// D: checks that the bytes are UTF-8, else reports a deviation. If the policy lets them pass,
+    /// a string gets them with invalid parts replaced.
     Utf8(Policy),
-    /// E: takes the part of the bytes that is to be sent. D: takes what that part stands for.
+    /// E: reduces the bytes to the part that is sent. D: restores the full bytes from that part.
     Part {
-        /// What a part is.
+        /// Defines the part.
         kernel: &'static PartKernel,
-        /// The slot of the bytes that it is a part beside.
+        /// The slot with the base bytes, relative to which the part is sent.
         slot: ByteSlot,
-        /// What stands for the bytes of a slot that has none.
+        /// The bytes that replace those of a slot without any.
         initial: Box<[u8]>,
         /// The local of the number that goes with the part.
         number: u8,
@@ -129,7 +131,7 @@ pub enum Bytes {
 pub struct ByteSlot {
     /// The slot that has the state.
     pub slot: u32,
-    /// Where the bytes are, of the bank's [`texts`](super::Bank::texts).
+    /// The index of the bytes among the bank's [`texts`](super::Bank::texts).
     pub bytes: u32,
 }
 
@@ -138,15 +140,16 @@ pub struct ByteSlot {
 pub struct BytesForm {
     /// Where they end.
     pub coding: Coding,
-    /// They may be absent, which a word of its own says. Decoding, this local says whether they are
-    /// there: 1 or 0; none are in hand if they are not. Encoding, they are there.
+    /// The bytes are nullable: a form of its own on the wire means absent. When decoding, this
+    /// local becomes 1 if they are present and 0 if they are absent; then no bytes are in hand.
+    /// When encoding, they are always present.
     pub there: Option<u8>,
-    /// What happens to bytes that are longer than they need be.
+    /// The policy for an encoding that is longer than necessary.
     pub policy: Policy,
 }
 
 impl BytesForm {
-    /// Bytes that are always there; nothing is let pass.
+    /// Bytes that are always present; deviations are refused.
     pub fn new(coding: Coding) -> BytesForm {
         BytesForm { coding, there: None, policy: Policy::Reject }
     }
@@ -155,9 +158,9 @@ impl BytesForm {
 /// See [`BytesForm::coding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
-    /// 7-bit characters, the last of which has its highest bit set. A NUL in front says that there
-    /// are none, or that all are NULs.
+    /// 7-bit characters, the last of which has its highest bit set. A NUL in front means that there
+    /// are no characters, or that all are NULs.
     StopBit,
-    /// Their number, a stop-bit integer, is in front.
+    /// A stop-bit integer in front gives their number.
     Counted,
 }

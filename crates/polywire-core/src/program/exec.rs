@@ -49,12 +49,12 @@ pub enum ExecError {
     NoJit(alloc::string::String),
 }
 
-/// Room that is made ahead for it.
+/// The largest room that is reserved ahead for a message.
 #[cfg(feature = "jit")]
 const MAX_AHEAD: usize = 1 << 11;
 
-/// A program ready to run. Cheap to clone; free of state, so that any number of threads may run it
-/// at once.
+/// A program ready to run. It is cheap to clone. It has no state, so any number of threads may run
+/// it at once.
 ///
 /// ```
 /// use polywire_core::codec::{self, Options};
@@ -80,33 +80,34 @@ pub struct Executable(Arc<Inner>);
 
 struct Inner {
     program: Arc<Program>,
-    /// A state for messages that stand alone, while nobody uses it.
+    /// A spare state for messages that stand alone.
     idle: Idle,
-    /// The program's own, near at hand.
+    /// A copy of the program's adapter, to avoid an indirection.
     adapter: Option<&'static Adapter>,
     #[cfg(feature = "jit")]
     code: std::sync::OnceLock<Option<super::jit::Code>>,
     /// Which function of `code` runs a message, if any.
     #[cfg(feature = "jit")]
     tiers: tier::Tiers,
-    /// What makes a state specialised for direct code of a program with a bank.
+    /// The specialised state that direct code of a program with a bank expects.
     #[cfg(feature = "jit")]
     specialised: Option<Arc<super::state::specialised::Specialisation>>,
-    /// For such a program: bytes that a message has at least, or that there must be room for.
+    /// For a program with direct code: the smallest size of a message (decode), or the room that it
+    /// needs (encode).
     #[cfg(feature = "jit")]
     direct_size: usize,
-    /// Room that is made ahead for a message of a stream, if that is more.
+    /// Room that is reserved ahead for a message of a stream, if it is more than `direct_size`.
     #[cfg(feature = "jit")]
     ahead: AtomicUsize,
 }
 
 impl Executable {
-    /// Runs the passes over a lowering's program, verifies it, and makes machine code if asked to.
+    /// Runs the passes over a lowered program, verifies it, and makes machine code if asked to.
     pub fn new(program: Program, backend: Backend) -> Result<Executable, ExecError> {
         Executable::prepared(passes::prepare(program), backend)
     }
 
-    /// The same without the passes.
+    /// Does the same without the passes.
     pub fn prepared(program: Program, backend: Backend) -> Result<Executable, ExecError> {
         verify(&program)?;
         let executable = Executable(Arc::new(Inner {
@@ -133,8 +134,8 @@ impl Executable {
     }
 
     /// Makes machine code, if it is allowed and can be made, and uses it from the next message on.
-    /// Until then the interpreter serves, so that this can be done on any thread while others
-    /// run the program. Blocks for milliseconds.
+    /// Until then the interpreter runs all messages, so any thread may call this while others run
+    /// the program. It blocks for milliseconds.
     pub fn compile(&self) {
         #[cfg(feature = "jit")]
         self.keep(|| super::jit::allowed().then(|| super::jit::compile(&self.0.program).ok()).flatten());
@@ -195,11 +196,11 @@ impl Executable {
         unsafe { self.encode_long(value, out, limits) }
     }
 
-    /// The same as a message of a stream, whose state goes on with it if it ends well and is to be
-    /// kept; else the state is as before.
+    /// Encodes a message of a stream. The state advances if the message succeeds and `keep` is set;
+    /// else the state is as before.
     ///
     /// # Safety
-    /// As [`Executable::encode`].
+    /// As for [`Executable::encode`].
     ///
     /// # Panics
     /// If it is a decode program, or the state was made for another one.
@@ -224,7 +225,7 @@ impl Executable {
     }
 
     /// # Safety
-    /// As [`Executable::encode_with`].
+    /// As for [`Executable::encode_with`].
     #[inline(never)]
     unsafe fn encode_stream_long(
         &self,
@@ -237,8 +238,8 @@ impl Executable {
         state.begin();
         let mut output = Output::new(out, limits);
         output.state = Some(state);
-        // SAFETY: it was found to be an encode program, and `value` is live by this function's
-        // contract.
+        // SAFETY: `admit` found the program to be an encode program, and `value` is live by this
+        // function's contract.
         let status = unsafe { self.run_encode(&mut output, value) };
         if output.finish(status) == Status::Failed {
             let error = CodecError::new(output.fault(), &self.0.program);
@@ -249,9 +250,9 @@ impl Executable {
         Ok(())
     }
 
-    /// Decodes a message into the value at `value` and gives how many of its bytes it took. After
-    /// an error the value is valid, but its content is unspecified. A chained message that was to
-    /// be kept and is refused leaves its state [broken](State::is_broken).
+    /// Decodes a message into the value at `value` and returns how many bytes of it were consumed.
+    /// After an error the value is valid, but its content is unspecified. If a chained message with
+    /// `keep` set is refused, its state is [broken](State::is_broken).
     ///
     /// # Safety
     /// `value` points to a live value of the program's layout, which nobody else refers to.
@@ -260,20 +261,21 @@ impl Executable {
     /// If it is an encode program, or the state of a chained message was made for another one.
     #[inline]
     pub unsafe fn decode(&self, payload: Payload<'_>, value: *mut u8, limits: &Limits) -> Result<usize, CodecError> {
-        // SAFETY: the caller keeps the same contract.
+        // SAFETY: `value` is a live value of the layout that nobody else refers to, by this
+        // function's contract.
         let decoded = unsafe { self.decode_into(payload, value, limits, &Growth::default()) };
         decoded.map(|decoded| decoded.bytes)
     }
 
-    /// [`Executable::decode`] for a value that may have been decoded into before: `growth` says by
-    /// how much the decoder's values have grown, and if that is too much, this value gives its
-    /// memory back first.
+    /// [`Executable::decode`] for a value that may have been decoded into before. `growth` counts
+    /// by how much the decoder's values have grown; if that is too much, this value's memory is
+    /// freed first.
     ///
-    /// This is the one way in. It tries what needs no context; all else is
-    /// [`Executable::decode_general`].
+    /// All decoding enters here. It tries direct code, which needs no context; all other cases go
+    /// to [`Executable::decode_general`].
     ///
     /// # Safety
-    /// As [`Executable::decode`].
+    /// As for [`Executable::decode`].
     #[inline(always)]
     pub(crate) unsafe fn decode_into(
         &self,
@@ -282,14 +284,14 @@ impl Executable {
         limits: &Limits,
         growth: &Growth,
     ) -> Result<Decoded, CodecError> {
-        // No payload is borrowed here: on the direct path it then stays in registers.
+        // The payload is moved, not borrowed, so that it stays in registers on the direct path.
         #[cfg(feature = "jit")]
         let payload = match payload {
             Payload::Bytes(bytes) => {
-                // SAFETY: the caller keeps the same contract.
+                // SAFETY: `value` is a live value of the layout that nobody else refers to, by this
+                // function's contract.
                 if let Some(taken) = unsafe { self.decode_direct(bytes, value, limits) } {
-                    // Code without a context counts nothing. It stores no more than the message
-                    // has.
+                    // Direct code does not count growth. It stores no more than the message has.
                     return Ok(Decoded { bytes: taken, grown: bytes.len() });
                 }
                 Payload::Bytes(bytes)
@@ -297,7 +299,8 @@ impl Executable {
             Payload::Shared(message) => Payload::Shared(message),
             Payload::Chained { state, keep, bytes } => {
                 self.admit(state, Direction::Decode);
-                // SAFETY: the caller keeps the same contract.
+                // SAFETY: `value` is a live value of the layout that nobody else refers to, by this
+                // function's contract.
                 if let Some(decoded) = unsafe { self.decode_stream((&mut *state, keep), bytes, value, limits, growth) }
                 {
                     return Ok(decoded);
@@ -305,14 +308,16 @@ impl Executable {
                 Payload::Chained { state, keep, bytes }
             }
         };
-        // SAFETY: the caller keeps the same contract.
+        // SAFETY: `value` is a live value of the layout that nobody else refers to, by this
+        // function's contract.
         unsafe { self.decode_general(payload, value, limits, growth) }
     }
 
-    /// Decodes anything.
+    /// Decodes any message, with the general function or the interpreter. Only
+    /// [`Executable::decode_into`] calls it, after it has checked the state of a chained message.
     ///
     /// # Safety
-    /// As [`Executable::decode`].
+    /// As for [`Executable::decode`].
     #[inline(never)]
     unsafe fn decode_general(
         &self,
@@ -322,7 +327,8 @@ impl Executable {
         growth: &Growth,
     ) -> Result<Decoded, CodecError> {
         assert!(self.0.program.direction == Direction::Decode, "an encode program cannot decode");
-        // SAFETY: the caller keeps the same contract.
+        // SAFETY: `value` is a live value of the layout that nobody else refers to, by this
+        // function's contract.
         unsafe {
             self.relieve(value, limits, growth);
             match payload {
@@ -346,7 +352,7 @@ impl Executable {
     }
 
     /// # Safety
-    /// As [`Executable::decode`], and the state is of this program.
+    /// As for [`Executable::decode`], and the state is of this program.
     unsafe fn decode_chained(
         &self,
         (state, keep): (&mut State, bool),
@@ -365,7 +371,7 @@ impl Executable {
         state.copies_left = input.memory_limit();
         #[cfg(feature = "jit")]
         {
-            // Direct code that bailed out may have made room for some of it.
+            // Direct code that bailed out may already have grown the value; charge for that.
             let grown = input.memory_left.saturating_sub(state.memory_left);
             if grown > 0 {
                 growth.add(grown);
@@ -373,7 +379,8 @@ impl Executable {
             input.memory_left = state.memory_left;
         }
         input.state = Some(state);
-        // SAFETY: the caller keeps the same contract.
+        // SAFETY: `value` is a live value of the layout that nobody else refers to, by this
+        // function's contract.
         match unsafe { self.decode_input(&mut input, value, growth) } {
             Ok(decoded) => {
                 self.settle(state, keep);
@@ -389,10 +396,10 @@ impl Executable {
         }
     }
 
-    /// Decodes a message that stands alone, as it is or as an adapter gives it.
+    /// Decodes a message that stands alone, directly or through the adapter.
     ///
     /// # Safety
-    /// As [`Executable::decode`].
+    /// As for [`Executable::decode`].
     #[inline(always)]
     unsafe fn decode_alone(
         &self,
@@ -402,7 +409,8 @@ impl Executable {
     ) -> Result<Decoded, CodecError> {
         #[cfg(feature = "jit")]
         self.0.tiers.went_generally();
-        // SAFETY: the caller keeps the same contract.
+        // SAFETY: `value` is a live value of the layout that nobody else refers to, by this
+        // function's contract.
         unsafe {
             match self.0.adapter {
                 None => self.decode_input(input, value, growth),
@@ -412,16 +420,16 @@ impl Executable {
         }
     }
 
-    /// Encodes anything. Apart from [`Executable::encode`], so that the short way sets up nothing
-    /// it does not need.
+    /// Encodes any message. It is separate from [`Executable::encode`] so that the direct path sets
+    /// up nothing that it does not need.
     ///
     /// # Safety
-    /// As [`Executable::encode`].
+    /// As for [`Executable::encode`].
     #[inline(never)]
     unsafe fn encode_long(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> Result<(), CodecError> {
         assert!(self.0.program.direction == Direction::Encode, "a decode program cannot encode");
         if self.0.program.bank.is_some() {
-            // SAFETY: the state is of this very program, and `value` is live by this function's
+            // SAFETY: the state was made by this program, and `value` is live by this function's
             // contract.
             return self.alone(|state| unsafe { self.encode_with(state, false, value, out, limits) });
         }
@@ -430,7 +438,7 @@ impl Executable {
         // SAFETY: the program was just found to encode, and `value` is live by this function's
         // contract.
         unsafe { self.encode_to(&mut Output::new(out, limits), value) }?;
-        // The direct way may have found too little room; behind the next message there is.
+        // Direct code may have found too little room. Reserve it for the next message.
         #[cfg(feature = "jit")]
         if (1..=MAX_AHEAD).contains(&self.0.direct_size) {
             let _ = out.try_reserve(self.0.direct_size);
@@ -439,10 +447,11 @@ impl Executable {
     }
 
     /// # Safety
-    /// As [`Executable::encode`], and the program is an encode program.
+    /// As for [`Executable::encode`], and the program is an encode program.
     #[inline]
     unsafe fn encode_to(&self, output: &mut Output<'_>, value: *const u8) -> Result<(), CodecError> {
-        // SAFETY: both parts of this contract are those of `run_encode`.
+        // SAFETY: this is an encode program, and `value` is a live value that nobody changes, by
+        // this function's contract.
         let status = unsafe { self.run_encode(output, value) };
         match output.finish(status) {
             Status::Ok => Ok(()),
@@ -451,10 +460,11 @@ impl Executable {
     }
 
     /// # Safety
-    /// As [`Executable::encode`], and the program is an encode program.
+    /// As for [`Executable::encode`], and the program is an encode program.
     #[inline(always)]
     unsafe fn run_encode(&self, output: &mut Output<'_>, value: *const u8) -> Status {
-        // SAFETY: the program is verified, and the value is as the caller promises.
+        // SAFETY: the program is verified and has the right direction, and `value` is live by this
+        // function's contract.
         unsafe {
             match self.entry() {
                 #[cfg(feature = "jit")]
@@ -464,11 +474,12 @@ impl Executable {
         }
     }
 
-    /// Decodes, and once more what was refused for the reason that the adapter is there for. Apart,
-    /// so that those without an adapter do not pay for it.
+    /// Decodes a message. If it is refused for one of the adapter's reasons, decodes it again
+    /// through the adapter. This is a separate function so that programs without an adapter do not
+    /// pay for it.
     ///
     /// # Safety
-    /// As [`Executable::decode`].
+    /// As for [`Executable::decode`].
     #[inline(never)]
     unsafe fn decode_or_adapt(
         &self,
@@ -491,10 +502,10 @@ impl Executable {
         }
     }
 
-    /// Decodes what an adapter makes of the message.
+    /// Decodes the text that the adapter makes of the message.
     ///
     /// # Safety
-    /// As [`Executable::decode`].
+    /// As for [`Executable::decode`].
     #[cold]
     unsafe fn decode_events(
         &self,
@@ -513,18 +524,19 @@ impl Executable {
             if status == Status::Failed {
                 return Err(CodecError::of_message(&input, &self.0.program));
             }
-            // What the adapter wrote may be longer than the message, and was limited when it was
-            // written. The value may cost what the message allows.
+            // The adapter's text may be longer than the message; its length was limited when it was
+            // written. The memory limit of the value depends on the length of the message.
             let memory = limits.memory(bytes.len());
             let inner = Limits { message_bytes: usize::MAX, expansion: 0, free_bytes: memory, ..*limits };
-            // SAFETY: the events are a message like any other, and nobody else refers to the value.
+            // SAFETY: the program accepts any bytes, so also the events' text, and nobody else
+            // refers to the value.
             let decoded = unsafe { self.decode_input(&mut Input::new(events.text(), &inner), value, growth) };
             decoded.map(|decoded| Decoded { bytes: bytes.len(), ..decoded }).map_err(|error| events.locate(error))
         })
     }
 
     /// # Safety
-    /// As [`Executable::decode`], and the program is a decode program.
+    /// As for [`Executable::decode`], and the program is a decode program.
     #[inline(always)]
     unsafe fn decode_input(
         &self,
@@ -537,7 +549,8 @@ impl Executable {
         let status = if len > most {
             input.fail(FaultKind::Limit, most as u64, len as u64)
         } else {
-            // SAFETY: the program is verified, and the value is as the caller promises.
+            // SAFETY: the program is verified and has the right direction, and `value` is live by
+            // this function's contract.
             unsafe {
                 match self.entry() {
                     #[cfg(feature = "jit")]
@@ -556,11 +569,11 @@ impl Executable {
         }
     }
 
-    /// Takes back what a value keeps, if messages have made the decoder's values grow by more than
-    /// one message may.
+    /// Frees the memory that a value keeps, if the decoder's values have grown by more than one
+    /// message may allocate.
     ///
     /// # Safety
-    /// As [`Executable::decode`].
+    /// As for [`Executable::decode`].
     #[inline(always)]
     unsafe fn relieve(&self, value: *mut u8, limits: &Limits, growth: &Growth) {
         if growth.bytes() > limits.memory_bytes {
@@ -570,7 +583,7 @@ impl Executable {
         }
     }
 
-    /// After a message of a stream that was done with a context.
+    /// Called after a message of a stream that the general function or the interpreter processed.
     fn settle(&self, state: &mut State, keep: bool) {
         #[cfg(feature = "jit")]
         self.0.tiers.went_generally();
@@ -579,7 +592,7 @@ impl Executable {
         }
     }
 
-    /// Lends the state of a message that stands alone.
+    /// Runs `run` with a fresh state, for a message that stands alone.
     fn alone<R>(&self, run: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.0.idle.take().or_else(|| self.state().map(Box::new));
         let fallback = state.as_mut().expect("only programs with a bank ask for it");

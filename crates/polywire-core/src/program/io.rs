@@ -1,4 +1,4 @@
-//! What a running program reads from and writes to, and what can go wrong.
+//! The input and output of a running program, and its faults and errors.
 //!
 //! [`Input`] and [`Output`] are shared by both back ends and by kernels, so their fields lie where
 //! machine code expects them (`repr(C)`) and are private; the methods are safe.
@@ -10,8 +10,8 @@ pub use super::limits::Limits;
 use super::{PathId, Program, State, kernel::Room, kernels::copy::copy_short, say, words};
 use crate::layout::SharedBytes;
 
-/// Every string that is decoded has room for as many bytes, so that machine code can set short ones
-/// inline.
+/// Every decoded string has at least this capacity, so that machine code can store a short one in
+/// line.
 pub(crate) const SHORT_TEXT: usize = 16;
 
 /// How an operation or kernel ended. What went wrong is in the [`Input`] or [`Output`].
@@ -50,11 +50,11 @@ pub enum FaultKind {
     Bound,
     /// An array has another number of elements: expected, got.
     Count,
-    /// A declared length contradicts what is there: expected, got.
+    /// A declared length contradicts the actual one: expected, got.
     BadLength,
     /// A member that must be there is not.
     MissingMember,
-    /// A member is there twice.
+    /// A member occurs twice.
     DuplicateMember,
     /// A member is unknown and must be understood.
     UnknownMember,
@@ -70,21 +70,21 @@ pub enum FaultKind {
     TooDeep,
     /// More memory, bytes or elements than the [`Limits`] allow: expected at most, got.
     Limit,
-    /// Memory could not be had.
+    /// Memory could not be allocated.
     OutOfMemory,
-    /// The value cannot be said in this format.
+    /// The value cannot be represented in this format.
     Unrepresentable,
-    /// The encapsulation header of CDR is another than the type has: expected (for the most
-    /// significant byte first), got.
+    /// The encapsulation header of CDR differs from the type's: expected (for the most significant
+    /// byte first), got.
     Encapsulation,
-    /// The message uses what the format has and we do not read, because it can do harm or say two
-    /// things: a document type, an alias.
+    /// The message uses a feature of the format that decoders refuse, because it can do harm or is
+    /// ambiguous: a document type, an alias.
     Forbidden,
     /// A message may refer to one that was lost: a message that stands alone must come first.
     BrokenChain,
     /// FAST D2: an integer is none of the field's type.
     IntegerRange,
-    /// FAST D3: the field's operators cannot say the value.
+    /// FAST D3: the field's operators cannot encode the value.
     NotEncodable,
     /// FAST D4: the previous value is of another type: expected, got are types.
     PreviousType,
@@ -113,14 +113,14 @@ pub enum FaultKind {
     OverlongInteger,
     /// FAST R7: a presence map has more bytes than it needs.
     OverlongMap,
-    /// FAST R8: a presence map has bits that nobody asks for.
+    /// FAST R8: a presence map has bits that no field uses.
     UnusedBits,
     /// FAST R9: a string has more bytes than it needs.
     OverlongText,
 }
 
 impl FaultKind {
-    /// In words, for people.
+    /// A description for people.
     pub fn describe(self) -> &'static str {
         match self {
             FaultKind::Truncated => "the message ends too early",
@@ -168,7 +168,7 @@ impl FaultKind {
     }
 }
 
-/// Indices that an error can name; deeper ones are left out.
+/// The number of indices that an error records; deeper ones are left out.
 const MAX_INDICES: usize = 8;
 
 /// Where and why a program stopped, as the back ends record it.
@@ -181,9 +181,9 @@ pub struct Fault {
     pub path: PathId,
     /// Byte of the message.
     pub offset: usize,
-    /// As the kind says.
+    /// Its meaning depends on the kind.
     pub expected: u64,
-    /// As the kind says.
+    /// Its meaning depends on the kind.
     pub got: u64,
     named: bool,
     indices: [u32; MAX_INDICES],
@@ -196,7 +196,7 @@ impl Fault {
         Fault { kind, path, offset, expected, got, named: false, indices, index_count: 0 }
     }
 
-    /// Names the field, unless a deeper operation has done so already.
+    /// Sets the field, unless a deeper operation has set it already.
     fn name(&mut self, path: PathId) {
         if !self.named {
             self.named = true;
@@ -216,7 +216,7 @@ impl Fault {
     pub fn path(&self, program: &Program) -> String {
         let text = program.paths.get(self.path.0 as usize).map_or("", String::as_str);
         let known = &self.indices[..(self.index_count as usize).min(MAX_INDICES)];
-        // Indices were noted from the inside out; the outermost may be missing.
+        // Indices were recorded from the innermost outwards; the outermost may be missing.
         let mut indices = known.iter().rev();
         let missing = text.matches("[]").count().saturating_sub(known.len());
         let mut path = String::new();
@@ -242,25 +242,25 @@ pub struct CodecError {
     pub path: String,
     /// Byte of the message, counted from the start of the payload.
     pub offset: usize,
-    /// As the kind says.
+    /// Its meaning depends on the kind.
     pub expected: u64,
-    /// As the kind says.
+    /// Its meaning depends on the kind.
     pub got: u64,
-    /// What was expected in words, such as a range or the names of literals; empty where the
-    /// numbers say it.
+    /// What was expected, in words, such as a range or the names of literals; empty where the
+    /// numbers suffice.
     pub expected_words: String,
-    /// What came instead, of a message that is text: the word or number that stands there.
+    /// What came instead, in a message that is text: the word or number at the offset.
     pub got_words: String,
 }
 
 impl CodecError {
-    /// An error that its kind and two numbers say.
+    /// An error with a kind and two numbers, without words.
     pub(crate) fn plain(kind: FaultKind, offset: usize, expected: u64, got: u64) -> CodecError {
         let (path, expected_words, got_words) = (String::new(), String::new(), String::new());
         CodecError { kind, path, offset, expected, got, expected_words, got_words }
     }
 
-    /// A fault in what is of no type.
+    /// An error for a fault in data without a type.
     pub(crate) fn without_path(fault: Option<&Fault>) -> CodecError {
         let unknown = Fault::new(FaultKind::Syntax, 0, 0, 0);
         let Fault { kind, offset, expected, got, .. } = *fault.unwrap_or(&unknown);
@@ -276,7 +276,7 @@ impl CodecError {
         CodecError { path: fault.path(program), ..plain }
     }
 
-    /// The same of a message, with words for what was expected and what came.
+    /// An error with words for what was expected and what came, taken from the message.
     #[cold]
     pub(crate) fn of_message(input: &Input<'_>, program: &Program) -> CodecError {
         let error = CodecError::new(input.fault(), program);
@@ -284,7 +284,7 @@ impl CodecError {
             Some(Fault { named: true, path, kind, .. }) => words::expected(program, *path, *kind),
             _ => String::new(),
         };
-        // A number that is given says it; what stands at the offset may be behind it.
+        // Where the fault has a number, that is shown: the offset may be behind it.
         let is_mark = matches!(error.kind, FaultKind::WrongKind | FaultKind::Forbidden);
         let got_words = match error.got == 0 || is_mark {
             true => words::got(input.message(), error.offset, error.kind),
@@ -354,23 +354,23 @@ pub struct Input<'a> {
     pub tag: u32,
     pub(super) len: usize,
     pub(super) limits: &'a Limits,
-    /// What a stateful codec keeps; a pointer, or null.
+    /// The state of a stateful codec: for machine code a pointer, or null.
     pub(super) state: Option<&'a mut State>,
     pub(super) fault: Option<Fault>,
-    /// The same bytes, of which values may hold parts.
+    /// The same bytes as a shared message, of which values may hold parts.
     pub(super) shared: Option<&'a SharedBytes>,
     bytes: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Input<'a> {
-    /// Lends `run` an input of `bytes` from the first, which is the origin of alignment. There is
-    /// none to be had but fallback: what a program gives a kernel must be the same input after it,
-    /// which a kernel with one of its own could replace.
+    /// Calls `run` with an input over `bytes`. The first byte is the origin of alignment. An input
+    /// is only ever passed by reference: a program relies on a kernel not replacing the input that
+    /// it was given, and a kernel that owned one could do that.
     pub fn lend<R>(bytes: &[u8], limits: &Limits, run: impl FnOnce(&mut Input<'_>) -> R) -> R {
         run(&mut Input::new(bytes, limits))
     }
 
-    /// `bytes` from the first, which is the origin of alignment.
+    /// An input over `bytes`. The first byte is the origin of alignment.
     #[inline]
     pub(crate) fn new(bytes: &'a [u8], limits: &'a Limits) -> Input<'a> {
         Input {
@@ -390,7 +390,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The same of bytes of which values may hold parts.
+    /// An input over a shared message, of which values may hold parts.
     pub(crate) fn of_shared(message: &'a SharedBytes, limits: &'a Limits) -> Input<'a> {
         Input { shared: Some(message), ..Input::new(message, limits) }
     }
@@ -404,8 +404,7 @@ impl<'a> Input<'a> {
 
     /// Moves to `position`, which must not lie behind the end of the region.
     pub fn seek(&mut self, position: usize) {
-        // What alignment moved past the end may stay there, and is too short for whatever comes
-        // next.
+        // Alignment may have moved past the end. The position may stay there: the next read fails.
         assert!(position <= self.end.max(self.pos), "a kernel moved past the end of its input");
         self.pos = position;
     }
@@ -413,7 +412,7 @@ impl<'a> Input<'a> {
     /// Moves past the next `n` bytes of the region; if there are fewer, to its end.
     #[inline]
     pub(crate) fn advance(&mut self, n: usize) {
-        // A sum that wraps around is a position in the message as well.
+        // If the sum wraps around, the position still lies in the message.
         let position = self.pos.wrapping_add(n);
         if position > self.end {
             return self.advance_to_end();
@@ -426,8 +425,8 @@ impl<'a> Input<'a> {
         self.pos = self.end.max(self.pos);
     }
 
-    /// Narrows the input to end at `end`, and gives the former end, for [`Input::restore_end`].
-    /// None if it lies behind the present end.
+    /// Narrows the input to end at `end`, and returns the former end, for [`Input::restore_end`].
+    /// Returns none if `end` lies behind the present end.
     pub fn limit_end(&mut self, end: usize) -> Option<usize> {
         (end <= self.end).then(|| core::mem::replace(&mut self.end, end))
     }
@@ -438,17 +437,17 @@ impl<'a> Input<'a> {
         self.end = end;
     }
 
-    /// Sets the origin of alignment, and gives the former.
+    /// Sets the origin of alignment, and returns the former one.
     pub fn replace_origin(&mut self, origin: usize) -> usize {
         core::mem::replace(&mut self.origin, origin)
     }
 
-    /// Goes one level deeper. Undone by [`Input::leave`].
+    /// Enters one level. [`Input::leave`] undoes it.
     pub fn enter(&mut self) -> Status {
         self.enter_levels(1)
     }
 
-    /// Goes some levels deeper. Undone by [`Input::leave_levels`].
+    /// Enters `levels` levels. [`Input::leave_levels`] undoes it.
     pub fn enter_levels(&mut self, levels: u32) -> Status {
         let Some(left) = self.depth_left.checked_sub(levels) else {
             return self.fail(FaultKind::TooDeep, u64::from(self.limits.depth), u64::from(self.limits.depth) + 1);
@@ -462,17 +461,17 @@ impl<'a> Input<'a> {
         self.depth_left
     }
 
-    /// Comes back from [`Input::enter_levels`].
+    /// Undoes [`Input::enter_levels`].
     pub fn leave_levels(&mut self, levels: u32) {
         self.depth_left = self.depth_left.saturating_add(levels).min(self.limits.depth);
     }
 
-    /// Comes back from [`Input::enter`].
+    /// Undoes [`Input::enter`].
     pub fn leave(&mut self) {
         self.leave_levels(1);
     }
 
-    /// Takes `bytes` from the budget for memory.
+    /// Takes `bytes` from the memory budget.
     pub fn charge(&mut self, bytes: usize) -> Status {
         if bytes > self.memory_left {
             let limit = self.memory_limit();
@@ -483,7 +482,7 @@ impl<'a> Input<'a> {
         Status::Ok
     }
 
-    /// The budget for memory before the message.
+    /// The memory budget at the beginning of the message.
     pub(crate) fn memory_limit(&self) -> usize {
         self.limits.memory(self.len)
     }
@@ -510,7 +509,8 @@ impl<'a> Input<'a> {
     /// Bytes to the next multiple of `n`, a power of two up to 16, from the origin.
     #[inline]
     pub fn padding(&self, n: usize) -> usize {
-        // Machine code counts on a position not far behind the end, whatever a kernel asks for.
+        // Machine code relies on a position not far behind the end, whatever `n` a kernel passes.
+        // So the result is at most 15.
         self.pos.wrapping_sub(self.origin).wrapping_neg() & n.wrapping_sub(1) & 15
     }
 
@@ -570,7 +570,8 @@ impl<'a> Input<'a> {
     /// The whole message.
     #[inline]
     pub fn message(&self) -> &'a [u8] {
-        // SAFETY: base and len are those of the slice given to `new`, borrowed for 'a.
+        // SAFETY: `base` and `len` are those of the slice given to `new`, which is borrowed for
+        // `'a`.
         unsafe { core::slice::from_raw_parts(self.base, self.len) }
     }
 
@@ -580,17 +581,17 @@ impl<'a> Input<'a> {
         if self.pos >= self.end {
             return &[];
         }
-        // SAFETY: pos < end <= len always holds: `seek`, `limit_end` and `restore_end` see to it,
-        // and machine code checks before it moves.
+        // SAFETY: `pos < end` was checked, and `end <= len` always holds: `limit_end` only narrows,
+        // and `restore_end` checks it.
         unsafe { core::slice::from_raw_parts(self.base.add(self.pos), self.end - self.pos) }
     }
 
-    /// What this message may cost.
+    /// The limits for this message.
     pub fn limits(&self) -> &Limits {
         self.limits
     }
 
-    /// What went wrong, after a [`Status::Failed`].
+    /// The fault, after a [`Status::Failed`].
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
@@ -603,7 +604,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Adds the index of an element to the fault, on the way out.
+    /// Adds an element's index to the fault, while the enclosing blocks return.
     #[cold]
     pub(crate) fn blame_element(&mut self, index: u32) {
         if let Some(fault) = &mut self.fault {
@@ -644,7 +645,7 @@ pub struct Output<'a> {
     pub(super) limits: &'a Limits,
     pub(super) start: usize,
     pub(super) vector: &'a mut Vec<u8>,
-    /// What a stateful codec keeps; a pointer, or null.
+    /// The state of a stateful codec: for machine code a pointer, or null.
     pub(super) state: Option<&'a mut State>,
     pub(super) fault: Option<Fault>,
     /// A position that a codec keeps from one of its kernels to the next.
@@ -652,16 +653,16 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Lends `run` an output behind what is in `vector` already; that end is the origin of
-    /// alignment. What is written is in the vector if `run` ends well, and else the vector is as
-    /// before. Outputs are only lent, as an [`Input`] is.
+    /// Calls `run` with an output that appends to `vector`, whose present end is the origin of
+    /// alignment. If `run` succeeds, the bytes written are in the vector; else the vector is as
+    /// before. Like an [`Input`], an output is only ever passed by reference.
     pub fn lend(vector: &mut Vec<u8>, limits: &Limits, run: impl FnOnce(&mut Output<'_>) -> Status) -> Status {
         let mut output = Output::new(vector, limits);
         let status = run(&mut output);
         output.finish(status)
     }
 
-    /// Writes behind what is in `vector` already; that end is the origin of alignment.
+    /// An output that appends to `vector`, whose present end is the origin of alignment.
     #[inline]
     pub(crate) fn new(vector: &'a mut Vec<u8>, limits: &'a Limits) -> Output<'a> {
         let start = vector.len();
@@ -707,7 +708,8 @@ impl<'a> Output<'a> {
     #[cold]
     fn grow(&mut self, n: usize) -> Status {
         let wanted = self.pos.saturating_add(n);
-        // Room is asked for a little ahead of need, so the limit itself is checked at the end.
+        // Operations reserve slightly more than they write, so the exact limit is checked at the
+        // end.
         if wanted > self.limits.message_bytes.saturating_add(1 << 16) {
             return self.fail(FaultKind::Limit, self.limits.message_bytes as u64, wanted as u64);
         }
@@ -720,7 +722,7 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
-    /// Goes some levels deeper. Undone by [`Output::leave_levels`].
+    /// Enters `levels` levels. [`Output::leave_levels`] undoes it.
     pub fn enter_levels(&mut self, levels: u32) -> Status {
         let Some(left) = self.depth_left.checked_sub(levels) else {
             return self.fail(FaultKind::TooDeep, u64::from(self.limits.depth), u64::from(self.limits.depth) + 1);
@@ -729,7 +731,7 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
-    /// Comes back from [`Output::enter_levels`].
+    /// Undoes [`Output::enter_levels`].
     pub fn leave_levels(&mut self, levels: u32) {
         self.depth_left = self.depth_left.saturating_add(levels).min(self.limits.depth);
     }
@@ -740,7 +742,7 @@ impl<'a> Output<'a> {
         if self.reserve(bytes.len()) == Status::Failed {
             return Status::Failed;
         }
-        // SAFETY: there is room; `bytes` cannot overlap a vector borrowed mutably.
+        // SAFETY: `reserve` made room; `bytes` cannot overlap a vector that is borrowed mutably.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.here(), bytes.len()) };
         self.pos += bytes.len();
         Status::Ok
@@ -764,7 +766,7 @@ impl<'a> Output<'a> {
         self.put(&[0; 16][..distance])
     }
 
-    /// Sets the origin of alignment, and gives the former.
+    /// Sets the origin of alignment, and returns the former one.
     pub fn replace_origin(&mut self, origin: usize) -> usize {
         core::mem::replace(&mut self.origin, origin)
     }
@@ -781,7 +783,7 @@ impl<'a> Output<'a> {
         self.base.wrapping_add(self.pos)
     }
 
-    /// Overwrites bytes that were written before. What lies behind the position is left alone.
+    /// Overwrites bytes that were written before. Bytes behind the position are not changed.
     #[inline]
     pub fn patch(&mut self, at: usize, bytes: &[u8]) {
         if let Some(written) = self.written().get_mut(at..at.saturating_add(bytes.len())) {
@@ -796,7 +798,7 @@ impl<'a> Output<'a> {
         (self.pos > 0).then(|| unsafe { &mut *self.base.wrapping_add(self.pos - 1) })
     }
 
-    /// Moves what was written from `at` on back by `n` bytes, which are left as they are or zero.
+    /// Moves the bytes written from `at` on back by `n` bytes. The gap's content is unspecified.
     pub fn insert(&mut self, at: usize, n: usize) -> Status {
         let end = self.pos;
         for left in (0..n).step_by(16).map(|done| n - done) {
@@ -810,24 +812,25 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
-    /// What was written so far, to be looked at and changed.
+    /// The bytes written so far, which may be read and changed.
     pub fn written(&mut self) -> &mut [u8] {
         // SAFETY: `pos` bytes behind `base` are written and within the capacity.
         unsafe { core::slice::from_raw_parts_mut(self.base, self.pos) }
     }
 
-    /// Takes back all but the first `len` bytes.
+    /// Removes all but the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.pos = self.pos.min(len);
     }
 
-    /// Lends `n` bytes of room, zeroed, to `write`, and keeps as many of them as it says.
+    /// Calls `write` with `n` zeroed bytes of room, and keeps as many of them as it returns.
     #[inline]
     pub fn put_with(&mut self, n: usize, write: impl FnOnce(&mut [u8]) -> usize) -> Status {
         if self.reserve(n) == Status::Failed {
             return Status::Failed;
         }
-        // SAFETY: `reserve` made room; the bytes are initialised before they are lent.
+        // SAFETY: `reserve` made room for `n` bytes, which are initialised before the slice is
+        // made.
         let spare = unsafe {
             let spare = self.here();
             core::ptr::write_bytes(spare, 0, n);
@@ -837,7 +840,7 @@ impl<'a> Output<'a> {
         Status::Ok
     }
 
-    /// The same of a kernel that need not keep its promise: what it leaves out is zero.
+    /// The same as `put_inline`, for a kernel that may not write all bytes: the others are zero.
     pub(crate) fn put_cleared(&mut self, write: impl FnOnce(&mut Room) -> usize) -> Status {
         let write = |room: &mut Room| {
             *room = Room::new();
@@ -846,21 +849,21 @@ impl<'a> Output<'a> {
         self.put_inline(write)
     }
 
-    /// Appends what is written into a [`Room`]: as many bytes as `write` gives, all of which it
-    /// wrote.
+    /// Appends the bytes that `write` writes into a [`Room`]. It returns their number and must have
+    /// written all of them.
     #[inline]
     pub(crate) fn put_inline(&mut self, write: impl FnOnce(&mut Room) -> usize) -> Status {
         if self.reserve(size_of::<Room>()) == Status::Failed {
             return Status::Failed;
         }
-        // SAFETY: `reserve` made room, nobody else refers to it, and it needs neither a value nor
-        // an alignment.
+        // SAFETY: `reserve` made room for a `Room`, and nobody else refers to it. A `Room` has
+        // alignment 1, and its bytes may be uninitialised.
         let room = unsafe { &mut *self.here().cast::<Room>() };
         self.pos += write(room).min(size_of::<Room>());
         Status::Ok
     }
 
-    /// What went wrong, after a [`Status::Failed`].
+    /// The fault, after a [`Status::Failed`].
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
@@ -873,7 +876,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Adds the index of an element to the fault, on the way out.
+    /// Adds an element's index to the fault, while the enclosing blocks return.
     #[cold]
     pub(crate) fn blame_element(&mut self, index: u32) {
         if let Some(fault) = &mut self.fault {
@@ -881,8 +884,8 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Makes the bytes part of the vector, if the program ended well and they are not too many;
-    /// else leaves the vector as it was and keeps the fault.
+    /// Makes the bytes part of the vector, if the program succeeded and they are not too many; else
+    /// leaves the vector as it was and keeps the fault.
     #[inline]
     pub(crate) fn finish(&mut self, mut status: Status) -> Status {
         if status == Status::Ok && self.pos > self.limits.message_bytes {

@@ -1,12 +1,14 @@
-//! What a codec adds to the operations: named functions with safe signatures, which both back ends
-//! call alike.
+//! Kernels and dialects: the functions that a codec adds to the operations. They have names and
+//! safe signatures. Lowerings put them into programs, and both back ends call them. They touch the
+//! input or output and the arguments that they are given, never other memory.
 //!
-//! They are `extern "C"` where machine code calls them directly. A kernel that answers
-//! [`Status::Failed`] has called [`Input::fail`] or [`Output::fail`] first. None may panic.
+//! They are `extern "C"` where machine code calls them directly. A kernel that returns
+//! [`Status::Failed`] must have called [`Input::fail`] or [`Output::fail`]. None may panic.
 //!
-//! Kernels are safe code, and a codec of anybody's may bring its own. So what a kernel or its form
-//! promises is never what keeps memory sound: the verifier checks forms, and what a kernel answers
-//! is checked or cut when it runs. A false promise makes wrong bytes or values, no more.
+//! Kernels are safe code, and codecs outside this crate may bring their own. So memory safety never
+//! depends on the promises of a kernel or its form: the verifier checks forms, and the back ends
+//! check or clamp the results of kernels. A false promise produces wrong bytes or values, but no
+//! unsoundness.
 //!
 //! ```
 //! use polywire_core::layout::Scalar;
@@ -54,7 +56,8 @@ use core::{fmt, mem::MaybeUninit, ops::Range};
 use super::{Elements, Input, Order, Output, Status};
 use crate::layout::Scalar;
 
-/// Three words of a kernel's own, kept from a beginning to its end: positions, counts, flags.
+/// Three words that a dialect keeps from the beginning of a region or sequence to its end:
+/// positions, counts, flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Cursor(pub [u64; 3]);
@@ -73,28 +76,28 @@ pub struct ScalarKernel {
     /// Reads and writes a [`Scalar::F128`], which does not fit 64 bits; `get` and `put` are not
     /// called for it.
     pub wide: Option<WideKernel>,
-    /// What `get` does, if machine code may do it by itself.
+    /// Describes `get`, if machine code may do the same in line.
     pub form: Option<ScalarForm>,
 }
 
-/// What [`ScalarKernel::get`] does, where that is simple: a back end need not call it then. So it
-/// promises that what is said here is read, and nothing else is done, wherever it succeeds;
-/// whatever is wrong the kernel is asked for.
+/// Describes [`ScalarKernel::get`], where it is simple, so that a back end need not call it. It
+/// promises that `get`, where it succeeds, reads exactly this form and does nothing else. In all
+/// cases of error the back end calls the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScalarForm {
     /// How the value is read.
     pub number: NumberForm,
-    /// What the lowest three bits of [`Input::tag`] must be.
+    /// The value that the lowest three bits of [`Input::tag`] must have.
     pub tag: u32,
 }
 
 /// How a number is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberForm {
-    /// Groups of seven bits, the lowest first; the highest bit of a byte says that there are more.
-    /// A boolean is false if all bits are zero.
+    /// Groups of seven bits, the lowest first. The highest bit of a byte means that more follow. A
+    /// boolean is false if all bits are zero.
     Varint,
-    /// The same, of a signed number n: 2n if it is not negative, else -2n - 1.
+    /// A varint of a signed number n, sent as 2n if it is not negative, else as -2n - 1.
     Zigzag,
     /// As in memory, the least significant byte first.
     Fixed,
@@ -108,7 +111,7 @@ pub struct WideKernel {
     pub put: fn(&mut Output<'_>, u128) -> Status,
 }
 
-/// Where a [`InlineKernel`] writes.
+/// The room that an [`InlineKernel`] writes into.
 ///
 /// ```
 /// use polywire_core::program::Room;
@@ -121,7 +124,7 @@ pub struct WideKernel {
 pub struct Room([MaybeUninit<[u8; 16]>; 2]);
 
 impl Room {
-    /// One full of zeros.
+    /// A room full of zeros.
     #[expect(clippy::new_without_default, reason = "it is lent, and made only to try a kernel")]
     pub const fn new() -> Room {
         Room([MaybeUninit::new([0; 16]); 2])
@@ -140,8 +143,8 @@ impl Room {
     }
 }
 
-/// A scalar that is written at once: it is never refused, depends on nothing written before, and
-/// needs no more room than a [`Room`] has.
+/// A kernel that writes a scalar in one step: it never fails, does not depend on earlier output,
+/// and writes no more than a [`Room`] holds.
 ///
 /// ```
 /// use polywire_core::{layout::Scalar, program::{InlineKernel, Room}};
@@ -159,22 +162,22 @@ impl Room {
 pub struct InlineKernel {
     /// For dumps and documentation.
     pub name: &'static str,
-    /// As [`ScalarKernel::scalar`].
+    /// The same as [`ScalarKernel::scalar`].
     pub scalar: Scalar,
-    /// Writes one, given an argument that stands in the program, and gives how many bytes it has.
-    /// All up to there were written.
+    /// Writes one. Takes the argument in the program and the value, and returns the number of
+    /// bytes, all of which it must have written.
     pub put: extern "C" fn(&mut Room, u64, u64) -> usize,
-    /// What `put` does, if machine code may do it by itself.
+    /// Describes `put`, if machine code may do the same in line.
     pub form: Option<InlineForm>,
-    /// It writes all the bytes that it gives the number of, and these are in the room. It is true
-    /// of kernels of this crate alone, which a test tries; the room of any other is cleared before
-    /// and what it gives is cut after.
+    /// `put` keeps its promise: it returns at most the size of the room and has written all these
+    /// bytes. This is set for kernels of this crate only, which a test checks. For all others the
+    /// room is cleared before the call, and the returned number is clamped after it.
     #[cfg_attr(not(feature = "jit"), allow(dead_code, reason = "machine code alone asks"))]
     pub(crate) exact: bool,
 }
 
 impl InlineKernel {
-    /// A kernel of these.
+    /// A kernel from its parts.
     pub const fn new(
         name: &'static str,
         scalar: Scalar,
@@ -185,14 +188,14 @@ impl InlineKernel {
     }
 }
 
-/// What [`InlineKernel::put`] does, where that is simple: first it writes the bytes of its
-/// argument, from the lowest on, as many as the highest byte says, which are at most seven; then
-/// the value.
+/// Describes [`InlineKernel::put`], where it is simple. It first writes bytes of its argument, from
+/// the lowest on; the argument's highest byte is their number, at most seven. Then it writes the
+/// value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InlineForm {
     /// How the value is written.
     pub number: NumberForm,
-    /// Of a value whose bits are all zero nothing is written, no argument either.
+    /// For a value whose bits are all zero nothing is written, not even the bytes of the argument.
     pub unless_zero: bool,
 }
 
@@ -200,7 +203,7 @@ pub struct InlineForm {
 pub struct SliceKernel {
     /// For dumps and documentation.
     pub name: &'static str,
-    /// An element in memory; any but a boolean.
+    /// The element in memory; any scalar but a boolean.
     pub scalar: Scalar,
     /// Reads all, with their delimiters if there are any.
     pub get: fn(&mut Input<'_>, &mut Elements<'_>) -> Status,
@@ -221,18 +224,18 @@ pub struct SymbolKernel {
     pub put: extern "C" fn(&mut Output<'_>, &SymbolTable, u64) -> Status,
 }
 
-/// Names of numbers.
+/// A table of names and numbers, for both lookups.
 #[derive(Clone, Debug)]
 pub struct SymbolTable {
     by_value: Vec<(i64, Box<str>)>,
     by_name: Vec<u32>,
-    /// What a name that is not in the table stands for.
+    /// The number for a name that is not in the table.
     pub otherwise: Option<i64>,
 }
 
 impl SymbolTable {
-    /// A table of these; names are unique. Of several with one value [`SymbolTable::name`] gives
-    /// any.
+    /// A table of these pairs; names are unique. If several names have one value,
+    /// [`SymbolTable::name`] returns any of them.
     pub fn new(symbols: impl IntoIterator<Item = (i64, Box<str>)>, otherwise: Option<i64>) -> SymbolTable {
         let mut by_value: Vec<_> = symbols.into_iter().collect();
         by_value.sort();
@@ -244,7 +247,7 @@ impl SymbolTable {
     /// The name of a number.
     #[inline]
     pub fn name(&self, value: i64) -> Option<&str> {
-        // Most enums count from their first literal without a gap.
+        // Most enums number their literals consecutively.
         let distance = self.by_value.first().map(|(first, _)| value.wrapping_sub(*first));
         let near = distance.and_then(|d| self.by_value.get(usize::try_from(d).ok()?));
         if let Some((_, name)) = near.filter(|(v, _)| *v == value) {
@@ -264,8 +267,8 @@ impl SymbolTable {
         Some(self.by_value[self.by_name[at] as usize].0)
     }
 
-    /// The number of a name that has `mark` in front in the table: for tables that hold names of
-    /// two kinds.
+    /// The number of the name that is in the table with the byte `mark` in front, for tables with
+    /// names of two kinds.
     pub fn value_behind(&self, mark: u8, name: &[u8]) -> Option<i64> {
         let order =
             |i: &u32| self.by_value[*i as usize].1.bytes().cmp(core::iter::once(mark).chain(name.iter().copied()));
@@ -278,54 +281,54 @@ impl SymbolTable {
 pub struct TextKernel {
     /// For dumps and documentation.
     pub name: &'static str,
-    /// Reads one into the string, which keeps its memory, or nowhere. It charges the input for what
-    /// the string grows by.
+    /// Reads one into the string, reusing its memory, or skips it if there is none. Charges the
+    /// input for the growth of the string.
     pub get: fn(&mut Input<'_>, Option<&mut String>) -> Status,
     /// Writes one.
     pub put: fn(&mut Output<'_>, &str) -> Status,
-    /// How `put` writes short ones, if machine code may do it by itself.
+    /// Describes how `put` writes short ones, if machine code may do the same in line.
     pub short: Option<ShortText>,
 }
 
-/// How short texts are written: a head whose last byte says their length, and their bytes.
+/// The form of short texts: a head whose last byte contains the length, then the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortText {
-    /// The head of an empty text, its first byte lowest. The last byte of a longer one is as many
-    /// more.
+    /// The head of an empty text, its first byte lowest. A longer text adds its length to the last
+    /// byte of the head.
     pub head: u32,
     /// Bytes of the head, one to four.
     pub head_len: u8,
-    /// Texts of fewer bytes than this are written so.
+    /// Texts of fewer bytes than this have this form.
     pub below: u8,
 }
 
 /// The number and the part of a value that are sent; see [`PartKernel::split`].
 pub type Part = (i64, Range<usize>);
 
-/// Sends a part of some bytes where both ends know others, such as those of the last message. The
-/// machine moves all bytes; a kernel says which.
+/// Sends only a part of a value where both ends know base bytes, such as those of the last message.
+/// The back ends move the bytes; the kernel decides which.
 pub struct PartKernel {
     /// For dumps and documentation.
     pub name: &'static str,
-    /// When encoding: of the bytes that are known and those of the value, which part of the value
-    /// is sent, and a number that goes with it. `None` if the value cannot be sent this way, which
-    /// is [`FaultKind::NotEncodable`](super::FaultKind).
+    /// Encoding: given the known bytes and those of the value, returns the part of the value that
+    /// is sent, and a number that is sent with it. `None` means that the value cannot be sent this
+    /// way, which is [`FaultKind::NotEncodable`](super::FaultKind).
     pub split: fn(known: &[u8], value: &[u8]) -> Option<Part>,
-    /// When decoding: of the lengths of the known bytes and of the part, and of the number, how
-    /// many of the known bytes' first stand before the part, and how many of their last behind it.
-    /// `None`, or more than there are, is [`FaultKind::Subtraction`](super::FaultKind).
+    /// Decoding: given the lengths of the known bytes and of the part, and the number, returns how
+    /// many of the first known bytes precede the part, and how many of the last known bytes follow
+    /// it. `None`, or more than there are, is [`FaultKind::Subtraction`](super::FaultKind).
     pub join: fn(known: usize, part: usize, number: i64) -> Option<(usize, usize)>,
 }
 
-/// A look at what comes next.
+/// Tests the bytes that come next.
 pub struct TestKernel {
     /// For dumps and documentation.
     pub name: &'static str,
-    /// True or false into the word.
+    /// Stores true or false in the word.
     pub test: extern "C" fn(&mut Input<'_>, &mut u64) -> Status,
 }
 
-/// Anything else: a separator, a mark, a value to skip.
+/// Any other operation: a separator, a tag, a value to skip.
 pub struct ActionKernel {
     /// For dumps and documentation.
     pub name: &'static str,
@@ -341,16 +344,16 @@ pub struct SequenceDialect {
     pub name: &'static str,
     /// Its beginning.
     pub begin: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
-    /// Sets the word to 1 before each element, and to 0 behind the last, whose end it has then
-    /// passed.
+    /// Sets the word to 1 before each element, and to 0 behind the last one, after skipping the
+    /// closing delimiter.
     pub next: extern "C" fn(&mut Input<'_>, &mut Cursor, &mut u64) -> Status,
 }
 
-/// A stretch of bytes with a beginning and an end of its own.
+/// A region: a sequence of bytes with a beginning and an end of its own.
 pub struct RegionDialect {
     /// For dumps and documentation.
     pub name: &'static str,
-    /// What is inside is aligned from its own first byte.
+    /// The origin of alignment inside is the region's first byte.
     pub restarts_origin: bool,
     /// Decoding: reads the beginning and narrows the input.
     pub get_begin: extern "C" fn(&mut Input<'_>, u64, &mut Cursor) -> Status,
@@ -360,25 +363,25 @@ pub struct RegionDialect {
     pub put_begin: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Status,
     /// Encoding: writes the end and patches the beginning.
     pub put_end: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Status,
-    /// What the functions do, if machine code may do it by itself.
+    /// Describes the functions, if machine code may do the same in line.
     pub form: Option<RegionForm>,
 }
 
-/// What a [`RegionDialect`]'s functions do, where that is simple.
+/// Describes the functions of a [`RegionDialect`], where they are simple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionForm {
-    /// The region is all that is left of what is around it; there are no delimiters. Its rest is
-    /// passed over.
+    /// The region is the rest of the enclosing region, without delimiters. Unread bytes at its end
+    /// are skipped.
     Rest,
-    /// Its length in bytes stands before it, as [`NumberForm::Varint`] has it; decoding, its rest
-    /// is passed over.
+    /// Its length in bytes stands in front of it, as a [`NumberForm::Varint`]. When decoding,
+    /// unread bytes at its end are skipped.
     Length {
-        /// Decoding: what the lowest three bits of [`Input::tag`] must be.
+        /// Decoding: the value that the lowest three bits of [`Input::tag`] must have.
         tag: u32,
     },
-    /// Its length in bytes stands before it as a word of 32 bits, at a multiple of four from the
-    /// origin, with zeros in front. What is inside is aligned from its own first byte; decoding,
-    /// its rest is passed over. So it is where the argument is 0.
+    /// Its length in bytes stands in front of it as a word of 32 bits, aligned to four with zeros
+    /// in front. The origin of alignment inside is the region's first byte. When decoding, unread
+    /// bytes at its end are skipped. This holds if the argument is 0.
     Word {
         /// Order of the length's bytes.
         order: Order,
@@ -391,22 +394,22 @@ pub struct MemberDialect {
     pub name: &'static str,
     /// Their beginning.
     pub begin: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
-    /// Reads the next member's header. The word comes in as the arm that would come next if order
-    /// held, and goes out as the arm that did: an index, [`MemberTable::END`] or
+    /// Reads the next member's header. On entry the word is the index of the arm that is next in
+    /// the usual order. On return it is the arm that was found: an index, [`MemberTable::END`] or
     /// [`MemberTable::UNKNOWN`].
     pub next: extern "C" fn(&mut Input<'_>, &mut Cursor, &MemberTable, &mut u64) -> Status,
-    /// Behind each known member's value.
+    /// Called behind each known member's value.
     pub after: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
-    /// Passes over an unknown member's value and its end.
+    /// Skips an unknown member's value and its end.
     pub skip: extern "C" fn(&mut Input<'_>, &mut Cursor) -> Status,
-    /// A member that comes twice is refused; else the later value stands.
+    /// If set, a member that occurs twice is refused; else the later value is kept.
     pub refuse_duplicates: bool,
-    /// What members usually end with. A back end that finds it behind the last arm's value may end
-    /// them by itself: it promises that the dialect, asked for what is there, would do the same
-    /// and nothing else.
+    /// The usual ending of the members. A back end that finds it behind the last arm's value may
+    /// end them without a call: `ending` promises that `next`, called at this position, would have
+    /// exactly this effect.
     pub ending: Option<Ending>,
-    /// An arm's [`ExpectedPrefix`](super::ExpectedPrefix) says all, whichever member was before it
-    /// or none; `begin` and `after` do nothing.
+    /// The [`ExpectedPrefix`](super::ExpectedPrefix) of an arm is valid behind any member, or at
+    /// the beginning; `begin` and `after` do nothing.
     pub prefixes_suffice: bool,
 }
 
@@ -417,11 +420,11 @@ pub enum Ending {
     Exhausted,
     /// The cursor's first word is 0.
     Counted,
-    /// This byte, which is passed.
+    /// This byte, which is skipped.
     Byte(u8),
 }
 
-/// How a format names a member: each looks at what it uses.
+/// How a format names a member. Each format uses one of the two fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberKey {
     /// Id or tag.
@@ -430,7 +433,7 @@ pub struct MemberKey {
     pub name: Box<[u8]>,
 }
 
-/// The members' keys, made for looking up.
+/// The members' keys, with indices for lookups.
 #[derive(Clone, Debug)]
 pub struct MemberTable {
     keys: Vec<MemberKey>,
@@ -441,7 +444,7 @@ pub struct MemberTable {
 impl MemberTable {
     /// There is no further member.
     pub const END: u64 = u64::MAX;
-    /// A member that no arm understands: its header was read, its value comes next.
+    /// A member without an arm: its header was read, its value comes next.
     pub const UNKNOWN: u64 = u64::MAX - 1;
 
     /// A table of these keys, in the order of the arms.
@@ -458,7 +461,7 @@ impl MemberTable {
         &self.keys
     }
 
-    /// The arm with this name; `guess` is looked at first.
+    /// The arm with this name; the arm `guess` is tried first.
     #[inline]
     pub fn by_name(&self, name: &[u8], guess: u64) -> u64 {
         match self.keys.get(guess as usize) {
@@ -467,7 +470,7 @@ impl MemberTable {
         }
     }
 
-    /// The arm with this id; `guess` is looked at first.
+    /// The arm with this id; the arm `guess` is tried first.
     #[inline]
     pub fn by_id(&self, id: u32, guess: u64) -> u64 {
         match self.keys.get(guess as usize) {

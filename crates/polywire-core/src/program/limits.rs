@@ -1,7 +1,8 @@
-//! What a message may cost.
+//! The limits on the cost of a message ([`Limits`]). `exec.rs`, `Input` and `Output` enforce them.
+//! Types only.
 
-/// What decoding one message may cost. Every decoder has one; the defaults suit messages up to 64
-/// MiB.
+/// The limits on the cost of decoding one message. Every decoder has one; the defaults suit
+/// messages up to 64 MiB.
 ///
 /// ```
 /// use polywire_core::program::Limits;
@@ -12,17 +13,17 @@
 pub struct Limits {
     /// Bytes of a message, in and out.
     pub message_bytes: usize,
-    /// Bytes that decoding may allocate for a value, counted where something grows. A value that
-    /// messages have made grow by more in all gives its memory back before the next one.
+    /// Bytes that decoding may allocate for a value, counted where something grows. If a value has
+    /// grown by more than this over several messages, its memory is freed before the next one.
     pub memory_bytes: usize,
-    /// Bytes that decoding may allocate for each byte of the message, once they are more than
-    /// [`Limits::free_bytes`]. Elements without a byte on the wire count as a byte of memory each.
+    /// Bytes that decoding may allocate for each byte of the message, if that is more than
+    /// [`Limits::free_bytes`]. Each element without bytes on the wire counts as a byte of memory.
     pub expansion: usize,
     /// Bytes that decoding any message may allocate.
     pub free_bytes: usize,
     /// Elements of one sequence or entries of one map.
     pub elements: u32,
-    /// Values of a recursive type inside each other, and brackets in text.
+    /// Nesting of values of a recursive type, and of brackets in text.
     pub depth: u32,
 }
 
@@ -40,7 +41,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes that decoding a message of so many bytes may allocate.
+    /// Bytes that decoding a message of the given size may allocate.
     #[inline]
     pub fn memory(&self, message: usize) -> usize {
         message.saturating_mul(self.expansion).max(self.free_bytes).min(self.memory_bytes)

@@ -135,29 +135,29 @@ pub enum Direction {
     Decode,
 }
 
-/// A lowered codec for one type: see the [module](self).
+/// A lowered codec for one type, in one direction: see the [module](self).
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Which way it runs.
+    /// Its direction.
     pub direction: Direction,
     /// Memory it works on; the frame of [`Program::root`] is the layout's root.
     pub layout: Arc<Layout>,
-    /// What it does.
+    /// Its operations.
     pub root: Block,
     /// Blocks reached by [`OpKind::Call`]: the types that contain themselves.
     pub routines: Vec<Routine>,
-    /// What a message goes through before a decode program reads it.
+    /// The conversion of a message before a decode program reads it.
     pub adapter: Option<&'static adapter::Adapter>,
-    /// Field paths for errors, by [`PathId`]; `[]` stands for an index that is known only when it
-    /// runs.
+    /// Field paths for errors, by [`PathId`]. `[]` stands for an index that is known only at run
+    /// time.
     pub paths: Vec<String>,
-    /// What it keeps from one message to the next; none of a stateless codec.
+    /// The slots that it keeps from one message to the next; none for a stateless codec.
     pub bank: Option<Arc<Bank>>,
 }
 
 impl Program {
-    /// The same program in the form that back ends run well: neighbours are fused, and bounds are
-    /// checked once for all that they hold for. [`Executable::new`] does it by itself.
+    /// The same program in the form that back ends run fast: neighbouring operations are fused, and
+    /// one bounds check covers as many operations as possible. [`Executable::new`] calls this.
     ///
     /// ```
     /// use polywire_core::codec::{self, Codec, Options};
@@ -176,8 +176,8 @@ impl Program {
         passes::prepare(self)
     }
 
-    /// Holds the program to the rules that make it safe to run, those of `spec/program.md`.
-    /// [`Executable::prepared`] does it by itself.
+    /// Checks the rules of `spec/program.md` that make the program safe to run.
+    /// [`Executable::prepared`] calls this.
     pub fn verify(&self) -> Result<(), VerifyError> {
         verify::verify(self)
     }
@@ -193,15 +193,15 @@ impl Program {
     }
 }
 
-/// A block with a frame of its own, so that it can call itself.
+/// A block with its own frame, so that it can call itself.
 #[derive(Clone, Debug)]
 pub struct Routine {
-    /// What the frame is; none for one that only skips.
+    /// The node of the frame; none for a routine that only skips.
     pub frame: Option<NodeId>,
-    /// What it does.
+    /// Its operations.
     pub block: Block,
-    /// Levels of [`Limits::depth`] that a call costs: more than one where many blocks are inside
-    /// each other, so that the limit also bounds the stack. the passes set it.
+    /// Levels of [`Limits::depth`] that a call costs: more than one where blocks are deeply nested,
+    /// so that the limit also bounds the stack. The passes set it.
     pub levels: u32,
 }
 
@@ -213,7 +213,7 @@ pub struct Block(pub Vec<Op>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PathId(pub u32);
 
-/// One operation, and the field that is to blame when it fails.
+/// One operation, and the field that an error of it names.
 #[derive(Clone, Debug)]
 pub struct Op {
     /// The field.
@@ -222,10 +222,10 @@ pub struct Op {
     pub kind: OpKind,
 }
 
-/// A typed place in the frame, or nowhere.
+/// A typed place in the frame, or the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Nowhere: a decoder reads and checks the value and lets it go.
+    /// No place: a decoder reads and checks the value and discards it.
     Sink,
     /// `node`, `offset` bytes into the frame.
     At {
@@ -255,13 +255,15 @@ pub enum Wire {
         /// In which order they come.
         order: Order,
     },
-    /// As a codec's own function has it.
+    /// A codec's own function reads and writes it.
     Kernel(&'static ScalarKernel),
-    /// Encoding: the same, at once. The word is the function's argument.
+    /// Encoding: a function of the codec that writes it in one step. The word is the function's
+    /// argument.
     Inline(&'static InlineKernel, u64),
-    /// One of a set of named numbers, as a codec's own function has them: enum literals, mostly.
+    /// One of a set of named numbers, mostly enum literals. A codec's own function reads and writes
+    /// it.
     Symbol(&'static SymbolKernel, Arc<SymbolTable>),
-    /// An integer in groups of seven bits, the most significant first; the last one's byte has its
+    /// An integer in groups of seven bits, the most significant first. The last byte has its
     /// highest bit set.
     StopBit(StopBit),
     /// Decoding: the next of the bytes in hand, a `U8`: for elements that are wider than octets.
@@ -296,21 +298,23 @@ impl Wire {
 pub struct StopBit {
     /// The accumulator: an integer. What it cannot hold is refused.
     pub scalar: Scalar,
-    /// It may be absent, which is a zero on the wire; numbers from zero on are one more there.
-    /// Decoding, this local says whether it is there: 1 or 0; the accumulator is zero if it is not.
-    /// Encoding, it is there.
+    /// The integer is nullable: zero on the wire means absent, and numbers from zero on are one
+    /// more on the wire. When decoding, this local becomes 1 if the integer is present and 0 if it
+    /// is absent; the accumulator of an absent one is zero. When encoding, the integer is always
+    /// present.
     pub there: Option<u8>,
     /// The wire has the difference from this local.
     pub base: Option<u8>,
-    /// What is said of a number that the scalar cannot hold.
+    /// The fault for a number that the scalar cannot hold.
     pub range: FaultKind,
-    /// What happens to numbers with more bytes than they need, and, if `range` is
-    /// [`FaultKind::IntegerRange`], to sums beyond the scalar: those are taken modulo its size.
+    /// The policy for numbers with more bytes than they need, and, if `range` is
+    /// [`FaultKind::IntegerRange`], for sums beyond the scalar. A sum that passes is taken modulo
+    /// the scalar's size.
     pub policy: Policy,
 }
 
 impl StopBit {
-    /// An integer that is always there, as it is; nothing is let pass.
+    /// An integer that is always present, without a base; deviations are refused.
     pub fn new(scalar: Scalar) -> StopBit {
         StopBit { scalar, there: None, base: None, range: FaultKind::IntegerRange, policy: Policy::Reject }
     }
@@ -324,9 +328,9 @@ pub enum TextForm {
         /// Order of the count's bytes.
         order: Order,
     },
-    /// As a codec's own function has it.
+    /// A codec's own function reads and writes it.
     Kernel(&'static TextKernel),
-    /// None: between the string and the bytes in hand, for [`OpKind::Bytes`].
+    /// No form on the wire: moves between the string and the bytes in hand, for [`OpKind::Bytes`].
     Held,
 }
 
@@ -349,10 +353,10 @@ pub enum Source {
     Count,
     /// After this many: an array.
     Fixed(u32),
-    /// Where the format's delimiters say.
+    /// Where the format's delimiters end them.
     Dialect(&'static SequenceDialect),
-    /// The same, behind those that are there already: of a sequence or map that a format may send
-    /// in pieces.
+    /// The same, and the elements are appended to those already present: for a sequence or map that
+    /// a format may send in pieces.
     Append(&'static SequenceDialect),
 }
 
@@ -361,7 +365,8 @@ pub enum Source {
 pub enum Check {
     /// It is 0 or 1; makes a boolean of an octet.
     Bool,
-    /// It is a literal of the enum at `node`; else `otherwise` takes its place, if there is one.
+    /// It is a literal of the enum at `node`. If it is not and there is an `otherwise`, that
+    /// replaces it.
     Enum {
         /// The enum.
         node: NodeId,
@@ -375,19 +380,21 @@ pub enum Check {
         /// Largest allowed.
         max: i128,
     },
-    /// It is one of these, ascending: the literals of a writer's enum that has no place in memory.
+    /// It is one of these, in ascending order: the literals of a writer's enum that has no place in
+    /// memory.
     OneOf(Arc<[i64]>),
-    /// No condition: clears all bits but these. A bitmask's flags that the reader does not have.
+    /// No condition: clears all bits but these. It drops the flags of a bitmask that the reader
+    /// lacks.
     Keep(u64),
-    /// It lies between these, both included, or that is a fault of this kind.
+    /// It lies between these, both included; else there is a fault of the given kind.
     Within {
         /// Smallest allowed.
         min: i64,
         /// Largest allowed.
         max: i64,
-        /// What is said of another.
+        /// The fault for another number.
         fault: FaultKind,
-        /// Decoding: whether another may pass all the same.
+        /// Decoding: the policy for another number.
         policy: Policy,
     },
 }
@@ -404,11 +411,11 @@ pub struct Segment {
     pub wire: Scalar,
     /// The scalar in memory.
     pub memory: Scalar,
-    /// How many; more than one only when `wire` and `memory` are the same.
+    /// The number of scalars; more than one only if `wire` and `memory` are the same.
     pub count: u32,
     /// Order on the wire.
     pub order: Order,
-    /// Decoding: what must hold before it is stored. [`Check::Bool`] and [`Check::Enum`] where
+    /// Decoding: the check before the scalar is stored: [`Check::Bool`] or [`Check::Enum`], where
     /// memory demands it.
     pub check: Option<Check>,
 }
@@ -425,20 +432,20 @@ impl Segment {
 pub struct Arm {
     /// How the format names it.
     pub key: MemberKey,
-    /// What usually stands in front of its value.
+    /// The bytes that usually precede its value.
     pub prefix: Option<ExpectedPrefix>,
     /// Decodes its value.
     pub body: Block,
-    /// Runs at the end if it was not met: stores the default, or [`OpKind::Fail`]s.
+    /// Runs at the end if the member did not occur: stores the default, or [`OpKind::Fail`]s.
     pub absent: Block,
 }
 
-/// The bytes that usually stand in front of a member's value, behind the value of the arm before it
-/// or, of the first, behind the members' beginning: all that writers who keep to the order write
-/// there.
+/// The expected prefix of a member: all bytes that a writer which keeps to the order puts in front
+/// of the member's value. They follow the value of the previous arm or, for the first arm, the
+/// beginning of the members.
 ///
-/// Where they do, a back end may pass over them by itself. So they promise that the dialect, asked
-/// for what is behind that value, would do the same as is said here and nothing else.
+/// A back end that finds these bytes may skip them without a call of the dialect. So the prefix
+/// promises that the dialect, called at this position, would have exactly the effects given here.
 ///
 /// ```
 /// use polywire_core::program::{ExpectedPrefix, PrefixTag};
@@ -450,11 +457,13 @@ pub struct Arm {
 pub struct ExpectedPrefix {
     /// The bytes.
     pub bytes: Box<[u8]>,
-    /// What becomes of [`Input::tag`].
+    /// The effect on [`Input::tag`].
     pub tag: PrefixTag,
-    /// A bit of the cursor, in words of 64, that is set; it must not have been.
+    /// The index of a bit of the cursor, counted through words of 64 bits, that becomes set. The
+    /// prefix does not apply if it is set already.
     pub note: Option<u8>,
-    /// The cursor's first word becomes one less, unless it is [`u64::MAX`]; it must not be 0.
+    /// The cursor's first word is decremented, unless it is [`u64::MAX`]. The prefix does not apply
+    /// if it is 0.
     pub counted: bool,
 }
 
@@ -463,20 +472,20 @@ pub struct ExpectedPrefix {
 pub enum PrefixTag {
     /// It stays as it is.
     Keep,
-    /// It becomes the byte that stands in front of the bytes, which is not 0.
+    /// It becomes the byte in front of the prefix, which is not 0.
     Byte,
     /// It becomes this.
     Is(u32),
 }
 
 impl ExpectedPrefix {
-    /// These bytes, and no more to it.
+    /// A prefix of these bytes, without effects on tag or cursor.
     pub fn new(bytes: &[u8]) -> ExpectedPrefix {
         ExpectedPrefix { bytes: bytes.into(), tag: PrefixTag::Keep, note: None, counted: false }
     }
 }
 
-/// What [`OpKind::Compute`] makes of the accumulator and another number.
+/// What [`OpKind::Compute`] computes from the accumulator and an operand.
 ///
 /// ```
 /// use polywire_core::layout::{Kind, Message, Scalar};
@@ -525,23 +534,23 @@ impl ExpectedPrefix {
 pub enum Arithmetic {
     /// Their sum, modulo the type's size.
     Add,
-    /// The accumulator less the other, modulo the type's size.
+    /// The accumulator minus the operand, modulo the type's size.
     Subtract,
     /// Whether they are equal.
     Equal,
-    /// Whether the accumulator is less than the other.
+    /// Whether the accumulator is less than the operand.
     Less,
 }
 
-/// A number that best stands for the value of a slot that has none, where any number does: back
-/// ends let it say that itself.
+/// The preferred `initial` of a slot, where the program works with any number. Back ends then use
+/// this word itself as the reserved word of a slot without a value.
 pub const NO_VALUE: u64 = 0x5B1D_27E4_93A6_C80F;
 
-/// The exponent of what is no decimal.
+/// The exponent of a number that is no decimal.
 pub const NO_DECIMAL: i64 = i64::MIN;
 
-/// What [`OpKind::Decimal`] does. A decimal is a mantissa, the accumulator, and an exponent of ten,
-/// which is in a local.
+/// What [`OpKind::Decimal`] does. A decimal is a mantissa, in the accumulator, and an exponent of
+/// ten, in a local.
 ///
 /// ```
 /// use polywire_core::layout::Scalar;
@@ -552,9 +561,10 @@ pub const NO_DECIMAL: i64 = i64::MIN;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decimal {
-    /// E: mantissa and exponent from the accumulator, an `F32`, `F64` or `I64`. A floating-point
-    /// number gets the exponent that the local had before if it is exactly such a decimal, else the
-    /// largest with which it is one, or [`NO_DECIMAL`]; an integer ends in no zero.
+    /// E: splits the accumulator, an `F32`, `F64` or `I64`, into mantissa and exponent. A
+    /// floating-point number gets the exponent that the local had before if it is exactly such a
+    /// decimal, else the largest exponent with which it is one, or [`NO_DECIMAL`] if there is none.
+    /// The mantissa of an integer ends in no zero.
     Split {
         /// The local of the exponent.
         exponent: u8,
@@ -566,32 +576,32 @@ pub enum Decimal {
         /// The exponent that it becomes.
         to: i64,
     },
-    /// D: accumulator from mantissa and exponent, which reaches from -63 to 63.
+    /// D: accumulator from mantissa and exponent. The exponent lies between -63 and 63.
     Join {
         /// The local of the exponent.
         exponent: u8,
-        /// What it becomes: an `F32` or `F64`, the nearest, or an `I64`.
+        /// The type of the result: an `F32` or `F64` (the nearest), or an `I64`.
         to: Scalar,
-        /// What happens to an exponent beyond that, and to a decimal that is no `I64`: if it
+        /// The policy for an exponent out of range, and for a decimal that is no `I64`: if it
         /// passes, its fraction is cut off. An exponent of more than 32 bits never passes.
         policy: Policy,
     },
 }
 
-/// What [`OpKind::Compute`] takes beside the accumulator.
+/// The second operand of [`OpKind::Compute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// A local, cut to the accumulator's type.
     Local(u8),
-    /// These bits, likewise.
+    /// These bits, cut to the accumulator's type.
     Constant(u64),
 }
 
 /// The operations. E: in encode programs, D: in decode programs.
 #[derive(Clone, Debug)]
 pub enum OpKind {
-    /// E D: makes sure of `n` bytes: room for them, or that they are there. Bytes moved by fixed
-    /// operations count against it.
+    /// E D: reserves `n` bytes: makes room for them (E), or checks that the message has them (D).
+    /// The bytes that operations of fixed size move count against the reservation.
     Need(u32),
     /// E D: moves to the next multiple of `n` (1, 2, 4, 8) from the origin; E writes zeros.
     Align(u8),
@@ -605,7 +615,7 @@ pub enum OpKind {
     },
     /// E: writes bytes.
     Literal(Box<[u8]>),
-    /// E D: accumulator from a scalar or enum in memory. D only for what was stored before.
+    /// E D: accumulator from a scalar or enum in memory. D: only one that was stored before.
     Load(Place),
     /// D: scalar or enum in memory from the accumulator.
     Store(Place),
@@ -618,13 +628,13 @@ pub enum OpKind {
     /// E: accumulator (`U64`) from the number of elements of a sequence or map, or bytes of a
     /// string.
     Length(Place),
-    /// E: accumulator (`U64`) from the index of the element that the innermost sequence or map is
-    /// at.
+    /// E: accumulator (`U64`) from the index of the current element of the innermost sequence or
+    /// map.
     Index,
-    /// E D: accumulator to another type: integers must be in range, integers become the nearest
-    /// float, floats change width.
+    /// E D: converts the accumulator to another type: an integer to an integer must be in range, an
+    /// integer to a float becomes the nearest one, a float changes its width.
     Convert(Scalar),
-    /// E D: refuses or replaces what does not meet the condition.
+    /// E D: refuses or replaces an accumulator that does not meet the condition.
     Check(Check),
     /// E D: a string.
     Text {
@@ -638,7 +648,7 @@ pub enum OpKind {
         utf16_bound: bool,
         /// What to do past the bound.
         overflow: Overflow,
-        /// E: this many bytes are made sure of behind it; the passes set it.
+        /// E: the reservation behind the string, in bytes; the passes set it.
         after: u32,
     },
     /// D: a string from a constant.
@@ -657,7 +667,7 @@ pub enum OpKind {
         /// What to do past the bound.
         overflow: Overflow,
     },
-    /// E D: all elements of a sequence or array of plain scalars by one function of the codec's.
+    /// E D: all elements of a sequence or array of plain scalars, by one function of the codec.
     Slice {
         /// The sequence or array.
         place: Place,
@@ -733,7 +743,7 @@ pub enum OpKind {
         place: Place,
         /// One for each case.
         arms: Vec<Block>,
-        /// For a discriminator without a case; same frame as outside.
+        /// Runs for a discriminator without a case; same frame as outside.
         none: Block,
     },
     /// D: selects a case, with the accumulator (`I64`) as discriminator, and runs `body` with its
@@ -741,7 +751,7 @@ pub enum OpKind {
     Select {
         /// The union.
         place: Place,
-        /// Which; none for a discriminator without a case, and then `body` is empty.
+        /// The case; none for a discriminator without a case, and then `body` is empty.
         case: Option<u32>,
         /// Decodes the value.
         body: Block,
@@ -760,36 +770,37 @@ pub enum OpKind {
         /// False.
         otherwise: Block,
     },
-    /// D: accumulator (a boolean) from a look at the wire.
+    /// D: accumulator (a boolean) from a test of the next bytes.
     Test(&'static TestKernel),
     /// E D: something with the bytes in hand, a second accumulator.
     Bytes(Bytes),
-    /// E D: runs `body` with a presence map in front of it, which [`OpKind::TakeBit`],
-    /// [`OpKind::PutBit`] and [`OpKind::KnownBits`] take bits from or put bits into: bytes of seven
-    /// bits, the last of which has its highest bit set. Zeros at the end are left out.
+    /// E D: reads or writes a presence map in front of `body`, and runs `body`, in which
+    /// [`OpKind::TakeBit`], [`OpKind::PutBit`] and [`OpKind::KnownBits`] read or write the presence
+    /// bits. The map is bytes of seven bits, the last of which has its highest bit set. Zeros at
+    /// the end are elided.
     PresenceMap {
-        /// E: bits that are written at most.
+        /// E: the largest number of bits that are written.
         bits: u32,
-        /// D: what happens to a map that is too long, or has bits that nobody took.
+        /// D: the policy for a map that is too long, or has set bits that no operation took.
         policy: Policy,
         /// What is inside.
         body: Block,
     },
-    /// D: accumulator (a boolean) from the next bit of the presence map; behind its end there are
-    /// zeros.
+    /// D: accumulator (a boolean) from the next bit of the presence map. Bits behind its end are
+    /// zero.
     TakeBit,
     /// E: the accumulator (a boolean) as the next bit of the presence map.
     PutBit,
-    /// E D: bits of the presence map that are known before: E writes them, D makes sure of them.
+    /// E D: presence bits with known values: E writes them, D checks them.
     KnownBits {
-        /// So many zeros.
+        /// The number of zeros.
         zeros: u32,
-        /// A one behind them.
+        /// Whether a one follows them.
         one: bool,
     },
-    /// E D: all slots become undefined but one.
+    /// E D: all slots but one become undefined.
     Forget {
-        /// The slot that stays; one that the bank lacks if none does.
+        /// The slot that stays; an index outside the bank if none does.
         except: u32,
     },
     /// E D: accumulator (an integer or `F64`) from the value of a slot, cut to the type.
@@ -798,14 +809,14 @@ pub enum OpKind {
         slot: u32,
         /// What the accumulator becomes.
         scalar: Scalar,
-        /// The bits of what stands for the value of a slot that has none.
+        /// The bits that replace the value of a slot without one.
         initial: u64,
     },
     /// E D: the slot is assigned the accumulator (an integer or `F64`).
     StoreSlot {
         /// The slot.
         slot: u32,
-        /// What kind of value it is, for [`OpKind::SlotState`]: 2 or more.
+        /// The kind of the value, for [`OpKind::SlotState`]: 2 or more.
         kind: u8,
     },
     /// E D: the slot becomes empty: its value is known to be absent.
@@ -813,13 +824,13 @@ pub enum OpKind {
     /// E D: accumulator (`U64`) from the state of a slot: 0 if it is undefined, 1 if it is empty,
     /// else the kind of its value.
     SlotState(u32),
-    /// E D: accumulator (`Bool`) from whether a slot's value is the accumulator (an integer).
+    /// E D: accumulator (`Bool`) from whether a slot's value equals the accumulator (an integer).
     SlotHas {
         /// The slot.
         slot: u32,
         /// The kind that the value must be of.
         kind: u8,
-        /// The bits of what stands for the value of an undefined slot, if anything does.
+        /// The bits that replace the value of an undefined slot, if any do.
         initial: Option<u64>,
     },
     /// E D: accumulator (an integer or `F64`) from one of eight locals, cut to the type. They are
@@ -827,14 +838,14 @@ pub enum OpKind {
     LoadLocal(u8, Scalar),
     /// E D: a local from the accumulator (an integer or `F64`).
     StoreLocal(u8),
-    /// E D: accumulator (an integer) from itself and another, taken for the same type.
+    /// E D: accumulator (an integer) from itself and an operand of the same type.
     Compute(Arithmetic, Operand),
     /// E D: a number as a decimal, or the other way.
     Decimal(Decimal),
-    /// E D: a function of the codec's, with an argument.
+    /// E D: a function of the codec, with an argument.
     Action(&'static ActionKernel, u64),
     /// E D: runs `body` between a beginning and an end that the codec supplies: back-patched
-    /// lengths, bounded sub-input, another origin.
+    /// lengths, a bounded sub-input, another origin.
     Region {
         /// Beginning and end.
         dialect: &'static RegionDialect,
@@ -847,7 +858,7 @@ pub enum OpKind {
     Members {
         /// How the format writes them.
         dialect: &'static MemberDialect,
-        /// Members that are understood.
+        /// The known members.
         arms: Vec<Arm>,
         /// Their keys, made for looking up.
         table: Arc<MemberTable>,
@@ -856,7 +867,7 @@ pub enum OpKind {
     Call {
         /// Index into [`Program::routines`].
         routine: u32,
-        /// The frame; [`Place::Sink`] for a routine without.
+        /// The frame; [`Place::Sink`] for a routine without one.
         place: Place,
     },
     /// E D: stops with an error.
@@ -864,7 +875,7 @@ pub enum OpKind {
 }
 
 impl Place {
-    /// The node there, if it is anywhere.
+    /// The node at the place; none for a sink.
     pub fn node(&self) -> Option<NodeId> {
         match self {
             Place::Sink => None,

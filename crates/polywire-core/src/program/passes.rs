@@ -1,7 +1,7 @@
-//! Passes: they rewrite a program before it is verified. Codecs emit simple operations (`Align`,
-//! one scalar, `Align`, one scalar). [`prepare`] joins neighbours and checks bounds once for all of
-//! them. Each pass keeps the meaning of the program and is tested alone. `exec.rs` and
-//! `Program::prepared` call it.
+//! Passes, which rewrite a program before it is verified. Codecs emit simple operations (`Align`,
+//! one scalar, `Align`, one scalar). [`prepare`] fuses neighbouring operations and merges their
+//! reservations. Each pass preserves the meaning of the program and is tested alone. `exec.rs` and
+//! `Program::prepared` call it. It touches the program only.
 
 use alloc::vec::Vec;
 
@@ -54,7 +54,7 @@ pub(super) fn inner_blocks_mut(kind: &mut OpKind, f: &mut dyn FnMut(&mut Block))
     }
 }
 
-/// What is known of the position: `residue` modulo `modulus`, counted from the origin.
+/// A known congruence of the position: it is `residue` modulo `modulus`, counted from the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     modulus: u32,
@@ -75,7 +75,8 @@ impl Known {
     }
 }
 
-/// Joins neighbouring runs and literals, and turns alignment whose distance is known into gaps.
+/// Fuses neighbouring runs and literals, and turns alignment by a known distance into padding
+/// inside a run.
 pub(crate) fn fuse(program: &mut Program) {
     let direction = program.direction;
     fuse_block(&mut program.root, Known::ORIGIN, direction);
@@ -86,7 +87,7 @@ pub(crate) fn fuse(program: &mut Program) {
 
 fn fuse_block(block: &mut Block, mut known: Known, direction: Direction) {
     let mut fused: Vec<Op> = Vec::with_capacity(block.0.len());
-    // The next one is the last.
+    // In reverse order, so that `pop` gives the next operation.
     let mut rest: Vec<Op> = block.0.drain(..).rev().collect();
     while let Some(mut op) = rest.pop() {
         match op.kind {
@@ -134,14 +135,14 @@ fn fuse_block(block: &mut Block, mut known: Known, direction: Direction) {
     block.0 = fused;
 }
 
-/// An array of elements without a byte, which may be one of millions and inside each other: nobody
-/// pays for their number.
+/// True for an array whose elements have no operations. It is removed: its elements may be many
+/// millions, and no limit charges for them.
 fn does_nothing(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Sequence { source: Source::Fixed(_), element, bound: 0, .. } if element.0.is_empty())
 }
 
-/// The bytes of the length in front of a region, if that is a word and all that is inside has a
-/// known size.
+/// The length in front of a region as bytes, if the length is a word and the content has a constant
+/// size.
 fn known_length(kind: &OpKind) -> Option<[u8; 4]> {
     let OpKind::Region { dialect, argument: 0, body } = kind else { return None };
     let Some(RegionForm::Word { order }) = dialect.form else { return None };
@@ -157,7 +158,7 @@ fn restarts_origin(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Region { dialect, .. } if dialect.restarts_origin)
 }
 
-/// Bytes that an operation other than a run moves on the wire, if they are always as many.
+/// Bytes that an operation other than a run moves on the wire, if the number is constant.
 fn fixed_size(kind: &OpKind) -> Option<u32> {
     match kind {
         OpKind::Get(Wire::Fixed { scalar, .. }) | OpKind::Put(Wire::Fixed { scalar, .. }) => Some(scalar.size() as u32),
@@ -186,7 +187,8 @@ fn fixed_size(kind: &OpKind) -> Option<u32> {
     }
 }
 
-/// Runs grow up to this; a longer one begins anew, so that errors and checks stay near the field.
+/// The largest size of a fused run. A larger one is split, so that errors and checks stay near the
+/// field.
 const MAX_RUN: u32 = 4096;
 
 fn append_run(fused: &mut Vec<Op>, op: Op) {
@@ -216,9 +218,10 @@ fn append_literal(fused: &mut Vec<Op>, op: Op) {
     }
 }
 
-/// Inserts a `Need` before what moves a fixed number of bytes: on encode one for as much as is
-/// certain to follow, on decode one for each stretch without alignment, because a message may end
-/// where the worst case of an alignment does not fit.
+/// Inserts a `Need` before operations that move a fixed number of bytes. An encode program gets one
+/// `Need` for all such operations up to the next barrier. A decode program gets one for each
+/// sequence of them without alignment, because a message may end where the worst case of an
+/// alignment does not fit.
 pub(crate) fn bounds(program: &mut Program) {
     let direction = program.direction;
     bound_block(&mut program.root, direction);
@@ -229,7 +232,7 @@ pub(crate) fn bounds(program: &mut Program) {
 
 fn bound_block(block: &mut Block, direction: Direction) {
     let mut ops: Vec<Op> = Vec::with_capacity(block.0.len() + 4);
-    // Backwards, so that what follows is known.
+    // The walk goes backwards, so that the bytes that follow are known.
     let mut following = 0;
     for mut op in block.0.drain(..).rev() {
         inner_blocks_mut(&mut op.kind, &mut |block| bound_block(block, direction));
@@ -257,7 +260,7 @@ fn bound_block(block: &mut Block, direction: Direction) {
     block.0 = ops;
 }
 
-/// `ops` is in reverse: the op that needs the bytes is the last.
+/// Appends a `Need`. `ops` is in reverse order: its last operation is the one that needs the bytes.
 fn push_need(ops: &mut Vec<Op>, bytes: u32) {
     if let Some(first) = ops.last().filter(|_| bytes > 0) {
         let path = first.path;
@@ -265,11 +268,11 @@ fn push_need(ops: &mut Vec<Op>, bytes: u32) {
     }
 }
 
-/// What an operation means for the bytes that a `Need` before it makes sure of.
+/// How an operation uses the reservation of a `Need` before it.
 pub(crate) enum Cost {
-    /// It moves at most so many, or none.
+    /// It moves at most this many bytes of the reservation.
     Bytes(u32),
-    /// It moves an unknown number, or sees to them itself.
+    /// It ends the reservation: it moves an unknown number of bytes, or checks bounds itself.
     Barrier,
 }
 
@@ -282,10 +285,10 @@ pub(crate) fn cost(kind: &OpKind, direction: Direction) -> Cost {
     }
 }
 
-/// Blocks inside each other that a call may have for each level it costs.
+/// Nested blocks that a routine may have for each level that a call costs.
 const BLOCKS_PER_LEVEL: u32 = 8;
 
-/// Sets what calls of each routine cost.
+/// Sets the number of levels that a call of each routine costs.
 pub(crate) fn weigh(program: &mut Program) {
     for routine in &mut program.routines {
         routine.levels = levels(&routine.block);
@@ -297,7 +300,7 @@ pub(crate) fn levels(block: &Block) -> u32 {
     1 + nesting(block) / BLOCKS_PER_LEVEL
 }
 
-/// Blocks inside each other, itself not counted.
+/// The depth of nested blocks, the block itself not counted.
 fn nesting(block: &Block) -> u32 {
     let mut deepest = 0;
     block.0.iter().for_each(|op| inner_blocks(&op.kind, &mut |inner| deepest = deepest.max(1 + nesting(inner))));
@@ -309,10 +312,10 @@ pub(crate) fn op_count(program: &Program) -> usize {
     count(program, &|_| 1)
 }
 
-/// Bytes on the wire of every value of a program that is nothing but runs and literals, and asks
-/// for no more.
+/// The constant size of all messages, if the program consists of runs, literals and reservations.
 pub(crate) fn message_size(program: &Program) -> Option<usize> {
-    // What goes through an adapter has a size of its own, and a state is kept around each run.
+    // A message that goes through an adapter has another size, and with a bank the state must be
+    // kept around each message.
     if program.adapter.is_some() || program.bank.is_some() {
         return None;
     }
@@ -378,7 +381,7 @@ mod tests {
 
     fn program(direction: Direction, ops: Vec<Op>) -> Program {
         let node = Node { size: 1, align: 1, kind: Kind::Scalar(Scalar::U8) };
-        // SAFETY: the node is what it says, and nothing runs on it.
+        // SAFETY: the layout's only node is `node`, and no test runs the program on memory.
         let layout = Arc::new(unsafe { Layout::new(vec![node], NodeId(0)) });
         Program {
             direction,
@@ -481,7 +484,7 @@ mod tests {
         let mut program = xcdr2.lower_encode(&options, shape.schema(), shape.layout()).unwrap();
         fuse(&mut program);
         assert_eq!(shape_of(&program.root), ["literal 4", "run 16 [0, 8]"]);
-        // What has a string inside keeps its region, with the position in it.
+        // A region with a string inside is kept, with the position in it.
         let shape = Point::shape();
         let mut program = xcdr2.lower_encode(&options, shape.schema(), shape.layout()).unwrap();
         fuse(&mut program);
@@ -506,7 +509,7 @@ mod tests {
         let (cdr, shape) = (codec::find("cdr").unwrap(), Pump::shape());
         let lowered = cdr.lower_encode(&Options::default(), shape.schema(), shape.layout()).unwrap();
 
-        // One by one, and as they always go together.
+        // Each pass alone, and all of them in order.
         let mut program = lowered.clone();
         passes::fuse(&mut program);
         assert!(program.root.0.iter().any(|op| matches!(op.kind, OpKind::Run { .. })));

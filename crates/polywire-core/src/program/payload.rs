@@ -1,4 +1,5 @@
-//! What programs decode from: a message, alone or chained to others.
+//! The input of a decoding ([`Payload`]): a message that stands alone, or one of a stream.
+//! `codec/coder.rs` and transports build it; `exec.rs` reads it. Types only.
 
 use super::State;
 use crate::layout::SharedBytes;
@@ -65,7 +66,7 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// The same, and the value grew by so many bytes more.
+    /// Adds `more` bytes to the growth.
     pub(crate) fn and_grown(self, more: usize) -> Decoded {
         Decoded { grown: self.grown.saturating_add(more), ..self }
     }

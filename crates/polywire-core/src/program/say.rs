@@ -1,11 +1,12 @@
-//! The two numbers of an error in words. Their meaning depends on the kind of the fault.
+//! Describes the two numbers of an error in words. Their meaning depends on the kind of the fault.
+//! The `Display` of `CodecError` (`io.rs`) calls it. It formats only.
 
 use core::fmt;
 
 use super::{CodecError, FaultKind};
 
-/// What was expected and what came, behind a comma: in words, or as the kind's two numbers are
-/// meant.
+/// Writes what was expected and what came, behind a comma: the error's words if it has some, else
+/// its two numbers as the kind defines them.
 pub(super) fn numbers(f: &mut fmt::Formatter<'_>, error: &CodecError) -> fmt::Result {
     let CodecError { kind, expected, got, expected_words, got_words, .. } = error;
     let (expected, got) = (*expected, *got);

@@ -1,5 +1,6 @@
 //! The elements of a sequence or array while a kernel of a codec reads them ([`Elements`]). Both
-//! back ends make it for the operation `Slice`, and for octets from the bytes in hand.
+//! back ends make it for the operation `Slice`, and for octets from the bytes in hand. It may grow
+//! and write that sequence or array, and charges the input for the growth.
 
 use core::marker::PhantomData;
 
@@ -9,10 +10,10 @@ use crate::layout::{Kind, Layout, NodeId, Scalar, SequenceNode};
 /// Room for the elements of a sequence or array of plain scalars. They are always initialised, so a
 /// kernel may stop at any time.
 pub struct Elements<'v> {
-    /// Grows; an array does not.
+    /// The sequence, which can grow; none for an array.
     sequence: Option<(&'v SequenceNode, *mut u8)>,
     data: *mut u8,
-    /// Elements that are there.
+    /// Elements that are allocated and initialised.
     room: usize,
     /// Elements that were read.
     count: usize,
@@ -37,16 +38,16 @@ impl<'v> Elements<'v> {
         Elements { sequence, data, room, count: 0, size: scalar.size(), value: PhantomData }
     }
 
-    /// Bytes of the elements behind those that were read: of at least `wanted`, and of as many more
-    /// as there are. To be filled from the front, in the host's order, and then
-    /// [taken](Elements::take).
+    /// The bytes of the elements behind those already read: of at least `wanted` elements, and of
+    /// all further ones that are allocated. The caller fills them from the front, in the host's
+    /// byte order, and then calls [`take`](Elements::take).
     pub fn spare(&mut self, input: &mut Input<'_>, wanted: usize) -> Result<&mut [u8], Status> {
         let needed = self.count.saturating_add(wanted);
         if needed > self.room && self.grow(input, needed) == Status::Failed {
             return Err(Status::Failed);
         }
-        // SAFETY: `room` initialised elements lie at `data`, of which `count` are taken, and nobody
-        // else refers to them.
+        // SAFETY: `room` initialised elements lie at `data`, `count <= room` of which are taken,
+        // and nobody else refers to them.
         Ok(unsafe {
             core::slice::from_raw_parts_mut(self.data.add(self.count * self.size), (self.room - self.count) * self.size)
         })
@@ -82,8 +83,8 @@ impl<'v> Elements<'v> {
         self.count += n;
     }
 
-    /// Cuts the sequence to what was read, or to as many of them as `keep` says; its error is the
-    /// bound.
+    /// Cuts the sequence to the elements that were read, or to as many of them as `keep` returns.
+    /// The error of `keep` is the bound.
     pub(crate) fn finish(self, input: &mut Input<'_>, keep: impl FnOnce(usize) -> Result<usize, u32>) -> Status {
         let Some((sequence, at)) = self.sequence else {
             let (expected, got) = (self.room as u64, self.count as u64);

@@ -1,18 +1,18 @@
-//! What was expected and what was found, in words. `CodecError` takes them from the program and the
-//! message after a fault, so that they cost nothing before.
+//! Describes in words what a program expected and what it found. `CodecError` (`io.rs`) calls it
+//! after a fault, so that it costs nothing before. It reads the program and the message only.
 
 use alloc::{format, string::String, vec::Vec};
 
 use super::{Block, Check, FaultKind, Op, OpKind, PathId, Program, Wire, passes::inner_blocks};
 use crate::{codec::lower::symbols::LITERAL, layout::Scalar, program::SymbolTable};
 
-/// Names that an error lists.
+/// The most names that an error lists.
 const MAX_NAMES: usize = 8;
 
-/// Characters of a message that an error shows.
+/// The most characters of a message that an error shows.
 const MAX_SHOWN: usize = 32;
 
-/// What a program expects at a field; nothing where the kind of error says it all.
+/// Describes what a program expects at a field; empty where the kind of error suffices.
 #[cold]
 pub(super) fn expected(program: &Program, path: PathId, kind: FaultKind) -> String {
     let wanted = [&program.root].into_iter().chain(program.routines.iter().map(|routine| &routine.block));
@@ -41,7 +41,7 @@ fn within(block: &Block, path: PathId, kind: FaultKind) -> Option<String> {
     None
 }
 
-/// What the first of some operations expects.
+/// Describes what the first operation expects.
 fn of_op(ops: &[Op], kind: FaultKind) -> Option<String> {
     Some(match &ops.first()?.kind {
         OpKind::Get(Wire::Symbol(_, table)) => return names(table, kind),
@@ -55,7 +55,7 @@ fn of_op(ops: &[Op], kind: FaultKind) -> Option<String> {
     })
 }
 
-/// The numbers that pass what is done with a scalar.
+/// The range of numbers that the operations on a scalar accept.
 fn number(scalar: Scalar, ops: &[Op]) -> Option<String> {
     let (path, mut range) = (ops.first()?.path, scalar.range());
     for op in ops.iter().take_while(|op| op.path == path).skip(1) {
@@ -74,7 +74,7 @@ fn number(scalar: Scalar, ops: &[Op]) -> Option<String> {
     })
 }
 
-/// The names in a table: of literals, or of a union's cases, whichever is missed.
+/// The names in a table: of literals, or of a union's cases, depending on the fault.
 fn names(table: &SymbolTable, kind: FaultKind) -> Option<String> {
     let is_literal = |name: &str| name.as_bytes().first() == Some(&LITERAL);
     let of_union = table.iter().any(|(_, name)| is_literal(name));
@@ -85,7 +85,7 @@ fn names(table: &SymbolTable, kind: FaultKind) -> Option<String> {
     (!shown.is_empty()).then(|| format!("{}{more}", shown.join(", ")))
 }
 
-/// What stands in a message of text where something is wrong; nothing in other messages.
+/// The token at the error's offset, if the message is text; else empty.
 #[cold]
 pub(super) fn got(message: &[u8], offset: usize, kind: FaultKind) -> String {
     let looked_at = matches!(
@@ -104,10 +104,11 @@ pub(super) fn got(message: &[u8], offset: usize, kind: FaultKind) -> String {
     }
 }
 
-/// Bytes that are looked at, in front of a message and where something is wrong.
+/// Bytes that are inspected, at the start of a message and at the error's offset.
 const LOOKED_AT: usize = 256;
 
-/// Binary formats have bytes in front that no text has.
+/// True if the message looks like text: binary formats have control characters or invalid UTF-8
+/// near the start.
 fn is_text(message: &[u8]) -> bool {
     let front = message.get(..LOOKED_AT).unwrap_or(message);
     let text = valid(front);
@@ -115,7 +116,7 @@ fn is_text(message: &[u8]) -> bool {
     whole && !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
 }
 
-/// The text up to where the bytes are none.
+/// The longest prefix that is valid UTF-8.
 fn valid(bytes: &[u8]) -> &str {
     match core::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -123,7 +124,7 @@ fn valid(bytes: &[u8]) -> &str {
     }
 }
 
-/// A string with its quotes, a word, a bracket.
+/// The first token: a string with its quotes, a word, a bracket.
 fn token(rest: &str) -> String {
     // In XML the value of an element begins with the end of its start tag.
     let rest = rest.strip_prefix('>').unwrap_or(rest);
@@ -131,7 +132,7 @@ fn token(rest: &str) -> String {
     let len = match first {
         quote @ ('"' | '\'') => closing(rest, quote),
         '{' | '[' => 1,
-        // Something is missing here, or was wrong before.
+        // A value is missing here, or the error is before this.
         ']' | '}' | ',' | ':' => 0,
         _ => rest.char_indices().skip(1).find(|(_, c)| ends_word(*c)).map_or(rest.len(), |(at, _)| at),
     };
@@ -146,7 +147,7 @@ fn ends_word(c: char) -> bool {
     matches!(c, ',' | ']' | '}' | '<' | '>' | '"' | '\'' | '/' | '=') || c.is_whitespace()
 }
 
-/// Bytes up to the quote that ends a string, which is included.
+/// The length up to the closing quote of a string, which is included.
 fn closing(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -160,7 +161,7 @@ fn closing(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// The name that was probably meant, if one of a list is near.
+/// The name in a list that was probably meant, if one is similar.
 pub(super) fn nearest<'n>(names: &'n str, got: &str) -> Option<&'n str> {
     let got = got.trim_matches(['"', '\'']);
     let most = if got.len() > 4 { 2 } else { 1 };
@@ -168,7 +169,7 @@ pub(super) fn nearest<'n>(names: &'n str, got: &str) -> Option<&'n str> {
     (near.0 > 0 && near.0 <= most && got.len() > 1).then_some(near.1)
 }
 
-/// How many letters must be put in, taken out or changed, whatever their case.
+/// The edit distance, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.to_lowercase().chars().collect(), b.to_lowercase().chars().collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,5 @@
-//! Decimal128 (IEEE 754-2008, binary integer encoding) as text.
+//! Decimal128 (IEEE 754-2008, binary integer encoding) as text. The kernels of `get` call it. Pure
+//! functions.
 
 /// Length of the longest text: a sign, 34 digits, a point, and five zeros or an exponent.
 const LONGEST: usize = 48;

@@ -1,4 +1,5 @@
-//! The decoding dialect of BSON.
+//! The decoding dialect of BSON. The walk of `lower/decode` calls it for each value. It emits
+//! operations with the kernels of `get` and `delimiters`, and touches the walk only.
 
 use alloc::{boxed::Box, string::ToString, sync::Arc, vec, vec::Vec};
 

@@ -1,4 +1,6 @@
-//! Kernels for the delimiters of BSON: documents, arrays, and headers of their elements.
+//! Kernels for the delimiters of BSON: documents, arrays, and headers of their elements. The
+//! dialects `encode` and `decode` put them into programs. They touch the input or the output, and
+//! their cursor.
 
 use super::{
     get::{discriminator, is_null, skip_value},

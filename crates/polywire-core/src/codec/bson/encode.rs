@@ -1,4 +1,5 @@
-//! The encoding dialect of BSON.
+//! The encoding dialect of BSON. The walk of `lower/encode` calls it for each value. It emits
+//! operations with the kernels of `put` and `delimiters`, and touches the walk only.
 
 use alloc::{boxed::Box, format, sync::Arc, vec, vec::Vec};
 

@@ -1,5 +1,5 @@
 //! Kernels that read a value from any kind of element that can hold it. [`Input::tag`] is the kind
-//! of the element.
+//! of the element. The dialect `decode` puts them into programs. They touch the input only.
 
 use alloc::string::String;
 

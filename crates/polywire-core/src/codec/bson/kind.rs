@@ -1,4 +1,5 @@
-//! Element kinds of BSON, and the kind for each type.
+//! Element kinds of BSON, and the kind for each type. All files of this folder use it. It reads
+//! schemas only.
 
 use crate::{
     codec::lower::{bits_scalar, scalar_of},

@@ -1,5 +1,5 @@
 //! Kernels that write element names, map keys, and values whose kind or length depends on the
-//! value.
+//! value. The dialect `encode` puts them into programs. They touch the output only.
 
 use crate::{
     codec::lower::one_way,

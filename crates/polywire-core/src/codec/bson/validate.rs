@@ -1,4 +1,5 @@
-//! Validation of a complete document, independent of a type.
+//! Validation of a complete document, independent of a type. Users call [`validate`]; no program
+//! does. It reads bytes only.
 
 use alloc::vec::Vec;
 

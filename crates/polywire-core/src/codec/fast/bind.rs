@@ -1,4 +1,5 @@
 //! Binds templates to a type: finds the field or group for each member and makes the [`Plans`].
+//! `mod.rs` calls it before each lowering. It reads templates and schema only.
 
 use alloc::{
     boxed::Box,

@@ -1,7 +1,8 @@
-//! Decimals, and numbers that are decimals on the wire, as ordinary operations.
+//! Lowers decimals, and numbers that are decimals on the wire, to ordinary operations. Both
+//! dialects (`encode`, `decode`) call it. It only emits into [`Ops`].
 //!
-//! A decimal is in the locals [`EXPONENT`] and [`MANTISSA`]. Other numbers go where integers do:
-//! through the accumulator, or [`VALUE`] if they may be absent.
+//! A decimal is in the locals [`EXPONENT`] and [`MANTISSA`]. Other numbers are where integers are:
+//! in the accumulator, or in [`VALUE`] if they are optional.
 
 use super::{
     field::{Field, FieldKind, Operator},
@@ -17,21 +18,21 @@ pub(super) const MANTISSA: u8 = 3;
 pub(super) const EXPONENT: u8 = 4;
 /// The local of a floating-point number.
 const NUMBER: u8 = 5;
-/// The local that says whether a number's decimal is there.
+/// The local that is 1 if a number's decimal is present, else 0.
 const FOUND: u8 = 6;
-/// The locals of what differences are added to.
+/// The locals of the bases to which differences are added.
 const BASES: [u8; 2] = [2, 7];
 
-/// A decimal whose operator is about exponent and mantissa together.
+/// A decimal with one operator for exponent and mantissa together.
 struct Parts<'f> {
     field: &'f Field,
-    /// What is made of the exponent's slot, which says whether there is a previous value.
+    /// How fields use the exponent's slot, whose state says whether there is a previous value.
     slot: SlotUse,
-    /// All fields of the slots begin with the same value.
+    /// All fields of the slots have the same initial value.
     agrees: bool,
 }
 
-/// The type of a field's value in the accumulator; of a decimal, that of its parts.
+/// The type of a field's value in the accumulator; for a decimal, the type of its parts.
 pub(super) fn scalar(field: &Field) -> Scalar {
     match &field.kind {
         FieldKind::Float { single: true, .. } | FieldKind::Bits { single: true, .. } => Scalar::F32,
@@ -40,7 +41,7 @@ pub(super) fn scalar(field: &Field) -> Scalar {
     }
 }
 
-/// Emits the conversion of the accumulator, of another type, to the field's.
+/// Emits the conversion of the accumulator from another type to the field's type.
 pub(super) fn convert(ops: &mut Ops, field: &Field, from: Scalar) {
     match Int::of(field) {
         Some(int) => int.convert(ops, from),
@@ -82,8 +83,8 @@ pub(super) fn get(ops: &mut Ops, field: &Field, uses: &Uses) {
     }
 }
 
-/// Emits the writing of the accumulator, which is of the field's type, or, of a decimal, of what
-/// its locals have.
+/// Emits the writing of a field from the accumulator, which has the field's type, or from the
+/// locals of a decimal.
 pub(super) fn put(ops: &mut Ops, field: &Field, uses: &Uses) {
     match &field.kind {
         FieldKind::Decimal | FieldKind::Split(_) => {
@@ -130,7 +131,7 @@ fn put_value(ops: &mut Ops, field: &Field, local: u8, uses: &Uses) {
     }
 }
 
-/// The check of an exponent, which is at most so far from zero.
+/// The check that an exponent lies between `-most` and `most`.
 fn within(most: i64, policy: Policy) -> OpKind {
     OpKind::Check(Check::Within { min: -most, max: most, fault: FaultKind::DecimalRange, policy })
 }
@@ -142,8 +143,8 @@ fn get_decimal(ops: &mut Ops, field: &Field, uses: &Uses) {
     }
 }
 
-/// Emits the reading of a decimal, and what follows where it is there, or absent. The exponent is
-/// not checked: that is done where a number is made.
+/// Emits the reading of a decimal, with the continuations for a present and for an absent one. The
+/// exponent is not checked here, but where a number is made.
 fn get_parts(ops: &mut Ops, field: &Field, uses: &Uses, then: impl Fn(&mut Ops), absent: impl FnOnce(&mut Ops)) {
     match &field.kind {
         FieldKind::Split(parts) => get_split(ops, parts, uses, then, absent),
@@ -159,7 +160,8 @@ fn get_parts(ops: &mut Ops, field: &Field, uses: &Uses, then: impl Fn(&mut Ops),
     }
 }
 
-/// Emits the reading of two fields as a decimal, and what follows where it is there, or absent.
+/// Emits the reading of two fields as a decimal, with the continuations for a present and for an
+/// absent one.
 fn get_split(
     ops: &mut Ops,
     [exponent, mantissa]: &[Field; 2],
@@ -174,7 +176,7 @@ fn get_split(
         then(ops);
     };
     match (Int::of(exponent), exponent.operator) {
-        // What follows the known exponent has code of its own.
+        // The mantissa behind a known exponent has its own code.
         (Some(int), Operator::Default) if !exponent.optional => {
             let known = exponent.initial_exponent().unwrap_or_default() as u64;
             ops.put(OpKind::TakeBit);
@@ -211,7 +213,7 @@ fn get_split(
 fn check_exponent(ops: &mut Ops, policy: Policy) {
     ops.put(OpKind::LoadLocal(EXPONENT, Scalar::I64));
     if policy != Policy::Reject {
-        // What follows computes with 32 bits.
+        // The operations behind it compute with exponents of 32 bits.
         ops.put(within(i32::MAX.into(), Policy::Reject));
     }
     ops.put(within(63, policy));
@@ -231,7 +233,7 @@ fn put_decimal(ops: &mut Ops, field: &Field, uses: &Uses) {
     put_value(ops, mantissa, MANTISSA, uses);
 }
 
-/// The reading of a floating-point number, whose decimal may give way to its bits.
+/// Emits the reading of a floating-point number, which is sent as a decimal or as its bits.
 struct FloatIn<'f> {
     optional: bool,
     to: Scalar,
@@ -289,8 +291,8 @@ impl FloatIn<'_> {
         get_parts(ops, self.decimal, self.uses, there, absent);
     }
 
-    /// The place of the escape in the presence map depends on whether the mantissa has one, so it
-    /// is read after both cases of the decimal.
+    /// The position of the escape's presence bit depends on whether the mantissa has a bit, so the
+    /// escape is read after both cases of the decimal.
     fn get_before_escape(&self, ops: &mut Ops, escape: &Field) {
         let there = |ops: &mut Ops| {
             self.join(ops);
@@ -322,7 +324,7 @@ impl FloatIn<'_> {
         }
     }
 
-    /// Emits what is done with the bits in the decimal's place, or with neither.
+    /// Emits the reading of the bits that replace the decimal, and the case that both are absent.
     fn take_bits(&self, ops: &mut Ops, escape: &Field) {
         if let (Some(Scalar::U64), Scalar::F32) = (Int::of(escape).map(|int| int.scalar), self.to) {
             let (fault, policy) = (FaultKind::IntegerRange, Policy::Reject);
@@ -336,13 +338,13 @@ impl FloatIn<'_> {
     }
 }
 
-/// Emits the refusal of bits beside a decimal.
+/// Emits the refusal of a message with both a decimal and bits.
 fn refuse_both(ops: &mut Ops) {
     ops.test(THERE);
     ops.choose(|ops| ops.put(OpKind::Fail(FaultKind::Unrepresentable)), |_| {});
 }
 
-/// True if a bit of the map is left out with the mantissa.
+/// True if the mantissa has a presence bit, which is elided if the decimal is absent.
 fn has_bit_of_mantissa(decimal: &Field) -> bool {
     matches!(&decimal.kind, FieldKind::Split(parts) if parts[1].bits() > 0)
 }
@@ -376,7 +378,7 @@ fn put_float(ops: &mut Ops, number: Scalar, decimal: &Field, escape: Option<&Fie
     let bits = |ops: &mut Ops| put_value(ops, escape, NUMBER, uses);
     let (there, absent) = (|ops: &mut Ops| put_decimal(ops, decimal, uses), |ops: &mut Ops| put_absent(ops, decimal));
     if has_bit_of_mantissa(decimal) {
-        // The bits' own place in the map depends on whether the mantissa has one.
+        // The position of the bits' presence bit depends on whether the mantissa has one.
         choose(ops, &there, &absent);
         choose(ops, &no_bits, &bits);
     } else {
@@ -388,14 +390,14 @@ fn put_float(ops: &mut Ops, number: Scalar, decimal: &Field, escape: Option<&Fie
     }
 }
 
-/// Emits the exponent that a number is tried with first, for its local.
+/// Emits the exponent that is tried first for a number, and stores it in its local.
 fn put_expected(ops: &mut Ops, exponent: &Field) {
     let initial = exponent.initial_exponent();
     let initial = if exponent.operator == Operator::Delta { Some(initial.unwrap_or(0)) } else { initial };
     let known = initial.map_or(NO_VALUE, |exponent| exponent as u64);
     let in_slot = OpKind::LoadSlot { slot: exponent.slot, scalar: Scalar::I64, initial: known };
     match (exponent.has_slot(), exponent.operator) {
-        // What its slot begins with is one less.
+        // The slot begins with a value that is one less.
         (true, Operator::Increment) if initial.is_some() => {
             let otherwise = ops.block(|ops| ops.put(OpKind::Const(Scalar::I64, known.into())));
             let assigned = ops.block(|ops| ops.put(in_slot));
@@ -413,7 +415,7 @@ impl<'f> Parts<'f> {
         Parts { field, slot: uses.of(field), agrees: uses.agrees(field.slot) && uses.agrees(field.text) }
     }
 
-    /// What an undefined slot has the same effect as.
+    /// The exponent and mantissa that an undefined slot is equivalent to.
     fn begins(&self) -> Option<(i64, i64)> {
         match (self.field.operator, self.field.initial_decimal()) {
             (Operator::Delta, initial) => Some(initial.unwrap_or((0, 0))),
@@ -421,7 +423,7 @@ impl<'f> Parts<'f> {
         }
     }
 
-    /// Slots and locals, and what slots begin with.
+    /// Each part's slot and local, and the value that the slot begins with.
     fn each(&self) -> [(u32, u8, Option<u64>); 2] {
         let begins = self.begins();
         let (exponent, mantissa) = (begins.map(|both| both.0 as u64), begins.map(|both| both.1 as u64));
@@ -442,7 +444,7 @@ impl<'f> Parts<'f> {
         }
     }
 
-    /// Emits the loading of what the slots have, into locals.
+    /// Emits the loading of the slots' values into locals.
     fn load(&self, ops: &mut Ops, into: [u8; 2]) {
         for ((slot, _, begins), local) in self.each().into_iter().zip(into) {
             ops.put(OpKind::LoadSlot { slot, scalar: Scalar::I64, initial: begins.unwrap_or(NO_VALUE) });
@@ -457,7 +459,7 @@ impl<'f> Parts<'f> {
         }
     }
 
-    /// Emits the reading; `checks` says whether that of the exponent is part of it.
+    /// Emits the reading; `checks` says whether the exponent is checked.
     fn get(&self, ops: &mut Ops, checks: bool) {
         let initial = self.field.initial_decimal();
         let there = |ops: &mut Ops, there: bool| {
@@ -521,7 +523,7 @@ impl<'f> Parts<'f> {
         }
     }
 
-    /// Emits the reading of both parts, and what follows, and what is done where they are absent.
+    /// Emits the reading of both parts, with the continuations for present and for absent ones.
     fn get_sent(&self, ops: &mut Ops, base: Option<u8>, then: impl Fn(&mut Ops), absent: impl FnOnce(&mut Ops)) {
         let [exponent, mantissa] = self.form(base);
         ops.put(OpKind::Get(Wire::StopBit(exponent)));
@@ -542,7 +544,7 @@ impl<'f> Parts<'f> {
         }
     }
 
-    /// Emits the reading of what differences are added to.
+    /// Emits the loading of the bases to which differences are added.
     fn base(&self, ops: &mut Ops) {
         if self.agrees {
             return self.load(ops, BASES);
@@ -612,7 +614,7 @@ impl<'f> Parts<'f> {
         }
     }
 
-    /// Emits a comparison of the parts with these.
+    /// Emits a comparison of the parts with constants.
     fn compare(&self, ops: &mut Ops, (exponent, mantissa): (i64, i64)) {
         let is = |ops: &mut Ops, local: u8, value: i64| {
             ops.put(OpKind::LoadLocal(local, Scalar::I64));

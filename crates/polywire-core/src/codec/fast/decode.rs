@@ -1,4 +1,6 @@
-//! The decoding dialect of FAST: what it reads for each kind of type.
+//! The decoding dialect of FAST: emits the reading of each kind of type by its plan. The walk of
+//! `lower/decode` calls it; `numbers`, `decimals` and `texts` emit single fields. It touches the
+//! walk only.
 
 use alloc::{collections::BTreeMap, rc::Rc, sync::Arc, vec::Vec};
 
@@ -181,7 +183,8 @@ impl Lowering<'_> {
         walk.emit(OpKind::Convert(Scalar::U64));
     }
 
-    /// Emits the reading of a text or byte vector, and what follows where it is there, or absent.
+    /// Emits the reading of a text or byte vector, with the continuations for a present and for an
+    /// absent one.
     fn get_text(&self, walk: &mut DecodeWalk<'_>, field: &Field, then: &Block, absent: &Block) {
         let block = self.plans.ops(walk.path(), |ops, uses| {
             let append = |block| move |ops: &mut Ops| ops.append(block);
@@ -190,7 +193,7 @@ impl Lowering<'_> {
         walk.append(block);
     }
 
-    /// The same of one that must be there.
+    /// The same for a mandatory one.
     fn demand(&self, walk: &mut DecodeWalk<'_>, field: &Field, then: impl FnOnce(&mut DecodeWalk<'_>) -> Done) -> Done {
         let then = walk.block(then)?;
         let absent = walk.block(|walk| {
@@ -201,7 +204,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Emits that a sequence, or an array of so many, gets the bytes in hand.
+    /// Emits the storing of the bytes in hand in a sequence, or in an array of `len` elements.
     fn octets(&self, walk: &mut DecodeWalk<'_>, element: &Type, len: Option<u32>, slot: &Slot<'_>) -> Done {
         let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
         if place == Place::Sink || walk.slice_scalar(element, slot) == Some(Scalar::U8) {
@@ -254,7 +257,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Emits the reading of a number that must be there, or was read, and gives its type.
+    /// Emits the reading of a number that is mandatory, or was read before, and returns its type.
     fn get(&self, walk: &mut DecodeWalk<'_>, field: &Field, pending: bool) -> Scalar {
         let scalar = decimals::scalar(field);
         let block = self.plans.ops(walk.path(), |ops, uses| {
@@ -272,8 +275,8 @@ impl Lowering<'_> {
         scalar
     }
 
-    /// Emits the reading of a number; its value waits, and the accumulator says whether it is
-    /// there.
+    /// Emits the reading of an optional number. Its value stays in a local, and the accumulator
+    /// says whether it is present.
     fn test(&self, walk: &mut DecodeWalk<'_>, field: &Field) {
         let block = self.plans.ops(walk.path(), |ops, uses| {
             decimals::get(ops, field, uses);

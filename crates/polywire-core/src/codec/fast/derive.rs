@@ -1,4 +1,5 @@
-//! Derives templates from a type, as `spec/fast.md` defines.
+//! Derives templates from a type, as `spec/fast.md`, section 3, defines. `mod.rs` calls it. It
+//! reads a schema and makes templates.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},

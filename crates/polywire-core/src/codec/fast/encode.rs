@@ -1,4 +1,6 @@
-//! The encoding dialect of FAST: what it writes for each kind of type.
+//! The encoding dialect of FAST: emits the writing of each kind of type by its plan. The walk of
+//! `lower/encode` calls it; `numbers`, `decimals` and `texts` emit single fields. It touches the
+//! walk only.
 
 use alloc::{collections::BTreeMap, rc::Rc, sync::Arc};
 
@@ -169,7 +171,7 @@ impl Lowering<'_> {
         walk.append(block);
     }
 
-    /// Emits what `load` takes in hand as a field.
+    /// Emits `load`, which takes bytes in hand, and the writing of them as a field.
     fn put_text(&self, walk: &mut EncodeWalk<'_>, field: &Field, load: &OpKind) {
         let block = self.plans.ops(walk.path(), |ops, uses| Text::of(field, uses).put(ops, load));
         walk.append(block);

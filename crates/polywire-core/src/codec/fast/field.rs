@@ -1,4 +1,5 @@
-//! Fields of bound templates: a type, whether it may be absent, and an operator with its slot.
+//! Fields of bound templates: a type, whether the field is optional, and an operator with its slot.
+//! `plan` makes them; the dialects and `numbers`, `decimals` and `texts` read them. Types only.
 
 use alloc::boxed::Box;
 
@@ -7,41 +8,41 @@ use crate::{layout::Scalar, program::Policy};
 /// A field, for both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
-    /// What it is on the wire.
+    /// Its form on the wire.
     pub kind: FieldKind,
     /// It may be absent.
     pub optional: bool,
     /// How it refers to the previous value.
     pub operator: Operator,
-    /// Where the previous value is, for operators that refer to it.
+    /// The slot of the previous value, for operators that use it.
     pub slot: u32,
-    /// Where the previous string or bytes are, beside the tag in [`Field::slot`]; of a decimal, the
-    /// slot of the previous mantissa.
+    /// The byte slot of the previous string or bytes, whose state is in [`Field::slot`]. For a
+    /// decimal, the slot of the previous mantissa.
     pub text: u32,
-    /// What the slot's tag is with a value of this type: 2 or more.
+    /// The slot's tag for a value of this type: 2 or more.
     pub tag: u8,
-    /// The value before there is one.
+    /// The initial value.
     pub initial: Option<Initial>,
-    /// What happens to deviations that the specification calls reportable.
+    /// The policy for deviations that the specification calls reportable.
     pub policy: Policy,
 }
 
 /// How a field refers to the previous value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
-    /// Not at all.
+    /// It does not.
     None,
     /// Always the initial value.
     Constant,
-    /// Left out if it is the initial value.
+    /// Omitted if it is the initial value.
     Default,
-    /// Left out if it is the previous value.
+    /// Omitted if it is the previous value.
     Copy,
-    /// Left out if it is one more than the previous value.
+    /// Omitted if it is one more than the previous value.
     Increment,
-    /// As the difference.
+    /// Sent as the difference from the previous value.
     Delta,
-    /// As the end that differs.
+    /// Sent as the end that differs from the previous value.
     Tail,
 }
 
@@ -59,9 +60,9 @@ pub(super) enum FieldKind {
     /// Exponent and mantissa with one operator.
     Decimal,
     /// Exponent and mantissa with an operator each. The exponent is optional if the field is; the
-    /// field's own operator says nothing.
+    /// field's own operator is not used.
     Split(Box<[Field; 2]>),
-    /// A floating-point number as the decimal that it is exactly, else as its bits.
+    /// A floating-point number: sent as a decimal if it is exactly one, else as its bits.
     Float {
         /// A `float`, not a `double`.
         single: bool,
@@ -83,7 +84,7 @@ pub(super) enum FieldKind {
 }
 
 impl FieldKind {
-    /// True where a value is bytes.
+    /// True if the value is bytes.
     pub fn is_text(&self) -> bool {
         matches!(self, FieldKind::Ascii | FieldKind::Unicode | FieldKind::Bytes)
     }
@@ -92,21 +93,21 @@ impl FieldKind {
 /// An initial value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Initial {
-    /// Of an integer: its bits.
+    /// The initial value of an integer, as bits.
     Int(u64),
-    /// Of a decimal.
+    /// The initial value of a decimal.
     Decimal {
         /// Power of ten.
         exponent: i64,
         /// Its factor.
         mantissa: i64,
     },
-    /// Of a string, or of bytes.
+    /// The initial value of a string or of bytes.
     Bytes(Box<[u8]>),
 }
 
 impl Field {
-    /// Bits that it takes in the presence map at most.
+    /// The most bits that it takes in the presence map.
     pub fn bits(&self) -> u32 {
         match &self.kind {
             FieldKind::Split(parts) => parts.iter().map(Field::bits).sum(),
@@ -120,7 +121,7 @@ impl Field {
         }
     }
 
-    /// Bytes that it takes at least, without the presence map.
+    /// The fewest bytes that it takes, without the presence map.
     pub fn min_wire(&self) -> u32 {
         match &self.kind {
             FieldKind::Split(parts) if self.optional => parts[0].min_wire(),
@@ -136,7 +137,7 @@ impl Field {
         }
     }
 
-    /// True where the previous value is kept in a slot.
+    /// True if a slot keeps the previous value.
     pub fn has_slot(&self) -> bool {
         matches!(self.operator, Operator::Copy | Operator::Increment | Operator::Delta | Operator::Tail)
             && (self.kind.is_text() || matches!(self.kind, FieldKind::Int(_) | FieldKind::Decimal))
@@ -156,7 +157,7 @@ impl Field {
         }
     }
 
-    /// Of a decimal, the field that knows about the exponent.
+    /// For a decimal, the field that has the exponent's properties.
     pub fn exponent(&self) -> &Field {
         match &self.kind {
             FieldKind::Split(parts) => &parts[0],
@@ -164,7 +165,7 @@ impl Field {
         }
     }
 
-    /// The exponent of the initial value, of a decimal or of its exponent alone.
+    /// The exponent of the initial value: of a decimal's, or of that of its exponent field.
     pub fn initial_exponent(&self) -> Option<i64> {
         match self.initial_decimal() {
             Some((exponent, _)) => Some(exponent),

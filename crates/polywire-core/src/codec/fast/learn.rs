@@ -1,5 +1,5 @@
 //! Learns templates from sample messages: for each field the operator and initial value that take
-//! the fewest bytes.
+//! the fewest bytes. Users call [`learn`]. It reads samples and makes templates.
 //!
 //! Fields are independent, so the cost of each operator is computed for each field separately, over
 //! its values in all samples.

@@ -1,4 +1,5 @@
-//! State that both dialects share: the plan of the value that the walk visits next.
+//! The state that both dialects share: the plan of the value that the walk visits next. `encode`
+//! and `decode` set and read it. It touches nothing else.
 
 use core::cell::RefCell;
 
@@ -28,12 +29,12 @@ impl<'p> Lowering<'p> {
         *self.next.borrow_mut() = (plan.clone(), true);
     }
 
-    /// The plan of the value that the walk is at.
+    /// The plan of the walk's current value.
     pub fn plan(&self, otherwise: LowerError) -> Result<Plan, LowerError> {
         self.pending(otherwise).map(|(plan, _)| plan)
     }
 
-    /// The plan of the value that the walk is at, and whether the value was already read.
+    /// The plan of the walk's current value, and whether the value was already read.
     pub fn pending(&self, otherwise: LowerError) -> Result<(Plan, bool), LowerError> {
         let (plan, pending) = self.next.borrow().clone();
         match plan {

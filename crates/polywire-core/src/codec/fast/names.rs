@@ -1,5 +1,5 @@
-//! Expands static references in templates, and gives instructions the names that they have in a
-//! schema.
+//! Expands static references in templates, and gives instructions their names in a schema. `bind`,
+//! `derive` and `schema` call it. It reads templates only.
 
 use alloc::{
     collections::BTreeMap,

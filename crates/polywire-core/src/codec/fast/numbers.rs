@@ -1,7 +1,8 @@
-//! Integers with operators, as ordinary operations: presence bits, slots, and stop-bit integers.
+//! Lowers integers with operators to ordinary operations: presence bits, slots, and stop-bit
+//! integers. Both dialects, `decimals` and `texts` call it. It only emits into [`Ops`].
 //!
-//! An integer that must be there goes through the accumulator. One that may be absent is read into
-//! the local [`VALUE`], and [`THERE`] says whether it is.
+//! A mandatory integer is in the accumulator. An optional one is read into the local [`VALUE`], and
+//! [`THERE`] says whether it is present.
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
@@ -13,9 +14,9 @@ use crate::{
 
 /// The local of a value.
 pub(super) const VALUE: u8 = 0;
-/// The local that says whether it is there: 1 or 0.
+/// The local that is 1 if the value is present, else 0.
 pub(super) const THERE: u8 = 1;
-/// The local of what a difference is added to.
+/// The local of the base to which a difference is added.
 const BASE: u8 = 2;
 
 /// States of slots.
@@ -30,31 +31,31 @@ pub(super) struct Int {
     optional: bool,
     operator: Operator,
     slot: u32,
-    /// What its values are in a slot.
+    /// The kind of its values in a slot.
     kind: u8,
     initial: Option<u64>,
     policy: Policy,
 }
 
-/// What all fields of a slot make of it.
+/// How all fields of a slot use it.
 #[derive(Clone, Debug)]
 pub(super) struct SlotUse {
     kind: u8,
-    /// Values of several types.
+    /// True if the slot has values of several types.
     is_mixed: bool,
     may_be_empty: bool,
-    /// What stands for the value of an undefined slot, if anything does.
+    /// The value that an undefined slot is equivalent to, if any.
     begins: Option<Initial>,
-    /// It is the same for all.
+    /// `begins` is the same for all fields.
     agrees: bool,
 }
 
-/// What is made of all slots.
+/// How fields use all slots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses(BTreeMap<u32, SlotUse>);
 
 impl Uses {
-    /// Notes a field's use of its slots.
+    /// Records a field's use of its slots.
     pub fn note(&mut self, field: &Field) {
         if !field.has_slot() {
             return;
@@ -72,19 +73,19 @@ impl Uses {
         self.0.entry(slot).and_modify(|all| all.and(&own)).or_insert(own);
     }
 
-    /// What is made of the slot of a field.
+    /// How fields use the slot of a field.
     pub fn of(&self, field: &Field) -> SlotUse {
         self.0.get(&field.slot).cloned().unwrap_or_else(|| SlotUse::of(field))
     }
 
-    /// True if all fields of a slot begin with the same value.
+    /// True if all fields of a slot have the same initial value.
     pub fn agrees(&self, slot: u32) -> bool {
         self.0.get(&slot).is_none_or(|slot| slot.agrees)
     }
 }
 
 impl SlotUse {
-    /// The use that one field makes of its slot.
+    /// How one field uses its slot.
     fn of(field: &Field) -> SlotUse {
         let exponent = || match (field.operator, field.initial_decimal()) {
             (Operator::Delta, initial) => Some(initial.map_or(0, |initial| initial.0)),
@@ -106,31 +107,31 @@ impl SlotUse {
         }
     }
 
-    /// The use that this field makes of it, too.
+    /// Adds the use by another field.
     fn and(&mut self, other: &SlotUse) {
         self.is_mixed |= self.kind != other.kind;
         self.may_be_empty |= other.may_be_empty;
         self.agrees &= self.begins == other.begins;
     }
 
-    /// Values of several types.
+    /// True if the slot has values of several types.
     pub fn is_mixed(&self) -> bool {
         self.is_mixed
     }
 
-    /// All fields begin with the same.
+    /// True if all fields have the same initial value.
     pub fn agrees(&self) -> bool {
         self.agrees
     }
 
-    /// Every state but undefined is a value of the one type.
+    /// True if the slot is always undefined or has a value of one type.
     fn is_simple(&self) -> bool {
         !self.is_mixed && !self.may_be_empty
     }
 }
 
 impl Int {
-    /// None for a field of another kind.
+    /// The integer of a field; none if the field is not an integer.
     pub fn of(field: &Field) -> Option<Int> {
         let FieldKind::Int(scalar) = field.kind else { return None };
         let initial = match field.initial {
@@ -141,8 +142,8 @@ impl Int {
         Some(Int { scalar, optional, operator, slot, kind, initial, policy })
     }
 
-    /// What an undefined slot has the same effect as: the value before the initial one, if it is
-    /// one more each time.
+    /// The value that an undefined slot is equivalent to. For the operator increment, this is the
+    /// value before the initial one.
     fn begins(&self) -> Option<u64> {
         match (self.operator, self.initial) {
             (Operator::Delta, initial) => Some(initial.unwrap_or(0)),
@@ -208,7 +209,7 @@ impl Int {
         }
     }
 
-    /// What is read is where it is expected.
+    /// Emits the move of the value that was read to its place: accumulator or local.
     fn keep(&self, ops: &mut Ops) {
         if self.optional {
             ops.put(OpKind::StoreLocal(VALUE));
@@ -263,7 +264,7 @@ impl Int {
         ops.previous((self.slot, self.kind, self.optional), begins, slot, value, absent);
     }
 
-    /// Emits the reading of what a difference is added to, without a look at whether it may be.
+    /// Emits the loading of the base of a difference, without a check of the slot's state.
     fn base(&self, ops: &mut Ops, slot: &SlotUse) {
         let mut arms = Vec::new();
         if !slot.agrees {
@@ -300,7 +301,7 @@ impl Int {
         }
     }
 
-    /// Emits the writing of the accumulator, which is of the field's type.
+    /// Emits the writing of the accumulator, which has the field's type.
     pub fn put(&self, ops: &mut Ops, slot: &SlotUse) {
         let plain = OpKind::Put(Wire::StopBit(self.form()));
         match (self.operator, self.initial) {
@@ -362,7 +363,7 @@ impl Int {
         }
     }
 
-    /// Emits the conversion of the accumulator, of another type, to the field's.
+    /// Emits the conversion of the accumulator from another type to the field's type.
     pub fn convert(&self, ops: &mut Ops, from: Scalar) {
         let wide = if self.scalar.is_signed() { Scalar::I64 } else { Scalar::U64 };
         let holds = |to: Scalar| matches!((to.range(), from.range()), (Some(to), Some(from)) if to.0 <= from.0 && from.1 <= to.1);
@@ -388,12 +389,12 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    /// None yet.
+    /// Starts without operations.
     pub fn new(path: PathId) -> Ops {
         Ops { path, ops: Vec::new() }
     }
 
-    /// All of them.
+    /// All operations, as a block.
     pub fn into_block(self) -> Block {
         Block(self.ops)
     }
@@ -403,7 +404,7 @@ impl Ops {
         self.ops.push(Op { path: self.path, kind });
     }
 
-    /// Emits what was made before.
+    /// Emits the operations of a block.
     pub fn append(&mut self, block: &Block) {
         self.ops.extend_from_slice(&block.0);
     }
@@ -438,7 +439,7 @@ impl Ops {
         self.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(1)));
     }
 
-    /// Emits a fault for what is not there.
+    /// Emits a fault if the value is absent.
     pub fn demand(&mut self, kind: FaultKind) {
         self.test(THERE);
         let otherwise = self.fault(kind);
@@ -450,12 +451,13 @@ impl Ops {
         self.put(OpKind::KnownBits { zeros: u32::from(!bit), one: bit });
     }
 
-    /// Emits what stands for absence.
+    /// Emits the null value.
     pub fn null(&mut self) {
         self.put(OpKind::Literal([0x80].into()));
     }
 
-    /// Emits a bit that says whether the accumulator, a boolean, is false, and what follows either.
+    /// Emits a presence bit that is set if the accumulator, a boolean, is false, with the
+    /// continuations for both cases.
     pub fn put_unless(&mut self, same: impl FnOnce(&mut Ops), other: impl FnOnce(&mut Ops)) {
         self.choose(
             |ops| {
@@ -469,7 +471,7 @@ impl Ops {
         );
     }
 
-    /// Emits the absence of a field that consists of no others.
+    /// Emits the absence of a simple field, which has no parts.
     pub fn absent(&mut self, field: &Field) {
         let (slot, has_initial) = (field.slot, field.initial.is_some());
         let null = |ops: &mut Ops| {
@@ -492,9 +494,9 @@ impl Ops {
         }
     }
 
-    /// Emits what a message has nothing for: by the state of the slot, `value` from it or, if it is
-    /// told so, the one that it begins with, or `absent`. `begins` says whether it begins with one,
-    /// and if all of its fields agree on that.
+    /// Emits the reading of a field that the message omits. Depending on the state of the slot, it
+    /// takes the previous value (`value`), the initial value, or runs `absent`. `begins` says
+    /// whether there is an initial value, and whether all fields of the slot agree on it.
     pub fn previous(
         &mut self,
         (slot, kind, optional): (u32, u8, bool),
@@ -524,7 +526,7 @@ impl Ops {
         self.on_state((slot, kind), uses, arms, |ops| value(ops, false));
     }
 
-    /// Emits a choice by the state of the slot: of a value, if none of the arms is for it.
+    /// Emits a switch on the state of the slot. A state without an arm is that of a value.
     fn on_state(
         &mut self,
         (slot, kind): (u32, u8),
@@ -548,7 +550,7 @@ impl Ops {
         self.put(OpKind::Switch { arms, otherwise });
     }
 
-    /// Emits a fault where a slot has nothing that a difference can be added to.
+    /// Emits a fault if the slot has no base for a difference.
     pub fn check_base(&mut self, slot: (u32, u8), uses: &SlotUse) {
         if !uses.is_simple() {
             let arms = vec![(vec![EMPTY], self.fault(FaultKind::EmptyPrevious))];
@@ -556,7 +558,7 @@ impl Ops {
         }
     }
 
-    /// Emits a fault where a slot has a value of another type.
+    /// Emits a fault if the slot has a value of another type.
     pub fn check_kind(&mut self, (slot, kind): (u32, u8)) {
         let otherwise = self.fault(FaultKind::PreviousType);
         self.put(OpKind::SlotState(slot));

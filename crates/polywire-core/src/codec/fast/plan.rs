@@ -1,5 +1,5 @@
 //! Plans: the fields and slots for each value of a type. [`bind`](super::bind) makes them, and both
-//! dialects follow them.
+//! dialects follow them. This file also assigns slots ([`Slots`]). It reads templates only.
 
 use alloc::{boxed::Box, collections::BTreeMap, format, rc::Rc, string::String, sync::Arc, vec::Vec};
 
@@ -122,7 +122,7 @@ pub(super) struct Plans {
     pub id: Option<(u32, Arc<Field>)>,
     pub referred: Vec<Plan>,
     pub bank: Bank,
-    /// What is made of each slot.
+    /// How fields use each slot.
     pub uses: Uses,
     pub policy: Policy,
 }
@@ -217,7 +217,7 @@ impl Slots {
         Bank { slots: self.values.len() as u32, texts: self.texts.len() as u32 }
     }
 
-    /// What is made of each slot.
+    /// How fields use each slot.
     pub fn uses(self) -> Uses {
         self.uses
     }

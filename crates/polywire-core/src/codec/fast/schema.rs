@@ -1,4 +1,5 @@
-//! Makes the type of a foreign feed: a schema from templates alone.
+//! Makes the type of a foreign feed: a schema from templates alone. `mod.rs` calls it. It reads
+//! templates and builds a schema.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},

@@ -1,8 +1,8 @@
-//! Strings and byte vectors with operators, as ordinary operations: presence bits, slots, and the
-//! bytes in hand.
+//! Lowers strings and byte vectors with operators to ordinary operations: presence bits, slots, and
+//! the bytes in hand. Both dialects call it. It only emits into [`Ops`].
 //!
-//! Whether a value that may be absent is there is known where it is read, so what follows is
-//! emitted there, for either case.
+//! The presence of an optional value is known only inside the branches of its reading. So the
+//! continuations for a present and for an absent value are emitted in these branches.
 
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -19,15 +19,17 @@ use crate::{
 /// The local of the number that goes with a part.
 const NUMBER: u8 = 3;
 
-/// The end that differs takes the place of as many bytes at the end.
+/// The part kernel of the operator tail: the part is the differing end, which replaces as many
+/// bytes at the end of the previous value.
 static TAIL: PartKernel = PartKernel {
     name: "fast.tail",
     split: |known, value| differing_end(known, value).map(|start| (0, start..value.len())),
     join: |known, part, _| Some((known.saturating_sub(part), 0)),
 };
 
-/// Bytes at one end take the place of as many as the number says: at the end, or in front if it is
-/// negative and one off, so that there is one for none.
+/// The part kernel of the operator delta: the part replaces `number` bytes at the end of the
+/// previous value, or `-1 - number` bytes at its front if the number is negative. So -1 replaces no
+/// bytes at the front.
 static DELTA: PartKernel = PartKernel {
     name: "fast.delta",
     split: |known, value| Some(replaced(known, value)),
@@ -37,7 +39,8 @@ static DELTA: PartKernel = PartKernel {
     },
 };
 
-/// Where a value begins to differ; none if it is shorter, which a tail cannot say.
+/// The position where a value begins to differ; none if the value is shorter, which a tail cannot
+/// represent.
 fn differing_end(known: &[u8], value: &[u8]) -> Option<usize> {
     match known.len() == value.len() {
         true => Some(common(known.iter(), value.iter())),
@@ -75,7 +78,7 @@ impl<'f> Text<'f> {
         BytesForm { coding, there: nullable.then_some(THERE), policy: self.field.policy }
     }
 
-    /// The number of bytes that a delta takes away.
+    /// The form of the subtraction length of a delta.
     fn number(&self) -> StopBit {
         let there = self.field.optional.then_some(THERE);
         StopBit { there, range: FaultKind::Subtraction, policy: self.field.policy, ..StopBit::new(Scalar::I32) }
@@ -98,7 +101,8 @@ impl<'f> Text<'f> {
         OpKind::Bytes(Bytes::Part { kernel, slot: self.slot, initial: self.initial(), number: NUMBER })
     }
 
-    /// Emits the reading of the field, with what follows where it is there, or absent.
+    /// Emits the reading of the field, with the continuations for a present and for an absent
+    /// value.
     pub fn get(&self, ops: &mut Ops, then: &dyn Fn(&mut Ops), absent: &dyn Fn(&mut Ops)) {
         let known = |ops: &mut Ops| match self.field.initial_bytes() {
             Some(_) => {
@@ -166,7 +170,8 @@ impl<'f> Text<'f> {
         }
     }
 
-    /// Emits the keeping of a value, of which a part is in hand if the operator has parts.
+    /// Emits the storing of a value in its slot. If the operator has parts, a part is in hand and
+    /// is joined first.
     fn keep(&self, ops: &mut Ops) {
         if self.field.operator == Operator::Tail && self.uses.is_mixed() {
             ops.check_kind((self.field.slot, self.field.tag));
@@ -195,7 +200,7 @@ impl<'f> Text<'f> {
         ops.previous((slot, tag, optional), begins, &self.uses, value, absent);
     }
 
-    /// Emits the writing of the value that `load` takes in hand.
+    /// Emits `load`, which takes the value in hand, and the writing of the field.
     pub fn put(&self, ops: &mut Ops, load: &OpKind) {
         let sent = OpKind::Bytes(Bytes::Put(self.form(self.field.optional && self.field.operator != Operator::Delta)));
         let initial = self.field.initial_bytes();

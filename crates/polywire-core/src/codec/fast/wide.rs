@@ -1,4 +1,5 @@
-//! `long double` as a byte vector of sixteen bytes, least significant first.
+//! The kernel of `long double`: a byte vector of sixteen bytes, least significant first. `encode`
+//! and `decode` put it into programs. It touches the input and the output.
 
 use crate::{
     layout::Scalar,

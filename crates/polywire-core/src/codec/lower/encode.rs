@@ -1,5 +1,6 @@
 //! The walk for encoding. It follows one schema and its layout and makes a program that writes such
-//! values. A format's [`EncodeDialect`] supplies the operations for each kind of type.
+//! values. A format's [`EncodeDialect`] supplies the operations for each kind of type. Codecs call
+//! [`lower`]. It reads schema and layout and makes a program.
 
 use alloc::{collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
 

@@ -1,5 +1,6 @@
 //! Tables of names and numbers, made from schemas: enum literals, flags, bit fields, union cases.
-//! The dialects of [`kinds`](super::kinds) and [`json`](super::json) use them.
+//! The dialects of [`kinds`](super::kinds), [`json`](super::json), BSON and XML use them. They read
+//! schemas only.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 

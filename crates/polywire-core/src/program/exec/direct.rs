@@ -1,5 +1,6 @@
-//! Calls of direct functions: prepares them, and takes back what they did to the state if they bail
-//! out. `exec.rs` calls it before anything else is tried; `tier` says for which messages.
+//! Calls direct functions: checks room and limits before a call, and rolls the state back after a
+//! bail-out. `exec.rs` calls this file first for each message; `tier` decides which messages are
+//! tried. It touches the output vector, the value (through machine code) and the state.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -10,19 +11,20 @@ use crate::{
     program::{State, io::Limits, jit, payload::Decoded},
 };
 
-/// Room that is made ahead for a message of a stream, which is mostly much shorter than it may be.
+/// The most room that is reserved ahead for a message of a stream at first. Most messages are much
+/// shorter than their maximum.
 const MAX_STREAM_AHEAD: usize = 1 << 14;
 
-/// The same after messages for which it did not do: each element of a sequence wants room for
-/// everything that may come behind it.
+/// The most room that is reserved ahead after bail-outs: each element of a sequence reserves room
+/// for everything that may follow it.
 const MAX_MORE_AHEAD: usize = 1 << 16;
 
 impl Executable {
-    /// Encodes without a context, if the program can do without and nothing is unusual; false if
-    /// [`Executable::encode`] must take the long way.
+    /// Encodes with the direct function, if the program has one and it does not bail out. Returns
+    /// false if [`Executable::encode`] must run the general function.
     ///
     /// # Safety
-    /// As [`Executable::encode`].
+    /// As for [`Executable::encode`].
     #[inline]
     pub(super) unsafe fn encode_direct(&self, value: *const u8, out: &mut Vec<u8>, limits: &Limits) -> bool {
         let Some(direct) = self.0.tiers.direct(Kind::Encode) else { return false };
@@ -31,11 +33,12 @@ impl Executable {
         if size > limits.message_bytes || room < size {
             return false;
         }
-        // SAFETY: there is room, the code is that of an encode program and writes each of the bytes
-        // that it gives the number of, and the value is as the caller promises.
+        // SAFETY: `room` bytes behind `start` are within the capacity. The code is that of an
+        // encode program, and it has written as many bytes as it returns. `value` is live by this
+        // function's contract.
         unsafe {
             let written = jit::encode_direct(direct, out.as_mut_ptr().add(start), room, value);
-            // What it says no to is more than any room.
+            // On a bail-out it returns more than any room.
             if written > room.min(limits.message_bytes) {
                 self.0.tiers.bailed_out();
                 return false;
@@ -45,19 +48,19 @@ impl Executable {
         true
     }
 
-    /// Decodes without a context; none if something is wrong or unusual, and
-    /// [`Executable::decode_general`] must take over.
+    /// Decodes with the direct function. Returns none if there is none, or if it bails out; then
+    /// [`Executable::decode_general`] must run.
     ///
     /// # Safety
-    /// As [`Executable::decode`].
+    /// As for [`Executable::decode`].
     #[inline]
     pub(super) unsafe fn decode_direct(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Option<usize> {
         let direct = self.0.tiers.direct(Kind::Decode)?;
         if bytes.len() < self.0.direct_size || bytes.len() > limits.message_bytes {
             return None;
         }
-        // SAFETY: the bytes are there, the code is that of a decode program, and the value is as
-        // the caller promises.
+        // SAFETY: `bytes` has the `direct_size` bytes that the code reads unchecked, the code is
+        // that of a decode program, and `value` is live and unaliased by this function's contract.
         let taken = unsafe { jit::decode_direct(direct, bytes, value) };
         if taken > bytes.len() {
             self.0.tiers.bailed_out();
@@ -66,11 +69,10 @@ impl Executable {
         Some(taken)
     }
 
-    /// The same as [`Executable::encode_direct`] for a message of a stream whose state is
-    /// specialised.
+    /// The same as [`Executable::encode_direct`], for a message of a stream. Specialises the state.
     ///
     /// # Safety
-    /// As [`Executable::encode`].
+    /// As for [`Executable::encode`].
     #[inline]
     pub(super) unsafe fn encode_stream(
         &self,
@@ -92,9 +94,9 @@ impl Executable {
             return false;
         }
         let room = out.capacity() - start;
-        // SAFETY: there is room, the code is that of an encode program with a bank, for which the
-        // state was just specialised, and the value is as the caller promises. The code writes each
-        // of the bytes whose number it gives.
+        // SAFETY: `room` bytes behind `start` are within the capacity. The code is that of an
+        // encode program with a bank, for which the state was just specialised, and it has written
+        // as many bytes as it returns. `value` is live by this function's contract.
         unsafe {
             let written = jit::encode_stream(entry, out.as_mut_ptr().add(start), room, value, state);
             if written > room.min(limits.message_bytes) {
@@ -112,11 +114,10 @@ impl Executable {
         true
     }
 
-    /// The same as [`Executable::decode_direct`] for a message of a stream whose state is
-    /// specialised.
+    /// The same as [`Executable::decode_direct`], for a message of a stream. Specialises the state.
     ///
     /// # Safety
-    /// As [`Executable::decode`].
+    /// As for [`Executable::decode`].
     #[inline]
     pub(super) unsafe fn decode_stream(
         &self,
@@ -129,7 +130,7 @@ impl Executable {
         (state.memory_left, state.copies_left) = (limits.memory(bytes.len()), limits.memory(bytes.len()));
         let entry = self.0.tiers.direct(Kind::Stream)?;
         let specialised = self.0.specialised.as_ref()?;
-        // Direct code never frees memory of the value: the general way does.
+        // Direct code never frees memory of the value; the general path does.
         let must_free = growth.bytes() > limits.memory_bytes;
         if bytes.len() > limits.message_bytes
             || must_free
@@ -139,8 +140,9 @@ impl Executable {
             return None;
         }
         let memory = state.memory_left;
-        // SAFETY: the bytes are there, the code is that of a decode program with a bank, for which
-        // the state was just specialised, and the value is as the caller promises.
+        // SAFETY: the code reads within `bytes` only. It is that of a decode program with a bank,
+        // for which the state was just specialised, and `value` is live and unaliased by this
+        // function's contract.
         let taken = unsafe { jit::decode_stream(entry, bytes, value, state) };
         if taken > bytes.len() {
             state.roll_back_specialised();

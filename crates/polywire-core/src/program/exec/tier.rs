@@ -1,4 +1,5 @@
-//! Which tier runs a message. `exec` asks before each message, and says afterwards how it went.
+//! Decides which tier runs a message. `exec.rs` asks before each message and reports the outcome
+//! afterwards. This file touches its own counters only.
 //!
 //! There are three tiers: the interpreter, machine code with a context, and *direct* machine code,
 //! which needs no context but may bail out of a message. The rule:
@@ -6,14 +7,14 @@
 //! 1. Without machine code the interpreter runs all messages. Machine code may come at any time.
 //! 2. With machine code, direct code is tried first if the program has some. If it bails out, the
 //!    code with a context runs the message from its beginning.
-//! 3. After a bail-out the next [`PAUSE`] messages are not tried: what bails out often would cost
-//!    twice. In a stream of messages that refer to each other one odd message is no reason for
-//!    that, so there each bail-out counts two, each message without one takes one back, and only
-//!    a sum of [`TOO_OFTEN`] makes a pause.
+//! 3. After a bail-out, direct code is not tried for the next [`PAUSE`] messages, because a message
+//!    that bails out is run twice. In a stream, one unusual message does not start a pause: each
+//!    bail-out adds [`BAIL_OUT`] to a sum, each message without one subtracts one, and a sum of
+//!    [`TOO_OFTEN`] starts the pause.
 //! 4. When the pause is over, rule 2 applies again.
 //!
-//! Any number of threads may run a program at once. They share this without locks: a message that
-//! one of them counts may be lost to another, which only moves the end of a pause.
+//! Any number of threads may run a program at once. They share the counters without locks: an
+//! update may be lost, which only moves the end of a pause.
 
 use core::{
     ptr::NonNull,
@@ -22,22 +23,22 @@ use core::{
 
 use crate::program::{Direction, Program};
 
-/// Messages that are not tried after one that bailed out.
+/// Messages for which direct code is not tried after a bail-out.
 const PAUSE: u32 = 15;
 
-/// Sum of bail-outs in a stream that makes a pause.
+/// Sum of bail-outs in a stream that starts a pause.
 const TOO_OFTEN: u32 = 4;
 
-/// What a bail-out in a stream adds to the sum.
+/// The amount that a bail-out in a stream adds to the sum.
 const BAIL_OUT: u32 = 2;
 
 /// Direct functions of different signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Of a message that refers to no other.
+    /// Encodes a message that refers to no other.
     Encode,
     Decode,
-    /// Of a program with a bank, in either direction.
+    /// Encodes or decodes a message of a program with a bank.
     Stream,
 }
 
@@ -54,17 +55,18 @@ impl Kind {
 /// The functions of a program, and when the direct one is tried.
 pub(super) struct Tiers {
     kind: Kind,
-    /// The function with a context, or null.
+    /// The general function, or null.
     general: AtomicPtr<u8>,
-    /// The direct function, by [`Kind`]: null for the others, and in a pause.
+    /// The direct function, by [`Kind`]: null for other kinds, and during a pause.
     tried: [AtomicPtr<u8>; 3],
-    /// The same in a pause, too.
+    /// The direct function, also during a pause.
     direct: AtomicPtr<u8>,
-    /// In a pause, the messages that are left of it. Else the sum of bail-outs, times [`SUM`].
+    /// During a pause, the number of its messages that are left. Else the sum of bail-outs, times
+    /// [`SUM`].
     count: AtomicU32,
 }
 
-/// One of a sum of bail-outs: more than a pause has messages.
+/// The unit of the sum of bail-outs. It is larger than the number of messages of a pause.
 const SUM: u32 = 1 << 16;
 
 impl Tiers {
@@ -83,37 +85,37 @@ impl Tiers {
         }
     }
 
-    /// From now on there is machine code: with a context, and perhaps direct. It must outlive
-    /// whoever asks for it.
+    /// Sets the machine code: the general function, and perhaps a direct one. The code must outlive
+    /// all callers of [`Tiers::general`] and [`Tiers::direct`].
     pub(super) fn set(&self, general: *const u8, direct: *const u8) {
         self.direct.store(direct.cast_mut(), Ordering::Release);
         self.general.store(general.cast_mut(), Ordering::Release);
         self.resume();
     }
 
-    /// The function with a context, if there is one.
+    /// The general function, if there is one.
     #[inline]
     pub(super) fn general(&self) -> Option<NonNull<u8>> {
         NonNull::new(self.general.load(Ordering::Acquire))
     }
 
-    /// The direct function of a kind, if it is to be tried.
+    /// The direct function of a kind, if it should be tried.
     #[inline]
     pub(super) fn direct(&self, kind: Kind) -> Option<NonNull<u8>> {
         NonNull::new(self.tried[kind as usize].load(Ordering::Acquire))
     }
 
-    /// The direct function did a message of a stream.
+    /// Records that the direct function completed a message of a stream.
     #[inline]
     pub(super) fn went_well(&self) {
         let sum = self.count.load(Ordering::Relaxed);
         if sum >= SUM {
-            // A pause that another thread has begun meanwhile stays.
+            // If another thread has begun a pause meanwhile, that stays.
             let _ = self.count.compare_exchange(sum, sum - SUM, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// The direct function bailed out.
+    /// Records that the direct function bailed out.
     #[cold]
     pub(super) fn bailed_out(&self) {
         let added = BAIL_OUT * SUM;
@@ -130,7 +132,7 @@ impl Tiers {
         self.tried[self.kind as usize].store(core::ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// A message was done with a context, or by the interpreter.
+    /// Records that the general function or the interpreter processed a message.
     #[inline]
     pub(super) fn went_generally(&self) {
         let left = self.count.load(Ordering::Relaxed);
@@ -154,7 +156,7 @@ mod tests {
 
     const KINDS: [Kind; 3] = [Kind::Encode, Kind::Decode, Kind::Stream];
 
-    /// Tiers with machine code, which nobody calls.
+    /// Tiers with machine code that is never called.
     fn compiled(kind: Kind) -> Tiers {
         let (tiers, code) = (Tiers::of(kind), [1u8, 2]);
         tiers.set(&raw const code[0], &raw const code[1]);

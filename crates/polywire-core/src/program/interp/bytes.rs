@@ -58,18 +58,18 @@ impl decode::Run<'_, '_> {
     }
 }
 
-/// Gives a sequence or array its octets, as many of them as it may have.
+/// Stores octets in a sequence or array, up to its bound.
 ///
 /// # Safety
-/// It is a live value of the node, one of octets, and nobody else refers to it.
+/// At `at` is a live value of `node`, a sequence or array of octets, and nobody else refers to it.
 pub(crate) unsafe fn set_octets(
     input: &mut Input<'_>,
     (layout, node, at): (&Layout, NodeId, *mut u8),
     bytes: &[u8],
     (bound, overflow): (u32, &Overflow),
 ) -> Status {
-    // SAFETY: by the contract, a live value of the node, one of octets, is at `at`, and is ours
-    // alone.
+    // SAFETY: by the contract, at `at` is a live sequence or array of octets that nobody else
+    // refers to.
     let mut elements = unsafe { Elements::new(layout, node, at, Scalar::U8) };
     match elements.spare(input, bytes.len()) {
         Ok(room) => room[..bytes.len()].copy_from_slice(bytes),
@@ -79,12 +79,12 @@ pub(crate) unsafe fn set_octets(
     elements.finish(input, |count| decode::keep(count, bound, overflow).map_err(|()| bound))
 }
 
-/// Puts the bytes in hand into a string.
+/// Stores the bytes in hand in a string.
 pub(super) fn set_held(input: &mut Input<'_>, string: &mut String) -> Status {
     let held = core::mem::take(&mut input.state().held);
     let status = match core::str::from_utf8(&held) {
         Ok(text) => input.set_text(string, text),
-        // Somebody was told, or did not want to be.
+        // The deviation was reported or ignored before, by `Utf8`.
         Err(_) if input.state().is_lenient() => input.set_text(string, &String::from_utf8_lossy(&held)),
         Err(_) => input.fail(FaultKind::BadText, 0, 0),
     };

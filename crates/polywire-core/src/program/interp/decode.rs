@@ -25,7 +25,7 @@ pub(crate) unsafe fn decode(program: &Program, input: &mut Input<'_>, value: *mu
     Run { program, input, accumulator: 0, scalar: Scalar::U64 }.block(&program.root, value).into()
 }
 
-/// A run of a program: the accumulator and what it is.
+/// One run of a program: its input, and the accumulator with its type.
 pub(super) struct Run<'r, 'a> {
     pub(super) program: &'r Program,
     pub(super) input: &'r mut Input<'a>,
@@ -35,14 +35,14 @@ pub(super) struct Run<'r, 'a> {
 
 pub(super) type Done = Result<(), Failed>;
 
-// Throughout, `frame` points to a live value of the node that the verifier has shown the block's
-// places to be in, or is dangling when they are all sinks.
+// In all methods, `frame` points to a live value of the block's frame node, for which the verifier
+// checked all places; or it is dangling if all places are sinks.
 impl<'r> Run<'r, '_> {
     fn block(&mut self, block: &'r Block, frame: *mut u8) -> Done {
         block.0.iter().try_for_each(|op| self.named(op, frame))
     }
 
-    /// An operation; a failure is blamed on its field.
+    /// Runs an operation; a fault names its field.
     pub(super) fn named(&mut self, op: &'r Op, frame: *mut u8) -> Done {
         self.op(op, frame).inspect_err(|Failed| self.input.blame(op.path))
     }
@@ -251,7 +251,7 @@ impl<'r> Run<'r, '_> {
     fn get(&mut self, wire: &Wire) -> Done {
         match wire {
             Wire::Fixed { scalar, order } => {
-                // SAFETY: a Need covers it.
+                // SAFETY: the verifier has shown that a `Need` reserved these bytes.
                 let raw = unsafe { load(self.input.base.add(self.input.pos), *scalar) };
                 self.set(reorder(raw, *scalar, *order), *scalar);
                 self.input.pos += scalar.size();
@@ -283,7 +283,7 @@ impl<'r> Run<'r, '_> {
             Wire::Kernel(kernel) => {
                 let mut word = 0;
                 ok((kernel.get)(self.input, &mut word))?;
-                // Whatever a codec's function takes for true, memory knows 0 and 1 only.
+                // A kernel may return any word for true; a boolean in memory must be 0 or 1.
                 let word = if kernel.scalar == Scalar::Bool { u64::from(word != 0) } else { word };
                 self.set(from_word(word, kernel.scalar), kernel.scalar);
                 Ok(())
@@ -291,7 +291,7 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    /// The accumulator as a number of elements, if that many can be there at all.
+    /// The accumulator as a number of elements, if the message can hold that many.
     pub(super) fn count(&mut self, min_wire: u32) -> Result<usize, Failed> {
         let (count, most) = (self.accumulator, self.input.limits.elements);
         if count > i128::from(most) {
@@ -302,7 +302,8 @@ impl<'r> Run<'r, '_> {
         if bytes > left {
             return Err(self.fail(FaultKind::BadLength, left as u64, bytes as u64));
         }
-        // Elements without a byte cost time all the same, and may have others inside.
+        // Elements without bytes on the wire cost time nevertheless, and may contain other
+        // elements.
         if min_wire == 0 && count > left {
             ok(self.input.charge(count))?;
         }
@@ -384,13 +385,12 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    /// Charges for elements that are not there yet, and for what fresh ones keep behind pointers.
+    /// Charges for new elements, and for the memory that they keep behind pointers.
     ///
     /// # Safety
     /// `at` is a live sequence of the node.
     unsafe fn charge_growth(&mut self, sequence: &SequenceNode, at: *const u8, len: usize) -> Done {
-        // SAFETY: `at` is a live sequence of the node by the contract; it is only asked for its
-        // length.
+        // SAFETY: `at` is a live sequence of the node by the contract; only its length is read.
         let (_, present) = unsafe { sequence.access.slice(at) };
         let grows = len.saturating_sub(present);
         if grows == 0 {
@@ -419,7 +419,8 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    /// Makes sure that the sequence has an element with this index, and gives its first element.
+    /// Grows the sequence, if necessary, until it has an element with this index, and returns its
+    /// first element.
     ///
     /// # Safety
     /// `at` is a live sequence of the node.
@@ -445,7 +446,7 @@ impl<'r> Run<'r, '_> {
     }
 
     fn element(&mut self, element: &'r Block, i: usize, data: *mut u8, stride: usize) -> Done {
-        // Sinks have stride 0, so that the dangling frame stays what it is.
+        // A sink has stride 0, so that its dangling frame does not change.
         let frame = data.wrapping_add(i * stride);
         self.block(element, frame).inspect_err(|Failed| self.input.blame_element(i as u32))
     }
@@ -460,7 +461,7 @@ impl<'r> Run<'r, '_> {
         let sequence = self.sequence_node(node);
         let stride = self.program.layout.node(sequence.element).size as usize;
         let at = frame.wrapping_add(offset as usize);
-        // SAFETY: the verifier found the sequence at the place. What lies past the bound is decoded
+        // SAFETY: the verifier found the sequence at the place. Elements past the bound are decoded
         // into it too and then cut off.
         unsafe {
             let data = self.resize(sequence, at, count)?;
@@ -512,7 +513,8 @@ impl<'r> Run<'r, '_> {
         let first = if append { unsafe { sequence.access.slice(at).1 } } else { 0 };
         let count = self.delimited_sequence(dialect, &mut cursor, shape, (at, sequence, first))?;
         if let Ok(kept) = keep(count, shape.bound, shape.overflow) {
-            // SAFETY: the verifier found the sequence at the place, and its elements are done with.
+            // SAFETY: the verifier found the sequence at the place, and no pointer to its elements
+            // is used any more.
             unsafe { self.resize(sequence, at, kept)? };
         }
         Ok(())
@@ -550,8 +552,8 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    /// Decodes elements until the format says that there are no more; `data` makes room for one and
-    /// gives start and stride.
+    /// Decodes elements until the dialect reports the end. `data` makes room for an element and
+    /// returns the first element and the stride.
     fn delimited_elements(
         &mut self,
         dialect: &SequenceDialect,
@@ -574,7 +576,7 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    /// Refuses the element that breaks a bound or limit.
+    /// Refuses an element that breaks a bound or limit.
     pub(super) fn admit(&mut self, count: usize, bound: u32, overflow: &Overflow) -> Done {
         if count > self.input.limits.elements as usize {
             return Err(self.fail(FaultKind::Limit, self.input.limits.elements.into(), count as u64));
@@ -624,13 +626,14 @@ impl<'r> Run<'r, '_> {
             i += 1;
         }
         if let (Some((map, at)), Ok(0)) = (target, keep(i, entry.bound, entry.overflow)) {
-            // SAFETY: the verifier found the map at the place, and all entries are done with.
+            // SAFETY: the verifier found the map at the place, and no pointer to its entries is
+            // used any more.
             unsafe { map.access.clear(at) };
         }
         Ok(())
     }
 
-    /// An entry, which is put into the map if it `keeps` it.
+    /// Decodes an entry, and inserts it into the map if `keeps` is set.
     fn entry(&mut self, target: Option<(&MapNode, *mut u8)>, entry: &Entry<'r>, keeps: bool, frame: *mut u8) -> Done {
         let Some((map, at)) = target else {
             self.block(entry.key, frame)?;
@@ -668,7 +671,7 @@ impl<'r> Run<'r, '_> {
         self.block(body, value)
     }
 
-    /// Makes an optional present, charging for what a fresh value keeps behind pointers.
+    /// Makes an optional present, charging for the memory that a new value keeps behind pointers.
     ///
     /// # Safety
     /// `at` is a live optional of the node.
@@ -734,7 +737,7 @@ impl<'r> Run<'r, '_> {
         self.block(body, value)
     }
 
-    /// Selects a case, charging for what a fresh value keeps behind pointers.
+    /// Selects a case, charging for the memory that a new value keeps behind pointers.
     ///
     /// # Safety
     /// `at` is a live union of the node, which has the case.
@@ -776,7 +779,8 @@ impl<'r> Run<'r, '_> {
                 MemberTable::END => break,
                 MemberTable::UNKNOWN => ok((dialect.skip)(self.input, &mut cursor))?,
                 arm => {
-                    // What a codec's function makes up is nobody's member.
+                    // An index from a kernel may be out of range; then the member counts as
+                    // unknown.
                     let Some(known) = arms.get(arm as usize) else {
                         ok((dialect.skip)(self.input, &mut cursor))?;
                         continue;

@@ -19,7 +19,8 @@ pub(crate) unsafe fn encode(program: &Program, output: &mut Output<'_>, value: *
     Run { program, output, accumulator: 0, scalar: Scalar::U64, index: 0 }.block(&program.root, value).into()
 }
 
-/// A run of a program: the accumulator, what it is, and the index of the innermost element.
+/// One run of a program: its output, the accumulator with its type, and the index of the innermost
+/// element.
 pub(super) struct Run<'r, 'a> {
     pub(super) program: &'r Program,
     pub(super) output: &'r mut Output<'a>,
@@ -30,13 +31,14 @@ pub(super) struct Run<'r, 'a> {
 
 type Done = Result<(), Failed>;
 
-// As for decoding, `frame` is what the verifier has shown the block's places to be in.
+// In all methods, `frame` points to a live value of the block's frame node, for which the verifier
+// checked all places.
 impl<'r> Run<'r, '_> {
     fn block(&mut self, block: &'r Block, frame: *const u8) -> Done {
         block.0.iter().try_for_each(|op| self.named(op, frame))
     }
 
-    /// An operation; a failure is blamed on its field.
+    /// Runs an operation; a fault names its field.
     pub(super) fn named(&mut self, op: &'r Op, frame: *const u8) -> Done {
         self.op(op, frame).inspect_err(|Failed| self.output.blame(op.path))
     }
@@ -225,9 +227,9 @@ impl<'r> Run<'r, '_> {
     }
 
     fn run(&mut self, segments: &[Segment], size: u32, frame: *const u8) {
-        // SAFETY: a Need covers the run; segments lie within it, and the verifier found their
-        // scalars at their places. Padding in memory is never read, and every byte of the run is
-        // written.
+        // SAFETY: a `Need` reserved the bytes of the run, segments lie within it, and the verifier
+        // found their scalars at their places. Padding in memory is never read, and every byte of
+        // the run is written.
         unsafe {
             let start = self.output.here();
             start.write_bytes(0, size as usize);
@@ -246,7 +248,7 @@ impl<'r> Run<'r, '_> {
     fn put(&mut self, wire: &Wire) -> Done {
         match wire {
             Wire::Fixed { scalar, order } => {
-                // SAFETY: a Need covers it.
+                // SAFETY: the verifier has shown that a `Need` reserved room for these bytes.
                 unsafe {
                     let at = self.output.here();
                     store(at, *scalar, reorder(self.accumulator, *scalar, *order));
@@ -404,7 +406,7 @@ impl<'r> Run<'r, '_> {
     }
 }
 
-/// Where a place is, and what is there.
+/// The address of a place, and its node.
 pub(super) fn at(place: Place, frame: *const u8) -> (*const u8, NodeId) {
     match place {
         Place::At { offset, node } => (frame.wrapping_add(offset as usize), node),
@@ -426,7 +428,7 @@ pub(crate) fn put_counted_nul(output: &mut Output<'_>, order: Order, text: &str)
         return Status::Failed;
     }
     let head = if order == Order::Little { count.to_le_bytes() } else { count.to_be_bytes() };
-    // Room is there, so none of these can fail once the first has not.
+    // `reserve` made room for all bytes, so none of these can fail.
     let _ = output.put(&head);
     let _ = output.put(text.as_bytes());
     output.put(&[0])

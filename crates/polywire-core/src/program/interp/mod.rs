@@ -1,8 +1,9 @@
-//! The interpreter: the reference for what programs mean, and the back end where machine code
-//! cannot be made.
+//! The interpreter: the reference semantics of programs, and the back end where machine code cannot
+//! be made. `exec.rs` calls it for whole messages, and machine code for single operations (`op`).
+//! It touches the input or output, the value and the state.
 //!
-//! It trusts what the verifier has shown (places, types, bounds that a `Need` covers) and checks
-//! everything that depends on the bytes.
+//! It relies on what the verifier has checked (places, types, reservations) and checks everything
+//! that depends on the bytes.
 
 use super::{Check, FaultKind, Order, Status};
 use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
@@ -27,7 +28,8 @@ const INLINE_SEEN: usize = 16;
 /// # Safety
 /// `at` is readable for the scalar's size.
 unsafe fn load(at: *const u8, scalar: Scalar) -> i128 {
-    // SAFETY: as the caller promises; unaligned reads ask for nothing else.
+    // SAFETY: `at` is readable for the scalar's size by the contract, and unaligned reads need no
+    // alignment.
     unsafe {
         match scalar {
             Scalar::Bool | Scalar::U8 => i128::from(*at),
@@ -48,8 +50,8 @@ unsafe fn load(at: *const u8, scalar: Scalar) -> i128 {
 /// # Safety
 /// `at` is writable for the scalar's size.
 unsafe fn store(at: *mut u8, scalar: Scalar, value: i128) {
-    // SAFETY: the bytes written are those of the scalar's size; unaligned writes ask for nothing
-    // else.
+    // SAFETY: `at` is writable for the scalar's size by the contract, exactly that many bytes are
+    // written, and unaligned writes need no alignment.
     unsafe {
         match scalar.size() {
             1 => at.write(value as u8),
@@ -87,7 +89,7 @@ pub(crate) fn from_word(word: u64, scalar: Scalar) -> i128 {
     if scalar.is_signed() { i128::from(word as i64) } else { i128::from(word) }
 }
 
-/// What `Convert` does; the other scalar's bits when the value fits.
+/// What `Convert` does: the value as the other scalar, if it fits.
 pub(crate) fn convert(value: i128, from: Scalar, to: Scalar) -> Result<i128, FaultKind> {
     let float = |scalar| matches!(scalar, Scalar::F32 | Scalar::F64);
     match (from, to) {
@@ -110,7 +112,7 @@ pub(crate) fn convert(value: i128, from: Scalar, to: Scalar) -> Result<i128, Fau
     }
 }
 
-/// What `Check` does: the value to go on with.
+/// What `Check` does: returns the value, or its replacement.
 pub(crate) fn check(layout: &Layout, check: &Check, value: i128) -> Result<i128, FaultKind> {
     match check {
         Check::Bool if value == 0 || value == 1 => Ok(value),
@@ -152,7 +154,7 @@ fn memory_scalar(layout: &Layout, id: NodeId) -> Scalar {
     }
 }
 
-/// Turns a kernel's status into what `?` understands.
+/// Converts a kernel's status into a `Result`, for `?`.
 fn ok(status: Status) -> Result<(), Failed> {
     match status {
         Status::Ok => Ok(()),
@@ -160,7 +162,7 @@ fn ok(status: Status) -> Result<(), Failed> {
     }
 }
 
-/// The fault is set.
+/// An operation has failed and the fault is set.
 #[derive(Clone, Copy, Debug)]
 struct Failed;
 

@@ -1,5 +1,6 @@
-//! Single operations, for machine code that leaves them to the interpreter (`jit/shims.rs`). They
-//! run exactly as in a program, so that machine code has the interpreter's results and errors.
+//! Entry points for single operations, which machine code leaves to the interpreter; `jit/shims.rs`
+//! calls them. They run exactly as in a program, so results and errors are the same. They touch the
+//! input or output, the value and the state.
 
 use super::{Failed, decode as decoding, encode as encoding, from_word};
 use crate::{
@@ -7,11 +8,11 @@ use crate::{
     program::{FaultKind, Input, Op, Output, Overflow, Place, Program, Status},
 };
 
-/// Runs one decode operation; the accumulator is then as it leaves it.
+/// Runs one decode operation, and updates the accumulator.
 ///
 /// # Safety
-/// As for [`super::decode`]; `frame` is the operation's, `accumulator` (a word of `scalar`) what it
-/// expects.
+/// The contract of [`super::decode`], where `frame` is a live value of the operation's frame node
+/// and `accumulator` a word of type `scalar`, as the operation expects.
 pub(crate) unsafe fn decode(
     program: &Program,
     op: &Op,
@@ -26,10 +27,11 @@ pub(crate) unsafe fn decode(
     status
 }
 
-/// Runs one encode operation, and gives what it leaves in the accumulator.
+/// Runs one encode operation, and stores the accumulator that it leaves.
 ///
 /// # Safety
-/// As for [`super::encode`]; `frame` is the operation's, `index` that of the innermost element.
+/// The contract of [`super::encode`], where `frame` is a live value of the operation's frame node.
+/// `index` is that of the innermost element.
 pub(crate) unsafe fn encode(
     program: &Program,
     op: &Op,
@@ -44,10 +46,10 @@ pub(crate) unsafe fn encode(
     status
 }
 
-/// Checks a count and makes the sequence that long; gives the first element.
+/// Checks a count, resizes the sequence to it, and returns the first element.
 ///
 /// # Safety
-/// `sequence` is what the place says.
+/// `sequence` is a live value of the place's node, or anything for a sink.
 pub(crate) unsafe fn begin_sequence(
     program: &Program,
     input: &mut Input<'_>,
@@ -67,10 +69,11 @@ pub(crate) unsafe fn begin_sequence(
     }
 }
 
-/// Cuts a sequence to what stays of `count` elements, or finds an array incomplete.
+/// Cuts a sequence to those of `count` elements that its bound keeps, or refuses an incomplete
+/// array.
 ///
 /// # Safety
-/// `sequence` is one of the node.
+/// `sequence` is a live value of the node.
 pub(crate) unsafe fn end_sequence(
     program: &Program,
     input: &mut Input<'_>,
@@ -95,10 +98,10 @@ pub(crate) unsafe fn end_sequence(
     }
 }
 
-/// The element with an index that a format has announced; the sequence is made longer if need be.
+/// The element with an index that the dialect has announced; grows the sequence if necessary.
 ///
 /// # Safety
-/// `sequence` is what the place says.
+/// `sequence` is a live value of the place's node, or anything for a sink.
 pub(crate) unsafe fn element_at(
     program: &Program,
     input: &mut Input<'_>,
@@ -129,7 +132,7 @@ pub(crate) unsafe fn element_at(
 /// Makes an optional present.
 ///
 /// # Safety
-/// `optional` is one of the node.
+/// `optional` is a live value of the node.
 pub(crate) unsafe fn set_some(
     program: &Program,
     input: &mut Input<'_>,
@@ -144,7 +147,7 @@ pub(crate) unsafe fn set_some(
 /// Selects a case of a union.
 ///
 /// # Safety
-/// `union` is one of the node, which has the case.
+/// `union` is a live value of the node, which has the case.
 pub(crate) unsafe fn set_case(
     program: &Program,
     input: &mut Input<'_>,

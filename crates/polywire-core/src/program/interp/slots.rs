@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Does such an operation, and gives what the accumulator is then.
+/// Runs an operation on a slot or local, and returns the new accumulator and its type.
 pub(super) fn run(kind: &OpKind, state: &mut State, accumulator: i128, scalar: Scalar) -> (i128, Scalar) {
     let word = accumulator as u64;
     let filled = |word, scalar| (from_word(cut(word, scalar), scalar), scalar);

@@ -1,5 +1,6 @@
-//! Strings in decode programs: those that a value owns, and those that it may share with the
-//! message. `interp/decode.rs` calls it.
+//! Strings in decode programs: owned strings, and shared ones, which may be parts of the message.
+//! `interp/decode.rs` calls it; `jit/stream/calls.rs` must give the same results. It touches the
+//! input and strings of the value.
 
 use alloc::string::String;
 
@@ -19,8 +20,8 @@ impl Run<'_, '_> {
     pub(super) fn string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut String> {
         let Place::At { offset, node } = place else { return None };
         match &self.program.layout.node(node).kind {
-            // SAFETY: the verifier found the string at the place, and the value is ours alone while
-            // the program runs.
+            // SAFETY: the verifier found the string at the place, and nobody else refers to the
+            // value while the program runs.
             Kind::String { shared: false, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<String>() }),
             _ => None,
         }
@@ -30,8 +31,8 @@ impl Run<'_, '_> {
     pub(super) fn shared_string<'v>(&self, place: Place, frame: *mut u8) -> Option<&'v mut SharedStr> {
         let Place::At { offset, node } = place else { return None };
         match &self.program.layout.node(node).kind {
-            // SAFETY: the verifier found the shared string at the place, and the value is ours
-            // alone while the program runs.
+            // SAFETY: the verifier found the shared string at the place, and nobody else refers to
+            // the value while the program runs.
             Kind::String { shared: true, .. } => Some(unsafe { &mut *frame.add(offset as usize).cast::<SharedStr>() }),
             _ => None,
         }
@@ -51,14 +52,15 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Text that may stay in the message: where it is there as it is in memory, and not too long.
+    /// Stores a shared string. It stays a part of the message if its bytes there are those of the
+    /// string, and it is not too long.
     fn shared_text(&mut self, target: &mut SharedStr, form: &TextForm, bound: &TextBound<'_>) -> Done {
         if let (TextForm::CountedNul { order }, Some(message)) = (form, self.input.shared) {
             let start = self.input.pos + 4;
             let text = counted_text(self.input, *order).map_err(|_| Failed)?;
             if bound.holds(text) {
-                // SAFETY: the input is of the message, so that this is the text's place in it, and
-                // the text was looked at.
+                // SAFETY: the input reads `message`, so the range is the text's, and the text was
+                // checked to be UTF-8.
                 *target = unsafe { SharedStr::of_utf8(message.part(start..start + text.len())) };
                 return Ok(());
             }
@@ -96,7 +98,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// The bound of a string and what to do past it.
+/// The bound of a string, and what to do with a longer one.
 pub(crate) struct TextBound<'p> {
     pub bound: u32,
     pub utf16: bool,
@@ -104,8 +106,8 @@ pub(crate) struct TextBound<'p> {
 }
 
 impl<'p> TextBound<'p> {
-    /// Cuts a string that is too long, or gives the text that is to take its place; the error is
-    /// its length, if it must be refused.
+    /// Cuts a string that is too long, or returns the default text that must replace it. The error
+    /// is its length, if it must be refused.
     pub(crate) fn hold(&self, string: &mut String) -> Result<Option<&'p str>, u64> {
         if self.holds(string) {
             return Ok(None);

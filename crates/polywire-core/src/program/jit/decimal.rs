@@ -27,7 +27,7 @@ use crate::{
 };
 
 impl<'e> Emit<'e, '_> {
-    /// Emits the way of a number to a decimal, or back.
+    /// Emits the conversion of a number to a decimal, or back.
     pub(super) fn decimal(&mut self, op: &Op, decimal: &'e Decimal) {
         let Accumulator { value, scalar, .. } = self.accumulator();
         let to = if let Decimal::Join { to, .. } = decimal { *to } else { Scalar::I64 };
@@ -54,7 +54,7 @@ impl<'e> Emit<'e, '_> {
         self.set(made, to);
     }
 
-    /// The mantissa of a number; its exponent goes to the local.
+    /// Emits the mantissa of a number, and stores its exponent in the local.
     fn split(&mut self, exponent: u8, number: Value, scalar: Scalar) -> Value {
         let (hint, scalar_word) = (self.local(exponent, Scalar::I64), self.constant(scalar as i64));
         let [found, mantissa] = [(); 2].map(|()| self.code.declare_var(types::I64));
@@ -94,7 +94,7 @@ impl<'e> Emit<'e, '_> {
         self.code.use_var(mantissa)
     }
 
-    /// The number that a mantissa is with the exponent in the local.
+    /// Emits the number with this mantissa and the exponent in the local.
     fn join_parts(&mut self, local: u8, mantissa: Value, to: Scalar) -> Value {
         let exponent = self.local(local, Scalar::I64);
         let value = self.code.declare_var(types::I64);
@@ -131,7 +131,7 @@ impl<'e> Emit<'e, '_> {
         self.code.use_var(value)
     }
 
-    /// The number that a value always is, as far as that is plain.
+    /// The constant of a value, if a constant instruction defines it.
     pub(super) fn constant_of(&self, value: Value) -> Option<i64> {
         let graph = &self.code.func.dfg;
         let ValueDef::Result(instruction, _) = graph.value_def(graph.resolve_aliases(value)) else { return None };
@@ -141,8 +141,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The mantissa of a number for a power of ten as divisor, and whether they are exactly the
-    /// number.
+    /// Emits the mantissa of a number for a power of ten as divisor, and whether the quotient is
+    /// exactly the number.
     fn scaled(&mut self, (bits, single): (Value, bool), power: Value) -> (Value, Value) {
         let number = self.number(bits, single);
         let scaled = self.code.ins().fmul(number, power);
@@ -164,7 +164,7 @@ impl<'e> Emit<'e, '_> {
         self.load(types::F64, at, 0)
     }
 
-    /// The decimal places of an exponent; goes to `odd` if the table has no power for it.
+    /// Emits the decimal places of an exponent; jumps to `odd` if the table has no power for it.
     fn known_places(&mut self, exponent: Value, odd: CodeBlock) -> Value {
         let places = self.code.ins().ineg(exponent);
         let outside = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThanOrEqual, places, POWERS.len() as i64);
@@ -195,14 +195,14 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// Decimal places of an exponent of which the table has the power.
+/// The decimal places of an exponent, if the table has the power.
 fn places(exponent: i64) -> Option<usize> {
     usize::try_from(exponent.checked_neg()?).ok().filter(|places| *places < POWERS.len())
 }
 
 // Machine code calls the functions below. None unwinds.
 
-/// With a context: the mantissa of a number, or a mantissa for another exponent.
+/// For the general function: the mantissa of a number, or a mantissa for another exponent.
 unsafe extern "C" fn to_decimal(
     output: *mut Output<'_>,
     decimal: *const Decimal,
@@ -210,8 +210,8 @@ unsafe extern "C" fn to_decimal(
     scalar: u64,
     word: *mut u64,
 ) -> Status {
-    // SAFETY: machine code gives its context, an operation that lives as long as the code, a word
-    // that it took from a `Scalar`, and one of the stack.
+    // SAFETY: machine code passes its output, an operation that lives as long as the code, the
+    // number of a `Scalar`, and a word of its stack frame.
     unsafe {
         let (output, scalar) = (&mut *output, core::mem::transmute::<u8, Scalar>(scalar as u8));
         let made = match *decimal {
@@ -229,10 +229,10 @@ unsafe extern "C" fn to_decimal(
     }
 }
 
-/// With a context: the number that a mantissa is.
+/// For the general function: the number with this mantissa.
 unsafe extern "C" fn join(input: *mut Input<'_>, decimal: *const Decimal, mantissa: u64, word: *mut u64) -> Status {
-    // SAFETY: machine code gives its context, an operation that lives as long as the code, and a
-    // word of the stack.
+    // SAFETY: machine code passes its input, an operation that lives as long as the code, and a
+    // word of its stack frame.
     unsafe {
         let (exponent, to, policy) = match *decimal {
             Decimal::Join { exponent, to, policy } => (exponent, to, policy),
@@ -248,30 +248,31 @@ unsafe extern "C" fn join(input: *mut Input<'_>, decimal: *const Decimal, mantis
     }
 }
 
-/// Exponent and mantissa of a number.
+/// Stores exponent and mantissa of a number.
 unsafe extern "C" fn split(scalar: u64, number: u64, hint: i64, words: *mut [i64; 2]) {
-    // SAFETY: machine code gives a word that it took from a `Scalar`, and two of the stack.
+    // SAFETY: machine code passes the number of a `Scalar`, and two words of its stack frame.
     unsafe {
         let scalar = core::mem::transmute::<u8, Scalar>(scalar as u8);
         *words = decimal::split_word(scalar, number, hint).unwrap_or((NO_DECIMAL, 0)).into();
     }
 }
 
-/// The bits of the number that a decimal stands for: 0 if its exponent is out of range.
+/// Stores the bits of the number nearest to a decimal. Returns 1, or 0 if its exponent is out of
+/// range.
 unsafe extern "C" fn compose(exponent: i64, mantissa: i64, single: u64, word: *mut u64) -> u64 {
     if !decimal::is_exponent(exponent) {
         return 0;
     }
-    // SAFETY: machine code gives a word.
+    // SAFETY: machine code passes a word of its stack frame.
     unsafe { *word = float::compose(exponent, mantissa, single != 0) }
     1
 }
 
-/// The integer that a decimal is: 0 if it is none.
+/// Stores the integer that equals a decimal. Returns 1, or 0 if there is none.
 unsafe extern "C" fn whole(exponent: i64, mantissa: i64, word: *mut i64) -> u64 {
     let whole = decimal::whole(exponent, mantissa).filter(|_| decimal::is_exponent(exponent));
     let Some(value) = whole else { return 0 };
-    // SAFETY: machine code gives a word.
+    // SAFETY: machine code passes a word of its stack frame.
     unsafe { *word = value }
     1
 }

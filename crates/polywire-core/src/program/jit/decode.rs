@@ -27,10 +27,10 @@ use crate::{
     },
 };
 
-/// Members up to which the set of those that were seen is kept on the stack.
+/// The most members of which the set of those seen is kept on the stack.
 const MAX_INLINE_MEMBERS: usize = 512;
 
-/// Makes the function of one block, and gives its length in bytes.
+/// Makes the function of one block, and returns the length of its code.
 pub(super) fn define<'e>(
     module: &mut JITModule,
     program: &'e Arc<Program>,
@@ -61,7 +61,7 @@ impl<'e> Emit<'e, '_> {
                     self.slot_switch(*slot, arms, otherwise, |emit, block| emit.decode_block(block, frame));
                     ops.next();
                 }
-                // A bit need not be made a boolean to be looked at once.
+                // A bit that is only branched on need not become a boolean.
                 (OpKind::TakeBit, Some(OpKind::If { then, otherwise })) if self.direct => {
                     let bit = self.take_bit();
                     self.set(bit, Scalar::Bool);
@@ -76,7 +76,7 @@ impl<'e> Emit<'e, '_> {
                     self.choose_by(ask, [then, otherwise], |emit, block| emit.decode_block(block, frame));
                     ops.next();
                 }
-                // A string looks at its bytes itself.
+                // The string operation checks its bytes itself.
                 (
                     OpKind::Bytes(Bytes::Utf8(_)),
                     Some(OpKind::Text { form: TextForm::Held, place: Place::At { .. }, .. }),
@@ -205,13 +205,13 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// A block that does not set the accumulator for what follows.
+    /// Emits a block whose accumulator is not used behind it.
     pub(super) fn decode_inner(&mut self, block: &'e Block, frame: Value) {
         self.decode_block(block, frame);
         self.accumulator = None;
     }
 
-    /// Lets the interpreter run one operation.
+    /// Emits a call of the interpreter for one operation.
     pub(super) fn decode_by_interpreter(&mut self, op: &'e Op, frame: Value) {
         let (program, address) = (self.address(self.program), self.address(op));
         let accumulator = match self.accumulator {
@@ -228,13 +228,13 @@ impl<'e> Emit<'e, '_> {
         self.call_status(op, shims::decode_op as *const u8, &arguments);
     }
 
-    /// Ends a cold block where something is known to be wrong at the position that an operation
-    /// starts at: the interpreter says what.
+    /// Ends a cold block that is reached if an operation fails: the interpreter runs the operation
+    /// again and sets the fault.
     fn replay(&mut self, op: &'e Op, frame: Value) {
         if !self.direct {
             self.decode_by_interpreter(op, frame);
         }
-        // It has failed, so this is never reached; the block needs an end.
+        // The call always fails, so this is never reached; the block needs a terminator.
         let unwind = self.unwind;
         self.code.ins().jump(unwind, &[]);
     }
@@ -252,7 +252,7 @@ impl<'e> Emit<'e, '_> {
         self.name(op);
     }
 
-    /// 1 if fewer than `n` bytes are left.
+    /// Emits a test: 1 if fewer than `n` bytes are left.
     pub(super) fn lacks(&mut self, n: i64) -> Value {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let wanted = self.code.ins().iadd_imm_s(position, n);
@@ -276,8 +276,8 @@ impl<'e> Emit<'e, '_> {
         });
     }
 
-    /// A run. What must be checked is loaded and checked before anything is stored; what lies side
-    /// by side is moved in large pieces.
+    /// Emits a run. Scalars with a check are loaded and checked before anything is stored; adjacent
+    /// segments are moved in large pieces.
     fn decode_run(&mut self, op: &'e Op, segments: &'e [Segment], frame: Value) {
         let here = self.here();
         let mut wrong: Option<Value> = None;
@@ -306,7 +306,7 @@ impl<'e> Emit<'e, '_> {
         self.decode_plain(segments, here, frame);
     }
 
-    /// 1 as the second if the value must be refused.
+    /// Returns the value, and a test that is 1 if it must be refused.
     fn segment_check(&mut self, segment: &Segment, value: Value) -> (Value, Option<Value>) {
         match &segment.check {
             Some(Check::Bool) => {
@@ -365,7 +365,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Leaves a check to the interpreter: 1 if it fails. What it makes of the value is in the word.
+    /// Emits a call of the interpreter for a check: 1 if it fails. The checked value is in the
+    /// word.
     pub(super) fn check_word(&mut self, check: &Check, value: Value, scalar: Scalar) -> Value {
         let (program, address, word) = (self.address(self.program), self.address(check), self.word());
         self.store_word(value);
@@ -431,8 +432,7 @@ impl<'e> Emit<'e, '_> {
             (TextForm::CountedNul { order }, Some((base, offset, Some(words)))) => {
                 let done = self.code.create_block();
                 let slow_block = self.cold();
-                // The longest short string and its count, with one byte to spare for the
-                // terminator.
+                // The longest short string (16), its count (4), and the terminator (1).
                 let lacks = self.lacks(21);
                 self.or_else(lacks, slow_block);
                 let here = self.here();
@@ -468,7 +468,7 @@ impl<'e> Emit<'e, '_> {
                 self.code.ins().jump(done, &[]);
                 self.code.switch_to_block(done);
             }
-            // What follows takes the place for a string of its own.
+            // The arms below require an owned string.
             (TextForm::Held, _) if self.direct => self.set_string(place, bound, frame),
             _ if self.is_shared(place) => slow(self),
             (TextForm::Kernel(kernel), _) if bound == 0 => {
@@ -555,14 +555,15 @@ impl<'e> Emit<'e, '_> {
         };
         match (self.sequence_node(place).and_then(|s| s.words), self.place(place, frame)) {
             (Some(words), Some((base, offset, _))) if bound == 0 || *overflow == Overflow::Refuse => {
-                // As many elements as last time: nothing to make room for. What is said of a count
-                // that cannot be is the same.
+                // The sequence has this many elements already, so it need not grow. An impossible
+                // count takes the slow path and gets the same error.
                 let len = self.load(types::I64, base, offset + words.len as i32);
                 let start = self.load(types::I64, base, offset + words.pointer as i32);
                 self.code.def_var(data, start);
                 let differs = self.code.ins().icmp(IntCC::NotEqual, len, count);
                 let many = self.beyond_limit(IntCC::UnsignedGreaterThan, count);
-                // Elements without a byte are charged for where there are more of them than bytes.
+                // Elements without bytes on the wire are charged if there are more of them than
+                // bytes left.
                 let bytes = self.code.ins().imul_imm_s(count, i64::from(min_wire.max(1)));
                 let (end, position) = (self.code.use_var(self.end), self.position());
                 let after = self.code.ins().iadd(position, bytes);
@@ -589,7 +590,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// In direct code: gives a sequence so many elements, and the first of them.
+    /// In direct code: resizes a sequence, and returns its first element.
     fn resize(&mut self, op: &'e Op, place: Place, count: Value, frame: Value) -> Value {
         let (state, program, address) = (self.state(), self.address(self.program), self.address(op));
         let (end, position) = (self.code.use_var(self.end), self.position());
@@ -599,7 +600,7 @@ impl<'e> Emit<'e, '_> {
         self.call_or_bail_out(shims::resize as *const u8, &arguments)
     }
 
-    /// Compares a number of elements, or an index, with the limit.
+    /// Emits the comparison of a number of elements, or an index, with the limit.
     fn beyond_limit(&mut self, condition: IntCC, count: Value) -> Value {
         let limits = match self.direct {
             true => self.load(types::I64, self.state(), offset_of!(State, limits_at) as i32),
@@ -609,7 +610,7 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().icmp(condition, count, limit)
     }
 
-    /// Cuts the sequence to what stays of `count` elements.
+    /// Cuts the sequence to those of `count` elements that its bound keeps.
     fn sequence_end(&mut self, op: &'e Op, place: Place, count: Value, frame: Value) {
         let (address, program) = (self.address(op), self.address(self.program));
         let at = self.place_address(place, frame);
@@ -659,7 +660,7 @@ impl<'e> Emit<'e, '_> {
         self.release(slot);
     }
 
-    /// Address of an element that the format has announced: there, or made room for.
+    /// The address of an element that the dialect has announced. Grows the sequence if necessary.
     fn delimited_element(&mut self, op: &'e Op, place: Place, index: Value, frame: Value) -> Value {
         let admit = |emit: &mut Self| {
             let (address, program) = (emit.address(op), emit.address(emit.program));
@@ -695,7 +696,7 @@ impl<'e> Emit<'e, '_> {
             Some((.., node)) => {
                 let (program, at, word) = (self.address(self.program), self.place_address(place, frame), self.word());
                 let node = self.constant(i64::from(node.0));
-                // It says where in the message it failed.
+                // The fault needs the position.
                 self.spill();
                 self.call_in_place(op, shims::set_some as *const u8, &[self.context, program, node, at, word]);
                 self.load_word(0)
@@ -704,9 +705,9 @@ impl<'e> Emit<'e, '_> {
         self.decode_inner(body, value);
     }
 
-    /// In direct code: makes an optional present and decodes its value. The flag comes last:
-    /// where the message ends before the value is stored, nobody may take for one what was never
-    /// written.
+    /// In direct code: makes an optional present and decodes its value. The flag is set last, so
+    /// that after a bail-out before the value is stored, uninitialised memory is not taken for a
+    /// value.
     fn make_present(&mut self, (base, offset, node): (Value, i32, crate::layout::NodeId), body: &'e Block) {
         let Kind::Optional(optional) = &self.layout().node(node).kind else {
             unreachable!("the verifier admits optionals only")
@@ -722,8 +723,7 @@ impl<'e> Emit<'e, '_> {
             return self.decode_inner(body, value);
         };
         let (flag, payload) = (words.flag as i32, words.payload as i32);
-        // A number that was never written need not be initialised first: it is written before the
-        // flag is set.
+        // A number need not be initialised first: it is written before the flag is set.
         if !matches!(self.layout().node(optional.inner).kind, Kind::Scalar(_)) {
             let state = self.load_scalar(Scalar::U8, base, offset + flag);
             let never = self.code.ins().icmp_imm_s(IntCC::Equal, state, 0);
@@ -745,7 +745,7 @@ impl<'e> Emit<'e, '_> {
             Kind::Optional(optional) if optional.flag.is_some() => {
                 let flag = offset + optional.flag.map_or(0, |f| f.flag) as i32;
                 let state = self.load_scalar(Scalar::U8, base, flag);
-                // Present (1) becomes absent but initialised (2); the others stay.
+                // Present (1) becomes absent but initialised (2); other states do not change.
                 let present = self.code.ins().icmp_imm_s(IntCC::Equal, state, 1);
                 let kept = self.constant(2);
                 let state = self.code.ins().select(present, kept, state);
@@ -810,7 +810,7 @@ impl<'e> Emit<'e, '_> {
         });
     }
 
-    /// Runs the block that has the accumulator among its labels.
+    /// Emits a switch to the block that has the accumulator among its labels.
     pub(super) fn switch(
         &mut self,
         arms: &[(&[i64], &'e Block)],
@@ -825,8 +825,8 @@ impl<'e> Emit<'e, '_> {
         let unsigned = self.accumulator().scalar == Scalar::U64;
         let mut known = BTreeSet::new();
         for ((labels, _), block) in arms.iter().zip(&blocks) {
-            // A large unsigned number only looks like a negative label; of a label that comes twice
-            // the first arm is the one.
+            // An unsigned accumulator has no negative labels: they would match large numbers. If a
+            // label occurs twice, the first arm has it.
             for label in labels.iter().filter(|label| (!unsigned || **label >= 0) && known.insert(**label)) {
                 switch.set_entry(u128::from(*label as u64), *block);
             }
@@ -843,7 +843,7 @@ impl<'e> Emit<'e, '_> {
         self.finish_join(join);
     }
 
-    /// Runs one of two. Behind them the accumulator is what it was before.
+    /// Emits a branch. Behind it the accumulator is the one before it.
     pub(super) fn branch(&mut self, condition: Value, then: impl FnOnce(&mut Self), otherwise: impl FnOnce(&mut Self)) {
         let (accumulator, mut join) = (self.accumulator, self.begin_join());
         let (yes, no, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
@@ -865,12 +865,12 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// The bytes of a segment are the same on the wire and in memory.
+/// True if the bytes of a segment are the same on the wire and in memory.
 pub(super) fn as_is(segment: &Segment) -> bool {
     segment.wire == segment.memory && (segment.order == HOST || segment.wire.size() == 1)
 }
 
-/// `next` lies right behind the `len` bytes from `first` on, on the wire and in memory.
+/// True if `next` lies directly behind the `len` bytes from `first` on, on the wire and in memory.
 pub(super) fn follows(first: &Segment, len: u32, next: &Segment) -> bool {
     let (Place::At { offset, .. }, Place::At { offset: next_offset, .. }) = (first.place, next.place) else {
         return false;

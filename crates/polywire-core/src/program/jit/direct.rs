@@ -1,11 +1,11 @@
-//! Which programs have a direct function.
+//! Decides which programs without a bank are eligible for a direct function.
 //!
-//! A small message of scalars and strings costs little more than preparing the context for it. A
-//! direct function needs no context. It handles the whole message or bails out; the general
-//! function then processes the message and reports the error, if there is one.
+//! For a small message of scalars and strings, preparing the context costs about as much as
+//! processing it. A direct function needs no context. It handles the whole message or bails out;
+//! then the general function processes the message and reports the error, if there is one.
 //!
-//! `jit/mod.rs` asks this file before it compiles, and `exec.rs` for the size that a message must
-//! have. Programs with a bank are judged by `jit/stream`.
+//! `jit/mod.rs` calls this file before it compiles, and for the size that `exec.rs` checks.
+//! `jit/stream` decides for programs with a bank. This file reads the program only.
 
 use super::{SLACK, members::LONGEST_PREFIX, stream::Eligibility};
 use crate::{
@@ -24,8 +24,8 @@ const MAX_ROOM: usize = 1 << 10;
 /// Most members that a direct function reads, unless all messages have the same size.
 const MAX_MEMBERS: usize = 32;
 
-/// Bytes of room that the direct function of an encode program needs to begin with; none if there
-/// is no such function. Strings check for room of their own.
+/// The room that the direct function of an encode program needs at its beginning; none if the
+/// program is not eligible. Strings check their own room.
 pub(super) fn encode_room(program: &Program) -> Option<usize> {
     let most = match message_size(program) {
         Some(size) => size,
@@ -79,9 +79,9 @@ fn is_shared(program: &Program, place: Place) -> bool {
     place.node().is_some_and(|node| matches!(program.layout.node(node).kind, Kind::String { shared: true, .. }))
 }
 
-/// Bytes that a message must have for the direct function of a decode program; none if there is no
-/// such function. Programs have one for messages of one size, and for scalar members that come in
-/// the usual order or are left out.
+/// The bytes that a message must have for the direct function of a decode program; none if the
+/// program is not eligible. Eligible are programs for messages of constant size, and programs for
+/// scalar members that come in the usual order or are left out.
 pub(super) fn decode_size(program: &Program) -> Option<usize> {
     if let Some(size) = message_size(program) {
         return Some(size);
@@ -109,7 +109,7 @@ fn is_members(block: &Block) -> bool {
         && arms.iter().all(is_scalar)
 }
 
-/// A number behind a prefix that says its tag.
+/// True for a member that is a number behind an expected prefix that determines the tag.
 fn is_scalar(arm: &Arm) -> bool {
     let Some(prefix) = &arm.prefix else { return false };
     let PrefixTag::Is(tag) = prefix.tag else { return false };
@@ -123,7 +123,7 @@ fn is_scalar(arm: &Arm) -> bool {
         && arm.absent.0.iter().all(|op| is_plain(&op.kind))
 }
 
-/// Operations on the accumulator and the value alone.
+/// True for operations that use only the accumulator and the value.
 fn is_plain(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Const(..) | OpKind::Load(_) | OpKind::Convert(_) | OpKind::Check(_) | OpKind::Store(_))
 }

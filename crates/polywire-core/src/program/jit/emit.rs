@@ -1,6 +1,7 @@
-//! What both directions share: the function that is being made ([`Emit`]), with position and buffer
-//! as variables, side exits, calls, the accumulator, copies. `jit/decode.rs`, `jit/encode.rs` and
-//! their helpers call it.
+//! The builder of one machine-code function ([`Emit`]), shared by both directions: position and
+//! buffer as variables, side exits, calls, the accumulator, copies. `jit/decode.rs`,
+//! `jit/encode.rs` and their helpers call it. It reads the program and writes the Cranelift
+//! function.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 
@@ -25,7 +26,8 @@ use crate::{
     program::{Cursor, Op, Order, Place, Program, interp::HOST, state::LOCALS},
 };
 
-/// Accesses through verified places and checked positions: never trap, any alignment.
+/// The flags of accesses through verified places and checked positions: they never trap and may be
+/// unaligned.
 pub(super) fn flags() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
@@ -36,7 +38,7 @@ pub(super) fn flags() -> MemFlagsData {
 pub(super) struct Accumulator {
     pub value: Value,
     pub scalar: Scalar,
-    /// What it was before integers were widened: a narrow one has few bits.
+    /// The type before integers were widened, which bounds the bits that the value uses.
     pub from: Scalar,
 }
 
@@ -56,16 +58,17 @@ pub(super) struct Emit<'e, 'f> {
     pub end: Variable,
     /// Offsets in the context.
     pub fields: Fields,
-    /// Where a failed operation goes once its fault is recorded, or a direct function to bail out.
+    /// The exit block. General code jumps to it after recording a fault; direct code jumps to it to
+    /// bail out.
     pub unwind: CodeBlock,
     pub accumulator: Option<Accumulator>,
     /// In direct code: the bytes in hand.
     pub held: Option<Held<'e>>,
     /// Index of the innermost element.
     pub index: Option<Value>,
-    /// The function is direct: it has no context, and what fails bails out.
+    /// The function is direct: it has no context, and failures bail out.
     pub direct: bool,
-    /// Bytes that the program moves at most, texts not counted, where it is direct.
+    /// In direct code: the most bytes that the program writes, strings not counted.
     pub room_wanted: i64,
     /// A word in memory that kernels write to.
     word: StackSlot,
@@ -73,21 +76,21 @@ pub(super) struct Emit<'e, 'f> {
     pub stream: Option<Stream>,
     /// In direct code: the program's locals.
     pub locals: [Variable; LOCALS],
-    /// What is known of them.
+    /// Known facts about the locals.
     pub facts: [LocalFact; LOCALS],
     /// In direct code: the words of slots.
     pub slot_words: Vec<SlotWords>,
     /// Slots that are known to have a value.
     pub assigned: Vec<u32>,
-    /// What is being made is out of the way of what is usual.
+    /// The block being emitted is on a cold path.
     pub rare: bool,
     /// In direct code: the presence map that is read or written.
     pub segment: Option<Segment>,
-    /// Slots that nobody uses any more, with their words.
+    /// Released stack slots, with their sizes in words.
     free_slots: Vec<(u32, StackSlot)>,
 }
 
-/// What machine code holds of the state of a stream.
+/// Values that machine code keeps about the state of a stream.
 #[derive(Clone, Copy)]
 pub(super) struct Stream {
     pub state: Value,
@@ -95,7 +98,7 @@ pub(super) struct Stream {
     pub values: Value,
 }
 
-/// Where the context keeps what machine code holds in registers.
+/// Offsets in the context of the fields that machine code keeps in registers.
 #[derive(Clone, Copy)]
 pub(super) struct Fields {
     pub base: i32,
@@ -110,9 +113,10 @@ pub(super) struct Fields {
     pub origin_moves: bool,
 }
 
-/// Makes one function: `fill` emits the block's operations. Its arguments are the context and the
-/// frame, or, if it is `direct`, the first byte of the message, the frame, how many bytes there
-/// are, or room for so many; in a stream where they end, and the state.
+/// Makes one function; `fill` emits the block's operations. The arguments of a general function are
+/// the context and the frame. Those of a direct function are the address of the message, the frame,
+/// and the number of bytes (or of room); with a bank, the end address and the state instead of the
+/// number.
 pub(super) fn function<'e>(
     module: &mut JITModule,
     program: &'e Program,
@@ -178,9 +182,9 @@ pub(super) fn function<'e>(
     define(module, function, &mut context)
 }
 
-/// Compiles a function into the module, and gives its bytes of machine code.
-/// [`Module::define_function`] does the same, but first prints the whole function into the log, at
-/// the level that users look at.
+/// Compiles a function into the module, and returns the length of its code.
+/// [`Module::define_function`] does the same, but also logs the whole function at a level that
+/// users see.
 fn define(module: &mut JITModule, function: FuncId, context: &mut Context) -> Result<usize, String> {
     context.compile(module.isa(), &mut ControlPlane::default()).map_err(|error| alloc::format!("{error:?}"))?;
     let Some(code) = context.compiled_code() else { return Err("nothing was compiled".into()) };
@@ -217,8 +221,8 @@ impl<'e> Emit<'e, '_> {
     fn begin(&mut self, size: Option<Value>, state: Option<Value>) {
         if let Some(size) = size {
             let (message, zero) = (self.context, self.constant(0));
-            // A position in a stream's message is an address: nothing there is aligned, and that is
-            // a register less.
+            // In direct code with a bank, the position is an address. No operation there needs
+            // alignment, and this saves a register.
             let (base, start) = if state.is_some() { (zero, message) } else { (message, zero) };
             self.code.def_var(self.base, base);
             self.code.def_var(self.position, start);
@@ -234,7 +238,7 @@ impl<'e> Emit<'e, '_> {
             }
             self.load_base();
             self.reload();
-            // A kernel may leave it as it is.
+            // A kernel may not write the word, so it is initialised.
             let (zero, word) = (self.constant(0), self.word);
             for at in [0, 8] {
                 self.code.ins().stack_store(types::I64, zero, word, at);
@@ -247,8 +251,8 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(self.base, base);
     }
 
-    /// Takes position and end, and a base that moves, from the context: after whatever may have
-    /// changed them.
+    /// Reloads position and end, and the base if it can move, from the context, after a call that
+    /// may have changed them.
     pub(super) fn reload(&mut self) {
         if self.fields.moves {
             self.load_base();
@@ -259,7 +263,7 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(self.end, end);
     }
 
-    /// Puts the position into the context, before whatever looks at it there.
+    /// Stores the position in the context, before a call that reads it there.
     pub(super) fn spill(&mut self) {
         if self.direct {
             return;
@@ -268,7 +272,7 @@ impl<'e> Emit<'e, '_> {
         self.store(position, self.context, self.fields.position);
     }
 
-    /// In direct code: bytes up to the position.
+    /// In direct code: the number of bytes up to the position.
     fn taken(&mut self) -> Value {
         let (here, first) = (self.here(), self.context);
         self.code.ins().isub(here, first)
@@ -317,7 +321,7 @@ impl<'e> Emit<'e, '_> {
         self.code.inst_results(call).first().copied()
     }
 
-    /// In direct code: calls a function that gives a word, and bails out if that is zero.
+    /// In direct code: calls a function that returns a word, and bails out if that is zero.
     pub(super) fn call_or_bail_out(&mut self, function: *const u8, arguments: &[Value]) -> Value {
         let word = self.call(function, arguments, Some(types::I64)).expect("it returns a word");
         let (none, unwind) = (self.code.ins().icmp_imm_s(IntCC::Equal, word, 0), self.unwind);
@@ -325,7 +329,7 @@ impl<'e> Emit<'e, '_> {
         word
     }
 
-    /// The same of a function that gives zero if all is well.
+    /// In direct code: calls a function that returns zero on success, and bails out if it does not.
     pub(super) fn call_expecting_zero(&mut self, function: *const u8, arguments: &[Value]) {
         let failed = self.call(function, arguments, Some(types::I64)).expect("it returns a word");
         let unwind = self.unwind;
@@ -339,15 +343,15 @@ impl<'e> Emit<'e, '_> {
         self.code.import_signature(signature)
     }
 
-    /// Calls a function that answers with a status and looks at the context; a failure has its
-    /// fault set, and is blamed on `op`.
+    /// Calls a function that uses the context and returns a status. If it fails, it has set the
+    /// fault, and the fault names the field of `op`.
     pub(super) fn call_status(&mut self, op: &Op, function: *const u8, arguments: &[Value]) {
         self.spill();
         self.call_in_place(op, function, arguments);
         self.reload();
     }
 
-    /// The same for a function that neither reads nor changes the context but to fail.
+    /// The same for a function that uses the context only to fail.
     pub(super) fn call_in_place(&mut self, op: &Op, function: *const u8, arguments: &[Value]) {
         let status = self.call(function, arguments, Some(types::I32)).expect("it returns a status");
         let failed = self.cold();
@@ -358,7 +362,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(go_on);
     }
 
-    /// Emits what stands between two functions that share an argument and a cursor.
+    /// Emits a body between calls of two functions that share an argument and a cursor.
     pub(super) fn bracketed(
         &mut self,
         op: &Op,
@@ -389,7 +393,7 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().jump(unwind, &[]);
     }
 
-    /// In direct code: bails out. What is emitted next is never reached.
+    /// In direct code: bails out. The code emitted next is unreachable.
     pub(super) fn bail_out(&mut self) {
         let unwind = self.unwind;
         self.code.ins().jump(unwind, &[]);
@@ -403,7 +407,8 @@ impl<'e> Emit<'e, '_> {
         block
     }
 
-    /// Goes on if `condition` is zero, else to a cold block that `otherwise` fills and ends.
+    /// Continues if `condition` is zero, else jumps to a cold block that `otherwise` fills and
+    /// ends.
     pub(super) fn unless(&mut self, condition: Value, otherwise: impl FnOnce(&mut Self)) {
         let (cold, go_on) = (self.cold(), self.code.create_block());
         self.code.ins().brif(condition, cold, &[], go_on, &[]);
@@ -412,7 +417,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(go_on);
     }
 
-    /// Goes to a cold block if `condition` holds, which `rare` fills, and comes back.
+    /// If `condition` holds, runs a cold block, which `rare` fills, and returns.
     pub(super) fn rarely(&mut self, condition: Value, rare: impl FnOnce(&mut Self)) {
         let join = self.code.create_block();
         self.unless(condition, |emit| {
@@ -423,7 +428,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(join);
     }
 
-    /// Goes on if `condition` is zero, else to `block`.
+    /// Continues if `condition` is zero, else jumps to `block`.
     pub(super) fn or_else(&mut self, condition: Value, block: CodeBlock) {
         let go_on = if self.rare { self.cold() } else { self.code.create_block() };
         self.code.ins().brif(condition, block, &[], go_on, &[]);
@@ -456,8 +461,8 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().stack_store(types::I64, value, self.word, 0);
     }
 
-    /// Zeroed memory for a kernel's cursor or for a set, until it is [released](Emit::release): a
-    /// frame is as large as what is in use at a time.
+    /// Allocates zeroed stack memory for a kernel's cursor or for a set. [`Emit::release`] frees it
+    /// for reuse, so that the stack frame stays small.
     pub(super) fn slot(&mut self, words: u32) -> StackSlot {
         let slot = match self.free_slots.iter().position(|(free, _)| *free == words) {
             Some(at) => self.free_slots.swap_remove(at).1,
@@ -473,7 +478,7 @@ impl<'e> Emit<'e, '_> {
         slot
     }
 
-    /// Gives a slot back.
+    /// Releases stack memory.
     pub(super) fn release(&mut self, slot: StackSlot) {
         let bytes = self.code.func.sized_stack_slots[slot].size;
         self.free_slots.push((bytes / 8, slot));
@@ -487,7 +492,8 @@ impl<'e> Emit<'e, '_> {
         self.accumulator = Some(Accumulator { value, scalar, from: scalar });
     }
 
-    /// The accumulator from what an operation of the interpreter's has left, if it fills it.
+    /// Takes the accumulator that an operation run by the interpreter has left, if the operation
+    /// fills it.
     pub(super) fn take_filled(&mut self, scalar: Option<Scalar>) {
         if let Some(scalar) = scalar {
             let value = self.load_word(0);
@@ -562,7 +568,7 @@ impl<'e> Emit<'e, '_> {
             2 => types::I16,
             4 => types::I32,
             8 => return self.code.ins().bswap(value),
-            // There is no swap of 128 bits on every target: swap the halves.
+            // Not every target can swap 128 bits, so swap the halves.
             _ => {
                 let (low, high) = self.code.ins().isplit(value);
                 let (low, high) = (self.code.ins().bswap(low), self.code.ins().bswap(high));
@@ -577,7 +583,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Widens what is in a run: the verifier has seen that nothing is lost.
+    /// Widens a scalar of a run. The verifier has checked that nothing is lost.
     pub(super) fn widen(&mut self, value: Value, from: Scalar, to: Scalar) -> Value {
         match (from, to) {
             (Scalar::F32, Scalar::F64) => {
@@ -633,7 +639,7 @@ impl<'e> Emit<'e, '_> {
         };
         while at < len {
             let ty = chunk(len - at);
-            // The last chunk may overlap the one before rather than leave a few bytes over.
+            // The last chunk overlaps the one before it, so that no shorter pieces remain.
             let rest = len - at;
             let at_now = match ty.bytes() {
                 size if size < rest && rest < 2 * size && rest.count_ones() > 1 => {
@@ -665,10 +671,11 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// Emits an element: what fails inside is given the index on its way out.
+    /// Emits an element. A failure inside adds the index to the fault.
     pub(super) fn element(&mut self, index: Value, body: impl FnOnce(&mut Self)) {
         if self.direct {
-            // Behind an element comes another one.
+            // The code runs for each element, and an element may change locals and slots. So no
+            // facts hold at the beginning of an element or behind the loop.
             let known = |emit: &mut Self| {
                 emit.facts = [LocalFact::default(); LOCALS];
                 emit.assigned.clear();
@@ -698,7 +705,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(go_on);
     }
 
-    /// Calls another routine of the program, as many levels deeper as it costs.
+    /// Calls another routine of the program, entering the levels that it costs.
     pub(super) fn call_routine(&mut self, op: &Op, routine: u32, frame: Value, too_deep: *const u8) {
         let depth = self.load(types::I32, self.context, self.fields.depth);
         let levels = i64::from(self.program.routines[routine as usize].levels);
@@ -721,8 +728,7 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// What programs in `Arc` have in common with those that machine code refers to: their operations
-/// stay where they are.
+/// True if an operation of the program may restart the origin of alignment: a region or members.
 pub(super) fn origin_moves(program: &Arc<Program>) -> bool {
     fn any(block: &crate::program::Block) -> bool {
         block.0.iter().any(|op| {

@@ -25,28 +25,28 @@ use crate::{
     },
 };
 
-/// Room behind what a `Need` asks for, so that a wide store may write more than it means to.
+/// Extra room behind each reservation, so that a wide store may write past the bytes that count.
 pub(crate) const SLACK: usize = 16;
 
-/// The longest string that is copied inline.
+/// The longest string that is copied in line.
 const SHORT: i64 = 16;
 
-/// The longest string that is copied without a context.
+/// The longest string that direct code copies.
 const LONG: i64 = 1 << 16;
 
-/// Bytes of a page, at least: a load that starts in one and ends in it cannot fault.
+/// The smallest size of a page. A load within one page that holds a readable byte cannot fault.
 pub(super) const PAGE: i64 = 4096;
 
-/// What stands in front of a text that is written here, and behind it.
+/// The bytes in front of a string that is written in line, and behind it.
 #[derive(Clone, Copy)]
 enum TextHead {
-    /// A count of 32 bits, and a NUL that it counts.
+    /// A count of 32 bits in front, and a NUL behind, which is counted.
     Counted(Order),
     Short(ShortText),
 }
 
 impl TextHead {
-    /// Bytes in front.
+    /// The number of bytes in front.
     fn len(self) -> i32 {
         match self {
             TextHead::Counted(_) => 4,
@@ -54,12 +54,12 @@ impl TextHead {
         }
     }
 
-    /// Bytes in front and behind.
+    /// The number of bytes in front and behind.
     fn around(self) -> i64 {
         i64::from(self.len()) + i64::from(matches!(self, TextHead::Counted(_)))
     }
 
-    /// Bytes of a text that it can be said of here.
+    /// The longest string that this head can describe.
     fn longest(self) -> i64 {
         match self {
             TextHead::Counted(_) => LONG,
@@ -68,7 +68,7 @@ impl TextHead {
     }
 }
 
-/// Makes the function of one block, and gives its length in bytes.
+/// Makes the function of one block, and returns the length of its code.
 pub(super) fn define<'e>(
     module: &mut JITModule,
     program: &'e Arc<Program>,
@@ -120,7 +120,7 @@ impl<'e> Emit<'e, '_> {
     fn encode_op(&mut self, op: &'e Op, frame: Value) {
         match &op.kind {
             OpKind::Need(n) => self.room(op, i64::from(*n) + SLACK as i64),
-            // It needs no room, so there may be none to write zeros into.
+            // It writes nothing, and there may be no room for the wide store of zeros.
             OpKind::Align(1) => {}
             OpKind::Align(n) => {
                 let (here, zero) = (self.here(), self.constant(0));
@@ -240,7 +240,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Lets the interpreter run one operation that does not look at the accumulator.
+    /// Emits a call of the interpreter for one operation that does not read the accumulator.
     fn encode_by_interpreter(&mut self, op: &'e Op, frame: Value) {
         let (program, address) = (self.address(self.program), self.address(op));
         let index = match self.index {
@@ -254,7 +254,7 @@ impl<'e> Emit<'e, '_> {
         self.call_status(op, shims::encode_op as *const u8, &arguments);
     }
 
-    /// Makes sure of `n` bytes.
+    /// Reserves `n` bytes.
     pub(super) fn room(&mut self, op: &'e Op, n: i64) {
         if self.direct {
             return;
@@ -268,7 +268,7 @@ impl<'e> Emit<'e, '_> {
         });
     }
 
-    /// In direct code: bails out unless there is still room for all that is of known size.
+    /// In direct code: bails out unless there is still room for all bytes of known size.
     fn room_for_all(&mut self) {
         if self.direct {
             let (capacity, position, unwind) = (self.code.use_var(self.end), self.position(), self.unwind);
@@ -314,7 +314,7 @@ impl<'e> Emit<'e, '_> {
         self.advance(i64::from(size));
     }
 
-    /// Writes the zeros of a gap.
+    /// Writes the zeros of padding.
     fn zeros(&mut self, here: Value, mut from: u32, to: u32) {
         while from < to {
             let scalar = match to - from {
@@ -335,7 +335,7 @@ impl<'e> Emit<'e, '_> {
             let (from, len) = (self.address(bytes), self.constant(bytes.len() as i64));
             self.call(shims::copy as *const u8, &[from, here, len], None);
         } else {
-            // The room behind a Need lets the last word be a whole one.
+            // The slack behind a reservation allows the last store to be a whole word.
             for (i, chunk) in bytes.chunks(8).enumerate() {
                 let mut word = [0; 8];
                 word[..chunk.len()].copy_from_slice(chunk);
@@ -378,7 +378,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// A value by its kernel. There is room.
+    /// Emits a call of an inline kernel. There must be room.
     pub(super) fn put_inline(&mut self, kernel: &'static InlineKernel, argument: u64, value: Value) {
         let (here, argument) = (self.here(), self.constant(argument as i64));
         if !kernel.exact {
@@ -395,7 +395,7 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(self.position, position);
     }
 
-    /// First element and number of elements of what has a length.
+    /// The first element and the number of elements of a sequence, string or map.
     pub(super) fn slice(&mut self, place: Place, frame: Value) -> (Value, Value) {
         let (base, offset, node) = self.place(place, frame).expect("the verifier refuses sinks");
         let kind = &self.layout().node(node).kind;
@@ -430,7 +430,7 @@ impl<'e> Emit<'e, '_> {
             TextForm::Kernel(kernel) => kernel.short.map(TextHead::Short),
             TextForm::Held => None,
         };
-        // What follows takes the place for a string of its own.
+        // The code below requires an owned string.
         let is_own = matches!(form, TextForm::CountedNul { .. }) || !self.is_shared(place);
         match head.filter(|_| is_own && (bound == 0 || !utf16_bound)) {
             Some(head) => self.encode_short(op, place, (form, head), (bound, after), frame),
@@ -438,7 +438,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// A text by a function.
+    /// Emits a call of a function that writes a string.
     fn encode_any_text(
         &mut self,
         op: &'e Op,
@@ -455,13 +455,13 @@ impl<'e> Emit<'e, '_> {
             TextForm::Held if self.direct => self.take_string(place, bound, frame),
             _ => self.encode_by_interpreter(op, frame),
         }
-        // Nobody but machine code knows of slack.
+        // Rust functions do not reserve the slack, so machine code does.
         if after > 0 {
             self.room(op, after + SLACK as i64);
         }
     }
 
-    /// A text: here if it is short, else by a function.
+    /// Emits a string: in line if it is short, else by a call.
     fn encode_short(
         &mut self,
         op: &'e Op,
@@ -475,11 +475,11 @@ impl<'e> Emit<'e, '_> {
         let longest = longest.min(head.longest());
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, longest);
         let (capacity, position) = (self.code.use_var(self.end), self.position());
-        // Without a context nobody makes room for what follows.
+        // Direct code reserves no room later, so check the room for everything that follows.
         let after = if self.direct { self.room_wanted } else { after };
         let wanted = self.code.ins().iadd_imm_s(position, head.around() + SHORT + after + SLACK as i64);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
-        // An empty string's pointer is not one; the output's own bytes do as well.
+        // The pointer of an empty string may not be readable; load from the output instead.
         let (here, empty) = (self.here(), self.code.ins().icmp_imm_s(IntCC::Equal, len, 0));
         let data = self.code.ins().select(empty, here, data);
         let in_page = self.code.ins().band_imm_s(data, PAGE - 1);
@@ -503,8 +503,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// A text without a context: one that is too long, or for which there is no room, is for
-    /// others.
+    /// In direct code: emits a longer string. Bails out if it is too long or there is no room.
     fn encode_long(&mut self, (data, len): (Value, Value), head: TextHead, bound: u32) {
         let longest = head.longest().min(if bound == 0 { i64::MAX } else { bound.into() });
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, longest);
@@ -521,7 +520,7 @@ impl<'e> Emit<'e, '_> {
         self.finish_text(head, here, len);
     }
 
-    /// Head and end of a text whose bytes are written, and past it.
+    /// Writes head and end of a string whose bytes are written, and moves the position behind it.
     fn finish_text(&mut self, head: TextHead, here: Value, len: Value) {
         match head {
             TextHead::Counted(order) => {
@@ -580,7 +579,7 @@ impl<'e> Emit<'e, '_> {
         };
         if bound > 0 {
             let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, count, i64::from(bound));
-            // The interpreter says what is wrong.
+            // The interpreter sets the fault.
             self.unless(long, |emit| {
                 if !emit.direct {
                     emit.encode_by_interpreter(op, frame);

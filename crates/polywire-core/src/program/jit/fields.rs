@@ -1,6 +1,6 @@
-//! Presence maps and the state: emits their operations. `jit/decode.rs` and `jit/encode.rs` call
-//! it. The general function calls `state/bits.rs`, as the interpreter does; direct functions have
-//! code of their own in `jit/stream/map.rs`.
+//! Presence maps and `Forget`: emits their operations. `jit/decode.rs` and `jit/encode.rs` call it.
+//! The general function calls `state/bits.rs`, as the interpreter does; direct functions have code
+//! of their own in `jit/stream/map.rs`. The code touches the message and the state.
 
 use core::mem::offset_of;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl<'e> Emit<'e, '_> {
-    /// What all operations need of the state, once in a function.
+    /// Loads the values about the state that all operations use, once per function.
     pub(super) fn load_stream(&mut self, state: Value) {
         let values = self.load(types::I64, state, offset_of!(State, values_at) as i32);
         self.stream = Some(Stream { state, values });
@@ -23,7 +23,7 @@ impl<'e> Emit<'e, '_> {
         self.stream.expect("the verifier has seen a bank")
     }
 
-    /// What stands behind a presence map, on the way in.
+    /// Emits a segment with its presence map, when decoding.
     pub(super) fn decode_map(&mut self, op: &Op, (bits, policy): (u32, Policy), body: &'e Block, frame: Value) {
         if self.direct {
             return self.get_segment(bits, body, frame);
@@ -32,7 +32,7 @@ impl<'e> Emit<'e, '_> {
         self.bracketed(op, functions, policy as u64, |emit| emit.decode_inner(body, frame));
     }
 
-    /// What stands behind a presence map, on the way out.
+    /// Emits a segment with its presence map, when encoding.
     pub(super) fn encode_map(&mut self, op: &Op, bits: u32, body: &'e Block, frame: Value) {
         if self.direct {
             return self.put_segment(bits, body, frame);
@@ -53,7 +53,7 @@ impl<'e> Emit<'e, '_> {
         self.set(bit, Scalar::Bool);
     }
 
-    /// Makes sure of bits of the presence map.
+    /// Checks bits of the presence map that have known values.
     pub(super) fn expect_bits(&mut self, op: &Op, zeros: u32, one: bool) {
         if self.direct {
             return self.expect_known(zeros, one);
@@ -71,7 +71,7 @@ impl<'e> Emit<'e, '_> {
         self.call_status(op, put_bit as *const u8, &[self.context, bit]);
     }
 
-    /// Writes bits of the presence map that are known.
+    /// Writes bits of the presence map that have known values.
     pub(super) fn put_bits(&mut self, op: &Op, zeros: u32, one: bool) {
         if self.direct {
             return self.put_known(zeros, one);
@@ -80,7 +80,7 @@ impl<'e> Emit<'e, '_> {
         self.call_status(op, put_bits as *const u8, &[self.context, zeros, one]);
     }
 
-    /// Makes all slots undefined but one.
+    /// Makes all slots but one undefined.
     pub(super) fn forget(&mut self, except: u32) {
         let (state, except) = (self.state(), self.constant(except.into()));
         match self.direct {
@@ -94,38 +94,42 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-// Machine code with a context calls the functions below. None unwinds.
+// General functions call the functions below, except `forget_specialised`, which direct functions
+// call. None unwinds.
 
 unsafe extern "C" fn take_bit(input: *mut Input<'_>, bit: *mut u64) -> Status {
-    // SAFETY: machine code gives its context, and a word of the stack.
+    // SAFETY: machine code passes its input, which nobody else refers to during the call, and a
+    // word of its stack frame.
     unsafe { *bit = u64::from((*input).take_bit()) };
     Status::Ok
 }
 
 unsafe extern "C" fn expect_bits(input: *mut Input<'_>, zeros: u64, one: u64) -> Status {
-    // SAFETY: machine code gives its context.
+    // SAFETY: machine code passes its input or output, which nobody else refers to during the call.
     unsafe { state::expect_bits(&mut *input, zeros as u32, one != 0) }
 }
 
 unsafe extern "C" fn put_bit(output: *mut Output<'_>, bit: u64) -> Status {
-    // SAFETY: machine code gives its context.
+    // SAFETY: machine code passes its input or output, which nobody else refers to during the call.
     unsafe { (*output).put_bit(bit != 0) };
     Status::Ok
 }
 
 unsafe extern "C" fn put_bits(output: *mut Output<'_>, zeros: u64, one: u64) -> Status {
-    // SAFETY: machine code gives its context.
+    // SAFETY: machine code passes its input or output, which nobody else refers to during the call.
     unsafe { state::put_bits(&mut *output, zeros as u32, one != 0) };
     Status::Ok
 }
 
 unsafe extern "C" fn forget(state: *mut State, except: u64) {
-    // SAFETY: machine code gives the state of its context, which nobody refers to meanwhile.
+    // SAFETY: machine code passes the state of its context, which nobody else refers to during the
+    // call.
     unsafe { (*state).forget_but(except as u32) }
 }
 
-/// In direct code: 0, or 1 if it cannot be done.
+/// In direct code: returns 0, or 1 if the initial texts exceed the limit.
 unsafe extern "C" fn forget_specialised(state: *mut State, except: u64) -> u64 {
-    // SAFETY: machine code gives the state that it was called with.
+    // SAFETY: machine code passes the state that it was called with, which nobody else refers to
+    // during the call.
     unsafe { u64::from(!(*state).forget_specialised(except as u32)) }
 }

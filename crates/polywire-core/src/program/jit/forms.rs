@@ -1,6 +1,6 @@
-//! Kernels with a form: emits the simple case of a number, or of a region with its length in front,
+//! Kernels with a form. For a number, or a region with its length in front, emits the simple case
 //! in line, and a call of the kernel for all other cases. `jit/decode.rs` and `jit/encode.rs` call
-//! it.
+//! it. The code touches the message and the accumulator.
 
 use core::mem::offset_of;
 
@@ -19,27 +19,27 @@ use crate::{
     },
 };
 
-/// The highest bits of eight bytes.
+/// The highest bit of each of eight bytes.
 const HIGHEST: i64 = 0x8080_8080_8080_8080_u64 as i64;
 
-/// Bits of numbers whose varint has at most eight bytes.
+/// The most bits of a number whose varint has at most eight bytes.
 const SHORT_BITS: u32 = 56;
 
 /// A region of the input that is being read.
 pub(super) struct InRegion {
-    /// The end of what is around it.
+    /// The end of the enclosing region.
     outer: Value,
 }
 
 /// A region of the output that is being written.
 pub(super) struct OutRegion {
-    /// Where its length goes.
+    /// The position of its length.
     start: Value,
     base: Value,
 }
 
 impl<'e> Emit<'e, '_> {
-    /// The accumulator as a kernel says that it writes it. There is room.
+    /// Writes the accumulator in the form of an inline kernel. There must be room.
     pub(super) fn put_number(&mut self, kernel: &'static InlineKernel, argument: u64, form: InlineForm) {
         let accumulator = self.accumulator();
         let done = self.code.create_block();
@@ -67,7 +67,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// A varint behind a head that was written but not passed.
+    /// Writes a varint behind a head that is written, but not yet behind the position.
     fn put_varint(
         &mut self,
         kernel: &'static InlineKernel,
@@ -103,7 +103,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// The number whose groups are written, and how many bits it can have.
+    /// The number that a varint encodes, and the most bits that it can have.
     fn varint_of(&mut self, accumulator: Accumulator, number: NumberForm) -> (Value, u32) {
         let (value, from) = (accumulator.value, accumulator.from);
         let own = if from == Scalar::Bool { 1 } else { 8 * from.size() as u32 };
@@ -115,8 +115,9 @@ impl<'e> Emit<'e, '_> {
         (self.code.ins().bxor(twice, sign), bits)
     }
 
-    /// Groups of seven bits in bytes, all but the last with their highest bit set, of a number of
-    /// so many bits, at most 56; and how many bytes are before the last.
+    /// The varint of a number of at most `bits` bits, which is at most 56, as a word: groups of
+    /// seven bits in bytes, all but the last with their highest bit set. Also returns the number of
+    /// bytes before the last.
     fn spread(&mut self, value: Value, bits: u32) -> (Value, Value) {
         if bits <= 7 {
             return (value, self.constant(0));
@@ -146,12 +147,12 @@ impl<'e> Emit<'e, '_> {
         (self.code.ins().bor(groups, more), self.code.ins().ushr_imm_u(highest, 3))
     }
 
-    /// The accumulator from a number as a kernel says that it reads it.
+    /// Reads the accumulator in the form of a kernel.
     pub(super) fn get_number(&mut self, op: &'e Op, kernel: &'static ScalarKernel) {
         let Some(form) = kernel.form else { return };
         let result = self.code.declare_var(types::I64);
         let (slow, done) = (self.cold(), self.code.create_block());
-        // Without a context the tag is that of a prefix, which was compared before.
+        // In direct code an expected prefix has set the tag, and eligibility checked it.
         if !self.direct {
             self.expect_tag(form.tag, slow);
         }
@@ -194,7 +195,7 @@ impl<'e> Emit<'e, '_> {
         self.set(value, kernel.scalar);
     }
 
-    /// Goes to `other` unless the lowest bits of the tag are these.
+    /// Jumps to `other` unless the lowest bits of the tag are `expected`.
     fn expect_tag(&mut self, expected: u32, other: cranelift_codegen::ir::Block) {
         let tag = self.load_scalar(Scalar::U32, self.context, offset_of!(Input<'_>, tag) as i32);
         let kind = self.code.ins().band_imm_s(tag, 7);
@@ -202,8 +203,8 @@ impl<'e> Emit<'e, '_> {
         self.or_else(differs, other);
     }
 
-    /// Reads a varint of up to eight bytes, and passes it; or goes to `other`, and nothing has
-    /// changed.
+    /// Reads a varint of up to eight bytes and moves behind it; or jumps to `other` without any
+    /// effect.
     fn get_varint(&mut self, other: cranelift_codegen::ir::Block) -> Value {
         let (position, end) = (self.position(), self.code.use_var(self.end));
         let result = self.code.declare_var(types::I64);
@@ -222,7 +223,8 @@ impl<'e> Emit<'e, '_> {
         let few = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, end, 8);
         self.or_else(few, other);
         let word = self.word_here(here, position, end);
-        // The highest bits of the bytes that end it, and of others behind them.
+        // The highest bit of each byte without a continuation bit; the lowest such byte ends the
+        // varint.
         let ends = self.code.ins().bnot(word);
         let ends = self.code.ins().band_imm_s(ends, HIGHEST);
         let behind = self.code.ins().ctz(ends);
@@ -241,8 +243,8 @@ impl<'e> Emit<'e, '_> {
         self.code.use_var(result)
     }
 
-    /// The eight bytes at the position, zeros for those behind the end: what is loaded ends there
-    /// at the latest. There are eight bytes in front of the end.
+    /// The eight bytes at the position, with zeros for bytes behind the end. The load does not go
+    /// past the end; there must be eight bytes in front of the end.
     fn word_here(&mut self, here: Value, position: Value, end: Value) -> Value {
         let wanted = self.code.ins().iadd_imm_s(position, 8);
         let over = self.code.ins().isub(wanted, end);
@@ -255,8 +257,8 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().ushr(word, bits)
     }
 
-    /// The groups of seven bits up to the first byte that ends them: the lowest of `ends` is its
-    /// highest bit.
+    /// Joins the groups of seven bits up to the first ending byte, whose highest bit is the lowest
+    /// bit of `ends`.
     fn gather(&mut self, word: Value, ends: Value) -> Value {
         let less = self.code.ins().iadd_imm_s(ends, -1);
         let own = self.code.ins().bxor(ends, less);
@@ -275,7 +277,7 @@ impl<'e> Emit<'e, '_> {
         groups
     }
 
-    /// Begins a region that is behind its length. There is room for a byte.
+    /// Begins a region with its length in front. There must be room for a byte.
     pub(super) fn begin_out_region(&mut self) -> OutRegion {
         let (here, zero) = (self.here(), self.constant(0));
         self.store_scalar(Scalar::U8, zero, here, 0);
@@ -284,7 +286,8 @@ impl<'e> Emit<'e, '_> {
         region
     }
 
-    /// Ends it: a short length goes where there is room for it, unless the output has been moved.
+    /// Ends the region. A length of one byte is stored in the byte that was left for it, unless the
+    /// output was reallocated. Else the kernel inserts the length.
     pub(super) fn end_out_region(&mut self, op: &'e Op, dialect: &'static RegionDialect, region: OutRegion) {
         let (position, base) = (self.position(), self.code.use_var(self.base));
         let len = self.code.ins().isub(position, region.start);
@@ -308,7 +311,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// Emits a region behind a word that has its length: the word comes last, when the length is
+    /// Emits a region behind a word with its length. The word is written last, when the length is
     /// known.
     pub(super) fn put_word_region(&mut self, op: &'e Op, order: Order, body: impl FnOnce(&mut Self)) {
         self.room(op, 2 * 8 + SLACK as i64);
@@ -336,7 +339,7 @@ impl<'e> Emit<'e, '_> {
         self.store(outer, self.context, self.fields.origin);
     }
 
-    /// Reads such a region; what is unusual is the kernel's.
+    /// Reads such a region in line; calls the kernel in unusual cases.
     pub(super) fn get_word_region(
         &mut self,
         op: &'e Op,
@@ -369,12 +372,13 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
         body(self);
-        // Whatever the kernel keeps in its cursor.
+        // The saved end replaces the kernel's cursor.
         self.end_in_region(InRegion { outer: end });
         self.store(outer, self.context, self.fields.origin);
     }
 
-    /// Begins a region that is behind its length, if that has one byte, or by the kernel.
+    /// Begins a region with its length in front: in line if the length has one byte, else by a call
+    /// of the kernel.
     pub(super) fn begin_in_region(
         &mut self,
         op: &'e Op,
@@ -404,11 +408,11 @@ impl<'e> Emit<'e, '_> {
         self.call_status(op, dialect.get_begin as *const u8, &[self.context, argument, cursor]);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(done);
-        // Whatever the kernel keeps in its cursor.
+        // The saved end replaces the kernel's cursor.
         InRegion { outer: end }
     }
 
-    /// Passes over what is left of it.
+    /// Ends a region: skips its unread bytes.
     pub(super) fn end_in_region(&mut self, region: InRegion) {
         let end = self.code.use_var(self.end);
         self.code.def_var(self.position, end);

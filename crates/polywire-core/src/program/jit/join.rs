@@ -1,7 +1,7 @@
-//! Branches: what is known behind blocks of which one runs. `jit/decode.rs`, `jit/encode.rs` and
+//! Control-flow joins of alternative blocks. `jit/decode.rs`, `jit/encode.rs` and
 //! `jit/stream/slots.rs` call [`Emit::begin_join`], then `begin_arm` and `end_arm` for each block,
-//! then `finish_join`. What all blocks agree on (the type of the accumulator, facts about locals)
-//! is known behind them.
+//! then `finish_join`. Facts on which all blocks agree (the type of the accumulator, facts about
+//! locals) hold behind them. It touches `Emit` only.
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, types};
 use cranelift_frontend::Variable;
@@ -15,32 +15,32 @@ use crate::{
     program::{Block, OpKind, state::LOCALS},
 };
 
-/// What is known of a local, where it is a register.
+/// Facts about a local, where it is a register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LocalFact {
-    /// It is a number of this type.
+    /// It holds a number of this type.
     pub from: Option<Scalar>,
-    /// It is this number.
+    /// It holds this number.
     pub constant: Option<i64>,
 }
 
-/// A choice that is being made.
+/// A join that is being emitted.
 pub(super) struct Join<'e> {
-    /// What is known where each arm begins.
+    /// The accumulator where each arm begins.
     accumulator: Option<Accumulator>,
     held: Option<Held<'e>>,
     facts: [LocalFact; LOCALS],
-    /// What is known where arms have ended, if any has.
+    /// The facts where arms have ended, if any has.
     ended: Option<Ended>,
 }
 
 struct Ended {
-    /// The accumulator, its type and what it was before it was widened, if the arms agree on it.
+    /// The accumulator, its type, and its type before it was widened, if the arms agree on it.
     accumulator: Option<(Variable, Scalar, Scalar)>,
     facts: [LocalFact; LOCALS],
 }
 
-/// True if nothing comes behind a block, because it fails.
+/// True if the end of a block is never reached, because it always fails.
 pub(super) fn stops(block: &Block) -> bool {
     block.0.iter().any(|op| match &op.kind {
         OpKind::Fail(_) => true,
@@ -55,12 +55,12 @@ impl<'e> Emit<'e, '_> {
         Join { accumulator: self.accumulator, held: self.held, facts: self.facts, ended: None }
     }
 
-    /// Goes back to what is known where an arm begins.
+    /// Restores the facts at the beginning of an arm.
     pub(super) fn begin_arm(&mut self, join: &Join<'e>) {
         (self.accumulator, self.held, self.facts) = (join.accumulator, join.held, join.facts);
     }
 
-    /// Notes what is known at an arm's end; it may have stopped.
+    /// Records the facts at an arm's end, which may be unreachable.
     pub(super) fn end_arm(&mut self, join: &mut Join<'e>, stops: bool) {
         if stops {
             return;
@@ -90,9 +90,9 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Goes on behind the arms.
+    /// Continues behind the arms.
     pub(super) fn finish_join(&mut self, join: Join<'e>) {
-        // Where an arm has taken other bytes, nobody uses these.
+        // If an arm has taken other bytes in hand, no operation behind the arms uses them.
         self.held = join.held;
         let ended = join.ended.unwrap_or(Ended { accumulator: None, facts: [LocalFact::default(); LOCALS] });
         self.facts = ended.facts;
@@ -102,13 +102,13 @@ impl<'e> Emit<'e, '_> {
         });
     }
 
-    /// Runs one of two blocks, which begin with the condition as accumulator.
+    /// Emits a branch to one of two blocks, which begin with the condition as accumulator.
     pub(super) fn choose(&mut self, condition: Value, blocks: [&'e Block; 2], fill: impl FnMut(&mut Self, &'e Block)) {
         let ask = |emit: &mut Self, yes, no| _ = emit.code.ins().brif(condition, yes, &[], no, &[]);
         self.choose_by(ask, blocks, fill);
     }
 
-    /// The same of a question that goes to the first block or the second.
+    /// The same with a test that jumps to the first block or the second.
     pub(super) fn choose_by(
         &mut self,
         ask: impl FnOnce(&mut Self, CodeBlock, CodeBlock),

@@ -1,5 +1,6 @@
 //! Members in any order: emits the operation `Members`. A member that comes in the usual order is
-//! recognised by its expected prefix, without a call of the dialect. `jit/decode.rs` calls it.
+//! recognised by its expected prefix, without a call of the dialect. `jit/decode.rs` calls it. The
+//! code touches the input, its tag, and the dialect's cursor.
 
 use core::mem::offset_of;
 
@@ -101,8 +102,8 @@ impl<'e> Emit<'e, '_> {
         self.release(seen);
     }
 
-    /// Members that come in the usual order or are left out, up to the end; whatever else is there
-    /// is for others.
+    /// In direct code: emits members that come in the usual order or are left out. Bails out in all
+    /// other cases.
     fn decode_in_order(&mut self, arms: &'e [Arm], frame: Value) {
         for arm in arms {
             let prefix =
@@ -128,8 +129,8 @@ impl<'e> Emit<'e, '_> {
         self.or_else(more, unwind);
     }
 
-    /// Passes over the bytes that usually stand in front of the next member, and goes to it; or
-    /// goes on, and nothing has changed.
+    /// If the expected prefix of the next member comes, skips it and jumps to `next`; else
+    /// continues without any effect.
     fn decode_prefix(&mut self, prefix: &ExpectedPrefix, cursor: StackSlot, next: CodeBlock) {
         if prefix.bytes.len() > LONGEST_PREFIX {
             return;
@@ -171,7 +172,7 @@ impl<'e> Emit<'e, '_> {
             let open = self.code.ins().icmp_imm_s(IntCC::Equal, count, -1);
             words.push((self.code.ins().select(open, count, less), 0));
         }
-        // From here on all is as expected.
+        // The prefix applies; its effects begin here.
         for (value, word) in words {
             self.code.ins().stack_store(types::I64, value, cursor, word);
         }
@@ -183,8 +184,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(other);
     }
 
-    /// Goes to `end` if the members usually end so, and do here; or goes on, and nothing has
-    /// changed.
+    /// Jumps to `end` if the usual ending comes; else continues without any effect.
     fn decode_ending(&mut self, ending: Ending, cursor: StackSlot, end: CodeBlock) {
         let (position, region) = (self.position(), self.code.use_var(self.end));
         let other = self.code.create_block();
@@ -211,7 +211,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(other);
     }
 
-    /// Not zero if the bytes at an address, which are there, are others than these.
+    /// Not zero if the bytes at an address, which must be readable, differ from `bytes`.
     fn differs(&mut self, at: Value, offset: i32, bytes: &[u8]) -> Value {
         let mut differs = None;
         let mut from = 0;

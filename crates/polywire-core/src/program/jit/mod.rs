@@ -10,8 +10,8 @@
 //! (`shims`). After a failure the code exits with the number of the operation; the interpreter runs
 //! it again to describe the error.
 //!
-//! Executable memory is never writable: it is written, then sealed, then run, and unmapped with the
-//! last user.
+//! Memory is never writable and executable at once: it is written, then made executable, then run.
+//! It is unmapped when the last user of the [`Code`] is gone.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::ptr::NonNull;
@@ -42,11 +42,11 @@ mod stream;
 
 pub(crate) use encode::SLACK;
 
-/// Operations and checked scalars up to which machine code is made; beyond, compiling takes longer
-/// than it is worth.
+/// The most operations and checked scalars of a program that is compiled; for larger ones compiling
+/// takes too long.
 const MAX_PARTS: usize = 1 << 14;
 
-/// Bytes of machine code up to which a program is kept.
+/// The most bytes of machine code that a program may have.
 const MAX_CODE: usize = 8 << 20;
 
 /// False if `POLYWIRE_JIT=off` is in the environment.
@@ -54,9 +54,9 @@ pub(crate) fn allowed() -> bool {
     std::env::var_os("POLYWIRE_JIT").is_none_or(|value| value != "off" && value != "0")
 }
 
-/// A program's machine code, and the program, which it refers to.
+/// A program's machine code, and the program, whose operations and nodes it refers to.
 pub(crate) struct Code {
-    // Before the program: dropped first.
+    // Declared before the program, so that it is dropped first.
     module: Option<JITModule>,
     root: *const u8,
     direct: *const u8,
@@ -64,10 +64,10 @@ pub(crate) struct Code {
     _program: Arc<Program>,
 }
 
-// SAFETY: the code is immutable once made, and keeps its state in its arguments; the module is only
-// touched by `drop`.
+// SAFETY: the code is immutable once made and has no state of its own; only `drop` touches the
+// module, through an exclusive reference.
 unsafe impl Send for Code {}
-// SAFETY: nothing is changed through a shared reference: the code is immutable, and `drop` alone
+// SAFETY: nothing is changed through a shared reference: the code is immutable, and only `drop`
 // touches the module.
 unsafe impl Sync for Code {}
 
@@ -79,13 +79,13 @@ type StreamDecodeFn = unsafe extern "C" fn(*const u8, *mut u8, *const u8, *mut S
 type StreamEncodeFn = unsafe extern "C" fn(*mut u8, *const u8, *mut u8, *mut State) -> usize;
 
 impl Code {
-    /// Its first instruction, for [`encode`] and [`decode`].
+    /// The address of the general function, for [`encode`] and [`decode`].
     pub(crate) fn entry(&self) -> *const u8 {
         self.root
     }
 
-    /// The first instruction of the function without a context, for [`encode_direct`] and
-    /// [`decode_direct`]: null if there is none.
+    /// The address of the direct function, for [`encode_direct`] and [`decode_direct`]; null if
+    /// there is none.
     pub(crate) fn direct(&self) -> *const u8 {
         self.direct
     }
@@ -94,11 +94,12 @@ impl Code {
 /// Runs a decode program.
 ///
 /// # Safety
-/// `entry` is that of a decode program's code, which lives, and `value` is as for
-/// [`interp::decode`](super::interp::decode).
+/// `entry` is the general function of a decode program's code, which is alive, and `value` is as
+/// for [`interp::decode`](super::interp::decode).
 #[inline]
 pub(crate) unsafe fn decode(entry: NonNull<u8>, input: &mut Input<'_>, value: *mut u8) -> Status {
-    // SAFETY: the code was compiled with this signature, for a verified program.
+    // SAFETY: the code was compiled with this signature, for a verified program, and the caller
+    // keeps its contract.
     let status = unsafe { core::mem::transmute::<NonNull<u8>, DecodeFn>(entry)(input, value) };
     if status == 0 { Status::Ok } else { Status::Failed }
 }
@@ -106,55 +107,63 @@ pub(crate) unsafe fn decode(entry: NonNull<u8>, input: &mut Input<'_>, value: *m
 /// Runs an encode program.
 ///
 /// # Safety
-/// `entry` is that of an encode program's code, which lives, and `value` is as for
-/// [`interp::encode`](super::interp::encode).
+/// `entry` is the general function of an encode program's code, which is alive, and `value` is as
+/// for [`interp::encode`](super::interp::encode).
 #[inline]
 pub(crate) unsafe fn encode(entry: NonNull<u8>, output: &mut Output<'_>, value: *const u8) -> Status {
-    // SAFETY: the code was compiled with this signature, for a verified program.
+    // SAFETY: the code was compiled with this signature, for a verified program, and the caller
+    // keeps its contract.
     let status = unsafe { core::mem::transmute::<NonNull<u8>, EncodeFn>(entry)(output, value) };
     if status == 0 { Status::Ok } else { Status::Failed }
 }
 
-/// Runs a decode program's function without a context, and gives how many bytes it took:
-/// [`usize::MAX`] if something is wrong with the message, or unusual, and it is for [`decode`].
+/// Runs a decode program's direct function, and returns how many bytes it consumed. [`usize::MAX`]
+/// is a bail-out: [`decode`] must process the message.
 ///
 /// # Safety
-/// `entry` is the direct one of a decode program's code, which lives; `bytes` are at least
-/// [`direct_size`], and `value` is as for [`decode`].
+/// `entry` is the direct function of a decode program's code, which is alive; `bytes` has at least
+/// [`direct_size`] bytes, and `value` is as for [`decode`].
 #[inline]
 pub(crate) unsafe fn decode_direct(entry: NonNull<u8>, bytes: &[u8], value: *mut u8) -> usize {
-    // SAFETY: the code was compiled with this signature, for a verified program.
+    // SAFETY: the code was compiled with this signature, for a verified program, and the caller
+    // keeps its contract.
     unsafe { core::mem::transmute::<NonNull<u8>, DirectDecodeFn>(entry)(bytes.as_ptr(), value, bytes.len()) }
 }
 
-/// Runs an encode program's function without a context, and gives how many bytes it wrote, all of
-/// them: [`usize::MAX`] if the value is for [`encode`], and what was written is of no use.
+/// Runs an encode program's direct function, and returns how many bytes it wrote, all of which are
+/// initialised. [`usize::MAX`] is a bail-out: [`encode`] must process the value, and the bytes
+/// written are to be discarded.
 ///
 /// # Safety
-/// `entry` is the direct one of an encode program's code, which lives; at `bytes` is `room`, at
-/// least [`direct_size`], and `value` is as for [`encode`].
+/// `entry` is the direct function of an encode program's code, which is alive; `room` bytes are
+/// writable at `bytes`, at least [`direct_size`], and `value` is as for [`encode`].
 #[inline]
 pub(crate) unsafe fn encode_direct(entry: NonNull<u8>, bytes: *mut u8, room: usize, value: *const u8) -> usize {
-    // SAFETY: the code was compiled with this signature, for a verified program.
+    // SAFETY: the code was compiled with this signature, for a verified program, and the caller
+    // keeps its contract.
     unsafe { core::mem::transmute::<NonNull<u8>, DirectEncodeFn>(entry)(bytes, value, room) }
 }
 
-/// As [`decode_direct`], of a program with a bank; what was done to the state is to be taken back
-/// if it gives [`usize::MAX`].
+/// The same as [`decode_direct`], for a program with a bank. After a bail-out the caller must roll
+/// the state back.
 ///
 /// # Safety
-/// As there; the state is specialised for the program.
+/// The contract of the function for programs without a bank, and the state is specialised for the
+/// program.
 #[inline]
 pub(crate) unsafe fn decode_stream(entry: NonNull<u8>, bytes: &[u8], value: *mut u8, state: &mut State) -> usize {
     let ends = bytes.as_ptr_range();
-    // SAFETY: the code was compiled with this signature, for a verified program.
+    // SAFETY: the code was compiled with this signature, for a verified program, and the caller
+    // keeps its contract.
     unsafe { core::mem::transmute::<NonNull<u8>, StreamDecodeFn>(entry)(ends.start, value, ends.end, state) }
 }
 
-/// As [`encode_direct`], likewise.
+/// The same as [`encode_direct`], for a program with a bank. After a bail-out the caller must roll
+/// the state back.
 ///
 /// # Safety
-/// As there; the state is specialised for the program.
+/// The contract of the function for programs without a bank, and the state is specialised for the
+/// program.
 #[inline]
 pub(crate) unsafe fn encode_stream(
     entry: NonNull<u8>,
@@ -163,14 +172,16 @@ pub(crate) unsafe fn encode_stream(
     value: *const u8,
     state: &mut State,
 ) -> usize {
-    // SAFETY: the code was compiled with this signature, for a verified program.
+    // SAFETY: the code was compiled with this signature, for a verified program, and the caller
+    // keeps its contract.
     unsafe { core::mem::transmute::<NonNull<u8>, StreamEncodeFn>(entry)(bytes, value, bytes.add(room), state) }
 }
 
 impl Drop for Code {
     fn drop(&mut self) {
         if let Some(module) = self.module.take() {
-            // SAFETY: whoever runs the code holds a reference to it.
+            // SAFETY: every caller of the code holds a reference to this `Code`, and there is none
+            // left.
             unsafe { module.free_memory() };
         }
     }
@@ -192,7 +203,7 @@ pub(crate) fn compile(program: &Arc<Program>) -> Result<Code, String> {
             Ok(Code { module: Some(module), root, direct, _program: program.clone() })
         }
         Err(error) => {
-            // SAFETY: nothing of it was ever run.
+            // SAFETY: compilation failed, so no code of the module was handed out or run.
             unsafe { module.free_memory() };
             Err(error)
         }
@@ -205,8 +216,8 @@ fn builder() -> Result<JITBuilder, String> {
         ("opt_level", "speed"),
         ("enable_verifier", "false"),
         ("unwind_info", "false"),
-        // A frame that is larger than a page touches each of its pages, so that it cannot step over
-        // the end of the stack.
+        // A stack frame larger than a page touches each of its pages, so that it cannot skip the
+        // guard page.
         ("enable_probestack", "true"),
         ("probestack_strategy", "inline"),
     ];
@@ -218,8 +229,8 @@ fn builder() -> Result<JITBuilder, String> {
     Ok(JITBuilder::with_isa(isa, default_libcall_names()))
 }
 
-/// Bytes that a message must have for a program's function without a context, or that there must be
-/// room for; none if it has no such function.
+/// The size that a message must have for a program's direct function, or the room that it needs;
+/// none if there is no direct function.
 pub(crate) fn direct_size(program: &Program) -> Option<usize> {
     match program.direction {
         Direction::Decode => direct::decode_size(program),
@@ -227,13 +238,14 @@ pub(crate) fn direct_size(program: &Program) -> Option<usize> {
     }
 }
 
-/// What makes a state specialised, for a program with a bank that has a function without a context.
+/// The specialised state that the direct function of a program with a bank expects; none if there
+/// is no such function.
 pub(crate) fn specialised(program: &Program) -> Option<Specialisation> {
     stream::Eligibility::of(program).map(stream::Eligibility::specialised)
 }
 
-/// Compiles the root and all routines, and gives the root's general function, and its direct one if
-/// it has one.
+/// Compiles the root and all routines. Returns the root's general function, and its direct function
+/// if it has one.
 fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<(FuncId, Option<FuncId>), String> {
     let signatures = [false, true].map(|direct| block_signature(module, direct, program.bank.is_some()));
     let mut declare = |name: &str, direct: bool| {
@@ -262,8 +274,8 @@ fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<(FuncId, Opt
     Ok((root, direct))
 }
 
-/// (input or output, frame) -> status, or (first byte, frame, bytes) -> bytes, in a stream (first
-/// byte, frame, end, state) -> bytes
+/// The signature of a block's function. General: (input or output, frame) -> status. Direct: (first
+/// byte, frame, bytes) -> bytes. Direct, with a bank: (first byte, frame, end, state) -> bytes.
 fn block_signature(module: &JITModule, direct: bool, stateful: bool) -> Signature {
     let mut signature = module.make_signature();
     let count = if direct { 3 + usize::from(stateful) } else { 2 };

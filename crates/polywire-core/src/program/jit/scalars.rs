@@ -1,5 +1,5 @@
 //! The accumulator: emits constants, conversions and checks, for both directions. `jit/decode.rs`
-//! and `jit/encode.rs` call it.
+//! and `jit/encode.rs` call it. The code touches the accumulator only.
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
@@ -51,7 +51,7 @@ impl<'e> Emit<'e, '_> {
             }
         };
         self.set(converted, to);
-        // An integer that was checked has no more bits than before.
+        // A checked integer uses no more bits than before.
         if from.range().is_some() && to.range().is_some() {
             self.accumulator = self.accumulator.map(|accumulator| Accumulator { from: narrow, ..accumulator });
         }
@@ -122,7 +122,8 @@ impl<'e> Emit<'e, '_> {
             }
             Check::Within { min, max, fault, .. } => {
                 let outside = match scalar {
-                    // Above the numbers that have a sign, and below those that have none.
+                    // The bounds of the range may be negative or beyond `i64`, so unsigned numbers
+                    // need care.
                     Scalar::U64 => {
                         let (min, max) = ((*min).max(0), *max);
                         if max < min { self.code.ins().iconst(types::I8, 1) } else { self.outside(value, min, max) }
@@ -135,7 +136,7 @@ impl<'e> Emit<'e, '_> {
                         let unwind = self.unwind;
                         self.or_else(outside, unwind);
                     }
-                    // It may pass all the same.
+                    // The policy may accept it.
                     false => self.rarely(outside, |emit| emit.decode_by_interpreter(op, zero)),
                 }
             }

@@ -1,8 +1,9 @@
 //! Rust functions that machine code calls, general code and direct code alike.
 //! `jit/stream/calls.rs` has those for the bytes in hand.
 //!
-//! Only code of verified programs calls them. Its arguments are contexts, operations and layout
-//! nodes that live as long as the code, and places in live values. None of the functions unwinds.
+//! Only code of verified programs calls them. It passes contexts that nobody else refers to during
+//! the call, operations and layout nodes that live as long as the code, and places in live values.
+//! None of the functions unwinds.
 
 use alloc::string::String;
 
@@ -16,54 +17,54 @@ use crate::{
 };
 
 pub(super) unsafe extern "C" fn name_input(input: *mut Input<'_>, path: u64) {
-    // SAFETY: machine code gives its own input, which nobody else refers to meanwhile.
+    // SAFETY: machine code passes its own input, which nobody else refers to during the call.
     unsafe { (*input).blame(PathId(path as u32)) }
 }
 
 pub(super) unsafe extern "C" fn name_output(output: *mut Output<'_>, path: u64) {
-    // SAFETY: machine code gives its own output, which nobody else refers to meanwhile.
+    // SAFETY: machine code passes its own output, which nobody else refers to during the call.
     unsafe { (*output).blame(PathId(path as u32)) }
 }
 
 pub(super) unsafe extern "C" fn index_input(input: *mut Input<'_>, index: u64) {
-    // SAFETY: machine code gives its own input, which nobody else refers to meanwhile.
+    // SAFETY: machine code passes its own input, which nobody else refers to during the call.
     unsafe { (*input).blame_element(index as u32) }
 }
 
 pub(super) unsafe extern "C" fn index_output(output: *mut Output<'_>, index: u64) {
-    // SAFETY: machine code gives its own output, which nobody else refers to meanwhile.
+    // SAFETY: machine code passes its own output, which nobody else refers to during the call.
     unsafe { (*output).blame_element(index as u32) }
 }
 
 pub(super) unsafe extern "C" fn truncated(input: *mut Input<'_>, wanted: u64) {
-    // SAFETY: machine code gives its own input, which nobody else refers to meanwhile.
+    // SAFETY: machine code passes its own input, which nobody else refers to during the call.
     let input = unsafe { &mut *input };
     let left = input.remaining() as u64;
     let _ = input.fail(FaultKind::Truncated, wanted, left);
 }
 
 pub(super) unsafe extern "C" fn fail_input(input: *mut Input<'_>, kind: u64, expected: u64, got: u64) -> Status {
-    // SAFETY: machine code gives its own input, and a word that it took from a `FaultKind`.
+    // SAFETY: machine code passes its own input, and the number of a `FaultKind`.
     unsafe { (*input).fail(core::mem::transmute::<u32, FaultKind>(kind as u32), expected, got) }
 }
 
 pub(super) unsafe extern "C" fn fail_output(output: *mut Output<'_>, kind: u64, expected: u64, got: u64) -> Status {
-    // SAFETY: machine code gives its own output, and a word that it took from a `FaultKind`.
+    // SAFETY: machine code passes its own output, and the number of a `FaultKind`.
     unsafe { (*output).fail(core::mem::transmute::<u32, FaultKind>(kind as u32), expected, got) }
 }
 
 pub(super) unsafe extern "C" fn too_deep_input(input: *mut Input<'_>, levels: u64) -> Status {
-    // SAFETY: machine code gives its own input, which nobody else refers to meanwhile.
+    // SAFETY: machine code passes its own input, which nobody else refers to during the call.
     unsafe { (*input).enter_levels(levels as u32) }
 }
 
 pub(super) unsafe extern "C" fn too_deep_output(output: *mut Output<'_>, levels: u64) -> Status {
-    // SAFETY: machine code gives its own output, which nobody else refers to meanwhile.
+    // SAFETY: machine code passes its own output, which nobody else refers to during the call.
     unsafe { (*output).enter_levels(levels as u32) }
 }
 
 pub(super) unsafe extern "C" fn grow(output: *mut Output<'_>, n: u64) -> Status {
-    // SAFETY: machine code gives its own output, which nobody else refers to meanwhile.
+    // SAFETY: machine code passes its own output, which nobody else refers to during the call.
     unsafe { (*output).reserve(n as usize) }
 }
 
@@ -80,8 +81,8 @@ pub(super) unsafe extern "C" fn decode_op(
     accumulator: *mut u64,
     scalar: u64,
 ) -> Status {
-    // SAFETY: machine code gives its own input, program and operation, which live as long as the
-    // code, the operation's frame, a word of the stack, and one that it took from a `Scalar`.
+    // SAFETY: machine code passes its own input, program and operation, which live as long as the
+    // code, the operation's frame, a word of its stack frame, and the number of a `Scalar`.
     unsafe {
         let scalar = core::mem::transmute::<u8, Scalar>(scalar as u8);
         interpret::decode(&*program, &*op, &mut *input, frame, &mut *accumulator, scalar)
@@ -96,13 +97,13 @@ pub(super) unsafe extern "C" fn encode_op(
     index: u64,
     accumulator: *mut u64,
 ) -> Status {
-    // SAFETY: machine code gives its own output, program and operation, which live as long as the
-    // code, the operation's frame, and a word of the stack.
+    // SAFETY: machine code passes its own output, program and operation, which live as long as the
+    // code, the operation's frame, and a word of its stack frame.
     unsafe { interpret::encode(&*program, &*op, &mut *output, frame, index, &mut *accumulator) }
 }
 
-/// The same as [`decode_op`] for a message that is read without a context, of which the bytes from
-/// `at` to `end` are left: where the operation's end, or null.
+/// The same as [`decode_op`], for direct code. The bytes from `at` to `end` are the rest of the
+/// message. Returns the end of the operation's bytes, or null on failure.
 pub(super) unsafe extern "C" fn decode_fallback(
     state: *mut State,
     program: *const Program,
@@ -113,8 +114,8 @@ pub(super) unsafe extern "C" fn decode_fallback(
     at: *const u8,
     end: *const u8,
 ) -> *const u8 {
-    // SAFETY: machine code gives its state, the operation with its frame, and two ends of one
-    // message; whoever called the code holds the limits.
+    // SAFETY: machine code passes its state, the operation with its frame, and both ends of the
+    // rest of one message. The caller of the direct function keeps the limits at `limits_at` alive.
     unsafe {
         let rest = core::slice::from_raw_parts(at, end.offset_from(at) as usize);
         (*state).keep_tags();
@@ -126,7 +127,8 @@ pub(super) unsafe extern "C" fn decode_fallback(
     }
 }
 
-/// The mirror for a message that is written without a context, into `room` bytes.
+/// The same as [`encode_op`], for direct code. Writes at most `room` bytes at `at`. Returns their
+/// end, or null on failure.
 pub(super) unsafe extern "C" fn encode_fallback(
     state: *mut State,
     program: *const Program,
@@ -136,8 +138,8 @@ pub(super) unsafe extern "C" fn encode_fallback(
     at: *mut u8,
     room: u64,
 ) -> *mut u8 {
-    // SAFETY: machine code gives its state, the operation with its frame, and so much room; whoever
-    // called the code holds the limits.
+    // SAFETY: machine code passes its state, the operation with its frame, and `room` writable
+    // bytes at `at`. The caller of the direct function keeps the limits at `limits_at` alive.
     unsafe {
         let limits = &*((*state).limits_at as *const Limits);
         let mut bytes = core::mem::take(&mut (*state).fallback);
@@ -160,7 +162,7 @@ pub(super) unsafe extern "C" fn encode_fallback(
 
 /// 1 if the value is no literal.
 pub(super) unsafe extern "C" fn no_literal(value: i64, node: *const EnumNode) -> u64 {
-    // SAFETY: machine code gives an enum of the layout, which lives as long as the code.
+    // SAFETY: machine code passes an enum of the layout, which lives as long as the code.
     u64::from(!interp::is_literal(unsafe { &*node }, i128::from(value)))
 }
 
@@ -171,8 +173,8 @@ pub(super) unsafe extern "C" fn check_word(
     word: *mut u64,
     scalar: u64,
 ) -> u64 {
-    // SAFETY: machine code gives its program and a check in it, a word of the stack, and a word
-    // that it took from a `Scalar`.
+    // SAFETY: machine code passes its program and a check in it, a word of its stack frame, and the
+    // number of a `Scalar`.
     unsafe {
         let scalar = core::mem::transmute::<u8, Scalar>(scalar as u8);
         match interp::check(&(*program).layout, &*check, interp::from_word(*word, scalar)) {
@@ -187,7 +189,7 @@ pub(super) unsafe extern "C" fn check_word(
 
 /// Converts the word; 1 if it does not fit.
 pub(super) unsafe extern "C" fn convert_word(word: *mut u64, from: u64, to: u64) -> u64 {
-    // SAFETY: machine code gives a word of the stack, and words that it took from `Scalar`s.
+    // SAFETY: machine code passes a word of its stack frame, and the numbers of two `Scalar`s.
     unsafe {
         let [from, to] = [from, to].map(|s| core::mem::transmute::<u8, Scalar>(s as u8));
         match interp::convert(interp::from_word(*word, from), from, to) {
@@ -201,8 +203,8 @@ pub(super) unsafe extern "C" fn convert_word(word: *mut u64, from: u64, to: u64)
 }
 
 pub(super) unsafe extern "C" fn get_wide(input: *mut Input<'_>, kernel: *const ScalarKernel, to: *mut u128) -> Status {
-    // SAFETY: machine code gives its own input, a kernel, which lives forever, and sixteen bytes of
-    // the stack.
+    // SAFETY: machine code passes its own input, a kernel, which lives forever, and sixteen bytes
+    // of its stack frame.
     unsafe {
         let Some(wide) = &(*kernel).wide else { return (*input).fail(FaultKind::WrongKind, 0, 0) };
         match (wide.get)(&mut *input) {
@@ -221,7 +223,7 @@ pub(super) unsafe extern "C" fn put_wide(
     low: u64,
     high: u64,
 ) -> Status {
-    // SAFETY: machine code gives its own output, and a kernel, which lives forever.
+    // SAFETY: machine code passes its own output, and a kernel, which lives forever.
     unsafe {
         let Some(wide) = &(*kernel).wide else { return (*output).fail(FaultKind::Unrepresentable, 0, 0) };
         (wide.put)(&mut *output, u128::from(high) << 64 | u128::from(low))
@@ -234,8 +236,8 @@ pub(super) unsafe extern "C" fn get_text(
     kernel: *const TextKernel,
     string: *mut String,
 ) -> Status {
-    // SAFETY: machine code gives its own input, a kernel, and null or a string of the value that it
-    // decodes.
+    // SAFETY: machine code passes its own input, a kernel, and null or a string of the value that
+    // it decodes.
     unsafe { ((*kernel).get)(&mut *input, string.as_mut()) }
 }
 
@@ -245,12 +247,12 @@ pub(super) unsafe extern "C" fn put_text(
     kernel: *const TextKernel,
     string: *const String,
 ) -> Status {
-    // SAFETY: machine code gives its own output, a kernel, and a string of the value that it
+    // SAFETY: machine code passes its own output, a kernel, and a string of the value that it
     // encodes.
     unsafe { ((*kernel).put)(&mut *output, &*string) }
 }
 
-/// Makes room for `count` elements, after the checks that a count is due, and gives the first.
+/// Checks a count, makes room for `count` elements, and stores the address of the first.
 pub(super) unsafe extern "C" fn sequence_begin(
     input: *mut Input<'_>,
     program: *const Program,
@@ -259,18 +261,18 @@ pub(super) unsafe extern "C" fn sequence_begin(
     count: u64,
     first: *mut *mut u8,
 ) -> Status {
-    // SAFETY: machine code gives its own input, program and operation, which live as long as the
+    // SAFETY: machine code passes its own input, program and operation, which live as long as the
     // code.
     let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
     let OpKind::Sequence { place, bound, overflow, min_wire, .. } = &op.kind else {
         unreachable!("only called for sequences")
     };
-    // SAFETY: machine code gives the sequence at the operation's place, or for a sink any address.
+    // SAFETY: machine code passes the sequence at the operation's place, or for a sink any address.
     let made =
         unsafe { interpret::begin_sequence(program, input, *place, (*bound, overflow, *min_wire), sequence, count) };
     match made {
         Ok(data) => {
-            // SAFETY: machine code gives a word of the stack.
+            // SAFETY: machine code passes a word of its stack frame.
             unsafe { *first = data };
             Status::Ok
         }
@@ -278,14 +280,15 @@ pub(super) unsafe extern "C" fn sequence_begin(
     }
 }
 
-/// What a message that is read without a context has of one, for a while: the bytes that are left
-/// of it, its limits and its memory.
+/// Makes a temporary `Input` for a message of direct code, with the rest of its bytes, its limits
+/// and its memory budget, and calls `run` with it.
 ///
 /// # Safety
-/// The bytes are there, and whoever called the code holds the limits.
+/// `state` is valid, and the limits at its `limits_at` are alive. Nobody else refers to the state
+/// during the call, except through the input that `run` is given.
 unsafe fn specialised_input<R>(state: *mut State, rest: &[u8], run: impl FnOnce(&mut Input<'_>) -> R) -> R {
-    // SAFETY: as the caller promises; nothing of the state is borrowed meanwhile, so that the input
-    // may have it.
+    // SAFETY: the state and the limits are valid by the contract. No reference to the state is held
+    // while `run` runs, so `run` may put it into the input.
     unsafe {
         let mut input = Input::new(rest, &*((*state).limits_at as *const Limits));
         input.memory_left = (*state).memory_left;
@@ -295,8 +298,8 @@ unsafe fn specialised_input<R>(state: *mut State, rest: &[u8], run: impl FnOnce(
     }
 }
 
-/// The same for a message that is read without a context, of which `left` bytes from `at` on are
-/// left: null if anything is wrong.
+/// The same as [`sequence_begin`], for direct code. The `left` bytes at `at` are the rest of the
+/// message. Returns the first element, or null on failure.
 pub(super) unsafe extern "C" fn resize(
     state: *mut State,
     program: *const Program,
@@ -307,8 +310,8 @@ pub(super) unsafe extern "C" fn resize(
     left: u64,
 ) -> *mut u8 {
     let mut first = core::ptr::null_mut();
-    // SAFETY: machine code gives its state, and so many bytes of the message; the rest is
-    // `sequence_begin`'s.
+    // SAFETY: machine code passes its state, the `left` readable bytes at `at`, its program and
+    // operation, which live as long as the code, and the sequence at the operation's place.
     let status = unsafe {
         let rest = core::slice::from_raw_parts(at, left as usize);
         specialised_input(state, rest, |input| sequence_begin(input, program, op, sequence, count, &mut first))
@@ -316,8 +319,7 @@ pub(super) unsafe extern "C" fn resize(
     if status == Status::Ok { first } else { core::ptr::null_mut() }
 }
 
-/// Gives a sequence or array its octets, in a message that is read without a context: 1, or 0 if
-/// anything is wrong.
+/// For direct code: stores octets in a sequence or array. Returns 1, or 0 on failure.
 pub(super) unsafe extern "C" fn set_octets_specialised(
     state: *mut State,
     program: *const Program,
@@ -326,8 +328,8 @@ pub(super) unsafe extern "C" fn set_octets_specialised(
     data: *const u8,
     len: u64,
 ) -> u64 {
-    // SAFETY: machine code gives its state, program and operation, so many bytes, and the sequence
-    // or array at the operation's place.
+    // SAFETY: machine code passes its state, its program and operation, which live as long as the
+    // code, `len` readable bytes at `data`, and the sequence or array at the operation's place.
     unsafe {
         let (program, op) = (&*program, &*op);
         let OpKind::Bytes(Bytes::Octets { place: Place::At { node, .. }, bound, overflow }) = &op.kind else {
@@ -340,7 +342,8 @@ pub(super) unsafe extern "C" fn set_octets_specialised(
     }
 }
 
-/// Cuts a sequence to what stays of `count` elements, or finds an array incomplete.
+/// Cuts a sequence to those of `count` elements that its bound keeps, or refuses an incomplete
+/// array.
 pub(super) unsafe extern "C" fn sequence_end(
     input: *mut Input<'_>,
     program: *const Program,
@@ -348,17 +351,18 @@ pub(super) unsafe extern "C" fn sequence_end(
     sequence: *mut u8,
     count: u64,
 ) -> Status {
-    // SAFETY: machine code gives its own input, program and operation, which live as long as the
+    // SAFETY: machine code passes its own input, program and operation, which live as long as the
     // code.
     let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
     let OpKind::Sequence { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else {
         return Status::Ok;
     };
-    // SAFETY: machine code gives the sequence or array at the operation's place.
+    // SAFETY: machine code passes the sequence or array at the operation's place.
     unsafe { interpret::end_sequence(program, input, *node, (*bound, overflow), sequence, count as usize) }
 }
 
-/// Gives the element with an index that a format has announced, making room for it if need be.
+/// Stores the address of the element with an index that the dialect has announced. Grows the
+/// sequence if necessary.
 pub(super) unsafe extern "C" fn element_at(
     input: *mut Input<'_>,
     program: *const Program,
@@ -367,15 +371,15 @@ pub(super) unsafe extern "C" fn element_at(
     index: u64,
     element: *mut *mut u8,
 ) -> Status {
-    // SAFETY: machine code gives its own input, program and operation, which live as long as the
+    // SAFETY: machine code passes its own input, program and operation, which live as long as the
     // code.
     let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
     let OpKind::Sequence { place, bound, overflow, .. } = &op.kind else { unreachable!("only called for sequences") };
-    // SAFETY: machine code gives the sequence or array at the operation's place, or for a sink any
+    // SAFETY: machine code passes the sequence or array at the operation's place, or for a sink any
     // address.
     match unsafe { interpret::element_at(program, input, *place, (*bound, overflow), sequence, index as usize) } {
         Ok(at) => {
-            // SAFETY: machine code gives a word of the stack.
+            // SAFETY: machine code passes a word of its stack frame.
             unsafe { *element = at };
             Status::Ok
         }
@@ -390,8 +394,8 @@ pub(super) unsafe extern "C" fn set_some(
     optional: *mut u8,
     value: *mut *mut u8,
 ) -> Status {
-    // SAFETY: machine code gives its own input and program, a live optional of the node, and a word
-    // of the stack.
+    // SAFETY: machine code passes its own input and program, a live optional of the node, and a
+    // word of its stack frame.
     unsafe {
         match interpret::set_some(&*program, &mut *input, NodeId(node as u32), optional) {
             Ok(at) => {
@@ -403,7 +407,7 @@ pub(super) unsafe extern "C" fn set_some(
     }
 }
 
-/// The same for a message that is read without a context: null if anything is wrong.
+/// The same for direct code. Returns the value, or null on failure.
 pub(super) unsafe extern "C" fn set_some_specialised(
     state: *mut State,
     program: *const Program,
@@ -411,13 +415,13 @@ pub(super) unsafe extern "C" fn set_some_specialised(
     optional: *mut u8,
 ) -> *mut u8 {
     let mut value = core::ptr::null_mut();
-    // SAFETY: machine code gives its state, and a live optional of the node.
+    // SAFETY: machine code passes its state, and a live optional of the node.
     let status = unsafe { specialised_input(state, &[], |input| set_some(input, program, node, optional, &mut value)) };
     if status == Status::Ok { value } else { core::ptr::null_mut() }
 }
 
 pub(super) unsafe extern "C" fn set_none(kind: *const Kind, optional: *mut u8) {
-    // SAFETY: machine code gives a node of the layout, and a live optional of it.
+    // SAFETY: machine code passes a node of the layout, and a live optional of it.
     unsafe {
         let Kind::Optional(node) = &*kind else { unreachable!("only called for optionals") };
         node.access.set_none(optional);
@@ -425,7 +429,7 @@ pub(super) unsafe extern "C" fn set_none(kind: *const Kind, optional: *mut u8) {
 }
 
 pub(super) unsafe extern "C" fn get_some(kind: *const Kind, optional: *const u8) -> *const u8 {
-    // SAFETY: machine code gives a node of the layout, and a live optional of it.
+    // SAFETY: machine code passes a node of the layout, and a live optional of it.
     unsafe {
         let Kind::Optional(node) = &*kind else { unreachable!("only called for optionals") };
         node.access.get(optional)
@@ -433,7 +437,7 @@ pub(super) unsafe extern "C" fn get_some(kind: *const Kind, optional: *const u8)
 }
 
 pub(super) unsafe extern "C" fn unbox_mut(kind: *const Kind, boxed: *mut u8) -> *mut u8 {
-    // SAFETY: machine code gives a node of the layout, and a live pointer of it.
+    // SAFETY: machine code passes a node of the layout, and a live pointer of it.
     unsafe {
         let Kind::Boxed(node) = &*kind else { unreachable!("only called for pointers") };
         node.access.get_mut(boxed)
@@ -441,7 +445,7 @@ pub(super) unsafe extern "C" fn unbox_mut(kind: *const Kind, boxed: *mut u8) -> 
 }
 
 pub(super) unsafe extern "C" fn unbox(kind: *const Kind, boxed: *const u8) -> *const u8 {
-    // SAFETY: machine code gives a node of the layout, and a live pointer of it.
+    // SAFETY: machine code passes a node of the layout, and a live pointer of it.
     unsafe {
         let Kind::Boxed(node) = &*kind else { unreachable!("only called for pointers") };
         node.access.get(boxed)
@@ -457,8 +461,8 @@ pub(super) unsafe extern "C" fn select(
     case: i64,
     value: *mut *mut u8,
 ) -> Status {
-    // SAFETY: machine code gives its own input and program, a live union of the node, and a word of
-    // the stack.
+    // SAFETY: machine code passes its own input and program, a live union of the node, and a word
+    // of its stack frame.
     unsafe {
         let choice = (discriminator, u32::try_from(case).ok());
         match interpret::set_case(&*program, &mut *input, NodeId(node as u32), union, choice) {
@@ -471,7 +475,7 @@ pub(super) unsafe extern "C" fn select(
     }
 }
 
-/// The same for a message that is read without a context: null if anything is wrong.
+/// The same for direct code. Returns the value, or null on failure.
 pub(super) unsafe extern "C" fn select_specialised(
     state: *mut State,
     program: *const Program,
@@ -481,14 +485,14 @@ pub(super) unsafe extern "C" fn select_specialised(
     case: i64,
 ) -> *mut u8 {
     let mut value = core::ptr::null_mut();
-    // SAFETY: machine code gives its state, and a live union of the node.
+    // SAFETY: machine code passes its state, and a live union of the node.
     let status = unsafe {
         specialised_input(state, &[], |input| select(input, program, node, union, discriminator, case, &mut value))
     };
     if status == Status::Ok { value } else { core::ptr::null_mut() }
 }
 
-/// What a union holds: discriminator, case (-1 for none) and value.
+/// The content of a union: discriminator, case (-1 for none) and value.
 #[repr(C)]
 pub(super) struct Selection {
     pub discriminator: i64,
@@ -497,8 +501,8 @@ pub(super) struct Selection {
 }
 
 pub(super) unsafe extern "C" fn selected(kind: *const Kind, union: *const u8, to: *mut Selection) {
-    // SAFETY: machine code gives a node of the layout, a live union of it, and a selection on the
-    // stack.
+    // SAFETY: machine code passes a node of the layout, a live union of it, and a `Selection` in
+    // its stack frame.
     unsafe {
         let Kind::Union(node) = &*kind else { unreachable!("only called for unions") };
         let selected = node.access.get(union);
@@ -507,10 +511,10 @@ pub(super) unsafe extern "C" fn selected(kind: *const Kind, union: *const u8, to
     }
 }
 
-/// First element and number of elements, or bytes of a string, or entries of a map.
+/// Stores the first element and the number of elements: bytes of a string, or entries of a map.
 pub(super) unsafe extern "C" fn slice(kind: *const Kind, at: *const u8, to: *mut [u64; 2]) {
-    // SAFETY: machine code gives a node of the layout, a live value of it, and two words of the
-    // stack.
+    // SAFETY: machine code passes a node of the layout, a live value of it, and two words of its
+    // stack frame.
     unsafe {
         let (data, len) = match &*kind {
             Kind::Sequence(node) => node.access.slice(at),

@@ -1,9 +1,9 @@
 //! Slots and locals: emits their operations, for both directions. `jit/decode.rs` and
 //! `jit/encode.rs` call it. The code touches the state only.
 //!
-//! In the general function, slots and locals are in memory, where the interpreter finds them too.
-//! In a direct function locals are registers, and slots have no tags: reserved words say that there
-//! is no value (`jit/stream/slots.rs`).
+//! In the general function, slots and locals are in memory, where the interpreter accesses them
+//! too. In a direct function, locals are registers, and slots have no tags: reserved words mean
+//! that there is no value (`jit/stream/slots.rs`).
 
 use core::mem::offset_of;
 
@@ -67,7 +67,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// In direct code: gives a local a value.
+    /// In direct code: sets a local.
     pub(super) fn set_local(&mut self, index: u8, value: Value, fact: LocalFact) {
         self.code.def_var(self.locals[usize::from(index)], value);
         self.facts[usize::from(index)] = fact;
@@ -142,7 +142,8 @@ impl Emit<'_, '_> {
         let word_of_none = initial;
         let initial = self.constant(cut(initial, scalar) as i64);
         if self.direct {
-            // What stands for a value may say itself that there is none.
+            // A reserved word that equals the initial value needs no comparison: the word is the
+            // result.
             for reserved in self.slot_words(slot).reserved().into_iter().filter(|reserved| *reserved != word_of_none) {
                 let none = self.code.ins().icmp_imm_s(IntCC::Equal, word, reserved as i64);
                 value = self.code.ins().select(none, initial, value);
@@ -189,7 +190,7 @@ impl Emit<'_, '_> {
         state
     }
 
-    /// Whether a slot has the accumulator as its value.
+    /// Tests whether a slot's value equals the accumulator.
     fn slot_has(&mut self, (slot, kind): (u32, u8), initial: Option<u64>) -> Value {
         let value = self.accumulator().value;
         if self.direct {

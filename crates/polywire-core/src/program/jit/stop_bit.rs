@@ -1,7 +1,7 @@
 //! Stop-bit integers: emits `Get StopBit` and `Put StopBit`. `jit/decode.rs` and `jit/encode.rs`
 //! call it. The general function calls `state/stop_bit.rs`, as the interpreter does. A direct
-//! function reads and writes one byte in line (`jit/stream/entity.rs`) and bails out in unusual
-//! cases.
+//! function reads and writes integers of one byte in line (`jit/stream/entity.rs`) and bails out in
+//! unusual cases. The code touches the message and the locals.
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
@@ -47,7 +47,7 @@ impl<'e> Emit<'e, '_> {
             let sum = self.code.ins().iadd(base, value);
             self.bail_out_if_wrapped(form.scalar, base, value, sum);
             value = sum;
-            // Without a difference it is the base.
+            // An absent difference counts as zero, so the result is the base.
             if let Some((min, max)) = range {
                 let outside = self.outside(value, min, max);
                 self.or_else(outside, unwind);
@@ -62,7 +62,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The accumulator as a stop-bit integer that is there.
+    /// Writes the accumulator as a stop-bit integer that is present.
     pub(super) fn put_stop_bit(&mut self, op: &Op, form: &'e StopBit, value: Value) {
         if !self.direct {
             let address = self.address(form);
@@ -105,11 +105,11 @@ fn narrow(scalar: Scalar) -> Option<(i64, i64)> {
     Some((min as i64, max as i64))
 }
 
-// Machine code with a context calls the functions below. None unwinds.
+// General functions call the functions below. None unwinds.
 
 unsafe extern "C" fn get(input: *mut Input<'_>, form: *const StopBit, word: *mut u64) -> Status {
-    // SAFETY: machine code gives its context, a form that lives as long as the code, and a word of
-    // the stack.
+    // SAFETY: machine code passes its input, which nobody else refers to during the call, a form
+    // that lives as long as the code, and a word of its stack frame.
     unsafe {
         match stop_bit::get(&mut *input, &*form) {
             Ok(value) => {
@@ -122,6 +122,7 @@ unsafe extern "C" fn get(input: *mut Input<'_>, form: *const StopBit, word: *mut
 }
 
 unsafe extern "C" fn put(output: *mut Output<'_>, form: *const StopBit, value: u64) -> Status {
-    // SAFETY: machine code gives its context, and a form that lives as long as the code.
+    // SAFETY: machine code passes its output, which nobody else refers to during the call, and a
+    // form that lives as long as the code.
     unsafe { stop_bit::put(&mut *output, &*form, value) }
 }

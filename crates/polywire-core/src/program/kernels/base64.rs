@@ -1,4 +1,5 @@
-//! Bytes as base64 (RFC 4648, section 4: the standard alphabet, padded).
+//! Bytes as base64 (RFC 4648, section 4: the standard alphabet, padded). The kernels of JSON and
+//! XML call it. It works on slices only.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -9,7 +10,7 @@ const VALUES: [u8; 256] = {
         values[ALPHABET[i] as usize] = i as u8;
         i += 1;
     }
-    // The URL-safe alphabet is understood, too.
+    // The URL-safe alphabet is accepted, too.
     values[b'-' as usize] = 62;
     values[b'_' as usize] = 63;
     values
@@ -53,7 +54,7 @@ pub(crate) fn encode(bytes: &[u8], letters: &mut [u8]) {
     }
 }
 
-/// Bytes that the letters stand for, if their number can be; the padding may be left out.
+/// The decoded length, if the number of letters is valid; the padding may be left out.
 pub(crate) fn decoded_len(letters: &[u8]) -> Option<usize> {
     let padding = letters.iter().rev().take(2).take_while(|l| **l == b'=').count();
     let len = letters.len() - padding;
@@ -64,8 +65,8 @@ pub(crate) fn decoded_len(letters: &[u8]) -> Option<usize> {
     }
 }
 
-/// Writes what the letters stand for to `bytes`, which is [`decoded_len`] long. The error is the
-/// index of the letter that is none.
+/// Decodes the letters into `bytes`, which is [`decoded_len`] long. The error is the index of the
+/// invalid letter.
 pub(crate) fn decode(letters: &[u8], bytes: &mut [u8]) -> Result<(), usize> {
     let whole = bytes.len() / 3;
     let (head, tail) = bytes.split_at_mut(3 * whole);
@@ -80,7 +81,7 @@ pub(crate) fn decode(letters: &[u8], bytes: &mut [u8]) -> Result<(), usize> {
         let given = tail.len() + 1;
         four.iter_mut().zip(rest.iter().take(given)).for_each(|(to, from)| *to = *from);
         let word = word(&four).map_err(|at| 4 * whole + at)?;
-        // Bits that no byte takes must be zero, so that a text has one meaning only.
+        // Unused bits must be zero, so that each value has one text only.
         if word << (8 + 8 * tail.len()) != 0 {
             return Err(4 * whole + given - 1);
         }

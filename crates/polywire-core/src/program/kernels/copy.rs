@@ -1,29 +1,31 @@
-//! Writing text: short bytes without a call to copy memory, and line breaks.
+//! Writes text: short copies without a call of `memcpy`, and line breaks. Kernels of text formats,
+//! `scan` and `io.rs` call it. It touches the output only.
 
 use core::ops::Range;
 
 use super::super::{Output, Status};
 
-/// Appends bytes, of which there are few in most cases.
+/// Appends bytes; fast for few bytes.
 #[inline]
 pub(crate) fn put_short(output: &mut Output<'_>, bytes: &[u8]) -> Status {
     if output.reserve(bytes.len()) == Status::Failed {
         return Status::Failed;
     }
-    // SAFETY: there is room, and the bytes cannot overlap a vector borrowed mutably.
+    // SAFETY: `reserve` made room for the bytes, and they cannot overlap a vector that is borrowed
+    // mutably.
     unsafe { copy_short(bytes, output.here()) };
     output.pos += bytes.len();
     Status::Ok
 }
 
-/// The same between two quotes.
+/// Appends bytes between two quotes.
 #[inline]
 pub(crate) fn put_quoted(output: &mut Output<'_>, quote: u8, bytes: &[u8]) -> Status {
     if output.reserve(bytes.len() + 2) == Status::Failed {
         return Status::Failed;
     }
-    // SAFETY: there is room for the bytes and two quotes, and the bytes cannot overlap a vector
-    // borrowed mutably.
+    // SAFETY: `reserve` made room for the bytes and two quotes, and the bytes cannot overlap a
+    // vector that is borrowed mutably.
     unsafe {
         let to = output.here();
         *to = quote;
@@ -55,21 +57,22 @@ pub(crate) fn put_again(output: &mut Output<'_>, part: Range<usize>) -> Status {
     status
 }
 
-/// Puts what was written behind `end` in the place of what was written between `start` and `end`.
+/// Replaces the output between `start` and `end` by the output behind `end`.
 pub(crate) fn replace_by_rest(output: &mut Output<'_>, start: usize, end: usize) {
     let written = output.position();
     output.written().copy_within(end..written, start);
     output.truncate(start + (written - end));
 }
 
-/// Copies to `to`, without a call for what is short.
+/// Copies to `to`, without a call for short inputs.
 ///
 /// # Safety
-/// There is room for as many bytes, and no overlap.
+/// `to` has room for the bytes of `from`, and they do not overlap.
 #[inline]
 pub(in crate::program) unsafe fn copy_short(from: &[u8], to: *mut u8) {
     let (len, from) = (from.len(), from.as_ptr());
-    // SAFETY: each read and write lies within the first `len` bytes.
+    // SAFETY: each read and write lies within the first `len` bytes, which are readable at `from`
+    // and writable at `to` by the contract.
     unsafe {
         match len {
             0 => {}

@@ -1,4 +1,6 @@
-//! Floats as the shortest decimal text that reads back as the same value.
+//! Floats as text: writes the shortest decimal text that reads back as the same value, and parses
+//! decimal numbers exactly. Kernels of text formats and `scalar` call it, and `state/decimal.rs`
+//! and `jit/decimal.rs` use its powers. It touches slices and the output.
 
 use core::mem::MaybeUninit;
 
@@ -19,7 +21,7 @@ pub(crate) fn put_f32(output: &mut Output<'_>, value: f32) -> Status {
     put_text(output, value)
 }
 
-/// Bytes that the buffer of a float's text has, which is all that is ever copied.
+/// The size of the buffer of a float's text. The whole buffer is copied.
 const ROOM: usize = size_of::<zmij::Buffer>();
 
 #[inline]
@@ -31,13 +33,14 @@ fn put_text(output: &mut Output<'_>, value: impl zmij::Float) -> Status {
     let text = buffer.format_finite(value);
     let (start, len) = (text.as_ptr(), text.len());
     let from = &raw const buffer;
-    // SAFETY: there is room for the whole buffer and so for the text in it, and none of them
-    // overlap. Bytes behind the text may be without a value; they lie behind the position, where
-    // nobody reads before writing.
+    // SAFETY: the output has room for the whole buffer and so for the text in it, and buffer and
+    // output do not overlap. Bytes behind the text may be uninitialised; they lie behind the
+    // position, where nothing is read before it is written.
     unsafe {
         let to = output.here();
         if core::ptr::eq(start, from.cast()) {
-            // All of the buffer in a few moves is faster than as much as the text is long.
+            // Copying the whole buffer in a few moves is faster than copying the length of the
+            // text.
             core::ptr::copy_nonoverlapping(from.cast::<MaybeUninit<u8>>(), to.cast::<MaybeUninit<u8>>(), ROOM);
         } else {
             core::ptr::copy_nonoverlapping(start, to, len);
@@ -47,7 +50,7 @@ fn put_text(output: &mut Output<'_>, value: impl zmij::Float) -> Status {
     Status::Ok
 }
 
-/// A number's text, taken apart.
+/// A number's text, split into its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decimal {
     /// Bytes of text.
@@ -60,20 +63,20 @@ pub(crate) struct Decimal {
     pub exponent: i64,
     /// The digits fit 64 bits and the exponent was not cut.
     pub exact: bool,
-    /// It is an integer by its looks: neither fraction nor exponent.
+    /// The text has neither fraction nor exponent.
     pub plain: bool,
 }
 
-/// Where a number's text breaks the grammar of RFC 8259: bytes from its start.
+/// The offset at which a number's text violates the grammar of RFC 8259.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotANumber(pub usize);
 
-/// The commonest kind of number, at the start of sixteen bytes: up to six digits, a point, up to
-/// eight more. Its value, which is exact but for the rounding of one division, and its length; none
-/// for all others.
+/// Parses the most common form of number at the start of sixteen bytes: up to six digits, a point,
+/// up to eight digits. Returns its value, which is exact but for the rounding of one division, and
+/// its length; none for all other forms.
 ///
-/// The lengths of numbers cannot be foretold, and a branch taken wrongly costs as much as all this:
-/// nothing here branches on them.
+/// The lengths of numbers are unpredictable, and a mispredicted branch costs as much as this whole
+/// function. So it does not branch on them.
 #[inline]
 pub(crate) fn point(text: &[u8]) -> Option<(f64, usize)> {
     let negative = text.first() == Some(&b'-');
@@ -97,7 +100,7 @@ pub(crate) fn point(text: &[u8]) -> Option<(f64, usize)> {
 /// Digits that always fit 64 bits.
 const SAFE_DIGITS: usize = 19;
 
-/// Takes a number apart by the grammar of RFC 8259, section 6.
+/// Splits a number into its parts by the grammar of RFC 8259, section 6.
 #[inline]
 pub(crate) fn decimal(bytes: &[u8]) -> Result<Decimal, NotANumber> {
     let negative = bytes.first() == Some(&b'-');
@@ -115,8 +118,8 @@ pub(crate) fn decimal(bytes: &[u8]) -> Result<Decimal, NotANumber> {
     }
 }
 
-/// The same number as [`decimal`] reads it, if it is one at all: without a plus sign, zeros in
-/// front, and a point that has digits on one side only.
+/// Rewrites a number so that [`decimal`] accepts it, if it is one: without a plus sign, without
+/// leading zeros, and without a point that has digits on one side only.
 pub(crate) fn plain_number<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> &'a [u8] {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -142,7 +145,7 @@ pub(crate) fn plain_number<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> &'a
         push(b'0');
     }
     for (at, byte) in digits.iter().enumerate() {
-        // A point without digits behind it says nothing.
+        // A point without digits behind it is dropped.
         let lonely = *byte == b'.' && !digits.get(at + 1).is_some_and(u8::is_ascii_digit) && (at > 0 || zeros > 0);
         if !lonely {
             push(*byte);
@@ -170,7 +173,7 @@ fn rest(bytes: &[u8], mut number: Decimal, whole: usize) -> Result<Decimal, NotA
     Ok(number)
 }
 
-/// True if the digits fit all the same, because so many of them are zeros in front, as in
+/// True if more than [`SAFE_DIGITS`] digits fit nevertheless, because many are leading zeros, as in
 /// 0.00000000000000000001.
 #[cold]
 fn leading_zeros(bytes: &[u8], number: &Decimal, digits: usize) -> bool {
@@ -211,8 +214,8 @@ const F64_POWERS: [f64; 23] = {
 };
 
 impl Decimal {
-    /// The nearest `f64`, ties to even; `text` is what it was taken from. Too large becomes
-    /// infinite.
+    /// The nearest `f64`, ties to even. `text` is the number's text. A number that is too large
+    /// becomes infinite.
     #[inline]
     pub(crate) fn to_f64(self, text: &[u8]) -> f64 {
         match self.quick() {
@@ -243,7 +246,7 @@ impl Decimal {
         Some(if self.negative { -value } else { value })
     }
 
-    /// The number as an integer, if it is one: 1.0 and 1e2 are. None also if it takes more than 64
+    /// The number as an integer, if it is one, as 1.0 and 1e2 are. None if it needs more than 64
     /// bits and a sign.
     pub(crate) fn to_integer(self, text: &[u8]) -> Option<i128> {
         let (digits, exponent) = if self.exact { (self.digits, self.exponent) } else { self.significant(text)? };
@@ -259,8 +262,8 @@ impl Decimal {
         Some(if self.negative { -i128::from(magnitude) } else { i128::from(magnitude) })
     }
 
-    /// Digits without zeros at either end, and their exponent: for numbers with many of them, like
-    /// 10000000000000000000000e-10.
+    /// The digits without leading and trailing zeros, and their exponent: for numbers with many
+    /// digits, such as 10000000000000000000000e-10.
     #[cold]
     fn significant(&self, text: &[u8]) -> Option<(u64, i64)> {
         let text = text.get(..self.len)?;
@@ -275,7 +278,7 @@ impl Decimal {
             zeros = 0;
         }
         exponent += i64::from(zeros);
-        // An exponent of so many digits was not read; only zero is an integer then.
+        // A longer exponent was not read; then only zero is an integer.
         let read = text[mantissa.len()..].len() <= 11;
         (read || digits == 0).then_some((digits, exponent))
     }
@@ -298,8 +301,9 @@ impl Decimal {
     }
 }
 
-/// A double that was rounded once, rounded to a float, if that is what rounding the number itself
-/// gives: it may not be where the double lies exactly between two floats, and for subnormals.
+/// Rounds a double, which was itself rounded, to a float, if that gives the same result as rounding
+/// the number directly. It may not where the double lies exactly between two floats, and for
+/// subnormals.
 #[inline]
 pub(crate) fn narrowed(value: f64) -> Option<f32> {
     let between = value.to_bits() & 0x1FFF_FFFF == 0x1000_0000;

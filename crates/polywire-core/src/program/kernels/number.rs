@@ -1,4 +1,5 @@
-//! Integers as decimal text.
+//! Integers as decimal text: writing and reading. Kernels of text formats, `float` and `scalar`
+//! call it. It touches slices and the output.
 
 use super::super::{Output, Status};
 
@@ -41,7 +42,7 @@ pub(crate) fn put_u64(output: &mut Output<'_>, value: u64) -> Status {
     if output.reserve(MAX_LEN) == Status::Failed {
         return Status::Failed;
     }
-    // SAFETY: there is room for the longest integer.
+    // SAFETY: `reserve` made room for `MAX_LEN` bytes, which the longest integer has.
     unsafe { append(output, value) };
     Status::Ok
 }
@@ -52,8 +53,8 @@ pub(crate) fn put_i64(output: &mut Output<'_>, value: i64) -> Status {
     if output.reserve(MAX_LEN) == Status::Failed {
         return Status::Failed;
     }
-    // SAFETY: there is room for a sign and nineteen digits, more than which no negative integer
-    // has.
+    // SAFETY: `reserve` made room for `MAX_LEN` bytes: a sign and nineteen digits, the most of any
+    // negative integer.
     unsafe {
         if value < 0 {
             *output.here() = b'-';
@@ -103,8 +104,8 @@ unsafe fn append(output: &mut Output<'_>, mut value: u64) {
     }
 }
 
-/// Decimal digits from the start of `bytes`, appended to `value`: how many they are. The value
-/// wraps when they are too many.
+/// Appends the decimal digits at the start of `bytes` to `value`, and returns their number. The
+/// value wraps if they are too many.
 #[inline]
 pub(crate) fn read_digits(bytes: &[u8], value: &mut u64) -> usize {
     let mut at = 0;
@@ -143,8 +144,8 @@ pub(super) fn other_bytes(bytes: u128) -> u32 {
     let half = |word: u64| {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let digits = word ^ (ONES * 0x30);
-        // The highest bit of each byte tells, and no byte carries into the next; the multiplication
-        // gathers them.
+        // The highest bit of each byte says whether it is no digit, and no byte carries into the
+        // next. The multiplication gathers these bits.
         let others = (((digits & (ONES * 0x7F)) + ONES * 0x76) | digits) & (ONES * 0x80);
         ((others >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
     };

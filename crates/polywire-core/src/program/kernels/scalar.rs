@@ -1,5 +1,5 @@
-//! Integers and floats as the text formats see them: their decimal text, a word of the accumulator,
-//! bytes in memory.
+//! A trait over the integers and floats of Rust: their decimal text, their accumulator word, their
+//! bytes in memory. Kernels of text formats (JSON, XML) use it. It touches slices and the output.
 
 use super::{
     super::{Output, Status},
@@ -10,32 +10,32 @@ use crate::layout::Scalar;
 
 /// A Rust integer or float.
 pub(crate) trait Number: Copy {
-    /// The scalar that it is.
+    /// The scalar type.
     const SCALAR: Scalar;
     /// Its bytes in memory.
     const SIZE: usize = Self::SCALAR.size();
-    /// It is a float.
+    /// Whether it is a float.
     const FLOAT: bool;
 
-    /// A number's text, taken apart, as a value; none if it is not one of the type's, which for a
-    /// float means that it is too large.
+    /// The value of a number's text, split into its parts; none if the type cannot hold it, which
+    /// for a float means that it is too large.
     fn of_decimal(number: &Decimal, text: &[u8]) -> Option<Self>;
-    /// An ordinary number at the start of the text, and its bytes; none for all others, which are
-    /// seen to where there is more time.
+    /// Parses a common form of number at the start of the text, and returns its length; none for
+    /// all other forms, which the slow path handles.
     fn quick(text: &[u8]) -> Option<(Self, usize)>;
     /// Writes it. Floats must be finite.
     fn put(self, output: &mut Output<'_>) -> Status;
-    /// The nearest of the type: for what is not finite.
+    /// The nearest value of the type; for values that are not finite.
     fn of_f64(value: f64) -> Self;
-    /// As a double, to see whether it is finite. Integers are.
+    /// As a double, to test whether it is finite. Integers are.
     fn as_f64(self) -> f64;
-    /// In the accumulator.
+    /// The value as an accumulator word.
     fn word(self) -> u64;
-    /// From the accumulator.
+    /// The value from an accumulator word.
     fn of_word(word: u64) -> Self;
-    /// From memory.
+    /// The value from its bytes in memory.
     fn of_bytes(bytes: &[u8]) -> Self;
-    /// To memory: as many bytes as it has.
+    /// Stores the value's bytes in memory.
     fn to_bytes(self, bytes: &mut [u8]);
 }
 

@@ -1,28 +1,29 @@
-//! Searching bytes many at a time.
+//! Searches bytes many at a time, for the first byte that needs attention. Kernels of text formats
+//! and `utf8` call it. It reads slices only.
 
 use super::copy::copy_short;
 
-/// What a search has found: the bytes in front of the first that it stops at. Only searches of this
-/// module make one: its length and that all of it is ASCII is relied on without another check.
+/// The result of a search: the bytes in front of the first one that it stops at. Only searches of
+/// this module make one, because its length and its ASCII flag are used without another check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clean<'a> {
-    /// Where it searched.
+    /// The bytes that were searched.
     whole: &'a [u8],
-    /// At most those of `whole`.
+    /// At most the length of `whole`.
     len: usize,
-    /// All bytes in front are ASCII, or not.
+    /// Whether all bytes in front are ASCII.
     ascii: bool,
 }
 
 impl<'a> Clean<'a> {
-    /// Takes the length, and whether all of it is ASCII, from a search in `whole`.
+    /// Makes the result of a search in `whole` from the length and the ASCII flag.
     #[inline(always)]
     fn new(whole: &'a [u8], (len, ascii): (usize, bool)) -> Clean<'a> {
         debug_assert!(len <= whole.len() && whole[..len].is_ascii() == ascii, "a search is wrong");
         Clean { whole, len, ascii }
     }
 
-    /// Where it searched.
+    /// The bytes that were searched.
     #[inline]
     pub(crate) fn whole(&self) -> &'a [u8] {
         self.whole
@@ -70,7 +71,7 @@ pub(crate) fn is_clean(bytes: &[u8]) -> bool {
     match len {
         0..8 => {
             let mut word = [b' '; 8];
-            // SAFETY: fewer than eight bytes.
+            // SAFETY: `bytes` has fewer than the eight bytes of `word`, and they do not overlap.
             unsafe { copy_short(bytes, word.as_mut_ptr()) };
             stops(u64::from_le_bytes(word)) == 0
         }
@@ -88,15 +89,15 @@ pub(crate) fn is_clean(bytes: &[u8]) -> bool {
 /// True if a search stops in sixteen bytes.
 #[inline]
 fn stops_sixteen(bytes: &[u8; 16]) -> bool {
-    // SAFETY: sixteen bytes are there, and SSE2 is part of every x86-64.
+    // SAFETY: sixteen bytes are readable from the address on, and every x86-64 has SSE2.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     return unsafe { sse2::masks(bytes.as_ptr()) }.0 != 0;
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     return words(bytes, 0, true).0 < 16;
 }
 
-/// Looks for a quote, a backslash or a control character: what cannot stand in a JSON string as it
-/// is.
+/// Searches for a quote, a backslash or a control character: the bytes that a JSON string must
+/// escape.
 #[inline]
 pub(crate) fn clean(bytes: &[u8]) -> Clean<'_> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -106,14 +107,14 @@ pub(crate) fn clean(bytes: &[u8]) -> Clean<'_> {
     Clean::new(bytes, found)
 }
 
-/// Looks for what may need attention in XML: `<`, `>`, `&`, `]`, a quote, a control character, an
-/// underscore in front of an `x`. Some underscores are found in vain.
+/// Searches for bytes that may need attention in XML: `<`, `>`, `&`, `]`, a quote, a control
+/// character, an underscore in front of an `x`. Some other underscores are reported, too.
 #[inline]
 pub(crate) fn markup(bytes: &[u8]) -> Clean<'_> {
     let (mut at, mut ascii) = (0, true);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     while bytes.len() - at >= 16 {
-        // SAFETY: sixteen bytes are there, and SSE2 is part of every x86-64.
+        // SAFETY: sixteen bytes are readable from the address on, and every x86-64 has SSE2.
         let (stops, high) = unsafe { sse2::markup(bytes.as_ptr().add(at)) };
         if stops != 0 {
             let len = stops.trailing_zeros();
@@ -147,8 +148,8 @@ const STOPS_MARKUP: [bool; 256] = {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// A word whose lowest set high bit marks the first byte that cannot stand in a string; higher ones
-/// may be wrong.
+/// A word whose lowest set high bit is that of the first byte that a string must escape; higher
+/// ones may be wrong.
 #[inline]
 fn stops(word: u64) -> u64 {
     let quote = word ^ (ONES * b'"' as u64);
@@ -158,8 +159,8 @@ fn stops(word: u64) -> u64 {
     (zero_in(quote) | zero_in(backslash) | control) & HIGHS
 }
 
-/// Eight bytes at a time from `at` on, of which all before are clean. Gives the length, and whether
-/// all of it is ASCII.
+/// Searches eight bytes at a time from `at` on; all bytes before are clean. Returns the length, and
+/// whether all of it is ASCII.
 #[inline]
 fn words(bytes: &[u8], mut at: usize, mut ascii: bool) -> (usize, bool) {
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -195,7 +196,7 @@ mod sse2 {
     /// Sixteen bytes are readable at `at`.
     #[inline]
     pub(super) unsafe fn markup(at: *const u8) -> (u32, u32) {
-        // SAFETY: the one load takes the sixteen bytes of the contract; the rest is in registers.
+        // SAFETY: the only load reads the sixteen bytes of the contract; all else is in registers.
         unsafe {
             let chunk = _mm_loadu_si128(at.cast::<__m128i>());
             let is = |byte: u8| _mm_cmpeq_epi8(chunk, _mm_set1_epi8(byte as i8));
@@ -204,7 +205,7 @@ mod sse2 {
             let control = _mm_cmpeq_epi8(_mm_min_epu8(chunk, _mm_set1_epi8(0x1F)), chunk);
             let stops = _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(angles, others), control)) as u32;
             let (underscores, x) = (_mm_movemask_epi8(is(b'_')) as u32, _mm_movemask_epi8(is(b'x')) as u32);
-            // What follows the last of the sixteen is not known.
+            // The byte behind the last of the sixteen is not known, so an underscore there counts.
             (stops | underscores & (x >> 1 | 0x8000), _mm_movemask_epi8(chunk) as u32)
         }
     }
@@ -213,7 +214,7 @@ mod sse2 {
     pub(super) fn clean(bytes: &[u8]) -> (usize, bool) {
         let (mut at, mut ascii) = (0, true);
         while bytes.len() - at >= 16 {
-            // SAFETY: sixteen bytes are there, and SSE2 is part of every x86-64.
+            // SAFETY: sixteen bytes are readable from the address on, and every x86-64 has SSE2.
             let (stops, high) = unsafe { masks(bytes.as_ptr().add(at)) };
             if stops != 0 {
                 let len = stops.trailing_zeros();
@@ -225,13 +226,13 @@ mod sse2 {
         super::words(bytes, at, ascii)
     }
 
-    /// A bit for each byte that cannot stand in a string, and one for each that is not ASCII.
+    /// A bit for each byte that a string must escape, and one for each that is not ASCII.
     ///
     /// # Safety
     /// Sixteen bytes are readable at `at`.
     #[inline]
     pub(super) unsafe fn masks(at: *const u8) -> (u32, u32) {
-        // SAFETY: the one load takes the sixteen bytes of the contract; the rest is in registers.
+        // SAFETY: the only load reads the sixteen bytes of the contract; all else is in registers.
         unsafe {
             let chunk = _mm_loadu_si128(at.cast::<__m128i>());
             let quote = _mm_cmpeq_epi8(chunk, _mm_set1_epi8(b'"' as i8));

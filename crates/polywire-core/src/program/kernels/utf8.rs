@@ -1,9 +1,9 @@
-//! Bytes that are found to be UTF-8 while they are read, so that nobody checks them twice. The
-//! codecs of text formats read strings with it.
+//! Validates UTF-8 while bytes are read, so that they are not checked twice. The tokenisers of JSON
+//! and XML read strings with it. It reads slices only.
 
 use super::scan::{self, Clean};
 
-/// Bytes that are read from the front. All that was passed is UTF-8.
+/// Bytes that are read from the front. All bytes passed so far are UTF-8.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passed<'a> {
     whole: &'a [u8],
@@ -12,7 +12,8 @@ pub(crate) struct Passed<'a> {
 }
 
 impl<'a> Passed<'a> {
-    /// Passes over what a search has found. The error is the number of bytes that are UTF-8.
+    /// Starts with the result of a search, which is passed. The error is the number of bytes that
+    /// are UTF-8.
     #[inline]
     pub(crate) fn begin(found: Clean<'a>) -> Result<Passed<'a>, usize> {
         let mut passed = Passed { whole: found.whole(), rest: found.whole() };
@@ -25,27 +26,28 @@ impl<'a> Passed<'a> {
         self.whole
     }
 
-    /// What was passed.
+    /// The text passed so far.
     #[inline]
     pub(crate) fn text(&self) -> &'a str {
-        // SAFETY: so many bytes in front of the rest are UTF-8.
+        // SAFETY: `pass_found` and `pass` move `rest` only past bytes that are UTF-8, so all of
+        // `whole` in front of it is.
         unsafe { core::str::from_utf8_unchecked(self.whole.get_unchecked(..self.len())) }
     }
 
-    /// Bytes that were passed.
+    /// The number of bytes passed so far.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.whole.len() - self.rest.len()
     }
 
-    /// What comes.
+    /// The bytes that are not passed yet.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Passes over what [`scan::clean`] finds, and says if all of it is ASCII. The error is the
-    /// number of bytes of it that are UTF-8.
+    /// Passes the result of [`scan::clean`], and returns whether all of it is ASCII. The error is
+    /// the number of its bytes that are UTF-8.
     #[inline]
     pub(crate) fn pass_clean(&mut self) -> Result<bool, usize> {
         self.pass_found(scan::clean(self.rest))
@@ -57,7 +59,7 @@ impl<'a> Passed<'a> {
         self.pass_found(scan::markup(self.rest))
     }
 
-    /// Passes over what a search in the rest has found.
+    /// Passes the result of a search in the rest.
     #[inline]
     fn pass_found(&mut self, found: Clean<'a>) -> Result<bool, usize> {
         if !found.is_ascii() {
@@ -67,7 +69,7 @@ impl<'a> Passed<'a> {
         Ok(found.is_ascii())
     }
 
-    /// Passes over the next `n` bytes, of which there are few in most cases.
+    /// Passes the next `n` bytes; fast for few bytes.
     #[inline]
     pub(crate) fn pass(&mut self, n: usize) -> Result<(), usize> {
         let Some((part, rest)) = self.rest.split_at_checked(n) else { return Err(self.rest.len()) };

@@ -1,22 +1,23 @@
-//! Presence maps: the bits of the map that a message is at. The interpreter calls this file, and so
-//! does general machine code (`jit/fields.rs`). Direct functions have code of their own
-//! (`jit/stream/map.rs`).
+//! Presence maps: reads and writes the bits of the current map. The interpreter and general machine
+//! code (`jit/fields.rs`) call this file. Direct functions have code of their own
+//! (`jit/stream/map.rs`). It touches the state, the input and the output.
 //!
-//! A reader takes a map in words of 56 bits. The first bit is the highest, and a one stands behind
-//! the last: when only that one is left, the next word is due. A writer collects words of 56 bits
-//! behind a leading one. It puts them into room that was left in front of what the map is for.
+//! A reader loads a map in words of 56 bits. The first bit is the highest, and a one, the
+//! delimiter, follows the last bit: when only the delimiter is left, the next word is loaded. A
+//! writer collects words of 56 bits behind a leading one. It stores them in room that was reserved
+//! in front of the segment.
 
 use super::{
     super::{Cursor, FaultKind, Input, Output, Status},
     Policy, State, integer,
 };
 
-/// The map of the segment that a message is at.
+/// The map of the current segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Map {
     /// Where the next bytes come from or go to.
     next: u64,
-    /// Reading: where the map ends. Writing: where the room for it does.
+    /// Reading: where the map ends. Writing: where its room ends.
     end: u64,
     /// Bits and the delimiter.
     word: u64,
@@ -24,7 +25,7 @@ pub(super) struct Map {
 
 /// Bits of a word.
 const WORD: u32 = 56;
-/// The delimiter of a word of which everything was taken.
+/// A word without remaining bits: only the delimiter.
 const DELIMITER: u64 = 1 << 63;
 
 impl Map {
@@ -60,18 +61,18 @@ impl Input<'_> {
     }
 }
 
-/// Up to eight bytes of a map as a word with its delimiter.
+/// A word with its delimiter, from up to eight bytes of a map.
 fn word_of(bytes: &[u8]) -> u64 {
     word_of_eight(first_eight(bytes))
 }
 
-/// The same of eight bytes, the first on top.
+/// A word with its delimiter, from eight bytes, the first one most significant.
 #[inline]
 fn word_of_eight(bytes: u64) -> u64 {
     (integer::gather(bytes) << 1 | 1) << (63 - WORD)
 }
 
-/// The first eight bytes, the first on top; zeros for those that are not there.
+/// The first eight bytes, the first one most significant; zeros for missing ones.
 #[inline]
 fn first_eight(bytes: &[u8]) -> u64 {
     match bytes {
@@ -85,14 +86,14 @@ fn first_eight(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Reads a presence map, for what is inside of it; the cursor keeps the map around it.
+/// Reads a presence map. The cursor keeps the enclosing map.
 pub(crate) extern "C" fn begin_reading(input: &mut Input<'_>, policy: u64, cursor: &mut Cursor) -> Status {
     *cursor = input.state().map.to_cursor();
     let rest = input.rest();
     let bytes = first_eight(rest);
-    // Of what is not there no byte is the last.
+    // Bytes behind the end of the input are zero here, so none of them has a stop bit.
     let count = (bytes & 0x8080_8080_8080_8080).leading_zeros() / 8 + 1;
-    // Short, and its last byte says something.
+    // The map is short and not overlong.
     if count <= 8 && (count == 1 || rest[count as usize - 1] != 0x80) {
         let end = input.position() + count as usize;
         input.seek(end);
@@ -117,11 +118,11 @@ pub(crate) extern "C" fn begin_reading(input: &mut Input<'_>, policy: u64, curso
     Status::Ok
 }
 
-/// Finds bits that nobody took, and goes back to the map around this one.
+/// Reports set bits that no operation took, and restores the enclosing map.
 pub(crate) extern "C" fn end_reading(input: &mut Input<'_>, policy: u64, cursor: &mut Cursor) -> Status {
     let map = input.state().map;
     let more = input.message().get(map.next as usize..map.end as usize).unwrap_or(&[]);
-    // What is left of the word is its delimiter, if no bit is.
+    // Only the delimiter is left of the word if no further bit is set.
     let surplus = map.word & map.word.wrapping_sub(1) != 0 || more.iter().any(|byte| byte & 0x7F != 0);
     if surplus && let Err(status) = input.deviate(FaultKind::UnusedBits, Policy::of_word(policy), 0) {
         return status;
@@ -130,7 +131,7 @@ pub(crate) extern "C" fn end_reading(input: &mut Input<'_>, policy: u64, cursor:
     Status::Ok
 }
 
-/// Makes sure of bits that are known.
+/// Checks bits with known values.
 pub(crate) fn expect_bits(input: &mut Input<'_>, zeros: u32, one: bool) -> Status {
     for _ in 0..zeros {
         if input.take_bit() {
@@ -168,12 +169,12 @@ impl Output<'_> {
     }
 }
 
-/// Bytes of room for a map of so many bits.
+/// Bytes of room for a map of the given number of bits.
 fn room(bits: u64) -> usize {
     bits.div_ceil(7).max(1) as usize
 }
 
-/// Leaves room for a presence map of at most so many bits; the cursor keeps the map around it.
+/// Reserves room for a presence map of at most `bits` bits. The cursor keeps the enclosing map.
 pub(crate) extern "C" fn begin_writing(output: &mut Output<'_>, bits: u64, cursor: &mut Cursor) -> Status {
     *cursor = output.state().map.to_cursor();
     let bytes = room(bits);
@@ -192,7 +193,8 @@ pub(crate) extern "C" fn begin_writing(output: &mut Output<'_>, bits: u64, curso
     Status::Ok
 }
 
-/// Writes the map into its room, moves what follows up to it, and goes back to the map around it.
+/// Writes the map into its room, moves the following bytes up to it, and restores the enclosing
+/// map.
 pub(crate) extern "C" fn end_writing(output: &mut Output<'_>, bits: u64, cursor: &mut Cursor) -> Status {
     let map = output.state().map;
     let count = 63 - map.word.leading_zeros().min(63);
@@ -202,13 +204,14 @@ pub(crate) extern "C" fn end_writing(output: &mut Output<'_>, bits: u64, cursor:
         return put_short(output, map.next as usize, bytes, map.word << (WORD - count));
     }
     if count > 0 {
-        // Zeros behind the last bit fill the word; those that do not fit the room were never bits.
+        // Zeros behind the last bit fill the word. Those that exceed the room are no bits of the
+        // map.
         output.state().map.word = (map.word << (WORD - count)) & ((2 << WORD) - 1);
         output.flush_map();
     }
     let end = map.end as usize;
     let written = output.written();
-    // A kernel inside may have taken the room back.
+    // A kernel inside may have truncated the output below the room.
     let start = end.checked_sub(bytes);
     let Some((start, room)) = start.and_then(|start| Some((start, written.get_mut(start..end)?))) else {
         return output.fail(FaultKind::BadLength, end as u64, 0);
@@ -225,16 +228,17 @@ pub(crate) extern "C" fn end_writing(output: &mut Output<'_>, bits: u64, cursor:
     Status::Ok
 }
 
-/// Puts a map of up to eight bytes, whose bits are on top of 56, into its room, and what follows
-/// the room behind it.
+/// Stores a map of up to eight bytes, whose first bit is the highest of 56, in its room, and moves
+/// the bytes behind the room up to it.
 #[inline]
 fn put_short(output: &mut Output<'_>, start: usize, room: usize, bits: u64) -> Status {
-    // The first byte on top; zeros at the end are cut, but for the first byte.
+    // The first byte is the most significant. Zero bytes at the end are elided, except the first
+    // byte.
     let groups = integer::spread(bits & ((1 << WORD) - 1)) & u64::MAX << (64 - 8 * room);
     let len = 8 - (groups.trailing_zeros() as usize / 8).min(7);
     let groups = groups | 0x80 << (64 - 8 * len);
     let (from, to) = (start + room, start + len);
-    // A kernel inside may have taken the room back.
+    // A kernel inside may have truncated the output below the room.
     let Some(moved) = output.pos.checked_sub(from) else {
         return output.fail(FaultKind::BadLength, from as u64, 0);
     };
@@ -249,7 +253,7 @@ fn put_short(output: &mut Output<'_>, start: usize, room: usize, bits: u64) -> S
     Status::Ok
 }
 
-/// Writes bits that are known.
+/// Writes bits with known values.
 pub(crate) fn put_bits(output: &mut Output<'_>, zeros: u32, one: bool) {
     (0..zeros).for_each(|_| output.put_bit(false));
     if one {
@@ -258,7 +262,7 @@ pub(crate) fn put_bits(output: &mut Output<'_>, zeros: u32, one: bool) {
 }
 
 impl State {
-    /// Makes all slots undefined but one.
+    /// Makes all slots but one undefined.
     pub(crate) fn forget_but(&mut self, except: u32) {
         let tag = self.tag(except);
         self.forget();

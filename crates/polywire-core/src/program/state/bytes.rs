@@ -1,6 +1,7 @@
-//! The bytes in hand: their forms on the wire, slots for them, and parts of them. The interpreter
-//! calls this file, general machine code through the interpreter. Direct functions
-//! (`jit/stream/bytes.rs`) must give the same results.
+//! The bytes in hand: their forms on the wire, their slots, and their parts. The interpreter calls
+//! this file; general machine code calls it through the interpreter. Direct functions
+//! (`jit/stream/bytes.rs`) must give the same results. It touches the state, the input and the
+//! output.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -10,13 +11,13 @@ use super::{
     EMPTY, State, UNDEFINED, integer,
 };
 
-/// Bytes of an inline string at most, which lies in its slot's word.
+/// The largest length of an inline string, which lies in its slot's word.
 pub(crate) const MAX_INLINE: usize = 7;
 
 type Done = Result<(), Status>;
 
 impl State {
-    /// The bytes of a slot, or what stands for those of one that has none.
+    /// The bytes of a slot, or `initial` if it has none.
     fn bytes_of<'s>(&'s self, slot: ByteSlot, initial: &'s [u8]) -> &'s [u8] {
         if self.tag(slot.slot) > EMPTY { self.text(slot.bytes) } else { initial }
     }
@@ -28,7 +29,7 @@ impl State {
         self.taken = 0;
     }
 
-    /// The same of those that `make` puts there.
+    /// Takes the bytes in hand that `make` writes.
     fn hold_with<R>(&mut self, make: impl FnOnce(&State, &mut Vec<u8>) -> R) -> R {
         let mut held = core::mem::take(&mut self.held);
         let made = make(self, &mut held);
@@ -36,7 +37,7 @@ impl State {
         made
     }
 
-    /// Assigns a slot the bytes in hand; the error is the limit that they break.
+    /// Stores the bytes in hand in a slot. The error is the limit that they would exceed.
     fn store_held(&mut self, slot: ByteSlot, kind: u8) -> Result<(), usize> {
         let held = core::mem::take(&mut self.held);
         let kept = self.set_text(slot.bytes, &held);
@@ -44,8 +45,8 @@ impl State {
         kept.map(|()| self.set_tag(slot.slot, kind))
     }
 
-    /// Does what is the same in both directions. Gives what the accumulator is then, if it is
-    /// filled; the error is a limit that is broken.
+    /// Runs the operations that are the same in both directions. Returns the new accumulator, if
+    /// the operation fills it. The error is a limit that was exceeded.
     pub(crate) fn with_bytes(&mut self, bytes: &Bytes) -> Result<Option<u64>, usize> {
         match bytes {
             Bytes::Const(known) => self.hold(known),
@@ -104,7 +105,7 @@ fn get_stop_bit(input: &mut Input<'_>, form: &BytesForm) -> Result<bool, Status>
     input.seek(input.position() + bytes.len());
     let zeros = bytes.iter().take_while(|byte| **byte & 0x7F == 0).count();
     if zeros > 0 {
-        // Zeros in front are a preamble: alone they are null, the empty string, or NULs.
+        // Leading zeros are a preamble: alone they mean null, the empty string, or NULs.
         let nullable = form.there.is_some();
         if nullable && bytes.len() == 1 {
             return Ok(false);
@@ -148,7 +149,7 @@ fn put_stop_bit(output: &mut Output<'_>, bytes: &[u8], nullable: bool) -> Done {
         return Err(output.fail(FaultKind::NotAscii, 0x7F, (*byte).into()));
     }
     if bytes.first().is_none_or(|byte| *byte == 0) {
-        // A NUL in front is a preamble, which only NULs may follow.
+        // A leading NUL is read as a preamble, so only NULs may follow it.
         if bytes.iter().any(|byte| *byte != 0) {
             return Err(output.fail(FaultKind::NotEncodable, 0, 0));
         }
@@ -164,7 +165,7 @@ fn put_stop_bit(output: &mut Output<'_>, bytes: &[u8], nullable: bool) -> Done {
     Ok(())
 }
 
-/// Makes sure that the bytes in hand are UTF-8.
+/// Checks that the bytes in hand are UTF-8.
 pub(crate) fn check_utf8(input: &mut Input<'_>, policy: super::Policy) -> Done {
     match core::str::from_utf8(&input.state().held) {
         Ok(_) => Ok(()),
@@ -172,10 +173,11 @@ pub(crate) fn check_utf8(input: &mut Input<'_>, policy: super::Policy) -> Done {
     }
 }
 
-/// The bytes that are known, and the number, of a part.
+/// The operands of a part: the slot of the known bytes, its initial bytes, and the local of the
+/// number.
 pub(crate) type Beside<'p> = (ByteSlot, &'p [u8], u8);
 
-/// Takes what a part in hand stands for.
+/// Replaces the part in hand by the full bytes.
 pub(crate) fn join(input: &mut Input<'_>, kernel: &PartKernel, (slot, initial, number): Beside<'_>) -> Done {
     let number = input.state().local(number) as i64;
     let joined = input.state().hold_with(|state, held| {
@@ -188,8 +190,8 @@ pub(crate) fn join(input: &mut Input<'_>, kernel: &PartKernel, (slot, initial, n
     }
 }
 
-/// Counts the bytes in hand, which are copied from a slot: a few bytes of a message may copy many.
-/// Those that are short enough to lie in the slot's word cost nothing.
+/// Charges for the bytes in hand, which are copied from a slot, because a few bytes of a message
+/// may cause many to be copied. Bytes that fit the slot's word are free.
 pub(crate) fn charge_copy(input: &mut Input<'_>) -> Done {
     let (len, left) = (input.state().held.len(), input.state().copies_left);
     if len <= MAX_INLINE {
@@ -207,7 +209,7 @@ pub(crate) fn charge_copy(input: &mut Input<'_>) -> Done {
     }
 }
 
-/// Makes a part what it stands for.
+/// Turns a part into the full bytes.
 pub(crate) fn join_bytes(kernel: &PartKernel, known: &[u8], part: &mut Vec<u8>, number: i64) -> Result<(), ()> {
     let (front, back) = (kernel.join)(known.len(), part.len(), number).ok_or(())?;
     let front = known.get(..front).ok_or(())?;
@@ -217,7 +219,7 @@ pub(crate) fn join_bytes(kernel: &PartKernel, known: &[u8], part: &mut Vec<u8>, 
     Ok(())
 }
 
-/// Takes the part of the bytes in hand that is to be sent.
+/// Reduces the bytes in hand to the part that is sent.
 pub(crate) fn split(output: &mut Output<'_>, kernel: &PartKernel, (slot, initial, number): Beside<'_>) -> Done {
     let state = output.state();
     match split_bytes(kernel, state.bytes_of(slot, initial), &state.held) {
@@ -234,7 +236,7 @@ pub(crate) fn split(output: &mut Output<'_>, kernel: &PartKernel, (slot, initial
     }
 }
 
-/// The number and the part of bytes that others are known beside.
+/// The number and the part of `value`, relative to the known bytes.
 pub(crate) fn split_bytes(kernel: &PartKernel, known: &[u8], value: &[u8]) -> Option<(i64, Range<usize>)> {
     (kernel.split)(known, value).filter(|(_, part)| part.start <= part.end && part.end <= value.len())
 }

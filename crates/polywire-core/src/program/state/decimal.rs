@@ -1,6 +1,6 @@
 //! Numbers as decimals, with a mantissa and an exponent of ten. The interpreter and
 //! `jit/decimal.rs` call this file. Direct functions compute the usual exponents in line and must
-//! give the same results.
+//! give the same results. It touches the locals, and sets faults.
 
 use super::{
     super::{FaultKind, Input, Output, Status},
@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{layout::Scalar, program::NO_DECIMAL};
 
-/// The mantissa of a number, and in the local its exponent, which was the one to be tried first.
+/// Returns the mantissa of a number, and stores its exponent in the local. The local's old value is
+/// the exponent to try first.
 pub(crate) fn split(output: &mut Output<'_>, exponent: u8, scalar: Scalar, number: u64) -> u64 {
     let state = output.state();
     let hint = state.local(exponent) as i64;
@@ -25,7 +26,7 @@ pub(crate) fn split_word(scalar: Scalar, number: u64, hint: i64) -> Option<(i64,
     }
 }
 
-/// The number that a mantissa is with the exponent in the local.
+/// The number with this mantissa and the exponent in the local.
 pub(crate) fn join(
     input: &mut Input<'_>,
     (exponent, to, policy): (u8, Scalar, Policy),
@@ -33,7 +34,7 @@ pub(crate) fn join(
 ) -> Result<u64, Status> {
     let (exponent, mantissa) = (input.state().local(exponent) as i64, mantissa as i64);
     if !is_exponent(exponent) {
-        // What follows computes with 32 bits.
+        // The code below computes with exponents of 32 bits.
         if i32::try_from(exponent).is_err() {
             return Err(input.fail(FaultKind::DecimalRange, 0, exponent as u64));
         }
@@ -45,14 +46,15 @@ pub(crate) fn join(
     match whole(exponent, mantissa) {
         Some(value) => Ok(value as u64),
         None => {
-            // What is cut off, or does not fit, is no more than that where it is let pass.
+            // A decimal with a fraction, or out of range, is a deviation that the policy may
+            // accept.
             input.deviate(FaultKind::NotInteger, policy, mantissa as u64)?;
             Ok(cut(exponent, mantissa) as u64)
         }
     }
 }
 
-/// The mantissa for another exponent, which the local then has.
+/// Returns the mantissa for another exponent, and stores that exponent in the local.
 pub(crate) fn shift(output: &mut Output<'_>, (exponent, to): (u8, i64), mantissa: u64) -> Result<u64, Status> {
     let (from, mantissa) = (output.state().local(exponent) as i64, mantissa as i64);
     let factor = u32::try_from(from.abs_diff(to)).ok().and_then(|n| 10i64.checked_pow(n));

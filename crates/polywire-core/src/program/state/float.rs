@@ -1,5 +1,5 @@
-//! Floating-point numbers as decimals: conversions that are exact to the bit in both directions, or
-//! none. `state/decimal.rs` and `jit/decimal.rs` call this file. It is arithmetic only.
+//! Floating-point numbers as decimals. The conversions are exact to the bit in both directions, or
+//! refused. `state/decimal.rs` and `jit/decimal.rs` call this file. It is arithmetic only.
 
 /// Powers of ten that a double holds exactly.
 pub(crate) static POWERS: [f64; 23] = [
@@ -7,15 +7,15 @@ pub(crate) static POWERS: [f64; 23] = [
     1e21, 1e22,
 ];
 
-/// Integers up to which a double holds each.
+/// A double holds every integer up to this.
 pub(crate) const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Most decimal places that are tried.
+/// The most decimal places that are tried.
 const PLACES: usize = 15;
 
-/// The decimal that stands for a number, given as its bits: the one with the exponent that is
-/// hinted at if there is one, else the one with the fewest places. None if no decimal gives back
-/// the very bits, as for NaN, infinities and negative zero.
+/// The decimal of a number, given as its bits: the one with the exponent `hint` if that is exact,
+/// else the one with the fewest places. None if no decimal gives back exactly these bits, as for
+/// NaN, infinities and negative zero.
 pub(crate) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i64, i64)> {
     let value = if single { f64::from(f32::from_bits(bits as u32)) } else { f64::from_bits(bits) };
     let hinted = hint.and_then(places).and_then(|places| at(value, bits, single, places));
@@ -28,8 +28,8 @@ pub(crate) fn decompose(bits: u64, single: bool, hint: Option<i64>) -> Option<(i
 /// The decimal of a double with the fewest places.
 fn shortest(value: f64, bits: u64) -> Option<(i64, i64)> {
     let exponent = (bits >> 52 & 0x7FF) as i64 - 1023;
-    // So many that the mantissa has at most 50 bits: then decimals lie further apart than doubles,
-    // and one of fewer places is one of these, too.
+    // The number of places with which the mantissa has at most 50 bits. Then decimals lie further
+    // apart than doubles, so a decimal with fewer places is also one with this number of places.
     let sure = (((49 - exponent) * 1233) >> 12).clamp(0, PLACES as i64) as usize;
     let Some((_, mut mantissa)) = at(value, bits, false, sure) else {
         return (sure + 1..=PLACES).find_map(|places| at(value, bits, false, places));
@@ -41,7 +41,7 @@ fn shortest(value: f64, bits: u64) -> Option<(i64, i64)> {
     Some((-(places as i64), mantissa))
 }
 
-/// The same of a float. With each place more the decimal is at least as near.
+/// The same for a float. With each further place the decimal is at least as near.
 fn shortest_single(value: f64, bits: u64) -> Option<(i64, i64)> {
     let most = (0..=PLACES).rev().find(|places| (-EXACT..=EXACT).contains(&(value * POWERS[*places])))?;
     let (mut least, mut found) = (0, at(value, bits, true, most)?);
@@ -61,7 +61,7 @@ fn places(exponent: i64) -> Option<usize> {
     usize::try_from(exponent.checked_neg()?).ok().filter(|places| *places < POWERS.len())
 }
 
-/// The decimal with so many places.
+/// The decimal with the given number of places.
 #[inline]
 fn at(value: f64, bits: u64, single: bool, places: usize) -> Option<(i64, i64)> {
     let power = POWERS[places];
@@ -86,9 +86,9 @@ fn product(exponent: i64, mantissa: i64) -> Option<i64> {
     mantissa.checked_mul(10i64.checked_pow(exponent)?)
 }
 
-/// The bits of the number that a decimal stands for: the nearest.
+/// The bits of the number nearest to a decimal.
 pub(crate) fn compose(exponent: i64, mantissa: i64, single: bool) -> u64 {
-    // Zeros at the end are no decimal places.
+    // Trailing zeros are not decimal places.
     let (exponent, mantissa) = match product(exponent, mantissa) {
         Some(whole) => (0, whole),
         None => (exponent, mantissa),

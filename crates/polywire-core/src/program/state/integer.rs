@@ -1,5 +1,5 @@
 //! Stop-bit integers: seven bits in each byte, the most significant first. The last byte has its
-//! highest bit set.
+//! highest bit set, the stop bit.
 //!
 //! `state/stop_bit.rs`, `state/bytes.rs` and `state/bits.rs` call the safe functions, which work on
 //! `Input` and `Output`. Direct functions call those in [`Functions`] for integers of more than one
@@ -10,7 +10,7 @@ use super::{
     Policy,
 };
 
-/// Bits beyond which no integer of FAST, nullable or a difference, reaches.
+/// More bits than any integer of FAST has, nullable integers and differences included.
 const MAX_BITS: u32 = 70;
 
 /// Reads an unsigned integer.
@@ -40,7 +40,8 @@ pub(super) fn signed(input: &mut Input<'_>, policy: Policy) -> Result<i128, Stat
 fn longer(input: &mut Input<'_>, policy: Policy, signed: bool) -> Result<i128, Status> {
     let rest = input.rest();
     let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else {
-        // An integer that never ends is too large before the message is too short.
+        // An integer without an end is reported as too large, if enough bytes follow, rather than
+        // as truncated.
         return Err(match rest.len() > 10 {
             true => input.fail(FaultKind::IntegerRange, 0, 0),
             false => input.fail(FaultKind::Truncated, rest.len() as u64 + 1, rest.len() as u64),
@@ -49,7 +50,7 @@ fn longer(input: &mut Input<'_>, policy: Policy, signed: bool) -> Result<i128, S
     let bytes = &rest[..=last];
     let negative = signed && bytes[0] & 0x40 != 0;
     let filler = if negative { 0x7F } else { 0 };
-    // A first byte that says no more than the sign of the second does need not be there.
+    // A first byte that only repeats the sign of the second is redundant.
     let redundant = bytes[0] == filler && (!signed || (bytes[1] & 0x40 != 0) == negative);
     if redundant {
         input.deviate(FaultKind::OverlongInteger, policy, bytes.len() as u64)?;
@@ -85,16 +86,17 @@ pub(super) fn put_signed(output: &mut Output<'_>, value: i128) -> Status {
     put_bytes(output, value as u128, (129 - magnitude.leading_zeros()).div_ceil(7))
 }
 
-/// The functions that machine code calls, with these instructions.
+/// Defines the functions that machine code calls, compiled with the given instructions.
 #[cfg(feature = "jit")]
 macro_rules! machine_functions {
     ($gather:path, $spread:path, $(#[$attribute:meta])*) => {
-        /// Reads an unsigned integer of two to ten bytes that begins at `at`, of a message that
-        /// ends at `end`, for machine code; gives where it ends, or null if it is none of these:
-        /// longer, overlong, or too large.
+        /// Reads an unsigned integer of two to ten bytes at `at`, in a message that ends at `end`,
+        /// for machine code. Returns its end, or null if it is longer, overlong, truncated, or too
+        /// large.
         $(#[$attribute])*
                 pub(crate) unsafe extern "C" fn read_unsigned(at: *const u8, end: *const u8, value: *mut u64) -> *const u8 {
-            // SAFETY: machine code gives the bytes that are left, at least one, and a word.
+            // SAFETY: machine code passes both ends of the rest of the message, which has at least
+            // one byte, and `value`, a writable word.
             unsafe {
                 let Some((groups, last)) = groups(at, end) else { return core::ptr::null() };
                 let first = *at;
@@ -103,11 +105,12 @@ macro_rules! machine_functions {
             }
         }
 
-        /// The same of a signed one.
+        /// The same for a signed integer.
         $(#[$attribute])*
                 pub(crate) unsafe extern "C" fn read_signed(at: *const u8, end: *const u8, value: *mut u64) -> *const u8 {
-            // SAFETY: machine code gives the bytes that are left, at least one, and a word. A first
-            // byte that does not end the integer has another behind it.
+            // SAFETY: machine code passes both ends of the rest of the message, which has at least
+            // one byte, and `value`, a writable word. A first byte that does not end the integer
+            // has another behind it.
             unsafe {
                 let Some((groups, last)) = groups(at, end) else { return core::ptr::null() };
                 let unused = (57 - 7 * last.offset_from(at)).max(0);
@@ -120,14 +123,16 @@ macro_rules! machine_functions {
             }
         }
 
-        /// The groups of seven bits of an integer of up to ten bytes, and its last byte.
+        /// The groups of seven bits of an integer of up to ten bytes, and the address of its last
+        /// byte.
         ///
         /// # Safety
-        /// The bytes up to `end` can be read, and there is one.
+        /// The bytes from `at` to `end` are readable, at least one.
         #[inline]
         $(#[$attribute])*
         unsafe fn groups(at: *const u8, end: *const u8) -> Option<(u64, *const u8)> {
-            // SAFETY: there are as many.
+            // SAFETY: eight bytes are read only if eight are left, and single bytes only in front
+            // of `end`.
             unsafe {
                 let left = end.offset_from(at);
                 if left >= 8 {
@@ -150,34 +155,34 @@ macro_rules! machine_functions {
             }
         }
 
-        /// Writes an unsigned integer, for machine code; gives where it ends, at most ten bytes
-        /// further.
+        /// Writes an unsigned integer, for machine code. Returns its end, at most ten bytes behind
+        /// `at`.
         $(#[$attribute])*
                 pub(crate) unsafe extern "C" fn write_unsigned(at: *mut u8, value: u64) -> *mut u8 {
             let count = (64 - value.leading_zeros()).div_ceil(7).max(1);
-            // SAFETY: machine code has made sure of ten bytes.
+            // SAFETY: machine code has reserved ten bytes at `at`, which any unsigned integer fits.
             unsafe { write_groups(at, value, (value >> 56, value >> 63), count) }
         }
 
-        /// The same of a signed one.
+        /// The same for a signed integer.
         $(#[$attribute])*
                 pub(crate) unsafe extern "C" fn write_signed(at: *mut u8, value: u64) -> *mut u8 {
             let sign = (value as i64 >> 63) as u64;
             let count = (65 - (value ^ sign).leading_zeros()).div_ceil(7);
-            // SAFETY: machine code has made sure of ten bytes, which any signed integer fits.
+            // SAFETY: machine code has reserved ten bytes at `at`, which any signed integer fits.
             unsafe { write_groups(at, value, ((value as i64 >> 56) as u64, sign), count) }
         }
 
         /// Writes groups of seven bits: the ninth and the tenth from the right are given.
         ///
         /// # Safety
-        /// Ten bytes can be written.
+        /// Ten bytes are writable at `at`, and `count` is at most ten.
         #[inline]
         $(#[$attribute])*
         unsafe fn write_groups(at: *mut u8, value: u64, (ninth, tenth): (u64, u64), count: u32) -> *mut u8 {
             let groups = $spread(value) | 0x80;
-            // SAFETY: as the caller promises; the last eight of nine or ten bytes are written
-            // behind those in front.
+            // SAFETY: ten bytes are writable by the contract. Up to eight bytes are written as a
+            // word at `at`; the last eight of nine or ten bytes end at `at + count`.
             unsafe {
                 if count <= 8 {
                     at.cast::<[u8; 8]>().write((groups << (64 - 8 * count)).to_be_bytes());
@@ -192,7 +197,7 @@ macro_rules! machine_functions {
     };
 }
 
-/// On any machine.
+/// The functions for any machine.
 #[cfg(feature = "jit")]
 pub(crate) mod plain {
     use super::{gather, spread};
@@ -200,7 +205,7 @@ pub(crate) mod plain {
     machine_functions!(gather, spread,);
 }
 
-/// With instructions that gather and spread bits.
+/// The functions with the BMI2 instructions that gather and spread bits.
 #[cfg(all(feature = "jit", target_arch = "x86_64"))]
 pub(crate) mod bmi2 {
     use core::arch::x86_64::{_pdep_u64, _pext_u64};
@@ -255,7 +260,7 @@ impl Functions {
     }
 }
 
-/// The seven low bits of each byte side by side.
+/// Joins the seven low bits of each byte.
 #[inline]
 pub(crate) fn gather(bytes: u64) -> u64 {
     let x = bytes & 0x7F7F_7F7F_7F7F_7F7F;
@@ -349,17 +354,19 @@ mod tests {
                 for (is_signed, (write, read)) in [false, true].into_iter().zip(both) {
                     let mut bytes = [0xFF; 18];
                     let start = bytes.as_mut_ptr();
-                    // SAFETY: there are more than ten bytes.
+                    // SAFETY: the buffer at `start` has more than the ten bytes that `write` may
+                    // write.
                     let count = unsafe { write(start, value).offset_from(start) } as usize;
                     let expected = written(|output| match is_signed {
                         true => put_signed(output, (value as i64).into()),
                         false => put_unsigned(output, value.into()),
                     });
                     assert_eq!(bytes[..count], expected, "{value:x}");
-                    // One byte is nobody's business but the caller's.
+                    // Integers of one byte are handled by the caller.
                     for end in [18, 11, count, count - 1].into_iter().filter(|end| count > 1 && *end > 0) {
                         let (mut back, bytes) = (0, &bytes[..end]);
-                        // SAFETY: there are as many bytes.
+                        // SAFETY: the two addresses are the ends of a readable range of at least
+                        // one byte, and `back` is a local word.
                         let behind = unsafe { read(bytes.as_ptr(), bytes.as_ptr_range().end, &mut back) };
                         match bytes.get(count..) {
                             Some(rest) => assert_eq!((behind, back), (rest.as_ptr(), value), "{bytes:x?}"),
@@ -377,7 +384,8 @@ mod tests {
         use plain::{read_signed, read_unsigned};
         let read = |bytes: &[u8], is_signed: bool| {
             let (mut back, ends) = (0, bytes.as_ptr_range());
-            // SAFETY: there are as many bytes.
+            // SAFETY: the two addresses are the ends of a readable range of at least one byte, and
+            // `back` is a local word.
             unsafe {
                 match is_signed {
                     false => !read_unsigned(ends.start, ends.end, &mut back).is_null(),

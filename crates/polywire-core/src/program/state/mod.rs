@@ -29,12 +29,12 @@ pub(crate) mod stop_bit;
 pub(crate) use bits::{begin_reading, begin_writing, end_reading, end_writing, expect_bits, put_bits};
 pub(crate) use slots::{LOCALS, compute, cut};
 
-/// The slots that a program's operations refer to.
+/// The number of slots of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bank {
     /// Slots of 64 bits, each with a state.
     pub slots: u32,
-    /// Slots for bytes; each has its state in a slot of 64 bits, too: see
+    /// Slots for bytes. Each also has a slot of 64 bits, for its state: see
     /// [`ByteSlot`](super::ByteSlot).
     pub texts: u32,
 }
@@ -44,47 +44,46 @@ pub(crate) const UNDEFINED: u8 = 0;
 /// A slot whose value is known to be absent.
 pub(crate) const EMPTY: u8 = 1;
 
-/// A bank's slots are a multiple of this.
+/// The number of allocated slots is a multiple of this.
 const ROW: usize = 8;
 
-/// Slots that are copied without a call.
+/// The largest number of slots that is copied in line, without a call.
 const FEW_SLOTS: usize = 64;
 
 /// Bytes of strings that a bank keeps at most, unless [`State::limit_texts`] says otherwise.
 const TEXT_BYTES: usize = 16 << 20;
 
-/// Deviations that are kept at most, until somebody takes them.
+/// The most reports that are kept until [`State::take_reports`].
 const MAX_REPORTS: usize = 256;
 
 /// The state of one sequence of messages, at its writer or at one of its readers.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct State {
-    /// Where values, texts and tags are, for machine code; said before each message.
+    /// Addresses of values, texts and tags, for machine code; set before each message.
     pub(crate) values_at: usize,
     pub(crate) texts_at: usize,
     pub(crate) tags_at: usize,
-    /// What operations keep for each other within a message.
+    /// The locals, which live within a message.
     pub(crate) locals: [u64; LOCALS],
-    /// Where the limits of a message are that is read without a context, and what it has left of
-    /// the memory that they allow.
+    /// For direct code: the address of the message's limits, and the rest of its memory budget.
     pub(crate) limits_at: usize,
     pub(crate) memory_left: usize,
-    /// Bytes of slots that the message may still copy. They are as many as the memory that it may
-    /// allocate, and counted apart: a message that is decoded again after a bail-out copies them
-    /// again, but memory that it has allocated is there.
+    /// Bytes of slots that the message may still copy. This budget begins with the size of the
+    /// memory budget, but is counted separately: a message that is decoded again after a bail-out
+    /// copies the bytes again, but does not allocate the memory again.
     pub(crate) copies_left: usize,
     /// Values of the slots.
     pub(crate) values: Values,
-    /// Undefined, empty, or assigned with what type.
+    /// The state of each slot: undefined, empty, or the kind of its value.
     pub(crate) tags: Box<[u8]>,
     /// The presence map that is read or written.
     map: bits::Map,
     /// The bytes in hand.
     pub(crate) held: Vec<u8>,
-    /// How many of them were taken one by one.
+    /// How many of them [`Wire::Octet`](super::Wire::Octet) has taken.
     taken: usize,
-    /// What the interpreter has written for machine code.
+    /// Output of operations that direct code leaves to the interpreter.
     pub(crate) fallback: Vec<u8>,
     texts: Vec<Text>,
     text_bytes: usize,
@@ -102,10 +101,10 @@ pub struct State {
     bank: Arc<Bank>,
 }
 
-/// A text that is kept.
+/// A slot for bytes.
 #[derive(Debug)]
 pub(crate) struct Text {
-    /// Where its bytes are and how many, for machine code.
+    /// The address of its bytes and their number, for machine code.
     pub(crate) at: usize,
     pub(crate) len: usize,
     bytes: Vec<u8>,
@@ -114,14 +113,14 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// Takes other bytes, and gives its own.
+    /// Replaces the bytes, and returns the old ones.
     fn replace(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         let own = core::mem::replace(&mut self.bytes, bytes);
         self.note();
         own
     }
 
-    /// Says where the bytes are after they have changed.
+    /// Updates address and number after the bytes have changed.
     fn note(&mut self) {
         (self.at, self.len) = (self.bytes.as_ptr() as usize, self.bytes.len());
     }
@@ -130,7 +129,8 @@ impl Text {
 impl Default for Text {
     fn default() -> Text {
         let mut text = Text { at: 0, len: 0, bytes: Vec::new(), changed: 0 };
-        // Machine code makes slices of it, which begin somewhere even if they are empty.
+        // Machine code makes slices from the address, which must not be null even for an empty
+        // text.
         text.note();
         text
     }
@@ -144,7 +144,7 @@ impl Clone for Text {
     }
 }
 
-/// What happens to deviations that the specification calls reportable.
+/// How to treat deviations that the specification calls reportable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// The message is refused.
@@ -157,7 +157,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// The policy that a word of machine code is.
+    /// The policy for a word from machine code.
     pub(crate) fn of_word(word: u64) -> Policy {
         match word {
             1 => Policy::Report,
@@ -167,10 +167,10 @@ impl Policy {
     }
 }
 
-/// A deviation from the specification that was let pass, because the reader's options say so.
+/// A deviation from the specification that was accepted because of the reader's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What.
+    /// The kind of deviation.
     pub kind: FaultKind,
     /// Byte of the message.
     pub offset: usize,
@@ -211,7 +211,7 @@ impl State {
         }
     }
 
-    /// Forgets all previous values: the next message is one that anybody can read.
+    /// Forgets all previous values: the next message can be read without any earlier one.
     pub fn reset(&mut self) {
         self.forget();
         self.broken = false;
@@ -223,35 +223,35 @@ impl State {
         self.tags.fill(UNDEFINED);
     }
 
-    /// True after a message could not be decoded, or [`State::break_chain`]: what comes next may
-    /// refer to what is not known, and is refused until [`State::reset`] or [`State::mend`].
+    /// True after a message could not be decoded, or after [`State::break_chain`]. Later messages
+    /// may refer to unknown values, so they are refused until [`State::reset`] or [`State::mend`].
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// A message was lost.
+    /// Records that a message was lost.
     pub fn break_chain(&mut self) {
         self.broken = true;
     }
 
-    /// Goes on with the values there are, because whoever calls knows that what was lost or refused
-    /// changed none.
+    /// Continues with the present values. The caller must know that the lost or refused message
+    /// changed none of them.
     pub fn mend(&mut self) {
         self.broken = false;
     }
 
-    /// Sets how many bytes of strings are kept at most; it must be the same at the writer and at
-    /// all readers, or far more than they need.
+    /// Sets how many bytes of strings are kept at most. The limit must be the same at the writer
+    /// and at all readers, or far more than they need.
     pub fn limit_texts(&mut self, bytes: usize) {
         self.text_limit = bytes;
     }
 
-    /// What was let pass since this was called last.
+    /// The deviations accepted since the last call.
     pub fn take_reports(&mut self) -> Vec<Report> {
         core::mem::take(&mut self.reports)
     }
 
-    /// The slots it was made for.
+    /// The bank that it was made for.
     pub fn bank(&self) -> &Arc<Bank> {
         &self.bank
     }
@@ -284,7 +284,7 @@ impl State {
         self.tags_at = self.tags.as_mut_ptr() as usize;
     }
 
-    /// Takes back what the message changed.
+    /// Undoes the message's changes.
     pub(crate) fn roll_back(&mut self) {
         core::mem::swap(&mut self.tags, &mut self.saved_tags);
         self.roll_back_values();
@@ -304,7 +304,7 @@ impl State {
         }
     }
 
-    /// A string that is not UTF-8 was let pass.
+    /// True if a string of the message that is not UTF-8 was accepted.
     pub(crate) fn is_lenient(&self) -> bool {
         self.lenient
     }
@@ -333,7 +333,7 @@ impl State {
         self.texts.get(slot as usize).map_or(&[], |text| &text.bytes)
     }
 
-    /// Puts bytes into a text slot; the error is the limit that they break.
+    /// Stores bytes in a slot for bytes. The error is the limit that they would exceed.
     pub(crate) fn set_text(&mut self, slot: u32, bytes: &[u8]) -> Result<(), usize> {
         let Some(text) = self.texts.get_mut(slot as usize) else { return Ok(()) };
         if text.bytes == bytes {
@@ -362,11 +362,11 @@ impl State {
     }
 }
 
-/// Values of slots in whole cache lines: to copy those that lie across two may take twice as long.
+/// The values of slots, aligned to cache lines: copies that straddle lines may take twice as long.
 #[derive(Clone, Debug)]
 pub(crate) struct Values(Box<[Line]>);
 
-/// A row of values.
+/// A cache line of values.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Line([u64; ROW]);
@@ -381,19 +381,20 @@ impl Deref for Values {
     type Target = [u64];
 
     fn deref(&self) -> &[u64] {
-        // SAFETY: a line is its words and nothing else: they take all of its 64 bytes.
+        // SAFETY: a `Row` consists of its words without padding: they take all of its 64 bytes.
         unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * ROW) }
     }
 }
 
 impl DerefMut for Values {
     fn deref_mut(&mut self) -> &mut [u64] {
-        // SAFETY: a line is its words and nothing else, and all of them are borrowed mutably.
+        // SAFETY: a `Row` consists of its words without padding, and all of them are borrowed
+        // mutably.
         unsafe { core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * ROW) }
     }
 }
 
-/// Copies the values of slots. Of a few, a call would take longer than the copy.
+/// Copies the values of slots. For few slots, a call of `memcpy` would take longer than the copy.
 fn keep(to: &mut [u64], from: &[u64]) {
     if to.len() > FEW_SLOTS {
         return to.copy_from_slice(from);
@@ -409,7 +410,7 @@ impl<'a> Input<'a> {
         self.state.as_mut().expect("a program with fields has a bank, and whoever runs it a state")
     }
 
-    /// Meets a deviation that the policy may let pass.
+    /// Handles a deviation by the policy: refuses it, reports it, or ignores it.
     pub(crate) fn deviate(&mut self, kind: FaultKind, policy: Policy, got: u64) -> Result<(), Status> {
         match policy {
             Policy::Reject => Err(self.fail(kind, 0, got)),

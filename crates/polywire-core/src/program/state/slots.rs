@@ -14,7 +14,7 @@ use crate::{
 pub(crate) const LOCALS: usize = 8;
 
 impl State {
-    /// The value of a slot, or what stands for it in one that has none.
+    /// The value of a slot, or `initial` if it has none.
     pub(crate) fn load_slot(&self, slot: u32, initial: u64) -> u64 {
         if self.tag(slot) > EMPTY { self.value(slot) } else { initial }
     }
@@ -30,7 +30,8 @@ impl State {
         self.set_tag(slot, EMPTY);
     }
 
-    /// Whether a slot has a value of a kind, or is undefined and something stands for its value.
+    /// True if a slot has this value with this kind, or is undefined and `initial` equals the
+    /// value.
     pub(crate) fn slot_has(&self, (slot, kind): (u32, u8), initial: Option<u64>, value: u64) -> bool {
         match self.tag(slot) {
             UNDEFINED => initial == Some(value),
@@ -62,7 +63,7 @@ pub(crate) fn cut(word: u64, scalar: Scalar) -> u64 {
     }
 }
 
-/// What [`Arithmetic`] says of two numbers of a type, the second of which is cut to it.
+/// Computes [`Arithmetic`] on two numbers of a type; the second is cut to the type.
 pub(crate) fn compute(arithmetic: Arithmetic, scalar: Scalar, first: u64, second: u64) -> u64 {
     let second = cut(second, scalar);
     match arithmetic {

@@ -1,4 +1,4 @@
-//! The specialised state that direct functions expect.
+//! The specialised state, which direct functions expect.
 //!
 //! In a specialised state slots have no tags. A slot's word is a value of the one type that the
 //! program stores there, or a reserved word that has the same effect as no value. A short string
@@ -19,11 +19,11 @@ use crate::program::{Limits, NO_VALUE};
 pub(super) struct SpecialisedState {
     wanted: Option<Arc<Specialisation>>,
     is_specialised: bool,
-    /// No slot has a tag.
+    /// All slots are undefined.
     is_fresh: bool,
-    /// The message began with what stands for no value in all slots, so that they were not kept.
+    /// The message began with all slots undefined, so their values were not saved.
     began_fresh: bool,
-    /// Tags were kept, because the message may change some.
+    /// Tags were saved, because the message may change some.
     keeps_tags: bool,
 }
 
@@ -34,14 +34,15 @@ impl Default for SpecialisedState {
 }
 
 impl SpecialisedState {
-    /// All tags are gone.
+    /// Records that all slots are undefined.
     pub(super) fn note_fresh(&mut self) {
         (self.is_specialised, self.is_fresh) = (false, true);
     }
 }
 
 impl State {
-    /// Before a message that a direct function handles; false if the state cannot be specialised.
+    /// Prepares the state for a message of a direct function. Returns false if the state cannot be
+    /// specialised.
     #[inline]
     pub(crate) fn begin_specialised(&mut self, wanted: &Arc<Specialisation>, limits: &Limits) -> bool {
         let is_specialised = self.specialised.is_specialised
@@ -58,7 +59,7 @@ impl State {
         true
     }
 
-    /// Takes back what a message changed after [`State::begin_specialised`].
+    /// Undoes a message's changes since [`State::begin_specialised`].
     pub(crate) fn roll_back_specialised(&mut self) {
         match &self.specialised.wanted {
             Some(wanted) if self.specialised.began_fresh => wanted.begin(&mut self.values),
@@ -70,7 +71,8 @@ impl State {
         self.roll_back_texts();
     }
 
-    /// Before a direct function leaves an operation to the interpreter, whose slots have tags.
+    /// Saves the tags, before a direct function leaves an operation to the interpreter, which uses
+    /// tags.
     pub(crate) fn keep_tags(&mut self) {
         if !core::mem::replace(&mut self.specialised.keeps_tags, true) {
             self.saved_tags.copy_from_slice(&self.tags);
@@ -78,8 +80,8 @@ impl State {
         }
     }
 
-    /// Gives slots without a value their reserved words, and puts short strings inline; false if a
-    /// slot has a value that the program does not expect.
+    /// Stores the reserved words of slots without a value, and short strings inline. Returns false
+    /// if a slot has a value that the program does not expect.
     #[inline(never)]
     fn specialise(&mut self, wanted: &Arc<Specialisation>) -> bool {
         let is_fresh = self.specialised.is_fresh && !self.specialised.is_specialised;
@@ -103,12 +105,13 @@ impl State {
                     }
                     EMPTY if slot.may_be_empty => self.values[at] = EMPTY_WORD,
                     tag if tag != slot.tag => return false,
-                    // A number that looks like none.
+                    // The value equals a reserved word.
                     _ if slot.text.is_none() && matches!(self.values[at], EMPTY_WORD | NO_NUMBER) => return false,
                     _ => {
                         if let Some(text) = slot.text {
                             let text = self.text(text);
-                            // What was let pass, or put there by another program, may be none.
+                            // A text that is not UTF-8 may have been accepted before, or stored by
+                            // another program.
                             if !slot.octets && core::str::from_utf8(text).is_err() {
                                 return false;
                             }
@@ -125,18 +128,19 @@ impl State {
         true
     }
 
-    /// Gives a slot its initial text, if it has one; false if there is no room for it.
+    /// Stores a slot's initial text, if it has one. Returns false if the limit on texts is
+    /// exceeded.
     fn begin_text(&mut self, slot: &SpecialisedSlot) -> bool {
         let (Some(text), Some(initial)) = (slot.text, &slot.initial) else { return true };
         self.set_text(text, initial).is_ok()
     }
 
-    /// Gives all slots their initial texts.
+    /// Stores the initial texts of all slots.
     fn begin_texts(&mut self, wanted: &Specialisation) -> bool {
         wanted.texts.iter().all(|slot| self.begin_text(&wanted.slots[*slot as usize]))
     }
 
-    /// Gives all slots their tags again.
+    /// Restores the tags of all slots.
     pub(super) fn despecialise(&mut self) {
         self.specialised.is_fresh = false;
         if !core::mem::take(&mut self.specialised.is_specialised) {
@@ -155,8 +159,8 @@ impl State {
         }
     }
 
-    /// Forgets all values of a specialised state but that of one slot; false if there is no room
-    /// for the texts that it begins with.
+    /// Forgets all values of a specialised state but that of one slot. Returns false if the initial
+    /// texts exceed the limit.
     pub(crate) fn forget_specialised(&mut self, kept: u32) -> bool {
         let Some(wanted) = self.specialised.wanted.take() else { return true };
         let value = self.value(kept);
@@ -173,8 +177,8 @@ impl State {
         (word != NO_TEXT && word != EMPTY_WORD).then(|| self.text(text))
     }
 
-    /// Puts bytes into a text slot of a specialised state, and a short text inline into the slot
-    /// that goes with it; the error is the limit that they break.
+    /// Stores bytes in a slot for bytes of a specialised state, and the inline string in the slot's
+    /// word. The error is the limit that they would exceed.
     pub(crate) fn set_specialised_text(&mut self, (slot, text): (u32, u32), bytes: &[u8]) -> Result<(), usize> {
         self.set_text(text, bytes)?;
         self.set_value(slot, inline_text(bytes));
@@ -185,68 +189,70 @@ impl State {
 /// The reserved word of an undefined slot for bytes.
 pub(crate) const NO_TEXT: u64 = u64::MAX - 1;
 
-/// The reserved word of an empty slot: no number of 32 bits, and no inline string. If a message has
-/// this number with 64 bits, the general function handles it.
+/// The reserved word of an empty slot. It is neither a number of 32 bits nor an inline string. If a
+/// message has this number with 64 bits, the direct function bails out.
 pub(crate) const EMPTY_WORD: u64 = 3 << 61;
 
-/// The reserved word of an undefined slot for numbers: no number of 32 bits, nor is its successor,
-/// and hardly ever a number of 64 bits that a message has.
+/// The reserved word of an undefined slot for numbers. Neither it nor its successor is a number of
+/// 32 bits, and a message hardly ever has it as a number of 64 bits.
 pub(crate) const NO_NUMBER: u64 = NO_VALUE;
 
 /// The specialised state that a program expects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Specialisation {
     pub slots: Box<[SpecialisedSlot]>,
-    /// By slot, the word that it begins with: the reserved word for an undefined slot, or the
-    /// initial value if no operation can tell the two apart.
+    /// By slot, its word if it is undefined: the reserved word, or the initial value if no
+    /// operation can tell the two apart.
     pub fresh: Box<[u64]>,
-    /// Of a settled one, the slots that have an initial text.
+    /// After [`Specialisation::settled`]: the slots that have an initial text.
     pub texts: Box<[u32]>,
-    /// Of a settled one: no slot needs a value.
+    /// After [`Specialisation::settled`]: all slots may be undefined.
     pub may_be_fresh: bool,
 }
 
 /// A slot of [`Specialisation`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpecialisedSlot {
-    /// The tag of a value; [`UNDEFINED`] for a slot that no field looks at.
+    /// The tag of a value; [`UNDEFINED`] for a slot that no field uses.
     pub tag: u8,
-    /// It need not have a value.
+    /// It may be undefined.
     pub may_be_fresh: bool,
-    /// Its value may be absent.
+    /// It may be empty.
     pub may_be_empty: bool,
-    /// The text that it has inline if that is short.
+    /// The index of its text, which is also inline in the word if it is short.
     pub text: Option<u32>,
-    /// That need not be UTF-8.
+    /// The text need not be UTF-8.
     pub octets: bool,
-    /// The text that it begins with: to have it has the same effect as to have none yet.
+    /// The text with which an undefined slot begins, if having it has the same effect as being
+    /// undefined.
     pub initial: Option<Box<[u8]>>,
 }
 
 impl Specialisation {
-    /// With what is asked before messages, when all slots are known.
+    /// Computes the fields that are read before each message, once all slots are known.
     pub(crate) fn settled(mut self) -> Specialisation {
         self.texts = (0..).zip(&self.slots).filter(|(_, slot)| slot.initial.is_some()).map(|(at, _)| at).collect();
         self.may_be_fresh = self.can_be_forgotten();
         self
     }
 
-    /// Gives all slots what stands for no value.
+    /// Makes all slots undefined.
     fn begin(&self, values: &mut [u64]) {
         let count = self.fresh.len().min(values.len());
         values[..count].copy_from_slice(&self.fresh[..count]);
     }
 
-    /// True if no slot needs a value, so that all of them can be forgotten between two fields.
+    /// True if all slots may be undefined, so that all can be forgotten between two fields.
     pub(crate) fn can_be_forgotten(&self) -> bool {
         self.slots.iter().all(|slot| slot.may_be_fresh || slot.tag == UNDEFINED)
     }
 }
 
-/// The word of a slot whose bytes are too many for an inline string.
+/// The word of a slot whose text is too long for an inline string.
 pub(crate) const LONG: u64 = u64::MAX;
 
-/// An inline string: the bytes with their number on top; [`LONG`] for more bytes than fit.
+/// An inline string: the bytes, the first lowest, and their number in the highest byte; [`LONG`]
+/// for more bytes than fit.
 pub(crate) fn inline_text(text: &[u8]) -> u64 {
     match text.len() {
         len @ 0..=MAX_INLINE => {

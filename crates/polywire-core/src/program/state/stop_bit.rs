@@ -1,6 +1,6 @@
-//! Stop-bit integers as a form on the wire ([`StopBit`]): they may be absent, and they may be the
-//! difference from a local. The interpreter and general machine code (`jit/stop_bit.rs`) call this
-//! file. Direct functions must give the same results.
+//! The form [`StopBit`] of integers: they may be nullable, and they may be a difference from a
+//! local. The interpreter and general machine code (`jit/stop_bit.rs`) call this file. Direct
+//! functions must give the same results. It touches the locals, the input and the output.
 
 use super::{
     super::{FaultKind, Input, Output, Status, StopBit},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::program::interp::from_word;
 
-/// Reads an integer, and says in the form's local whether it is there; zero if it is not.
+/// Reads an integer, and stores in the form's local whether it is present. An absent one is zero.
 pub(crate) fn get(input: &mut Input<'_>, form: &StopBit) -> Result<u64, Status> {
     let is_signed = form.scalar.is_signed() || form.base.is_some();
     let mut value = match is_signed {
@@ -38,7 +38,7 @@ pub(crate) fn get(input: &mut Input<'_>, form: &StopBit) -> Result<u64, Status> 
     }
 }
 
-/// Writes an integer that is there.
+/// Writes an integer that is present.
 pub(crate) fn put(output: &mut Output<'_>, form: &StopBit, value: u64) -> Status {
     let mut value = from_word(value, form.scalar);
     if let Some(base) = form.base {

@@ -1,54 +1,56 @@
-//! What the verifier holds to be true of each operation. Passes and back ends have code of their
-//! own for the same, and nobody but the verifier reads this: a mistake there is found here.
+//! The verifier's table of facts about each operation. Passes and back ends have their own code for
+//! the same facts and do not use this table, so that the verifier finds mistakes there. Only
+//! `verify/mod.rs` calls this file. It reads operations only.
 //!
-//! Every operation has its line. A new one does not compile without.
+//! The match is exhaustive: a new operation does not compile without an entry.
 
 use alloc::{vec, vec::Vec};
 
 use crate::program::{Block, Bytes as InHand, Decimal, Direction, OpKind, TextForm, Wire};
 
-/// One operation.
+/// The facts about one operation.
 pub(super) struct Facts<'p> {
     /// The programs that may have it; none if both may.
     pub only: Option<Direction>,
-    /// What it does with the bytes that a `Need` made sure of.
+    /// How it uses the bytes that a `Need` reserved.
     pub bytes: Bytes,
-    /// It works on the state of a stream.
+    /// Whether it uses the state of a stream.
     pub has_state: bool,
-    /// What it does with the bytes in hand.
+    /// How it uses the bytes in hand.
     pub hand: Hand,
     /// The blocks inside.
     pub blocks: Vec<&'p Block>,
 }
 
-/// The bytes of the message that an operation moves without looking whether they are there.
+/// The bytes of the message that an operation moves without a bounds check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bytes {
-    /// At most so many.
+    /// It moves at most this many.
     Moves(u32),
-    /// None, and so many are there behind it.
+    /// It moves none, and reserves this many.
     Ensures(u32),
-    /// It sees to its own bytes, however many; behind it there are as many as this.
+    /// It checks its own bounds; behind it this many bytes are reserved.
     Leaves(u32),
 }
 
 /// See [`Facts::hand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hand {
-    /// Nothing.
+    /// It does not use them.
     Ignores,
-    /// Takes some.
+    /// It takes bytes in hand.
     Fills,
-    /// Uses those that are there, which stay.
+    /// It requires bytes in hand and keeps them.
     Uses,
-    /// Uses those that are there, and takes others.
+    /// It requires bytes in hand and replaces them.
     Changes,
-    /// Runs what may take others, or not.
+    /// Behind it, it is unknown whether there are bytes in hand.
     Loses,
 }
 
 impl<'p> Facts<'p> {
-    /// An operation of both directions that sees to its own bytes and knows no state.
+    /// An operation of both directions that has this use of reserved bytes and does not use the
+    /// state.
     fn of_bytes(bytes: Bytes) -> Facts<'p> {
         Facts { only: None, bytes, has_state: false, hand: Hand::Ignores, blocks: Vec::new() }
     }
@@ -57,15 +59,16 @@ impl<'p> Facts<'p> {
 const ENCODES: Option<Direction> = Some(Direction::Encode);
 const DECODES: Option<Direction> = Some(Direction::Decode);
 
-/// What is true of an operation in a program of this direction.
+/// The facts about an operation in a program of this direction.
 pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
     let encodes = direction == Direction::Encode;
     let any = Facts::of_bytes(Bytes::Leaves(0));
-    // One of the accumulator or of memory alone.
+    // An operation on the accumulator or memory alone.
     let silent = Facts::of_bytes(Bytes::Moves(0));
     match kind {
         OpKind::Need(n) => Facts { bytes: Bytes::Ensures(*n), ..any },
-        // The worst case of an alignment need not be there at a message's end.
+        // When decoding, an `Align` reserves nothing: at the message's end its worst case may not
+        // fit.
         OpKind::Align(n) if encodes => Facts { bytes: Bytes::Moves(u32::from(*n).saturating_sub(1)), ..any },
         OpKind::Align(_) => any,
         OpKind::Run { size, .. } => Facts { bytes: Bytes::Moves(*size), ..any },
@@ -99,7 +102,7 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         | OpKind::StoreLocal(_)
         | OpKind::Compute(..) => Facts { has_state: true, ..silent },
         OpKind::KnownBits { .. } => Facts { has_state: true, ..any },
-        // The bytes in hand may be those of a slot.
+        // The bytes in hand may be those of a slot that is forgotten.
         OpKind::Forget { .. } => Facts { has_state: true, hand: Hand::Loses, ..any },
         OpKind::Bulk { .. } | OpKind::Slice { .. } | OpKind::Action(..) | OpKind::Fail(_) => any,
         OpKind::Test(_) => Facts { only: DECODES, ..any },
@@ -122,7 +125,7 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
     }
 }
 
-/// What is true of a scalar's form on the wire.
+/// The facts about a scalar's form on the wire.
 fn wire_facts(wire: &Wire) -> Facts<'static> {
     let any = Facts::of_bytes(Bytes::Leaves(0));
     match wire {
@@ -133,7 +136,7 @@ fn wire_facts(wire: &Wire) -> Facts<'static> {
     }
 }
 
-/// What is true of an operation on the bytes in hand.
+/// The facts about an operation on the bytes in hand.
 fn bytes_facts(bytes: &InHand, encodes: bool) -> Facts<'static> {
     let any = Facts { has_state: true, ..Facts::of_bytes(Bytes::Leaves(0)) };
     let silent = Facts { has_state: true, ..Facts::of_bytes(Bytes::Moves(0)) };
@@ -150,7 +153,7 @@ fn bytes_facts(bytes: &InHand, encodes: bool) -> Facts<'static> {
     }
 }
 
-/// Encoding takes bytes in hand from memory, and decoding gives them to it.
+/// Encoding takes bytes in hand from memory; decoding stores them there.
 fn moves_hand(encodes: bool) -> Hand {
     if encodes { Hand::Fills } else { Hand::Uses }
 }

@@ -1,4 +1,5 @@
-//! Rules 2, 3 and 5: what the verifier demands of memory.
+//! Rules 2, 3 and 5 of the verifier: accesses to memory through places. `verify/mod.rs` calls it.
+//! It reads the program and its layout only.
 
 use super::{State, Verdict, Verifier, checkable, require};
 use crate::{
@@ -31,7 +32,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// Rule 3.
+    /// Rule 3: a value that is stored is valid for its place.
     pub(super) fn store(&self, place: Place, state: &State) -> Verdict {
         let (scalar, literal_of) = state.accumulator.ok_or("the accumulator is not set")?;
         if place == Place::Sink {
@@ -54,7 +55,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Rule 5.
+    /// Rule 5: the segments of a run.
     pub(super) fn run(&self, segments: &[Segment], size: u32, state: &State) -> Verdict {
         let mut end = 0;
         for segment in segments {
@@ -81,8 +82,8 @@ impl Verifier<'_> {
         };
         let frame = state.frame.ok_or("there is no frame for a place")?;
         for i in 0..segment.count {
-            // One scalar's node may repeat only as an array's elements do; checking first and last
-            // is enough for those.
+            // A segment with several scalars must be elements of an array (see `adjacent`), so it
+            // is enough to check the first and the last.
             if i == 0 || i + 1 == segment.count {
                 let at = i.checked_mul(segment.memory.size() as u32).and_then(|n| n.checked_add(offset));
                 let at = at.ok_or("a place lies outside every frame")?;
@@ -107,7 +108,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// All of a repeated segment's scalars are there, not just the first and the last.
+    /// True if all scalars of a repeated segment are in the frame, not only the first and the last.
     fn adjacent(&self, frame: NodeId, segment: &Segment) -> bool {
         let Place::At { offset, node } = segment.place else { return true };
         (0..segment.count).all(|i| {

@@ -1,25 +1,27 @@
-//! The verifier: what it passes cannot touch anything but the value and the message, whatever the
-//! bytes are.
+//! The verifier: a program that it accepts cannot access anything but the value, the message and
+//! the state, whatever the bytes are. `exec.rs` and `Program::verify` call it. It reads the program
+//! only.
 //!
-//! It is the gate in front of both back ends, for our own lowerings and for codecs registered at
-//! run time alike. It trusts nobody: what it knows of operations is in a table of its own
-//! ([`facts`]), and its one walk counts operations, nesting and bytes itself. It shows that
+//! Every program passes it before a back end runs it, whether this crate's lowerings or codecs
+//! registered at run time made it. It shares no code with passes and back ends: it has its own
+//! table of facts about operations ([`facts`]), and its one walk counts operations, nesting and
+//! bytes itself. It checks that
 //!
 //! 1. each operation belongs to the program's direction;
 //! 2. each place lies in its frame and holds what the operation works on, and sinks occur only when
 //!    decoding;
 //! 3. the accumulator is set, and of the right type, where it is used; what is stored is valid
 //!    there: booleans and enum literals were checked;
-//! 4. a `Need` dominates each operation that moves a fixed number of bytes, with no barrier
+//! 4. a `Need` dominates each operation that moves a fixed number of bytes, without a barrier in
 //!    between;
-//! 5. runs are in order and without overlap; in a run too, booleans and enums are checked, and
-//!    scalars widen, never narrow;
-//! 6. calls name routines with the frame they expect, and cost as many levels as their blocks are
-//!    nested; blocks nest to a limited depth, and their operations are not too many;
-//! 7. who asks for the state of a stream has a bank, and keeps to its slots; who uses the bytes in
-//!    hand has taken some;
-//! 8. kernels are of types that they can have, and what forms and expected prefixes say is within
-//!    what machine code can do: kernels are anybody's safe code.
+//! 5. segments of runs are in order and do not overlap; in runs, too, booleans and enums are
+//!    checked; scalars widen, never narrow;
+//! 6. calls name existing routines with the frame they expect, and cost levels in proportion to the
+//!    nesting of the routine's blocks; the nesting depth and the number of operations are limited;
+//! 7. a program that uses the state of a stream has a bank, and uses only its slots; operations
+//!    that use the bytes in hand come behind one that takes some;
+//! 8. kernels have types that they support, and forms and expected prefixes are within the limits
+//!    of machine code, because kernels are arbitrary safe code.
 
 use alloc::{string::String, vec, vec::Vec};
 use core::cell::Cell;
@@ -38,9 +40,9 @@ mod tests;
 
 /// Operations in a program.
 pub(crate) const MAX_OPS: usize = 1 << 18;
-/// Blocks inside each other.
+/// Largest nesting depth of blocks.
 const MAX_DEPTH: u32 = 128;
-/// Blocks inside each other that a call may have for each level it costs.
+/// Nested blocks that a routine may have for each level that a call costs.
 const BLOCKS_PER_LEVEL: u32 = 8;
 /// Bits of a presence map.
 const MAX_BITS: u32 = 1 << 18;
@@ -56,7 +58,7 @@ pub struct VerifyError {
     pub rule: &'static str,
 }
 
-/// Shows that a program keeps the [module's](self) rules.
+/// Checks that a program keeps the [module's](self) rules.
 pub(crate) fn verify(program: &Program) -> Result<(), VerifyError> {
     let refused = |rule| VerifyError { path: String::new(), rule };
     let verifier = Verifier { program, layout: &program.layout, ops: Cell::new(0) };
@@ -73,14 +75,14 @@ pub(crate) fn verify(program: &Program) -> Result<(), VerifyError> {
     Ok(())
 }
 
-/// What is known between two operations.
+/// The verifier's knowledge between two operations.
 #[derive(Clone, Copy)]
 struct State {
-    /// What the frame is; none where only sinks are allowed.
+    /// The node of the frame; none where only sinks are allowed.
     frame: Option<NodeId>,
-    /// The accumulator's type, and the enum that it is a literal of.
+    /// The accumulator's type, and the enum of which it is known to be a literal.
     accumulator: Option<(Scalar, Option<NodeId>)>,
-    /// Bytes made sure of.
+    /// Bytes that are reserved.
     ensured: u32,
     /// Inside a sequence or map.
     indexed: bool,
@@ -98,24 +100,24 @@ impl State {
         State { frame, ensured: 0, ..*self }
     }
 
-    /// The same of a block that is repeated, or that others of its kind run before.
+    /// The state where a block begins that is repeated, or runs behind others of its operation.
     fn repeated(&self, frame: Option<NodeId>) -> State {
         State { accumulator: None, ..self.inside(frame) }
     }
 }
 
-/// What is known where a block ends.
+/// The verifier's knowledge at the end of a block.
 struct End {
-    /// Blocks inside each other in it.
+    /// Nesting depth of the blocks in it.
     nested: u32,
     /// The accumulator there.
     accumulator: Option<(Scalar, Option<NodeId>)>,
-    /// Nothing comes behind it: it has failed.
+    /// Its end is never reached: it always fails.
     stops: bool,
 }
 
-/// What is known behind blocks of which one ran: the accumulator, if they agree on it, and whether
-/// anything comes at all.
+/// Joins the ends of alternative blocks: keeps the accumulator if all agree on it, and whether any
+/// end is reached.
 fn join(ends: &[End]) -> End {
     let mut arrivals = ends.iter().filter(|end| !end.stops);
     let nested = ends.iter().map(|end| end.nested).max().unwrap_or(0);
@@ -137,7 +139,7 @@ struct Verifier<'p> {
 type Verdict<T = ()> = Result<T, &'static str>;
 
 impl Verifier<'_> {
-    /// Holds a block to the rules, and gives what is known at its end.
+    /// Checks a block, and returns the knowledge at its end.
     fn block(&self, block: &Block, mut state: State, depth: u32) -> Result<End, VerifyError> {
         let (mut nested, mut stops) = (0, false);
         for op in &block.0 {
@@ -167,7 +169,7 @@ impl Verifier<'_> {
         self.program.paths.get(op.path.0 as usize).cloned().unwrap_or_default()
     }
 
-    /// Holds an operation to the rules, and gives what is known where each of its blocks begins.
+    /// Checks an operation, and returns the knowledge at the beginning of each of its blocks.
     fn op(&self, kind: &OpKind, facts: &Facts<'_>, state: &mut State) -> Verdict<Vec<State>> {
         let of_this_direction = facts.only.is_none_or(|only| only == self.program.direction);
         require(of_this_direction, "the operation is of the other direction")?;
@@ -177,20 +179,20 @@ impl Verifier<'_> {
         require(!uses || state.held, "there are no bytes in hand")?;
         let inner = self.rules(kind, facts, state)?;
         require(inner.len() == facts.blocks.len(), "an operation has blocks that nobody looks at")?;
-        // What a block inside leaves in the accumulator depends on which one ran.
+        // The accumulator behind inner blocks depends on which one ran.
         if !inner.is_empty() || matches!(kind, OpKind::Call { .. }) {
             state.accumulator = None;
         }
         state.held = match facts.hand {
             Hand::Fills | Hand::Changes => true,
             Hand::Loses => false,
-            // A block inside may have taken others, or not.
+            // An inner block may have taken other bytes.
             Hand::Ignores | Hand::Uses => state.held && !self.fills_inside(facts),
         };
         Ok(inner)
     }
 
-    /// Rule 4.
+    /// Rule 4: reserved bytes.
     fn ensured(&self, bytes: Bytes, state: &mut State) -> Verdict {
         state.ensured = match bytes {
             Bytes::Ensures(n) => state.ensured.max(n),
@@ -200,7 +202,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// True if a block inside takes bytes in hand, or may.
+    /// True if an inner block may take bytes in hand.
     fn fills_inside(&self, facts: &Facts<'_>) -> bool {
         facts.blocks.iter().flat_map(|block| &block.0).any(|op| {
             let facts = self::facts(&op.kind, self.program.direction);
@@ -208,8 +210,8 @@ impl Verifier<'_> {
         })
     }
 
-    /// What the operation itself demands, but for what is the same of all, and what is known where
-    /// its blocks begin.
+    /// Checks the rules that are specific to the operation, and returns the knowledge at the
+    /// beginning of each of its blocks.
     fn rules(&self, kind: &OpKind, facts: &Facts<'_>, state: &mut State) -> Verdict<Vec<State>> {
         match kind {
             OpKind::Sequence { .. } | OpKind::Map { .. } | OpKind::Members { .. } => {
@@ -241,7 +243,7 @@ impl Verifier<'_> {
             OpKind::Check(check) => self.check(check, state)?,
             OpKind::Bytes(bytes) => self.in_hand(bytes, state)?,
             OpKind::KnownBits { zeros, .. } => require(*zeros <= MAX_BITS, "a presence map has too many bits")?,
-            // A slot that the bank lacks is nobody's.
+            // An index outside the bank is allowed: it keeps no slot.
             OpKind::Forget { .. } => {}
             OpKind::EmptySlot(slot) => self.slot(*slot)?,
             OpKind::StoreSlot { slot, kind } => {
@@ -272,7 +274,8 @@ impl Verifier<'_> {
         Ok(Vec::new())
     }
 
-    /// What fills the accumulator: its type then, and the enum that it is a literal of.
+    /// Operations that fill the accumulator: returns its type, and the enum of which it is a
+    /// literal.
     fn filling(&self, kind: &OpKind, state: &State) -> Verdict<(Scalar, Option<NodeId>)> {
         let scalar = match kind {
             OpKind::Load(place) => self.scalar_at(*place, state)?.0,
@@ -336,7 +339,7 @@ impl Verifier<'_> {
         Ok((scalar, None))
     }
 
-    /// What the accumulator is behind a number's way to a decimal or back.
+    /// The type of the accumulator behind a `Decimal` operation.
     fn decimal(&self, decimal: Decimal, state: &State) -> Verdict<Scalar> {
         let is_number = |scalar| matches!(scalar, Scalar::F32 | Scalar::F64 | Scalar::I64);
         let from = self.accumulator(state)?;
@@ -350,7 +353,7 @@ impl Verifier<'_> {
         Ok(to)
     }
 
-    /// Strings, and elements that are moved in one piece.
+    /// Checks strings, and elements that are moved in one piece.
     fn in_one_piece(&self, kind: &OpKind, state: &State) -> Verdict {
         let is_text = |k: &Kind| matches!(k, Kind::String { .. });
         match kind {
@@ -373,9 +376,9 @@ impl Verifier<'_> {
         }
     }
 
-    /// What runs a block several times, or several blocks one after another.
+    /// Checks operations that run a block several times, or several blocks one after another.
     fn repeating(&self, kind: &OpKind, facts: &Facts<'_>, state: &State) -> Verdict<Vec<State>> {
-        // What a repeated block reads was there before its second turn.
+        // Bytes in hand count in a repeated block only if the block does not replace them.
         let held = state.held && !self.fills_inside(facts);
         let repeated = State { held, ..*state };
         Ok(match kind {
@@ -406,7 +409,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// What opens another frame.
+    /// Checks operations that open another frame.
     fn opening(&self, kind: &OpKind, state: &State) -> Verdict<Vec<State>> {
         Ok(match kind {
             OpKind::IfPresent { place, .. } => {
@@ -442,7 +445,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// What runs a block on the same frame, or a routine.
+    /// Checks operations that run a block on the same frame, or call a routine.
     fn branching(&self, kind: &OpKind, state: &State) -> Verdict<Vec<State>> {
         Ok(match kind {
             OpKind::Switch { arms, .. } => {
@@ -469,7 +472,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// Rules 7 and 8.
+    /// Rules 7 and 8, for a scalar's form on the wire.
     fn wire(&self, wire: &Wire) -> Verdict {
         match wire {
             Wire::StopBit(form) => {
@@ -480,7 +483,7 @@ impl Verifier<'_> {
             Wire::Inline(kernel, argument) => {
                 require(self.program.direction == Direction::Encode, "the operation is of the other direction")?;
                 require(kernel.scalar != Scalar::F128, "an inline kernel's value has 64 bits")?;
-                // The bytes of a form's argument stand below the one that counts them.
+                // The highest byte of the argument counts the bytes below it.
                 require(kernel.form.is_none() || argument >> 56 <= 7, "an inline kernel's head is too long")
             }
             Wire::Kernel(kernel) => scalar_kernel(kernel),
@@ -491,7 +494,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Rule 7: what an operation on the bytes in hand demands.
+    /// Rule 7: operations on the bytes in hand.
     fn in_hand(&self, bytes: &InHand, state: &mut State) -> Verdict {
         match bytes {
             InHand::Octets { place: Place::Sink, .. } => {
@@ -525,18 +528,18 @@ impl Verifier<'_> {
         }
     }
 
-    /// Rule 7: a slot for bytes of the bank.
+    /// Rule 7: the bank has the slot for bytes.
     fn byte_slot(&self, slot: ByteSlot) -> Verdict {
         let bank = self.program.bank.as_ref().ok_or("the program has no bank")?;
         require(slot.slot < bank.slots && slot.bytes < bank.texts, "the bank has no such slot for bytes")
     }
 
-    /// Rule 7: a slot of the bank.
+    /// Rule 7: the bank has the slot.
     fn slot(&self, slot: u32) -> Verdict {
         require(self.program.bank.as_ref().is_some_and(|bank| slot < bank.slots), "the bank has no such slot")
     }
 
-    /// Rule 3.
+    /// Rule 3: the accumulator is set.
     fn accumulator(&self, state: &State) -> Verdict<Scalar> {
         state.accumulator.map(|(scalar, _)| scalar).ok_or("the accumulator is not set")
     }
@@ -566,7 +569,7 @@ impl Verifier<'_> {
     }
 }
 
-/// Any bits are a value of these, as many as it has.
+/// Requires a scalar of which any bits are a valid value.
 fn is_word(scalar: Scalar) -> Verdict {
     let is_float = matches!(scalar, Scalar::F32 | Scalar::F64);
     require(is_float || is_integer(scalar).is_ok(), "a slot or local has an integer, F32 or F64")
@@ -576,7 +579,7 @@ fn is_integer(scalar: Scalar) -> Verdict {
     require(scalar != Scalar::Bool && scalar.range().is_some(), "only an integer is computed with")
 }
 
-/// What is less says that there is no value.
+/// Requires the kind of a value: lower numbers mean that there is no value.
 fn is_kind(kind: u8) -> Verdict {
     require(kind > 1, "the kind of a slot's value is 2 or more")
 }
@@ -585,14 +588,14 @@ fn is_local(index: u8) -> Verdict {
     require(usize::from(index) < LOCALS, "there is no such local")
 }
 
-/// What does not fit 64 bits has functions of its own, and nothing else has.
+/// Requires a kernel to have `wide` functions if, and only if, its scalar does not fit 64 bits.
 fn scalar_kernel(kernel: &ScalarKernel) -> Verdict {
     let wide = kernel.scalar == Scalar::F128;
     require(kernel.wide.is_some() == wide, "a kernel has functions for 128 bits if its scalar has as many")?;
     require(!wide || kernel.form.is_none(), "a scalar of 128 bits has no form")
 }
 
-/// Machine code writes a short text's head and sixteen bytes at once.
+/// Checks the form of short texts: machine code writes the head and sixteen bytes in one step.
 fn text_kernel(kernel: &TextKernel) -> Verdict {
     let fits = kernel.short.is_none_or(|short| (1..=4).contains(&short.head_len) && short.below > 0);
     require(fits, "a short text's head has one to four bytes, and there are such texts")

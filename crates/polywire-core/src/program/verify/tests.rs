@@ -1,5 +1,5 @@
-//! Programs of every codec with a reservation or a cost that is too small: each is refused, though
-//! the rest of the program is as the passes made it.
+//! Tests of the verifier: takes prepared programs of every codec, makes one reservation or cost too
+//! small, and expects each to be refused.
 
 use alloc::vec::Vec;
 
@@ -26,7 +26,7 @@ fn programs() -> Vec<Program> {
     found
 }
 
-/// Calls `f` on all operations, until it says that it is done.
+/// Calls `f` on all operations, until it returns true.
 fn any_op(block: &mut Block, f: &mut dyn FnMut(&mut OpKind) -> bool) -> bool {
     block.0.iter_mut().any(|op| {
         let mut done = f(&mut op.kind);
@@ -35,8 +35,8 @@ fn any_op(block: &mut Block, f: &mut dyn FnMut(&mut OpKind) -> bool) -> bool {
     })
 }
 
-/// Makes the change that `change` makes to the first operation that it changes, to the second, and
-/// so on, each alone, and gives how many programs that were; all must be refused with the rule.
+/// Applies `change` to each operation that it can change, one at a time, and expects each such
+/// program to be refused with the rule. Returns the number of programs.
 #[track_caller]
 fn refused_everywhere(rule: &str, change: &dyn Fn(&mut OpKind) -> bool) -> usize {
     let mut changed = 0;

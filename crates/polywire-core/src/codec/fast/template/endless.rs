@@ -1,12 +1,12 @@
-//! Finds templates that refer to themselves endlessly.
+//! Finds templates that refer to themselves endlessly. `read` calls it. It reads templates only.
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 use super::{Instruction, Name, TemplateSet};
 
-/// Index of a template whose static references prefix back to it, so that its instructions never
-/// end. A reference that stands alone in a group or sequence is not followed: it marks a recursive
-/// type and is expanded only once.
+/// The index of a template whose static references lead back to it, so that its instructions never
+/// end. A reference that stands alone in a group or sequence is not followed: it denotes a
+/// recursive type and is expanded only once.
 pub(super) fn endless(set: &TemplateSet) -> Option<usize> {
     let index: BTreeMap<&Name, usize> = set.templates.iter().enumerate().map(|(i, t)| (&t.name, i)).collect();
     let refers = set.templates.iter().map(|template| {
@@ -42,7 +42,7 @@ pub(super) fn endless(set: &TemplateSet) -> Option<usize> {
 #[derive(Clone, Copy, PartialEq)]
 enum Mark {
     New,
-    /// On the current path.
+    /// The template is on the current path.
     Open,
     Done,
 }

@@ -1,7 +1,8 @@
 //! FAST templates: the fields of messages in order, and how each field refers to earlier values.
 //!
 //! [`TemplateSet::parse`] reads the XML format of the FAST specification 1.1 (section 5 and its
-//! schema) and reports the position of errors. [`TemplateSet::to_xml`] writes the format.
+//! schema) and reports the position of errors. [`TemplateSet::to_xml`] writes the format. The codec
+//! in the parent module uses these types, and so do users who make or load templates.
 //!
 //! ```
 //! use polywire_core::codec::fast::template::TemplateSet;
@@ -326,7 +327,7 @@ pub enum StaticCode {
     S5,
     /// A static reference names a template that does not exist.
     D8,
-    /// Static references prefix back to themselves. Not a code of the specification.
+    /// Static references lead back to themselves. Not a code of the specification.
     Endless,
     /// The document exceeds [`TemplateLimits`]. Not a code of the specification.
     Limit,

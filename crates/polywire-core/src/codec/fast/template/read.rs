@@ -1,4 +1,5 @@
-//! Parses template documents.
+//! Parses template documents: from XML to a `TemplateSet`, with the position of errors. `mod.rs`
+//! calls it. It uses the XML parser `roxmltree`, behind `scan`, and no state.
 
 use alloc::{
     collections::BTreeSet,

@@ -1,5 +1,6 @@
-//! Checks a document before it goes to the XML parser, which has no limits of its own: its run time
-//! grows with the square of the number of attributes and namespaces, its stack use with the depth.
+//! Checks the limits of a document before the XML parser reads it. The parser has no limits of its
+//! own: its run time grows with the square of the number of attributes and namespaces, and its
+//! stack use with the depth. `read` calls this file. It reads the text only.
 
 use alloc::{format, string::String};
 

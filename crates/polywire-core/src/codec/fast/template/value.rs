@@ -1,4 +1,4 @@
-//! Conversion of initial values from and to text.
+//! Converts initial values from and to text. `read` and `write` call it. Pure functions.
 
 use alloc::{
     format,

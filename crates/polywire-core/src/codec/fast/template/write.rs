@@ -1,4 +1,5 @@
-//! Writes template documents.
+//! Writes template documents: from a `TemplateSet` to XML that `read` accepts. `mod.rs` calls it.
+//! It makes a string only.
 
 use alloc::{
     format,

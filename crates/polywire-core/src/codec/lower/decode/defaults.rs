@@ -1,5 +1,6 @@
-//! Default values of the reader, for what the writer lacks. These operations read nothing from the
-//! wire.
+//! Default values of the reader, for members and cases that the writer lacks. The walk (`mod.rs`,
+//! `unions`) calls this file. The operations that it emits write the value and read nothing from
+//! the wire.
 
 use super::*;
 

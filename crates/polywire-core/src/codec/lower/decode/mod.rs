@@ -1,6 +1,7 @@
 //! The walk for decoding. It follows the writer's and the reader's schema with the reader's layout
 //! and makes a program that reads the writer's values into the reader's. A format's
-//! [`DecodeDialect`] supplies the operations for each kind of type.
+//! [`DecodeDialect`] supplies the operations for each kind of type. Codecs call [`lower`] or
+//! [`lower_several`]. It reads schemas and layout and makes a program.
 
 use alloc::{
     boxed::Box,
@@ -360,8 +361,8 @@ impl<'a> DecodeWalk<'a> {
         done
     }
 
-    /// Emits a member's value in a format with a mark for absent values. If the member is optional
-    /// at the writer or the reader, `none` tests for the mark.
+    /// Emits a member's value in a format with a null for absent values. If the member is optional
+    /// at the writer or the reader, `none` tests for the null.
     pub fn member_unless(&mut self, none: &'static TestKernel, member: &MemberIn<'_>) -> Result<(), LowerError> {
         if !member.writer.optional && !member.reader.is_some_and(|(reader, _)| reader.optional) {
             return self.member(member);

@@ -1,4 +1,6 @@
-//! Unions: selects the reader's case for the writer's discriminator.
+//! Unions in the walk for decoding: selects the reader's case for the writer's discriminator.
+//! Decoding dialects call [`DecodeWalk::union_arms`] and [`DecodeWalk::case_value`]. It touches the
+//! walk only.
 
 use super::*;
 

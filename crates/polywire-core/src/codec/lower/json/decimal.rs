@@ -1,5 +1,7 @@
-//! Decimal numbers as JSON numbers. A structure of an exponent and a mantissa keeps the number of
-//! decimal places: `99.50` is the mantissa 9950 with the exponent -2.
+//! Decimal numbers as JSON numbers: their lowering and kernels. The dialects `encode` and `decode`
+//! of this folder call it. The kernels touch the input and the output. A structure of an exponent
+//! and a mantissa keeps the number of decimal places: `99.50` is the mantissa 9950 with the
+//! exponent -2.
 
 use super::{Form, tokens};
 use crate::{

@@ -1,4 +1,6 @@
-//! The decoding dialect of values in JSON notation.
+//! The decoding dialect of values in JSON notation. The walk of `lower/decode` calls it for each
+//! value. It emits operations with the kernels of `scalars`, `delimiters` and `decimal`, and
+//! touches the walk only.
 
 use alloc::{string::ToString, sync::Arc, vec::Vec};
 

@@ -1,5 +1,6 @@
 //! Kernels for the delimiters of JSON notation (brackets, commas, member names, `null`), and for
-//! enums, bitmasks, bitsets and unions, whose values are names.
+//! enums, bitmasks, bitsets and unions, whose values are names. The dialects of this folder put
+//! them into programs. They touch the input or the output, and their cursor.
 
 use super::tokens;
 use crate::{

@@ -1,4 +1,6 @@
-//! The encoding dialect of values in JSON notation.
+//! The encoding dialect of values in JSON notation. The walk of `lower/encode` calls it for each
+//! value. It emits operations with the kernels of `scalars`, `delimiters` and `decimal`, and
+//! touches the walk only.
 
 use alloc::{boxed::Box, string::ToString};
 

@@ -1,5 +1,6 @@
 //! Values in JSON notation, as `spec/json.md` defines it. The codec `json` uses these dialects
-//! directly; `yaml` converts its documents from and to this notation.
+//! directly; `yaml` converts its documents from and to this notation. It reads schemas and makes
+//! programs.
 
 use alloc::{sync::Arc, vec, vec::Vec};
 

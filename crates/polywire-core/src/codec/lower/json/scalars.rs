@@ -1,4 +1,5 @@
-//! Kernels for booleans, numbers and characters in JSON notation: one for each scalar and form.
+//! Kernels for booleans, numbers and characters in JSON notation: one for each scalar and form. The
+//! dialects of this folder put them into programs. They touch the input or the output only.
 
 use super::tokens;
 use crate::{

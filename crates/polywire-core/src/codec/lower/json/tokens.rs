@@ -1,9 +1,9 @@
-//! The tokens of JSON (RFC 8259): white space, strings, literals, numbers, and values to be passed
-//! over. The kernels of this folder and the codecs `json` and `yaml` call it. It knows no types,
-//! and touches an [`Input`] and an [`Output`] only.
+//! The tokens of JSON (RFC 8259): white space, strings, literals, numbers, and skipped values. The
+//! kernels of this folder and the codecs `json` and `yaml` call it. It is independent of types, and
+//! touches an [`Input`] and an [`Output`] only.
 //!
-//! Each function that reads passes over white space *in front of* what it reads and stops right
-//! behind it.
+//! Each function that reads skips the white space *in front of* its token and stops directly behind
+//! the token.
 
 use alloc::string::String;
 
@@ -19,11 +19,11 @@ use crate::program::{
 
 pub(crate) use crate::program::kernels::{fail_at, unexpected};
 
-/// Brackets inside each other that are passed over, whatever the [`Limits`](crate::program::Limits)
-/// allow.
+/// The deepest nesting of brackets in a skipped value, even if the
+/// [`Limits`](crate::program::Limits) allow more.
 pub(crate) const MAX_DEPTH: u32 = 1024;
 
-/// A value of another kind comes than the type has, or none.
+/// Fails because the next value has another kind than the type, or is missing.
 #[cold]
 pub(crate) fn wrong_kind(input: &mut Input<'_>) -> Status {
     match input.rest().first() {
@@ -50,7 +50,7 @@ fn behind_space(input: &mut Input<'_>) -> Option<u8> {
     rest.get(len).copied()
 }
 
-/// Passes over a byte that must come.
+/// Skips a byte that must come.
 #[inline]
 pub(crate) fn expect(input: &mut Input<'_>, byte: u8) -> Status {
     if peek(input) != Some(byte) {
@@ -60,7 +60,7 @@ pub(crate) fn expect(input: &mut Input<'_>, byte: u8) -> Status {
     Status::Ok
 }
 
-/// Passes over a byte if it comes.
+/// Skips a byte if it comes.
 #[inline]
 pub(crate) fn accept(input: &mut Input<'_>, byte: u8) -> bool {
     let comes = peek(input) == Some(byte);
@@ -70,18 +70,19 @@ pub(crate) fn accept(input: &mut Input<'_>, byte: u8) -> bool {
     comes
 }
 
-/// Passes over `null`, `true` or `false` if it comes.
+/// Skips `null`, `true` or `false` if it comes.
 #[inline]
 pub(crate) fn accept_word(input: &mut Input<'_>, word: &[u8]) -> bool {
     if peek(input) != word.first().copied() || !input.rest().starts_with(word) {
         return false;
     }
-    // `nullx` is caught by whoever reads what must follow a value.
+    // `nullx` is refused when the delimiter behind the value is read.
     input.advance(word.len());
     true
 }
 
-/// A number, right here: to see that no string comes, its readers have called [`peek`] before.
+/// Reads a number at the position. White space was skipped before: callers use [`peek`] to tell
+/// numbers from strings.
 #[inline(always)]
 pub(crate) fn number<'a>(input: &mut Input<'a>) -> Result<(Decimal, &'a [u8]), Status> {
     let text = input.rest();
@@ -98,7 +99,7 @@ pub(crate) fn number<'a>(input: &mut Input<'a>) -> Result<(Decimal, &'a [u8]), S
     }
 }
 
-/// A string as it stands between its quotes.
+/// A string as written between its quotes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw<'a> {
     /// All escapes in it are valid.
@@ -106,7 +107,7 @@ pub(crate) struct Raw<'a> {
     escaped: bool,
 }
 
-/// A string, checked.
+/// Reads a string and checks it.
 #[inline(always)]
 pub(crate) fn string<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     if peek(input) != Some(b'"') {
@@ -123,8 +124,8 @@ pub(crate) fn string<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     other_string(input, Passed::begin(clean))
 }
 
-/// The same for strings that are not plain. What is in front of the first escape was passed, if it
-/// is UTF-8.
+/// Reads the rest of a string that has escapes or is not ASCII. The bytes in front of the first
+/// escape were passed, if they are UTF-8.
 #[inline(never)]
 fn other_string<'a>(input: &mut Input<'a>, passed: Result<Passed<'a>, usize>) -> Result<Raw<'a>, Status> {
     input.advance(1);
@@ -152,8 +153,8 @@ fn other_string<'a>(input: &mut Input<'a>, passed: Result<Passed<'a>, usize>) ->
     Ok(Raw { text, escaped })
 }
 
-/// The character that an escape stands for, and its bytes. The error says where it is wrong, and
-/// how.
+/// Decodes an escape: returns the character, and the length of the escape. The error has the offset
+/// and the kind of fault.
 #[inline(always)]
 fn unescape(bytes: &[u8]) -> Result<(char, usize), (usize, FaultKind)> {
     let short = |c| Ok((c, 2));
@@ -198,12 +199,12 @@ fn hex4(bytes: &[u8], at: usize) -> Result<u32, (usize, FaultKind)> {
 }
 
 impl<'a> Raw<'a> {
-    /// The text, escapes as they are.
+    /// The text with its escapes.
     pub(crate) fn as_str(self) -> &'a str {
         self.text
     }
 
-    /// There are escapes in the text.
+    /// True if there are escapes in the text.
     pub(crate) fn is_escaped(self) -> bool {
         self.escaped
     }
@@ -219,7 +220,8 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// The string without escapes: as it stands, or written to `buffer`. None if that is too short.
+    /// The unescaped string: the text itself, or written to `buffer`. None if the buffer is too
+    /// short.
     pub(crate) fn plain<'b>(self, buffer: &'b mut [u8]) -> Option<&'b [u8]>
     where
         'a: 'b,
@@ -235,11 +237,11 @@ impl<'a> Raw<'a> {
         buffer.get(..len)
     }
 
-    /// Replaces `target`'s content, charging for what it grows by.
+    /// Replaces the content of `target`, charging for its growth.
     #[inline]
     pub(crate) fn copy_to(self, input: &mut Input<'_>, target: &mut String) -> Status {
         match self.text {
-            // It needs no memory.
+            // An empty string needs no memory.
             "" => {
                 target.clear();
                 Status::Ok
@@ -251,7 +253,7 @@ impl<'a> Raw<'a> {
 
     #[cold]
     fn copy_escaped(self, input: &mut Input<'_>, target: &mut String) -> Status {
-        // Escapes only ever shrink.
+        // An unescaped text is never longer than the escaped one.
         if input.make_room(target, self.text.len()) == Status::Failed {
             return Status::Failed;
         }
@@ -307,7 +309,7 @@ fn put_escape(output: &mut Output<'_>, byte: u8) -> Status {
     output.put(&[b'\\', short])
 }
 
-/// Passes over a value of any kind, checking all of it: RFC 8259, UTF-8, escapes in pairs.
+/// Skips a value of any kind, and checks all of it: grammar of RFC 8259, UTF-8, surrogate pairs.
 pub(crate) fn skip(input: &mut Input<'_>) -> Status {
     let deepest = input.levels_left().min(MAX_DEPTH);
     let mut open = Brackets::default();
@@ -338,7 +340,7 @@ pub(crate) fn skip(input: &mut Input<'_>) -> Status {
     }
 }
 
-/// A value, or the beginning of one: true if another value comes inside.
+/// Skips a value, or the beginning of an array or object: true if a value follows inside.
 fn skip_begin(input: &mut Input<'_>, open: &mut Brackets, deepest: u32) -> Result<bool, Status> {
     let close = match peek(input) {
         Some(b'{') => b'}',
@@ -373,7 +375,7 @@ fn skip_scalar(input: &mut Input<'_>) -> Result<(), Status> {
     }
 }
 
-/// A member's name and the colon behind it.
+/// Reads a member's name and the colon behind it.
 #[inline]
 pub(crate) fn member_name<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
     if peek(input) != Some(b'"') {
@@ -386,7 +388,7 @@ pub(crate) fn member_name<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> 
     }
 }
 
-/// Which brackets are open: a bit for each, set for `{`.
+/// The stack of open brackets: a bit for each, set for `{`.
 #[derive(Default)]
 struct Brackets {
     objects: [u64; MAX_DEPTH as usize / 64],
@@ -406,7 +408,7 @@ impl Brackets {
     }
 }
 
-/// Nothing but white space may follow.
+/// Checks that only white space follows.
 pub(crate) fn end(input: &mut Input<'_>) -> Status {
     match peek(input) {
         None => Status::Ok,
@@ -417,8 +419,8 @@ pub(crate) fn end(input: &mut Input<'_>) -> Status {
     }
 }
 
-/// Writes again, with line breaks and two blanks of indentation a level, what was written without
-/// blanks from `start` on.
+/// Rewrites the output from `start` on, which has no white space, with line breaks and two blanks
+/// of indentation per level.
 pub(crate) fn indent(output: &mut Output<'_>, start: usize) -> Status {
     let end = output.position();
     let (mut depth, mut in_string, mut at) = (0usize, false, start);

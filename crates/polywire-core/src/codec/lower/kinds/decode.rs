@@ -1,4 +1,6 @@
-//! The decoding dialect of self-describing formats: see [`Format`].
+//! The decoding dialect of self-describing formats: see [`Format`]. The walk of `lower/decode`
+//! calls it for each value. It emits operations with the kernels of this folder, and touches the
+//! walk only.
 
 use alloc::{string::ToString, sync::Arc, vec, vec::Vec};
 

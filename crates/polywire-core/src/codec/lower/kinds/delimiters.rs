@@ -1,4 +1,5 @@
-//! Kernels for the delimiters around values: members, elements, map entries, unions.
+//! Kernels for the delimiters around values: members, elements, map entries, unions. The dialects
+//! of this folder put them into programs. They touch the input or the output, and their cursor.
 
 use super::{
     DISCRIMINATOR, Extent, Format, Head, OPEN,
@@ -57,7 +58,7 @@ impl<F: Format> Delimiters<F> {
         put_end: put_sorted::<F>,
         form: None,
     };
-    /// An array with as many values as the argument says.
+    /// An array whose number of values is the argument.
     pub const ROW: &'static RegionDialect = &RegionDialect {
         name: "row",
         restarts_origin: false,

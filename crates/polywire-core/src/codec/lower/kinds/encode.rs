@@ -1,4 +1,6 @@
-//! The encoding dialect of self-describing formats: see [`Format`].
+//! The encoding dialect of self-describing formats: see [`Format`]. The walk of `lower/encode`
+//! calls it for each value. It emits operations with the kernels of this folder, and touches the
+//! walk only.
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 
@@ -378,7 +380,7 @@ fn put_truth<F: Format>(walk: &mut EncodeWalk<'_>) -> Lowered {
     Ok(())
 }
 
-/// Emits a scalar as a mark followed by its bytes.
+/// Emits a scalar as a type byte followed by its bytes.
 fn fixed(walk: &mut EncodeWalk<'_>, mark: &[u8], place: Place, wire: Scalar) -> Lowered {
     let memory = walk.memory_scalar(place)?;
     literal(walk, mark);

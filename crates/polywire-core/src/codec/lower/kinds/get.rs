@@ -1,4 +1,5 @@
-//! Kernels that read a value from any kind of item that can hold it.
+//! Functions that read a value from any kind of item that can hold it. The kernels of `put`,
+//! `delimiters` and `slices` call them. They touch the input only.
 
 use alloc::string::String;
 

@@ -1,8 +1,8 @@
 //! Shared lowering of self-describing binary formats: MessagePack, CBOR and UBJSON.
 //!
-//! Each of these formats implements [`Format`], which reads and writes the heads of values. This
-//! module turns it into dialects for both walks, and into kernels that read a value from any kind
-//! of item that can hold it.
+//! Each of these codecs implements [`Format`], which reads and writes the heads of values, and uses
+//! the dialects that this module makes of it for both walks. The dialects contain kernels that read
+//! a value from any kind of item that can hold it.
 
 use alloc::vec::Vec;
 
@@ -37,7 +37,7 @@ pub trait Format: Sized + 'static {
     const NATIVE_KEYS: bool;
     /// True if arrays and maps always state the number of their elements.
     const COUNTED: bool;
-    /// True if a structure ends with a mark and does not state the number of its members.
+    /// True if a structure ends with an end mark and does not state the number of its members.
     const CLOSED: bool;
     /// True if an array may state a common kind for elements, which then do not state it. While
     /// such an element is read, [`Input::tag`] is that kind.

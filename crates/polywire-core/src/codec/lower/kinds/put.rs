@@ -1,4 +1,6 @@
-//! Kernels for scalars, texts, keys and heads: the tables, and the functions that write.
+//! Kernels for scalars, texts, keys and heads: the tables for both directions, and the functions
+//! that write. The dialects of this folder put them into programs. The functions touch the output
+//! only.
 
 use super::{Format, get};
 use crate::{

@@ -1,4 +1,6 @@
-//! Kernels that read and write all elements of a sequence or array of plain numbers at once.
+//! Kernels that read and write all elements of a sequence or array of plain numbers at once. The
+//! dialects of this folder put them into programs. They touch the input, the output and the
+//! elements.
 
 use super::{
     Extent, Format, Head, OPEN,

@@ -1,8 +1,8 @@
-//! Operations on the bytes in hand, in direct functions: emits them.
+//! Emits the operations on the bytes in hand, in direct functions.
 //!
-//! `Emit` knows where the bytes are: in memory, in a slot, or in the program ([`Held`]). Up to
-//! sixteen of them are moved, compared and checked in line. For more, and in unusual cases, the
-//! code calls a function of `calls`. `text` has comparisons and strings.
+//! `Emit::held` says where the bytes are: in memory, in a slot, or in the program ([`Held`]). Up to
+//! sixteen bytes are moved, compared and checked in line. For more bytes, and in unusual cases, the
+//! code calls a function of `calls`. `text` emits comparisons and strings.
 //!
 //! `jit/decode.rs` and `jit/encode.rs` call `stream_bytes` and `ask_bytes`. The code touches the
 //! message, the state, and sequences and arrays of octets in the value.
@@ -25,10 +25,10 @@ use crate::{
     },
 };
 
-/// Bytes that a form takes beside those in hand.
+/// The most bytes that a form adds to those in hand.
 pub(super) const HEAD: usize = 10;
 
-/// Bytes that are moved at once.
+/// The most bytes that are moved in one step.
 const FEW: i64 = SHORT_TEXT as i64;
 
 /// Where the bytes in hand are.
@@ -47,16 +47,16 @@ pub(in super::super) enum Held<'e> {
 pub(in super::super) struct Found {
     pub data: Value,
     pub len: Value,
-    /// The first of them, without a stop bit, if there are no more.
+    /// All of them as one vector, without the stop bit, if they fit.
     pub first: Option<Value>,
-    /// The last one has its highest bit set, which is not its own.
+    /// The last byte still has its stop bit, which is not part of the value.
     pub has_stop: bool,
     /// They are known to be UTF-8 (without the stop bit).
     pub is_text: bool,
 }
 
 impl Found {
-    /// Any bytes.
+    /// Bytes without known facts.
     pub(super) fn any(data: Value, len: Value) -> Found {
         Found { data, len, first: None, has_stop: false, is_text: false }
     }
@@ -67,7 +67,7 @@ impl<'e> Emit<'e, '_> {
         self.held.expect("the verifier has seen bytes in hand")
     }
 
-    /// Emits an operation on the bytes in hand, which is none that answers a question.
+    /// Emits an operation on the bytes in hand; comparisons are emitted by `ask_bytes`.
     pub(in super::super) fn stream_bytes(&mut self, op: &'e Op, bytes: &'e Bytes, frame: Value) {
         match bytes {
             Bytes::Octets { place, bound, .. } if self.fields.moves => self.take_octets(*place, *bound, frame),
@@ -110,7 +110,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Goes to one of two blocks by the answer of an operation that asks about the bytes in hand.
+    /// Emits a comparison of the bytes in hand, and jumps to one of two blocks by its result.
     pub(in super::super) fn ask_bytes(&mut self, bytes: &'e Bytes, yes: CodeBlock, no: CodeBlock) {
         let found = self.found();
         match bytes {
@@ -123,7 +123,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The bytes in hand, wherever they are, without a stop bit. Bails out if a slot has none.
+    /// The bytes in hand in memory, without a stop bit. Bails out if they are in a slot that has
+    /// none.
     pub(super) fn found(&mut self) -> Found {
         let found = match self.held() {
             Held::Found(found) if found.has_stop => {
@@ -137,7 +138,7 @@ impl<'e> Emit<'e, '_> {
         found
     }
 
-    /// The same, perhaps with a stop bit.
+    /// The same, possibly with a stop bit.
     pub(super) fn found_with_stop(&mut self, held: Held<'e>) -> Found {
         match held {
             Held::Found(found) => found,
@@ -155,8 +156,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Counts the bytes of a slot that are copied, if they do not lie in its word. Bails out if
-    /// they are too many.
+    /// Charges for copying the bytes of a slot, unless they are an inline string. Bails out if the
+    /// budget is exceeded.
     fn charge_copy(&mut self, slot: ByteSlot) {
         let (long, done, unwind) = (self.code.create_block(), self.code.create_block(), self.unwind);
         let word = self.word_of(slot.slot);
@@ -186,8 +187,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Up to sixteen bytes at once, the first lowest: all that there are. Goes to `other` if there
-    /// are more, or if some of what is behind them cannot be read.
+    /// Loads all bytes as one vector, the first lowest. Jumps to `other` if there are more than
+    /// sixteen, or if the load would cross a page.
     pub(super) fn first_of(&mut self, found: Found, other: CodeBlock) -> Value {
         if self.constant_of(found.len).is_none_or(|len| len > FEW) {
             let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, found.len, FEW);
@@ -196,27 +197,27 @@ impl<'e> Emit<'e, '_> {
         if let Some(first) = found.first {
             return first;
         }
-        // Where there are none, their address may be nobody's; the state's does as well.
+        // Without bytes the address may not be readable; load from the state instead.
         let (state, empty) = (self.state(), self.code.ins().icmp_imm_s(IntCC::Equal, found.len, 0));
         let data = self.code.ins().select(empty, state, found.data);
         self.unless_in_page(data, FEW, other);
         self.load(types::I8X16, data, 0)
     }
 
-    /// Sixteen bytes that are known.
+    /// A vector of sixteen constant bytes.
     fn sixteen(&mut self, bytes: impl Iterator<Item = u8>) -> Value {
         let bytes = self.code.func.dfg.constants.insert(bytes.collect::<Vec<u8>>().into());
         self.code.ins().vconst(types::I8X16, bytes)
     }
 
-    /// Goes to `other` if so many bytes are not all in one page.
+    /// Jumps to `other` if `bytes` bytes at the address cross a page.
     pub(super) fn unless_in_page(&mut self, data: Value, bytes: i64, other: CodeBlock) {
         let in_page = self.code.ins().band_imm_s(data, PAGE - 1);
         let crosses = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, in_page, PAGE - bytes);
         self.or_else(crosses, other);
     }
 
-    /// The bits of the first bytes, up to their number, that are beyond ASCII.
+    /// A bit for each of the first `len` bytes that is not ASCII.
     pub(super) fn beyond_ascii(&mut self, first: Value, len: Value) -> Value {
         let high = self.code.ins().vhigh_bits(types::I32, first);
         let one = self.code.ins().iconst(types::I32, 1);
@@ -225,7 +226,7 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().band(high, mask)
     }
 
-    /// Bytes that are UTF-8; bails out if they are not.
+    /// Checks that bytes are UTF-8; bails out if they are not.
     fn checked(&mut self, found: Found) -> Found {
         if !found.is_text {
             let (slow, done, unwind) = (self.cold(), self.code.create_block(), self.unwind);
@@ -244,7 +245,7 @@ impl<'e> Emit<'e, '_> {
         Found { is_text: true, ..found }
     }
 
-    /// Takes bytes that end with a stop bit.
+    /// Emits reading bytes that end with a stop bit.
     fn get_stop_bytes(&mut self, form: &BytesForm) {
         let (end, position, unwind) = (self.code.use_var(self.end), self.position(), self.unwind);
         let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);
@@ -273,7 +274,7 @@ impl<'e> Emit<'e, '_> {
             self.code.ins().jump(done, &[]);
             self.code.switch_to_block(go_on);
         }
-        // Behind a NUL in front is what is not usual.
+        // A leading NUL is a preamble, which the slow path handles.
         let some = self.code.ins().band_imm_s(byte, 0x7F);
         let preamble = self.code.ins().icmp_imm_s(IntCC::Equal, some, 0);
         self.or_else(preamble, slow);
@@ -314,7 +315,7 @@ impl<'e> Emit<'e, '_> {
         self.held = Some(Held::Found(Found { data: here, len, first, has_stop: true, is_text: true }));
     }
 
-    /// Says in a form's local whether its bytes are there.
+    /// Sets a form's local to whether its bytes are present.
     fn set_there(&mut self, form: &BytesForm, there: impl FnOnce(&mut Self) -> Value) {
         if let Some(local) = form.there {
             let there = there(self);
@@ -322,7 +323,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Takes bytes behind their number.
+    /// Emits reading bytes with their number in front.
     fn get_counted(&mut self, form: &BytesForm) {
         let unwind = self.unwind;
         let number = self.read_entity(unwind, false, None);
@@ -345,7 +346,7 @@ impl<'e> Emit<'e, '_> {
         self.held = Some(Held::Found(Found::any(data, len)));
     }
 
-    /// Writes the bytes in hand. There is room for all but them.
+    /// Writes the bytes in hand. Room for everything else is reserved.
     fn put_bytes(&mut self, form: &BytesForm) {
         let found = self.found();
         let nullable = form.there.is_some();
@@ -374,7 +375,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Writes bytes with a stop bit: here if they are few and nothing is unusual.
+    /// Writes bytes with a stop bit: in line if they are few and not unusual, else by a call.
     fn put_stop_bytes(&mut self, found: Found, nullable: bool) {
         let (slow, done) = (self.cold(), self.code.create_block());
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, found.len, 0);
@@ -401,7 +402,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// Makes sure of room for bytes. There is room for all else.
+    /// Checks the room for bytes. Room for everything else is reserved.
     fn room_for_bytes(&mut self, len: Value) {
         let unwind = self.unwind;
         let (position, capacity) = (self.position(), self.code.use_var(self.end));
@@ -411,14 +412,14 @@ impl<'e> Emit<'e, '_> {
         self.or_else(full, unwind);
     }
 
-    /// Keeps the bytes in hand in a slot.
+    /// Stores the bytes in hand in a slot.
     fn store_bytes(&mut self, slot: ByteSlot) {
         let found = match self.held() {
-            // What it has stays; where it has none, that is left to others.
+            // The slot's own bytes stay. If it has none, the direct function bails out.
             Held::Slot(own) if own == slot => return self.bail_out_if_none(slot),
             held => self.found_with_stop(held),
         };
-        // What a slot has is put into strings without a look at it.
+        // Strings take the bytes of such a slot without a check, so check them here.
         let found = if self.slot_words(slot.slot).is_text { self.checked(found) } else { found };
         let keep = if found.has_stop { calls::keep_stopped as *const u8 } else { calls::keep as *const u8 };
         let (state, slots) = (self.state(), self.slots(slot));
@@ -426,12 +427,12 @@ impl<'e> Emit<'e, '_> {
         self.held = Some(Held::Found(found));
     }
 
-    /// A slot's number and that of its bytes, for what is called.
+    /// The numbers of a slot and of its bytes, packed into one argument.
     pub(super) fn slots(&mut self, slot: ByteSlot) -> Value {
         self.constant((u64::from(slot.slot) << 32 | u64::from(slot.bytes)) as i64)
     }
 
-    /// A part of bytes, or what it stands for.
+    /// Emits `Part`: the part of the bytes that is sent, or the full bytes.
     fn part(&mut self, bytes: &'e Bytes, number: u8) {
         let found = self.found();
         let (state, op) = (self.state(), self.address(bytes));
@@ -464,7 +465,7 @@ impl<'e> Emit<'e, '_> {
         self.held = Some(Held::Found(Found::any(data, len)));
     }
 
-    /// Bails out if there are more than a bound.
+    /// Bails out if there are more bytes than a bound.
     pub(super) fn bail_out_beyond(&mut self, len: Value, bound: u32) {
         if bound > 0 {
             let unwind = self.unwind;
@@ -473,7 +474,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Gives a sequence or array its octets: here if it has as many at least, else by a function.
+    /// Stores octets in a sequence or array: in line if it has room for them, else by a call.
     fn set_octets(&mut self, op: &'e Op, place: Place, bound: u32, frame: Value) {
         let Some((base, offset, _)) = self.place(place, frame) else { return };
         let Found { data, len, .. } = self.found();

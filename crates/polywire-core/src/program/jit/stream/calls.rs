@@ -2,8 +2,9 @@
 //!
 //! Only the code that `bytes` and `text` emit calls them, in verified programs. It passes the state
 //! that the direct function was called with, strings and sequences of the value, and bytes that are
-//! readable or room that is writable. None of the functions unwinds. Where something is unusual
-//! they change nothing that a bail-out does not restore, and say so: the caller bails out.
+//! readable or room that is writable. None of the functions unwinds. In unusual cases they report
+//! failure, and the caller bails out; until then they change nothing that a bail-out does not
+//! restore.
 
 use alloc::{string::String, vec::Vec};
 
@@ -16,29 +17,29 @@ use crate::{
     },
 };
 
-/// What is to be known of bytes for a string.
+/// A flag of the `facts` of [`set_text`]: the last byte has a stop bit.
 pub(super) const HAS_STOP: u64 = 1;
 pub(super) const IS_TEXT: u64 = 2;
 
-/// Where bytes are found that end with a stop bit.
+/// The result of [`find_stop`].
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct FoundStop {
     pub len: u64,
     pub there: u64,
-    /// The first of them, without the stop bit.
+    /// The first bytes, without the stop bit.
     pub first: [u8; SHORT_TEXT],
 }
 
-/// Finds 7-bit characters that end with a stop bit, and gives where they end, or null. Those that
-/// begin with a NUL are not only their bytes, and so are left to others.
+/// Finds 7-bit characters that end with a stop bit. Returns their end, or null if there is no stop
+/// bit or a leading NUL needs the general function.
 pub(super) unsafe extern "C" fn find_stop(
     at: *const u8,
     end: *const u8,
     nullable: u64,
     to: *mut FoundStop,
 ) -> *const u8 {
-    // SAFETY: machine code gives two ends of one message.
+    // SAFETY: machine code passes both ends of the rest of one message, which is readable.
     let rest = unsafe { rest(at, end) };
     let Some(last) = rest.iter().position(|byte| byte & 0x80 != 0) else { return core::ptr::null() };
     let bytes = &rest[..=last];
@@ -53,15 +54,15 @@ pub(super) unsafe extern "C" fn find_stop(
         let own = &bytes[..found.len as usize];
         found.first.iter_mut().zip(own).for_each(|(to, byte)| *to = byte & 0x7F);
     }
-    // SAFETY: machine code gives memory of the stack.
+    // SAFETY: machine code passes memory of its stack frame, of the size of `FoundStop`.
     unsafe { to.write(found) };
     rest[last + 1..].as_ptr()
 }
 
 /// # Safety
-/// The bytes from `at` to `end` are there.
+/// The bytes from `at` to `end` are readable for `'m`.
 unsafe fn rest<'m>(at: *const u8, end: *const u8) -> &'m [u8] {
-    // SAFETY: both ends are of one message, the bytes of which are there by the contract.
+    // SAFETY: the bytes from `at` to `end` are readable by the contract.
     unsafe { core::slice::from_raw_parts(at, end.offset_from(at) as usize) }
 }
 
@@ -74,9 +75,9 @@ fn copy_plain(to: &mut Vec<u8>, bytes: &[u8], has_stop: bool) {
     }
 }
 
-/// Takes bytes into the state, without their stop bit, and gives where they are.
+/// Copies bytes into the state's bytes in hand, without their stop bit, and returns their address.
 pub(super) unsafe extern "C" fn hold(state: *mut State, data: *const u8, len: u64, has_stop: u64) -> *const u8 {
-    // SAFETY: machine code gives its state, and so many bytes of the message.
+    // SAFETY: machine code passes its state, and `len` readable bytes of the message.
     unsafe {
         let (state, bytes) = (&mut *state, core::slice::from_raw_parts(data, len as usize));
         copy_plain(&mut state.held, bytes, has_stop != 0);
@@ -84,17 +85,17 @@ pub(super) unsafe extern "C" fn hold(state: *mut State, data: *const u8, len: u6
     }
 }
 
-/// Keeps bytes in a slot: 0, or 1 if there is no room for them.
+/// Stores bytes in a slot. Returns 0, or 1 if they exceed the limit.
 pub(super) unsafe extern "C" fn keep(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
-    // SAFETY: machine code gives its state, and so many bytes of the value, the message or the
-    // state, but not of the slot.
+    // SAFETY: machine code passes its state, and `len` readable bytes of the value, the message or
+    // the state, but not of the slot itself.
     let (state, bytes) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
     state.set_specialised_text(split_slots(slots), bytes).is_err().into()
 }
 
-/// The same of bytes with a stop bit.
+/// The same for bytes with a stop bit.
 pub(super) unsafe extern "C" fn keep_stopped(state: *mut State, slots: u64, data: *const u8, len: u64) -> u64 {
-    // SAFETY: machine code gives its state, and so many bytes of the message.
+    // SAFETY: machine code passes its state, and `len` readable bytes of the message.
     let (state, bytes) = unsafe { (&mut *state, core::slice::from_raw_parts(data, len as usize)) };
     let mut few = [0; MAX_INLINE];
     if let Some(few) = few.get_mut(..bytes.len()) {
@@ -108,9 +109,9 @@ pub(super) unsafe extern "C" fn keep_stopped(state: *mut State, slots: u64, data
     kept.is_err().into()
 }
 
-/// Whether a slot has these bytes: 1 or 0.
+/// Returns 1 if a slot has these bytes, else 0.
 pub(super) unsafe extern "C" fn is_kept(state: *const State, slots: u64, data: *const u8, len: u64) -> u64 {
-    // SAFETY: machine code gives its state, and so many bytes of the value or the message.
+    // SAFETY: machine code passes its state, and `len` readable bytes of the value or the message.
     let (state, bytes) = unsafe { (&*state, core::slice::from_raw_parts(data, len as usize)) };
     (state.specialised_text(split_slots(slots)) == Some(bytes)).into()
 }
@@ -119,7 +120,7 @@ fn split_slots(slots: u64) -> (u32, u32) {
     ((slots >> 32) as u32, slots as u32)
 }
 
-/// A string from bytes: 0, or 1 if that is not ordinary.
+/// Stores bytes in a string. Returns 0, or 1 if they are not UTF-8 or exceed bound or memory.
 pub(super) unsafe extern "C" fn set_text(
     state: *mut State,
     string: *mut String,
@@ -128,20 +129,21 @@ pub(super) unsafe extern "C" fn set_text(
     bound: u64,
     facts: u64,
 ) -> u64 {
-    // SAFETY: machine code gives its state, a string of the value that it decodes, and so many
-    // bytes, not of that string.
+    // SAFETY: machine code passes its state, a string of the value that it decodes, and `len`
+    // readable bytes that are not of that string.
     let (state, string, bytes) =
         unsafe { (&mut *state, &mut *string, core::slice::from_raw_parts(data, len as usize)) };
     let is_text = facts & IS_TEXT != 0 || core::str::from_utf8(bytes).is_ok();
     let is_set = is_text && make_room(&mut state.memory_left, string, bytes.len(), bound);
     if is_set {
-        // SAFETY: it is UTF-8; what has a stop bit is 7-bit characters but for that.
+        // SAFETY: the bytes are UTF-8. Bytes with a stop bit are 7-bit characters once it is
+        // cleared.
         copy_plain(unsafe { string.as_mut_vec() }, bytes, facts & HAS_STOP != 0);
     }
     u64::from(!is_set)
 }
 
-/// The same for a string that may be a part of a message, which this one is not.
+/// The same for a shared string, which gets its own bytes here.
 pub(super) unsafe extern "C" fn set_shared(
     state: *mut State,
     text: *mut SharedStr,
@@ -150,8 +152,8 @@ pub(super) unsafe extern "C" fn set_shared(
     bound: u64,
     facts: u64,
 ) -> u64 {
-    // SAFETY: machine code gives a shared string of the value that it decodes; the rest is
-    // `set_text`'s.
+    // SAFETY: machine code passes its state, a shared string of the value that it decodes, and
+    // `len` readable bytes that are not of that string. `string` is a local string.
     unsafe {
         let mut string = (*text).take_string();
         let answer = set_text(state, &raw mut string, data, len, bound, facts);
@@ -160,13 +162,14 @@ pub(super) unsafe extern "C" fn set_shared(
     }
 }
 
-/// Whether bytes are UTF-8: 1 or 0.
+/// Returns 1 if bytes are UTF-8, else 0.
 pub(super) unsafe extern "C" fn is_utf8(data: *const u8, len: u64) -> u64 {
-    // SAFETY: machine code gives so many bytes of the message or the state.
+    // SAFETY: machine code passes `len` readable bytes of the message or the state.
     u64::from(core::str::from_utf8(unsafe { core::slice::from_raw_parts(data, len as usize) }).is_ok())
 }
 
-/// What a part and the bytes of a slot are together: where that is, and how much, or null.
+/// Joins a part with the bytes of a slot. Returns the address of the result and stores its length;
+/// null on failure.
 pub(super) unsafe extern "C" fn join(
     state: *mut State,
     op: *const Bytes,
@@ -175,13 +178,13 @@ pub(super) unsafe extern "C" fn join(
     number: u64,
     to: *mut u64,
 ) -> *const u8 {
-    // SAFETY: machine code gives its state, an operation of its program, so many bytes, and a word
-    // of the stack.
+    // SAFETY: machine code passes its state, an operation of its program, `len` readable bytes of
+    // the message or of the state's bytes in hand, and a word of its stack frame.
     unsafe {
         let (state, op) = (&mut *state, &*op);
         let Bytes::Part { kernel, slot, initial, .. } = op else { return core::ptr::null() };
         let mut held = core::mem::take(&mut state.held);
-        // They are there already, or elsewhere.
+        // The part may be in the state's bytes in hand already.
         if !core::ptr::eq(held.as_ptr(), data) {
             held.clear();
             held.extend_from_slice(core::slice::from_raw_parts(data, len as usize));
@@ -201,8 +204,8 @@ pub(super) unsafe extern "C" fn join(
     }
 }
 
-/// The part of bytes beside those of a slot: its number, where it begins, and its length. 0, or 1
-/// if there is none.
+/// Splits bytes relative to those of a slot: stores the number, the start and the length of the
+/// part. Returns 0, or 1 if the kernel refuses.
 pub(super) unsafe extern "C" fn split(
     state: *const State,
     op: *const Bytes,
@@ -210,8 +213,8 @@ pub(super) unsafe extern "C" fn split(
     len: u64,
     to: *mut [u64; 3],
 ) -> u64 {
-    // SAFETY: machine code gives its state, an operation of its program, so many bytes of a live
-    // value, and three words of the stack.
+    // SAFETY: machine code passes its state, an operation of its program, `len` readable bytes of a
+    // live value, and three words of its stack frame.
     unsafe {
         let (state, op, value) = (&*state, &*op, core::slice::from_raw_parts(data, len as usize));
         let Bytes::Part { kernel, slot, initial, .. } = op else { return 1 };
@@ -222,14 +225,15 @@ pub(super) unsafe extern "C" fn split(
     }
 }
 
-/// Writes 7-bit characters, none of them in front a NUL, and gives where they end, or null.
+/// Writes 7-bit characters that do not begin with a NUL. Returns their end, or null for other
+/// bytes.
 pub(super) unsafe extern "C" fn write_stop(at: *mut u8, data: *const u8, len: u64, nullable: u64) -> *mut u8 {
-    // SAFETY: machine code gives so many bytes of a text, and has found room for them and their
-    // ends.
+    // SAFETY: machine code passes `len` readable bytes, and has checked the room for them and for
+    // the two bytes of an empty text.
     unsafe {
         let text = core::slice::from_raw_parts(data, len as usize);
         let Some(last) = text.len().checked_sub(1) else {
-            // Where it might be absent, that is what the shortest of all texts says.
+            // An empty text: 0x80, or 0x00 0x80 if it is nullable, because 0x80 then means absent.
             *at = 0;
             let behind = at.add(nullable as usize);
             *behind = 0x80;
@@ -244,8 +248,8 @@ pub(super) unsafe extern "C" fn write_stop(at: *mut u8, data: *const u8, len: u6
     }
 }
 
-/// Makes room for a text, if memory and bound allow it, as
-/// [`Input::set_text`](crate::program::Input::set_text) does.
+/// Makes room for a text, if the memory budget and the bound allow it, like
+/// [`Input::set_text`](crate::program::Input::set_text).
 fn make_room(memory_left: &mut usize, string: &mut String, len: usize, bound: u64) -> bool {
     let room = len.max(SHORT_TEXT);
     let allowed = bound == 0 || len as u64 <= bound;
@@ -259,6 +263,6 @@ fn make_room(memory_left: &mut usize, string: &mut String, len: usize, bound: u6
 }
 
 pub(super) unsafe extern "C" fn differ(a: *const u8, b: *const u8, len: u64) -> u64 {
-    // SAFETY: machine code gives two texts, both of this length.
+    // SAFETY: machine code passes the addresses of `len` readable bytes each.
     unsafe { u64::from(core::slice::from_raw_parts(a, len as usize) != core::slice::from_raw_parts(b, len as usize)) }
 }

@@ -1,9 +1,9 @@
 //! Presence maps with elided bits, in direct functions.
 //!
-//! A bit is elided if it is about something that depends on a field that is absent: the bit of a
+//! A bit is elided if its field is absent together with another field: for example the bit of a
 //! decimal's mantissa if the decimal is absent. Direct code gives every bit a constant position
-//! nevertheless. Where a bit is elided, a reader moves the following bits to their positions, and a
-//! writer notes the position and removes the bit when the map is complete.
+//! nevertheless. Where a bit is elided, a reader moves the following bits back by one, and a writer
+//! records the position and removes the bit when the map is complete.
 //!
 //! `map` and `jit/join.rs` call this file. The code touches the registers and stack slots of the
 //! map, and the bytes of a map that is written.
@@ -23,7 +23,7 @@ use crate::program::{
     state::integer::{gather, spread},
 };
 
-/// Bits that a block takes of the presence map around it, if it takes all that it may.
+/// The most bits that a block takes from the enclosing presence map.
 pub(super) fn bits(block: &Block) -> u32 {
     let longest = |blocks: &mut dyn Iterator<Item = &Block>| blocks.map(bits).max().unwrap_or(0);
     let own = |op: &Op| match &op.kind {
@@ -40,7 +40,7 @@ pub(super) fn bits(block: &Block) -> u32 {
     block.0.iter().map(own).fold(0, u32::saturating_add)
 }
 
-/// True if bits may be left out of the map around a block.
+/// True if a block may elide bits of the enclosing map.
 pub(super) fn has_elided(block: &Block) -> bool {
     let differ = |a: &Block, b: &Block| bits(a) != bits(b) && !stops(a) && !stops(b);
     block.0.iter().any(|op| match &op.kind {
@@ -54,15 +54,16 @@ pub(super) fn has_elided(block: &Block) -> bool {
     })
 }
 
-/// What is kept of a map that may have elided bits.
+/// The bookkeeping for a map that may have elided bits.
 pub(super) enum ElidedBits {
-    /// The positions of elided bits, as ones. In each word of [`WORD`] bits the first is highest.
+    /// The positions of elided bits, as ones, in words of [`WORD`] bits; the first bit of a word is
+    /// the highest.
     Writing(StackSlot),
-    /// The map's bits side by side, in words of the same kind.
+    /// The map's bits without stop bits, in words of [`WORD`] bits.
     Reading(Vec<Variable>),
 }
 
-/// The bit of such a word at an index of the map.
+/// The mask in its word of the bit at an index of the map.
 fn mask(index: u32) -> u64 {
     1 << (WORD - 1 - index % WORD)
 }
@@ -73,7 +74,7 @@ impl Emit<'_, '_> {
         ElidedBits::Writing(self.slot(bits.div_ceil(WORD)))
     }
 
-    /// Reading: words of groups, the first lowest, as bits side by side.
+    /// Reading: joins the groups of seven bits of each word, whose first byte is lowest.
     pub(super) fn gather_bits(&mut self, words: &[Value]) -> ElidedBits {
         let gathered = words.iter().map(|word| {
             let groups = self.code.ins().bswap(*word);
@@ -88,7 +89,7 @@ impl Emit<'_, '_> {
         ElidedBits::Reading(gathered.collect())
     }
 
-    /// Moves the bits above each low part down to it.
+    /// Joins pairs of groups: moves the bits above each low part down to it.
     fn join_groups(&mut self, groups: Value, low: i64, by: i64) -> Value {
         let own = self.code.ins().band_imm_s(groups, low);
         let above = self.code.ins().bxor(groups, own);
@@ -123,7 +124,7 @@ impl Emit<'_, '_> {
     }
 
     /// Reading: moves all bits from an index on back by one. Bails out if a one falls off the end,
-    /// because no operation would take it.
+    /// because no operation would use it.
     fn insert_zero(&mut self, words: &[Variable], bits: u32, index: u32) {
         let (first, unwind) = ((index / WORD) as usize, self.unwind);
         if let Some(last) = words.last() {
@@ -148,8 +149,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Writing: ends a map that has elided bits, whose last bytes are still in a register, and goes
-    /// to `moved` with the number of bytes that are cut from its end.
+    /// Writing: ends a map with elided bits, whose last bytes are still in a register, and jumps to
+    /// `moved` with the number of bytes that are cut from its end.
     pub(super) fn end_with_elided(
         &mut self,
         segment: &Segment,
@@ -174,11 +175,11 @@ impl Emit<'_, '_> {
     }
 }
 
-/// Removes elided bits from a map of `len` bytes, ends it, and gives how many bytes at its end are
-/// too many.
+/// Removes elided bits from a map of `len` bytes, sets its stop bit, and returns the number of
+/// surplus bytes at its end.
 unsafe extern "C" fn remove_elided(at: *mut u8, len: u64, elided: *const u64) -> u64 {
-    // SAFETY: machine code gives the room that it has written the map into, and a word for each
-    // eight bytes of it.
+    // SAFETY: machine code passes the room of `len` bytes into which it has written the map, and a
+    // word in its stack frame for each eight bytes of it.
     unsafe {
         let (map, elided) = (
             core::slice::from_raw_parts_mut(at, len as usize),
@@ -189,13 +190,13 @@ unsafe extern "C" fn remove_elided(at: *mut u8, len: u64, elided: *const u64) ->
     }
 }
 
-/// Removes elided bits; behind the last bit there are zeros.
+/// Removes elided bits; zeros follow the last bit.
 fn remove_bits(map: &mut [u8], elided: &[u64]) {
     let ([elided], 0..=8) = (elided, map.len()) else { return remove_bits_of_long_map(map, elided) };
     let mut groups = [0; 8];
     groups[..map.len()].copy_from_slice(map);
     let (mut bits, mut elided) = (gather(u64::from_be_bytes(groups)), *elided);
-    // The last of them first: those in front stay where they are.
+    // From the last elided bit to the first, so that positions of the others do not change.
     while elided != 0 {
         let elided_bit = elided & elided.wrapping_neg();
         let behind = elided_bit - 1;
@@ -205,7 +206,7 @@ fn remove_bits(map: &mut [u8], elided: &[u64]) {
     map.copy_from_slice(&spread(bits).to_be_bytes()[..map.len()]);
 }
 
-/// The same bit by bit.
+/// The same for a long map, bit by bit.
 fn remove_bits_of_long_map(map: &mut [u8], elided: &[u64]) {
     let mut to = 0;
     for index in 0..7 * map.len() {

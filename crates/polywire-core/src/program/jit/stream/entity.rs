@@ -9,14 +9,15 @@ use super::super::emit::Emit;
 use crate::{layout::Scalar, program::state::integer::Functions};
 
 impl Emit<'_, '_> {
-    /// 1 if the sum of two signed integers is out of 64 bits.
+    /// Emits a test: 1 if the sum of two signed integers overflows 64 bits.
     pub(in super::super) fn overflows(&mut self, base: Value, delta: Value, sum: Value) -> Value {
         let (a, b) = (self.code.ins().bxor(base, sum), self.code.ins().bxor(delta, sum));
         let both = self.code.ins().band(a, b);
         self.code.ins().icmp_imm_s(IntCC::SignedLessThan, both, 0)
     }
 
-    /// An entity of up to ten bytes, moving past it; bails out if it is none of a type.
+    /// Reads an integer of up to ten bytes and moves behind it. Bails out if it is invalid or out
+    /// of range.
     pub(in super::super) fn read_entity(&mut self, slow: CodeBlock, signed: bool, range: Option<(i64, i64)>) -> Value {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);
@@ -54,7 +55,7 @@ impl Emit<'_, '_> {
         let read = self.load_word(0);
         self.code.def_var(value, read);
         self.move_to(behind);
-        // What fits a byte fits any integer.
+        // An integer of one byte is in range of every type.
         if let Some((min, max)) = range {
             let outside = self.outside(read, min, max);
             self.or_else(outside, slow);
@@ -65,7 +66,7 @@ impl Emit<'_, '_> {
         self.code.use_var(value)
     }
 
-    /// An entity; there is room for it.
+    /// Writes an integer. There must be room.
     pub(in super::super) fn write_entity(&mut self, signed: bool, value: Value) {
         let (here, position) = (self.here(), self.position());
         let short = if signed {
@@ -91,8 +92,8 @@ impl Emit<'_, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// Moves the position to an address. What is called gives that rather than a distance, so that
-    /// no position has to outlive the call.
+    /// Moves the position to an address. Functions return an address rather than a length, so that
+    /// the old position need not be kept across the call.
     pub(super) fn move_to(&mut self, address: Value) {
         let base = self.code.use_var(self.base);
         let position = self.code.ins().isub(address, base);
@@ -108,7 +109,8 @@ impl Emit<'_, '_> {
         self.code.ins().isub(wire, above)
     }
 
-    /// A value or difference that makes way for zero; bails out if there is no room for that.
+    /// Writes a nullable value or difference: numbers from zero on are one more. Bails out if that
+    /// overflows.
     pub(in super::super) fn write_nullable(&mut self, signed: bool, is_narrow: bool, value: Value) {
         let unwind = self.unwind;
         let (largest, moved) = match signed {

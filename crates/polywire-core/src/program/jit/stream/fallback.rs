@@ -1,10 +1,10 @@
-//! Operations that a direct function leaves to the interpreter: maps, slices of numbers, and
-//! strings that are set to a default.
+//! Fallback of a direct function to the interpreter, for maps, slices of numbers, and strings that
+//! are set to a default.
 //!
-//! [`Eligibility::fall_back`] decides which operations may be left to it. They must not use bits of
-//! the presence map around them or slots that other operations use, because those are in registers
-//! or without tags. Deviations in them must be refused: a report has an offset in the whole
-//! message, which the interpreter does not know here.
+//! [`Eligibility::fall_back`] decides which operations may fall back. They must not use bits of the
+//! enclosing presence map, which are in registers, or slots that other operations use, which have
+//! no tags. Their policies must refuse deviations: a report needs an offset in the whole message,
+//! which the interpreter does not know here.
 //!
 //! `jit/decode.rs` and `jit/encode.rs` call the functions that emit the call. The interpreter then
 //! touches the value, the state and the rest of the message.
@@ -23,7 +23,8 @@ use crate::{
 };
 
 impl Eligibility<'_> {
-    /// The bits of an operation that the interpreter can do, which are none.
+    /// Some(0), the number of presence bits, if an operation may fall back to the interpreter; else
+    /// none.
     pub(super) fn fall_back(&mut self, op: &Op) -> Option<u32> {
         self.fall_back_op(op, false)?;
         Some(0)
@@ -31,7 +32,7 @@ impl Eligibility<'_> {
 
     fn fall_back_op(&mut self, op: &Op, in_segment: bool) -> Option<()> {
         let in_segment = match &op.kind {
-            // What they do is not only their own.
+            // Their effects are not limited to the operation.
             OpKind::Action(..) | OpKind::Test(_) | OpKind::Forget { .. } | OpKind::Call { .. } => return None,
             OpKind::TakeBit | OpKind::PutBit | OpKind::KnownBits { .. } => in_segment.then_some(true)?,
             OpKind::LoadSlot { slot, .. }
@@ -107,8 +108,8 @@ impl Eligibility<'_> {
 }
 
 impl Emit<'_, '_> {
-    /// Has the interpreter do an operation, of which are given program, address, frame, accumulator
-    /// and the accumulator's scalar.
+    /// Emits a fallback of a decode operation. The arguments are the program, the operation, its
+    /// frame, the accumulator and the accumulator's scalar.
     pub(in super::super) fn interpret_decode(&mut self, [program, op, frame, accumulator, scalar]: [Value; 5]) {
         let (state, here, base) = (self.state(), self.here(), self.code.use_var(self.base));
         let end = self.code.use_var(self.end);
@@ -120,7 +121,7 @@ impl Emit<'_, '_> {
         self.move_to(behind);
     }
 
-    /// Puts locals where the interpreter finds them.
+    /// Stores the locals in the state, for the interpreter.
     fn show_locals(&mut self) {
         for index in 0..LOCALS as u8 {
             let value = self.local(index, Scalar::I64);
@@ -128,7 +129,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Takes them from there.
+    /// Loads the locals from the state.
     fn take_locals(&mut self) {
         for index in 0..LOCALS as u8 {
             let value = self.load(types::I64, self.state(), local_offset(index));
@@ -136,7 +137,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// The same of program, address, frame and index.
+    /// Emits a fallback of an encode operation. The arguments are the program, the operation, its
+    /// frame and the index.
     pub(in super::super) fn interpret_encode(&mut self, [program, op, frame, index]: [Value; 4]) {
         let (unwind, position, capacity) = (self.unwind, self.position(), self.code.use_var(self.end));
         let wanted = self.code.ins().iadd_imm_s(position, self.room_wanted);

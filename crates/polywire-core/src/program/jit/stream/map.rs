@@ -20,33 +20,33 @@ use crate::{
     program::{Block, Order},
 };
 
-/// The last bytes' bits.
+/// The stop bit of each of eight bytes.
 const STOPS: i64 = 0x8080_8080_8080_8080_u64 as i64;
 
-/// Bits of a map in a word of eight bytes.
+/// The bits of a map in a word of eight bytes.
 pub(super) const WORD: u32 = 56;
 
 /// A bit of a map that is being written, in its word.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Bit(u64);
 
-/// The presence map of what is being made.
+/// The presence map of the segment that is being emitted.
 pub(in super::super) struct Segment {
-    /// Bits that it has at most, and those that were taken or put.
+    /// The most bits that it has, and the number of those taken or put so far.
     pub(super) bits: u32,
     pub(super) done: u32,
-    /// Writing: the bits that are not in the room yet, as they will be in their bytes.
+    /// Writing: the bits that are not stored in the room yet, in their final byte positions.
     word: Variable,
     /// Writing: where the room begins.
     pub(super) start: Value,
     /// Reading: all words, the map's first byte lowest.
     words: Vec<Value>,
-    /// Where bits may be left out.
+    /// If bits may be elided: the bookkeeping for them.
     pub(super) elided: Option<ElidedBits>,
 }
 
 impl<'e> Emit<'e, '_> {
-    /// Writes a segment whose presence map has so many bits.
+    /// Emits writing a segment whose presence map has the given number of bits.
     pub(in super::super) fn put_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
         let (start, none, word) = (self.position(), self.constant(0), self.code.declare_var(types::I64));
         self.code.def_var(word, none);
@@ -60,8 +60,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The place of the next bit, which is zero unless it is [set](Emit::set_bit) before there is
-    /// another.
+    /// Takes the position of the next bit, which is zero unless [`Emit::set_bit`] is called before
+    /// the next `next_bit`.
     pub(in super::super) fn next_bit(&mut self) -> Bit {
         let Some(Segment { bits, done, word, start, .. }) = &mut self.segment else { return Bit(0) };
         let (bits, before, word, start) = (*bits, *done, *word, *start);
@@ -78,12 +78,13 @@ impl<'e> Emit<'e, '_> {
         Bit(1 << (8 * (last - bit / 7) + 6 - bit % 7))
     }
 
-    /// Bits that were taken or put: two branches begin with the same, and end so.
+    /// The number of bits taken or put so far. Alternative branches begin with the same number and
+    /// end with the same number.
     pub(in super::super) fn bits_done(&self) -> u32 {
         self.segment.as_ref().map_or(0, |segment| segment.done)
     }
 
-    /// Bits that are done before some blocks, of which one runs, and behind the longest of them.
+    /// The number of bits done before alternative blocks, and behind the longest of them.
     pub(in super::super) fn arm_bits<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> (u32, u32) {
         let start = self.bits_done();
         match &self.segment {
@@ -92,8 +93,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Elides the bits that a block has fewer than the one that may run instead of it, up to where
-    /// that one ends.
+    /// Elides the remaining bits of a block, up to the end of the longer alternative.
     pub(in super::super) fn elide_rest(&mut self, end: u32, stops: bool) {
         for index in self.bits_done()..if stops || self.segment.is_none() { 0 } else { end } {
             self.set_bits_done(index);
@@ -102,8 +102,8 @@ impl<'e> Emit<'e, '_> {
         self.set_bits_done(end);
     }
 
-    /// Writes zeros, or bails out unless there are zeros, up to where the longest of some blocks
-    /// ends.
+    /// Writes zeros up to the end of the longest alternative block; when decoding, bails out unless
+    /// there are zeros.
     pub(in super::super) fn fill_bits(&mut self, end: u32, encodes: bool) {
         let unwind = self.unwind;
         while self.segment.is_some() && self.bits_done() < end {
@@ -116,12 +116,12 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Goes back to where another branch began.
+    /// Sets the number of bits done, at the beginning of an alternative branch.
     pub(in super::super) fn set_bits_done(&mut self, done: u32) {
         self.segment.iter_mut().for_each(|segment| segment.done = done);
     }
 
-    /// Makes a bit of the map a one.
+    /// Sets a bit of the map to one.
     pub(in super::super) fn set_bit(&mut self, Bit(mask): Bit) {
         let Some(Segment { word, .. }) = self.segment else { return };
         let before = self.code.use_var(word);
@@ -129,7 +129,7 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(word, after);
     }
 
-    /// A boolean as the next bit.
+    /// Writes a boolean as the next bit.
     pub(in super::super) fn put_flag(&mut self, flag: Value) {
         let Bit(mask) = self.next_bit();
         let Some(Segment { word, .. }) = self.segment else { return };
@@ -139,7 +139,7 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(word, after);
     }
 
-    /// Zeros at the map's end are not written, and what follows moves up.
+    /// Ends a map that is written: cuts zeros at its end, and moves the following bytes up.
     fn end_map(&mut self, segment: &Segment) {
         let (total, full) = (bytes(segment.bits), segment.bits.saturating_sub(1) / WORD);
         let (last, word) = (total - 8 * full, self.code.use_var(segment.word));
@@ -156,7 +156,7 @@ impl<'e> Emit<'e, '_> {
                 emit.jump(moved, &[cut.expect("it returns a word")]);
             });
         }
-        // Of a map without any bit the first byte stays.
+        // The first byte stays even if the map has no set bit.
         let some = self.code.ins().bor_imm_s(word, (1u64 << (8 * last - 1)) as i64);
         let zeros = self.code.ins().ctz(some);
         let cut = self.code.ins().band_imm_s(zeros, !7);
@@ -174,8 +174,8 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    /// Moves what was written behind `len` bytes from `at` on, `cut` bytes to the front. There is
-    /// room behind it for what is moved too much.
+    /// Moves the bytes behind the map, which has `len` bytes at `at`, to the front by `cut` bytes.
+    /// The moves may read and write some bytes past the end, where there is room.
     fn move_up(&mut self, at: Value, len: u32, cut: Value) {
         let from = self.code.ins().iadd_imm_s(at, i64::from(len));
         let to = self.code.ins().isub(from, cut);
@@ -219,7 +219,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Puts bits that are known.
+    /// Writes bits with known values.
     pub(in super::super) fn put_known(&mut self, zeros: u32, one: bool) {
         for _ in 0..zeros {
             self.next_bit();
@@ -230,7 +230,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Bails out unless bits are those that are known.
+    /// Checks bits with known values; bails out if they differ.
     pub(in super::super) fn expect_known(&mut self, zeros: u32, one: bool) {
         let unwind = self.unwind;
         for _ in 0..zeros {
@@ -244,7 +244,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Reads a segment whose presence map has at most so many bits.
+    /// Emits reading a segment whose presence map has at most the given number of bits.
     pub(in super::super) fn get_segment(&mut self, bits: u32, body: &'e Block, frame: Value) {
         let (words, start) = (self.map_words(bits), self.position());
         let word = self.code.declare_var(types::I64);
@@ -254,7 +254,7 @@ impl<'e> Emit<'e, '_> {
         self.segment = outer;
     }
 
-    /// The next bit of the map, as a truth value.
+    /// The next bit of the map, as a condition.
     pub(in super::super) fn take_bit(&mut self) -> Value {
         let Some(Segment { done, words, elided, .. }) = &mut self.segment else { return self.constant(0) };
         let (index, at) = (*done, (*done / WORD) as usize);
@@ -272,15 +272,15 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().band_imm_s(down, 1)
     }
 
-    /// The same as zero or one.
+    /// The next bit of the map, as zero or one.
     pub(in super::super) fn take_flag(&mut self) -> Value {
         let bit = self.take_bit();
         let bit = self.code.ins().icmp_imm_s(IntCC::NotEqual, bit, 0);
         self.code.ins().uextend(types::I64, bit)
     }
 
-    /// Loads the map's words and moves past them. Bails out if the map is longer than it may be, or
-    /// has ones that no operation takes.
+    /// Loads the map's words and moves behind the map. Bails out if the map is too long, or has
+    /// ones that no operation takes.
     fn map_words(&mut self, bits: u32) -> Vec<Value> {
         let count = bytes(bits).div_ceil(8);
         let words: Vec<_> = (0..count).map(|_| self.code.declare_var(types::I64)).collect();
@@ -311,7 +311,7 @@ impl<'e> Emit<'e, '_> {
         words.into_iter().map(|word| self.code.use_var(word)).collect()
     }
 
-    /// The word that the map ends in, without what is behind it.
+    /// The last word of the map, without the bytes behind the map.
     fn last_word(&mut self, word: Variable, (loaded, stops): (Value, Value), (index, bits): (usize, u32)) {
         let unwind = self.unwind;
         let below = self.code.ins().iadd_imm_s(stops, -1);
@@ -319,12 +319,12 @@ impl<'e> Emit<'e, '_> {
         let own = self.code.ins().band(loaded, own);
         let most = bytes(bits) - 8 * index as u32;
         if most == 1 && index == 0 {
-            // One byte, whatever it says.
+            // The map is always one byte.
             self.advance(1);
         } else {
             let before = self.code.ins().ctz(stops);
             let before = self.code.ins().ushr_imm_u(before, 3);
-            // A last byte without a bit need not be there, unless it is the first.
+            // A last byte without a set bit is overlong, unless it is the first.
             let shift = self.code.ins().ishl_imm_u(before, 3);
             let last = self.code.ins().ushr(own, shift);
             let blank = self.code.ins().icmp_imm_s(IntCC::Equal, last, 0x80);
@@ -348,7 +348,8 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(word, own);
     }
 
-    /// Up to eight bytes from the position on, the first lowest, zeros for those behind the end.
+    /// Loads up to eight bytes from the position on, the first lowest, with zeros for bytes behind
+    /// the end.
     fn map_word(&mut self, most: u32) -> Value {
         let (position, end, unwind) = (self.position(), self.code.use_var(self.end), self.unwind);
         if most == 1 {
@@ -378,29 +379,29 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// Bytes of a map.
+/// The number of bytes of a map.
 pub(super) fn bytes(bits: u32) -> u32 {
     bits.div_ceil(7).max(1)
 }
 
-/// Of a map's word, what is behind its last bit: other bits than those that end bytes.
+/// The mask of the bits of a map's word that are behind the last bit of the map, without stop bits.
 fn surplus(bits: u32, word: u32) -> u64 {
     (0..WORD).filter(|bit| word * WORD + bit >= bits).fold(0, |mask, bit| mask | 1 << (8 * (bit / 7) + 6 - bit % 7))
 }
 
-/// Ends a map of `len` bytes, the last of which say nothing, and gives how many at its end are too
-/// many.
+/// Sets the stop bit of a map of `len` bytes, whose last bytes are zero, and returns the number of
+/// surplus bytes at its end.
 pub(super) unsafe extern "C" fn end_long(at: *mut u8, len: u64) -> u64 {
-    // SAFETY: machine code gives the room that it has written the map into.
+    // SAFETY: machine code passes the room of `len` bytes into which it has written the map.
     let map = unsafe { core::slice::from_raw_parts_mut(at, len as usize) };
     let last = map.iter().rposition(|byte| *byte != 0).unwrap_or(0);
     map[last] |= 0x80;
     (map.len() - 1 - last) as u64
 }
 
-/// The first bytes of fewer than eight, the first lowest.
+/// Loads the rest of a message of fewer than eight bytes, the first lowest.
 unsafe extern "C" fn first_bytes(at: *const u8, left: u64) -> u64 {
-    // SAFETY: machine code gives the bytes that are left.
+    // SAFETY: machine code passes the `left` readable bytes at `at`.
     let bytes = unsafe { core::slice::from_raw_parts(at, left.min(7) as usize) };
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }

@@ -7,8 +7,8 @@
 //! `Emit::direct` is true.
 //!
 //! A direct function touches the message, the value and the state. It has neither an `Input` nor an
-//! `Output`, and it reports no error: where something is unusual it bails out, and the general
-//! function processes the message from its beginning.
+//! `Output`, and it reports no error: in unusual cases it bails out, and the general function
+//! processes the message from its beginning.
 //!
 //! | file | what it emits |
 //! |---|---|
@@ -53,13 +53,13 @@ pub(super) use bytes::Held;
 pub(super) use map::Segment;
 pub(super) use slots::{SlotWords, slot_words};
 
-/// Most slots of an eligible program: their offsets are parts of instructions.
+/// The most slots of an eligible program: instructions contain their offsets.
 const MAX_SLOTS: usize = 1 << 16;
 
 /// Longest stop-bit integer.
 const INTEGER: usize = 10;
 
-/// What direct code must know of a program that is eligible.
+/// The analysis of a program: whether it is eligible, and the facts that direct code needs.
 pub(super) struct Eligibility<'p> {
     program: &'p Program,
     specialised: Specialisation,
@@ -67,18 +67,18 @@ pub(super) struct Eligibility<'p> {
     room: usize,
     /// Slots that a `Forget` keeps.
     kept: Vec<u32>,
-    /// Slots of operations that are left to the interpreter.
+    /// Slots of operations that fall back to the interpreter.
     fallback: Vec<u32>,
     /// How operations use the slots.
     uses: BTreeMap<u32, slots::Uses>,
     /// The words of those slots.
     slot_words: Vec<SlotWords>,
-    /// Bytes of slots of operations that are left to the interpreter.
+    /// Byte slots of operations that fall back to the interpreter.
     fallback_bytes: BTreeSet<u32>,
-    /// What is known of the bytes in hand.
+    /// Whether the bytes in hand are UTF-8.
     held: HeldText,
-    /// Blocks of which one runs have taken different numbers of bits of the current presence map:
-    /// a later bit would have no constant position.
+    /// Alternative blocks have taken different numbers of bits of the current presence map without
+    /// eliding the rest, so a later bit has no constant position.
     has_unelide_rest: bool,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Eligibility<'p> {
 enum HeldText {
     No,
     Yes,
-    /// As those of a slot are.
+    /// If the bytes of this slot are.
     Of(u32),
 }
 
@@ -98,7 +98,7 @@ impl HeldText {
 }
 
 impl<'p> Eligibility<'p> {
-    /// None for a program that is not eligible.
+    /// Analyses a program; none if it is not eligible.
     pub(super) fn of(program: &'p Program) -> Option<Eligibility<'p>> {
         let mut eligibility = Eligibility::new(program)?;
         let bits = eligibility.block(&program.root)?;
@@ -129,7 +129,7 @@ impl<'p> Eligibility<'p> {
         })
     }
 
-    /// Bytes that there must be room for, for [`Direction::Encode`].
+    /// The room that an encode program needs, in bytes.
     pub(super) fn room(&self) -> usize {
         match self.program.direction {
             Direction::Encode => self.room,
@@ -142,14 +142,15 @@ impl<'p> Eligibility<'p> {
         self.specialised.settled()
     }
 
-    /// Bits that a block takes of the presence map around it.
+    /// The number of bits that a block takes from the enclosing presence map; none if the block is
+    /// not eligible.
     fn block(&mut self, block: &Block) -> Option<u32> {
         let behind = block.0.iter().skip(1).map(|op| Some(&op.kind)).chain([None]);
         block.0.iter().zip(behind).try_fold(0u32, |sum, (op, behind)| {
             self.use_slot(&op.kind, behind);
             let held = self.held;
             let bits = self.op(op)?;
-            // Behind blocks, of which one ran, there are no bytes in hand.
+            // Behind an operation with inner blocks no bytes are in hand.
             if !matches!(op.kind, OpKind::Bytes(_) | OpKind::Text { .. }) {
                 self.held = held;
             }
@@ -157,7 +158,7 @@ impl<'p> Eligibility<'p> {
         })
     }
 
-    /// The bits of the longest of some blocks of which one runs, and room for the largest.
+    /// The bits of the longest of alternative blocks. Adds the room of the largest.
     fn longest<'b>(&mut self, blocks: impl Iterator<Item = &'b Block>) -> Option<u32> {
         let (before, held, was_uneven) = (self.room, self.held, self.has_unelide_rest);
         let (mut bits, mut room, mut is_uneven) = (0, self.room, was_uneven);
@@ -171,7 +172,7 @@ impl<'p> Eligibility<'p> {
         Some(bits)
     }
 
-    /// The same of the blocks of a `Switch` or `Union`, of which the shorter ones elide no bits.
+    /// The same for the blocks of a `Switch` or `Union`, whose shorter ones elide no bits.
     fn cases<'b>(&mut self, blocks: impl Iterator<Item = &'b Block> + Clone) -> Option<u32> {
         let bits = self.longest(blocks.clone())?;
         let mut taken = blocks.filter(|block| !stops(block)).map(elided::bits);
@@ -226,7 +227,7 @@ impl<'p> Eligibility<'p> {
                 let counted = encodes || matches!(source, Source::Count | Source::Fixed(_));
                 let bounded = *bound == 0 || *overflow == Overflow::Refuse;
                 (counted && bounded && self.has_elements(*place)).then_some(())?;
-                // A bit that each element took would be at no known place.
+                // Bits that each element takes have no constant positions.
                 self.block(element).filter(|bits| *bits == 0)
             }
             OpKind::Switch { arms, otherwise } => self.cases(arms.iter().map(|(_, block)| block).chain([otherwise])),
@@ -258,7 +259,7 @@ impl<'p> Eligibility<'p> {
         }
     }
 
-    /// Notes an operation on the bytes in hand.
+    /// Records an operation on the bytes in hand.
     fn bytes(&mut self, bytes: &Bytes) {
         if let Bytes::Put(_) = bytes {
             self.room += bytes::HEAD;
@@ -276,8 +277,8 @@ impl<'p> Eligibility<'p> {
         };
     }
 
-    /// True if no slot that is kept has bytes, and if the interpreter and the direct function share
-    /// no slot: the interpreter uses tags, and specialised slots have none.
+    /// True if no slot that a `Forget` keeps has bytes, and if the interpreter and the direct code
+    /// share no slot: the interpreter uses tags, and specialised slots have none.
     fn stand_apart(&self) -> bool {
         let slot = |at: &u32| self.specialised.slots.get(*at as usize);
         let specialised = self.specialised.slots.iter().filter_map(|slot| slot.text);

@@ -1,8 +1,8 @@
 //! Slots in direct functions, where they have no tags.
 //!
-//! [`Eligibility::settle_slots`] decides for each slot which words are reserved to say that it is
-//! empty or undefined ([`SlotWords`]), and which word it begins with. It reserves none where no
-//! operation can tell the difference. `slot_switch` emits switches on the state of a slot;
+//! [`Eligibility::settle_slots`] decides for each slot which words are reserved for its empty and
+//! undefined states ([`SlotWords`]), and which word it begins with. It reserves no word for a state
+//! that no operation can tell from a value. `slot_switch` emits switches on the state of a slot;
 //! `jit/slots.rs` emits the other operations. The code touches the state only.
 
 use alloc::{
@@ -30,8 +30,8 @@ use crate::{
 pub(in super::super) struct SlotWords {
     /// The kind of its values.
     pub kind: u8,
-    /// The reserved word for an undefined slot, if an operation can tell that from what the slot
-    /// begins with.
+    /// The reserved word for an undefined slot, if an operation can tell that state from the
+    /// initial value.
     pub undefined: Option<u64>,
     /// [`EMPTY_WORD`] is reserved for an empty slot.
     pub is_emptied: bool,
@@ -46,13 +46,13 @@ impl SlotWords {
     }
 }
 
-/// The arm of a switch on a slot's state for each label, and for all others.
+/// The arms of a switch on a slot's state, by label; with a lookup for all other states.
 pub(super) struct Arms(BTreeMap<i64, usize>);
 
 impl Arms {
     fn of(arms: &[(Vec<i64>, Block)]) -> Arms {
         let labels = arms.iter().enumerate().flat_map(|(at, (labels, _))| labels.iter().map(move |label| (*label, at)));
-        // Of a label that comes twice the first arm is the one.
+        // If a label occurs twice, the first arm has it.
         Arms(labels.rev().collect())
     }
 
@@ -69,7 +69,7 @@ enum Initial {
 }
 
 impl Initial {
-    /// What a slot's word is with it.
+    /// The word of a slot with this value.
     fn word(&self) -> u64 {
         match self {
             Initial::Word(word) => *word,
@@ -86,11 +86,11 @@ pub(super) struct Uses {
     initials: BTreeSet<Initial>,
     /// Its values are numbers.
     has_words: bool,
-    /// Its values are bytes: where they are.
+    /// The byte slots of its values, if its values are bytes.
     bytes: BTreeSet<u32>,
     /// Some of them may not be UTF-8.
     has_octets: bool,
-    /// An operation can tell undefined from any value, or from empty.
+    /// An operation can tell the undefined state from any value, or from the empty state.
     tells_value: bool,
     tells_empty: bool,
     is_emptied: bool,
@@ -98,7 +98,8 @@ pub(super) struct Uses {
 }
 
 impl Eligibility<'_> {
-    /// Notes an operation on a slot, and what is switched on behind it.
+    /// Records an operation on a slot, and the operation behind it, which may switch on the slot's
+    /// state.
     pub(super) fn use_slot(&mut self, kind: &OpKind, behind: Option<&OpKind>) {
         if let OpKind::Bytes(bytes) = kind {
             return self.use_bytes(bytes);
@@ -157,8 +158,8 @@ impl Eligibility<'_> {
         }
     }
 
-    /// Decides which words the slots begin with and which are reserved; none if a slot has values
-    /// of several kinds.
+    /// Decides which words the slots begin with and which are reserved. Returns none if a slot has
+    /// values of several kinds.
     pub(super) fn settle_slots(&mut self) -> Option<()> {
         self.slot_words.resize(self.specialised.slots.len(), SlotWords::default());
         let mut all_bytes = BTreeSet::new();
@@ -166,7 +167,7 @@ impl Eligibility<'_> {
             let (own, begins) =
                 (self.specialised.slots.get_mut(*slot as usize)?, self.specialised.fresh.get_mut(*slot as usize)?);
             (!self.fallback.contains(slot) && uses.kinds.len() < 2).then_some(())?;
-            // Bytes are of one slot, which has no words.
+            // A byte slot must belong to one slot, which has no numbers.
             let has_bytes = !uses.bytes.is_empty();
             let are_apart = uses.bytes.len() < 2 && !(has_bytes && uses.has_words);
             (are_apart && uses.bytes.iter().all(|bytes| all_bytes.insert(*bytes))).then_some(())?;
@@ -174,7 +175,7 @@ impl Eligibility<'_> {
             let tells = |a: i64, b: i64| uses.switches.iter().any(|arms| arms.at(a) != arms.at(b));
             let none = if has_bytes { NO_TEXT } else { 0 };
             let initial = uses.initials.first().map_or(none, Initial::word);
-            // Undefined is another state than to have what the slot begins with.
+            // The undefined state must be distinguishable from the initial value.
             let is_told = uses.initials.len() > 1
                 || uses.tells_value
                 || tells(0, kind.into())
@@ -209,7 +210,7 @@ impl Eligibility<'_> {
 }
 
 impl Uses {
-    /// Notes a comparison with its value.
+    /// Records a comparison with the slot's value.
     fn compare(&mut self, kind: u8, initial: Option<Initial>) {
         self.kinds.insert(kind);
         match initial {
@@ -222,7 +223,7 @@ impl Uses {
     }
 }
 
-/// True if a block begins with a string from the bytes of a slot.
+/// True if a block begins with taking the bytes of a slot into a string.
 fn puts_into_string(block: &Block, slot: u32) -> bool {
     let [Op { kind: OpKind::Bytes(Bytes::LoadSlot { slot: from, .. }), .. }, Op { kind, .. }, ..] = &block.0[..] else {
         return false;
@@ -241,7 +242,7 @@ impl<'e> Emit<'e, '_> {
         self.slot_words.get(slot as usize).copied().unwrap_or_default()
     }
 
-    /// Runs the arm for the state of a slot.
+    /// Emits a switch to the arm for the state of a slot.
     pub(in super::super) fn slot_switch(
         &mut self,
         slot: u32,
@@ -258,7 +259,7 @@ impl<'e> Emit<'e, '_> {
         let done = self.code.create_block();
         let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
         let encodes = self.fields.moves;
-        // A string from the bytes of a slot bails out by itself where there are none.
+        // A string operation on a slot without bytes bails out itself, so no test is necessary.
         let asks = puts_into_string(arm(assigned), slot);
         let is_asked = |label: i64| asks && stops(arm(labels.at(label)));
         for (label, reserved) in tests.filter(|(label, _)| labels.at(*label) != assigned && !is_asked(*label)) {

@@ -1,5 +1,5 @@
-//! Eligible programs: each has a direct function that handles ordinary values, and its results are
-//! those of the interpreter.
+//! Tests of eligible programs: each has a direct function that handles ordinary values without a
+//! bail-out, with the results of the interpreter.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::ptr::NonNull;
@@ -17,7 +17,7 @@ use crate::{
     schema::{Def, Member, Schema, SchemaBuilder, Type},
 };
 
-/// A program's function without a context, and a state that it keeps.
+/// A program's direct function, with its state.
 struct Direct {
     code: jit::Code,
     specialised: Arc<Specialisation>,
@@ -25,7 +25,7 @@ struct Direct {
 }
 
 impl Direct {
-    /// Fails if there is none.
+    /// Compiles the program; panics if it has no direct function.
     fn new(program: &Program) -> Direct {
         let bank = program.bank.clone().unwrap();
         let specialised = jit::specialised(program).expect("it needs no context");
@@ -40,7 +40,7 @@ impl Direct {
     }
 }
 
-/// Ends of a stream of a feed, with and without a context.
+/// Both ends of a stream of a feed: direct functions, and the interpreter as reference.
 struct Ends {
     shape: Arc<Shape>,
     encoder: Direct,
@@ -61,7 +61,7 @@ impl Ends {
         let (shape, options) = (Shape::of(schema).unwrap(), Options::default());
         let encode = passes::prepare(codec.lower_encode(&options, schema, shape.layout()).unwrap());
         let decode = passes::prepare(codec.lower_decode(&options, schema, schema, shape.layout()).unwrap());
-        // It verifies them.
+        // `prepared` also verifies the program.
         let reference = Executable::prepared(encode.clone(), Backend::Interpreter).unwrap();
         Executable::prepared(decode.clone(), Backend::Interpreter).unwrap();
         let (encoder, decoder) = (Direct::new(&encode), Direct::new(&decode));
@@ -69,12 +69,13 @@ impl Ends {
         Ends { back: Record::new(&shape), shape, encoder, decoder, reference, writer }
     }
 
-    /// Fails if a message is not carried, or looks otherwise than it should.
+    /// Encodes and decodes a record with the direct functions. Panics on a bail-out, or if bytes or
+    /// value differ from the reference.
     fn carry(&mut self, record: &Record, what: &str) {
         let limits = Limits::default();
         let (mut bytes, mut expected): (Vec<u8>, _) = (Vec::with_capacity(4096), Vec::new());
-        // SAFETY: the record is of the shape that the programs were verified for, and the room is
-        // there.
+        // SAFETY: the record has the layout that the program was verified for, `room` is the
+        // capacity of `bytes`, and the state was specialised by `begin`.
         unsafe {
             let entry = self.encoder.begin(&limits);
             let room = bytes.capacity();
@@ -86,14 +87,15 @@ impl Ends {
         }
         assert_eq!(bytes, expected, "{what}");
         let entry = self.decoder.begin(&limits);
-        // SAFETY: the entry is this program's, its state is specialised, and the record is alive.
+        // SAFETY: `entry` is the direct function of the decode program, its state is specialised,
+        // and `back` is a live record that nobody else refers to.
         let taken = unsafe { jit::decode_stream(entry, &bytes, self.back.as_mut_ptr(), &mut self.decoder.state) };
         assert_eq!(taken, bytes.len(), "{what}: {bytes:x?} not read without a context");
         assert_eq!(self.back, *record, "{what}: {bytes:x?}");
     }
 }
 
-/// Runs of values for a field, its presence included.
+/// Sequences of values for a field, absent values included.
 fn values(is_optional: bool) -> Vec<Option<i64>> {
     let mut values = [10, 10, 10, 11, 70, 10, -3, 100_000, 100_000, 10].map(Some).to_vec();
     if is_optional {
@@ -102,14 +104,14 @@ fn values(is_optional: bool) -> Vec<Option<i64>> {
     values
 }
 
-/// Carries a stream of a field between two others, whose values say whether bits are where they
-/// should be.
+/// Carries a stream with a field between two others, whose values show whether presence bits are at
+/// their positions.
 fn carried(is_optional: bool, field: &str, is_constant: bool, set: impl Fn(&mut Record, Option<i64>)) {
     let fields = format!("<uInt32 name=\"a\"><copy/></uInt32>{field}<uInt32 name=\"z\"><increment/></uInt32>");
     carried_by(Ends::new(&fields), is_optional, &fields, is_constant, set);
 }
 
-/// The same of any fields between `a` and `z`.
+/// The same for any fields between `a` and `z`.
 fn carried_by(
     mut ends: Ends,
     is_optional: bool,
@@ -149,7 +151,7 @@ fn whole_decimals_need_no_context() {
             }
             let field = format!("<decimal name=\"d\"{presence}>{operator}</decimal>");
             carried(is_optional, &field, operator.contains("constant"), |record, value| match value {
-                // What is ten is the initial value: its mantissa has no zeros.
+                // Ten is the initial value, whose mantissa has no trailing zeros.
                 Some(value) => {
                     let (exponent, mantissa) = if value == 10 { (1, 1) } else { (-(value % 3) as i32, value) };
                     record.set("d.exponent", exponent).unwrap();
@@ -172,14 +174,14 @@ fn decimals_of_two_operators_need_no_context() {
                     "<decimal name=\"{name}\"{presence}><exponent>{exponent}</exponent><mantissa>{mantissa}</mantissa></decimal>"
                 )
             };
-            // There are more bits than a byte of the map has, and one decimal is about bits behind
-            // those of another.
+            // There are more bits than one byte of the map has, and the elided bits of one decimal
+            // precede those of another.
             let fields: String =
                 (0..if exponent == mantissa { 40 } else { 4 }).map(|i| part(&format!("d{i}"))).collect();
             carried(is_optional, &fields, false, |record, value| {
                 for i in 0..40 {
                     let name = format!("d{i}");
-                    // Those of a stream are not all there, or all absent.
+                    // The fields of a message are not all present or all absent.
                     let there = value.filter(|value| !is_optional || (value + i) % 3 != 0);
                     let _ = match there {
                         Some(value) => record
@@ -234,7 +236,7 @@ fn numbers_that_may_be_absent_need_no_context() {
     let schema = types.finish(Type::Def(root)).unwrap();
     for (has_bits, has_operators) in [(false, true), (true, true), (false, false)] {
         let choose = |_: &str, field: &mut Field| {
-            // Mantissas then have bits, which are left out where there are none.
+            // Mantissas then have bits, which are elided if the decimal is absent.
             if has_bits && field.ty == FieldType::Decimal {
                 field.mantissa = field.mantissa.take().map(|delta| Operator {
                     kind: OperatorKind::Copy,
@@ -250,7 +252,7 @@ fn numbers_that_may_be_absent_need_no_context() {
         carried_by(Ends::of(&codec, &schema), true, "numbers", false, |record, value| {
             record.set("w", value.unwrap_or(7) as f64 / 4.0).unwrap();
             match value {
-                // No decimal: its bits take the place.
+                // This value is no decimal; its raw bits are sent instead.
                 Some(11) if !has_bits => {
                     record.set("x", 1.0 / 3.0).unwrap();
                     record.set("y", 1.0f32 / 3.0).unwrap();
@@ -329,7 +331,7 @@ fn numbers_that_are_no_decimal_need_no_context() {
     }
 }
 
-/// Texts or octets for a number: brief, longer and long, and mostly as they were.
+/// Texts or octets for a number: short, medium and long ones, mostly repeated.
 fn text(value: i64) -> String {
     match value {
         10 => String::from("ten"),
@@ -379,7 +381,7 @@ fn tails_need_no_context() {
             [("string", ""), ("string", " charset=\"unicode\""), ("byteVector", "")].map(|kind| (operator, kind))
         }) {
             let field = format!("<{name} name=\"t\"{charset}{presence}>{operator}</{name}>");
-            // A tail makes nothing shorter.
+            // The operator tail cannot send a shorter value.
             carried(is_optional, &field, false, |record, value| {
                 let value = value.map(|value| format!("{:09}", value + 50));
                 record

@@ -1,4 +1,4 @@
-//! Strings and comparisons of the bytes in hand, in direct functions: emits them.
+//! Emits strings and comparisons of the bytes in hand, in direct functions.
 //!
 //! `jit/decode.rs` and `jit/encode.rs` call it for `Text` operations, `bytes` for comparisons. The
 //! code touches the message, the state and strings of the value. A string of up to sixteen bytes is
@@ -22,13 +22,13 @@ use crate::{
     },
 };
 
-/// Bytes up to which those that are known are compared here.
+/// The most constant bytes that are compared in line.
 const SHORT: usize = 32;
 
-/// Bytes up to which those of a slot are compared and repeated here: two words, which may overlap.
+/// The most bytes of a slot that are compared or copied in line: two words, which may overlap.
 const INLINE: usize = SHORT_TEXT;
 
-/// ASCII, of the bytes that a word has.
+/// The highest bit of each of the seven bytes of an inline string: zero for ASCII.
 const ASCII: i64 = 0x0080_8080_8080_8080;
 
 /// A string in memory.
@@ -40,15 +40,15 @@ struct Target {
 }
 
 impl<'e> Emit<'e, '_> {
-    /// Takes the bytes of a string.
+    /// Takes the bytes of a string into hand.
     pub(in super::super) fn take_string(&mut self, place: Place, bound: u32, frame: Value) {
         let (data, len) = self.slice(place, frame);
         self.bail_out_beyond(len, bound);
         self.held = Some(Held::Found(Found { is_text: true, ..Found::any(data, len) }));
     }
 
-    /// Goes to the first block if a slot has these bytes, or what stands for them if it is
-    /// undefined, else to the second.
+    /// Jumps to `yes` if a slot has these bytes, or if it is undefined and `initial` equals them;
+    /// else to `no`.
     pub(super) fn slot_has_bytes(
         &mut self,
         Found { data, len, .. }: Found,
@@ -87,12 +87,12 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().brif(has.expect("it returns a word"), yes, &[], no, &[]);
     }
 
-    /// The same of bytes that may be inline: to the first of the blocks if they are too many, to
-    /// the second if they cannot be read at once.
+    /// Compares bytes with an inline string. Jumps to `longer` if they are too many, and to
+    /// `unsure` if one load of them would cross a page.
     fn has_in_slot(&mut self, (data, len): (Value, Value), previous: Value, [longer, unsure, yes, no]: [CodeBlock; 4]) {
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, MAX_INLINE as i64);
         self.or_else(long, longer);
-        // Where there are none, their address may be nobody's; the state's does as well.
+        // Without bytes the address may not be readable; load from the state instead.
         let (state, empty) = (self.state(), self.code.ins().icmp_imm_s(IntCC::Equal, len, 0));
         let data = self.code.ins().select(empty, state, data);
         self.unless_in_page(data, 8, unsure);
@@ -107,7 +107,7 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().brif(same, yes, &[], no, &[]);
     }
 
-    /// Where the bytes of a slot are, and how many.
+    /// The address of the bytes of a slot, and their number.
     pub(super) fn kept(&mut self, slot: ByteSlot) -> (Value, Value) {
         let state = self.state();
         let texts = self.load(types::I64, state, offset_of!(State, texts_at) as i32);
@@ -116,13 +116,13 @@ impl<'e> Emit<'e, '_> {
         (self.load(types::I64, texts, text + offset_of!(Text, at) as i32), len)
     }
 
-    /// The first and the last eight bytes of a text that has as many.
+    /// The first and the last eight bytes of a text of at least eight.
     fn ends(&mut self, text: Value, len: Value) -> (Value, Value) {
         let behind = self.code.ins().iadd(text, len);
         (self.load(types::I64, text, 0), self.load(types::I64, behind, -8))
     }
 
-    /// Goes to `other` unless a text is the one that is known.
+    /// Jumps to `other` unless a text equals `known`.
     pub(super) fn unless_same(&mut self, (data, len): (Value, Value), known: &'e [u8], other: CodeBlock) {
         let longer = self.code.ins().icmp_imm_s(IntCC::NotEqual, len, known.len() as i64);
         self.or_else(longer, other);
@@ -147,7 +147,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// A string from the bytes in hand; bails out if they are not UTF-8.
+    /// Stores the bytes in hand in a string. Bails out if they are not UTF-8.
     pub(in super::super) fn set_string(&mut self, place: Place, bound: u32, frame: Value) {
         if place == Place::Sink {
             return;
@@ -166,7 +166,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// A string from bytes: here if they are few, else by a function.
+    /// Stores bytes in a string: in line if they are few, else by a call.
     fn set_found(&mut self, target: Target, found: Found, bound: u32) {
         let (slow, done) = (self.cold(), self.code.create_block());
         let first = self.first_of(found, slow);
@@ -198,7 +198,7 @@ impl<'e> Emit<'e, '_> {
         self.call_expecting_zero(function, &[state, string, found.data, found.len, bound, facts]);
     }
 
-    /// A string from the text of a slot. Bails out if it has none.
+    /// Stores the text of a slot in a string. Bails out if the slot has none.
     fn repeat_text(&mut self, target: Target, slot: ByteSlot, bound: u32) {
         let (other, done, unwind) = (self.code.create_block(), self.code.create_block(), self.unwind);
         let is_text = self.slot_words(slot.slot).is_text;
@@ -220,7 +220,7 @@ impl<'e> Emit<'e, '_> {
         self.store(len, target.base, target.offset + target.words.len as i32);
         self.code.ins().jump(done, &[]);
         self.code.switch_to_block(other);
-        // Other words than those of texts say that there is none.
+        // A word that is neither `LONG` nor an inline string means that there is no text.
         let is_long = self.code.ins().icmp_imm_s(IntCC::Equal, previous, LONG as i64);
         let is_short = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, len, MAX_INLINE as i64);
         let is_some = self.code.ins().bor(is_long, is_short);
@@ -245,8 +245,7 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// A text as words of at most eight bytes, with where they are; the last may overlap the one
-/// before.
+/// A text as words of at most eight bytes, with their offsets. The last may overlap the one before.
 fn pieces(text: &[u8]) -> impl Iterator<Item = (Scalar, i32, u64)> {
     let largest = [(8, Scalar::U64), (4, Scalar::U32), (2, Scalar::U16), (1, Scalar::U8)];
     let (size, scalar) = largest.into_iter().find(|(size, _)| *size <= text.len()).unwrap_or((1, Scalar::U8));
