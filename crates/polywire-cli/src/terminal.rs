@@ -197,11 +197,13 @@ pub fn log_from(verbose: u8) {
 struct Logger;
 
 impl log::Log for Logger {
-    /// Accepts only Polywire's own records. Those of its dependencies, such as the compiler of
-    /// machine code, are for their developers. Spans, whose target is `polywire` alone, are for
-    /// `--trace`.
+    /// Accepts Polywire's own records, and warnings of the libraries that carry messages. Those of
+    /// other dependencies, such as the compiler of machine code, are for their developers. Spans,
+    /// whose target is `polywire` alone, are for `--trace`.
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-        metadata.target().strip_prefix("polywire").is_some_and(|rest| !rest.is_empty())
+        let is_own = metadata.target().strip_prefix("polywire").is_some_and(|rest| !rest.is_empty());
+        let is_library = ["cyclonedds", "zenoh"].iter().any(|name| metadata.target().starts_with(name));
+        is_own || (is_library && metadata.level() <= log::Level::Warn)
     }
 
     fn log(&self, record: &log::Record<'_>) {
@@ -235,6 +237,19 @@ mod tests {
         let mut out = Visible(Vec::new());
         out.write_all("{\"s\":\"\u{9b}2J\"}\n".as_bytes()).expect("written");
         assert_eq!(out.0, b"{\"s\":\"\\u009b2J\"}\n");
+    }
+
+    #[test]
+    fn libraries_that_carry_messages_are_heard() {
+        let is_heard =
+            |target, level| log::Log::enabled(&Logger, &log::Metadata::builder().target(target).level(level).build());
+        for own in ["polywire::node", "polywire_core::session"] {
+            assert!(is_heard(own, log::Level::Trace));
+        }
+        for library in ["cyclonedds", "zenoh::net::runtime", "zenoh_transport::unicast"] {
+            assert!(is_heard(library, log::Level::Warn) && !is_heard(library, log::Level::Info));
+        }
+        assert!(!is_heard("polywire", log::Level::Error) && !is_heard("cranelift_codegen", log::Level::Error));
     }
 
     #[test]

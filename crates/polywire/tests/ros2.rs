@@ -5,6 +5,7 @@
 
 #![cfg(feature = "dds")]
 
+#[allow(dead_code, reason = "dds.rs suspends programs")]
 #[path = "dds/program.rs"]
 mod program;
 

@@ -595,9 +595,9 @@ impl Executable {
     /// Runs `run` with a fresh state, for a message that stands alone.
     fn alone<R>(&self, run: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.0.idle.take().or_else(|| self.state().map(Box::new));
-        let fallback = state.as_mut().expect("only programs with a bank ask for it");
-        fallback.reset();
-        let result = run(fallback);
+        let spare = state.as_mut().expect("only programs with a bank ask for it");
+        spare.reset();
+        let result = run(spare);
         self.0.idle.put(state);
         result
     }

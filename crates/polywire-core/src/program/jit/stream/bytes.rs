@@ -256,8 +256,8 @@ impl<'e> Emit<'e, '_> {
         let (slow, done) = (self.cold(), self.code.create_block());
         self.unless_in_page(here, FEW, slow);
         let bytes = self.load(types::I8X16, here, 0);
-        let selide_rest = self.sixteen(repeat_n(0x7F, SHORT_TEXT));
-        let plain = self.code.ins().band(bytes, selide_rest);
+        let sevens = self.sixteen(repeat_n(0x7F, SHORT_TEXT));
+        let plain = self.code.ins().band(bytes, sevens);
         self.code.def_var(first, plain);
         let byte = self.load_scalar(Scalar::U8, here, 0);
         let one = self.constant(1);

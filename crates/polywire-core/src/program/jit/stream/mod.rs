@@ -79,7 +79,7 @@ pub(super) struct Eligibility<'p> {
     held: HeldText,
     /// Alternative blocks have taken different numbers of bits of the current presence map without
     /// eliding the rest, so a later bit has no constant position.
-    has_unelide_rest: bool,
+    has_uneven_bits: bool,
 }
 
 /// Whether the bytes in hand are UTF-8.
@@ -125,7 +125,7 @@ impl<'p> Eligibility<'p> {
             fallback: Vec::new(),
             uses: BTreeMap::new(),
             slot_words: Vec::new(),
-            has_unelide_rest: false,
+            has_uneven_bits: false,
         })
     }
 
@@ -160,15 +160,15 @@ impl<'p> Eligibility<'p> {
 
     /// The bits of the longest of alternative blocks. Adds the room of the largest.
     fn longest<'b>(&mut self, blocks: impl Iterator<Item = &'b Block>) -> Option<u32> {
-        let (before, held, was_uneven) = (self.room, self.held, self.has_unelide_rest);
+        let (before, held, was_uneven) = (self.room, self.held, self.has_uneven_bits);
         let (mut bits, mut room, mut is_uneven) = (0, self.room, was_uneven);
         for block in blocks {
-            (self.room, self.held, self.has_unelide_rest) = (before, held, was_uneven);
+            (self.room, self.held, self.has_uneven_bits) = (before, held, was_uneven);
             bits = self.block(block)?.max(bits);
             room = self.room.max(room);
-            is_uneven |= self.has_unelide_rest;
+            is_uneven |= self.has_uneven_bits;
         }
-        (self.room, self.has_unelide_rest) = (room, is_uneven);
+        (self.room, self.has_uneven_bits) = (room, is_uneven);
         Some(bits)
     }
 
@@ -177,7 +177,7 @@ impl<'p> Eligibility<'p> {
         let bits = self.longest(blocks.clone())?;
         let mut taken = blocks.filter(|block| !stops(block)).map(elided::bits);
         let first = taken.next();
-        self.has_unelide_rest |= taken.any(|bits| Some(bits) != first);
+        self.has_uneven_bits |= taken.any(|bits| Some(bits) != first);
         Some(bits)
     }
 
@@ -237,7 +237,7 @@ impl<'p> Eligibility<'p> {
                 self.kept.push(*except);
                 Some(0)
             }
-            OpKind::KnownBits { .. } | OpKind::TakeBit | OpKind::PutBit if self.has_unelide_rest => None,
+            OpKind::KnownBits { .. } | OpKind::TakeBit | OpKind::PutBit if self.has_uneven_bits => None,
             OpKind::KnownBits { zeros, one } => zeros.checked_add(u32::from(*one)),
             OpKind::TakeBit | OpKind::PutBit => Some(1),
             OpKind::LoadLocal(..) | OpKind::StoreLocal(_) | OpKind::Compute(..) | OpKind::Decimal(_) => Some(0),
@@ -249,9 +249,9 @@ impl<'p> Eligibility<'p> {
             OpKind::Unbox { body, .. } => self.block(body),
             OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.fall_back(op),
             OpKind::PresenceMap { bits, body, .. } => {
-                let is_uneven = core::mem::take(&mut self.has_unelide_rest);
+                let is_uneven = core::mem::take(&mut self.has_uneven_bits);
                 let taken = self.block(body)?;
-                self.has_unelide_rest = is_uneven;
+                self.has_uneven_bits = is_uneven;
                 self.room += taken.div_ceil(7).max(1) as usize;
                 (taken == *bits).then_some(0)
             }
