@@ -174,6 +174,25 @@ fn what_ros_publishes_is_read_and_the_subscriber_is_shown() {
 }
 
 #[test]
+fn a_publisher_whose_type_has_another_hash_is_not_read() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let texts: Subscriber<Text> = node.subscriber_on("robot/chatter", &endpoint).expect("a subscriber");
+    let session = plain(&locator);
+    let (other, same) = (format!("RIHS01_{}", "7".repeat(64)), key());
+    until("it is refused", || {
+        session.put(same.replace(HASH, &other), cdr("unread")).wait().expect("put");
+        std::thread::sleep(Duration::from_millis(10));
+        !texts.status().mismatches.is_empty()
+    });
+    let reason = &texts.status().mismatches[0].reason;
+    assert!(reason.contains(&other) && reason.contains(HASH), "{reason}");
+    session.put(same, cdr("read")).wait().expect("put");
+    assert_eq!(texts.recv_timeout(SOON).expect("a sample").value, text("read"));
+    assert_eq!((texts.lost(), texts.undecodable()), (0, 0));
+}
+
+#[test]
 fn nodes_meet_on_topics_of_ros_and_lose_nothing() {
     let (here, there) = (Node::new(), Node::new());
     let (endpoint, locator) = alone(&here);

@@ -4,13 +4,14 @@
 use rcgen::CertificateParams;
 
 /// Whoever is in the fleet gets in, and everything is encrypted: whole packets for the members of
-/// the fleet, and in them each topic's messages for those who may read it.
+/// the fleet, and in them each topic's messages for those who may read it. Cyclone refuses domains
+/// above 230.
 #[cfg(feature = "dds-security")]
 const GOVERNANCE: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <dds xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="https://www.omg.org/spec/DDS-SECURITY/20170901/omg_shared_ca_governance.xsd">
   <domain_access_rules>
     <domain_rule>
-      <domains><id_range><min>0</min><max>232</max></id_range></domains>
+      <domains><id_range><min>0</min><max>230</max></id_range></domains>
       <allow_unauthenticated_participants>false</allow_unauthenticated_participants>
       <enable_join_access_control>true</enable_join_access_control>
       <discovery_protection_kind>ENCRYPT</discovery_protection_kind>
@@ -77,7 +78,7 @@ fn permissions(name: &str, certificate: &CertificateParams) -> String {
       <subject_name>CN={name}</subject_name>
       <validity><not_before>{from}</not_before><not_after>{until}</not_after></validity>
       <allow_rule>
-        <domains><id_range><min>0</min><max>232</max></id_range></domains>
+        <domains><id_range><min>0</min><max>230</max></id_range></domains>
         <publish><topics><topic>*</topic></topics><partitions><partition>*</partition></partitions></publish>
         <subscribe><topics><topic>*</topic></topics><partitions><partition>*</partition></partitions></subscribe>
       </allow_rule>

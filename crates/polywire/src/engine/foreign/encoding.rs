@@ -1,7 +1,11 @@
 //! Formats as media types, with the name of a channel's type and the hash of its schema behind
 //! them: `spec/zenoh.md`, section 2.
 
-use polywire_core::envelope::{Announcement, Id128};
+use polywire_core::{
+    envelope::{Announcement, Id128},
+    qos::Offer,
+    ros::TypeHash,
+};
 
 /// Formats with a media type that is widely known, and the media type.
 const KNOWN: [(&str, &str); 6] = [
@@ -51,6 +55,17 @@ pub(in crate::engine) struct Said {
     pub(in crate::engine) type_name: String,
     /// The hash of the writer's schema, or zero.
     pub(in crate::engine) schema: Id128,
+    /// The hash that ROS 2 has of the type.
+    pub(in crate::engine) ros_type: Option<TypeHash>,
+}
+
+impl Said {
+    /// What a channel announces whose messages say this. The writer has no id.
+    pub(in crate::engine) fn announcement(&self, topic: &str) -> Announcement {
+        let Said { codec, options, type_name, schema, ros_type } = self.clone();
+        let offer = Offer { ros_type, ..Offer::default() }.to_bytes();
+        Announcement { topic: topic.into(), codec, options, type_name, schema, offer, ..Announcement::default() }
+    }
 }
 
 /// Reads the encoding of a foreign sample.
@@ -75,7 +90,7 @@ fn of_type(codec: &str, schema: &str) -> Said {
     let fits = name.len() <= LONGEST && !name.contains(char::is_control);
     let type_name = if fits { name.into() } else { String::new() };
     let schema = super::id(hash).unwrap_or(Id128::ZERO);
-    Said { codec: codec.into(), options: String::new(), type_name, schema }
+    Said { codec: codec.into(), type_name, schema, ..Said::default() }
 }
 
 #[cfg(test)]
@@ -126,7 +141,7 @@ mod tests {
             ("", "", "", 0),
         ] {
             let schema = Id128([byte; 16]);
-            let said = Said { codec: codec.into(), options: String::new(), type_name: name.into(), schema };
+            let said = Said { codec: codec.into(), type_name: name.into(), schema, ..Said::default() };
             assert_eq!(read(text), said, "{text}");
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Id128},
+    envelope::{Announcement, ChannelId},
     frame::{Answer, Hello, Start},
 };
 
@@ -189,10 +189,8 @@ fn begin(mut tell: impl FnMut(LinkId, News)) -> LinkId {
 }
 
 fn announce(link: LinkId, id: ChannelId, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> Channel {
-    let (topic, Said { codec, options, type_name, schema }) = key.clone();
-    let writer = Id128::ZERO;
-    let announcement = Announcement { topic, codec, options, type_name, schema, writer, ..Announcement::default() };
-    tell(link, News::Announced(id, Start::default(), Box::new(announcement)));
+    let (topic, said) = key;
+    tell(link, News::Announced(id, Start::default(), Box::new(said.announcement(topic))));
     Channel { id, is_declined: false, last: Start::default(), lost: 0 }
 }
 

@@ -73,8 +73,7 @@ impl State {
             return false;
         }
         let writer = self.services.draw(self.me.0.node);
-        let (topic, Said { codec, options, type_name, schema }) = key.clone();
-        let announcement = Announcement { topic, codec, options, type_name, schema, writer, ..Announcement::default() };
+        let announcement = Announcement { writer, ..key.1.announcement(&key.0) };
         let Some((link, channel)) = self.open_foreign(announcement) else { return false };
         let asker = Asker { link, channel, writer, sequence: 0, refusal: None };
         self.services.askers.insert(key.clone(), asker);

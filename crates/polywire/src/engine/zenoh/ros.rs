@@ -103,7 +103,8 @@ impl Topic {
     /// What foreign publishers of the topic write.
     pub(super) fn said(&self) -> Said {
         let type_name = TypeName::of_dds(&self.type_name).map(|name| name.to_schema()).unwrap_or_default();
-        Said { codec: CODEC.into(), options: WITH_HEADER.into(), type_name, schema: Id128::ZERO }
+        let ros_type = self.hash.parse().ok();
+        Said { codec: CODEC.into(), options: WITH_HEADER.into(), type_name, ros_type, ..Said::default() }
     }
 }
 
@@ -235,9 +236,9 @@ mod tests {
         let key = format!("robot1/chatter/std_msgs::msg::dds_::String_/{STRING}");
         assert_eq!(format!("{}/{}/{}", topic.name, topic.type_name, topic.hash), key);
         assert_eq!(Topic::of_key(&key), Some(topic.clone()));
-        let Said { codec, options, type_name, schema } = topic.said();
+        let Said { codec, options, type_name, schema, ros_type } = topic.said();
         assert_eq!((&*codec, &*options, &*type_name), ("cdr", "header", "std_msgs::msg::String"));
-        assert!(schema.is_zero());
+        assert!(schema.is_zero() && ros_type.is_some_and(|hash| hash.to_string() == STRING));
         for wrong in ["", "chatter", "a/b/c", &key.replace("RIHS01", "RIHS02"), &key.replace("dds_", "dds")] {
             assert_eq!(Topic::of_key(wrong), None, "{wrong}");
         }

@@ -1,0 +1,83 @@
+//! Nodes that come and go leave no thread and no descriptor of the process behind, over any engine.
+//! A program of its own with one test, because what other tests open would be counted as well.
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use polywire::{Message, Node};
+use polywire_testing::waiting::SOON;
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+struct Pump {
+    id: u32,
+}
+
+/// Rounds after which an engine has what it keeps for the whole process, such as the threads of a
+/// library, and the rounds that are measured.
+const FIRST: usize = 3;
+const MEASURED: usize = 12;
+/// So many threads or descriptors may be more: each round opens several of them.
+const SLACK: usize = 4;
+
+/// The wires of the first node, with a domain or a path of its own, and how the second one opens at
+/// the endpoint of the first.
+fn wires() -> Vec<(&'static str, String, fn(&str) -> String)> {
+    let path = |kind: &str| format!("{kind}/{}/pw-leftovers-{}", std::env::temp_dir().display(), std::process::id());
+    let same: fn(&str) -> String = |endpoint| endpoint.into();
+    let mut all = vec![
+        ("local", path("local"), same),
+        ("unix", path("unix"), same),
+        ("tcp", "tcp/127.0.0.1:0".into(), same),
+        ("udp-reliable", "udp-reliable/127.0.0.1:0".into(), same),
+    ];
+    if cfg!(feature = "shm") {
+        all.push(("shm", path("shm"), same));
+    }
+    if cfg!(feature = "zeromq") {
+        all.push(("zeromq", "zeromq/bind/tcp://127.0.0.1:0".into(), same));
+    }
+    if cfg!(feature = "zenoh") {
+        let call: fn(&str) -> String = |endpoint| endpoint.replace(",listen=", ",listen=tcp/127.0.0.1:0,connect=");
+        all.push(("zenoh", "zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0".into(), call));
+    }
+    if cfg!(feature = "dds") {
+        let domain = polywire_testing::domains::lease();
+        all.push(("dds", format!("dds/{domain}?interface=127.0.0.1"), same));
+    }
+    all
+}
+
+/// Two nodes meet, one hears the other, and both go.
+fn round(wire: &str, next: fn(&str) -> String) {
+    let (here, there) = (Node::new(), Node::new());
+    let endpoint = here.open(wire).expect("it opens");
+    let pumps = here.subscriber_on::<Pump>("plant/pump", &endpoint).expect("a subscriber");
+    let publisher = there.publisher_on::<Pump>("plant/pump", &format!("cdr@{}", next(&endpoint))).expect("a publisher");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{wire}");
+    publisher.publish(&Pump { id: 7 }).expect("published");
+    assert_eq!(pumps.recv_timeout(SOON).expect("a sample").value, Pump { id: 7 }, "{wire}");
+}
+
+/// Threads and descriptors of this process.
+fn held() -> [usize; 2] {
+    ["task", "fd"].map(|what| fs::read_dir(format!("/proc/self/{what}")).expect("proc").count())
+}
+
+#[test]
+fn nodes_leave_no_thread_and_no_descriptor_behind() {
+    for (engine, wire, next) in wires() {
+        (0..FIRST).for_each(|_| round(&wire, next));
+        // What ends just now is over soon.
+        thread::sleep(Duration::from_millis(500));
+        let before = held();
+        (0..MEASURED).for_each(|_| round(&wire, next));
+        let until = Instant::now() + SOON;
+        while held().iter().zip(before).any(|(now, before)| *now > before + SLACK) {
+            assert!(Instant::now() < until, "{engine}: threads and descriptors were {before:?} and are {:?}", held());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
