@@ -22,43 +22,42 @@ const MEASURED: usize = 12;
 /// So many threads or descriptors may be more: each round opens several of them.
 const SLACK: usize = 4;
 
-/// The wires of the first node, with a domain or a path of its own, and how the second one opens at
-/// the endpoint of the first.
-fn wires() -> Vec<(&'static str, String, fn(&str) -> String)> {
-    let path = |kind: &str| format!("{kind}/{}/pw-leftovers-{}", std::env::temp_dir().display(), std::process::id());
-    let same: fn(&str) -> String = |endpoint| endpoint.into();
+/// The engines, and the endpoint that the first node opens, with a domain or a path of its own.
+fn endpoints() -> Vec<(&'static str, String)> {
+    let path =
+        |kind: &str| format!("{kind}/{}/pw-leftovers-{kind}-{}", std::env::temp_dir().display(), std::process::id());
     let mut all = vec![
-        ("local", path("local"), same),
-        ("unix", path("unix"), same),
-        ("tcp", "tcp/127.0.0.1:0".into(), same),
-        ("udp-reliable", "udp-reliable/127.0.0.1:0".into(), same),
+        ("local", path("local")),
+        ("unix", path("unix")),
+        ("tcp", "tcp/127.0.0.1:0".into()),
+        ("udp-reliable", "udp-reliable/127.0.0.1:0".into()),
     ];
     if cfg!(feature = "shm") {
-        all.push(("shm", path("shm"), same));
+        all.push(("shm", path("shm")));
     }
     if cfg!(feature = "zeromq") {
-        all.push(("zeromq", "zeromq/bind/tcp://127.0.0.1:0".into(), same));
+        all.push(("zeromq", "zeromq/bind/tcp://127.0.0.1:0".into()));
     }
     if cfg!(feature = "zenoh") {
-        let call: fn(&str) -> String = |endpoint| endpoint.replace(",listen=", ",listen=tcp/127.0.0.1:0,connect=");
-        all.push(("zenoh", "zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0".into(), call));
+        all.push(("zenoh", "zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0".into()));
     }
     if cfg!(feature = "dds") {
-        let domain = polywire_testing::domains::lease();
-        all.push(("dds", format!("dds/{domain}?interface=127.0.0.1"), same));
+        all.push(("dds", format!("dds/{}?interface=127.0.0.1", polywire_testing::domains::lease())));
     }
     all
 }
 
 /// Two nodes meet, one hears the other, and both go.
-fn round(wire: &str, next: fn(&str) -> String) {
+fn round(endpoint: &str) {
     let (here, there) = (Node::new(), Node::new());
-    let endpoint = here.open(wire).expect("it opens");
+    let endpoint = here.open(endpoint).expect("it opens");
+    // A node of Zenoh listens and calls.
+    let next = endpoint.replace(",listen=", ",listen=tcp/127.0.0.1:0,connect=");
     let pumps = here.subscriber_on::<Pump>("plant/pump", &endpoint).expect("a subscriber");
-    let publisher = there.publisher_on::<Pump>("plant/pump", &format!("cdr@{}", next(&endpoint))).expect("a publisher");
-    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{wire}");
+    let publisher = there.publisher_on::<Pump>("plant/pump", &format!("cdr@{next}")).expect("a publisher");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{endpoint}");
     publisher.publish(&Pump { id: 7 }).expect("published");
-    assert_eq!(pumps.recv_timeout(SOON).expect("a sample").value, Pump { id: 7 }, "{wire}");
+    assert_eq!(pumps.recv_timeout(SOON).expect("a sample").value, Pump { id: 7 }, "{endpoint}");
 }
 
 /// Threads and descriptors of this process.
@@ -68,12 +67,12 @@ fn held() -> [usize; 2] {
 
 #[test]
 fn nodes_leave_no_thread_and_no_descriptor_behind() {
-    for (engine, wire, next) in wires() {
-        (0..FIRST).for_each(|_| round(&wire, next));
+    for (engine, endpoint) in endpoints() {
+        (0..FIRST).for_each(|_| round(&endpoint));
         // What ends just now is over soon.
         thread::sleep(Duration::from_millis(500));
         let before = held();
-        (0..MEASURED).for_each(|_| round(&wire, next));
+        (0..MEASURED).for_each(|_| round(&endpoint));
         let until = Instant::now() + SOON;
         while held().iter().zip(before).any(|(now, before)| *now > before + SLACK) {
             assert!(Instant::now() < until, "{engine}: threads and descriptors were {before:?} and are {:?}", held());

@@ -76,6 +76,13 @@ impl Family for Files {
         // Linux creates the file with the socket's permissions, less the process's umask.
         let _ = permit_socket(&socket, options.unix_mode);
         if let Err(e) = socket.bind(address) {
+            let found = address.as_pathname().and_then(|path| path.metadata().ok());
+            if found.is_some_and(|found| !found.file_type().is_socket()) {
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "there is a folder or a file that is no socket",
+                ));
+            }
             if e.kind() != io::ErrorKind::AddrInUse || !is_abandoned(address) {
                 return Err(e);
             }
@@ -213,6 +220,20 @@ mod tests {
             socket.bind(&SockAddr::unix(folder.join("new")).expect("a short path")).expect("it is bound");
             assert_eq!(mode(&folder.join("new")), 0o600);
         }
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone_and_told() {
+        let folder = std::env::temp_dir().join(format!("polywire-unix-other-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("file"), "text").expect("a file");
+        for path in [folder.clone(), folder.join("file")] {
+            let address = SockAddr::unix(&path).expect("a short path");
+            let error = Files.listen(&address, &EngineOptions::default()).expect_err("it is taken");
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!(std::fs::read(folder.join("file")).expect("it is there"), b"text");
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 

@@ -48,8 +48,10 @@ thread_local! {
 
 /// Opens a port over byte streams: what [`Engine::open`](crate::engine::Engine::open) returns.
 ///
-/// Fails if the port cannot listen where `role` requires it, or cannot start its thread. Listens
-/// before it returns, and connects afterwards.
+/// Fails if the port cannot listen where `role` requires it, or cannot start its thread. With
+/// [`Role::Either`], fails if listening fails with [`io::ErrorKind::AlreadyExists`]: something else
+/// is at the address, to which nobody can connect. Listens before it returns, and connects
+/// afterwards.
 pub fn open(
     transport: impl Transport,
     role: Role,
@@ -60,7 +62,10 @@ pub fn open(
     let listener = match role {
         Role::Connect => None,
         Role::Listen => Some(shared.listen().map_err(|cause| shared.failed("listen", cause))?),
-        Role::Either => shared.listen().ok(),
+        Role::Either => match shared.listen() {
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => return Err(shared.failed("listen", cause)),
+            listener => listener.ok(),
+        },
     };
     let thread = shared.clone();
     let port = StreamPort(shared);
