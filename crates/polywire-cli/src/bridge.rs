@@ -15,6 +15,7 @@ use crate::{
     stop::{self, Stop},
     terminal::Terminal,
     topic::wire,
+    types::TypeArgs,
     verb::{Action, Verb},
 };
 
@@ -29,7 +30,8 @@ pub const VERB: Verb = Verb::new::<BridgeArgs>("bridge", "Passes topics on betwe
         "At an endpoint alone, payloads are passed on as they are; a wire with a format converts what goes to its \
          endpoint. Writers keep their ids and sequence numbers, so a subscriber gets each message once, also if \
          several bridges connect the same endpoints. Quality of service is carried over, apart from the history for \
-         late joiners. On SIGTERM or SIGINT, messages leave first, and the exit code is 0. On SIGHUP it reads the file \
+         late joiners. Other applications than Polywire's may announce no type: with --idl, their messages are \
+         converted, too, and are taken for messages in the format of the wire of their end. On SIGTERM or SIGINT, messages leave first, and the exit code is 0. On SIGHUP it reads the file \
          of --config again. Under systemd it reports readiness (Type=notify).",
     )
     .example("polywire bridge local/7 json@unix//tmp/polywire-bridge-example.sock 'plant/**' --for 1");
@@ -45,6 +47,8 @@ pub struct BridgeArgs {
     /// Topics that are passed on: `*` is one level, `**` any number of levels [default: all]
     #[arg(value_name = "TOPIC-PATTERN")]
     topics: Vec<Pattern>,
+    #[command(flatten)]
+    of_type: TypeArgs,
     /// Passes on from FROM to TO alone
     #[arg(long)]
     one_way: bool,
@@ -91,6 +95,9 @@ impl Action for BridgeArgs {
         let mut builder = node.bridge(&self.from.to_string(), &self.to.to_string())?;
         if !self.topics.is_empty() {
             builder = builder.topics(self.topics.iter().map(Pattern::as_str))?;
+        }
+        if let Some(schema) = self.of_type.schema(terminal)? {
+            builder = builder.assume(schema);
         }
         if self.one_way {
             builder = builder.one_way();

@@ -33,7 +33,7 @@ use crate::{
     publisher::{Core, Given},
     stats::TopicStats,
     subscriber::decoding_route,
-    wire::Wire,
+    wire::{Choice, Wire},
     writers::{Follow, Missing, Turn, Writers},
 };
 
@@ -47,6 +47,7 @@ pub struct BridgeBuilder {
     /// Whether each wire names a format, to which payloads are converted.
     converts: [bool; 2],
     topics: Vec<Pattern>,
+    assumed: Option<Schema>,
     both: bool,
 }
 
@@ -116,7 +117,7 @@ impl Node {
             return Err(NodeError::SameEndpoint { first: from.into(), second: to.into() });
         }
         let all = "**".parse()?;
-        Ok(BridgeBuilder { node: self.clone(), ends, converts, topics: vec![all], both: true })
+        Ok(BridgeBuilder { node: self.clone(), ends, converts, topics: vec![all], assumed: None, both: true })
     }
 }
 
@@ -125,6 +126,31 @@ impl BridgeBuilder {
     pub fn topics<'a>(mut self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, TopicError> {
         self.topics = patterns.into_iter().map(str::parse).collect::<Result<_, _>>()?;
         Ok(self)
+    }
+
+    /// Sets the schema of writers that announce none, such as programs that are not Polywire's. A
+    /// writer that announces no format either is assumed to have that of the wire of its endpoint.
+    /// Without it, the messages of such writers are passed on as they are, and never converted.
+    ///
+    /// ```
+    /// use polywire::{Message, Node, coding::Bytes};
+    /// # use std::time::Duration;
+    /// # #[derive(Clone, Debug, Default, PartialEq, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let (here, there, node) = (Node::new(), Node::new(), Node::new());
+    /// let bridge = node.bridge("json@inproc/bridge-assume-a", "cbor@inproc/bridge-assume-b")?;
+    /// let _bridge = bridge.assume(Pump::shape().schema().clone()).open();
+    /// let pumps = there.subscriber_on::<Pump>("pumps", "inproc/bridge-assume-b")?;
+    /// // A publisher of bytes has no schema.
+    /// let publisher = here.publisher_of("pumps", Some("json@inproc/bridge-assume-a"), Bytes::default())?;
+    /// publisher.publish(&br#"{"id":7}"#.to_vec())?;
+    /// let sample = pumps.recv_timeout(Duration::from_secs(60)).expect("it comes");
+    /// assert_eq!((sample.value.id, sample.info.source.announcement.codec.as_str()), (7, "cbor"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn assume(mut self, schema: Schema) -> Self {
+        self.assumed = Some(schema);
+        self
     }
 
     /// Passes on from the first endpoint to the second alone.
@@ -143,6 +169,7 @@ impl BridgeBuilder {
                 from: from.entry.clone(),
                 to: to.clone(),
                 converts,
+                assumed: self.assumed.clone().map(|schema| (schema, from.wire.codec.clone())),
                 topics: self.topics.clone(),
                 twin: OnceLock::new(),
                 state: Mutex::default(),
@@ -200,6 +227,8 @@ struct Way {
     from: Arc<PortEntry>,
     to: Place,
     converts: bool,
+    /// The schema of writers that announce none, and the format of those that announce none.
+    assumed: Option<(Schema, Choice)>,
     topics: Vec<Pattern>,
     /// The other direction.
     twin: OnceLock<Weak<Way>>,
@@ -310,11 +339,14 @@ impl Way {
         source: &Source,
         medium: Properties,
         offer: Offer,
-        schema: &Schema,
+        schema: Option<&Schema>,
         heard: Heard,
     ) -> Result<Arc<dyn Slot>, String> {
         let announced = &source.announcement;
-        let coding = Dynamic::of(schema).map_err(|error| error.to_string())?;
+        let (assumed, codec) = self.assumed.as_ref().map(|(schema, codec)| (schema, codec.clone())).unzip();
+        let of_values =
+            schema.or(assumed).ok_or("the writer announces no schema, so its messages cannot be converted")?;
+        let coding = Dynamic::of(of_values).map_err(|error| error.to_string())?;
         let ids = (announced.writer, announced.incarnation);
         let places = (vec![self.to.clone()], Vec::new());
         let core = Core::open(node, announced.topic.clone(), ids, coding.clone(), offer, false, places);
@@ -325,8 +357,11 @@ impl Way {
             let given = Given { at, key_hash: info.key_hash };
             way.sent(info.bytes, writer.core.send_as(value, info.kind, Some(given)).is_ok());
         };
-        let route = decoding_route(&self.node, &announced.topic, coding, convert).map_err(|error| error.to_string())?;
-        route.open(node, source, medium, &Offer::default(), Some(schema))
+        let route = decoding_route(&self.node, &announced.topic, coding, codec, convert);
+        // Which type a writer without a schema has in ROS 2.
+        let ros_type = Offer::parse(&announced.offer).ok().and_then(|offer| offer.ros_type);
+        let offer = Offer { ros_type, ..Offer::default() };
+        route.map_err(|error| error.to_string())?.open(node, source, medium, &offer, schema)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -395,10 +430,9 @@ impl Route for Way {
         let mut qos = offer.qos.clone().durability(Durability::Volatile);
         (qos.liveliness, qos.lease) = (Liveliness::Automatic, None);
         let offer = Offer { qos, via, ..Offer::default() };
-        match (self.keeps_format(&source.announcement), schema) {
-            (true, _) => this.pass(node, source, medium, &offer, heard),
-            (false, Some(schema)) => this.convert(node, source, medium, offer, schema, heard),
-            (false, None) => Err("the writer announces no schema, so its messages cannot be converted".into()),
+        match self.keeps_format(&source.announcement) {
+            true => this.pass(node, source, medium, &offer, heard),
+            false => this.convert(node, source, medium, offer, schema, heard),
         }
     }
 

@@ -1,5 +1,5 @@
-//! One topic on several buses: a publisher at endpoints of four engines at once, and bridges between
-//! DDS, Zenoh and a stream of Polywire's own.
+//! One topic on several buses: a publisher at endpoints of four engines, and bridges between DDS,
+//! Zenoh and a stream of Polywire's own.
 #![cfg(all(feature = "dds", feature = "zenoh"))]
 
 #[allow(dead_code, reason = "dds.rs suspends programs")]
@@ -80,7 +80,8 @@ fn bridge(node: &Node, from: &str, to: &str) -> Bridge {
     node.bridge(from, to).and_then(|bridge| Ok(bridge.topics([TOPIC])?)).expect("it opens").open()
 }
 
-/// A program that knows only DDS and writes a pump every 10 ms. `None` if Python has no Cyclone DDS.
+/// A program that knows only DDS and writes a pump every 10 ms. `None` if Python has no Cyclone
+/// DDS.
 fn writing(domain: u32) -> Option<Program> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds/peer.py");
     let mut command = Command::new(tools::python());

@@ -13,7 +13,7 @@ use std::{
 };
 
 use polywire::{
-    Config, Events, Node, NodeEvent, Publisher, Subscriber,
+    Config, Events, Message as _, Node, NodeEvent, Publisher, Subscriber,
     engine::{EngineOptions, Event, Overflow},
 };
 use polywire_testing::{tools, waiting::SOON};
@@ -472,4 +472,22 @@ fn a_bridge_passes_on_other_applications_of_both_ends() {
         (status.there.messages > 0 && status.back.messages > 0).then_some(())
     });
     assert_eq!((bridge.status().there.channels, bridge.status().back.channels), (1, 1));
+}
+
+/// It announces neither its type nor its format.
+#[test]
+fn a_bridge_converts_what_another_application_publishes() {
+    let (socket, at) = publisher(&format!("ipc://{}", path("converted")));
+    let node = Node::new();
+    let bridge = node.bridge(&format!("json@zeromq/connect/{at}"), "cbor@inproc/zeromq-converted").expect("it opens");
+    let bridge = bridge.topics(["plant/**"]).expect("a pattern").assume(Pump::shape().schema().clone()).open();
+    let pumps: Subscriber<Pump> = node.subscriber_on("plant/pumps", "inproc/zeromq-converted").expect("a subscriber");
+    until("it passes", || {
+        socket.send(&[b"plant/pumps", &encoded("json", &pump(7))], Wait::Forever).expect("sent");
+        thread::sleep(Duration::from_millis(10));
+        pumps.try_recv().map(|sample| {
+            assert_eq!((sample.value, sample.info.source.announcement.codec.as_str()), (pump(7), "cbor"));
+        })
+    });
+    assert_eq!(bridge.status().there.refused, 0);
 }

@@ -42,7 +42,7 @@ use crate::{
     qos,
     queue::{Depth, Queue, QueueLimits, Weighed},
     status::SubscriberStatus,
-    wire::Wire,
+    wire::{Choice, Wire},
 };
 
 /// Messages that may wait for a subscriber, by default.
@@ -523,10 +523,14 @@ pub(crate) fn decoding_route<C: Coding>(
     node: &Node,
     topic: &str,
     coding: C,
+    assumed: Option<Choice>,
     callback: impl FnMut(&C::Value, &Info) + Send + 'static,
 ) -> Result<Arc<dyn Route>, TopicError> {
     let inline = Arc::new(Inline::new(Box::new(callback), coding.default_value(), QUEUE_BYTES));
-    let subscribe = Subscribe::new(node, (Vec::new(), Vec::new()), topic.parse()?, coding);
+    let mut subscribe = Subscribe::new(node, (Vec::new(), Vec::new()), topic.parse()?, coding);
+    if let Some(codec) = assumed {
+        subscribe.assumed.codec = codec;
+    }
     Ok(RouteOf::new(&subscribe, Delivery::Inline(inline), Weak::new()))
 }
 
