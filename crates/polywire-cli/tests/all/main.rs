@@ -14,6 +14,7 @@ mod dashboard;
 mod demo;
 mod docs;
 mod doctor;
+mod engines;
 mod fast;
 mod hostile;
 #[cfg(all(feature = "hosts", target_os = "linux"))]

@@ -1,36 +1,8 @@
-//! Commands at `shm`, between processes.
+//! Probes and collectors at `shm`, between processes.
 
 use polywire_testing::waiting::until;
-use serde_json::{Value, json};
 
-use crate::common::{Folder, report};
-
-#[test]
-fn every_command_that_opens_a_node_works_through_shared_memory() {
-    let folder = Folder::new();
-    let wire = format!("json@shm/{}/nodes", folder.path().display());
-    let spinning = format!("{wire}?wait=spin");
-    let value = report(1);
-    let publishing = ["pub", "weather", &value, "--idl", "weather.idl", "--type", "Report", "--wait", "0"];
-    let _publisher =
-        folder.start(&[&publishing[..], &["--count", "1000000", "--rate", "100", "--wire", &wire]].concat());
-    let ask = |arguments: &[&str], wire: &str| {
-        let out = folder.run(&[arguments, &["--timeout", "100", "--wire", wire]].concat()).with(0).out;
-        serde_json::from_str::<Value>(out.lines().last().expect("a line")).expect("JSON")
-    };
-    for wire in [&wire, &spinning] {
-        let expected: Value = serde_json::from_str(&value).expect("JSON");
-        assert_eq!(ask(&["echo", "weather", "-n", "2"], wire), expected);
-        assert_eq!(ask(&["hz", "weather", "-n", "10", "--json"], wire)["messages"], json!(10));
-        assert!(ask(&["bw", "weather", "-n", "10", "--json"], wire)["message_bytes_max"].is_number());
-    }
-    let rows = ask(&["list", "--json"], &wire);
-    assert_eq!((&rows[0]["topic"], &rows[0]["codec"]), (&json!("weather"), &json!("json")));
-    assert_eq!(ask(&["typeof", "weather", "--json"], &wire)["type"], json!("weather::Report"));
-    // Nodes find each other there; nobody relays.
-    let refused = folder.run(&["relay", wire.trim_start_matches("json@"), "--for", "1"]).with(3);
-    assert!(refused.errors.contains("shm"), "{}", refused.errors);
-}
+use crate::common::Folder;
 
 #[test]
 fn probes_reach_a_collector_through_shared_memory() {
