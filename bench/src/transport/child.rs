@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Family, fanout, fleet::Fleet, idle, latency, throughput};
+use super::{Family, fanout, fleet::Fleet, hops, idle, latency, throughput};
 use crate::process::{cpu_time, memory};
 
 /// The first argument with which this program runs as the other end.
@@ -35,6 +35,8 @@ pub fn serve(words: &[String]) {
         ["fan-out", family, turn, receivers, addresses @ ..] => {
             fanout::count(Family::find(family), number(turn), count(receivers), addresses);
         }
+        ["echo", wire] => hops::echo(wire),
+        ["hop", between] => hops::pass_on(between),
         ["idle", family, topics] => idle::run(Family::find(family), count(topics)),
         other => panic!("unknown arguments of the other end: {other:?}"),
     }

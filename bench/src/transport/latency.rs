@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The first round trips of each turn, which do not count.
-const WARM_UP: usize = 20;
+pub(super) const WARM_UP: usize = 20;
 
 pub fn group(effort: Effort) -> Group {
     let note =
@@ -35,7 +35,7 @@ fn rows(family: Family, effort: Effort) -> [Row; 2] {
     let other = OtherEnd::start(&["latency", family.name()]);
     let [raw_address, typed_address] = other.addresses.as_slice() else { panic!("the child prints two addresses") };
     let mut raw = raw::Ping::connect(family, raw_address, &other.identity, bytes());
-    let typed = pubsub::Ping::connect(family, typed_address, &other.identity, message());
+    let typed = pubsub::Ping::connect(&family.wire("connect", typed_address), &other.identity, message());
     // A round trip takes about 10 us, so a turn takes about `effort.turn`.
     let rounds = WARM_UP + (effort.turn.as_micros() as usize / 10).max(30);
     let mut turns: [Vec<Vec<f64>>; 2] = [Vec::new(), Vec::new()];
@@ -61,11 +61,12 @@ fn rows(family: Family, effort: Effort) -> [Row; 2] {
 pub(super) fn echo(family: Family) {
     pin(1);
     let raw = raw::echo(family, bytes().len());
-    let typed = pubsub::Echo::<MarketData>::listen(family);
-    stay(&[raw, typed.address.clone()]);
+    let address = pubsub::free_address(family);
+    let _typed = pubsub::Echo::<MarketData>::open(&family.wire("listen", &address));
+    stay(&[raw, address]);
 }
 
-fn message() -> MarketData {
+pub(super) fn message() -> MarketData {
     MarketData::generate(1).remove(0)
 }
 

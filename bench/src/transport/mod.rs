@@ -7,6 +7,7 @@
 
 mod child;
 mod fanout;
+mod hops;
 mod idle;
 mod latency;
 mod pubsub;
@@ -26,6 +27,7 @@ pub const MEASUREMENTS: &[crate::Measurement] = &[
     ("latency", latency::group),
     ("throughput", throughput::group),
     ("fan-out", fanout::group),
+    ("hops", hops::group),
     ("idle", idle::group),
 ];
 

@@ -24,25 +24,22 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Values in a call of [`Flood::turn_together`]. Divides the messages of a turn.
 const TOGETHER: usize = 100;
 
-/// The child's end of the latency measurement: listens, and publishes every message back.
+/// The child's end of the latency measurement: publishes every message back.
 pub(super) struct Echo<T> {
-    pub address: String,
     _node: Node,
     _subscription: Subscription,
     _type: std::marker::PhantomData<T>,
 }
 
 impl<T: Message + Sync> Echo<T> {
-    pub(super) fn listen(family: Family) -> Echo<T> {
-        let address = free_address(family);
-        let wire = family.wire("listen", &address);
+    pub(super) fn open(wire: &str) -> Echo<T> {
         let node = Node::new();
-        let back: Publisher<T> = node.publisher_on("back", &wire).expect("a publisher");
-        let subscriber = node.subscribe::<T>("there", Some(&wire)).expect("a subscriber");
+        let back: Publisher<T> = node.publisher_on("back", wire).expect("a publisher");
+        let subscriber = node.subscribe::<T>("there", Some(wire)).expect("a subscriber");
         let subscription = subscriber.on_message_inline(move |value, _| {
             back.publish(value).expect("published");
         });
-        Echo { address, _node: node, _subscription: subscription, _type: std::marker::PhantomData }
+        Echo { _node: node, _subscription: subscription, _type: std::marker::PhantomData }
     }
 }
 
@@ -64,14 +61,13 @@ struct Turn {
 }
 
 impl Ping {
-    pub(super) fn connect(family: Family, address: &str, identity: &Identity, message: MarketData) -> Ping {
+    pub(super) fn connect(wire: &str, identity: &Identity, message: MarketData) -> Ping {
         let node = node(identity);
-        let wire = family.wire("connect", address);
-        let publisher: Arc<Publisher<MarketData>> = Arc::new(node.publisher_on("there", &wire).expect("a publisher"));
+        let publisher: Arc<Publisher<MarketData>> = Arc::new(node.publisher_on("there", wire).expect("a publisher"));
         let state = Arc::new(Mutex::new(Turn { left: 0, start: Instant::now(), times: Vec::new() }));
         let (finished, done) = mpsc::channel();
         let (again, turn, expected) = (publisher.clone(), state.clone(), message.clone());
-        let subscriber = node.subscribe::<MarketData>("back", Some(&wire)).expect("a subscriber");
+        let subscriber = node.subscribe::<MarketData>("back", Some(wire)).expect("a subscriber");
         let subscription = subscriber.on_message_inline(move |value, _| {
             let mut turn = turn.lock().expect("no thread panicked");
             let took = turn.start.elapsed();
