@@ -496,9 +496,10 @@ impl Agent {
         })?;
         let impossible = |error| Refused::whole(Reason::Impossible, error);
         let (wire, before) = (self.wire_of(&plan).map_err(impossible)?, self.wire_of(before).map_err(impossible)?);
-        // Whoever may change probes may not make the node connect to other places.
-        if wire.split_once('@').map(|(_, place)| place) != before.split_once('@').map(|(_, place)| place) {
-            let text = format!("a topic keeps its endpoint: '{before}' cannot become '{wire}'");
+        // Whoever may change probes may not make the node connect to any other place.
+        let place = |wire: &str| wire.split_once('@').map_or_else(String::new, |(_, place)| place.to_owned());
+        if place(&wire) != place(&before) && !self.node.may_follow(&place(&wire)) {
+            let text = format!("no pattern of node.follow fits the endpoint, so '{before}' cannot become '{wire}'");
             return Err(Refused(vec![Refusal { setting: "wire".to_owned(), reason: Reason::Impossible, text }]));
         }
         Ok((*number, plan))

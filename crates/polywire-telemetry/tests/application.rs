@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use polywire::{Message, Node, Subscriber};
+use polywire::{Config, Message, Node, Subscriber};
 use polywire_idl::{Compiler, Dialect};
 use polywire_telemetry::{
     Agent, Application, Counter, Gauge, Histogram, Identity, Moment, Probe, Runner, Setting, Thinner, Thinning,
@@ -86,7 +86,9 @@ impl Fresh for PumpSample {}
 
 /// An agent in virtual time, and a subscriber of its probe.
 fn plant(wire: &str) -> (Agent, Arc<Pump>, Subscriber<PumpSample>) {
-    let node = Node::new();
+    let mut config = Config::default();
+    config.follow = vec!["inproc/telemetry-elsewhere".into()];
+    let node = Node::builder().config(config).build();
     let identity = Identity::new("plant").expect("a name");
     let mut agent = Agent::new(node, identity, Host::this(), wire, Moment::default()).expect("a node");
     let pump = Arc::new(Pump::default());
@@ -125,11 +127,29 @@ fn only_samples_that_differ_enough_are_sent() {
     agent.turn(at(ms));
     assert!(samples.recv_timeout(SOON).is_some());
     assert_eq!(agent.description().probes[0].thin, "off");
-    // The format can change, the endpoint cannot.
+    // The format can change, and the endpoint where the configuration allows it.
     let mut set = |wire: &str| agent.set("pump-1", &[Setting { name: "wire".into(), value: wire.into() }]);
     set("json").expect("set");
     let error = set("json@tcp-connect/192.0.2.1:7").expect_err("another endpoint").to_string();
-    assert!(error.starts_with("a topic keeps its endpoint"), "{error}");
+    assert!(error.starts_with("no pattern of node.follow fits"), "{error}");
+    set("cbor@inproc/telemetry-elsewhere").expect("set");
+    assert_eq!(agent.description().probes[0].wire, "cbor@inproc/telemetry-elsewhere");
+    let there = Node::new().subscribe::<PumpSample>("probes/plant/pump-1", Some("inproc/telemetry-elsewhere"));
+    let there = there.expect("a topic").open();
+    let mut strokes = 10;
+    let mut moved = [false; 2];
+    // Those at the former endpoint follow.
+    while moved != [true; 2] {
+        ms += 10;
+        strokes += 1;
+        pump.strokes.add(1);
+        agent.turn(at(ms));
+        for (moved, samples) in moved.iter_mut().zip([&samples, &there]) {
+            *moved |= samples.try_recv().is_some_and(|sample| sample.info.source.announcement.codec == "cbor");
+        }
+        assert!(strokes < 100_000, "{moved:?}");
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -142,8 +142,14 @@ impl Gate {
             Principal::User(user) => *user == 0 || *user == geteuid().as_raw(),
             _ => false,
         };
-        let is_allowed = is_trusted || self.rules().follow.iter().any(|pattern| name_fits(pattern, endpoint));
+        let is_allowed = is_trusted || self.may_follow(endpoint);
         (!is_allowed).then(|| format!("'{who}' says so, and no pattern of node.follow fits the endpoint"))
+    }
+
+    /// Whether a pattern of the configuration fits an endpoint, so that anybody may send the node
+    /// there.
+    pub(crate) fn may_follow(&self, endpoint: &str) -> bool {
+        self.rules().follow.iter().any(|pattern| name_fits(pattern, endpoint))
     }
 
     /// Whether there are rules, so that not everybody may do everything.

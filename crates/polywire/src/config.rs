@@ -64,8 +64,9 @@ const FIXED: &[&str] = &["node.name", "node.metrics", "engine", "identity"];
 pub struct Config {
     /// Completes the wires of all topics. Several are several endpoints at once.
     pub wires: Vec<Wire>,
-    /// Endpoints that a topic may move to because a stranger says so: `*` stands for any
-    /// characters. What another process of the same user says is followed anyway.
+    /// Endpoints to which this node follows a topic because a stranger says so, and moves a topic
+    /// because a command says so: `*` stands for any characters. What another process of the same
+    /// user says is followed anyway.
     pub follow: Vec<String>,
     /// What tools call the node: [`NodeBuilder::name`](crate::NodeBuilder::name).
     pub name: Option<String>,

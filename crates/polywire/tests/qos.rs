@@ -63,6 +63,8 @@ fn places(test: &str) -> Vec<Place> {
     places.push(between(format!("shm/{}-shm", path.display())));
     #[cfg(feature = "zeromq")]
     places.push(between("zeromq/bind/tcp://127.0.0.1:0".into()));
+    #[cfg(feature = "dds")]
+    places.push(between(format!("dds/{}?interface=127.0.0.1", polywire_testing::domains::lease())));
     #[cfg(feature = "zenoh")]
     {
         let (writer, reader) = (Node::new(), Node::new());

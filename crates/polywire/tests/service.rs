@@ -104,6 +104,16 @@ fn places(test: &str) -> Vec<Place> {
     places.push(between(format!("shm/{}-shm", path(test))));
     #[cfg(feature = "zeromq")]
     places.push(between("zeromq/bind/tcp://127.0.0.1:0".into()));
+    #[cfg(feature = "dds")]
+    places.push(between(format!("dds/{}?interface=127.0.0.1", polywire_testing::domains::lease())));
+    #[cfg(feature = "zenoh")]
+    {
+        let (server, client) = (Node::new(), Node::new());
+        let serve_at = server.open("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0").expect("it opens");
+        let (_, locator) = serve_at.split_once("listen=").expect("where it listens");
+        let call_at = format!("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0,connect={locator}");
+        places.push(Place { server, client, serve_at, call_at });
+    }
     places
 }
 

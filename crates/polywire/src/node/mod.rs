@@ -347,6 +347,20 @@ impl Node {
         self.0.inner.config()
     }
 
+    /// Whether anybody may send the node to an endpoint (`ENGINE/ADDRESS`): a pattern of
+    /// [`Config::follow`] fits it.
+    ///
+    /// ```
+    /// use polywire::{Config, Node};
+    /// let mut config = Config::default();
+    /// config.follow = vec!["tls/plant-*:7448".into()];
+    /// let node = Node::builder().config(config).build();
+    /// assert!(node.may_follow("tls/plant-3:7448") && !node.may_follow("tcp/192.0.2.1:22"));
+    /// ```
+    pub fn may_follow(&self, endpoint: &str) -> bool {
+        self.0.inner.gate.may_follow(endpoint)
+    }
+
     /// The number of links to other nodes, over all ports.
     pub fn links(&self) -> usize {
         self.ports().iter().map(|port| port.port().links().len()).sum()
