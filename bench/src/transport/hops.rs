@@ -54,8 +54,8 @@ pub fn group(effort: Effort) -> Group {
     Group { title: "Hops", note, rows, left_out, ..Group::default() }
 }
 
-/// The wires of this end and the other one, and what a third process opens between them: nothing, an
-/// endpoint that it relays at, or two that it bridges. `{a}` and `{b}` stand for addresses.
+/// The wires of this end and the other one, and what a third process opens between them: nothing,
+/// an endpoint that it relays at, or two that it bridges. `{a}` and `{b}` stand for addresses.
 struct Path {
     name: &'static str,
     wires: [String; 3],

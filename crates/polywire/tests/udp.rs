@@ -11,6 +11,7 @@ use std::{
 
 use common::{SOON, until};
 use polywire::{Node, NodeEvent, Publisher, Subscriber, engine::Event};
+use polywire_core::frame::crc32c;
 use polywire_derive::Message;
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
@@ -165,6 +166,28 @@ fn what_is_no_packet_is_dropped_and_told_to_nobody() {
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
     publisher.publish(&reading(7)).expect("published");
     receive(&readings, 7..=7);
+}
+
+#[test]
+fn packets_of_another_version_are_told() {
+    let node = Node::new();
+    let events = node.events();
+    let endpoint = node.open("udp-reliable/127.0.0.1:0").expect("a port");
+    let address = endpoint.split_once('/').expect("an address").1;
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let body = [&[0x55, 9][..], &[0; 40]].concat();
+    let packet = [&body[..], &crc32c(&body).to_le_bytes()].concat();
+    for _ in 0..3 {
+        stranger.send_to(&packet, address).expect("sent");
+    }
+    let mut told = std::iter::from_fn(|| events.recv_timeout(SOON)).filter_map(|event| match event {
+        NodeEvent::Engine { event: Event::Rejected { reason, total, .. }, .. } => Some((reason.to_string(), total)),
+        _ => None,
+    });
+    for expected in [1, 2] {
+        let (reason, total) = told.next().expect("an event");
+        assert!(reason.contains("version 9") && total == expected, "{reason} {total}");
+    }
 }
 
 /// A stranger at the broadcast address counts the packets.

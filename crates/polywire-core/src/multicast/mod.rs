@@ -69,7 +69,7 @@ mod sender;
 pub use config::Config;
 pub use gate::{Admission, Gate};
 pub use member::{Event, Member, Reason, Reliability};
-pub use packet::{PacketError, sender_of};
+pub use packet::{PacketError, VERSION, other_version, sender_of};
 pub use record::Batch;
 
 use core::fmt;

@@ -9,7 +9,8 @@ use crate::{
 };
 
 const FAMILY: u8 = 0x55;
-const VERSION: u8 = 1;
+/// The version of packets.
+pub const VERSION: u8 = 1;
 const CHECKSUM: usize = 4;
 /// Family, version, kind and sender.
 const HEADER: usize = 3 + 8;
@@ -125,6 +126,27 @@ pub enum PacketError {
 pub fn sender_of(datagram: &[u8]) -> Option<MemberId> {
     let sender = datagram.get(3..).and_then(|rest| rest.first_chunk())?;
     Some(MemberId(u64::from_le_bytes(*sender))).filter(|sender| *sender != MemberId::ALL)
+}
+
+/// The version of a packet that this one cannot read. `None` for what is no packet of any version,
+/// by its family and its checksum, and for packets of this version.
+///
+/// ```
+/// use polywire_core::{frame::crc32c, multicast::{Config, Member, other_version}};
+/// let (mut member, mut packet) = (Member::new(Config::default(), Default::default(), 7), Vec::new());
+/// member.poll_transmit(Default::default(), &mut packet);
+/// assert_eq!(other_version(&packet), None);
+/// packet[1] = 9;
+/// assert_eq!(other_version(&packet), None, "it is damaged");
+/// let end = packet.len() - 4;
+/// let checksum = crc32c(&packet[..end]);
+/// packet[end..].copy_from_slice(&checksum.to_le_bytes());
+/// assert_eq!(other_version(&packet), Some(9));
+/// ```
+pub fn other_version(datagram: &[u8]) -> Option<u8> {
+    let (body, sum) = datagram.split_last_chunk()?;
+    let [FAMILY, version, ..] = *body else { return None };
+    (version != VERSION && crc32c(body).to_le_bytes() == *sum).then_some(version)
 }
 
 impl<'a> Packet<'a> {

@@ -15,7 +15,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Start},
-    multicast::{Admission, Config, Gate, MemberId, Reliability, sender_of},
+    multicast::{self, Admission, Config, Gate, MemberId, Reliability, other_version, sender_of},
 };
 
 use super::{
@@ -497,6 +497,12 @@ impl Shared {
     fn arrived(&self, datagram: &[u8], from: SocketAddr) -> Option<MemberId> {
         let (now, mut state) = (clock::now(), self.lock());
         if state.is_closed {
+            return None;
+        }
+        if let Some(got) = other_version(datagram) {
+            let reason = Disconnect::Protocol(FrameError::UnsupportedVersion { got, supported: multicast::VERSION });
+            let event = state.rejections.count(&from.ip().to_string(), from.to_string(), reason);
+            event.into_iter().for_each(|event| self.sink.event(event));
             return None;
         }
         let key = match self.sockets.place {
