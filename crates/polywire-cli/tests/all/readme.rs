@@ -95,6 +95,43 @@ fn a_program_that_knows_only_zenoh_reads_and_writes_the_same_topics() {
     assert_eq!(lines_of(&folder, &commands), printed);
 }
 
+#[cfg(feature = "dds")]
+#[test]
+fn a_program_of_dds_is_read_without_its_idl() {
+    use polywire_testing::domains::{CYCLONE_ON_LOOPBACK, lease};
+
+    if !tools::python_has("cyclonedds") {
+        return;
+    }
+    let (folder, domain) = (Folder::new(), lease());
+    let program = block("writer = DataWriter").text;
+    let imports = "import time\nfrom dataclasses import dataclass\nfrom cyclonedds.domain import DomainParticipant\n\
+                   from cyclonedds.idl import IdlStruct\nfrom cyclonedds.idl.annotations import key\n\
+                   from cyclonedds.idl.types import float64, uint32\nfrom cyclonedds.pub import DataWriter\n\
+                   from cyclonedds.topic import Topic";
+    folder.write("pumps.py", &format!("{imports}\nparticipant = DomainParticipant({domain})\n{program}"));
+    let steps = steps(&block("polywire list --wire auto@dds/0"));
+    let place = format!("'auto@dds/{domain}?interface=127.0.0.1'");
+    let [list, echo] = [0, 1].map(|at| steps[at].0.trim_end().replace("auto@dds/0", &place));
+    // The writer is found a moment after the program has started.
+    let script = format!(
+        "export CYCLONEDDS_URI='{CYCLONE_ON_LOOPBACK}'\npython3 pumps.py &\nwriter=$!\n\
+         for i in $(seq 100); do {list} > list.txt; grep -q plant list.txt && break; done\n{echo} > echo.txt\nkill $writer\n"
+    );
+    lines_of(&folder, &script);
+    let words = |text: &str| -> Vec<String> {
+        let is_id = |word: &str| word.starts_with("dds/") || word.len() == 35;
+        text.split_whitespace().filter(|word| !is_id(word)).map(String::from).collect()
+    };
+    assert_eq!(words(&folder.read("list.txt")), words(&steps[0].1));
+    let told: Vec<String> = folder.read("echo.txt").lines().map(String::from).collect();
+    let first = told.first().and_then(|line| line.strip_prefix("{\"id\":")?.split(',').next()?.parse().ok());
+    let first: u32 = first.unwrap_or_else(|| panic!("{told:?}"));
+    let shown = |id: u32| format!("{{\"id\":{id},\"level\":{:?},\"name\":\"pump {id}\"}}", f64::from(id) / 2.0);
+    assert_eq!(told, [0, 1, 2].map(|more| shown(first + more)));
+    assert!(steps[1].1.starts_with(&shown(9)), "the page shows such lines: {}", steps[1].1);
+}
+
 #[test]
 fn the_reader_prints_the_same_under_other_formats() {
     let folder = Folder::new();

@@ -8,14 +8,9 @@ use std::{
     time::Duration,
 };
 
-pub use polywire_testing::domains::lease as domain;
+pub use polywire_testing::domains::{CYCLONE_ON_LOOPBACK as LOOPBACK, lease as domain};
 
 pub const SOON: Duration = Duration::from_secs(60);
-
-/// The configuration of the programs. Older versions of Cyclone DDS have to be told that the
-/// loopback interface can multicast.
-pub const LOOPBACK: &str = "<CycloneDDS><Domain><General><Interfaces>\
-<NetworkInterface address=\"127.0.0.1\" multicast=\"true\"/></Interfaces></General></Domain></CycloneDDS>";
 
 /// A process that ends with this value.
 pub struct Program {
