@@ -17,6 +17,8 @@ mod program;
 mod security;
 #[path = "dds/services.rs"]
 mod services;
+#[path = "dds/types.rs"]
+mod types;
 
 use std::{
     env,

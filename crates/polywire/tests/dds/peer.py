@@ -21,7 +21,7 @@ from cyclonedds.core import Listener, Policy, Qos
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.dynamic import get_types_for_typeid
 from cyclonedds.idl import IdlStruct
-from cyclonedds.idl.annotations import appendable, final, key
+from cyclonedds.idl.annotations import appendable, final, key, mutable
 from cyclonedds.idl.types import float64, int32, sequence, uint32
 from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
@@ -53,6 +53,15 @@ class Grown(IdlStruct, typename="plant.Grown"):
     level: float64
 
 
+@dataclass
+@mutable
+class Loose(IdlStruct, typename="plant.Loose"):
+    id: uint32
+    key("id")
+    level: float64
+    name: str
+
+
 def say(text):
     print(text, flush=True)
 
@@ -60,6 +69,8 @@ def say(text):
 def values(of):
     if of is Note:
         return [Note(text=f"note {number}", marks=[number, -number]) for number in (1, 2, 3)]
+    if of is Loose:
+        return [Loose(id=number, level=number / 2, name=f"loose {number}") for number in (1, 2, 3)]
     if of is Grown:
         return [Grown(id=number, level=number / 2) for number in (1, 2, 3)]
     return [Pump(id=number, level=number / 2, name=f"pump {number}") for number in (1, 2, 3)]
@@ -97,7 +108,7 @@ def learned(member, topic_name):
 def main():
     mode, domain, topic_name, type_name = sys.argv[1:]
     member = DomainParticipant(int(domain))
-    of = {"Pump": Pump, "Note": Note, "Grown": Grown}.get(type_name) or learned(member, topic_name)
+    of = {"Pump": Pump, "Note": Note, "Grown": Grown, "Loose": Loose}.get(type_name) or learned(member, topic_name)
     topic = Topic(member, topic_name, of)
     reliable = Policy.Reliability.Reliable(duration(seconds=10))
     if mode in ("write", "keep"):

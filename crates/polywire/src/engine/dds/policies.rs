@@ -57,6 +57,12 @@ pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
     }
 }
 
+/// Whether late readers are to get what was published before them, also while nobody read.
+pub(super) fn keeps(offer: &[u8]) -> bool {
+    let offer = Offer::parse(offer).unwrap_or_default();
+    offer.qos.durability == Durability::TransientLocal && !offer.is_auxiliary()
+}
+
 /// What another program's writer or reader has, in the words of ours.
 pub(super) fn qos_of(end: &dds::Qos) -> Qos {
     let mut qos = Qos::default();

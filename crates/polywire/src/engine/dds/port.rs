@@ -155,8 +155,9 @@ impl DdsPort {
         };
         let writer = opened.and_then(|topic| topic.writer(&qos, on_change)).map_err(system)?;
         let sending = Mutex::new(Sending { last: start, interest: Default::default(), dropped: 0, told: None });
+        let keeps = matches!(form, Form::Native { .. }) && policies::keeps(&announcement.offer);
         let (announcement, late) = (announcement.clone(), Late::default());
-        Ok(Channel { id, announcement, form, call, topic, type_name, writer, readers, sending, late })
+        Ok(Channel { id, announcement, form, call, topic, type_name, writer, readers, keeps, sending, late })
     }
 
     /// A channel, or `None` if it has retired.
@@ -248,7 +249,7 @@ impl Port for DdsPort {
                 to.push(link.clone());
             }
         }
-        if to.is_empty() && !channel.has_readers() {
+        if to.is_empty() && !channel.has_readers() && !channel.keeps {
             return Ok(sent);
         }
         let named = match &channel.call {

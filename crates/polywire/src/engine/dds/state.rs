@@ -79,6 +79,8 @@ pub(super) struct Channel {
     pub(super) writer: Writer,
     /// Readers that the writer has, as DDS counts them.
     pub(super) readers: Arc<AtomicUsize>,
+    /// Messages are written although nobody reads them: late programs of DDS get them.
+    pub(super) keeps: bool,
     pub(super) sending: Mutex<Sending>,
     pub(super) late: Late,
 }
