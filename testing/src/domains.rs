@@ -7,11 +7,6 @@ use std::{
     sync::Mutex,
 };
 
-/// The configuration of programs with Cyclone DDS that meet nodes at `interface=127.0.0.1`, for
-/// `CYCLONEDDS_URI`. Older versions have to be told that the loopback interface can multicast.
-pub const CYCLONE_ON_LOOPBACK: &str = "<CycloneDDS><Domain><General><Interfaces>\
-<NetworkInterface address=\"127.0.0.1\" multicast=\"true\"/></Interfaces></General></Domain></CycloneDDS>";
-
 /// Domains that tests use. Each has 250 ports of its own from 7400 + 250 x domain. Those of later
 /// domains are ports that Linux gives to sockets without a fixed one, from 32768.
 const DOMAINS: u32 = 100;

@@ -11,6 +11,11 @@ use std::{
     thread,
 };
 
+/// The configuration of programs with Cyclone DDS that meet nodes at `interface=127.0.0.1`, for
+/// `CYCLONEDDS_URI`. Older versions have to be told that the loopback interface can multicast.
+pub const CYCLONE_ON_LOOPBACK: &str = "<CycloneDDS><Domain><General><Interfaces>\
+<NetworkInterface address=\"127.0.0.1\" multicast=\"true\"/></Interfaces></General></Domain></CycloneDDS>";
+
 /// The Python interpreter for tests: `POLYWIRE_PYTHON`, or `python3`.
 pub fn python() -> String {
     env::var("POLYWIRE_PYTHON").unwrap_or_else(|_| "python3".into())

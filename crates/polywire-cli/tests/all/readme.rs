@@ -98,7 +98,7 @@ fn a_program_that_knows_only_zenoh_reads_and_writes_the_same_topics() {
 #[cfg(feature = "dds")]
 #[test]
 fn a_program_of_dds_is_read_without_its_idl() {
-    use polywire_testing::domains::{CYCLONE_ON_LOOPBACK, lease};
+    use polywire_testing::{domains::lease, tools::CYCLONE_ON_LOOPBACK};
 
     if !tools::python_has("cyclonedds") {
         return;

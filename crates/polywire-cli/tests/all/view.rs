@@ -102,7 +102,7 @@ fn list_shows_the_readers_of_dds_programs() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../polywire/tests/dds/peer.py");
     let mut reader = Command::new(tools::python())
         .args([script, "read", &domain.to_string(), "plant/pumps", "Pump"])
-        .env("CYCLONEDDS_URI", domains::CYCLONE_ON_LOOPBACK)
+        .env("CYCLONEDDS_URI", tools::CYCLONE_ON_LOOPBACK)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()

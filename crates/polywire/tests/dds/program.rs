@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-pub use polywire_testing::domains::{CYCLONE_ON_LOOPBACK as LOOPBACK, lease as domain};
+pub use polywire_testing::{domains::lease as domain, tools::CYCLONE_ON_LOOPBACK as LOOPBACK};
 
 pub const SOON: Duration = Duration::from_secs(60);
 
