@@ -177,6 +177,39 @@ fn files_that_change_are_used_from_the_next_handshake_on() {
     assert_eq!(name(4), Principal::Certificate("after".into()));
 }
 
+/// As a fleet moves to another authority: at first both are trusted, in the end the new one alone.
+#[test]
+fn an_authority_is_replaced_without_a_restart() {
+    let (fleet, other) = (Fleet::new(), Fleet::new());
+    let files = fleet.member(&["hall", LOOPBACK]);
+    let (listening, events) = listen(&files);
+    let authority = |fleet: &Fleet| fs::read_to_string(fleet.folder.join("authority.pem")).expect("a certificate");
+    let both = authority(&fleet) + &authority(&other);
+    // The callers trust both all the time.
+    let [old, new] = [(&fleet, "old"), (&other, "new")].map(|(signed_by, name)| {
+        let member = signed_by.member(&[name]);
+        let trusted = member.certificate.with_file_name("both.pem");
+        fs::write(&trusted, &both).expect("written");
+        Member { authority: trusted, ..member }
+    });
+    let is_let_in = |member: &Member| {
+        let (_caller, _events) = connect(member, &listening);
+        find(&events, |event| match event {
+            Event::Connected(_) => Some(true),
+            Event::Rejected { reason: Disconnect::Untrusted(_), .. } => Some(false),
+            _ => None,
+        })
+    };
+    assert_eq!((is_let_in(&old), is_let_in(&new)), (true, false));
+    fs::write(&files.authority, &both).expect("written");
+    assert_eq!((is_let_in(&old), is_let_in(&new)), (true, true));
+    let renewed = other.member(&["hall", LOOPBACK]);
+    fs::copy(&renewed.certificate, &files.certificate).expect("copied");
+    fs::copy(&renewed.key, &files.key).expect("copied");
+    fs::write(&files.authority, authority(&other)).expect("written");
+    assert_eq!((is_let_in(&old), is_let_in(&new)), (false, true));
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Pump")]
 struct Pump {
