@@ -349,6 +349,22 @@ fn a_filter_thins_each_instance_out() {
 }
 
 #[test]
+fn resource_limits_refuse_further_instances_until_one_ends() {
+    for place in places("limits") {
+        let publisher = place.publisher("cdr", "default");
+        let two = place.subscriber("reliability=reliable,max-instances=2");
+        matched(&publisher);
+        publish(&publisher, &[(1, 1), (2, 2), (3, 3), (1, 4)]);
+        assert_eq!(values(&two, 3), [1, 2, 4]);
+        until("the third instance is counted", || two.status().rejected == 1);
+        publisher.dispose(&pump(2, 5)).expect("disposed of");
+        publish(&publisher, &[(3, 6)]);
+        assert_eq!((next(&two).info.kind, next(&two).value.value), (Kind::Dispose, 6));
+        assert_eq!((two.status().rejected, two.lost()), (1, 0));
+    }
+}
+
+#[test]
 fn instances_have_states() {
     for place in places("instances") {
         let publisher = place.publisher("cdr", "default");
