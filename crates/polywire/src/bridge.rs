@@ -130,7 +130,8 @@ impl BridgeBuilder {
 
     /// Sets the schema of writers that announce none, such as programs that are not Polywire's. A
     /// writer that announces no format either is assumed to have that of the wire of its endpoint.
-    /// Without it, the messages of such writers are passed on as they are, and never converted.
+    /// Without it, the messages of such a writer cannot be converted: an endpoint alone gets them
+    /// as they are, and for a wire with a format the writer is refused.
     ///
     /// ```
     /// use polywire::{Message, Node, coding::Bytes};
