@@ -2,16 +2,18 @@
 //!
 //! It has back ends and wires to loop over ([`backends`], [`wires`]), random records
 //! ([`random_record`]), damaged messages ([`mutated`]), allocators that count or guard
-//! ([`allocator`], `guard`), external programs ([`tools`]), domains of DDS ([`domains`]), waiting
-//! and processes ([`waiting`]), the examples of pages ([`markdown`]), hosts on a network
-//! (`network`), hexadecimal text, and temporary folders ([`Folder`]). [`convert`](mod@convert)
-//! implements the rules of `spec/evolution.md` directly, as a reference for decoders.
+//! ([`allocator`], `guard`), external programs ([`tools`]), domains of DDS ([`domains`]),
+//! endpoints at which two nodes meet ([`endpoints`]), waiting and processes ([`waiting`]), the
+//! examples of pages ([`markdown`]), hosts on a network (`network`), hexadecimal text, and
+//! temporary folders ([`Folder`]). [`convert`](mod@convert) implements the rules of
+//! `spec/evolution.md` directly, as a reference for decoders.
 
 pub mod allocator;
 pub mod convert;
 mod corpora;
 pub mod derived;
 pub mod domains;
+pub mod endpoints;
 mod folder;
 #[cfg(unix)]
 pub mod guard;

@@ -17,8 +17,8 @@ use crate::{
 
 pub fn group(effort: Effort) -> Group {
     let note = "Half the time of a round trip of MarketData between two processes, each pinned to a core of its own; a \
-                third process shares the core of the first. In `relay`, both connect to a third process that relays: `polywire relay` for `unix`, a router for \
-                `zenoh`. In `bridge`, a third process connects two endpoints of the engine; in `other format`, it also \
+                third process shares the core of the first. In `relay`, both connect to a third process that relays: \
+                `polywire relay` for `unix`, a router for `zenoh`. In `bridge`, a third process connects two endpoints of the engine; in `other format`, it also \
                 converts CDR to JSON on the way there and JSON to CDR on the way back."
         .into();
     let unix = [

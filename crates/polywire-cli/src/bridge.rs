@@ -31,8 +31,8 @@ pub const VERB: Verb = Verb::new::<BridgeArgs>("bridge", "Passes topics on betwe
          endpoint. Writers keep their ids and sequence numbers, so a subscriber gets each message once, also if \
          several bridges connect the same endpoints. Quality of service is carried over, apart from the history for \
          late joiners. Other applications than Polywire's may announce no type: with --idl, their messages are \
-         converted, too, and are taken for messages in the format of the wire of their end. On SIGTERM or SIGINT, messages leave first, and the exit code is 0. On SIGHUP it reads the file \
-         of --config again. Under systemd it reports readiness (Type=notify).",
+         converted, too, and are taken for messages in the format of the wire of their end. On SIGTERM or SIGINT, \
+         messages leave first, and the exit code is 0. On SIGHUP it reads the file of --config again. Under systemd it reports readiness (Type=notify).",
     )
     .example("polywire bridge local/7 json@unix//tmp/polywire-bridge-example.sock 'plant/**' --for 1");
 

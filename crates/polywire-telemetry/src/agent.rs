@@ -497,8 +497,8 @@ impl Agent {
         let impossible = |error| Refused::whole(Reason::Impossible, error);
         let (wire, before) = (self.wire_of(&plan).map_err(impossible)?, self.wire_of(before).map_err(impossible)?);
         // Whoever may change probes may not make the node connect to any other place.
-        let place = |wire: &str| wire.split_once('@').map_or_else(String::new, |(_, place)| place.to_owned());
-        if place(&wire) != place(&before) && !self.node.may_follow(&place(&wire)) {
+        let [to, from] = [&wire, &before].map(|wire| wire.split_once('@').map_or("", |(_, place)| place));
+        if to != from && !self.node.may_follow(to) {
             let text = format!("no pattern of node.follow fits the endpoint, so '{before}' cannot become '{wire}'");
             return Err(Refused(vec![Refusal { setting: "wire".to_owned(), reason: Reason::Impossible, text }]));
         }

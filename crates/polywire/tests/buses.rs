@@ -8,15 +8,14 @@ mod program;
 
 use std::{
     collections::BTreeMap,
-    process::Command,
     sync::{Arc, Mutex, mpsc},
     time::Duration,
 };
 
 use polywire::{Bridge, Message, Node};
 use polywire_dds::{Guid, LOOPBACK, Participant, Qos, Reader, Receive, Sample};
-use polywire_testing::{tools, waiting::until};
-use program::{Program, SOON, domain};
+use polywire_testing::waiting::until;
+use program::{Program, SOON, domain, peer};
 use zenoh::{Config, Session, Wait};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
@@ -83,10 +82,7 @@ fn bridge(node: &Node, from: &str, to: &str) -> Bridge {
 /// A program that knows only DDS and writes a pump every 10 ms. `None` if Python has no Cyclone
 /// DDS.
 fn writing(domain: u32) -> Option<Program> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds/peer.py");
-    let mut command = Command::new(tools::python());
-    command.args([script, "go", &domain.to_string(), TOPIC, "Pump"]);
-    tools::python_has("cyclonedds").then(|| Program::start(&mut command))
+    peer("go", domain, TOPIC, "Pump").map(|mut command| Program::start(&mut command))
 }
 
 #[test]

@@ -37,7 +37,7 @@ use polywire::{
 use polywire_derive::Message;
 use polywire_testing::tools;
 
-use program::{Program, SOON, domain};
+use program::{Program, SOON, domain, peer};
 
 fn wire(format: &str, domain: u32) -> String {
     format!("{format}@dds/{domain}?interface=127.0.0.1")
@@ -75,10 +75,7 @@ fn pump(id: u32) -> Pump {
 
 /// `None` if this machine has no such Python package.
 fn python(mode: &str, domain: u32, topic: &str, of: &str) -> Option<Program> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds/peer.py");
-    let mut command = Command::new(tools::python());
-    command.args([script, mode, &domain.to_string(), topic, of]);
-    tools::python_has("cyclonedds").then(|| Program::start(&mut command))
+    peer(mode, domain, topic, of).map(|mut command| Program::start(&mut command))
 }
 
 #[test]
@@ -144,15 +141,10 @@ fn a_dds_program_reads_what_is_published() {
 #[cfg(unix)]
 fn a_dds_program_that_was_suspended_is_heard_again() {
     use rustix::process::Signal;
-    if !tools::python_has("cyclonedds") {
-        return;
-    }
     let domain = domain();
     let node = Node::new();
     let pumps = node.subscriber_on::<Pump>("plant/pumps", &wire("auto", domain)).expect("a subscriber");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds/peer.py");
-    let mut command = Command::new(tools::python());
-    command.args([script, "go", &domain.to_string(), "plant/pumps", "Pump"]);
+    let Some(mut command) = peer("go", domain, "plant/pumps", "Pump") else { return };
     let lease = "<Discovery><LeaseDuration>1s</LeaseDuration></Discovery></Domain>";
     let program = Program::start_with(&mut command, &program::LOOPBACK.replace("</Domain>", lease));
     let next = || pumps.recv_timeout(SOON).expect("a sample");

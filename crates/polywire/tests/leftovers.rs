@@ -8,7 +8,7 @@ use std::{
 };
 
 use polywire::{Message, Node};
-use polywire_testing::waiting::SOON;
+use polywire_testing::{endpoints, waiting::SOON};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 struct Pump {
@@ -51,8 +51,7 @@ fn endpoints() -> Vec<(&'static str, String)> {
 fn round(endpoint: &str) {
     let (here, there) = (Node::new(), Node::new());
     let endpoint = here.open(endpoint).expect("it opens");
-    // A node of Zenoh listens and calls.
-    let next = endpoint.replace(",listen=", ",listen=tcp/127.0.0.1:0,connect=");
+    let next = endpoints::second(&endpoint);
     let pumps = here.subscriber_on::<Pump>("plant/pump", &endpoint).expect("a subscriber");
     let publisher = there.publisher_on::<Pump>("plant/pump", &format!("cdr@{next}")).expect("a publisher");
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{endpoint}");

@@ -11,7 +11,10 @@ use polywire::{
     Kind, Message, Node, NodeError, NodeEvent, Publisher, Sample, Subscriber,
     qos::{InstanceState, Qos},
 };
-use polywire_testing::waiting::{SOON, until};
+use polywire_testing::{
+    endpoints,
+    waiting::{SOON, until},
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Plant::Pump")]
@@ -42,7 +45,7 @@ struct Place {
 fn places(test: &str) -> Vec<Place> {
     let between = |endpoint: String| {
         let (writer, reader) = (Node::new(), Node::new());
-        let read_at = writer.open(&endpoint).expect("it opens");
+        let read_at = endpoints::second(&writer.open(&endpoint).expect("it opens"));
         Place { writer, reader, write_at: endpoint, read_at }
     };
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -66,13 +69,7 @@ fn places(test: &str) -> Vec<Place> {
     #[cfg(feature = "dds")]
     places.push(between(format!("dds/{}?interface=127.0.0.1", polywire_testing::domains::lease())));
     #[cfg(feature = "zenoh")]
-    {
-        let (writer, reader) = (Node::new(), Node::new());
-        let write_at = writer.open("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0").expect("it opens");
-        let (_, locator) = write_at.split_once("listen=").expect("where it listens");
-        let read_at = format!("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0,connect={locator}");
-        places.push(Place { writer, reader, write_at, read_at });
-    }
+    places.push(between("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0".into()));
     places
 }
 

@@ -18,7 +18,10 @@ use polywire::{
     service::{CallError, Client, Server, Service},
 };
 use polywire_core::rpc::{self, RemoteCode};
-use polywire_testing::waiting::{Process, SOON, process_of, until};
+use polywire_testing::{
+    endpoints,
+    waiting::{Process, SOON, process_of, until},
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Add_Request")]
@@ -86,7 +89,7 @@ fn path(name: &str) -> String {
 fn places(test: &str) -> Vec<Place> {
     let between = |endpoint: String| {
         let (server, client) = (Node::new(), Node::new());
-        let call_at = server.open(&endpoint).expect("it opens");
+        let call_at = endpoints::second(&server.open(&endpoint).expect("it opens"));
         Place { server, client, serve_at: endpoint, call_at }
     };
     let own = Node::new();
@@ -107,13 +110,7 @@ fn places(test: &str) -> Vec<Place> {
     #[cfg(feature = "dds")]
     places.push(between(format!("dds/{}?interface=127.0.0.1", polywire_testing::domains::lease())));
     #[cfg(feature = "zenoh")]
-    {
-        let (server, client) = (Node::new(), Node::new());
-        let serve_at = server.open("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0").expect("it opens");
-        let (_, locator) = serve_at.split_once("listen=").expect("where it listens");
-        let call_at = format!("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0,connect={locator}");
-        places.push(Place { server, client, serve_at, call_at });
-    }
+    places.push(between("zenoh/peer?scouting=off,listen=tcp/127.0.0.1:0".into()));
     places
 }
 

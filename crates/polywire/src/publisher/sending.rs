@@ -791,7 +791,8 @@ impl<E> Group<E> {
         for (value, sequence) in values[..most].iter().zip(first.sequence..) {
             let start = self.payloads.len();
             match self.writing.encode::<C>(sequence, value, &mut self.payloads) {
-                // Sequence numbers begin at 1.
+                // In one word, since sequence numbers begin at 1: an option that was just stored as
+                // two words is slow to copy as one.
                 Ok(anchor) => self.ends.push((self.payloads.len(), anchor.and_then(NonZeroU64::new))),
                 Err(error) => return Some(error),
             }

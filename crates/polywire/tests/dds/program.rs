@@ -8,9 +8,18 @@ use std::{
     time::Duration,
 };
 
+use polywire_testing::tools;
 pub use polywire_testing::{domains::lease as domain, tools::CYCLONE_ON_LOOPBACK as LOOPBACK};
 
 pub const SOON: Duration = Duration::from_secs(60);
+
+/// `peer.py` in a mode, on a topic with one of its types. `None` if Python has no Cyclone DDS.
+pub fn peer(mode: &str, domain: u32, topic: &str, of: &str) -> Option<Command> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds/peer.py");
+    let mut command = Command::new(tools::python());
+    command.args([script, mode, &domain.to_string(), topic, of]);
+    tools::python_has("cyclonedds").then_some(command)
+}
 
 /// A process that ends with this value.
 pub struct Program {
