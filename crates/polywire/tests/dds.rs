@@ -10,6 +10,8 @@
 mod fleet;
 #[path = "dds/hostile.rs"]
 mod hostile;
+#[path = "dds/kept.rs"]
+mod kept;
 #[path = "dds/program.rs"]
 mod program;
 #[path = "dds/security.rs"]
@@ -158,18 +160,6 @@ fn a_dds_program_that_was_suspended_is_heard_again() {
     let after = next();
     assert!(after.value.id > before.value.id, "{after:?}");
     assert!(after.info.sequence < before.info.sequence, "none was taken for one that had come: {after:?}");
-}
-
-#[test]
-fn a_late_subscriber_gets_what_a_dds_program_has_kept() {
-    let domain = domain();
-    let Some(program) = python("keep", domain, "plant/pumps", "Pump") else { return };
-    assert_eq!(program.line(), "ready");
-    let node = Node::new();
-    let pumps = node.subscriber_on::<Pump>("plant/pumps", &wire("auto", domain)).expect("a subscriber");
-    for id in 1..=3 {
-        assert_eq!(pumps.recv_timeout(SOON).expect("a kept sample").value, pump(id));
-    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
     peer.py write DOMAIN TOPIC TYPE     waits for a reader, writes three samples, disposes of the first Pump
     peer.py keep DOMAIN TOPIC TYPE      writes three samples at once, and keeps them for late joiners
     peer.py go DOMAIN TOPIC Pump        writes a sample every 10 ms
+    peer.py store DOMAIN TOPIC Pump     the same, and keeps them for late joiners
     peer.py read DOMAIN TOPIC TYPE      prints each sample that it reads
     peer.py strict DOMAIN TOPIC TYPE    requests a deadline, and prints the policy that does not match
     peer.py any DOMAIN TOPIC -          reads a topic whose type it learns from its writer, and prints each sample
@@ -54,6 +55,15 @@ class Grown(IdlStruct, typename="plant.Grown"):
 
 
 @dataclass
+@appendable
+class Taller(IdlStruct, typename="plant.Grown"):
+    id: uint32
+    key("id")
+    level: float64
+    unit: str
+
+
+@dataclass
 @mutable
 class Loose(IdlStruct, typename="plant.Loose"):
     id: uint32
@@ -71,6 +81,8 @@ def values(of):
         return [Note(text=f"note {number}", marks=[number, -number]) for number in (1, 2, 3)]
     if of is Loose:
         return [Loose(id=number, level=number / 2, name=f"loose {number}") for number in (1, 2, 3)]
+    if of is Taller:
+        return [Taller(id=number, level=number / 2, unit="m") for number in (1, 2, 3)]
     if of is Grown:
         return [Grown(id=number, level=number / 2) for number in (1, 2, 3)]
     return [Pump(id=number, level=number / 2, name=f"pump {number}") for number in (1, 2, 3)]
@@ -108,13 +120,14 @@ def learned(member, topic_name):
 def main():
     mode, domain, topic_name, type_name = sys.argv[1:]
     member = DomainParticipant(int(domain))
-    of = {"Pump": Pump, "Note": Note, "Grown": Grown, "Loose": Loose}.get(type_name) or learned(member, topic_name)
+    of = {"Pump": Pump, "Note": Note, "Grown": Grown, "Taller": Taller, "Loose": Loose}.get(type_name) or learned(member, topic_name)
     topic = Topic(member, topic_name, of)
     reliable = Policy.Reliability.Reliable(duration(seconds=10))
+    # With transient local, DDS loses nothing while two programs are still finding each other.
+    service = Policy.DurabilityService(0, Policy.History.KeepLast(10), -1, -1, -1)
+    kept = Qos(reliable, Policy.Durability.TransientLocal, service)
     if mode in ("write", "keep"):
-        # With transient local, DDS loses nothing while two programs are still finding each other.
-        service = Policy.DurabilityService(0, Policy.History.KeepLast(10), -1, -1, -1)
-        writer = DataWriter(member, topic, qos=Qos(reliable, Policy.Durability.TransientLocal, service))
+        writer = DataWriter(member, topic, qos=kept)
         while mode == "write" and not writer.get_matched_subscriptions():
             time.sleep(0.01)
         for value in values(of):
@@ -123,8 +136,9 @@ def main():
             writer.dispose(values(of)[0])
         say("ready")
         wait_for_end(lambda: None)
-    elif mode == "go":
-        writer, numbers = DataWriter(member, topic, qos=Qos(reliable)), itertools.count(1)
+    elif mode in ("go", "store"):
+        qos = kept if mode == "store" else Qos(reliable)
+        writer, numbers = DataWriter(member, topic, qos=qos), itertools.count(1)
         wait_for_end(lambda: writer.write(Pump(id=next(numbers), level=0.0, name="")))
     else:
         strict = [Policy.Deadline(duration(milliseconds=10))] if mode == "strict" else []

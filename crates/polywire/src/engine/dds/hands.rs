@@ -27,8 +27,9 @@ use super::{
         Aligned,
         inline::{self, Inline},
     },
-    form::{self, Form, Place, of_sample, without_number},
+    form::{self, Form, Place, of_sample, payload},
     inbox::{Inbox, Item},
+    kept::Times,
     peer::Link,
     service::Call,
 };
@@ -91,6 +92,8 @@ pub(super) struct Way {
     pub(super) call: Option<Call>,
     pub(super) is_node: bool,
     pub(super) place: Place,
+    /// Its writer keeps samples for late subscribers.
+    pub(super) times: Option<Times>,
     /// The channel has an end, which the port's thread looks for.
     pub(super) ends: bool,
 }
@@ -226,9 +229,8 @@ impl Hands {
         } else {
             place.last += 1;
             let envelope = Envelope { sequence: place.last, ..of_sample(sample, blank) };
-            // The end of an instance has its key alone; its hash says which one it is.
-            let payload = if sample.is_key { Vec::new() } else { without_number(&sample.bytes) };
-            hand_over(way, &envelope, Aligned::default().place(&payload));
+            hand_over(way, &envelope, Aligned::default().place(&payload(sample)));
+            way.times.iter_mut().for_each(|times| times.note(sample.timestamp_ns, place.last));
         }
         way.place = place;
     }

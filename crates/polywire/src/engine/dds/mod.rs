@@ -21,9 +21,11 @@
 
 mod address;
 mod deferred;
+mod early;
 mod form;
 mod hands;
 mod inbox;
+mod kept;
 mod name;
 mod peer;
 mod policies;

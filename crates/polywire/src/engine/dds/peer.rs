@@ -146,6 +146,13 @@ impl Peer {
         let (names, incoming, by_writer) = Default::default();
         Peer { node, link: None, names, incoming, by_writer, last: 0 }
     }
+
+    /// Adds a channel of a participant that is not a node.
+    pub(super) fn add(&mut self, incoming: Incoming) -> ChannelId {
+        self.last += 1;
+        self.incoming.insert(ChannelId(self.last), incoming);
+        ChannelId(self.last)
+    }
 }
 
 /// The way to another node.
@@ -283,6 +290,14 @@ pub(super) struct Incoming {
     pub(super) position: u64,
     /// It ends with the message of this number.
     pub(super) ends_at: Option<u64>,
+    /// The channel for what its writer keeps, which is no node's.
+    pub(super) history: Option<ChannelId>,
+    /// It is the channel for what this writer keeps.
+    pub(super) history_of: Option<Guid>,
+    /// The node has said whether it wants its messages.
+    pub(super) is_answered: bool,
+    /// Messages came while the node did not want them.
+    pub(super) has_missed: bool,
 }
 
 /// What is read of a channel.

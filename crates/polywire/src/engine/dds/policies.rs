@@ -84,10 +84,10 @@ pub(super) fn qos_of(end: &dds::Qos) -> Qos {
     qos
 }
 
-/// What another program's writer offers, as a channel announces it. Its history comes without a
-/// request, so it is not offered; nor is its lease, since it sends none of our assertions.
+/// What another program's writer offers, as a channel announces it. Its lease is not offered, since
+/// it sends none of our assertions.
 pub(super) fn offer_of(writer: &dds::Qos, ros_type: Option<TypeHash>) -> Vec<u8> {
-    let mut qos = qos_of(writer).durability(Durability::Volatile);
+    let mut qos = qos_of(writer);
     qos.lease = None;
     let offer = Offer { qos, ros_type, ..Offer::default() }.to_bytes();
     // Another program may offer what is out of our range, as too many partitions.
@@ -142,9 +142,9 @@ mod tests {
         qos.partition = vec!["hall".into()];
         qos.destination_order = DestinationOrder::BySource;
         (qos.lifespan, qos.transport_priority) = (Some(Duration::from_secs(3)), -4);
-        let offer = Offer { qos, ..Offer::default() }.to_bytes();
-        let writer = of_writer(&offer, &EngineOptions::default());
-        assert_eq!(offer_of(&writer, None), offer);
+        let of = |qos: Qos| Offer { qos, ..Offer::default() }.to_bytes();
+        let writer = of_writer(&of(qos.clone()), &EngineOptions::default());
+        assert_eq!(offer_of(&writer, None), of(qos.transient_local()), "writers keep samples for those who just join");
         let reader = of_reader(&writer);
         assert_eq!((reader.deadline, reader.exclusive), (Some(Duration::from_millis(20)), Some(0)));
     }

@@ -18,7 +18,7 @@ use polywire_dds::{Endpoint, Guid, Participant, Writer};
 use super::{
     super::{EngineOptions, LinkId, Sink, pipe::lock},
     deferred::{Deferred, Late},
-    form::{Form, OCTETS},
+    form::{Form, OCTETS, Place},
     hands::Inlet,
     inbox::Inbox,
     name::Naming,
@@ -155,6 +155,7 @@ impl State {
         let is_node = peer.node.is_some();
         let incoming = peer.incoming.get_mut(&channel)?;
         let (writer, mut answered) = (incoming.writer, Answered::Noted);
+        incoming.is_answered = true;
         match &mut incoming.reading {
             _ if !answer.accepts() => {
                 answered = Answered::Ended { writer, reading: incoming.reading.take() };
@@ -165,7 +166,7 @@ impl State {
             none @ None => {
                 let gate = match is_node {
                     true => Gate::Shut(Vec::new()),
-                    false => Gate::Open(super::form::Place { last: 0, begins_after_ns: None }),
+                    false => Gate::Open(Place { last: 0, begins_after_ns: None }),
                 };
                 *none = Some(Reading { reader: None, answer: Some(answer), gate });
                 answered = Answered::Begins;
@@ -199,7 +200,21 @@ pub(super) enum Answered {
 impl Incoming {
     pub(super) fn new(announcement: &Announcement) -> Incoming {
         let announcement = Arc::new(announcement.clone());
-        Incoming { announcement, document: None, form: None, writer: None, reading: None, position: 0, ends_at: None }
+        let (form, writer, reading, document, history, history_of) = Default::default();
+        let (position, ends_at, is_answered, has_missed) = Default::default();
+        Incoming {
+            announcement,
+            document,
+            form,
+            writer,
+            reading,
+            position,
+            ends_at,
+            history,
+            history_of,
+            is_answered,
+            has_missed,
+        }
     }
 
     pub(super) fn found(&mut self, writer: &Endpoint) {

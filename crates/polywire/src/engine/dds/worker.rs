@@ -1,5 +1,8 @@
 //! The port's thread: takes what DDS reports and receives, calls the node, and sends letters.
 
+mod history;
+mod services;
+
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -10,17 +13,18 @@ use polywire_core::{
     envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, Frame, Hello, Start},
     ros::TypeHash,
-    rpc::{Role, request_topic, service_of},
-    schema::{Schema, SchemaLimits},
+    rpc::service_of,
 };
-use polywire_dds::{Discovery, Endpoint, Guid, Representation, Sample};
+use polywire_dds::{Discovery, Endpoint, Guid, Receive, Representation, Sample};
 
 use super::{
     super::{Disconnect, Event, LinkId, LinkInfo, Principal, pipe::lock},
     deferred::Task,
-    form::{Form, OCTETS, Place, datagram},
+    early::Early,
+    form::{OCTETS, Place, datagram},
     hands::{Hands, Way},
     inbox::Item,
+    kept::{self, Replay, Times},
     name::Naming,
     peer::{
         Correspondent, Gate, Incoming, Interest, LETTERS, Link, Mailbox, Peer, ReadEnd, Reading, address, introduced,
@@ -28,9 +32,7 @@ use super::{
     },
     policies::{self, offer_of, policy_name},
     presence::Presence,
-    rpc,
     security::{EXPIRED, Unreached},
-    service::Call,
     settling::{self, Settling},
     state::{Answered, Channel, Shared, State},
     types::{Known, LOOK, Lookups},
@@ -56,14 +58,18 @@ pub(super) struct Worker {
     /// Where names are those of ROS 2.
     presence: Option<Presence>,
     settling: Settling,
+    early: Early,
+    /// What writers keep, and is read for late subscribers.
+    replays: Vec<Replay>,
     unreached: Unreached,
     has_expired: bool,
 }
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, presence: Option<Presence>) -> Worker {
-        let (lookups, settling, unreached, has_expired) = Default::default();
-        Worker { shared, touched: Vec::new(), greeted: None, lookups, presence, settling, unreached, has_expired }
+        let (touched, greeted, lookups, settling, replays, unreached, has_expired) = Default::default();
+        let early = Early::new(shared.options.queue_bytes);
+        Worker { shared, touched, greeted, lookups, presence, settling, early, replays, unreached, has_expired }
     }
 
     pub(super) fn run(&mut self) {
@@ -77,6 +83,7 @@ impl Worker {
                 has_changed |= !matches!(item, Item::Arrived(..));
                 self.handle(&mut hands, item);
             }
+            self.replay(&mut hands);
             // What comes from now on need not wait for the rest.
             drop(hands);
             self.touched.drain(..).for_each(|link| link.sink.drained());
@@ -95,6 +102,9 @@ impl Worker {
                 let _turn = shared.inlet.hands();
                 self.settle();
                 pause = pause.min(settling::LOOK);
+            }
+            if !self.replays.is_empty() {
+                pause = pause.min(kept::LOOK);
             }
         }
         shared.inlet.close(false);
@@ -268,37 +278,27 @@ impl Worker {
             ..Announcement::default()
         };
         known.iter().for_each(|known| known.describe(&mut announcement));
-        let channel = {
+        let history = kept::history_of(writer.guid, &announcement);
+        let (channel, history) = {
             let mut state = lock(&self.shared.state);
             let Some(peer) = state.peers.get_mut(&writer.participant) else { return };
             if peer.by_writer.contains_key(&writer.guid) {
                 return;
             }
-            peer.last += 1;
-            let channel = ChannelId(peer.last);
+            let of = |history: &Announcement| Incoming { history_of: Some(writer.guid), ..Incoming::new(history) };
+            let history = history.map(|history| (peer.add(of(&history)), history));
             let mut incoming = Incoming::new(&announcement);
             incoming.found(writer);
             incoming.document = known.map(|known| known.document);
-            peer.incoming.insert(channel, incoming);
+            incoming.history = history.as_ref().map(|(channel, _)| *channel);
+            let channel = peer.add(incoming);
             peer.by_writer.insert(writer.guid, channel);
-            channel
+            (channel, history)
         };
         link.sink.announced(channel, Start::default(), &announcement);
-    }
-
-    /// The name and the type, if it is known, of the values in a type in DDS. `None` if it is not
-    /// one of DDS-RPC on the topic of a service.
-    fn values(&self, topic: &str, type_name: String, known: Option<&Known>) -> Option<(String, Option<Known>)> {
-        match known {
-            _ if self.shared.naming != Naming::Rpc || service_of(topic).is_none() => Some((type_name, known.cloned())),
-            Some(known) => known.of_values().map(|values| (values.name().into(), Some(values))),
-            None => Some((rpc::value_name(&type_name, self.subscribed(topic).as_ref()), None)),
+        if let Some((channel, announcement)) = history {
+            link.sink.announced(channel, Start::default(), &announcement);
         }
-    }
-
-    /// The type with which this node subscribes to a topic.
-    fn subscribed(&self, topic: &str) -> Option<Schema> {
-        Schema::from_bytes(&self.shared.sink.subscribed(topic)?, &SchemaLimits::default()).ok()
     }
 
     fn reader(&self, reader: Endpoint) {
@@ -313,6 +313,7 @@ impl Worker {
 
     fn gone(&mut self, hands: &mut Hands, guid: Guid) {
         self.lookups.forget(guid);
+        self.early.take(guid);
         let (link, channel, ended) = {
             let mut state = lock(&self.shared.state);
             state.writers.remove(&guid);
@@ -332,8 +333,12 @@ impl Worker {
             }
             (peer.link.clone(), channel, peer.incoming.remove(&channel))
         };
-        ended.into_iter().for_each(|ended| self.leave(hands, ended.writer, ended.reading));
-        link.into_iter().for_each(|link| link.sink.retired(channel));
+        let Some(ended) = ended else { return };
+        self.leave(hands, ended.writer, ended.reading);
+        if let Some(link) = link {
+            ended.history.into_iter().for_each(|history| self.forget_history(&link, guid, history));
+            link.sink.retired(channel);
+        }
     }
 
     /// Nothing is read of a channel any more.
@@ -357,6 +362,8 @@ impl Worker {
             lost
         };
         hands.forget(guid);
+        self.early.forget(guid);
+        self.end_replays(|replay| replay.writer.participant() == guid);
         let left = lost.iter_mut().flat_map(|peer| std::mem::take(&mut peer.incoming).into_values());
         left.for_each(|incoming| self.leave(hands, incoming.writer, incoming.reading));
         self.presence.as_mut().into_iter().for_each(|presence| presence.forget(guid));
@@ -543,15 +550,22 @@ impl Worker {
 
     /// The node has answered a channel of a peer.
     fn answer(&mut self, hands: &mut Hands, link: LinkId, channel: ChannelId, answer: Answer) {
+        if let Some(writer) = self.history_of(link, channel) {
+            return self.history_answered(hands, writer, channel, answer.accepts());
+        }
         let answered = lock(&self.shared.state).answer(&self.shared, link, channel, answer);
         match answered {
             Some((guid, Answered::Begins)) => {
                 self.begin_to_read(guid, channel);
+                self.take_early(hands, guid, channel);
                 if self.has_foreign_replies(guid, channel).unwrap_or_default() {
                     self.settling.begin(guid, channel, Instant::now());
                 }
             }
-            Some((_, Answered::Ended { writer, reading })) => self.leave(hands, writer, reading),
+            Some((guid, Answered::Ended { writer, reading })) => {
+                self.drop_early(guid, channel);
+                self.leave(hands, writer, reading);
+            }
             Some((_, Answered::Noted)) | None => {}
         }
     }
@@ -586,40 +600,6 @@ impl Worker {
         drop(before);
     }
 
-    /// Whether a channel has replies of a program that is not a node.
-    fn has_foreign_replies(&self, guid: Guid, channel: ChannelId) -> Option<bool> {
-        let state = lock(&self.shared.state);
-        let peer = state.peers.get(&guid)?;
-        let (_, role) = service_of(&peer.incoming.get(&channel)?.announcement.topic)?;
-        Some(peer.node.is_none() && role == Role::Reply)
-    }
-
-    /// Tells the node which servers have had time to find it.
-    fn settle(&mut self) {
-        let mut settling = std::mem::take(&mut self.settling);
-        let settled = settling.take(Instant::now(), |guid, channel| self.finds_server(guid, channel));
-        self.settling = settling;
-        for (guid, channel) in settled {
-            let link = lock(&self.shared.state).peers.get(&guid).and_then(|peer| peer.link.clone());
-            link.into_iter().for_each(|link| link.sink.matched(channel));
-        }
-    }
-
-    /// Whether both ends of the server that replies on a channel are found: the writer by a reader
-    /// of ours, the reader by a writer. `None` if the channel is not read.
-    fn finds_server(&self, guid: Guid, channel: ChannelId) -> Option<bool> {
-        let (replies, end, requests): (Guid, Arc<ReadEnd>, Vec<Arc<Channel>>) = {
-            let mut state = lock(&self.shared.state);
-            let incoming = state.incoming(guid, channel)?;
-            let end = incoming.reading.as_ref()?.reader.clone()?;
-            let (writer, topic) = (incoming.writer?, request_topic(service_of(&incoming.announcement.topic)?.0));
-            let requests = state.channels.values().filter(|channel| channel.announcement.topic == topic);
-            (writer, end, requests.cloned().collect())
-        };
-        let has_reader = |channel: &Arc<Channel>| channel.writer.readers().iter().any(|it| it.participant() == guid);
-        Some(end.reader.writers().contains(&replies) && requests.iter().any(has_reader))
-    }
-
     /// The reader for a writer: one that there is, or a new one.
     fn read_end(&self, writer: &Endpoint) -> Result<Arc<ReadEnd>, polywire_dds::Error> {
         let shared = &*self.shared;
@@ -632,15 +612,22 @@ impl Worker {
         if let Some(end) = there.into_iter().find(fits) {
             return Ok(end);
         }
-        let topic = shared.us.topic(&writer.topic, &writer.type_name, is_keyed)?;
-        let changed = shared.inbox.clone();
-        let reader = topic.reader(&qos, shared.inlet.clone(), move |_| changed.tell(Item::Reads))?;
-        let (topic, type_name) = (writer.topic.clone(), writer.type_name.clone());
-        let end = Arc::new(ReadEnd { topic, type_name, is_keyed, qos, reader });
+        let end = self.open_reader(writer, shared.inlet.clone())?;
         let mut state = lock(&shared.state);
         state.read_ends.retain(|end| end.strong_count() > 0);
         state.read_ends.push(Arc::downgrade(&end));
         Ok(end)
+    }
+
+    /// A reader of its own for a writer, and for others that its policies match.
+    fn open_reader(&self, writer: &Endpoint, receiver: Arc<dyn Receive>) -> Result<Arc<ReadEnd>, polywire_dds::Error> {
+        let qos = policies::of_reader(&writer.qos);
+        let is_keyed = writer.guid.is_keyed().unwrap_or_default();
+        let topic = self.shared.us.topic(&writer.topic, &writer.type_name, is_keyed)?;
+        let changed = self.shared.inbox.clone();
+        let reader = topic.reader(&qos, receiver, move |_| changed.tell(Item::Reads))?;
+        let (topic, type_name) = (writer.topic.clone(), writer.type_name.clone());
+        Ok(Arc::new(ReadEnd { topic, type_name, is_keyed, qos, reader }))
     }
 
     /// The messages of a channel begin after this place, or end with it if the channel retires.
@@ -689,6 +676,9 @@ impl Worker {
 
     fn arrived(&mut self, hands: &mut Hands, writer: Guid, sample: Sample) {
         if hands.way(writer).is_none() {
+            if self.is_early(writer) {
+                return self.early.push(writer, sample);
+            }
             match self.way(writer, &sample) {
                 Some(way) => hands.open(writer, way),
                 None => return,
@@ -701,11 +691,16 @@ impl Worker {
         });
         let Some(way) = hands.way(writer) else { return };
         let (link, channel, ends) = (way.link.clone(), way.channel, way.ends);
-        if !self.touched.iter().any(|touched| touched.info.id == link.info.id) {
-            self.touched.push(link.clone());
-        }
+        self.touch(&link);
         if ends {
             self.end_if_over(hands, writer.participant(), channel, &link, false);
+        }
+    }
+
+    /// The node is told later that everything has come that comes now.
+    fn touch(&mut self, link: &Arc<Link>) {
+        if !self.touched.iter().any(|touched| touched.info.id == link.info.id) {
+            self.touched.push(link.clone());
         }
     }
 
@@ -730,6 +725,7 @@ impl Worker {
             }
         };
         let (announcement, ends) = (incoming.announcement.clone(), incoming.ends_at.is_some());
+        let times = incoming.history.map(|_| Times::default());
         let document = incoming.document.clone();
         let type_name = state.writers.get(&writer).map(|writer| writer.type_name.clone()).unwrap_or_default();
         drop(state);
@@ -738,32 +734,12 @@ impl Worker {
             false => Ok(None),
         };
         match call {
-            Ok(call) => Some(Way { link, channel, announcement, form, call, is_node, place, ends }),
+            Ok(call) => Some(Way { link, channel, announcement, form, call, is_node, place, times, ends }),
             Err(reason) => {
                 log::debug!("{}: cannot read '{}': {reason}", self.shared.endpoint, announcement.topic);
                 None
             }
         }
-    }
-
-    /// How samples of a writer with this type in DDS name requests. The error is for people.
-    fn call(
-        &self,
-        form: Form,
-        announcement: &Announcement,
-        document: Option<Arc<[u8]>>,
-        type_name: &str,
-    ) -> Option<Result<Call, String>> {
-        let sink = &self.shared.sink;
-        // The writer's type; the subscriber's own, if the writer does not tell it.
-        let schema = || {
-            let told = document.or_else(|| sink.document(announcement.schema));
-            let told = told.and_then(|told| Schema::from_bytes(&told, &SchemaLimits::default()).ok());
-            told.or_else(|| self.subscribed(&announcement.topic))
-        };
-        let is_wrapped = rpc::role_of(type_name).is_some();
-        let schema = is_wrapped.then(schema).flatten();
-        Call::new(is_wrapped, form, announcement, schema.as_ref())
     }
 
     // What this node writes.

@@ -1,0 +1,177 @@
+//! The worker's part for what comes before its time: samples of writers that the node has not
+//! answered yet, and what writers keep for late subscribers.
+
+use std::{sync::Arc, time::Instant};
+
+use polywire_core::{
+    envelope::{ChannelId, Envelope},
+    frame::Start,
+};
+use polywire_dds::{Guid, Sample};
+
+use super::{
+    super::{
+        super::{Aligned, LinkId, pipe::lock},
+        deferred::Task,
+        early::Waiting,
+        form,
+        hands::Hands,
+        kept::Replay,
+        peer::{Gate, Link},
+    },
+    Worker,
+};
+use crate::replayed::Part;
+
+/// The number before the first message of a channel of which messages came while nobody wanted
+/// them. Late subscribers may get those with lower numbers.
+const MISSED: u64 = 1 << 32;
+
+impl Worker {
+    /// Whether the node has not said yet whether it wants the messages of this writer, which is no
+    /// node's.
+    pub(super) fn is_early(&self, writer: Guid) -> bool {
+        let mut state = lock(&self.shared.state);
+        let peer = state.peers.get_mut(&writer.participant()).filter(|peer| peer.node.is_none());
+        let Some(peer) = peer else { return false };
+        let Some(incoming) = peer.by_writer.get(&writer).and_then(|channel| peer.incoming.get_mut(channel)) else {
+            return true;
+        };
+        incoming.has_missed |= incoming.is_answered && incoming.reading.is_none();
+        !incoming.is_answered
+    }
+
+    /// The node wants a channel: what came before goes first.
+    pub(super) fn take_early(&mut self, hands: &mut Hands, guid: Guid, channel: ChannelId) {
+        let (writer, samples, missed) = {
+            let mut state = lock(&self.shared.state);
+            let Some(peer) = state.peers.get_mut(&guid) else { return };
+            let link = peer.link.clone();
+            let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
+            let (Some(writer), Some(reading)) = (incoming.writer, &mut incoming.reading) else { return };
+            let Gate::Open(place) = &mut reading.gate else { return };
+            let Waiting { samples, lost } = self.early.take(writer);
+            place.last = lost + if incoming.has_missed { MISSED } else { 0 };
+            (writer, samples, link.filter(|_| incoming.has_missed))
+        };
+        if let Some(link) = missed {
+            link.sink.position(channel, Start { sequence: MISSED, timestamp_ns: 0 }, 0);
+        }
+        samples.into_iter().for_each(|sample| self.arrived(hands, writer, sample));
+    }
+
+    /// The node does not want a channel.
+    pub(super) fn drop_early(&mut self, guid: Guid, channel: ChannelId) {
+        let mut state = lock(&self.shared.state);
+        if let Some(incoming) = state.incoming(guid, channel)
+            && let Some(writer) = incoming.writer
+        {
+            incoming.has_missed |= !self.early.take(writer).samples.is_empty();
+        }
+    }
+
+    /// The writer of which a channel brings what it keeps.
+    pub(super) fn history_of(&self, link: LinkId, channel: ChannelId) -> Option<Guid> {
+        lock(&self.shared.state).peer_of(link)?.1.incoming.get(&channel)?.history_of
+    }
+
+    /// The node wants what a writer keeps, or does not want it any more.
+    pub(super) fn history_answered(&mut self, hands: &mut Hands, writer: Guid, history: ChannelId, accepts: bool) {
+        let runs = self.replays.iter_mut().find(|replay| replay.writer == writer);
+        match (runs, accepts) {
+            (Some(replay), true) => replay.again = true,
+            (None, true) => self.begin_replay(hands, writer, history),
+            (_, false) => self.end_replays(|replay| replay.writer == writer),
+        }
+    }
+
+    fn begin_replay(&mut self, hands: &mut Hands, writer: Guid, history: ChannelId) {
+        let way = hands.way(writer);
+        let times = way.and_then(|way| way.times.as_ref());
+        let mut replay = Replay::new(writer, history, times, self.shared.options.queue_bytes);
+        if way.is_none_or(|way| way.place.last == 0) && !self.has_missed(writer) {
+            // Everything is still to come, in the channel itself.
+            return self.tell_kept(hands, &replay);
+        }
+        let endpoint = lock(&self.shared.state).writers.get(&writer).cloned();
+        let Some(endpoint) = endpoint else { return };
+        match self.open_reader(&endpoint, replay.taker()) {
+            Ok(end) => {
+                replay.reader = Some(end);
+                self.replays.push(replay);
+            }
+            Err(error) => log::warn!("{}: cannot read '{}': {error}", self.shared.endpoint, endpoint.topic),
+        }
+    }
+
+    /// Whether messages of a writer came while nobody wanted them, or nobody wants them now.
+    fn has_missed(&self, writer: Guid) -> bool {
+        let state = lock(&self.shared.state);
+        let incoming = state.peers.get(&writer.participant()).and_then(|peer| {
+            let channel = peer.by_writer.get(&writer)?;
+            peer.incoming.get(channel)
+        });
+        incoming.is_none_or(|incoming| incoming.has_missed || incoming.reading.is_none())
+    }
+
+    /// Passes on what writers keep, if everything has come.
+    pub(super) fn replay(&mut self, hands: &mut Hands) {
+        let now = Instant::now();
+        let complete: Vec<Replay> = self.replays.extract_if(.., |replay| replay.is_complete(now)).collect();
+        for mut replay in complete {
+            self.tell_kept(hands, &replay);
+            replay.reader.take().into_iter().for_each(|end| self.shared.deferred.add(Task::Leave(end)));
+            if replay.again {
+                self.begin_replay(hands, replay.writer, replay.history);
+            }
+        }
+    }
+
+    /// Passes on what a writer keeps.
+    fn tell_kept(&mut self, hands: &Hands, replay: &Replay) {
+        let Replay { writer, history, .. } = *replay;
+        let (times, last) = match hands.way(writer) {
+            Some(way) => (way.times.as_ref(), way.place.last),
+            None => (None, MISSED),
+        };
+        let samples = replay.samples(times, last);
+        let (link, id, first) = {
+            let mut state = lock(&self.shared.state);
+            let Some(peer) = state.peers.get_mut(&writer.participant()) else { return };
+            let (link, incoming) = (peer.link.clone(), peer.incoming.get_mut(&history));
+            let (Some(link), Some(incoming)) = (link, incoming) else { return };
+            let first = incoming.position + 1;
+            incoming.position += samples.len() as u64 + 2;
+            (link, incoming.announcement.writer, first)
+        };
+        let send = |sequence, part: Part<'_>, sample: Option<&Sample>| {
+            let extensions = part.extension();
+            let blank = Envelope::data(history, sequence, 0);
+            let envelope = sample.map_or(blank, |sample| form::of_sample(sample, blank));
+            let envelope = Envelope { extensions: extensions.as_extensions(), ..envelope };
+            let payload = sample.map(form::payload).unwrap_or_default();
+            link.sink.message(&envelope, Aligned::default().place(&payload));
+        };
+        send(first, Part::Begin(first, &[id.0]), None);
+        for ((number, sample), sequence) in samples.iter().zip(first + 1..) {
+            send(sequence, Part::Sample(*number), Some(sample));
+        }
+        send(first + samples.len() as u64 + 1, Part::End, None);
+        self.touch(&link);
+    }
+
+    /// The writer of a history channel has gone.
+    pub(super) fn forget_history(&mut self, link: &Arc<Link>, writer: Guid, history: ChannelId) {
+        self.end_replays(|replay| replay.writer == writer);
+        if let Some(peer) = lock(&self.shared.state).peers.get_mut(&writer.participant()) {
+            peer.incoming.remove(&history);
+        }
+        link.sink.retired(history);
+    }
+
+    pub(super) fn end_replays(&mut self, ends: impl Fn(&Replay) -> bool) {
+        let ended: Vec<Replay> = self.replays.extract_if(.., |replay| ends(replay)).collect();
+        let readers = ended.into_iter().filter_map(|replay| replay.reader);
+        readers.for_each(|end| self.shared.deferred.add(Task::Leave(end)));
+    }
+}

@@ -1,0 +1,94 @@
+//! The worker's part for services of ROS 2 and DDS-RPC: the types of requests and replies, and the
+//! servers that have found this node.
+
+use std::{sync::Arc, time::Instant};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId},
+    rpc::{Role, request_topic, service_of},
+    schema::{Schema, SchemaLimits},
+};
+use polywire_dds::Guid;
+
+use super::{
+    super::{
+        super::pipe::lock, form::Form, name::Naming, peer::ReadEnd, rpc, service::Call, state::Channel, types::Known,
+    },
+    Worker,
+};
+
+impl Worker {
+    /// The name and the type, if it is known, of the values in a type in DDS. `None` if it is not
+    /// one of DDS-RPC on the topic of a service.
+    pub(super) fn values(
+        &self,
+        topic: &str,
+        type_name: String,
+        known: Option<&Known>,
+    ) -> Option<(String, Option<Known>)> {
+        match known {
+            _ if self.shared.naming != Naming::Rpc || service_of(topic).is_none() => Some((type_name, known.cloned())),
+            Some(known) => known.of_values().map(|values| (values.name().into(), Some(values))),
+            None => Some((rpc::value_name(&type_name, self.subscribed(topic).as_ref()), None)),
+        }
+    }
+
+    /// The type with which this node subscribes to a topic.
+    fn subscribed(&self, topic: &str) -> Option<Schema> {
+        Schema::from_bytes(&self.shared.sink.subscribed(topic)?, &SchemaLimits::default()).ok()
+    }
+
+    /// Whether a channel has replies of a program that is not a node.
+    pub(super) fn has_foreign_replies(&self, guid: Guid, channel: ChannelId) -> Option<bool> {
+        let state = lock(&self.shared.state);
+        let peer = state.peers.get(&guid)?;
+        let (_, role) = service_of(&peer.incoming.get(&channel)?.announcement.topic)?;
+        Some(peer.node.is_none() && role == Role::Reply)
+    }
+
+    /// Tells the node which servers have had time to find it.
+    pub(super) fn settle(&mut self) {
+        let mut settling = std::mem::take(&mut self.settling);
+        let settled = settling.take(Instant::now(), |guid, channel| self.finds_server(guid, channel));
+        self.settling = settling;
+        for (guid, channel) in settled {
+            let link = lock(&self.shared.state).peers.get(&guid).and_then(|peer| peer.link.clone());
+            link.into_iter().for_each(|link| link.sink.matched(channel));
+        }
+    }
+
+    /// Whether both ends of the server that replies on a channel are found: the writer by a reader
+    /// of ours, the reader by a writer. `None` if the channel is not read.
+    fn finds_server(&self, guid: Guid, channel: ChannelId) -> Option<bool> {
+        let (replies, end, requests): (Guid, Arc<ReadEnd>, Vec<Arc<Channel>>) = {
+            let mut state = lock(&self.shared.state);
+            let incoming = state.incoming(guid, channel)?;
+            let end = incoming.reading.as_ref()?.reader.clone()?;
+            let (writer, topic) = (incoming.writer?, request_topic(service_of(&incoming.announcement.topic)?.0));
+            let requests = state.channels.values().filter(|channel| channel.announcement.topic == topic);
+            (writer, end, requests.cloned().collect())
+        };
+        let has_reader = |channel: &Arc<Channel>| channel.writer.readers().iter().any(|it| it.participant() == guid);
+        Some(end.reader.writers().contains(&replies) && requests.iter().any(has_reader))
+    }
+
+    /// How samples of a writer with this type in DDS name requests. The error is for people.
+    pub(super) fn call(
+        &self,
+        form: Form,
+        announcement: &Announcement,
+        document: Option<Arc<[u8]>>,
+        type_name: &str,
+    ) -> Option<Result<Call, String>> {
+        let sink = &self.shared.sink;
+        // The writer's type; the subscriber's own, if the writer does not tell it.
+        let schema = || {
+            let told = document.or_else(|| sink.document(announcement.schema));
+            let told = told.and_then(|told| Schema::from_bytes(&told, &SchemaLimits::default()).ok());
+            told.or_else(|| self.subscribed(&announcement.topic))
+        };
+        let is_wrapped = rpc::role_of(type_name).is_some();
+        let schema = is_wrapped.then(schema).flatten();
+        Call::new(is_wrapped, form, announcement, schema.as_ref())
+    }
+}
