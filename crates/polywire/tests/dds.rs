@@ -298,7 +298,9 @@ fn types_that_differ_under_one_name_do_not_match() {
     }
     let status = publisher.status();
     assert_eq!((status.accepting, status.refusing), (0, 1));
-    assert!(status.refusals[0].reason.contains("type (policy 24)"), "{}", status.refusals[0].reason);
+    let reason = &status.refusals[0].reason;
+    assert!(reason.contains("type (policy 24)"), "{reason}");
+    assert!(reason.contains("level: the writer has string, the reader double"), "{reason}");
 
     let subscriber = node.subscriber_on::<Other>("more/pumps", &wire("auto", domain)).expect("a subscriber");
     let _writer = python("keep", domain, "more/pumps", "Pump");

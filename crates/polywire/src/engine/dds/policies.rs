@@ -114,7 +114,7 @@ pub(super) fn of_reader(writer: &dds::Qos) -> dds::Qos {
 }
 
 /// The number by which DDS says that one type cannot be read as the other.
-const TYPE_CONSISTENCY: u32 = 24;
+pub(super) const TYPE_CONSISTENCY: u32 = 24;
 
 /// The number by which Cyclone says that a reader takes another representation than the writer's.
 pub(super) const DATA_REPRESENTATION: u32 = 25;
@@ -122,7 +122,7 @@ pub(super) const DATA_REPRESENTATION: u32 = 25;
 /// What a policy's number in DDS stands for.
 pub(super) fn policy_name(number: u32) -> String {
     if number == TYPE_CONSISTENCY {
-        return format!("type (policy {number}); with types=off in the address, types are compared by their names");
+        return format!("type (policy {number})");
     }
     if number == DATA_REPRESENTATION {
         return format!("data representation (policy {number}), which is that of another codec");

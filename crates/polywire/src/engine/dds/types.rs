@@ -1,5 +1,5 @@
-//! Types of other programs. Their writers say in discovery how the type is hashed; the type itself
-//! is asked for, and a channel is announced once it has come.
+//! Types of other programs. Their writers and readers say in discovery how the type is hashed; the
+//! type itself is asked for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,10 @@ use std::{
 
 use polywire_core::{
     envelope::{Announcement, Id128},
-    schema::{Schema, SchemaLimits, TypeObjects},
+    schema::{
+        Schema, SchemaLimits, TypeObjects,
+        evolve::{Rules, Verdict, assess_with},
+    },
 };
 use polywire_dds::{Endpoint, Guid, Participant};
 
@@ -23,6 +26,9 @@ const PATIENCE_FOR_NAMES: Duration = Duration::from_millis(500);
 
 /// How often other programs are asked for a type.
 const ASK: Duration = Duration::from_millis(250);
+
+/// Most reasons that are told of one type.
+const REASONS: usize = 3;
 
 /// How often it is looked whether a type has come.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
@@ -48,6 +54,16 @@ impl Known {
         Some(Known { document: schema.to_bytes().into(), schema })
     }
 
+    /// Why this reader's type cannot be read from a writer's, by the rules of XTypes. `None` if it
+    /// can.
+    pub(super) fn why_not(&self, writer: &Schema) -> Option<String> {
+        let Verdict::Refused(reasons) = assess_with(writer, &self.schema, Rules { strict_xtypes: true }) else {
+            return None;
+        };
+        let reasons: Vec<String> = reasons.iter().take(REASONS).map(|reason| reason.to_string()).collect();
+        Some(reasons.join("; ").replace("\n    ", "; "))
+    }
+
     pub(super) fn name(&self) -> &str {
         self.schema.name()
     }
@@ -59,54 +75,50 @@ impl Known {
     }
 }
 
-/// Writers whose types, or the names of whose nodes, have not come.
+/// Writers, or readers, whose types, or the names of whose nodes, have not come.
 #[derive(Default)]
 pub(super) struct Lookups(BTreeMap<Guid, Lookup>);
 
 struct Lookup {
-    writer: Endpoint,
+    end: Endpoint,
     began: Instant,
     asked: Option<Instant>,
-    /// `Some(None)` if the type will not come.
-    found: Option<Option<Known>>,
+    found: Option<Found>,
 }
+
+/// A type, or why it will not come. `Ok(None)` if the program does not tell it.
+pub(super) type Found = Result<Option<Known>, String>;
 
 impl Lookups {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn begin(&mut self, writer: &Endpoint) {
-        let lookup = Lookup { writer: writer.clone(), began: Instant::now(), asked: None, found: None };
-        self.0.entry(writer.guid).or_insert(lookup);
+    pub(super) fn begin(&mut self, end: &Endpoint) {
+        let lookup = Lookup { end: end.clone(), began: Instant::now(), asked: None, found: None };
+        self.0.entry(end.guid).or_insert(lookup);
     }
 
-    pub(super) fn forget(&mut self, writer: Guid) {
-        self.0.remove(&writer);
+    pub(super) fn forget(&mut self, end: Guid) {
+        self.0.remove(&end);
     }
 
-    /// The participants of the writers.
+    /// The participants of the ends.
     pub(super) fn participants(&self) -> impl Iterator<Item = Guid> {
-        self.0.values().map(|lookup| lookup.writer.participant)
+        self.0.values().map(|lookup| lookup.end.participant)
     }
 
-    /// Writers whose types have come, if `types` are read, and whose participants are among the
+    /// Ends whose types have come, if `types` are read, and whose participants are among the
     /// `named` ones; and those that were waited for in vain or whose types cannot be read.
-    pub(super) fn take(
-        &mut self,
-        us: &Participant,
-        endpoint: &str,
-        types: bool,
-        named: &BTreeSet<Guid>,
-    ) -> Vec<(Endpoint, Option<Known>)> {
+    pub(super) fn take(&mut self, us: &Participant, types: bool, named: &BTreeSet<Guid>) -> Vec<(Endpoint, Found)> {
         let mut done = Vec::new();
         self.0.retain(|_, lookup| {
-            let is_named = named.contains(&lookup.writer.participant) || lookup.began.elapsed() >= PATIENCE_FOR_NAMES;
+            let is_named = named.contains(&lookup.end.participant) || lookup.began.elapsed() >= PATIENCE_FOR_NAMES;
             if lookup.found.is_none() {
-                lookup.found = if types { lookup.look(us, endpoint) } else { Some(None) };
+                lookup.found = if types { lookup.look(us) } else { Some(Ok(None)) };
             }
             let Some(found) = lookup.found.clone().filter(|_| is_named) else { return true };
-            done.push((lookup.writer.clone(), found));
+            done.push((lookup.end.clone(), found));
             false
         });
         done
@@ -114,25 +126,19 @@ impl Lookups {
 }
 
 impl Lookup {
-    /// `None` while the type is waited for, and `Some(None)` if it will not come.
-    fn look(&mut self, us: &Participant, endpoint: &str) -> Option<Option<Known>> {
-        let Some(types) = &self.writer.types else { return Some(None) };
+    /// `None` while the type is waited for.
+    fn look(&mut self, us: &Participant) -> Option<Found> {
+        let Some(types) = &self.end.types else { return Some(Ok(None)) };
         let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= ASK);
         if is_due {
             self.asked = Some(Instant::now());
         }
-        let why = match us.type_objects(types, is_due) {
-            Ok(Some(objects)) => match Known::of(&objects) {
-                Ok(known) => return Some(Some(known)),
-                Err(error) => error,
-            },
-            Ok(None) if self.began.elapsed() < PATIENCE => return None,
-            Ok(None) => "it did not come in time".into(),
-            Err(error) => error.to_string(),
-        };
-        let Endpoint { topic, type_name, .. } = &self.writer;
-        log::warn!("{endpoint}: the type {type_name} of '{topic}' is compared by its name alone: {why}");
-        Some(None)
+        match us.type_objects(types, is_due) {
+            Ok(Some(objects)) => Some(Known::of(&objects).map(Some)),
+            Ok(None) if self.began.elapsed() < PATIENCE => None,
+            Ok(None) => Some(Err("it did not come in time".into())),
+            Err(error) => Some(Err(error.to_string())),
+        }
     }
 }
 

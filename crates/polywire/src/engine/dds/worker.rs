@@ -1,6 +1,7 @@
 //! The port's thread: takes what DDS reports and receives, calls the node, and sends letters.
 
 mod history;
+mod mismatch;
 mod services;
 
 use std::{
@@ -17,6 +18,7 @@ use polywire_core::{
 };
 use polywire_dds::{Discovery, Endpoint, Guid, Receive, Representation, Sample};
 
+use self::mismatch::Mismatched;
 use super::{
     super::{Disconnect, Event, LinkId, LinkInfo, Principal, pipe::lock},
     deferred::Task,
@@ -30,7 +32,7 @@ use super::{
         Correspondent, Gate, Incoming, Interest, LETTERS, Link, Mailbox, Peer, ReadEnd, Reading, address, introduced,
         labelled,
     },
-    policies::{self, offer_of, policy_name},
+    policies::{self, offer_of},
     presence::Presence,
     security::{EXPIRED, Unreached},
     settling::{self, Settling},
@@ -55,6 +57,7 @@ pub(super) struct Worker {
     touched: Vec<Arc<Link>>,
     greeted: Option<Instant>,
     lookups: Lookups,
+    mismatched: Mismatched,
     /// Where names are those of ROS 2.
     presence: Option<Presence>,
     settling: Settling,
@@ -67,9 +70,21 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, presence: Option<Presence>) -> Worker {
-        let (touched, greeted, lookups, settling, replays, unreached, has_expired) = Default::default();
+        let (touched, greeted, lookups, mismatched, settling, replays, unreached, has_expired) = Default::default();
         let early = Early::new(shared.options.queue_bytes);
-        Worker { shared, touched, greeted, lookups, presence, settling, early, replays, unreached, has_expired }
+        Worker {
+            shared,
+            touched,
+            greeted,
+            lookups,
+            mismatched,
+            presence,
+            settling,
+            early,
+            replays,
+            unreached,
+            has_expired,
+        }
     }
 
     pub(super) fn run(&mut self) {
@@ -92,10 +107,11 @@ impl Worker {
             }
             self.expire();
             pause = if self.send_letters() { IDLE } else { AGAIN };
-            if !self.lookups.is_empty() {
+            if !self.lookups.is_empty() || !self.mismatched.is_empty() {
                 // It calls the node.
                 let _turn = shared.inlet.hands();
                 self.look_types_up();
+                self.tell_mismatches();
                 pause = LOOK;
             }
             if !self.settling.is_empty() {
@@ -225,8 +241,14 @@ impl Worker {
     fn look_types_up(&mut self) {
         let is_named = |participant: &Guid| !self.is_unnamed(*participant);
         let named = self.lookups.participants().filter(is_named).collect();
-        let done = self.lookups.take(&self.shared.us, &self.shared.endpoint, self.shared.types, &named);
-        done.iter().for_each(|(writer, known)| self.foreign_writer(writer, known.as_ref()));
+        let done = self.lookups.take(&self.shared.us, self.shared.types, &named);
+        for (writer, found) in done {
+            if let Err(why) = &found {
+                let (endpoint, Endpoint { topic, type_name, .. }) = (&self.shared.endpoint, &writer);
+                log::warn!("{endpoint}: the type {type_name} of '{topic}' is compared by its name alone: {why}");
+            }
+            self.foreign_writer(&writer, found.ok().flatten().as_ref());
+        }
     }
 
     /// Sends the node the schema of a writer of a program that is not a node.
@@ -313,6 +335,7 @@ impl Worker {
 
     fn gone(&mut self, hands: &mut Hands, guid: Guid) {
         self.lookups.forget(guid);
+        self.mismatched.forget(guid);
         self.early.take(guid);
         let (link, channel, ended) = {
             let mut state = lock(&self.shared.state);
@@ -834,27 +857,5 @@ impl Worker {
         }
         let answer = if count > 0 { Answer::Accept(count) } else { Answer::Decline };
         link.sink.answered(channel.id, &answer);
-    }
-
-    /// A reader of a channel's topic does not match because of a policy. DDS does not say which
-    /// reader.
-    fn incompatible(&self, id: ChannelId, policy: u32) {
-        let Some(channel) = self.channel(id) else { return };
-        let matched: BTreeSet<Guid> = channel.writer.readers().into_iter().collect();
-        let unmatched: BTreeSet<Guid> = {
-            let state = lock(&self.shared.state);
-            let is_refused = |reader: &&Endpoint| {
-                (&reader.topic, &reader.type_name) == (&channel.topic, &channel.type_name)
-                    && !matched.contains(&reader.guid)
-            };
-            let is_foreign = |guid: &Guid| state.peers.get(guid).is_some_and(|peer| peer.node.is_none());
-            state.readers.values().filter(is_refused).map(|reader| reader.participant).filter(is_foreign).collect()
-        };
-        for guid in unmatched {
-            let Some(link) = self.foreign_link(guid) else { continue };
-            let reason = format!("it requests another {}", policy_name(policy));
-            lock(&channel.sending).interest.entry(link.info.id).or_insert((link.clone(), Interest::Unwanted));
-            link.sink.answered(id, &Answer::Refuse(reason));
-        }
     }
 }
