@@ -96,6 +96,7 @@ fn topics_of_a_dds_program_are_read() {
         let mut key = [0; 16];
         key[3] = 1;
         assert_eq!((end.info.kind, end.info.key_hash.map(|hash| hash.0)), (Kind::Dispose, Some(key)));
+        assert_eq!(end.value, Pump { id: 1, ..Pump::default() }, "a key is all that comes");
         assert_eq!((pumps.lost(), pumps.undecodable()), (0, 0));
     }
 }

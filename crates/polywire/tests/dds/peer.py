@@ -1,6 +1,6 @@
 """A program that knows only DDS: Eclipse Cyclone DDS, by its Python package.
 
-    peer.py write DOMAIN TOPIC TYPE     waits for a reader, writes three samples, disposes of the first Pump
+    peer.py write DOMAIN TOPIC TYPE     waits for a reader, writes three samples, disposes of the first one unless it is a Note
     peer.py keep DOMAIN TOPIC TYPE      writes three samples at once, and keeps them for late joiners
     peer.py go DOMAIN TOPIC Pump        writes a sample every 10 ms
     peer.py store DOMAIN TOPIC Pump     the same, and keeps them for late joiners
@@ -132,7 +132,7 @@ def main():
             time.sleep(0.01)
         for value in values(of):
             writer.write(value)
-        if of is Pump and mode == "write":
+        if of is not Note and mode == "write":
             writer.dispose(values(of)[0])
         say("ready")
         wait_for_end(lambda: None)

@@ -1,6 +1,6 @@
 //! Types of every extensibility, and versions of them, to and from a program that knows only DDS.
 
-use polywire::{Message, Node, qos::Qos};
+use polywire::{Kind, Message, Node, qos::Qos};
 
 use crate::{
     Note, Pump,
@@ -83,6 +83,8 @@ fn an_older_type_reads_a_grown_one_and_is_read_as_one() {
     for id in 1..=3 {
         assert_eq!(young.recv_timeout(SOON).expect("a sample").value, Young { id });
     }
+    let end = young.recv_timeout(SOON).expect("the end of an instance");
+    assert_eq!((end.info.kind, end.value), (Kind::Dispose, Young { id: 1 }));
     let publisher = node.publisher_on::<Young>("young", &wire("xcdr2", domain)).expect("a publisher");
     let reader = python("read", domain, "young", "Grown").expect("it was there");
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
@@ -101,6 +103,8 @@ fn mutable_types_pass_both_ways_and_evolve() {
         let Loose { name, .. } = loose(id);
         assert_eq!(other.recv_timeout(SOON).expect("a sample").value, Looser { id, name, unit: String::new() });
     }
+    let end = other.recv_timeout(SOON).expect("the end of an instance");
+    assert_eq!((end.info.kind, end.value), (Kind::Dispose, Looser { id: 1, ..Looser::default() }));
     let publisher = node.publisher_on::<Looser>("looser", &wire("xcdr2", domain)).expect("a publisher");
     let reader = python("read", domain, "looser", "Loose").expect("it was there");
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);

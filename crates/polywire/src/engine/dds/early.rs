@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_and_what_is_dropped_is_counted() {
         let [one, two] = [1, 2].map(|byte| Guid([byte; 16]));
-        let mut early = Early::new(1000 + 10 * size_of::<Sample>());
+        let mut early = Early::new(bytes(&sample(8)) + bytes(&sample(600)));
         early.push(two, sample(8));
         (0..3).for_each(|_| early.push(one, sample(600)));
         let taken = early.take(one);

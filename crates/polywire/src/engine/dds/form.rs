@@ -242,14 +242,8 @@ pub(super) fn of_sample<'a>(sample: &Sample, envelope: Envelope<'a>) -> Envelope
     }
 }
 
-/// The payload of a sample of a program that is not a node. The end of an instance has its key
-/// alone; its hash says which one it is.
-pub(super) fn payload(sample: &Sample) -> Vec<u8> {
-    if sample.is_key { Vec::new() } else { without_number(&sample.bytes) }
-}
-
 /// The sample as its codec made it.
-fn without_number(bytes: &Bytes) -> Vec<u8> {
+pub(super) fn without_number(bytes: &Bytes) -> Vec<u8> {
     let mut sample = bytes.sample().to_vec();
     if let [_, _, first, second, ..] = &mut sample[..] {
         (*first, *second) = (0, *second & 3);

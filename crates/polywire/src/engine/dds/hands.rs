@@ -27,9 +27,10 @@ use super::{
         Aligned,
         inline::{self, Inline},
     },
-    form::{self, Form, Place, of_sample, payload},
+    form::{self, Form, Place, of_sample},
     inbox::{Inbox, Item},
     kept::Times,
+    keys::{Keys, payload},
     peer::Link,
     service::Call,
 };
@@ -92,6 +93,8 @@ pub(super) struct Way {
     pub(super) call: Option<Call>,
     pub(super) is_node: bool,
     pub(super) place: Place,
+    /// Its samples have keys, and its writer is no node's.
+    pub(super) keys: Option<Keys>,
     /// Its writer keeps samples for late subscribers.
     pub(super) times: Option<Times>,
     /// The channel has an end, which the port's thread looks for.
@@ -229,7 +232,7 @@ impl Hands {
         } else {
             place.last += 1;
             let envelope = Envelope { sequence: place.last, ..of_sample(sample, blank) };
-            hand_over(way, &envelope, Aligned::default().place(&payload(sample)));
+            hand_over(way, &envelope, Aligned::default().place(&payload(way.keys.as_ref(), sample)));
             way.times.iter_mut().for_each(|times| times.note(sample.timestamp_ns, place.last));
         }
         way.place = place;

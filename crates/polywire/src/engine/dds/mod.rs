@@ -26,6 +26,7 @@ mod form;
 mod hands;
 mod inbox;
 mod kept;
+mod keys;
 mod name;
 mod peer;
 mod policies;

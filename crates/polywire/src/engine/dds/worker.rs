@@ -27,6 +27,7 @@ use super::{
     hands::{Hands, Way},
     inbox::Item,
     kept::{self, Replay, Times},
+    keys::Keys,
     name::Naming,
     peer::{
         Correspondent, Gate, Incoming, Interest, LETTERS, Link, Mailbox, Peer, ReadEnd, Reading, address, introduced,
@@ -752,12 +753,17 @@ impl Worker {
         let document = incoming.document.clone();
         let type_name = state.writers.get(&writer).map(|writer| writer.type_name.clone()).unwrap_or_default();
         drop(state);
+        let keys = match !is_node && form.is_keyed() {
+            true => self.schema(document.as_deref(), &announcement),
+            false => None,
+        };
+        let keys = keys.map(|schema| Keys::new(&announcement.codec, schema));
         let call = match is_node || self.shared.naming.has_services() {
             true => self.call(form, &announcement, document, &type_name).transpose(),
             false => Ok(None),
         };
         match call {
-            Ok(call) => Some(Way { link, channel, announcement, form, call, is_node, place, times, ends }),
+            Ok(call) => Some(Way { link, channel, announcement, form, call, is_node, place, keys, times, ends }),
             Err(reason) => {
                 log::debug!("{}: cannot read '{}': {reason}", self.shared.endpoint, announcement.topic);
                 None

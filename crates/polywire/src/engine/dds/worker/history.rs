@@ -17,6 +17,7 @@ use super::{
         form,
         hands::Hands,
         kept::Replay,
+        keys::payload,
         peer::{Gate, Link},
     },
     Worker,
@@ -130,11 +131,13 @@ impl Worker {
     /// Passes on what a writer keeps.
     fn tell_kept(&mut self, hands: &Hands, replay: &Replay) {
         let Replay { writer, history, .. } = *replay;
-        let (times, last) = match hands.way(writer) {
+        let way = hands.way(writer);
+        let (times, last) = match way {
             Some(way) => (way.times.as_ref(), way.place.last),
             None => (None, MISSED),
         };
         let samples = replay.samples(times, last);
+        let keys = way.and_then(|way| way.keys.as_ref());
         let (link, id, first) = {
             let mut state = lock(&self.shared.state);
             let Some(peer) = state.peers.get_mut(&writer.participant()) else { return };
@@ -149,7 +152,7 @@ impl Worker {
             let blank = Envelope::data(history, sequence, 0);
             let envelope = sample.map_or(blank, |sample| form::of_sample(sample, blank));
             let envelope = Envelope { extensions: extensions.as_extensions(), ..envelope };
-            let payload = sample.map(form::payload).unwrap_or_default();
+            let payload = sample.map(|sample| payload(keys, sample)).unwrap_or_default();
             link.sink.message(&envelope, Aligned::default().place(&payload));
         };
         send(first, Part::Begin(first, &[id.0]), None);

@@ -72,6 +72,13 @@ impl Worker {
         Some(end.reader.writers().contains(&replies) && requests.iter().any(has_reader))
     }
 
+    /// A writer's type; the subscriber's own, if the writer does not tell it.
+    pub(super) fn schema(&self, document: Option<&[u8]>, announcement: &Announcement) -> Option<Schema> {
+        let told = document.map(Arc::from).or_else(|| self.shared.sink.document(announcement.schema));
+        let told = told.and_then(|told: Arc<[u8]>| Schema::from_bytes(&told, &SchemaLimits::default()).ok());
+        told.or_else(|| self.subscribed(&announcement.topic))
+    }
+
     /// How samples of a writer with this type in DDS name requests. The error is for people.
     pub(super) fn call(
         &self,
@@ -80,15 +87,8 @@ impl Worker {
         document: Option<Arc<[u8]>>,
         type_name: &str,
     ) -> Option<Result<Call, String>> {
-        let sink = &self.shared.sink;
-        // The writer's type; the subscriber's own, if the writer does not tell it.
-        let schema = || {
-            let told = document.or_else(|| sink.document(announcement.schema));
-            let told = told.and_then(|told| Schema::from_bytes(&told, &SchemaLimits::default()).ok());
-            told.or_else(|| self.subscribed(&announcement.topic))
-        };
         let is_wrapped = rpc::role_of(type_name).is_some();
-        let schema = is_wrapped.then(schema).flatten();
+        let schema = is_wrapped.then(|| self.schema(document.as_deref(), announcement)).flatten();
         Call::new(is_wrapped, form, announcement, schema.as_ref())
     }
 }
