@@ -5,6 +5,8 @@
 //! also directly, gets each message once. The offer has the bridges that a channel has passed:
 //! none takes what it has passed on before, or what is heard on the other side over fewer bridges.
 
+mod history;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -22,6 +24,7 @@ use polywire_core::{
     topic::{Pattern, TopicError},
 };
 
+use self::history::Past;
 use crate::{
     builtin::is_builtin,
     clock,
@@ -244,6 +247,10 @@ struct State {
     heard: BTreeMap<Writer, Vec<usize>>,
     /// Topics whose channels the other direction must decide on anew.
     changed: BTreeSet<String>,
+    /// The histories that are announced at the other end.
+    pasts: Vec<Weak<Past>>,
+    /// Topics of histories that are asked for, or have come.
+    asked: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -291,6 +298,20 @@ impl Way {
         self.node.inner().timer.at(clock::now(), this);
     }
 
+    /// Decides anew, on the timer's thread, which histories of a topic are read.
+    fn ask(&self, topic: &str) {
+        self.lock().asked.insert(topic.into());
+        let this: Weak<Way> = self.this.clone();
+        self.node.inner().timer.at(clock::now(), this);
+    }
+
+    /// The histories that are announced at the other end.
+    fn pasts(&self) -> Vec<Arc<Past>> {
+        let mut state = self.lock();
+        state.pasts.retain(|past| past.strong_count() > 0);
+        state.pasts.iter().filter_map(Weak::upgrade).collect()
+    }
+
     fn sent(&self, bytes: usize, passed: bool) {
         if passed {
             self.counts.messages.fetch_add(1, Ordering::Relaxed);
@@ -323,14 +344,21 @@ impl Way {
         let is_stateful = codec.is_ok_and(|chosen| chosen.codec.properties().stateful);
         let announcement = Announcement { offer: offer.to_bytes(), ..Announcement::clone(announced) };
         let channel = self.to.entry.announce(&announcement, Start::default()).map_err(|error| error.to_string())?;
-        Ok(Arc::new(Passing {
+        let mut passing = Passing {
             channel,
             is_stateful,
             requests: self.to.entry.key_requests(channel),
             wanted: AtomicBool::new(false),
             follow: Follow::new(&self.writers, announced, medium.ordered),
             heard,
-        }))
+            past: None,
+        };
+        if offer.qos.durability == Durability::TransientLocal {
+            let past = Past::open(self, announced, &offer.via[..passing.heard.hops], offer)?;
+            self.lock().pasts.push(Arc::downgrade(&past));
+            passing.past = Some(past);
+        }
+        Ok(Arc::new(passing))
     }
 
     /// Opens a channel at the other end in the format of its wire.
@@ -403,6 +431,9 @@ impl Route for Way {
     }
 
     fn concerns(&self, announced: &Announcement, offer: &Offer) -> bool {
+        if offer.history_of.is_some() {
+            return self.pasts().iter().any(|past| past.wants(announced, offer));
+        }
         let own = self.node.hello().node;
         let writer = writer_of(announced);
         // Without an id, a writer that no bridge has passed on is none of those at the other end.
@@ -425,13 +456,23 @@ impl Route for Way {
         schema: Option<&Schema>,
     ) -> Result<Arc<dyn Slot>, String> {
         let this = self.this.upgrade().ok_or("the bridge is going")?;
+        let announced = &source.announcement;
+        if offer.history_of.is_some() {
+            let past = this.pasts().into_iter().find(|past| past.wants(announced, offer));
+            return past.map(Past::slot).ok_or_else(|| "nobody asks for the history any more".into());
+        }
         let heard = this.hear(source, offer.via.len());
         let via = offer.via.iter().copied().chain([self.node.hello().node]).collect();
-        // The writer's history and assertions stay where the writer is.
-        let mut qos = offer.qos.clone().durability(Durability::Volatile);
+        // The writer's assertions stay where the writer is.
+        let mut qos = offer.qos.clone();
         (qos.liveliness, qos.lease) = (Liveliness::Automatic, None);
+        let keeps_format = this.keeps_format(announced);
+        // So does its history, if it would have to be converted or if nobody could name its writer.
+        if !keeps_format || announced.writer.is_zero() {
+            qos.durability = Durability::Volatile;
+        }
         let offer = Offer { qos, via, ..Offer::default() };
-        match self.keeps_format(&source.announcement) {
+        match keeps_format {
             true => this.pass(node, source, medium, &offer, heard),
             false => this.convert(node, source, medium, offer, schema, heard),
         }
@@ -453,6 +494,15 @@ impl Wake for Way {
         let changed = std::mem::take(&mut self.lock().changed);
         if let Some(twin) = self.twin.get().and_then(Weak::upgrade) {
             changed.iter().for_each(|topic| twin.from.reconsider_topic(topic));
+        }
+        let asked = std::mem::take(&mut self.lock().asked);
+        for topic in asked {
+            // Leaves those that have come, and reads those that are asked for.
+            self.from.reconsider_topic(&topic);
+            let again = self.pasts().iter().filter(|past| past.topic() == topic && past.begins_again()).count();
+            if again > 0 {
+                self.from.reconsider_topic(&topic);
+            }
         }
     }
 }
@@ -511,6 +561,8 @@ struct Passing {
     wanted: AtomicBool,
     follow: Follow<Waiting>,
     heard: Heard,
+    /// What the writer keeps, if it does.
+    past: Option<Arc<Past>>,
 }
 
 /// A message that waits for earlier ones on other channels.

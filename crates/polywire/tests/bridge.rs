@@ -127,3 +127,51 @@ fn only_the_topics_asked_for_pass() {
     assert_eq!((bridge.status().there.messages, bridge.node().links() > 0), (1, true));
     assert!(Node::new().bridge("inproc/bridge-some-a", "json@inproc/bridge-some-a").is_err());
 }
+
+/// A subscriber that requests what was published before it came.
+fn late(node: &Node, at: &str) -> Subscriber<Pump> {
+    let subscribe = node.subscribe::<Pump>("pumps", Some(at)).expect("a wire");
+    subscribe.qos(Qos::default().transient_local()).expect("valid policies").open()
+}
+
+#[test]
+fn histories_pass_over_chains_of_bridges() {
+    for format in ["cdr", "fast", "json+lz4"] {
+        let (here, there) = (Node::new(), Node::new());
+        let at = |name: &str| format!("inproc/bridge-history-{}-{name}", &format[..3]);
+        let kept = Qos::default().keep_last(3).transient_local();
+        let publish_at = here.publish::<Pump>("pumps", Some(&format!("{format}@{}", at("a")))).expect("it opens");
+        let publisher = publish_at.qos(kept).and_then(polywire::Publish::open).expect("it opens");
+        publish(&publisher, 1..=10);
+        let _bridges = [bridge(&at("a"), &at("b")), bridge(&at("c"), &at("b"))];
+        let first = late(&there, &at("c"));
+        assert_eq!(numbers(&first, 3), [8, 9, 10], "{format}");
+        publish(&publisher, 11..=12);
+        assert_eq!(numbers(&first, 2), [11, 12], "{format}");
+        // Several that come at the same time, and one after them.
+        let others: Vec<_> = (0..3).map(|_| (Node::new(), at("c"))).collect();
+        let others: Vec<_> = others.iter().map(|(node, at)| late(node, at)).collect();
+        for other in others.iter().chain([&late(&there, &at("c"))]) {
+            assert_eq!(numbers(other, 3), [10, 11, 12], "{format}");
+        }
+        publish(&publisher, 13..=13);
+        for pumps in others.iter().chain([&first]) {
+            assert_eq!(numbers(pumps, 1), [13], "{format}");
+            assert_eq!((pumps.lost(), pumps.try_recv().is_none()), (0, true), "{format}");
+        }
+    }
+}
+
+#[test]
+fn a_history_that_would_have_to_be_converted_is_not_offered() {
+    let (here, there) = (Node::new(), Node::new());
+    let _bridge = bridge("inproc/bridge-history-x", "json@inproc/bridge-history-y");
+    let publish_at = here.publish::<Pump>("pumps", Some("cdr@inproc/bridge-history-x")).expect("it opens");
+    let kept = Qos::default().keep_last(3).transient_local();
+    let _publisher = publish_at.qos(kept).and_then(polywire::Publish::open).expect("it opens");
+    let late = late(&there, "inproc/bridge-history-y");
+    while late.status().mismatches.is_empty() {
+        std::thread::yield_now();
+    }
+    assert!(late.status().mismatches[0].reason.contains("durability"), "{:?}", late.status());
+}

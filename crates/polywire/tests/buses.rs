@@ -13,7 +13,7 @@ use std::{
 };
 
 use polywire::{Bridge, Message, Node};
-use polywire_dds::{Guid, LOOPBACK, Participant, Qos, Reader, Receive, Sample};
+use polywire_dds::{Durability, Guid, LOOPBACK, Participant, Qos, Reader, Receive, Sample};
 use polywire_testing::waiting::until;
 use program::{Program, SOON, domain, peer};
 use zenoh::{Config, Session, Wait};
@@ -51,8 +51,12 @@ struct Samples(Arc<Mutex<BTreeMap<u32, Vec<u8>>>>);
 
 impl Samples {
     fn read(domain: u32) -> (Samples, Reader) {
+        Samples::read_with(domain, Durability::Volatile)
+    }
+
+    fn read_with(domain: u32, durability: Durability) -> (Samples, Reader) {
         let samples = Samples::default();
-        let qos = Qos { reliable: Some(SOON), ..Qos::default() };
+        let qos = Qos { reliable: Some(SOON), durability, ..Qos::default() };
         let participant = Participant::new(domain, Some(LOOPBACK), &Qos::default()).expect("a participant");
         let topic = participant.topic(TOPIC, "plant::Pump", true).expect("a topic");
         let reader = topic.reader(&qos, Arc::new(samples.clone()), |_| {}).expect("a reader");
@@ -124,6 +128,28 @@ fn a_topic_of_dds_is_json_for_an_application_of_zenoh() {
         let (_, text) = texts.recv_timeout(SOON).expect("a sample");
         assert_eq!(id(&text), number, "{next}");
     }
+}
+
+/// Over a bridge, the stream gets what a DDS program keeps, and so does a late program in another
+/// domain.
+#[test]
+fn what_a_dds_program_keeps_passes_bridges() {
+    let [here, there] = [domain(), domain()];
+    let stream = format!("unix/{}/pw-buses-kept-{}", std::env::temp_dir().display(), std::process::id());
+    let _bridges = [bridge(&Node::new(), &dds(here), &stream), bridge(&Node::new(), &stream, &dds(there))];
+    let Some(mut keeping) = peer("keep", here, TOPIC, "Pump") else { return };
+    let _program = Program::start(&mut keeping);
+    let node = Node::new();
+    for _ in 0..2 {
+        let subscribe = node.subscribe::<Pump>(TOPIC, Some(&stream)).expect("a wire");
+        let late = subscribe.qos(polywire::qos::Qos::default().transient_local()).expect("valid policies").open();
+        for id in 1..=3 {
+            assert_eq!(late.recv_timeout(SOON).map(|sample| sample.value.id), Some(id));
+        }
+        assert_eq!(late.lost(), 0);
+    }
+    let (late, _reader) = Samples::read_with(there, Durability::TransientLocal);
+    until("a late program has them", || late.all().len() == 3);
 }
 
 #[test]
