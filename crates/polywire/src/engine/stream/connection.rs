@@ -129,7 +129,7 @@ impl Shared {
         let seat = match rank(&self.local.hello).cmp(&rank(peer)) {
             Ordering::Equal => return Err(Disconnect::Itself),
             Ordering::Less => {
-                let seat = self.seats.take(peer, &reader.stream, || self.is_silent(peer), until);
+                let seat = self.seats.take(peer, &reader.stream, |_| self.is_silent(peer), until);
                 let mut decision = Vec::new();
                 let frame = if seat.is_some() { Frame::Heartbeat } else { Frame::Bye };
                 StreamEncoder::default().control(&frame, &mut decision);
@@ -144,14 +144,16 @@ impl Shared {
                     Frame::Bye => Err(Disconnect::Replaced),
                     _ => Err(Disconnect::Silent),
                 })?;
-                self.seats.take(peer, &reader.stream, || true, until)
+                self.seats.take(peer, &reader.stream, |is_same| is_same || self.is_silent(peer), until)
             }
         };
         seat.map(Some).ok_or(Disconnect::Replaced)
     }
 
+    /// Whether nothing was heard over the link to this node. Its incarnation may be another one: it
+    /// is a time, and the clock may have been set back before the node restarted.
     fn is_silent(&self, peer: &Hello) -> bool {
-        self.links().iter().any(|link| link.info.peer == *peer && link.outbox.pulse.is_silent())
+        self.links().iter().any(|link| link.info.peer.node == peer.node && link.outbox.pulse.is_silent())
     }
 
     fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String, guest: GuestId) {
