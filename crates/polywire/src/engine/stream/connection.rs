@@ -27,7 +27,7 @@ use super::{
     shared::{Place, Shared},
     transport::{ByteStream, Connection},
 };
-use crate::engine::{Action, Disconnect, EngineError, Event, LinkSink};
+use crate::engine::{Action, Disconnect, EngineError, Event, LinkSink, Principal};
 
 /// Size of the receive buffer while frames are small.
 const READ_BYTES: usize = 128 << 10;
@@ -84,7 +84,9 @@ impl Shared {
             }
             Ok(_) => {}
             Err(reason) => {
-                let only_looked = !calling && !reader.heard && matches!(reason, Disconnect::Lost(_));
+                // Who has shown a certificate has sent bytes that the stream keeps to itself.
+                let has_sent = reader.heard || matches!(reader.stream.principal(), Principal::Certificate(_));
+                let only_looked = !calling && !has_sent && matches!(reason, Disconnect::Lost(_));
                 let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
                 if !self.stop.is_set() && !only_looked && reason != Disconnect::Replaced {
                     self.reject(caller, address, reason);
