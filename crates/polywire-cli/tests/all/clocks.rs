@@ -114,7 +114,7 @@ fn a_lifespan_begins_by_the_writers_clock_and_ends_by_the_readers() {
     }
 }
 
-/// Times without a sign of life that no busy machine causes, but every jump of a clock below would.
+/// Longer than a busy machine holds up a process, and shorter than the jumps.
 const PATIENT: &str = "deadline=60s,lease=60s";
 
 /// What nodes would say if they took a jump for silence or a loss.
@@ -198,35 +198,42 @@ fn silence_is_noticed_while_the_clock_goes_back() {
 fn a_node_that_restarts_with_its_clock_set_back_is_heard() {
     // On either side of the decision over links: ids below and above that of the subscriber.
     for uuid in ["00000000-0000-4000-8000-000000000001", "ffffffff-ffff-4fff-bfff-fffffffffffe"] {
-        let folder = Folder::new();
-        folder.write("a.state", &format!("name = \"house\"\nuuid = \"{uuid}\"\n"));
-        folder.write("hasty.toml", "[engine]\nlease_ms = 500\n");
-        let mut echo = folder.start(&["echo", "probes/house/clock", "--info", "--config", "hasty.toml"]);
-        let last = Cell::new(String::new());
-        // Waits for the first sample of another writer.
-        let mut next = || loop {
-            let info: Value = serde_json::from_str(&echo.line()).expect("JSON");
-            let writer = info["writer"].as_str().expect("a writer").to_owned();
-            if last.replace(writer.clone()) != writer {
-                return;
-            }
-        };
-        let Some(clock) = Clock::new(&folder, "clock", "+0") else { return };
-        let agent = ["agent", "--state", "a.state", "--probe", "clock", "--every", "0.02", "--config", "hasty.toml"];
-        let first = clock.start(&agent);
-        next();
-        first.end_by("TERM").with(0);
-        clock.set("-1h");
-        let second = clock.start(&agent);
-        next();
-        // Its host is gone without a word: nothing closes its links.
-        second.signal("STOP");
-        clock.set("-2h");
-        let third = clock.start(&agent);
-        next();
-        second.signal("CONT");
-        for agent in [second, third] {
-            agent.end_by("TERM").with(0);
+        PLACES.into_iter().for_each(|place| restart_with_the_clock_set_back(uuid, place));
+    }
+}
+
+fn restart_with_the_clock_set_back(uuid: &str, place: &str) {
+    let folder = Folder::new();
+    folder.write("a.state", &format!("name = \"house\"\nuuid = \"{uuid}\"\n"));
+    folder.write("hasty.toml", "[engine]\nlease_ms = 500\n");
+    let Some(clock) = Clock::new(&folder, "clock", "+0") else { return };
+    let hasty = ["--config", "hasty.toml", "--wire"];
+    let mut echo = folder.start(&[&["echo", "probes/house/clock", "-v", "--info"], &hasty[..], &[place]].concat());
+    let wire = echo.error_after(": listening on ");
+    let last = Cell::new(String::new());
+    // Waits for the first sample of another writer.
+    let mut next = || loop {
+        let info: Value = serde_json::from_str(&echo.line()).expect("JSON");
+        let writer = info["writer"].as_str().expect("a writer").to_owned();
+        if last.replace(writer.clone()) != writer {
+            return;
         }
+    };
+    let agent = ["agent", "--state", "a.state", "--probe", "clock", "--every", "0.02"];
+    let agent = [&agent[..], &hasty, &[&wire]].concat();
+    let first = clock.start(&agent);
+    next();
+    first.end_by("TERM").with(0);
+    clock.set("-1h");
+    let second = clock.start(&agent);
+    next();
+    // Its host is gone without a word: nothing closes its links.
+    second.signal("STOP");
+    clock.set("-2h");
+    let third = clock.start(&agent);
+    next();
+    second.signal("CONT");
+    for agent in [second, third] {
+        agent.end_by("TERM").with(0);
     }
 }
