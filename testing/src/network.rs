@@ -15,6 +15,9 @@ use crate::tools;
 /// Marks a process in namespaces of its own.
 const INSIDE: &str = "POLYWIRE_TEST_NETWORK";
 
+/// A folder that each test in namespaces has for itself.
+const RUN: &str = "/run";
+
 /// The hosts of a test, numbered from 1. Host `n` has the interface `eth0` with the address
 /// `10.9.0.n`. The test itself runs on none of them.
 pub struct Network {
@@ -50,6 +53,9 @@ impl Network {
         }
         let mut again = isolated();
         again.arg(env::current_exe().expect("this program")).args([test, "--exact", "--nocapture"]).env(INSIDE, "1");
+        // Temporary files have the number of the process in their names, which is the same in other
+        // namespaces.
+        again.env("TMPDIR", RUN);
         let ended = again.stdin(Stdio::null()).output().expect("it is started again");
         let out = String::from_utf8_lossy(&ended.stdout);
         assert!(
@@ -86,8 +92,10 @@ impl Network {
     }
 
     fn set_up(&self) {
-        run("mount -t tmpfs tmpfs /run && mount -t proc proc /proc
-            ip link add bridge type bridge && ip link set bridge up");
+        run(&format!(
+            "mount -t tmpfs tmpfs {RUN} && mount -t proc proc /proc
+            ip link add bridge type bridge && ip link set bridge up"
+        ));
         for host in 1..=self.hosts {
             let address = self.address(host);
             run(&format!(

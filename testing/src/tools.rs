@@ -5,8 +5,9 @@
 //! the environment it fails. `.ci/run` sets this variable and installs the tools.
 
 use std::{
-    env,
+    env, fs,
     io::{self, Write as _},
+    path::PathBuf,
     process::{Command, Stdio},
     thread,
 };
@@ -31,6 +32,18 @@ pub fn python_has(module: &str) -> bool {
 /// [`missing`], and the caller skips its test.
 pub fn has_program(program: &str, version: &str) -> bool {
     runs(&format!("the program '{program}'"), Command::new(program).arg(version))
+}
+
+/// The library of the package `faketime` that shows another time to a program with several
+/// threads, for `LD_PRELOAD`. Without it, this calls [`missing`], and the caller skips its test.
+pub fn faketime() -> Option<PathBuf> {
+    // Below a folder for each architecture.
+    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let library = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
+    if library.is_none() {
+        missing("the library 'libfaketimeMT.so.1' of the package 'faketime'");
+    }
+    library
 }
 
 /// Runs a program with `input` on its standard input, and returns its standard output.

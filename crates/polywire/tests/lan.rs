@@ -19,7 +19,7 @@ use std::{
 
 use fleet::Fleet;
 use polywire::{Config, Message, Node, PublishError, Publisher, Subscriber, engine::EngineError};
-use polywire_testing::network::Network;
+use polywire_testing::{network::Network, tools, waiting::Process};
 
 /// Longer than anything takes on a slow machine that does other work, too.
 const SOON: Duration = Duration::from_secs(90);
@@ -199,6 +199,98 @@ fn a_node_that_leaves_withdraws_its_record() {
     assert!(lines.any(|line| line.contains("withdrawn")));
     listener.kill().expect("it is there");
     listener.wait().expect("ended");
+}
+
+/// Avahi on a host, with a bus of its own.
+struct Avahi {
+    network: Network,
+    host: usize,
+    _daemons: [Process; 2],
+}
+
+impl Avahi {
+    /// Where the files of the bus are: the network has a `/run` of its own.
+    const BUS: &str = "unix:path=/run/test-bus";
+
+    fn start(network: Network, host: usize) -> Avahi {
+        let policy = "<allow user='*'/><allow own='*'/><allow send_destination='*'/><allow receive_sender='*'/>";
+        let bus = format!("<listen>{}</listen><policy context='default'>{policy}</policy>", Avahi::BUS);
+        fs::write("/run/bus.conf", format!("<busconfig><type>system</type>{bus}</busconfig>")).expect("written");
+        fs::write("/run/avahi.conf", "[server]\nhost-name=browser\nuse-ipv6=no\n").expect("written");
+        fs::create_dir("/run/avahi-daemon").expect("a folder for its process number");
+        let mut command = network.command(host, "dbus-daemon");
+        command.args(["--nofork", "--config-file=/run/bus.conf", "--print-address"]).stdout(Stdio::piped());
+        let mut bus = Process(command.spawn().expect("started"));
+        let mut address = String::new();
+        BufReader::new(bus.0.stdout.take().expect("piped")).read_line(&mut address).expect("an address");
+        assert!(address.starts_with(Avahi::BUS), "{address}");
+        let mut command = network.command(host, "avahi-daemon");
+        command.args(["--no-drop-root", "--no-chroot", "--no-rlimits", "-f", "/run/avahi.conf"]);
+        let daemon = Process(command.env("DBUS_SYSTEM_BUS_ADDRESS", Avahi::BUS).spawn().expect("started"));
+        Avahi { network, host, _daemons: [bus, daemon] }
+    }
+
+    /// The nodes that it shows: the address, the port and the TXT pairs of each.
+    fn nodes(&self) -> BTreeMap<String, (String, String, BTreeMap<String, String>)> {
+        let mut command = self.network.command(self.host, "avahi-browse");
+        command.args(["-rpt", "_polywire._tcp"]).env("DBUS_SYSTEM_BUS_ADDRESS", Avahi::BUS);
+        let shown = String::from_utf8(command.output().expect("it runs").stdout).expect("text");
+        let of = |line: &str| {
+            let Ok([_, _, _, label, _, _, _, address, port, txt]) =
+                <[&str; 10]>::try_from(Vec::from_iter(line.split(';')))
+            else {
+                panic!("{line}");
+            };
+            let pairs = txt.trim_matches('"').split("\" \"").filter_map(|pair| pair.split_once('='));
+            let pairs = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            (label.to_owned(), (address.to_owned(), port.to_owned(), pairs))
+        };
+        shown.lines().filter(|line| line.starts_with("=;eth0;IPv4;")).map(of).collect()
+    }
+
+    /// What it shows as soon as that is so many nodes.
+    fn until(&self, count: usize) -> BTreeMap<String, (String, String, BTreeMap<String, String>)> {
+        let until = Instant::now() + SOON;
+        loop {
+            let nodes = self.nodes();
+            if nodes.len() == count {
+                return nodes;
+            }
+            assert!(Instant::now() < until, "{count} expected: {nodes:#?}");
+        }
+    }
+}
+
+#[test]
+fn avahi_shows_nodes_until_they_leave() {
+    if !["avahi-daemon", "avahi-browse", "dbus-daemon"].iter().all(|name| tools::has_program(name, "--version")) {
+        return;
+    }
+    let Some(network) = Network::of("avahi_shows_nodes_until_they_leave", 2) else { return };
+    // One beside the daemon, which has the port of mDNS as well, and one on another host.
+    let near = Member::start(&network, 1, "near", "lan/7?port=7461");
+    let far = Member::start(&network, 2, "far", "lan/8?port=7462");
+    let addresses = [1, 2].map(|host| network.address(host));
+    let avahi = Avahi::start(network, 1);
+    let shown = avahi.until(2);
+    for (address, port, domain) in [(&addresses[0], "7461", "7"), (&addresses[1], "7462", "8")] {
+        let of_port = shown.iter().find(|(_, (_, its, _))| its == port);
+        let (label, (at, _, pairs)) = of_port.unwrap_or_else(|| panic!("{port}: {shown:#?}"));
+        assert_eq!(at, address);
+        // Avahi escapes the colon and the space.
+        let node = label.split_once(&format!("\\058{port}\\032")).expect("MACHINE:PORT NODE").1;
+        assert!(node.len() == 32 && u128::from_str_radix(node, 16).is_ok(), "{label}");
+        let fixed = [("txtvers", "1"), ("frames", "1"), ("node", node), ("domain", domain), ("tls", "0")];
+        for (key, value) in fixed.into_iter().chain([("ver", env!("CARGO_PKG_VERSION"))]) {
+            assert_eq!(pairs.get(key).map(String::as_str), Some(value), "{key}: {pairs:?}");
+        }
+        assert!(u64::from_str_radix(&pairs["inc"], 16).is_ok_and(|incarnation| incarnation > 0), "{pairs:?}");
+        assert_eq!(pairs.len(), 7, "{pairs:?}");
+    }
+    far.leave();
+    assert!(avahi.until(1).values().all(|(_, port, _)| port == "7461"));
+    near.leave();
+    avahi.until(0);
 }
 
 #[test]

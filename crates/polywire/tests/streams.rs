@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{DOCUMENT, SOON, Tap, find};
+use common::{DOCUMENT, SOON, Tap, connections, find};
 use polywire::engine::{self, Disconnect, EngineOptions, Event, Local, Overflow, Port};
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
@@ -258,13 +258,6 @@ fn idle_peers_lock_nobody_out() {
     peer.publish(channel, 1, b"heard");
     assert_eq!(node.wait(&node.count, 1), 1);
     drop(idle);
-}
-
-/// How many callers this process can hold: 5000, or what the limit of open files allows.
-fn connections() -> usize {
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    // A caller that was sent away has one file; the port's own peers and other tests have some.
-    usize::try_from(files / 2).unwrap_or(usize::MAX).min(5000)
 }
 
 #[test]

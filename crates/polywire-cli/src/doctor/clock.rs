@@ -60,7 +60,7 @@ fn steps(difference: Duration) -> Finding {
         true => Finding::warning(
             "clock steps",
             format!("the clock jumped by {} ms while it was watched", difference.as_millis()),
-            "let chronyd slew it: deadlines and lifespans follow the clock",
+            "let chronyd slew it: latencies, lifespans and the order by source follow the clock",
         ),
         false => Finding::ok("clock steps", "none while it was watched"),
     }

@@ -7,6 +7,8 @@ mod bench;
 mod bridge;
 #[cfg(feature = "foxglove")]
 mod browser;
+#[cfg(target_os = "linux")]
+mod clocks;
 mod collect;
 mod compat;
 #[cfg(feature = "foxglove")]

@@ -295,6 +295,30 @@ mod tests {
     }
 
     #[test]
+    fn by_source_a_clock_that_was_set_back_is_waited_for() {
+        let mut all = admission("destination-order=by-source");
+        let taken: Vec<i64> = [100, 101, 90, 100, 101, 9000, 9001]
+            .into_iter()
+            .filter(|ms| all.admit(&at(A, A, *ms)) == Verdict::Take)
+            .collect();
+        assert_eq!(taken, [100, 101, 101, 9000, 9001]);
+        let mut by_reception = admission("default");
+        assert!([100, 101, 90].iter().all(|ms| by_reception.admit(&at(A, A, *ms)) == Verdict::Take));
+    }
+
+    #[test]
+    fn deadlines_are_missed_by_the_clock_that_never_jumps() {
+        let mut all = admission("deadline=100ms");
+        let wall = |published: i64, steady| Arrival { now: Duration::from_millis(steady), ..at(A, A, published) };
+        // A day ahead, and two days back.
+        for (published, steady) in [(0, 0), (86_400_000, 90), (-86_400_000, 180)] {
+            assert_eq!(all.missed(Duration::from_millis(steady)), []);
+            assert_eq!(all.admit(&wall(published, steady)), Verdict::Take);
+        }
+        assert_eq!((all.missed(Duration::from_millis(279)), all.missed(Duration::from_millis(280))), (vec![], vec![A]));
+    }
+
+    #[test]
     fn a_missed_deadline_ends_ownership() {
         let mut all = admission("ownership=exclusive,deadline=100ms");
         let strong = |ms| Arrival { strength: 9, ..at(A, A, ms) };

@@ -63,6 +63,13 @@ pub fn options() -> EngineOptions {
     options
 }
 
+/// How many callers this process can hold: 5000, or what the limit of open files allows.
+pub fn connections() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    // A caller that was sent away has one file; the port's own peers and other tests have some.
+    usize::try_from(files / 2).unwrap_or(usize::MAX).min(5000)
+}
+
 /// The document that every [`Tap`] supplies.
 pub const DOCUMENT: &[u8] = &[9; 1 << 20];
 

@@ -106,12 +106,7 @@ impl Folder {
     }
 
     pub fn start(&self, arguments: &[&str]) -> Running {
-        let mut command = self.command(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("started");
-        let out = lines_of(child.stdout.take().expect("piped"));
-        let errors = lines_of(child.stderr.take().expect("piped"));
-        Running { what: arguments.join(" "), child, out, errors, seen_out: Vec::new(), seen_errors: Vec::new() }
+        Running::of(self.command(arguments))
     }
 }
 
@@ -142,6 +137,16 @@ pub struct Running {
 }
 
 impl Running {
+    /// Starts a command of [`Folder::command`].
+    pub fn of(mut command: Command) -> Running {
+        let what = command.get_args().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let out = lines_of(child.stdout.take().expect("piped"));
+        let errors = lines_of(child.stderr.take().expect("piped"));
+        Running { what, child, out, errors, seen_out: Vec::new(), seen_errors: Vec::new() }
+    }
+
     /// Writes this text to standard input and closes it.
     pub fn input(&mut self, text: &str) {
         let mut input = self.child.stdin.take().expect("piped");

@@ -27,7 +27,7 @@ use super::{
     shared::{Place, Shared},
     transport::{ByteStream, Connection},
 };
-use crate::engine::{Action, Disconnect, EngineError, Event, LinkSink};
+use crate::engine::{Action, Disconnect, EngineError, Event, LinkSink, Principal};
 
 /// Size of the receive buffer while frames are small.
 const READ_BYTES: usize = 128 << 10;
@@ -84,7 +84,9 @@ impl Shared {
             }
             Ok(_) => {}
             Err(reason) => {
-                let only_looked = !calling && !reader.heard && matches!(reason, Disconnect::Lost(_));
+                // Who has shown a certificate has sent bytes that the stream keeps to itself.
+                let has_sent = reader.heard || matches!(reader.stream.principal(), Principal::Certificate(_));
+                let only_looked = !calling && !has_sent && matches!(reason, Disconnect::Lost(_));
                 let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
                 if !self.stop.is_set() && !only_looked && reason != Disconnect::Replaced {
                     self.reject(caller, address, reason);
@@ -129,7 +131,7 @@ impl Shared {
         let seat = match rank(&self.local.hello).cmp(&rank(peer)) {
             Ordering::Equal => return Err(Disconnect::Itself),
             Ordering::Less => {
-                let seat = self.seats.take(peer, &reader.stream, || self.is_silent(peer), until);
+                let seat = self.seats.take(peer, &reader.stream, |_| self.is_silent(peer), until);
                 let mut decision = Vec::new();
                 let frame = if seat.is_some() { Frame::Heartbeat } else { Frame::Bye };
                 StreamEncoder::default().control(&frame, &mut decision);
@@ -144,14 +146,16 @@ impl Shared {
                     Frame::Bye => Err(Disconnect::Replaced),
                     _ => Err(Disconnect::Silent),
                 })?;
-                self.seats.take(peer, &reader.stream, || true, until)
+                self.seats.take(peer, &reader.stream, |is_same| is_same || self.is_silent(peer), until)
             }
         };
         seat.map(Some).ok_or(Disconnect::Replaced)
     }
 
+    /// Whether nothing was heard over the link to this node. Its incarnation may be another one: it
+    /// is a time, and the clock may have been set back before the node restarted.
     fn is_silent(&self, peer: &Hello) -> bool {
-        self.links().iter().any(|link| link.info.peer == *peer && link.outbox.pulse.is_silent())
+        self.links().iter().any(|link| link.info.peer.node == peer.node && link.outbox.pulse.is_silent())
     }
 
     fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String, guest: GuestId) {

@@ -2,6 +2,7 @@
 //! the rules. A table with a lock; it sends nothing.
 
 use std::{
+    cmp::Ordering,
     collections::BTreeMap,
     net::Shutdown,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -40,21 +41,21 @@ pub(super) struct Seat<'a> {
 
 impl Seats {
     /// Makes a connection the link to `peer`. A link to an earlier incarnation is ended first, and
-    /// one to the same incarnation if `yields` says so; this waits for its end. `None` if there is
-    /// a link that stays, or one that does not end before `deadline`.
+    /// one to the same or to a later incarnation if `yields` says so, which is told whether the
+    /// incarnation is the same; this waits for its end. `None` if there is a link that stays, or
+    /// one that does not end before `deadline`.
     pub(super) fn take(
         &self,
         peer: &Hello,
         stream: &Arc<dyn ByteStream>,
-        yields: impl Fn() -> bool,
+        yields: impl Fn(bool) -> bool,
         deadline: Instant,
     ) -> Option<Seat<'_>> {
         let mut state = self.lock();
         while let Some(occupant) = state.by_node.get(&peer.node) {
             let ends = match occupant.incarnation.cmp(&peer.incarnation) {
-                std::cmp::Ordering::Less => true,
-                std::cmp::Ordering::Equal => yields(),
-                std::cmp::Ordering::Greater => false,
+                Ordering::Less => true,
+                order => yields(order.is_eq()),
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if !ends || left.is_zero() {
@@ -133,7 +134,7 @@ mod tests {
     fn take(seats: &Seats, incarnation: u64, yields: bool) -> (Arc<Stream>, Option<Seat<'_>>) {
         let stream = Arc::new(Stream::default());
         let held: Arc<dyn ByteStream> = stream.clone();
-        (stream, seats.take(&peer(incarnation), &held, || yields, Instant::now() + SOON))
+        (stream, seats.take(&peer(incarnation), &held, |_| yields, Instant::now() + SOON))
     }
 
     #[test]
@@ -141,7 +142,10 @@ mod tests {
         let seats = Seats::default();
         let (stream, seat) = take(&seats, 5, false);
         assert!(seat.is_some() && seats.has(&peer(5)) && seats.has(&peer(4)) && !seats.has(&peer(6)));
-        assert!(take(&seats, 5, false).1.is_none() && take(&seats, 4, true).1.is_none());
+        assert!(take(&seats, 5, false).1.is_none() && take(&seats, 4, false).1.is_none());
+        let other: Arc<dyn ByteStream> = Arc::new(Stream::default());
+        let yields_to_the_same = |is_same| is_same;
+        assert!(seats.take(&peer(4), &other, yields_to_the_same, Instant::now() + SOON).is_none());
         assert!(!stream.0.load(Ordering::SeqCst), "the link is left alone");
         drop(seat);
         assert!(!seats.has(&peer(5)) && take(&seats, 5, false).1.is_some());
@@ -149,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_restarted_node_takes_the_place_of_its_earlier_self_once_that_has_ended() {
-        for (incarnation, yields) in [(6, false), (5, true)] {
+        for (incarnation, yields) in [(6, false), (5, true), (4, true)] {
             let seats = Seats::default();
             let (stream, before) = take(&seats, 5, false);
             thread::scope(|scope| {
@@ -171,7 +175,7 @@ mod tests {
         let seats = Seats::default();
         let (_, before) = take(&seats, 5, false);
         let stream: Arc<dyn ByteStream> = Arc::new(Stream::default());
-        let none = seats.take(&peer(6), &stream, || true, Instant::now() + Duration::from_millis(20));
+        let none = seats.take(&peer(6), &stream, |_| true, Instant::now() + Duration::from_millis(20));
         assert!(none.is_none() && seats.has(&peer(5)));
         drop(before);
     }

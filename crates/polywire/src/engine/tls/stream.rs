@@ -55,11 +55,13 @@ struct Reading {
     bytes: Vec<u8>,
     from: usize,
     to: usize,
+    /// Something has come.
+    has_heard: bool,
 }
 
 impl TlsStream {
     pub(super) fn new(below: Arc<dyn ByteStream>, tls: Connection) -> TlsStream {
-        let reading = Reading { timeout: None, bytes: vec![0; HANDSHAKE_BYTES], from: 0, to: 0 };
+        let reading = Reading { timeout: None, bytes: vec![0; HANDSHAKE_BYTES], from: 0, to: 0, has_heard: false };
         let state = State { tls, is_settled: false, is_owed: false, is_closed: false };
         TlsStream { below, state: Mutex::new(state), reading: Mutex::new(reading), peer: OnceLock::new() }
     }
@@ -109,7 +111,7 @@ impl TlsStream {
         if reading.from < reading.to {
             return self.decrypt(reading);
         }
-        let mut most = READ_BYTES;
+        let (mut most, is_settling) = (READ_BYTES, settling.is_some());
         if let Some(sent) = settling {
             match sent {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
@@ -126,9 +128,14 @@ impl TlsStream {
         reading.bytes.resize(most, 0);
         // If reading fails, nothing is left of what was decrypted before.
         (reading.from, reading.to) = (0, 0);
-        reading.to = self.below.read(&mut reading.bytes)?;
+        reading.to = match self.below.read(&mut reading.bytes) {
+            // It closed before it had read what this side has to say.
+            Err(e) if e.kind() == ErrorKind::ConnectionReset && is_settling => 0,
+            read => read?,
+        };
+        reading.has_heard |= reading.to > 0;
         match reading.to {
-            0 => self.ended(),
+            0 => self.ended(reading.has_heard),
             _ => self.decrypt(reading),
         }
     }
@@ -154,11 +161,13 @@ impl TlsStream {
     }
 
     /// The stream below has ended.
-    fn ended(&self) -> io::Result<()> {
+    fn ended(&self, has_heard: bool) -> io::Result<()> {
         let mut state = self.lock();
         if state.tls.is_handshaking() {
             let reason = "the peer closed the connection before TLS was established: its log says why";
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, reason));
+            // Who has not said a byte has only looked whether somebody listens.
+            let kind = if has_heard { ErrorKind::PermissionDenied } else { ErrorKind::UnexpectedEof };
+            return Err(io::Error::new(kind, reason));
         }
         state.tls.read_tls(&mut io::empty())?;
         state.tls.process_new_packets().map_err(|error| untrusted(explain::failure(&error)))?;
