@@ -1,9 +1,11 @@
 //! Fuzz targets for every parser and decoder: [`TARGETS`]. README.md describes them. The binary of
 //! this crate and its tests run them. Targets only compute, except that those for IDL and PDL read
-//! files of this repository to generate inputs, `cycle` starts a thread, `peer`, `udp`, `zenoh` and
-//! `zeromq` start nodes, and the last three open sockets on the loopback interface.
+//! files of this repository to generate inputs, `cycle` starts a thread, `peer`, `udp`, `dds`,
+//! `zenoh` and `zeromq` start nodes, and the last four open sockets on the loopback interface.
 
 mod compressors;
+#[cfg(feature = "dds")]
+mod dds;
 mod discovery;
 mod feeds;
 mod groups;
@@ -14,11 +16,17 @@ mod programs;
 mod reused;
 mod sources;
 mod talk;
-#[cfg_attr(not(feature = "zenoh"), path = "without_zenoh.rs")]
+#[cfg(not(all(feature = "dds", feature = "zenoh")))]
+mod without;
+#[cfg(feature = "zenoh")]
 mod zenoh;
 mod zeromq;
 
 use polywire_core::schema::arbitrary::Random;
+#[cfg(not(feature = "dds"))]
+use without as dds;
+#[cfg(not(feature = "zenoh"))]
+use without as zenoh;
 
 /// A fuzz target: a generator of inputs, and a check of code that takes untrusted bytes.
 pub struct Target {
@@ -45,6 +53,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "group", generate: groups::group_packets, run: groups::read_group_packets },
     Target { name: "peer", generate: nodes::stream_bytes, run: nodes::read_stream },
     Target { name: "udp", generate: nodes::record_bytes, run: nodes::read_records },
+    Target { name: "dds", generate: dds::samples, run: dds::meet },
     Target { name: "zenoh", generate: zenoh::samples, run: zenoh::meet },
     Target { name: "zeromq", generate: zeromq::message_frames, run: zeromq::meet },
     Target { name: "socket", generate: programs::conversation, run: programs::take },

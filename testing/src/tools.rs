@@ -46,6 +46,13 @@ pub fn faketime() -> Option<PathBuf> {
     library
 }
 
+/// Whether the C compiler finds a header. If not, it calls [`missing`], and the caller skips its
+/// test.
+pub fn c_has(header: &str) -> bool {
+    let arguments = ["-fsyntax-only", "-include", header, "-x", "c", "-"];
+    runs(&format!("the C compiler or its header '{header}'"), Command::new("cc").args(arguments))
+}
+
 /// Runs a program with `input` on its standard input, and returns its standard output.
 ///
 /// # Errors

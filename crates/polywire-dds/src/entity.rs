@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::{CString, c_void},
     ptr,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use cyclors::{
     dds_instance_handle_t, dds_listener_t, dds_lset_offered_incompatible_qos_arg, dds_lset_publication_matched_arg,
     dds_lset_requested_incompatible_qos_arg, dds_lset_subscription_matched_arg, dds_offered_incompatible_qos_status_t,
     dds_publication_matched_status_t, dds_requested_incompatible_qos_status_t, dds_subscription_matched_status_t,
-    dds_wait_for_acks, ddsi_sertype, ddsi_sertype_ref, ddsi_sertype_unref,
+    dds_wait_for_acks, ddsi_domaingv, ddsi_sertype, ddsi_sertype_ref, ddsi_sertype_unref,
 };
 
 use crate::{
@@ -118,6 +118,8 @@ pub struct Participant(Arc<Member>);
 
 struct Member {
     guid: Guid,
+    /// Found when it is needed.
+    state: OnceLock<State>,
     /// With DDS Security.
     expiry: Option<Expiry>,
     // Dropped in this order: the domain outlives its participants.
@@ -158,7 +160,8 @@ impl Participant {
         // SAFETY: the policies are valid during the call; there is no listener.
         let create = || unsafe { dds_create_participant(domain_number, qos.as_ptr(), ptr::null()) };
         let entity = joined("join the domain", domain_number, expiry.is_some(), create)?;
-        Ok(Participant(Arc::new(Member { guid: entity.guid()?, expiry, entity, _domain: domain })))
+        let (guid, state) = (entity.guid()?, OnceLock::new());
+        Ok(Participant(Arc::new(Member { guid, state, expiry, entity, _domain: domain })))
     }
 
     /// Its name.
@@ -168,6 +171,18 @@ impl Participant {
 
     pub(crate) fn handle(&self) -> dds_entity_t {
         self.0.entity.handle()
+    }
+
+    /// Cyclone's state of the domain. It lives as long as the participant.
+    pub(crate) fn domain(&self) -> Result<*mut ddsi_domaingv, Error> {
+        if let Some(State(state)) = self.0.state.get() {
+            return Ok(*state);
+        }
+        // Only types point to it. Topics without writers and readers are not told to others.
+        let topic = self.topic("polywire_state", "polywire::State", false)?;
+        // SAFETY: the topic keeps its type alive, and Cyclone has registered it.
+        let state = unsafe { (*topic.of.0).gv.v as *mut ddsi_domaingv };
+        Ok(self.0.state.get_or_init(|| State(state)).0)
     }
 
     /// Whether its certificate or its permissions have expired, or will in some seconds. Then it
@@ -235,6 +250,14 @@ impl Participant {
         }
     }
 }
+
+/// A domain's state.
+struct State(*mut ddsi_domaingv);
+
+// SAFETY: Cyclone's threads share it; here the pointer is only passed on.
+unsafe impl Send for State {}
+// SAFETY: the pointer does not change.
+unsafe impl Sync for State {}
 
 /// A type that a topic keeps alive.
 #[derive(Clone, Copy)]

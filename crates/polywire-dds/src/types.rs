@@ -6,13 +6,33 @@
 use std::{fmt, ptr, slice, sync::Arc};
 
 use cyclors::{
-    dds_create_topic_descriptor, dds_delete_topic_descriptor, dds_find_scope_DDS_FIND_SCOPE_GLOBAL,
-    dds_find_scope_DDS_FIND_SCOPE_LOCAL_DOMAIN, dds_type_meta_ser, ddsi_type_include_deps_DDSI_TYPE_INCLUDE_DEPS,
-    ddsi_typeid, ddsi_typeid_kind, ddsi_typeinfo, ddsi_typeinfo_deser, ddsi_typeinfo_dup, ddsi_typeinfo_equal,
-    ddsi_typeinfo_free, ddsi_typeinfo_typeid, ddsi_typeinfo_valid, ddsi_typemap, ddsi_typemap_deser, ddsi_typemap_fini,
+    dds_free, dds_return_t, ddsi_domaingv, ddsi_type, ddsi_type_include_deps_DDSI_TYPE_INCLUDE_DEPS,
+    ddsi_type_request_DDSI_TYPE_NO_REQUEST, ddsi_type_request_DDSI_TYPE_SEND_REQUEST, ddsi_type_unref, ddsi_typeid,
+    ddsi_typeid_kind, ddsi_typeinfo, ddsi_typeinfo_complete_typeid, ddsi_typeinfo_deser, ddsi_typeinfo_dup,
+    ddsi_typeinfo_equal, ddsi_typeinfo_free, ddsi_typeinfo_typeid, ddsi_typeinfo_valid, ddsi_typemap,
+    ddsi_typemap_deser, ddsi_typemap_fini, ddsi_wait_for_type_resolved,
 };
 
 use crate::{entity::Participant, error::Error};
+
+/// Writes a part of a resolved type into memory of its own.
+type Write = unsafe extern "C" fn(*mut ddsi_domaingv, *const ddsi_type, *mut *mut u8, *mut u32) -> dds_return_t;
+
+// Functions of `ddsi__typelib.h`, which the bindings leave out.
+unsafe extern "C" {
+    fn ddsi_type_get_typeinfo_ser(
+        of: *mut ddsi_domaingv,
+        which: *const ddsi_type,
+        data: *mut *mut u8,
+        size: *mut u32,
+    ) -> dds_return_t;
+    fn ddsi_type_get_typemap_ser(
+        of: *mut ddsi_domaingv,
+        which: *const ddsi_type,
+        data: *mut *mut u8,
+        size: *mut u32,
+    ) -> dds_return_t;
+}
 
 /// A type as `TypeInformation` and `TypeMapping` of XTypes, in XCDR2, little endian, without a
 /// header. `polywire_core::schema::TypeObjects` makes and reads the bytes.
@@ -43,7 +63,7 @@ impl TypeObjects {
             let is_valid = !information.0.is_null() && ddsi_typeinfo_valid(information.0) && !mapping.is_null();
             if !mapping.is_null() {
                 ddsi_typemap_fini(mapping);
-                cyclors::dds_free(mapping.cast());
+                dds_free(mapping.cast());
             }
             is_valid.then_some(()).ok_or(invalid)
         }
@@ -125,28 +145,37 @@ impl fmt::Debug for TypeInformation {
 impl Participant {
     /// The parts of another program's type, or `None` if they have not come yet. Does not wait.
     /// With `ask`, other programs are asked for what is missing.
+    ///
+    /// `dds_create_topic_descriptor` does the same with public functions, but also makes the
+    /// operations of Cyclone's own serializer. If the type has a part that this does not know, such
+    /// as a mutable union, Cyclone 11.0.1 frees them twice.
     pub fn type_objects(&self, of: &TypeInformation, ask: bool) -> Result<Option<TypeObjects>, Error> {
         self.check()?;
-        let (scope, timeout_ns) = match ask {
+        let domain = self.domain()?;
+        let (request, timeout_ns) = match ask {
             // The shortest time is not 0, which would not send the question.
-            true => (dds_find_scope_DDS_FIND_SCOPE_GLOBAL, 1),
-            false => (dds_find_scope_DDS_FIND_SCOPE_LOCAL_DOMAIN, 0),
+            true => (ddsi_type_request_DDSI_TYPE_SEND_REQUEST, 1),
+            false => (ddsi_type_request_DDSI_TYPE_NO_REQUEST, 0),
         };
-        let mut descriptor = ptr::null_mut();
-        // SAFETY: the information is valid, and `descriptor` is a place for the result.
-        let code =
-            unsafe { dds_create_topic_descriptor(scope, self.handle(), of.0.0, timeout_ns, &raw mut descriptor) };
+        let (parts, mut found) = (ddsi_type_include_deps_DDSI_TYPE_INCLUDE_DEPS, ptr::null_mut());
+        // SAFETY: the information is valid, the domain lives as long as the participant, and
+        // `found` is a place for the result.
+        let code = unsafe {
+            let id = ddsi_typeinfo_complete_typeid(of.0.0);
+            ddsi_wait_for_type_resolved(domain, id, timeout_ns, &raw mut found, parts, request)
+        };
         match code {
             // Timed out, or nobody to ask is known yet.
             -10 | -4 => Ok(None),
             _ => {
                 Error::check("read a type", code)?;
-                // SAFETY: the call succeeded, so the descriptor is there, and is deleted here.
+                // SAFETY: the call succeeded, so the type and its parts are there, with a reference
+                // that is given back here.
                 unsafe {
-                    let (information, mapping) =
-                        (octets(&(*descriptor).type_information), octets(&(*descriptor).type_mapping));
-                    dds_delete_topic_descriptor(descriptor);
-                    Ok(Some(TypeObjects { information, mapping }))
+                    let information = written(ddsi_type_get_typeinfo_ser, domain, found);
+                    let mapping = written(ddsi_type_get_typemap_ser, domain, found);
+                    ddsi_type_unref(domain, found);
+                    Ok(Some(TypeObjects { information: information?, mapping: mapping? }))
                 }
             }
         }
@@ -155,11 +184,18 @@ impl Participant {
 
 /// # Safety
 ///
-/// `part` has a pointer to as many bytes as it says, or null.
-unsafe fn octets(part: &dds_type_meta_ser) -> Vec<u8> {
-    if part.data.is_null() {
-        return Vec::new();
+/// The type is one of the domain, and resolved, and the caller has a reference to it.
+unsafe fn written(write: Write, domain: *mut ddsi_domaingv, of: *const ddsi_type) -> Result<Vec<u8>, Error> {
+    let (mut data, mut size) = (ptr::null_mut(), 0);
+    // SAFETY: the caller promises what the function expects; if it succeeds, it has allocated as
+    // many bytes as it says, which are freed here.
+    unsafe {
+        Error::check("read a type", write(domain, of, &raw mut data, &raw mut size))?;
+        if data.is_null() {
+            return Ok(Vec::new());
+        }
+        let bytes = slice::from_raw_parts(data, size as usize).to_vec();
+        dds_free(data.cast());
+        Ok(bytes)
     }
-    // SAFETY: the caller promises it.
-    unsafe { slice::from_raw_parts(part.data, part.sz as usize) }.to_vec()
 }

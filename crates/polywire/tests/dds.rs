@@ -1,7 +1,8 @@
 //! The engine `dds`: programs that know only DDS, and nodes in other processes.
 //!
-//! The programs are `dds/peer.py`, which needs Python's package `cyclonedds`, and `ddsperf` of
-//! Debian's `cyclonedds-tools`, which has an older version of Cyclone DDS and comes with `idlc`.
+//! The programs are `dds/peer.py`, which needs Python's package `cyclonedds`, and `ddsperf` and
+//! `dds/native.c`, which need Debian's `cyclonedds-tools` and `cyclonedds-dev` of an older version
+//! of Cyclone DDS.
 
 #![cfg(feature = "dds")]
 
@@ -12,6 +13,8 @@ mod fleet;
 mod hostile;
 #[path = "dds/kept.rs"]
 mod kept;
+#[path = "dds/native.rs"]
+mod native;
 #[path = "dds/program.rs"]
 mod program;
 #[path = "dds/security.rs"]

@@ -1,9 +1,15 @@
-//! A program that knows only DDS writes what its type does not allow.
+//! Programs that know only DDS write what their types do not allow, or have types that Cyclone DDS
+//! cannot read.
 
 use std::{thread, time::Duration};
 
-use polywire::Node;
+use polywire::{Node, Record, Shape, coding::Discovered};
+use polywire_core::{
+    codec::{Encoder, cdr::CDR},
+    schema::TypeObjects,
+};
 use polywire_dds::{Bytes, Kind, LOOPBACK, Participant, Qos, Sample};
+use polywire_idl::Compiler;
 
 use crate::{
     Note,
@@ -53,4 +59,42 @@ fn malformed_samples_are_counted_and_the_rest_is_read() {
         }
     }
     assert_eq!(notes.undecodable(), 9);
+}
+
+/// Cyclone cannot make a serializer for them.
+#[test]
+fn types_with_mutable_unions_are_learned() {
+    let idl = "module plant {
+        @mutable union Drive switch (long) { case 1: @id(1) long speed; case 2: @id(2) string reason; };
+        @final struct Fan { long id; Drive drive; };
+    };";
+    let document = Compiler::new().parse_str("fan.idl", idl).expect("valid IDL");
+    let shape = Shape::of(&document.schema("plant::Fan").expect("a type")).expect("a shape");
+    let TypeObjects { information, mapping } = TypeObjects::of(shape.schema()).expect("type objects");
+    let domain = domain();
+    let node = Node::new();
+    let any = Discovered::new().expect("records");
+    let fans = node.subscribe_of("plant/fans", Some(&wire("auto", domain)), any).expect("a subscription").open();
+    let participant = Participant::new(domain, Some(LOOPBACK), &Qos::default()).expect("a participant");
+    let types = polywire_dds::TypeObjects { information, mapping };
+    let topic = participant.described_topic("plant/fans", "plant::Fan", false, &types).expect("a topic");
+    let writer = topic.writer(&Qos { reliable: Some(SOON), ..Qos::default() }, |_| {}).expect("a writer");
+    while writer.readers().is_empty() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let fan = r#"{"id":7,"drive":{"reason":"stuck"}}"#;
+    let record = Record::from_json(&shape, fan).expect("a value");
+    let encoder = Encoder::for_shape(&CDR, &"header".parse().expect("an option"), &shape).expect("an encoder");
+    let mut sample = Vec::new();
+    encoder.encode(&record, &mut sample).expect("encoded");
+    let bytes = Bytes::of_sample(&sample).expect("bytes");
+    let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+    // The reader may find the writer later than the writer finds it.
+    let read = loop {
+        writer.write(&sample).expect("written");
+        if let Some(read) = fans.recv_timeout(Duration::from_millis(20)) {
+            break read.value;
+        }
+    };
+    assert_eq!(read.to_json().expect("JSON"), fan);
 }

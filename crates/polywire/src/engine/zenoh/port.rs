@@ -540,8 +540,7 @@ impl Shared {
                 state = self.lock();
             }
             let wait = if is_busy { TICK } else { 20 * TICK };
-            let is_due = !state.out.is_empty() || state.schemas.has_queries() || state.services.is_due;
-            if !is_due && !state.is_closed {
+            if !state.is_due() && !state.is_closed {
                 state.sender_rests = true;
                 state = self.due.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
                 state.sender_rests = false;
@@ -551,8 +550,7 @@ impl Shared {
 
     /// Wakes the threads, as far as there is something for them.
     pub(super) fn wake(&self, mut state: MutexGuard<'_, State>) {
-        let is_due = !state.out.is_empty() || state.schemas.has_queries() || state.services.is_due;
-        let wakes_sender = is_due && std::mem::take(&mut state.sender_rests);
+        let wakes_sender = state.is_due() && std::mem::take(&mut state.sender_rests);
         let has_come = !state.inbox.is_empty() && state.handing.is_none();
         let wakes_hands = has_come && std::mem::take(&mut state.hands_rest);
         let wakes_waiting = state.waiting > 0;

@@ -566,6 +566,13 @@ impl State {
         }
     }
 
+    /// Whether there is something for the thread that sends. What leaves while another thread puts
+    /// something is that one's, however long the session lets it wait.
+    pub(super) fn is_due(&self) -> bool {
+        let is_to_leave = !self.out.is_empty() && !self.is_pumping;
+        is_to_leave || self.schemas.has_queries() || self.services.is_due
+    }
+
     /// Does what is due. Returns whether something will be.
     pub(super) fn keep_time(&mut self, now: Instant) -> bool {
         self.changing();
@@ -695,6 +702,16 @@ mod tests {
 
     fn only_link(state: &State) -> LinkId {
         state.links().next().expect("a link").info.id
+    }
+
+    #[test]
+    fn what_another_thread_is_putting_is_not_due() {
+        let mut a = node(1);
+        assert!(!a.is_due());
+        a.appeared(node(2).me, 5);
+        assert!(a.is_due(), "a hello is to leave");
+        a.is_pumping = true;
+        assert!(!a.is_due(), "the thread that sends would not rest");
     }
 
     #[test]

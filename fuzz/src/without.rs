@@ -1,4 +1,4 @@
-//! The target `zenoh` of a fuzzer without that feature: it has no session, and so nothing to try.
+//! The targets `dds` and `zenoh` of a fuzzer without those features: there is nobody to meet.
 
 use polywire_core::schema::arbitrary::Random;
 
