@@ -10,11 +10,13 @@ use std::{
 };
 
 use polywire::{Message, Node, Publisher, Subscriber};
+use polywire_core::envelope::Id128;
 use polywire_testing::{
     tools,
     waiting::{SOON, until},
 };
-use zenoh::{Config, Session, Wait, sample::Sample};
+use twox_hash::XxHash3_128;
+use zenoh::{Config, Session, Wait, liveliness::LivelinessToken, qos::CongestionControl, sample::Sample};
 
 /// `std_msgs/msg/String`, and its hash.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
@@ -36,8 +38,19 @@ fn cdr(data: &str) -> Vec<u8> {
     [&[0, 1, 0, 0][..], &length, data.as_bytes(), &[0]].concat()
 }
 
-fn attachment(sequence: i64, time: i64, gid: u8) -> Vec<u8> {
-    [&sequence.to_le_bytes()[..], &time.to_le_bytes(), &[16], &[gid; 16]].concat()
+fn attachment(sequence: i64, time: i64, gid: Id128) -> Vec<u8> {
+    [&sequence.to_le_bytes()[..], &time.to_le_bytes(), &[16], &gid.0].concat()
+}
+
+/// A GID that no token has.
+const NOBODY: Id128 = Id128([9; 16]);
+
+/// A publisher's token as rmw_zenoh has it, and the GID that it makes of it.
+fn talking(session: &Session, number: u32, qos: &str) -> (LivelinessToken, Id128) {
+    let topic = format!("%robot%chatter/std_msgs::msg::dds_::String_/{HASH}");
+    let token = format!("@ros2_lv/7/{}/0/{number}/MP/%/%/talker/{topic}/{qos}", session.zid());
+    let gid = Id128(XxHash3_128::oneshot(token.as_bytes()).to_le_bytes());
+    (session.liveliness().declare_token(token).wait().expect("a token"), gid)
 }
 
 fn key() -> String {
@@ -151,17 +164,16 @@ fn what_ros_publishes_is_read_and_the_subscriber_is_shown() {
     until("the subscriber is known", || publisher.matching_status().wait().expect("a status").matching());
     let tokens = tokens(&session);
     let topic = format!("%robot%chatter/std_msgs::msg::dds_::String_/{HASH}");
-    let talking = format!("@ros2_lv/7/{}/0/10/MP/%/%/talker/{topic}/::,7:,:,:,,", session.zid());
-    let _talking = session.liveliness().declare_token(talking).wait().expect("a token");
+    let _talking = talking(&session, 10, "::,7:,:,:,,");
     token(&tokens, &format!("/MS/%/%/reader/{topic}/1:2:1,10:,:,:,,"));
     for (number, data) in (1..).zip(["one", "two", "three"]) {
-        publisher.put(cdr(data)).attachment(attachment(number, 1_700_000_000_000_000_000, 9)).wait().expect("put");
+        publisher.put(cdr(data)).attachment(attachment(number, 1_700_000_000_000_000_000, NOBODY)).wait().expect("put");
     }
     // Big-endian, of no known type's hash, without an attachment, and garbage.
     let big = [&[0, 0, 0, 0][..], &4_u32.to_be_bytes(), b"big\0"].concat();
     publisher.put(big).wait().expect("put");
     session.put("7/robot/chatter/none", cdr("no type")).wait().expect("put");
-    publisher.put(b"\0\x01").attachment(attachment(4, 0, 9)).wait().expect("put");
+    publisher.put(b"\0\x01").attachment(attachment(4, 0, NOBODY)).wait().expect("put");
     publisher.put(cdr("last")).attachment(b"short").wait().expect("put");
     for texts in [&texts, &all] {
         for (number, data) in ["one", "two", "three", "big", "last"].into_iter().enumerate() {
@@ -171,6 +183,52 @@ fn what_ros_publishes_is_read_and_the_subscriber_is_shown() {
         }
         assert_eq!((texts.lost(), texts.undecodable()), (0, 1));
     }
+}
+
+#[test]
+fn each_publisher_of_ros_is_a_writer_with_its_own_numbers() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let texts: Subscriber<Text> = node.subscriber_on("robot/chatter", &endpoint).expect("a subscriber");
+    let session = plain(&locator);
+    let [(token, one), (_token, two)] = [10, 11].map(|number| talking(&session, number, "::,7:,:,:,,"));
+    let reads = || texts.status().writers;
+    until("both are known before their first messages", || reads() == 2);
+    // The first one's second message comes twice, and its third and fourth do not come.
+    let publisher = session.declare_publisher(key()).congestion_control(CongestionControl::Block);
+    let publisher = publisher.wait().expect("a publisher");
+    let put = |gid, sequence, data: &str| {
+        publisher.put(cdr(data)).attachment(attachment(sequence, 0, gid)).wait().expect("put");
+    };
+    let sent = [(one, 1), (two, 7), (one, 2), (one, 2), (two, 8), (one, 5), (NOBODY, 1), (NOBODY, 2), (two, 9)];
+    sent.into_iter().for_each(|(gid, sequence)| put(gid, sequence, &sequence.to_string()));
+    for (gid, sequence) in [(one, 1), (two, 7), (one, 2), (two, 8), (one, 5), (NOBODY, 1), (NOBODY, 2), (two, 9)] {
+        let sample = texts.recv_timeout(SOON).expect("a sample");
+        let came = (sample.info.source.announcement.writer, sample.info.sequence, sample.value.data);
+        assert_eq!(came, (gid, sequence, sequence.to_string()));
+    }
+    assert_eq!((texts.lost(), reads()), (2, 3));
+    drop(token);
+    until("the first one is gone", || reads() == 2);
+    // A GID of another topic, one that is none, and a number that is none, are those of a writer
+    // without an id; and so are too many that no token has.
+    let elsewhere = session.declare_publisher(key().replace("chatter", "elsewhere")).wait().expect("a publisher");
+    let all: Subscriber<Text> = node.subscriber_on("robot/elsewhere", &endpoint).expect("a subscriber");
+    until("the subscriber is known", || elsewhere.matching_status().wait().expect("a status").matching());
+    for (gid, sequence) in [(two, 3), (Id128::ZERO, 3), (Id128([8; 16]), -1), (Id128([8; 16]), 3)] {
+        elsewhere.put(cdr("odd")).attachment(attachment(sequence, 0, gid)).wait().expect("put");
+    }
+    let writers: Vec<Id128> =
+        (0..4).map(|_| all.recv_timeout(SOON).expect("a sample").info.source.announcement.writer).collect();
+    assert_eq!(writers, [Id128::ZERO, Id128::ZERO, Id128::ZERO, Id128([8; 16])]);
+    (1..=1000_u128).for_each(|number| put(Id128((number << 64).to_le_bytes()), 1, "one of many"));
+    put(two, 10, "ten");
+    for _ in 0..1000 {
+        assert_eq!(texts.recv_timeout(SOON).expect("a sample").value, text("one of many"));
+    }
+    let last = texts.recv_timeout(SOON).expect("a sample");
+    assert_eq!((last.info.source.announcement.writer, texts.lost()), (two, 2));
+    assert!(reads() < 300, "{} are told apart", reads());
 }
 
 #[test]

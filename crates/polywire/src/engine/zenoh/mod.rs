@@ -32,6 +32,7 @@ mod outgoing;
 mod outlet;
 mod pace;
 mod port;
+mod publishers;
 mod queries;
 mod queryables;
 mod receive;

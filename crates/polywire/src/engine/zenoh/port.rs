@@ -7,7 +7,7 @@
 //! under way.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread::{self, JoinHandle, ThreadId},
@@ -77,8 +77,9 @@ pub(super) struct Shared {
     declared: Mutex<Option<Declared>>,
     /// Who is who for ROS 2, if topics are its.
     pub(super) graph: Option<Graph>,
-    /// The tokens of subscribers, by the channels of foreign applications that they read.
-    ros_subscribers: Mutex<BTreeMap<ChannelId, LivelinessToken>>,
+    /// The tokens of subscribers, by the topics of foreign applications that they read. Locked
+    /// before the state.
+    ros_subscribers: Mutex<HashMap<ros::Topic, LivelinessToken>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -208,11 +209,12 @@ impl Port for ZenohPort {
             (None, _) => {}
         }
         let mut state = self.0.lock();
-        let (topic, accepts) = (state.ros_topic(link, channel).cloned(), answer.accepts());
+        let is_foreign = state.foreign.is_link(link);
+        let topic = state.publishers.topic(channel).filter(|_| is_foreign).cloned();
         state.answer(link, channel, answer);
         self.0.pump(state);
         if let Some(topic) = topic {
-            self.0.show_ros_subscriber(channel, &topic, accepts);
+            self.0.show_ros_subscriber(topic);
         }
     }
 
@@ -334,21 +336,29 @@ impl Shared {
         Ok(Some(Place { key, encoding: Encoding::default(), ros: Some(ros) }))
     }
 
-    /// Tells ROS 2 that this node subscribes to a topic of its publishers, or no longer.
-    fn show_ros_subscriber(&self, channel: ChannelId, topic: &ros::Topic, accepts: bool) {
+    /// Tells ROS 2 whether this node reads a topic of its publishers.
+    fn show_ros_subscriber(&self, topic: ros::Topic) {
         let Some(graph) = &self.graph else { return };
         let mut shown = lock(&self.ros_subscribers);
-        match accepts {
-            false => drop(shown.remove(&channel)),
-            true if shown.contains_key(&channel) => {}
-            true => {
-                let token = graph.token_of(End::Subscriber, channel.0, topic, false);
+        // Under the lock: another thread may just have learned otherwise.
+        let read = self.lock().publishers.read(&topic);
+        match read {
+            None => drop(shown.remove(&topic)),
+            Some(_) if shown.contains_key(&topic) => {}
+            Some(channel) => {
+                let token = graph.token_of(End::Subscriber, channel.0, &topic, false);
                 match self.session.liveliness().declare_token(token).wait() {
-                    Ok(token) => drop(shown.insert(channel, token)),
+                    Ok(token) => drop(shown.insert(topic, token)),
                     Err(error) => log::warn!("{}: {error}", self.endpoint),
                 }
             }
         }
+    }
+
+    /// Publishers of ROS 2 are gone: what this node reads no more is shown no longer.
+    pub(super) fn end_ros_subscribers(&self) {
+        let shown: Vec<ros::Topic> = lock(&self.ros_subscribers).keys().cloned().collect();
+        shown.into_iter().for_each(|topic| self.show_ros_subscriber(topic));
     }
 
     fn check_announcement(&self, state: &State, a: &Announcement, start: Start) -> Result<(), EngineError> {

@@ -9,6 +9,7 @@ use polywire_core::{
     frame::Start,
     rpc,
 };
+use twox_hash::XxHash3_128;
 
 use super::super::foreign::{
     encoding::Said,
@@ -40,7 +41,7 @@ pub(super) enum Unfit {
 }
 
 /// A topic of ROS 2 with its type, as it stands in keys and tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Topic {
     /// Without the slash in front.
     pub(super) name: String,
@@ -122,6 +123,13 @@ pub(super) fn attachment(writer: Id128, envelope: &Envelope<'_>) -> Vec<u8> {
     bytes.push(writer.0.len() as u8);
     bytes.extend_from_slice(&writer.0);
     bytes
+}
+
+/// The GID that rmw_zenoh gives a publisher with this token: the XXH3 of 128 bits.
+pub(super) fn gid(token: &str) -> Id128 {
+    let hash = XxHash3_128::oneshot(token.as_bytes());
+    // The lower half is in front, each in the byte order of the machine, which is little-endian.
+    Id128(hash.to_le_bytes())
 }
 
 /// The writer of an attachment, and its message's position.
@@ -290,6 +298,17 @@ mod tests {
         for other in [&own, &theirs.replace("/MP/", "/MS/"), &theirs.replace("lv/2", "lv/22"), "@ros2_lv/2"] {
             assert_eq!(graph.foreign_publisher(other), None, "{other}");
         }
+    }
+
+    /// The expected bytes are those of rmw_zenoh's own function, for tokens below and above the 240
+    /// bytes from which it has another algorithm.
+    #[test]
+    fn gids_are_those_of_rmw_zenoh() {
+        let token = format!(
+            "@ros2_lv/2/8b209175/0/10/MP/%/%/talker/%a%chatter/std_msgs::msg::dds_::String_/{STRING}/::,7:,:,:,,"
+        );
+        assert_eq!(gid(&token).to_string(), "bab274d660cf1b16a35e3b0ca7cb6ac8");
+        assert_eq!(gid(&token.repeat(2)).to_string(), "6fa99ebbf26eba58f0d8bae17d056356");
     }
 
     proptest! {
