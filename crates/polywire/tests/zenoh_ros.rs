@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire::{Message, Node, Publisher, Subscriber};
+use polywire::{
+    Message, Node, Publisher, Subscriber,
+    qos::{Qos, Reliability},
+};
 use polywire_core::envelope::Id128;
 use polywire_testing::{
     tools,
@@ -165,7 +168,7 @@ fn what_ros_publishes_is_read_and_the_subscriber_is_shown() {
     let tokens = tokens(&session);
     let topic = format!("%robot%chatter/std_msgs::msg::dds_::String_/{HASH}");
     let _talking = talking(&session, 10, "::,7:,:,:,,");
-    token(&tokens, &format!("/MS/%/%/reader/{topic}/1:2:1,10:,:,:,,"));
+    token(&tokens, &format!("/MS/%/%/reader/{topic}/1:2:2,:,:,:,,"));
     for (number, data) in (1..).zip(["one", "two", "three"]) {
         publisher.put(cdr(data)).attachment(attachment(number, 1_700_000_000_000_000_000, NOBODY)).wait().expect("put");
     }
@@ -229,6 +232,64 @@ fn each_publisher_of_ros_is_a_writer_with_its_own_numbers() {
     let last = texts.recv_timeout(SOON).expect("a sample");
     assert_eq!((last.info.source.announcement.writer, texts.lost()), (two, 2));
     assert!(reads() < 300, "{} are told apart", reads());
+}
+
+#[test]
+fn what_a_publisher_of_ros_offers_is_compared_with_what_is_requested() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let subscribe = |qos: Qos| {
+        let subscribe = node.subscribe::<Text>("robot/chatter", Some(&endpoint)).expect("a wire");
+        subscribe.qos(qos).expect("valid").open()
+    };
+    let ms = Duration::from_millis;
+    let mut leased = Qos::default();
+    leased.lease = Some(ms(500));
+    let (any, reliable) = (subscribe(Qos::default()), subscribe(Qos::default().reliability(Reliability::Reliable)));
+    let (timely, leased) = (subscribe(Qos::default().deadline(ms(100))), subscribe(leased));
+    // One as by default, and one that offers less of one policy and more of others.
+    let [_usual, _other] = [(10, "::,7:,:,:,,"), (11, "2::,7:0,50000000:,:,0,100000000")]
+        .map(|(number, qos)| talking(&session, number, qos));
+    let [usual, other] = [_usual.1, _other.1];
+    let decided = |texts: &Subscriber<Text>| texts.status().writers + texts.status().mismatches.len() == 2;
+    until("all is decided", || [&any, &reliable, &timely, &leased].into_iter().all(decided));
+    let refused = |texts: &Subscriber<Text>| -> Vec<(Id128, String)> {
+        texts.status().mismatches.into_iter().map(|mismatch| (mismatch.writer, mismatch.reason)).collect()
+    };
+    let why = |policy: &str| format!("incompatible quality of service: {policy}");
+    let reason = why("reliability (policy 11): offered best-effort, requested reliable");
+    assert_eq!(refused(&reliable), [(other, reason)]);
+    assert_eq!(refused(&timely), [(usual, why("deadline (policy 4): offered infinite, requested 100ms"))]);
+    assert!(refused(&leased)[1].1.contains("lease"), "a lease is not offered: {:?}", refused(&leased));
+    // What the strongest of the subscribers requests is shown.
+    let qos = "1:2:2,:0,100000000:,:,0,500000000";
+    let topic = format!("%robot%chatter/std_msgs::msg::dds_::String_/{HASH}");
+    token(&tokens(&session), &format!("{topic}/{qos}"));
+    // A library whose GIDs are not those of its tokens: with one token, that is it.
+    let library = session.declare_publisher(key()).wait().expect("a publisher");
+    library.put(cdr("from a library")).attachment(attachment(1, 0, usual)).wait().expect("put");
+    library.put(cdr("from a library")).attachment(attachment(1, 0, NOBODY)).wait().expect("put");
+    assert_eq!(
+        any.recv_timeout(SOON).expect("a sample").info.source.qos().expect("valid").reliability,
+        Reliability::Reliable
+    );
+    let source = any.recv_timeout(SOON).expect("a sample").info.source;
+    let (qos, writer) = (source.qos().expect("valid"), source.announcement.writer);
+    assert_eq!((writer, qos.reliability, qos.deadline), (NOBODY, Reliability::BestEffort, Some(ms(50))));
+}
+
+#[test]
+fn tokens_say_what_publishers_of_the_node_offer() {
+    let node = Node::builder().name("writer").build();
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let tokens = tokens(&session);
+    let mut qos = Qos::default().reliability(Reliability::BestEffort).deadline(Duration::from_millis(1500));
+    (qos.lifespan, qos.lease) = (Some(Duration::from_secs(3)), Some(Duration::from_millis(20)));
+    let publish = node.publish::<Text>("robot/chatter", Some(&format!("cdr@{endpoint}"))).expect("a wire");
+    let _publisher = publish.qos(qos).expect("valid").open().expect("opens");
+    token(&tokens, "/2:2:1,10:1,500000000:3,0:,0,20000000");
 }
 
 #[test]

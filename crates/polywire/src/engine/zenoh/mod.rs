@@ -31,6 +31,7 @@ mod mail;
 mod outgoing;
 mod outlet;
 mod pace;
+mod policies;
 mod port;
 mod publishers;
 mod queries;

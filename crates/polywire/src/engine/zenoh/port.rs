@@ -17,6 +17,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Start},
+    qos::Qos,
 };
 use zenoh::{
     Config, Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Subscriber,
@@ -37,6 +38,7 @@ use super::{
     outgoing::Put,
     outlet::{Outlet, Place, Ros},
     pace::Pace,
+    policies,
     ros::{self, End, Graph},
     state::{Channel, State},
 };
@@ -77,9 +79,9 @@ pub(super) struct Shared {
     declared: Mutex<Option<Declared>>,
     /// Who is who for ROS 2, if topics are its.
     pub(super) graph: Option<Graph>,
-    /// The tokens of subscribers, by the topics of foreign applications that they read. Locked
-    /// before the state.
-    ros_subscribers: Mutex<HashMap<ros::Topic, LivelinessToken>>,
+    /// The tokens of subscribers, by the topics of foreign applications that they read, with what
+    /// they request. Locked before the state.
+    ros_subscribers: Mutex<HashMap<ros::Topic, (Qos, LivelinessToken)>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -341,17 +343,16 @@ impl Shared {
         let Some(graph) = &self.graph else { return };
         let mut shown = lock(&self.ros_subscribers);
         // Under the lock: another thread may just have learned otherwise.
-        let read = self.lock().publishers.read(&topic);
-        match read {
-            None => drop(shown.remove(&topic)),
-            Some(_) if shown.contains_key(&topic) => {}
-            Some(channel) => {
-                let token = graph.token_of(End::Subscriber, channel.0, &topic, false);
-                match self.session.liveliness().declare_token(token).wait() {
-                    Ok(token) => drop(shown.insert(topic, token)),
-                    Err(error) => log::warn!("{}: {error}", self.endpoint),
-                }
-            }
+        let Some(channel) = self.lock().publishers.read(&topic) else { return drop(shown.remove(&topic)) };
+        let requested = self.sink.requested(&topic.name).into_iter().reduce(|a, b| policies::stronger(&a, &b));
+        let qos = requested.unwrap_or_default();
+        if shown.get(&topic).is_some_and(|(shown, _)| *shown == qos) {
+            return;
+        }
+        let token = graph.token_of(End::Subscriber, channel.0, &topic, &qos);
+        match self.session.liveliness().declare_token(token).wait() {
+            Ok(token) => drop(shown.insert(topic, (qos, token))),
+            Err(error) => log::warn!("{}: {error}", self.endpoint),
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use polywire_core::{
     envelope::{Announcement, ChannelId, Id128},
     frame::Start,
+    qos::Qos,
 };
 use zenoh::bytes::ZBytes;
 
@@ -16,6 +17,7 @@ use super::{
         foreign::{News, Writers},
     },
     inbox::{Arrival, Inbox, arrival_of},
+    policies,
     ros::Topic,
 };
 use crate::clock;
@@ -38,7 +40,18 @@ struct Publisher {
     topic: Topic,
     link: LinkId,
     channel: ChannelId,
+    qos: Qos,
     has_token: bool,
+    /// A message with its GID has come.
+    has_sent: bool,
+}
+
+impl Publisher {
+    /// Before it is opened.
+    fn new(topic: &Topic, qos: Qos) -> Publisher {
+        let (topic, link, channel) = (topic.clone(), LinkId(0), ChannelId(0));
+        Publisher { topic, link, channel, qos, has_token: false, has_sent: false }
+    }
 }
 
 struct Channel {
@@ -99,19 +112,25 @@ impl Publishers {
         if gid.is_zero() || i64::try_from(at.sequence).is_err() {
             return None;
         }
-        if let Some(known) = self.by_gid.get(&gid) {
+        if let Some(known) = self.by_gid.get_mut(&gid) {
+            known.has_sent |= known.topic == *topic;
             return (known.topic == *topic).then_some(known.channel);
         }
         if self.unnamed >= UNNAMED {
             return None;
         }
-        self.open(gid, topic, false, hearing)
+        // Not every library makes GIDs as rmw_zenoh does. It is one of those with tokens.
+        let silent = self.by_gid.values().filter(|other| other.topic == *topic && other.has_token && !other.has_sent);
+        let qos = silent.map(|other| other.qos.clone()).reduce(|a, b| policies::weaker(&a, &b));
+        let qos = qos.unwrap_or_else(|| policies::read(""));
+        let publisher = Publisher { has_sent: true, ..Publisher::new(topic, qos) };
+        self.open(gid, publisher, hearing)
     }
 
     /// The token of a publisher with this GID has come.
-    pub(super) fn came(&mut self, gid: Id128, topic: &Topic, mut hearing: Hearing<'_>) {
+    pub(super) fn came(&mut self, gid: Id128, topic: &Topic, qos: Qos, mut hearing: Hearing<'_>) {
         match self.by_gid.get_mut(&gid) {
-            Some(known) if known.topic == *topic => {
+            Some(known) if known.topic == *topic && known.qos == qos => {
                 self.unnamed -= usize::from(!known.has_token);
                 known.has_token = true;
                 return;
@@ -119,7 +138,7 @@ impl Publishers {
             Some(_) => self.close(gid, &mut hearing),
             None => {}
         }
-        self.open(gid, topic, true, &mut hearing);
+        self.open(gid, Publisher { has_token: true, ..Publisher::new(topic, qos) }, &mut hearing);
     }
 
     /// There is no publisher with this GID any more.
@@ -127,12 +146,15 @@ impl Publishers {
         self.close(gid, &mut hearing);
     }
 
-    fn open(&mut self, gid: Id128, topic: &Topic, has_token: bool, hearing: &mut Hearing<'_>) -> Option<ChannelId> {
-        let announcement = Announcement { writer: gid, ..topic.said().announcement(&topic.name) };
+    fn open(&mut self, gid: Id128, publisher: Publisher, hearing: &mut Hearing<'_>) -> Option<ChannelId> {
+        let Publisher { topic, qos, has_token, .. } = &publisher;
+        let said = topic.said();
+        let offer = policies::offer(qos, said.ros_type);
+        let announcement = Announcement { writer: gid, offer, ..said.announcement(&topic.name) };
         let (link, channel) = hearing.open(announcement)?;
         self.channels.insert(channel, Channel { topic: topic.clone(), is_accepted: false });
-        self.by_gid.insert(gid, Publisher { topic: topic.clone(), link, channel, has_token });
         self.unnamed += usize::from(!has_token);
+        self.by_gid.insert(gid, Publisher { link, channel, ..publisher });
         Some(channel)
     }
 

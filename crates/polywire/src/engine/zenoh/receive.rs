@@ -155,10 +155,11 @@ impl Shared {
     /// The token of a publisher in ROS 2 has come or gone.
     pub(super) fn ros_publisher_changed(&self, sample: &Sample) {
         let token = sample.key_expr().as_str();
-        let Some(topic) = self.graph.as_ref().and_then(|graph| graph.foreign_publisher(token)) else { return };
+        let publisher = self.graph.as_ref().and_then(|graph| graph.foreign_publisher(token));
+        let Some((topic, qos)) = publisher else { return };
         let (gid, mut state) = (ros::gid(token), self.lock());
         state.of_ros(|publishers, hearing| match sample.kind() {
-            SampleKind::Put => publishers.came(gid, &topic, hearing),
+            SampleKind::Put => publishers.came(gid, &topic, qos, hearing),
             SampleKind::Delete => publishers.gone(gid, hearing),
         });
         self.wake(state);
