@@ -94,6 +94,7 @@ mod packing;
 mod publisher;
 pub mod qos;
 mod queue;
+mod replay;
 pub mod service;
 mod spans;
 pub mod stats;

@@ -4,6 +4,7 @@
 #![cfg(feature = "zenoh")]
 
 use std::{
+    io::{BufRead, BufReader, Write},
     process::{Command, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
@@ -49,10 +50,16 @@ fn attachment(sequence: i64, time: i64, gid: Id128) -> Vec<u8> {
 const NOBODY: Id128 = Id128([9; 16]);
 
 /// A publisher's token as rmw_zenoh has it, and the GID that it makes of it.
-fn talking(session: &Session, number: u32, qos: &str) -> (LivelinessToken, Id128) {
+fn token_of(session: &str, number: u32, qos: &str) -> (String, Id128) {
     let topic = format!("%robot%chatter/std_msgs::msg::dds_::String_/{HASH}");
-    let token = format!("@ros2_lv/7/{}/0/{number}/MP/%/%/talker/{topic}/{qos}", session.zid());
+    let token = format!("@ros2_lv/7/{session}/0/{number}/MP/%/%/talker/{topic}/{qos}");
     let gid = Id128(XxHash3_128::oneshot(token.as_bytes()).to_le_bytes());
+    (token, gid)
+}
+
+/// The token of a publisher, until it is dropped, and its GID.
+fn talking(session: &Session, number: u32, qos: &str) -> (LivelinessToken, Id128) {
+    let (token, gid) = token_of(&session.zid().to_string(), number, qos);
     (session.liveliness().declare_token(token).wait().expect("a token"), gid)
 }
 
@@ -342,6 +349,144 @@ fn nodes_meet_on_topics_of_ros_and_lose_nothing() {
         publisher.publish(&text("elsewhere")).expect("published");
     }
     assert!(texts.recv_timeout(Duration::from_millis(200)).is_none());
+}
+
+/// A subscriber of rmw_zenoh that is transient local and keeps four samples. Prints what comes: the
+/// text, its number and its publisher.
+const LATE: &str = r#"
+import json, struct, sys, zenoh, zenoh.ext
+config = zenoh.Config()
+config.insert_json5("connect/endpoints", json.dumps([sys.argv[1]]))
+config.insert_json5("scouting/multicast/enabled", "false")
+with zenoh.open(config) as session:
+    subscriber = zenoh.ext.declare_advanced_subscriber(
+        session, sys.argv[2], history=zenoh.ext.HistoryConfig(detect_late_publishers=True, max_samples=4),
+        recovery=zenoh.ext.RecoveryConfig(periodic_queries=None, heartbeat=True), subscriber_detection=True)
+    for _ in range(5):
+        sample = subscriber.recv()
+        number, time, length, gid = struct.unpack("<qqB16s", bytes(sample.attachment))
+        print(bytes(sample.payload)[8:-1].decode(), number, gid.hex(), flush=True)
+"#;
+
+/// A publisher of rmw_zenoh that is reliable and transient local, in the session of this id.
+/// Publishes three messages, and one more after each line that it reads.
+const LATCHED: &str = r#"
+import json, struct, sys, zenoh, zenoh.ext
+locator, id, key, token, gid = sys.argv[1:]
+config = zenoh.Config()
+config.insert_json5("id", json.dumps(id))
+config.insert_json5("connect/endpoints", json.dumps([locator]))
+config.insert_json5("scouting/multicast/enabled", "false")
+config.insert_json5("timestamping/enabled", "true")
+with zenoh.open(config) as session:
+    publisher = zenoh.ext.declare_advanced_publisher(
+        session, key, cache=zenoh.ext.CacheConfig(max_samples=10), publisher_detection=True,
+        sample_miss_detection=zenoh.ext.MissDetectionConfig(heartbeat=None, sporadic_heartbeat=0.5))
+    token = session.liveliness().declare_token(token)
+    def publish(number):
+        text = b"%d\0" % number
+        payload = b"\0\1\0\0" + struct.pack("<I", len(text)) + text
+        attachment = struct.pack("<qqB", number, 1_700_000_000_000_000_000 + number, 16) + bytes.fromhex(gid)
+        publisher.put(payload, attachment=attachment)
+    for number in range(1, 4):
+        publish(number)
+    print("published", flush=True)
+    for number, _ in enumerate(sys.stdin, 4):
+        publish(number)
+"#;
+
+fn transient_local() -> Qos {
+    Qos::default().keep_last(40).transient_local()
+}
+
+#[test]
+fn a_late_subscriber_of_ros_gets_what_a_publisher_of_the_node_keeps() {
+    if !tools::python_has("zenoh") {
+        return;
+    }
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let publish = node.publish::<Text>("robot/chatter", Some(&format!("cdr@{endpoint}"))).expect("a wire");
+    let publisher = publish.qos(transient_local()).expect("valid").open().expect("opens");
+    for number in 1..=6 {
+        publisher.publish(&text(&format!("text-{number}"))).expect("published");
+    }
+    let session = plain(&locator);
+    token(&tokens(&session), "/1:1:1,32:,:,:,,");
+    let python = Command::new(tools::python()).args(["-c", LATE, &locator, &key()]).stdout(Stdio::piped()).spawn();
+    let mut python = python.expect("it starts");
+    let mut says = BufReader::new(python.stdout.take().expect("piped")).lines().map(|line| line.expect("text"));
+    let mut next = || {
+        let line = says.next().expect("a line");
+        let (said, gid) = line.rsplit_once(' ').expect("a GID at the end");
+        (said.to_owned(), gid.to_owned())
+    };
+    // The last four, with the attachments that they had, and then what is live.
+    let (first, gid) = next();
+    assert!(first == "text-3 3" && gid != Id128::ZERO.to_string(), "{first} {gid}");
+    (4..=6).for_each(|number| assert_eq!(next(), (format!("text-{number} {number}"), gid.clone())));
+    publisher.publish(&text("text-7")).expect("published");
+    assert_eq!(next(), ("text-7 7".into(), gid));
+    assert!(python.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_late_subscriber_of_the_node_gets_what_publishers_of_ros_keep() {
+    if !tools::python_has("zenoh") {
+        return;
+    }
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let subscribe = |qos: Qos| {
+        let subscribe = node.subscribe::<Text>("robot/chatter", Some(&endpoint)).expect("a wire");
+        subscribe.qos(qos).expect("valid").open()
+    };
+    let numbers = |texts: &Subscriber<Text>, count: u64, gid: Id128| -> Vec<u64> {
+        let next = |_| {
+            let sample = texts.recv_timeout(SOON).expect("a sample");
+            assert_eq!(
+                (sample.info.source.announcement.writer, sample.value),
+                (gid, text(&sample.info.sequence.to_string()))
+            );
+            assert_eq!(sample.info.timestamp_ns, 1_700_000_000_000_000_000 + sample.info.sequence as i64);
+            sample.info.sequence
+        };
+        (0..count).map(next).collect()
+    };
+    // With the GID that rmw_zenoh makes of the token, and with another one.
+    for (id, gid) in [("a1", None), ("a2", Some(NOBODY))] {
+        let early = subscribe(transient_local());
+        let (token, made) = token_of(id, 10, ":1:,10:,:,:,,");
+        let gid = gid.unwrap_or(made);
+        let mut python = Command::new(tools::python());
+        let python = python.args(["-c", LATCHED, &locator, id, &key(), &token, &gid.to_string()]);
+        let mut python = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut says = BufReader::new(python.stdout.take().expect("piped")).lines();
+        let mut publishes = python.stdin.take().expect("piped");
+        assert_eq!(says.next().expect("a line").expect("text"), "published");
+        assert_eq!(numbers(&early, 3, gid), [1, 2, 3], "{gid}");
+        let late = subscribe(transient_local());
+        assert_eq!(numbers(&late, 3, gid), [1, 2, 3], "{gid}");
+        publishes.write_all(b"\n").expect("written");
+        assert_eq!((numbers(&early, 1, gid), numbers(&late, 1, gid)), (vec![4], vec![4]), "{gid}");
+        // Nobody reads for a while, and then somebody who wants no history, too.
+        drop((early, late));
+        let (late, volatile) = (subscribe(transient_local()), subscribe(Qos::default()));
+        assert_eq!(numbers(&late, 4, gid), [1, 2, 3, 4], "{gid}");
+        publishes.write_all(b"\n").expect("written");
+        assert_eq!((numbers(&late, 1, gid), numbers(&volatile, 1, gid)), (vec![5], vec![5]), "{gid}");
+        assert_eq!((late.lost(), late.undecodable(), volatile.lost()), (0, 0, 0), "{gid}");
+        drop(publishes);
+        assert!(python.wait().expect("it ends").success());
+    }
+    // A volatile publisher has no history to offer.
+    let (_token, gid) = talking(&session, 11, "::,10:,:,:,,");
+    let texts = subscribe(transient_local());
+    until("it is refused", || texts.status().mismatches.iter().any(|mismatch| mismatch.writer == gid));
+    let mismatches = texts.status().mismatches;
+    let reason = &mismatches.iter().find(|mismatch| mismatch.writer == gid).expect("one").reason;
+    assert!(reason.contains("durability (policy 2): offered volatile, requested transient-local"), "{reason}");
 }
 
 /// Answers each text with another one, by a library that knows ROS 2 and not Polywire.

@@ -25,9 +25,10 @@ use crate::{
     coding::Coding,
     delta::Arriving,
     engine::{Held, Properties},
-    history::{self, Bringer, Part, REPLAYED, Writer},
+    history::{self, Bringer, Writer},
     node::{Slot, Source},
     queue::Weighed,
+    replay::{Part, REPLAYED},
     spans::{Span, span},
     writers::{Follow, Missing, Turn},
 };

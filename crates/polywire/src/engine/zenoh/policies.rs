@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use polywire_core::{
+    envelope::Id128,
     qos::{Durability, History, Liveliness, Offer, Qos, Reliability},
     ros::TypeHash,
 };
@@ -78,14 +79,15 @@ pub(super) fn text(qos: &Qos) -> String {
     format!("{reliability}:{durability}:{history}:{deadline}:{lifespan}:{liveliness},{lease}")
 }
 
-/// What a publisher of ROS 2 offers, as a channel announces it. Its lease is not offered, since it
-/// sends none of our assertions.
-pub(super) fn offer(qos: &Qos, ros_type: Option<TypeHash>) -> Vec<u8> {
-    let mut qos = qos.clone().durability(Durability::Volatile);
+/// What a publisher of ROS 2 offers, as a channel announces it, or the channel of the history of
+/// this writer. The lease is not offered, since the publisher sends none of our assertions.
+pub(super) fn offer(qos: &Qos, ros_type: Option<TypeHash>, history_of: Option<Id128>) -> Vec<u8> {
+    let mut qos = qos.clone();
     qos.lease = None;
-    let offer = Offer { qos, ros_type, ..Offer::default() }.to_bytes();
+    let offer = Offer { qos, ros_type, history_of, ..Offer::default() };
+    let bytes = offer.to_bytes();
     // A token may have what is out of our range.
-    if Offer::parse(&offer).is_ok() { offer } else { Offer { ros_type, ..Offer::default() }.to_bytes() }
+    if Offer::parse(&bytes).is_ok() { bytes } else { Offer { qos: Qos::DEFAULT, ..offer }.to_bytes() }
 }
 
 /// What satisfies no more than both.
@@ -153,8 +155,9 @@ mod tests {
     #[test]
     fn an_offer_has_what_is_kept_for_a_foreign_writer() {
         let qos = |bytes: &[u8]| Offer::parse(bytes).expect("an offer").qos;
-        let offered = qos(&offer(&read("2:1:1,9:0,5:7,0:3,1,0"), None));
-        let mut expected = Qos::default().reliability(Reliability::BestEffort).deadline(Duration::from_nanos(5));
+        let offered = qos(&offer(&read("2:1:1,9:0,5:7,0:3,1,0"), None, None));
+        let mut expected =
+            Qos::default().reliability(Reliability::BestEffort).transient_local().deadline(Duration::from_nanos(5));
         (expected.lifespan, expected.liveliness) = (Some(Duration::from_secs(7)), Liveliness::ManualByTopic);
         assert_eq!(offered, expected);
     }
@@ -169,7 +172,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_gives_policies_that_can_be_offered(text in "[0-9,:x]{0,60}") {
-            prop_assert!(Offer::parse(&offer(&read(&text), None)).is_ok());
+            prop_assert!(Offer::parse(&offer(&read(&text), None, None)).is_ok());
         }
     }
 }

@@ -31,7 +31,7 @@ use super::{
     },
     address::Address,
     caches::{Caches, Listener},
-    history::Times,
+    history::{KEPT, Times},
     interest::{Interest, is_for},
     key::{Keys, Name},
     link::{Message, Terms},
@@ -239,6 +239,10 @@ impl Port for ZenohPort {
         if let Some(key) = self.0.keys.of(topic) {
             self.0.listen(key);
         }
+        // The node has accepted histories before.
+        let mut state = self.0.lock();
+        state.of_ros(|publishers, hearing| publishers.listened(hearing));
+        self.0.pump(state);
         self.0.open_clients(topic);
     }
 
@@ -332,7 +336,7 @@ impl Shared {
         let schema = self.sink.document(announced.schema);
         let topic = ros::Topic::of(announced, schema.as_deref()).map_err(|unfit| unfit.to_string())?;
         let key = self.keys.of_ros_topic(&topic).ok_or("the topic is no key")?;
-        let token = graph.token_of_channel(channel.0, &topic, announced);
+        let token = graph.token_of_channel(channel.0, &topic, announced, KEPT as u32);
         let token = self.session.liveliness().declare_token(token).wait().map_err(|error| error.to_string())?;
         let ros = Ros { header: ros::header(announced), _token: token };
         Ok(Some(Place { key, encoding: Encoding::default(), ros: Some(ros) }))
@@ -400,7 +404,7 @@ impl Shared {
         let Some(channel) = state.channels.get(&envelope.channel) else { return Ok(Sent::default()) };
         let (outlet, service, writer) = (channel.outlet.clone(), channel.service.clone(), channel.announcement.writer);
         let takes = outlet.as_ref().is_some_and(|outlet| outlet.takes(envelope));
-        let ended = outlet.clone().filter(|outlet| !takes && outlet.has_history());
+        let ended = outlet.clone().filter(|outlet| outlet.ends(envelope));
         let outlet = outlet.filter(|_| takes);
         let mut message = Message::new(envelope, loan.payload(), outlet.is_some());
         message.cannot_wait = state.is_handing() && matches!(self.local.options.overflow, Overflow::Block { .. });
@@ -504,6 +508,7 @@ impl Shared {
             Put::Mail { to, bytes } => to.put(&self.session, bytes),
             Put::Forget { .. } => return,
             Put::Ask { schema } => return self.ask(schema),
+            Put::AskKept { topic } => return self.ask_kept(*topic),
             Put::Call { end, channel, sequence, attachment, payload } => {
                 self.call(&end, channel, sequence, attachment, payload)
             }
@@ -525,6 +530,11 @@ impl Shared {
         let mut interest = lock(&self.interest);
         interest.remove(key, |key| self.listener(key));
         *lock(&self.wild) = interest.wild().into();
+    }
+
+    /// Whether samples of a key come.
+    pub(super) fn listens(&self, key: &OwnedKeyExpr) -> bool {
+        lock(&self.interest).covers(key)
     }
 
     /// Whether a sample is for this one of the patterns that may overlap.

@@ -188,12 +188,12 @@ impl Graph {
         format!("{who}/{NOTHING}{name}/{type_name}/{hash}/{qos}")
     }
 
-    /// The token of a channel of this node.
-    pub(super) fn token_of_channel(&self, number: u32, topic: &Topic, announced: &Announcement) -> String {
+    /// The token of a channel of this node, which keeps so many samples if it is transient local.
+    pub(super) fn token_of_channel(&self, number: u32, topic: &Topic, announced: &Announcement, kept: u32) -> String {
         // Bytes of our own node.
         let offered = Offer::parse(&announced.offer).unwrap_or_default().qos;
-        // ROS 2 does not get a history.
-        self.token_of(End::Publisher, number, topic, &offered.durability(Durability::Volatile).keep_last(DEPTH))
+        let depth = if offered.durability == Durability::TransientLocal { kept } else { DEPTH };
+        self.token_of(End::Publisher, number, topic, &offered.keep_last(depth))
     }
 
     /// The topic and the policies of another application's publisher.
@@ -301,7 +301,7 @@ mod tests {
         // Of the talker in rmw_zenoh's design.
         let theirs = format!("@ros2_lv/2/8b209175/0/10/MP/%/%/talker/{rest}/::,7:,:,:,,");
         assert_eq!(graph.foreign_publisher(&theirs), Some((topic.clone(), policies::read("::,7:,:,:,,"))));
-        let own = graph.token_of_channel(1, &topic, &announced("a/chatter", "cdr"));
+        let own = graph.token_of_channel(1, &topic, &announced("a/chatter", "cdr"), 32);
         for other in [&own, &theirs.replace("/MP/", "/MS/"), &theirs.replace("lv/2", "lv/22"), "@ros2_lv/2"] {
             assert_eq!(graph.foreign_publisher(other), None, "{other}");
         }

@@ -446,8 +446,8 @@ impl State {
 
     /// Calls `with` for the publishers of ROS 2, and where the node hears of them.
     pub(super) fn of_ros<T>(&mut self, with: impl FnOnce(&mut Publishers, Hearing<'_>) -> T) -> T {
-        let State { publishers, foreign, inbox, .. } = self;
-        with(publishers, Hearing { foreign, inbox })
+        let State { publishers, foreign, inbox, out, .. } = self;
+        with(publishers, Hearing { foreign, inbox, out })
     }
 
     /// A message on a topic of ROS 2. False if its writer is no Polywire node's.
@@ -494,7 +494,7 @@ impl State {
     /// This node answers a channel of a peer.
     pub(super) fn answer(&mut self, id: LinkId, channel: ChannelId, answer: Answer) {
         if self.foreign.answered(id, channel, &answer) {
-            self.publishers.answered(channel, answer.accepts());
+            self.of_ros(|publishers, hearing| publishers.answered(channel, answer.accepts(), hearing));
             return self.requests_answered(channel, &answer);
         }
         let Some((link, mut way)) = self.way(id) else { return };
