@@ -354,7 +354,8 @@ fn nodes_meet_on_topics_of_ros_and_lose_nothing() {
 /// A subscriber of rmw_zenoh that is transient local and keeps four samples. Prints what comes: the
 /// text, its number and its publisher.
 const LATE: &str = r#"
-import json, struct, sys, zenoh, zenoh.ext
+import json, signal, struct, sys, zenoh, zenoh.ext
+signal.alarm(120)
 config = zenoh.Config()
 config.insert_json5("connect/endpoints", json.dumps([sys.argv[1]]))
 config.insert_json5("scouting/multicast/enabled", "false")
