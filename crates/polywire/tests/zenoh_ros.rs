@@ -4,17 +4,23 @@
 #![cfg(feature = "zenoh")]
 
 use std::{
+    io::{BufRead, BufReader, Write},
     process::{Command, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
 };
 
-use polywire::{Message, Node, Publisher, Subscriber};
+use polywire::{
+    Message, Node, Publisher, Subscriber,
+    qos::{Qos, Reliability},
+};
+use polywire_core::envelope::Id128;
 use polywire_testing::{
     tools,
     waiting::{SOON, until},
 };
-use zenoh::{Config, Session, Wait, sample::Sample};
+use twox_hash::XxHash3_128;
+use zenoh::{Config, Session, Wait, liveliness::LivelinessToken, qos::CongestionControl, sample::Sample};
 
 /// `std_msgs/msg/String`, and its hash.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
@@ -36,8 +42,25 @@ fn cdr(data: &str) -> Vec<u8> {
     [&[0, 1, 0, 0][..], &length, data.as_bytes(), &[0]].concat()
 }
 
-fn attachment(sequence: i64, time: i64, gid: u8) -> Vec<u8> {
-    [&sequence.to_le_bytes()[..], &time.to_le_bytes(), &[16], &[gid; 16]].concat()
+fn attachment(sequence: i64, time: i64, gid: Id128) -> Vec<u8> {
+    [&sequence.to_le_bytes()[..], &time.to_le_bytes(), &[16], &gid.0].concat()
+}
+
+/// A GID that no token has.
+const NOBODY: Id128 = Id128([9; 16]);
+
+/// A publisher's token as rmw_zenoh has it, and the GID that it makes of it.
+fn token_of(session: &str, number: u32, qos: &str) -> (String, Id128) {
+    let topic = format!("%robot%chatter/std_msgs::msg::dds_::String_/{HASH}");
+    let token = format!("@ros2_lv/7/{session}/0/{number}/MP/%/%/talker/{topic}/{qos}");
+    let gid = Id128(XxHash3_128::oneshot(token.as_bytes()).to_le_bytes());
+    (token, gid)
+}
+
+/// The token of a publisher, until it is dropped, and its GID.
+fn talking(session: &Session, number: u32, qos: &str) -> (LivelinessToken, Id128) {
+    let (token, gid) = token_of(&session.zid().to_string(), number, qos);
+    (session.liveliness().declare_token(token).wait().expect("a token"), gid)
 }
 
 fn key() -> String {
@@ -151,17 +174,16 @@ fn what_ros_publishes_is_read_and_the_subscriber_is_shown() {
     until("the subscriber is known", || publisher.matching_status().wait().expect("a status").matching());
     let tokens = tokens(&session);
     let topic = format!("%robot%chatter/std_msgs::msg::dds_::String_/{HASH}");
-    let talking = format!("@ros2_lv/7/{}/0/10/MP/%/%/talker/{topic}/::,7:,:,:,,", session.zid());
-    let _talking = session.liveliness().declare_token(talking).wait().expect("a token");
-    token(&tokens, &format!("/MS/%/%/reader/{topic}/1:2:1,10:,:,:,,"));
+    let _talking = talking(&session, 10, "::,7:,:,:,,");
+    token(&tokens, &format!("/MS/%/%/reader/{topic}/1:2:2,:,:,:,,"));
     for (number, data) in (1..).zip(["one", "two", "three"]) {
-        publisher.put(cdr(data)).attachment(attachment(number, 1_700_000_000_000_000_000, 9)).wait().expect("put");
+        publisher.put(cdr(data)).attachment(attachment(number, 1_700_000_000_000_000_000, NOBODY)).wait().expect("put");
     }
     // Big-endian, of no known type's hash, without an attachment, and garbage.
     let big = [&[0, 0, 0, 0][..], &4_u32.to_be_bytes(), b"big\0"].concat();
     publisher.put(big).wait().expect("put");
     session.put("7/robot/chatter/none", cdr("no type")).wait().expect("put");
-    publisher.put(b"\0\x01").attachment(attachment(4, 0, 9)).wait().expect("put");
+    publisher.put(b"\0\x01").attachment(attachment(4, 0, NOBODY)).wait().expect("put");
     publisher.put(cdr("last")).attachment(b"short").wait().expect("put");
     for texts in [&texts, &all] {
         for (number, data) in ["one", "two", "three", "big", "last"].into_iter().enumerate() {
@@ -171,6 +193,110 @@ fn what_ros_publishes_is_read_and_the_subscriber_is_shown() {
         }
         assert_eq!((texts.lost(), texts.undecodable()), (0, 1));
     }
+}
+
+#[test]
+fn each_publisher_of_ros_is_a_writer_with_its_own_numbers() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let texts: Subscriber<Text> = node.subscriber_on("robot/chatter", &endpoint).expect("a subscriber");
+    let session = plain(&locator);
+    let [(token, one), (_token, two)] = [10, 11].map(|number| talking(&session, number, "::,7:,:,:,,"));
+    let reads = || texts.status().writers;
+    until("both are known before their first messages", || reads() == 2);
+    // The first one's second message comes twice, and its third and fourth do not come.
+    let publisher = session.declare_publisher(key()).congestion_control(CongestionControl::Block);
+    let publisher = publisher.wait().expect("a publisher");
+    let put = |gid, sequence, data: &str| {
+        publisher.put(cdr(data)).attachment(attachment(sequence, 0, gid)).wait().expect("put");
+    };
+    let sent = [(one, 1), (two, 7), (one, 2), (one, 2), (two, 8), (one, 5), (NOBODY, 1), (NOBODY, 2), (two, 9)];
+    sent.into_iter().for_each(|(gid, sequence)| put(gid, sequence, &sequence.to_string()));
+    for (gid, sequence) in [(one, 1), (two, 7), (one, 2), (two, 8), (one, 5), (NOBODY, 1), (NOBODY, 2), (two, 9)] {
+        let sample = texts.recv_timeout(SOON).expect("a sample");
+        let came = (sample.info.source.announcement.writer, sample.info.sequence, sample.value.data);
+        assert_eq!(came, (gid, sequence, sequence.to_string()));
+    }
+    assert_eq!((texts.lost(), reads()), (2, 3));
+    drop(token);
+    until("the first one is gone", || reads() == 2);
+    // A GID of another topic, one that is none, and a number that is none, are those of a writer
+    // without an id; and so are too many that no token has.
+    let elsewhere = session.declare_publisher(key().replace("chatter", "elsewhere")).wait().expect("a publisher");
+    let all: Subscriber<Text> = node.subscriber_on("robot/elsewhere", &endpoint).expect("a subscriber");
+    until("the subscriber is known", || elsewhere.matching_status().wait().expect("a status").matching());
+    for (gid, sequence) in [(two, 3), (Id128::ZERO, 3), (Id128([8; 16]), -1), (Id128([8; 16]), 3)] {
+        elsewhere.put(cdr("odd")).attachment(attachment(sequence, 0, gid)).wait().expect("put");
+    }
+    let writers: Vec<Id128> =
+        (0..4).map(|_| all.recv_timeout(SOON).expect("a sample").info.source.announcement.writer).collect();
+    assert_eq!(writers, [Id128::ZERO, Id128::ZERO, Id128::ZERO, Id128([8; 16])]);
+    (1..=1000_u128).for_each(|number| put(Id128((number << 64).to_le_bytes()), 1, "one of many"));
+    put(two, 10, "ten");
+    for _ in 0..1000 {
+        assert_eq!(texts.recv_timeout(SOON).expect("a sample").value, text("one of many"));
+    }
+    let last = texts.recv_timeout(SOON).expect("a sample");
+    assert_eq!((last.info.source.announcement.writer, texts.lost()), (two, 2));
+    assert!(reads() < 300, "{} are told apart", reads());
+}
+
+#[test]
+fn what_a_publisher_of_ros_offers_is_compared_with_what_is_requested() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let subscribe = |qos: Qos| {
+        let subscribe = node.subscribe::<Text>("robot/chatter", Some(&endpoint)).expect("a wire");
+        subscribe.qos(qos).expect("valid").open()
+    };
+    let ms = Duration::from_millis;
+    let mut leased = Qos::default();
+    leased.lease = Some(ms(500));
+    let (any, reliable) = (subscribe(Qos::default()), subscribe(Qos::default().reliability(Reliability::Reliable)));
+    let (timely, leased) = (subscribe(Qos::default().deadline(ms(100))), subscribe(leased));
+    // One as by default, and one that offers less of one policy and more of others.
+    let [_usual, _other] = [(10, "::,7:,:,:,,"), (11, "2::,7:0,50000000:,:,0,100000000")]
+        .map(|(number, qos)| talking(&session, number, qos));
+    let [usual, other] = [_usual.1, _other.1];
+    let decided = |texts: &Subscriber<Text>| texts.status().writers + texts.status().mismatches.len() == 2;
+    until("all is decided", || [&any, &reliable, &timely, &leased].into_iter().all(decided));
+    let refused = |texts: &Subscriber<Text>| -> Vec<(Id128, String)> {
+        texts.status().mismatches.into_iter().map(|mismatch| (mismatch.writer, mismatch.reason)).collect()
+    };
+    let why = |policy: &str| format!("incompatible quality of service: {policy}");
+    let reason = why("reliability (policy 11): offered best-effort, requested reliable");
+    assert_eq!(refused(&reliable), [(other, reason)]);
+    assert_eq!(refused(&timely), [(usual, why("deadline (policy 4): offered infinite, requested 100ms"))]);
+    assert!(refused(&leased)[1].1.contains("lease"), "a lease is not offered: {:?}", refused(&leased));
+    // What the strongest of the subscribers requests is shown.
+    let qos = "1:2:2,:0,100000000:,:,0,500000000";
+    let topic = format!("%robot%chatter/std_msgs::msg::dds_::String_/{HASH}");
+    token(&tokens(&session), &format!("{topic}/{qos}"));
+    // A library whose GIDs are not those of its tokens: with one token, that is it.
+    let library = session.declare_publisher(key()).wait().expect("a publisher");
+    library.put(cdr("from a library")).attachment(attachment(1, 0, usual)).wait().expect("put");
+    library.put(cdr("from a library")).attachment(attachment(1, 0, NOBODY)).wait().expect("put");
+    assert_eq!(
+        any.recv_timeout(SOON).expect("a sample").info.source.qos().expect("valid").reliability,
+        Reliability::Reliable
+    );
+    let source = any.recv_timeout(SOON).expect("a sample").info.source;
+    let (qos, writer) = (source.qos().expect("valid"), source.announcement.writer);
+    assert_eq!((writer, qos.reliability, qos.deadline), (NOBODY, Reliability::BestEffort, Some(ms(50))));
+}
+
+#[test]
+fn tokens_say_what_publishers_of_the_node_offer() {
+    let node = Node::builder().name("writer").build();
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let tokens = tokens(&session);
+    let mut qos = Qos::default().reliability(Reliability::BestEffort).deadline(Duration::from_millis(1500));
+    (qos.lifespan, qos.lease) = (Some(Duration::from_secs(3)), Some(Duration::from_millis(20)));
+    let publish = node.publish::<Text>("robot/chatter", Some(&format!("cdr@{endpoint}"))).expect("a wire");
+    let _publisher = publish.qos(qos).expect("valid").open().expect("opens");
+    token(&tokens, "/2:2:1,10:1,500000000:3,0:,0,20000000");
 }
 
 #[test]
@@ -223,6 +349,145 @@ fn nodes_meet_on_topics_of_ros_and_lose_nothing() {
         publisher.publish(&text("elsewhere")).expect("published");
     }
     assert!(texts.recv_timeout(Duration::from_millis(200)).is_none());
+}
+
+/// A subscriber of rmw_zenoh that is transient local and keeps four samples. Prints what comes: the
+/// text, its number and its publisher.
+const LATE: &str = r#"
+import json, signal, struct, sys, zenoh, zenoh.ext
+signal.alarm(120)
+config = zenoh.Config()
+config.insert_json5("connect/endpoints", json.dumps([sys.argv[1]]))
+config.insert_json5("scouting/multicast/enabled", "false")
+with zenoh.open(config) as session:
+    subscriber = zenoh.ext.declare_advanced_subscriber(
+        session, sys.argv[2], history=zenoh.ext.HistoryConfig(detect_late_publishers=True, max_samples=4),
+        recovery=zenoh.ext.RecoveryConfig(periodic_queries=None, heartbeat=True), subscriber_detection=True)
+    for _ in range(5):
+        sample = subscriber.recv()
+        number, time, length, gid = struct.unpack("<qqB16s", bytes(sample.attachment))
+        print(bytes(sample.payload)[8:-1].decode(), number, gid.hex(), flush=True)
+"#;
+
+/// A publisher of rmw_zenoh that is reliable and transient local, in the session of this id.
+/// Publishes three messages, and one more after each line that it reads.
+const LATCHED: &str = r#"
+import json, struct, sys, zenoh, zenoh.ext
+locator, id, key, token, gid = sys.argv[1:]
+config = zenoh.Config()
+config.insert_json5("id", json.dumps(id))
+config.insert_json5("connect/endpoints", json.dumps([locator]))
+config.insert_json5("scouting/multicast/enabled", "false")
+config.insert_json5("timestamping/enabled", "true")
+with zenoh.open(config) as session:
+    publisher = zenoh.ext.declare_advanced_publisher(
+        session, key, cache=zenoh.ext.CacheConfig(max_samples=10), publisher_detection=True,
+        sample_miss_detection=zenoh.ext.MissDetectionConfig(heartbeat=None, sporadic_heartbeat=0.5))
+    token = session.liveliness().declare_token(token)
+    def publish(number):
+        text = b"%d\0" % number
+        payload = b"\0\1\0\0" + struct.pack("<I", len(text)) + text
+        attachment = struct.pack("<qqB", number, 1_700_000_000_000_000_000 + number, 16) + bytes.fromhex(gid)
+        publisher.put(payload, attachment=attachment)
+    for number in range(1, 4):
+        publish(number)
+    print("published", flush=True)
+    for number, _ in enumerate(sys.stdin, 4):
+        publish(number)
+"#;
+
+fn transient_local() -> Qos {
+    Qos::default().keep_last(40).transient_local()
+}
+
+#[test]
+fn a_late_subscriber_of_ros_gets_what_a_publisher_of_the_node_keeps() {
+    if !tools::python_has("zenoh") {
+        return;
+    }
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let publish = node.publish::<Text>("robot/chatter", Some(&format!("cdr@{endpoint}"))).expect("a wire");
+    let publisher = publish.qos(transient_local()).expect("valid").open().expect("opens");
+    for number in 1..=6 {
+        publisher.publish(&text(&format!("text-{number}"))).expect("published");
+    }
+    let session = plain(&locator);
+    token(&tokens(&session), "/1:1:1,32:,:,:,,");
+    let python = Command::new(tools::python()).args(["-c", LATE, &locator, &key()]).stdout(Stdio::piped()).spawn();
+    let mut python = python.expect("it starts");
+    let mut says = BufReader::new(python.stdout.take().expect("piped")).lines().map(|line| line.expect("text"));
+    let mut next = || {
+        let line = says.next().expect("a line");
+        let (said, gid) = line.rsplit_once(' ').expect("a GID at the end");
+        (said.to_owned(), gid.to_owned())
+    };
+    // The last four, with the attachments that they had, and then what is live.
+    let (first, gid) = next();
+    assert!(first == "text-3 3" && gid != Id128::ZERO.to_string(), "{first} {gid}");
+    (4..=6).for_each(|number| assert_eq!(next(), (format!("text-{number} {number}"), gid.clone())));
+    publisher.publish(&text("text-7")).expect("published");
+    assert_eq!(next(), ("text-7 7".into(), gid));
+    assert!(python.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_late_subscriber_of_the_node_gets_what_publishers_of_ros_keep() {
+    if !tools::python_has("zenoh") {
+        return;
+    }
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let subscribe = |qos: Qos| {
+        let subscribe = node.subscribe::<Text>("robot/chatter", Some(&endpoint)).expect("a wire");
+        subscribe.qos(qos).expect("valid").open()
+    };
+    let numbers = |texts: &Subscriber<Text>, count: u64, gid: Id128| -> Vec<u64> {
+        let next = |_| {
+            let sample = texts.recv_timeout(SOON).expect("a sample");
+            assert_eq!(
+                (sample.info.source.announcement.writer, sample.value),
+                (gid, text(&sample.info.sequence.to_string()))
+            );
+            assert_eq!(sample.info.timestamp_ns, 1_700_000_000_000_000_000 + sample.info.sequence as i64);
+            sample.info.sequence
+        };
+        (0..count).map(next).collect()
+    };
+    // With the GID that rmw_zenoh makes of the token, and with another one.
+    for (id, gid) in [("a1", None), ("a2", Some(NOBODY))] {
+        let early = subscribe(transient_local());
+        let (token, made) = token_of(id, 10, ":1:,10:,:,:,,");
+        let gid = gid.unwrap_or(made);
+        let mut python = Command::new(tools::python());
+        let python = python.args(["-c", LATCHED, &locator, id, &key(), &token, &gid.to_string()]);
+        let mut python = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut says = BufReader::new(python.stdout.take().expect("piped")).lines();
+        let mut publishes = python.stdin.take().expect("piped");
+        assert_eq!(says.next().expect("a line").expect("text"), "published");
+        assert_eq!(numbers(&early, 3, gid), [1, 2, 3], "{gid}");
+        let late = subscribe(transient_local());
+        assert_eq!(numbers(&late, 3, gid), [1, 2, 3], "{gid}");
+        publishes.write_all(b"\n").expect("written");
+        assert_eq!((numbers(&early, 1, gid), numbers(&late, 1, gid)), (vec![4], vec![4]), "{gid}");
+        // Nobody reads for a while, and then somebody who wants no history, too.
+        drop((early, late));
+        let (late, volatile) = (subscribe(transient_local()), subscribe(Qos::default()));
+        assert_eq!(numbers(&late, 4, gid), [1, 2, 3, 4], "{gid}");
+        publishes.write_all(b"\n").expect("written");
+        assert_eq!((numbers(&late, 1, gid), numbers(&volatile, 1, gid)), (vec![5], vec![5]), "{gid}");
+        assert_eq!((late.lost(), late.undecodable(), volatile.lost()), (0, 0, 0), "{gid}");
+        drop(publishes);
+        assert!(python.wait().expect("it ends").success());
+    }
+    // A volatile publisher has no history to offer.
+    let (_token, gid) = talking(&session, 11, "::,10:,:,:,,");
+    let texts = subscribe(transient_local());
+    until("it is refused", || texts.status().mismatches.iter().any(|mismatch| mismatch.writer == gid));
+    let mismatches = texts.status().mismatches;
+    let reason = &mismatches.iter().find(|mismatch| mismatch.writer == gid).expect("one").reason;
+    assert!(reason.contains("durability (policy 2): offered volatile, requested transient-local"), "{reason}");
 }
 
 /// Answers each text with another one, by a library that knows ROS 2 and not Polywire.

@@ -143,6 +143,7 @@ use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, FrameError, Hello, Start},
     layout::SharedBytes,
+    qos::Qos,
 };
 
 pub use event::{Disconnect, Event};
@@ -453,6 +454,12 @@ pub trait Sink: Send + Sync {
     /// whose medium has types of services. `None` if nobody here does, or takes every type.
     fn subscribed(&self, _topic: &str) -> Option<Arc<[u8]>> {
         None
+    }
+
+    /// What this node's subscribers to a topic request, for engines whose medium tells others of
+    /// it.
+    fn requested(&self, _topic: &str) -> Vec<Qos> {
+        Vec::new()
     }
 }
 

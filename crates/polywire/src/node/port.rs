@@ -13,6 +13,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
+    qos::Qos,
     session::Output,
 };
 
@@ -616,6 +617,11 @@ impl Sink for PortSink {
     fn subscribed(&self, topic: &str) -> Option<Arc<[u8]>> {
         let routes = self.0.upgrade()?.routes(topic);
         routes.iter().find_map(|route| route.schema().map(|schema| schema.to_bytes().into()))
+    }
+
+    fn requested(&self, topic: &str) -> Vec<Qos> {
+        let routes = self.0.upgrade().map(|entry| entry.routes(topic)).unwrap_or_default();
+        routes.iter().filter_map(|route| route.describe()).map(|subscriber| subscriber.qos).collect()
     }
 
     fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink> {

@@ -1,7 +1,7 @@
 //! What applications publish that are not Polywire's: one channel for each topic and format, on a
 //! link that stands for all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use polywire_core::{
     envelope::{Announcement, ChannelId},
@@ -39,7 +39,7 @@ pub(in crate::engine) struct Writers {
     /// By topic, and what the encoding says.
     known: BTreeMap<(String, Said), Channel>,
     /// The channels of those who have an id as a writer.
-    opened: BTreeSet<ChannelId>,
+    opened: BTreeMap<ChannelId, Channel>,
     /// The number of the last channel.
     last: u32,
     waiting: usize,
@@ -58,7 +58,7 @@ struct Channel {
 
 impl Writers {
     pub(in crate::engine) fn new(most: usize, room: usize) -> Writers {
-        let (known, opened) = (BTreeMap::new(), BTreeSet::new());
+        let (known, opened) = (BTreeMap::new(), BTreeMap::new());
         Writers { most, room, link: None, known, opened, last: 0, waiting: 0, ignored: 0 }
     }
 
@@ -78,27 +78,22 @@ impl Writers {
         }
         let Some(channel) = self.known.get_mut(&key) else { return };
         channel.last = Start { sequence: channel.last.sequence + 1, timestamp_ns };
-        if channel.is_declined {
-            return;
-        }
-        let size = bytes + OVERHEAD;
-        if self.waiting > 0 && self.waiting + size > self.room {
-            channel.lost += 1;
-            return;
-        }
-        self.waiting += size;
-        if channel.lost > 0 {
-            let before = Start { sequence: channel.last.sequence - 1, timestamp_ns };
-            tell(link, News::Lost(channel.id, before, std::mem::take(&mut channel.lost)));
-        }
-        tell(link, News::Message(channel.id, channel.last));
+        channel.pass(link, bytes, &mut self.waiting, self.room, tell);
     }
 
-    /// An application publishes this, and has not sent a message yet.
+    /// A message of a writer that has an id, at the writer's own position, on the channel that was
+    /// opened for it.
     #[cfg(feature = "zenoh")]
-    pub(in crate::engine) fn discover(&mut self, topic: String, said: Said, mut tell: impl FnMut(LinkId, News)) {
-        let link = self.link(&mut tell);
-        self.know(link, &(topic, said), tell);
+    pub(in crate::engine) fn take_at(
+        &mut self,
+        channel: ChannelId,
+        at: Start,
+        bytes: usize,
+        tell: impl FnMut(LinkId, News),
+    ) {
+        let (Some(link), Some(channel)) = (self.link, self.opened.get_mut(&channel)) else { return };
+        channel.last = at;
+        channel.pass(link, bytes, &mut self.waiting, self.room, tell);
     }
 
     /// Announces a topic if it is new. False if there are too many.
@@ -132,7 +127,7 @@ impl Writers {
     ) -> Option<(LinkId, ChannelId)> {
         let link = self.link(&mut tell);
         let id = self.next(&announcement.topic, &mut tell)?;
-        self.opened.insert(id);
+        self.opened.insert(id, Channel::new(id));
         tell(link, News::Announced(id, Start::default(), Box::new(announcement)));
         Some((link, id))
     }
@@ -174,7 +169,8 @@ impl Writers {
         if self.link != Some(link) {
             return false;
         }
-        if let Some(channel) = self.known.values_mut().find(|channel| channel.id == id) {
+        let is_it = |channel: &&mut Channel| channel.id == id;
+        if let Some(channel) = self.opened.get_mut(&id).or_else(|| self.known.values_mut().find(is_it)) {
             channel.is_declined = !answer.accepts();
         }
         true
@@ -191,7 +187,38 @@ fn begin(mut tell: impl FnMut(LinkId, News)) -> LinkId {
 fn announce(link: LinkId, id: ChannelId, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> Channel {
     let (topic, said) = key;
     tell(link, News::Announced(id, Start::default(), Box::new(said.announcement(topic))));
-    Channel { id, is_declined: false, last: Start::default(), lost: 0 }
+    Channel::new(id)
+}
+
+impl Channel {
+    fn new(id: ChannelId) -> Channel {
+        Channel { id, is_declined: false, last: Start::default(), lost: 0 }
+    }
+
+    /// Passes the last message on, unless nobody wants it, or more than `room` bytes wait.
+    fn pass(
+        &mut self,
+        link: LinkId,
+        bytes: usize,
+        waiting: &mut usize,
+        room: usize,
+        mut tell: impl FnMut(LinkId, News),
+    ) {
+        if self.is_declined {
+            return;
+        }
+        let size = bytes + OVERHEAD;
+        if *waiting > 0 && *waiting + size > room {
+            self.lost += 1;
+            return;
+        }
+        *waiting += size;
+        if self.lost > 0 {
+            let before = Start { sequence: self.last.sequence.saturating_sub(1), ..self.last };
+            tell(link, News::Lost(self.id, before, std::mem::take(&mut self.lost)));
+        }
+        tell(link, News::Message(self.id, self.last));
+    }
 }
 
 #[cfg(test)]
@@ -260,5 +287,36 @@ mod tests {
         assert_eq!(take(&mut writers, &mut told), [""; 0]);
         writers.answered(link, ChannelId(1), &Answer::Accept(1));
         assert_eq!(take(&mut writers, &mut told), ["1: 8"], "what was not wanted is not lost");
+    }
+
+    #[cfg(feature = "zenoh")]
+    #[test]
+    fn a_writer_with_an_id_keeps_its_numbers_until_it_is_closed() {
+        let (mut writers, mut told) = (Writers::new(1, 400), Told::default());
+        let open = |writers: &mut Writers, told: &mut Told| {
+            let announcement = Announcement { topic: "a".into(), ..Announcement::default() };
+            writers.open(announcement, |_, news| told.note(news))
+        };
+        let (link, channel) = open(&mut writers, &mut told).expect("it has room");
+        assert!(open(&mut writers, &mut told).is_none(), "too many");
+        let take = |writers: &mut Writers, told: &mut Told, sequence| {
+            let at = Start { sequence, timestamp_ns: 0 };
+            writers.take_at(channel, at, SIZE, |_, news| told.note(news));
+            told.take()
+        };
+        told.take();
+        assert_eq!(
+            (take(&mut writers, &mut told, 7), take(&mut writers, &mut told, 3)),
+            (vec!["1: 7".into()], vec!["1: 3".into()])
+        );
+        assert_eq!(take(&mut writers, &mut told, 8), [""; 0], "no room");
+        writers.taken(SIZE);
+        assert_eq!(take(&mut writers, &mut told, 0), ["1: 1 lost up to 0", "1: 0"]);
+        assert!(writers.answered(link, channel, &Answer::Decline));
+        writers.taken(SIZE);
+        assert_eq!(take(&mut writers, &mut told, 9), [""; 0], "it is not wanted");
+        writers.close(channel);
+        assert_eq!(take(&mut writers, &mut told, 10), [""; 0]);
+        assert!(open(&mut writers, &mut told).is_some());
     }
 }

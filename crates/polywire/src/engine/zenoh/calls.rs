@@ -15,10 +15,10 @@ use zenoh::bytes::ZBytes;
 
 use super::{
     super::{LinkId, foreign::Said},
-    inbox::{Arrival, Message, Origin},
+    inbox::{Arrival, Message, Origin, arrival_of},
     outgoing::{Answering, Put},
     services::{Asked, Asker, Client, MOST, Outcome, Server},
-    state::{State, arrival_of},
+    state::State,
 };
 use crate::clock;
 

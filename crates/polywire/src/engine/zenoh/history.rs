@@ -23,7 +23,7 @@ use super::{
 };
 
 /// Samples that are kept of each instance.
-const KEPT: usize = 32;
+pub(super) const KEPT: usize = 32;
 
 /// Makes times that increase. Advanced subscribers take no sample of a session that is older than
 /// one that they have.

@@ -9,7 +9,7 @@ use polywire_core::{
 use zenoh::{bytes::ZBytes, key_expr::OwnedKeyExpr};
 
 use super::{
-    super::{Disconnect, Event, LinkId, LinkInfo},
+    super::{Disconnect, Event, LinkId, LinkInfo, foreign::News},
     ros::HEADER,
 };
 
@@ -133,5 +133,19 @@ impl Inbox {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+/// What the node is to hear of foreign applications. A message has this payload.
+pub(super) fn arrival_of(news: News, payload: &ZBytes) -> Arrival {
+    match news {
+        News::Up(info) => Arrival::Up(info),
+        News::Announced(channel, start, announcement) => Arrival::Announced(channel, start, announcement),
+        News::Message(channel, at) => {
+            let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
+            Arrival::Message(Message::new(&envelope, payload, Origin::Foreign))
+        }
+        News::Lost(channel, start, lost) => Arrival::Lost(channel, start, lost),
+        News::Tell(event) => Arrival::Tell(event),
     }
 }

@@ -38,6 +38,11 @@ impl<S> Interest<S> {
         }
     }
 
+    /// Whether samples of a key come.
+    pub(super) fn covers(&self, key: &keyexpr) -> bool {
+        self.declared.keys().any(|declared| declared.includes(key))
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Interest::default();
     }

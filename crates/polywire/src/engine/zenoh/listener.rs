@@ -1,9 +1,9 @@
 //! Listens to keys. What other applications published under a key before is in the caches of their
 //! advanced publishers. They are asked when this node begins to listen, and when such a publisher
-//! appears later.
+//! appears later. In ROS 2, they are asked when a subscriber requests it.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -20,6 +20,8 @@ use super::{
     caches::Listener,
     key::{self, FROM_NODE},
     port::Shared,
+    publishers::Kept,
+    ros::{self, Topic},
 };
 
 /// How long a cache is waited for.
@@ -36,12 +38,18 @@ impl Shared {
             }
         });
         // Before the first sample: it waits for what came before.
-        if !self.keys.is_ros() {
+        let question = (!self.keys.is_ros()).then(|| {
             lock(&self.caches).listen(key);
-            self.ask_caches(key, key::caches(key));
-        }
+            self.question(key)
+        });
         match subscriber.wait() {
-            Ok(subscriber) => Some(Listener::new(&self.caches, key, subscriber)),
+            Ok(subscriber) => {
+                // Caches answer when samples come already, so that none is missing in between.
+                if let Some(question) = question.flatten() {
+                    self.query_caches(&key::caches(key), move |reply| question.replied(reply));
+                }
+                Some(Listener::new(&self.caches, key, subscriber))
+            }
             Err(error) => {
                 log::warn!("{}: cannot listen to '{key}': {error}", self.endpoint);
                 lock(&self.caches).unlisten(key);
@@ -55,21 +63,37 @@ impl Shared {
         let cache = token.key_expr().as_str();
         let Some(topic) = key::topic_of_cache(cache).filter(|_| token.kind() == SampleKind::Put) else { return };
         let listened = lock(&self.caches).listened_for(topic);
-        if let Some(listened) = listened {
-            self.ask_caches(&listened, cache.into());
+        if let Some(question) = listened.and_then(|listened| self.question(&listened)) {
+            self.query_caches(cache, move |reply| question.replied(reply));
         }
     }
 
-    /// Asks for what came before under a key that is listened to, without a lock.
-    fn ask_caches(&self, key: &OwnedKeyExpr, caches: String) {
+    /// A query for what came before under a key that is listened to. Samples wait from now on.
+    fn question(&self, key: &OwnedKeyExpr) -> Option<Question> {
         if !lock(&self.caches).begin(key) {
-            return log::debug!("'{key}': more caches than can be asked at once");
+            log::debug!("'{key}': more caches than can be asked at once");
+            return None;
         }
-        let question = Question { shared: self.this.clone(), key: key.clone() };
+        Some(Question { shared: self.this.clone(), key: key.clone() })
+    }
+
+    /// Asks for what publishers of ROS 2 keep of a topic, without a lock.
+    pub(super) fn ask_kept(&self, topic: Topic) {
+        let Some(key) = self.keys.of_ros_topic(&topic) else { return };
+        // The node accepts a history before it listens. What is published in between would miss.
+        self.lock().publishers.postpone(&topic);
+        if !self.listens(&key) || !self.lock().publishers.resume(&topic) {
+            return;
+        }
+        let question = KeptQuestion { shared: self.this.clone(), topic, came: Mutex::default() };
+        self.query_caches(&key::caches(&key), move |reply| question.replied(&reply));
+    }
+
+    /// Queries caches. `replied` is dropped when all have answered, or cannot be asked.
+    fn query_caches(&self, caches: &str, replied: impl Fn(Reply) + Send + Sync + 'static) {
         let query = self.session.get(format!("{caches}?{FROM_NODE}")).target(QueryTarget::All).timeout(PATIENCE);
         let query = query.accept_replies(ReplyKeyExpr::Any).consolidation(ConsolidationMode::None);
-        let query = query.allowed_destination(Locality::Remote).callback(move |reply| question.replied(reply));
-        if let Err(error) = query.wait() {
+        if let Err(error) = query.allowed_destination(Locality::Remote).callback(replied).wait() {
             log::debug!("{}: cannot ask for what came before: {error}", self.endpoint);
         }
     }
@@ -96,6 +120,42 @@ impl Question {
         if is_foreign && self.key.includes(sample.key_expr()) && sample.timestamp().is_some() {
             lock(&shared.caches).answered(sample);
         }
+    }
+}
+
+/// A query for what publishers of ROS 2 keep. It has ended when it is dropped.
+struct KeptQuestion {
+    shared: Weak<Shared>,
+    topic: Topic,
+    /// With the bytes of the payloads.
+    came: Mutex<(Vec<Kept>, usize)>,
+}
+
+impl KeptQuestion {
+    fn replied(&self, reply: &Reply) {
+        let (Some(shared), Ok(sample)) = (self.shared.upgrade(), reply.result()) else { return };
+        let attached = sample.attachment().and_then(|bytes| ros::parse_attachment(&bytes.to_bytes()));
+        let of = shared.keys.ros_topic(sample.key_expr().as_str()).filter(|_| sample.kind() == SampleKind::Put);
+        let Some((gid, at)) = attached.filter(|_| of.as_ref() == Some(&self.topic)) else { return };
+        let (mut came, payload) = (lock(&self.came), sample.payload().clone());
+        let bytes = came.1 + payload.len() + size_of::<Kept>();
+        match bytes <= shared.local.options.queue_bytes {
+            true => {
+                came.1 = bytes;
+                came.0.push(Kept { gid, at, payload });
+            }
+            false => log::debug!("'{}': more was published before than there is room for", self.topic.name),
+        }
+    }
+}
+
+impl Drop for KeptQuestion {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let kept = std::mem::take(&mut lock(&self.came).0);
+        let mut state = shared.lock();
+        state.of_ros(|publishers, hearing| publishers.kept(&self.topic, kept, hearing));
+        shared.wake(state);
     }
 }
 

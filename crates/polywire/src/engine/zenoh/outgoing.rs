@@ -17,6 +17,7 @@ use super::{
     end::ServiceEnd,
     mail::{Content, Mail},
     outlet::Outlet,
+    ros::Topic,
 };
 
 /// The encoding of errors; the number of the kind of error follows.
@@ -37,6 +38,8 @@ pub(super) enum Put {
     Forget { _mailbox: Arc<Mailbox> },
     /// A query for a schema.
     Ask { schema: Id128 },
+    /// A query for what publishers of ROS 2 keep of a topic.
+    AskKept { topic: Box<Topic> },
     /// The request of a client to a foreign server.
     Call { end: Arc<ServiceEnd>, channel: ChannelId, sequence: u64, attachment: Vec<u8>, payload: Vec<u8> },
     /// What a server answers a query.
@@ -99,7 +102,7 @@ impl Put {
                 Answering::Value { attachment, payload, .. } => attachment.len() + payload.len(),
                 Answering::Error(_) | Answering::Nothing => 0,
             },
-            Put::Ask { .. } | Put::End { .. } | Put::Forget { .. } => 0,
+            Put::Ask { .. } | Put::AskKept { .. } | Put::End { .. } | Put::Forget { .. } => 0,
         }
     }
 }

@@ -76,8 +76,9 @@ impl Outlet {
         let listener = publisher.matching_listener();
         listener.callback(move |status| heard.store(status.matching(), Ordering::Release)).background().wait()?;
         is_heard.fetch_or(publisher.matching_status().wait()?.matching(), Ordering::AcqRel);
-        let has_history = ros.is_none() && is_durable(announcement);
-        let history = has_history.then(|| History::open(session, &key, &encoding, times.clone(), most)).transpose()?;
+        let history = is_durable(announcement)
+            .then(|| History::open(session, &key, &encoding, times.clone(), most))
+            .transpose()?;
         Ok(Arc::new(Outlet {
             session: session.clone(),
             key,
@@ -101,6 +102,11 @@ impl Outlet {
         }
     }
 
+    /// Whether an instance has ended whose samples the history may have.
+    pub(super) fn ends(&self, envelope: &Envelope<'_>) -> bool {
+        self.has_history() && matches!(envelope.kind, Kind::Dispose | Kind::Unregister)
+    }
+
     /// The attachment and the payload of a message.
     pub(super) fn sample(&self, writer: Id128, envelope: &Envelope<'_>, mut loan: Loan) -> (Vec<u8>, Vec<u8>) {
         let Some(Ros { header, .. }) = &self.ros else { return (attachment::put(writer, envelope), loan.into_inner()) };
@@ -117,7 +123,7 @@ impl Outlet {
         self.has_history() || self.is_heard.load(Ordering::Acquire)
     }
 
-    pub(super) fn has_history(&self) -> bool {
+    fn has_history(&self) -> bool {
         self.history.is_some()
     }
 

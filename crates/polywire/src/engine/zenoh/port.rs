@@ -7,7 +7,7 @@
 //! under way.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread::{self, JoinHandle, ThreadId},
@@ -17,6 +17,7 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Start},
+    qos::Qos,
 };
 use zenoh::{
     Config, Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Subscriber,
@@ -30,13 +31,14 @@ use super::{
     },
     address::Address,
     caches::{Caches, Listener},
-    history::Times,
+    history::{KEPT, Times},
     interest::{Interest, is_for},
     key::{Keys, Name},
     link::{Message, Terms},
     outgoing::Put,
     outlet::{Outlet, Place, Ros},
     pace::Pace,
+    policies,
     ros::{self, End, Graph},
     state::{Channel, State},
 };
@@ -77,8 +79,9 @@ pub(super) struct Shared {
     declared: Mutex<Option<Declared>>,
     /// Who is who for ROS 2, if topics are its.
     pub(super) graph: Option<Graph>,
-    /// The tokens of subscribers, by the channels of foreign applications that they read.
-    ros_subscribers: Mutex<BTreeMap<ChannelId, LivelinessToken>>,
+    /// The tokens of subscribers, by the topics of foreign applications that they read, with what
+    /// they request. Locked before the state.
+    ros_subscribers: Mutex<HashMap<ros::Topic, (Qos, LivelinessToken)>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -208,11 +211,12 @@ impl Port for ZenohPort {
             (None, _) => {}
         }
         let mut state = self.0.lock();
-        let (topic, accepts) = (state.ros_topic(link, channel).cloned(), answer.accepts());
+        let is_foreign = state.foreign.is_link(link);
+        let topic = state.publishers.topic(channel).filter(|_| is_foreign).cloned();
         state.answer(link, channel, answer);
         self.0.pump(state);
         if let Some(topic) = topic {
-            self.0.show_ros_subscriber(channel, &topic, accepts);
+            self.0.show_ros_subscriber(topic);
         }
     }
 
@@ -235,6 +239,10 @@ impl Port for ZenohPort {
         if let Some(key) = self.0.keys.of(topic) {
             self.0.listen(key);
         }
+        // The node has accepted histories before.
+        let mut state = self.0.lock();
+        state.of_ros(|publishers, hearing| publishers.listened(hearing));
+        self.0.pump(state);
         self.0.open_clients(topic);
     }
 
@@ -328,27 +336,34 @@ impl Shared {
         let schema = self.sink.document(announced.schema);
         let topic = ros::Topic::of(announced, schema.as_deref()).map_err(|unfit| unfit.to_string())?;
         let key = self.keys.of_ros_topic(&topic).ok_or("the topic is no key")?;
-        let token = graph.token_of_channel(channel.0, &topic, announced);
+        let token = graph.token_of_channel(channel.0, &topic, announced, KEPT as u32);
         let token = self.session.liveliness().declare_token(token).wait().map_err(|error| error.to_string())?;
         let ros = Ros { header: ros::header(announced), _token: token };
         Ok(Some(Place { key, encoding: Encoding::default(), ros: Some(ros) }))
     }
 
-    /// Tells ROS 2 that this node subscribes to a topic of its publishers, or no longer.
-    fn show_ros_subscriber(&self, channel: ChannelId, topic: &ros::Topic, accepts: bool) {
+    /// Tells ROS 2 whether this node reads a topic of its publishers.
+    fn show_ros_subscriber(&self, topic: ros::Topic) {
         let Some(graph) = &self.graph else { return };
         let mut shown = lock(&self.ros_subscribers);
-        match accepts {
-            false => drop(shown.remove(&channel)),
-            true if shown.contains_key(&channel) => {}
-            true => {
-                let token = graph.token_of(End::Subscriber, channel.0, topic, false);
-                match self.session.liveliness().declare_token(token).wait() {
-                    Ok(token) => drop(shown.insert(channel, token)),
-                    Err(error) => log::warn!("{}: {error}", self.endpoint),
-                }
-            }
+        // Under the lock: another thread may just have learned otherwise.
+        let Some(channel) = self.lock().publishers.read(&topic) else { return drop(shown.remove(&topic)) };
+        let requested = self.sink.requested(&topic.name).into_iter().reduce(|a, b| policies::stronger(&a, &b));
+        let qos = requested.unwrap_or_default();
+        if shown.get(&topic).is_some_and(|(shown, _)| *shown == qos) {
+            return;
         }
+        let token = graph.token_of(End::Subscriber, channel.0, &topic, &qos);
+        match self.session.liveliness().declare_token(token).wait() {
+            Ok(token) => drop(shown.insert(topic, (qos, token))),
+            Err(error) => log::warn!("{}: {error}", self.endpoint),
+        }
+    }
+
+    /// Publishers of ROS 2 are gone: what this node reads no more is shown no longer.
+    pub(super) fn end_ros_subscribers(&self) {
+        let shown: Vec<ros::Topic> = lock(&self.ros_subscribers).keys().cloned().collect();
+        shown.into_iter().for_each(|topic| self.show_ros_subscriber(topic));
     }
 
     fn check_announcement(&self, state: &State, a: &Announcement, start: Start) -> Result<(), EngineError> {
@@ -389,7 +404,7 @@ impl Shared {
         let Some(channel) = state.channels.get(&envelope.channel) else { return Ok(Sent::default()) };
         let (outlet, service, writer) = (channel.outlet.clone(), channel.service.clone(), channel.announcement.writer);
         let takes = outlet.as_ref().is_some_and(|outlet| outlet.takes(envelope));
-        let ended = outlet.clone().filter(|outlet| !takes && outlet.has_history());
+        let ended = outlet.clone().filter(|outlet| outlet.ends(envelope));
         let outlet = outlet.filter(|_| takes);
         let mut message = Message::new(envelope, loan.payload(), outlet.is_some());
         message.cannot_wait = state.is_handing() && matches!(self.local.options.overflow, Overflow::Block { .. });
@@ -493,6 +508,7 @@ impl Shared {
             Put::Mail { to, bytes } => to.put(&self.session, bytes),
             Put::Forget { .. } => return,
             Put::Ask { schema } => return self.ask(schema),
+            Put::AskKept { topic } => return self.ask_kept(*topic),
             Put::Call { end, channel, sequence, attachment, payload } => {
                 self.call(&end, channel, sequence, attachment, payload)
             }
@@ -514,6 +530,11 @@ impl Shared {
         let mut interest = lock(&self.interest);
         interest.remove(key, |key| self.listener(key));
         *lock(&self.wild) = interest.wild().into();
+    }
+
+    /// Whether samples of a key come.
+    pub(super) fn listens(&self, key: &OwnedKeyExpr) -> bool {
+        lock(&self.interest).covers(key)
     }
 
     /// Whether a sample is for this one of the patterns that may overlap.

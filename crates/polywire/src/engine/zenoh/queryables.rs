@@ -11,6 +11,7 @@ use std::{
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
+    qos::Qos,
     rpc::{self, RemoteCode, RemoteError, Role, SampleIdentity},
 };
 use zenoh::{
@@ -80,7 +81,7 @@ impl Shared {
             return Ok(Place { key: self.keys.of(service).ok_or_else(none)?, token: None });
         };
         let topic = ros::Topic::of_service(service, request, reply).map_err(|unfit| unfit.to_string())?;
-        let token = graph.token_of(end, channel.0, &topic, false);
+        let token = graph.token_of(end, channel.0, &topic, &Qos::default().keep_last(ros::DEPTH));
         Ok(Place { key: self.keys.of_ros_topic(&topic).ok_or_else(none)?, token: Some(token) })
     }
 

@@ -147,20 +147,22 @@ impl Shared {
         let mut state = self.lock();
         let is_ours = attached.is_some_and(|(writer, at)| state.ros_sample(writer, at, sample.payload()));
         if !is_ours {
-            let timestamp_ns = attached.map_or_else(clock::wall_ns, |(_, at)| at.timestamp_ns);
-            state.foreign_ros(&topic, Some((timestamp_ns, sample.payload())));
+            state.of_ros(|publishers, hearing| publishers.message(&topic, attached, sample.payload(), hearing));
         }
         self.wake(state);
     }
 
-    /// The token of a publisher in ROS 2 has come or gone. The topic stays known.
+    /// The token of a publisher in ROS 2 has come or gone.
     pub(super) fn ros_publisher_changed(&self, sample: &Sample) {
-        let topic = self.graph.as_ref().and_then(|graph| graph.foreign_publisher(sample.key_expr().as_str()));
-        if let Some(topic) = topic.filter(|_| sample.kind() == SampleKind::Put) {
-            let mut state = self.lock();
-            state.foreign_ros(&topic, None);
-            self.wake(state);
-        }
+        let token = sample.key_expr().as_str();
+        let publisher = self.graph.as_ref().and_then(|graph| graph.foreign_publisher(token));
+        let Some((topic, qos)) = publisher else { return };
+        let (gid, mut state) = (ros::gid(token), self.lock());
+        state.of_ros(|publishers, hearing| match sample.kind() {
+            SampleKind::Put => publishers.came(gid, &topic, qos, hearing),
+            SampleKind::Delete => publishers.gone(gid, hearing),
+        });
+        self.wake(state);
     }
 
     /// A deletion is no message: it names no instance.
@@ -275,6 +277,7 @@ impl Shared {
             Arrival::Retired(channel, key) => {
                 sink.retired(channel);
                 key.iter().for_each(|key| self.unlisten(key));
+                self.end_ros_subscribers();
             }
             Arrival::Down(info, reason, keys) => {
                 hands.forget(link);

@@ -7,12 +7,14 @@ use polywire_core::schema::{Schema, SchemaLimits};
 use polywire_core::{
     envelope::{Announcement, Envelope, Id128, Kind},
     frame::Start,
+    qos::{Durability, Offer, Qos},
     rpc,
 };
+use twox_hash::XxHash3_128;
 
-use super::super::foreign::{
-    encoding::Said,
-    openness::{is_best_effort, is_private},
+use super::{
+    super::foreign::{encoding::Said, openness::is_private},
+    policies,
 };
 
 /// Bytes of the encapsulation header in front of every payload.
@@ -25,6 +27,8 @@ const BIG_ENDIAN: &str = "be";
 const OURS: u32 = 0x504c_5957;
 /// What stands for nothing, and for a slash, in tokens.
 const NOTHING: &str = "%";
+/// Samples that ends of this node keep, in tokens of those that do not say it.
+pub(super) const DEPTH: u32 = 10;
 /// Bytes of an attachment: sequence number, time, and the length of the writer's id in front of it.
 const ATTACHMENT: usize = 33;
 
@@ -40,7 +44,7 @@ pub(super) enum Unfit {
 }
 
 /// A topic of ROS 2 with its type, as it stands in keys and tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Topic {
     /// Without the slash in front.
     pub(super) name: String,
@@ -124,6 +128,13 @@ pub(super) fn attachment(writer: Id128, envelope: &Envelope<'_>) -> Vec<u8> {
     bytes
 }
 
+/// The GID that rmw_zenoh gives a publisher with this token: the XXH3 of 128 bits.
+pub(super) fn gid(token: &str) -> Id128 {
+    let hash = XxHash3_128::oneshot(token.as_bytes());
+    // The lower half is in front, each in the byte order of the machine, which is little-endian.
+    Id128(hash.to_le_bytes())
+}
+
 /// The writer of an attachment, and its message's position.
 pub(super) fn parse_attachment(bytes: &[u8]) -> Option<(Id128, Start)> {
     let (sequence, rest) = bytes.split_first_chunk()?;
@@ -169,30 +180,32 @@ impl Graph {
     }
 
     /// The token of a publisher, subscriber, server or client with this number.
-    pub(super) fn token_of(&self, end: End, number: u32, topic: &Topic, is_best_effort: bool) -> String {
+    pub(super) fn token_of(&self, end: End, number: u32, topic: &Topic, qos: &Qos) -> String {
         let Graph { domain, session, node } = self;
         let Topic { name, type_name, hash } = topic;
-        let (end, name) = (end.text(), name.replace('/', NOTHING));
-        // Volatile, since ROS 2 does not get a history, and the last 10 samples. The rest is usual.
-        let qos = format!("{}:2:1,10:,:,:,,", if is_best_effort { 2 } else { 1 });
+        let (end, name, qos) = (end.text(), name.replace('/', NOTHING), policies::text(qos));
         let who = format!("{domain}/{session}/{OURS}/{number}/{end}/{NOTHING}/{NOTHING}/{node}");
         format!("{who}/{NOTHING}{name}/{type_name}/{hash}/{qos}")
     }
 
-    /// The token of a channel of this node.
-    pub(super) fn token_of_channel(&self, number: u32, topic: &Topic, announced: &Announcement) -> String {
-        self.token_of(End::Publisher, number, topic, is_best_effort(announced))
+    /// The token of a channel of this node, which keeps so many samples if it is transient local.
+    pub(super) fn token_of_channel(&self, number: u32, topic: &Topic, announced: &Announcement, kept: u32) -> String {
+        // Bytes of our own node.
+        let offered = Offer::parse(&announced.offer).unwrap_or_default().qos;
+        let depth = if offered.durability == Durability::TransientLocal { kept } else { DEPTH };
+        self.token_of(End::Publisher, number, topic, &offered.keep_last(depth))
     }
 
-    /// The topic of another application's publisher.
-    pub(super) fn foreign_publisher(&self, token: &str) -> Option<Topic> {
+    /// The topic and the policies of another application's publisher.
+    pub(super) fn foreign_publisher(&self, token: &str) -> Option<(Topic, Qos)> {
         let mut parts = token.strip_prefix(&*self.domain)?.strip_prefix('/')?.split('/');
         let (_, node, _) = (parts.next()?, parts.next()?, parts.next()?);
         let is_theirs = node.parse() != Ok(OURS) && parts.next()? == End::Publisher.text();
         let (_, _, _) = (parts.next()?, parts.next()?, parts.next()?);
-        let (name, type_name, hash, _) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let (name, type_name, hash, qos) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let name = name.strip_prefix(NOTHING)?.replace(NOTHING, "/");
-        Topic::new(&name, type_name, hash).filter(|_| is_theirs)
+        let topic = Topic::new(&name, type_name, hash).filter(|_| is_theirs)?;
+        Some((topic, policies::read(qos)))
     }
 }
 
@@ -211,6 +224,7 @@ impl End {
 mod tests {
     use polywire_core::{
         envelope::ChannelId,
+        qos::Reliability,
         schema::{Def, Member, SchemaBuilder, Type},
     };
     use proptest::prelude::*;
@@ -280,16 +294,28 @@ mod tests {
         let graph = Graph::new(2, "aac3178e".into(), "hall-7");
         assert_eq!(graph.token(), "@ros2_lv/2/aac3178e/1347180887/1347180887/NN/%/%/hall_7");
         let topic = Topic::of(&announced("a/chatter", "cdr"), Some(&string())).expect("one of ROS 2");
-        let token = graph.token_of(End::Subscriber, 5, &topic, true);
+        let best_effort = Qos::default().reliability(Reliability::BestEffort).keep_last(3);
+        let token = graph.token_of(End::Subscriber, 5, &topic, &best_effort);
         let rest = format!("%a%chatter/std_msgs::msg::dds_::String_/{STRING}");
-        assert_eq!(token, format!("@ros2_lv/2/aac3178e/1347180887/5/MS/%/%/hall_7/{rest}/2:2:1,10:,:,:,,"));
+        assert_eq!(token, format!("@ros2_lv/2/aac3178e/1347180887/5/MS/%/%/hall_7/{rest}/2:2:1,3:,:,:,,"));
         // Of the talker in rmw_zenoh's design.
         let theirs = format!("@ros2_lv/2/8b209175/0/10/MP/%/%/talker/{rest}/::,7:,:,:,,");
-        assert_eq!(graph.foreign_publisher(&theirs), Some(topic.clone()));
-        let own = graph.token_of_channel(1, &topic, &announced("a/chatter", "cdr"));
+        assert_eq!(graph.foreign_publisher(&theirs), Some((topic.clone(), policies::read("::,7:,:,:,,"))));
+        let own = graph.token_of_channel(1, &topic, &announced("a/chatter", "cdr"), 32);
         for other in [&own, &theirs.replace("/MP/", "/MS/"), &theirs.replace("lv/2", "lv/22"), "@ros2_lv/2"] {
             assert_eq!(graph.foreign_publisher(other), None, "{other}");
         }
+    }
+
+    /// The expected bytes are those of rmw_zenoh's own function, for tokens below and above the 240
+    /// bytes from which it has another algorithm.
+    #[test]
+    fn gids_are_those_of_rmw_zenoh() {
+        let token = format!(
+            "@ros2_lv/2/8b209175/0/10/MP/%/%/talker/%a%chatter/std_msgs::msg::dds_::String_/{STRING}/::,7:,:,:,,"
+        );
+        assert_eq!(gid(&token).to_string(), "bab274d660cf1b16a35e3b0ca7cb6ac8");
+        assert_eq!(gid(&token.repeat(2)).to_string(), "6fa99ebbf26eba58f0d8bae17d056356");
     }
 
     proptest! {

@@ -19,19 +19,19 @@ use zenoh::{bytes::ZBytes, key_expr::OwnedKeyExpr};
 use super::{
     super::{
         Disconnect, Event, LinkId, LinkInfo, LinkSink, Principal,
-        foreign::{News, Said, Writers},
+        foreign::{Said, Writers},
         inline::{self, Inline},
         outbox::encoded,
         rejections::Rejections,
     },
     end::ServiceEnd,
-    inbox::{Arrival, Inbox, Message, Origin},
+    inbox::{Arrival, Inbox, Message, Origin, arrival_of},
     key::{Keys, Name},
     link::{Link, Terms, Way},
     mail::{Content, Mail},
     outgoing::{Came, Line, Outgoing},
     outlet::Outlet,
-    ros,
+    publishers::{Hearing, Publishers},
     schemas::{Answered, Schemas},
     services::Services,
 };
@@ -93,8 +93,8 @@ pub(super) struct State {
     /// The links that announced writers' channels.
     writers: BTreeMap<(Id128, ChannelId), LinkId>,
     pub(super) foreign: Writers,
-    /// The channels of foreign applications that are topics of ROS 2.
-    ros: BTreeMap<ChannelId, ros::Topic>,
+    /// The publishers of ROS 2.
+    pub(super) publishers: Publishers,
     pub(super) schemas: Schemas,
     pub(super) services: Services,
     pub(super) out: Outgoing,
@@ -133,7 +133,7 @@ impl State {
             is_calm: None,
             writers: BTreeMap::new(),
             foreign: Writers::new(terms.limits.channels, terms.queue),
-            ros: BTreeMap::new(),
+            publishers: Publishers::default(),
             schemas: Schemas::new(terms.limits.pending_documents),
             services: Services::default(),
             out: Outgoing::new(terms.queue + terms.window as usize),
@@ -345,7 +345,7 @@ impl State {
     }
 
     fn announced(&mut self, name: Name, channel: ChannelId, start: Start, mut announcement: Announcement) {
-        let Some((link, mut way, inbox)) = parts(&mut self.peers, &mut self.out, &mut self.inbox, name) else { return };
+        let Some((link, mut way, _)) = parts(&mut self.peers, &mut self.out, &mut self.inbox, name) else { return };
         if link.remote.contains_key(&channel) {
             return;
         }
@@ -354,6 +354,9 @@ impl State {
             let answer = Answer::Refuse(error.to_string());
             return link.tell(&mut way, &Frame::Answer { channel, answer });
         }
+        // Its messages came before it was known to be a node's.
+        self.of_ros(|publishers, hearing| publishers.gone(announcement.writer, hearing));
+        let Some((_, _, inbox)) = parts(&mut self.peers, &mut self.out, &mut self.inbox, name) else { return };
         self.writers.entry((announcement.writer, channel)).or_insert(id);
         self.services.is_due = true;
         inbox.push(id, Arrival::Announced(channel, start, Box::new(announcement)));
@@ -441,26 +444,10 @@ impl State {
         });
     }
 
-    /// A ROS 2 application publishes this topic, with the message if one came.
-    pub(super) fn foreign_ros(&mut self, topic: &ros::Topic, message: Option<(i64, &ZBytes)>) {
-        let State { foreign, inbox, ros, .. } = self;
-        let (name, said, none) = (topic.name.clone(), topic.said(), ZBytes::new());
-        let payload = message.map_or(&none, |(_, payload)| payload);
-        let tell = |link, news| {
-            if let News::Announced(channel, ..) = &news {
-                ros.insert(*channel, topic.clone());
-            }
-            inbox.push(link, arrival_of(news, payload));
-        };
-        match message {
-            Some((timestamp_ns, payload)) => foreign.take(name, said, timestamp_ns, payload.len(), tell),
-            None => foreign.discover(name, said, tell),
-        }
-    }
-
-    /// The topic of ROS 2 that a channel of foreign applications is.
-    pub(super) fn ros_topic(&self, link: LinkId, channel: ChannelId) -> Option<&ros::Topic> {
-        self.ros.get(&channel).filter(|_| self.foreign.is_link(link))
+    /// Calls `with` for the publishers of ROS 2, and where the node hears of them.
+    pub(super) fn of_ros<T>(&mut self, with: impl FnOnce(&mut Publishers, Hearing<'_>) -> T) -> T {
+        let State { publishers, foreign, inbox, out, .. } = self;
+        with(publishers, Hearing { foreign, inbox, out })
     }
 
     /// A message on a topic of ROS 2. False if its writer is no Polywire node's.
@@ -507,6 +494,7 @@ impl State {
     /// This node answers a channel of a peer.
     pub(super) fn answer(&mut self, id: LinkId, channel: ChannelId, answer: Answer) {
         if self.foreign.answered(id, channel, &answer) {
+            self.of_ros(|publishers, hearing| publishers.answered(channel, answer.accepts(), hearing));
             return self.requests_answered(channel, &answer);
         }
         let Some((link, mut way)) = self.way(id) else { return };
@@ -619,20 +607,6 @@ fn parts<'a>(
 ) -> Option<Parts<'a>> {
     let peer = peers.get_mut(&name)?;
     Some((peer.link.as_mut()?, Way { line: &mut peer.line, out }, inbox))
-}
-
-/// What the node is to hear of foreign applications. A message has this payload.
-pub(super) fn arrival_of(news: News, payload: &ZBytes) -> Arrival {
-    match news {
-        News::Up(info) => Arrival::Up(info),
-        News::Announced(channel, start, announcement) => Arrival::Announced(channel, start, announcement),
-        News::Message(channel, at) => {
-            let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
-            Arrival::Message(Message::new(&envelope, payload, Origin::Foreign))
-        }
-        News::Lost(channel, start, lost) => Arrival::Lost(channel, start, lost),
-        News::Tell(event) => Arrival::Tell(event),
-    }
 }
 
 #[cfg(test)]

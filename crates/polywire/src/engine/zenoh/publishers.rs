@@ -1,0 +1,470 @@
+//! The publishers of ROS 2. Each is a writer with the id of its GID, which its messages carry
+//! together with their numbers. Its liveliness token, of which rmw_zenoh makes the GID, announces
+//! it before its first message.
+//!
+//! If it keeps samples for late subscribers, a second channel is its history, as that of a node's
+//! publisher. What it brings is in the publisher's cache, which is asked when the node accepts the
+//! channel.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Envelope, Id128},
+    frame::Start,
+    qos::{Durability, Qos},
+};
+use zenoh::bytes::ZBytes;
+
+use super::{
+    super::{
+        LinkId,
+        foreign::{News, Writers},
+    },
+    inbox::{Arrival, Inbox, Message, Origin, arrival_of},
+    outgoing::{Outgoing, Put},
+    policies,
+    ros::Topic,
+};
+use crate::{clock, replayed::Part};
+
+/// Publishers without a token that are told apart, at most. Messages of further ones are those of a
+/// writer without an id, one for each topic.
+const UNNAMED: usize = 256;
+
+/// The publishers of ROS 2 that are known.
+#[derive(Default)]
+pub(super) struct Publishers {
+    by_gid: HashMap<Id128, Publisher>,
+    /// Those without a token.
+    unnamed: usize,
+    /// The channels on which their messages come.
+    channels: BTreeMap<ChannelId, Channel>,
+    /// The channels of their histories.
+    histories: BTreeMap<ChannelId, Id128>,
+    /// The topics whose caches are asked.
+    asked: HashMap<Topic, Asked>,
+}
+
+/// For whom caches are asked.
+#[derive(Default)]
+struct Asked {
+    now: BTreeSet<Id128>,
+    /// Once the query has ended: what was published since it began may be missing in the answers.
+    next: BTreeSet<Id128>,
+    /// The query waits until the node listens to the topic.
+    is_postponed: bool,
+}
+
+/// A sample that a publisher has kept.
+pub(super) struct Kept {
+    pub(super) gid: Id128,
+    pub(super) at: Start,
+    pub(super) payload: ZBytes,
+}
+
+struct Publisher {
+    topic: Topic,
+    link: LinkId,
+    channel: ChannelId,
+    qos: Qos,
+    has_token: bool,
+    /// A message with its GID has come.
+    has_sent: bool,
+    /// If it keeps its samples for late subscribers.
+    history: Option<History>,
+}
+
+/// What brings the history of a publisher to the node, as publishers of nodes do it.
+struct History {
+    channel: ChannelId,
+    /// The channel's writer.
+    id: Id128,
+    replays: u64,
+    /// Of the last message.
+    sequence: u64,
+}
+
+impl Publisher {
+    /// Before it is opened.
+    fn new(topic: &Topic, qos: Qos) -> Publisher {
+        let (topic, link, channel) = (topic.clone(), LinkId(0), ChannelId(0));
+        Publisher { topic, link, channel, qos, has_token: false, has_sent: false, history: None }
+    }
+}
+
+struct Channel {
+    topic: Topic,
+    is_accepted: bool,
+}
+
+impl Publishers {
+    /// The topic of ROS 2 whose messages come on a channel of foreign applications.
+    pub(super) fn topic(&self, channel: ChannelId) -> Option<&Topic> {
+        self.channels.get(&channel).map(|channel| &channel.topic)
+    }
+
+    /// Whether the node reads somebody who publishes a topic: the first channel that it has
+    /// accepted.
+    pub(super) fn read(&self, topic: &Topic) -> Option<ChannelId> {
+        let read = |(_, channel): &(&ChannelId, &Channel)| channel.is_accepted && channel.topic == *topic;
+        self.channels.iter().find(read).map(|(id, _)| *id)
+    }
+
+    /// The node's answer to a channel. If it accepts a history, the publisher's cache is asked.
+    pub(super) fn answered(&mut self, channel: ChannelId, accepts: bool, hearing: Hearing<'_>) {
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.is_accepted = accepts;
+        }
+        let gid = self.histories.get(&channel).filter(|_| accepts);
+        let Some((gid, publisher)) = gid.and_then(|gid| Some((*gid, self.by_gid.get(gid)?))) else { return };
+        let asked = self.asked.entry(publisher.topic.clone()).or_default();
+        if !asked.now.is_empty() {
+            asked.next.insert(gid);
+            return;
+        }
+        asked.now.insert(gid);
+        hearing.out.push(Put::AskKept { topic: Box::new(publisher.topic.clone()) });
+    }
+
+    /// The query for a topic waits.
+    pub(super) fn postpone(&mut self, topic: &Topic) {
+        if let Some(asked) = self.asked.get_mut(topic) {
+            asked.is_postponed = true;
+        }
+    }
+
+    /// The query for a topic waits no longer. False if it did not wait.
+    pub(super) fn resume(&mut self, topic: &Topic) -> bool {
+        self.asked.get_mut(topic).is_some_and(|asked| std::mem::take(&mut asked.is_postponed))
+    }
+
+    /// The node has begun to listen to topics.
+    pub(super) fn listened(&mut self, hearing: Hearing<'_>) {
+        for (topic, asked) in &mut self.asked {
+            if std::mem::take(&mut asked.is_postponed) {
+                hearing.out.push(Put::AskKept { topic: Box::new(topic.clone()) });
+            }
+        }
+    }
+
+    /// The caches of a topic have answered.
+    pub(super) fn kept(&mut self, topic: &Topic, mut samples: Vec<Kept>, mut hearing: Hearing<'_>) {
+        // Those who have said nothing since this node came are known by what they keep.
+        samples.retain(|sample| self.channel_of(sample.gid, topic, sample.at, &mut hearing).is_some());
+        samples.sort_by_key(|sample| (sample.gid, sample.at.sequence));
+        samples.dedup_by_key(|sample| (sample.gid, sample.at.sequence));
+        let Some(Asked { now, next, .. }) = self.asked.remove(topic) else { return };
+        for gid in now {
+            let Some(publisher) = self.by_gid.get_mut(&gid) else { continue };
+            let begin = samples.partition_point(|sample| sample.gid < gid);
+            let end = samples.partition_point(|sample| sample.gid <= gid);
+            if let (link, Some(history)) = (publisher.link, &mut publisher.history) {
+                history.replay(link, &samples[begin..end], hearing.inbox);
+            }
+        }
+        if !next.is_empty() {
+            self.asked.insert(topic.clone(), Asked { now: next, ..Asked::default() });
+            hearing.out.push(Put::AskKept { topic: Box::new(topic.clone()) });
+        }
+    }
+
+    /// A message of somebody who is no Polywire node, with what its attachment says.
+    pub(super) fn message(
+        &mut self,
+        topic: &Topic,
+        attached: Option<(Id128, Start)>,
+        payload: &ZBytes,
+        mut hearing: Hearing<'_>,
+    ) {
+        if let Some((gid, at)) = attached
+            && let Some(channel) = self.channel_of(gid, topic, at, &mut hearing)
+        {
+            let Hearing { foreign, inbox, .. } = hearing;
+            return foreign.take_at(channel, at, payload.len(), |link, news| {
+                inbox.push(link, arrival_of(news, payload));
+            });
+        }
+        let (name, timestamp_ns) =
+            (topic.name.clone(), attached.map_or_else(clock::wall_ns, |(_, at)| at.timestamp_ns));
+        let Hearing { foreign, inbox, .. } = hearing;
+        foreign.take(name, topic.said(), timestamp_ns, payload.len(), |link, news| {
+            if let News::Announced(channel, ..) = &news {
+                self.channels.insert(*channel, Channel { topic: topic.clone(), is_accepted: false });
+            }
+            inbox.push(link, arrival_of(news, payload));
+        });
+    }
+
+    /// The channel of the publisher with this GID. `None` if it is not told apart from others.
+    fn channel_of(&mut self, gid: Id128, topic: &Topic, at: Start, hearing: &mut Hearing<'_>) -> Option<ChannelId> {
+        // ROS 2 has signed numbers.
+        if gid.is_zero() || i64::try_from(at.sequence).is_err() {
+            return None;
+        }
+        if let Some(known) = self.by_gid.get_mut(&gid) {
+            known.has_sent |= known.topic == *topic;
+            return (known.topic == *topic).then_some(known.channel);
+        }
+        if self.unnamed >= UNNAMED {
+            return None;
+        }
+        // Not every library makes GIDs as rmw_zenoh does. It is one of those with tokens.
+        let silent = self.by_gid.values().filter(|other| other.topic == *topic && other.has_token && !other.has_sent);
+        let qos = silent.map(|other| other.qos.clone()).reduce(|a, b| policies::weaker(&a, &b));
+        let qos = qos.unwrap_or_else(|| policies::read(""));
+        let publisher = Publisher { has_sent: true, ..Publisher::new(topic, qos) };
+        self.open(gid, publisher, hearing)
+    }
+
+    /// The token of a publisher with this GID has come.
+    pub(super) fn came(&mut self, gid: Id128, topic: &Topic, qos: Qos, mut hearing: Hearing<'_>) {
+        match self.by_gid.get_mut(&gid) {
+            Some(known) if known.topic == *topic && known.qos == qos => {
+                self.unnamed -= usize::from(!known.has_token);
+                known.has_token = true;
+                return;
+            }
+            Some(_) => self.close(gid, &mut hearing),
+            None => {}
+        }
+        self.open(gid, Publisher { has_token: true, ..Publisher::new(topic, qos) }, &mut hearing);
+    }
+
+    /// There is no publisher with this GID any more.
+    pub(super) fn gone(&mut self, gid: Id128, mut hearing: Hearing<'_>) {
+        self.close(gid, &mut hearing);
+    }
+
+    fn open(&mut self, gid: Id128, publisher: Publisher, hearing: &mut Hearing<'_>) -> Option<ChannelId> {
+        let Publisher { topic, qos, has_token, .. } = &publisher;
+        let (said, is_durable) = (topic.said(), qos.durability == Durability::TransientLocal);
+        let announcement = |writer: Id128, history_of: Option<Id128>| {
+            let offer = policies::offer(qos, said.ros_type, history_of);
+            Announcement { writer, offer, ..said.announcement(&topic.name) }
+        };
+        let (link, channel) = hearing.open(announcement(gid, None))?;
+        let mut history = None;
+        if is_durable {
+            let id = Id128::of_document(format!("the history of {gid}").as_bytes());
+            let Some((_, opened)) = hearing.open(announcement(id, Some(gid))) else {
+                hearing.close(link, channel);
+                return None;
+            };
+            self.histories.insert(opened, gid);
+            history = Some(History { channel: opened, id, replays: 0, sequence: 0 });
+        }
+        self.channels.insert(channel, Channel { topic: topic.clone(), is_accepted: false });
+        self.unnamed += usize::from(!has_token);
+        self.by_gid.insert(gid, Publisher { link, channel, history, ..publisher });
+        Some(channel)
+    }
+
+    fn close(&mut self, gid: Id128, hearing: &mut Hearing<'_>) {
+        let Some(gone) = self.by_gid.remove(&gid) else { return };
+        self.unnamed -= usize::from(!gone.has_token);
+        self.channels.remove(&gone.channel);
+        if let Some(history) = gone.history {
+            self.histories.remove(&history.channel);
+            hearing.close(gone.link, history.channel);
+        }
+        hearing.close(gone.link, gone.channel);
+    }
+}
+
+impl History {
+    /// Brings all samples, as the history of a node's publisher.
+    fn replay(&mut self, link: LinkId, samples: &[Kept], inbox: &mut Inbox) {
+        self.replays += 1;
+        let mut send = |part: Part<'_>, timestamp_ns, payload: &ZBytes| {
+            self.sequence += 1;
+            let (extensions, plain) = (part.extension(), Envelope::data(self.channel, self.sequence, timestamp_ns));
+            let envelope = Envelope { extensions: extensions.as_extensions(), ..plain };
+            inbox.push(link, Arrival::Message(Message::new(&envelope, payload, Origin::Node(None))));
+        };
+        send(Part::Begin(self.replays, &[self.id.0]), clock::wall_ns(), &ZBytes::new());
+        for Kept { at, payload, .. } in samples {
+            send(Part::Sample(at.sequence), at.timestamp_ns, payload);
+        }
+        send(Part::End, clock::wall_ns(), &ZBytes::new());
+    }
+}
+
+/// Where the node hears of publishers.
+pub(super) struct Hearing<'a> {
+    pub(super) foreign: &'a mut Writers,
+    pub(super) inbox: &'a mut Inbox,
+    pub(super) out: &'a mut Outgoing,
+}
+
+impl Hearing<'_> {
+    fn open(&mut self, announcement: Announcement) -> Option<(LinkId, ChannelId)> {
+        let Hearing { foreign, inbox, .. } = self;
+        foreign.open(announcement, |link, news| inbox.push(link, arrival_of(news, &ZBytes::new())))
+    }
+
+    fn close(&mut self, link: LinkId, channel: ChannelId) {
+        self.foreign.close(channel);
+        self.inbox.push(link, Arrival::Retired(channel, None));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::qos::Offer;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    struct Node {
+        publishers: Publishers,
+        foreign: Writers,
+        inbox: Inbox,
+        out: Outgoing,
+    }
+
+    fn node(channels: usize) -> Node {
+        let (foreign, out) = (Writers::new(channels, 100_000), Outgoing::new(1000));
+        Node { publishers: Publishers::default(), foreign, inbox: Inbox::default(), out }
+    }
+
+    impl Node {
+        fn with<T>(&mut self, with: impl FnOnce(&mut Publishers, Hearing<'_>) -> T) -> T {
+            let Node { publishers, foreign, inbox, out } = self;
+            with(publishers, Hearing { foreign, inbox, out })
+        }
+
+        /// A publisher with its token. Gives the channel of its history, or its own.
+        fn came(&mut self, gid: u8, qos: &str) -> ChannelId {
+            self.with(|publishers, hearing| publishers.came(id(gid), &topic(), policies::read(qos), hearing));
+            let publisher = &self.publishers.by_gid[&id(gid)];
+            publisher.history.as_ref().map_or(publisher.channel, |history| history.channel)
+        }
+
+        fn answered(&mut self, channel: ChannelId, accepts: bool) {
+            self.with(|publishers, hearing| publishers.answered(channel, accepts, hearing));
+        }
+
+        /// The caches answer with samples of these GIDs and numbers.
+        fn kept(&mut self, samples: &[(u8, u64)]) {
+            let payload = ZBytes::new();
+            let sample =
+                |(gid, sequence): &(u8, u64)| Kept { gid: id(*gid), at: at(*sequence), payload: payload.clone() };
+            let samples = samples.iter().map(sample).collect();
+            self.with(|publishers, hearing| publishers.kept(&topic(), samples, hearing));
+        }
+
+        /// What the node hears, in words.
+        fn told(&mut self) -> Vec<String> {
+            let word = |what| match what {
+                Arrival::Announced(channel, _, announced) => {
+                    let history = Offer::parse(&announced.offer).expect("an offer").history_of;
+                    format!("{channel} is {}", if history.is_some() { "a history" } else { "a writer" })
+                }
+                Arrival::Message(message) => match Part::of(&message.envelope()) {
+                    Some(Part::Begin(replay, _)) => format!("{} begins {replay}", message.channel()),
+                    Some(Part::Sample(number)) => format!("{} has {number}", message.channel()),
+                    Some(Part::End) => format!("{} ends", message.channel()),
+                    None => format!("{}: {}", message.channel(), message.envelope().sequence),
+                },
+                Arrival::Retired(channel, _) => format!("{channel} is gone"),
+                Arrival::Up(_) => "up".into(),
+                _ => "?".into(),
+            };
+            std::iter::from_fn(|| self.inbox.pop()).map(|arrived| word(arrived.what)).collect()
+        }
+
+        /// So many queries leave.
+        fn queries(&mut self) -> usize {
+            std::iter::from_fn(|| self.out.pop()).count()
+        }
+    }
+
+    fn id(gid: u8) -> Id128 {
+        Id128([gid; 16])
+    }
+
+    fn at(sequence: u64) -> Start {
+        Start { sequence, timestamp_ns: 0 }
+    }
+
+    fn topic() -> Topic {
+        let hash = format!("RIHS01_{}", "7".repeat(64));
+        Topic { name: "map".into(), type_name: "nav::msg::dds_::Map_".into(), hash }
+    }
+
+    const LATCHED: &str = ":1:";
+
+    #[test]
+    fn a_history_is_what_the_cache_has_when_the_node_accepts_it() {
+        let mut node = node(100);
+        let [one, two] = [1, 2].map(|gid| node.came(gid, LATCHED));
+        let opened = ["up", "1 is a writer", "2 is a history", "3 is a writer", "4 is a history"];
+        assert_eq!((node.told(), node.queries()), (opened.map(String::from).into(), 0));
+        node.answered(one, true);
+        node.answered(two, true);
+        assert_eq!(node.queries(), 1, "one at a time");
+        // In order, each once, and for those who asked before.
+        node.kept(&[(1, 9), (2, 4), (1, 8), (1, 9)]);
+        assert_eq!(node.told(), ["2 begins 1", "2 has 8", "2 has 9", "2 ends"]);
+        assert_eq!(node.queries(), 1, "for the other one");
+        node.answered(one, false);
+        // Somebody with another GID than its token's is known by what it keeps.
+        node.came(7, LATCHED);
+        node.told();
+        node.kept(&[(2, 5), (3, 1)]);
+        assert_eq!(node.told(), ["7 is a writer", "8 is a history", "4 begins 1", "4 has 5", "4 ends"]);
+        node.kept(&[(1, 9)]);
+        assert_eq!((node.told(), node.queries()), (vec![], 0), "nobody has asked");
+        node.with(|publishers, hearing| publishers.gone(id(1), hearing));
+        assert_eq!(node.told(), ["2 is gone", "1 is gone"]);
+        node.answered(one, true);
+        assert_eq!(node.queries(), 0, "it is gone");
+    }
+
+    #[test]
+    fn a_query_waits_until_the_node_listens() {
+        let mut node = node(100);
+        let history = node.came(1, LATCHED);
+        node.answered(history, true);
+        node.publishers.postpone(&topic());
+        assert_eq!(node.queries(), 1);
+        node.with(|publishers, hearing| publishers.listened(hearing));
+        assert_eq!((node.queries(), node.publishers.resume(&topic())), (1, false));
+        node.publishers.postpone(&topic());
+        assert!(node.publishers.resume(&topic()));
+        node.with(|publishers, hearing| publishers.listened(hearing));
+        assert_eq!(node.queries(), 0, "it is under way");
+    }
+
+    #[test]
+    fn a_publisher_without_room_for_its_history_is_none() {
+        let mut node = node(3);
+        node.came(1, LATCHED);
+        node.with(|publishers, hearing| publishers.came(id(2), &topic(), policies::read(LATCHED), hearing));
+        assert!(!node.publishers.by_gid.contains_key(&id(2)));
+        node.came(3, "");
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_attachments_and_tokens_leave_a_consistent_state(
+            events in proptest::collection::vec((0..5_u8, 0..9_u8, any::<u64>()), 0..200)
+        ) {
+            let mut node = node(12);
+            for (kind, gid, sequence) in events {
+                match kind {
+                    0 => node.with(|p, h| p.came(id(gid), &topic(), policies::read(if gid < 4 { LATCHED } else { "" }), h)),
+                    1 => node.with(|p, h| p.gone(id(gid), h)),
+                    2 => node.with(|p, h| p.message(&topic(), Some((id(gid), at(sequence))), &ZBytes::new(), h)),
+                    3 => node.answered(ChannelId(u32::from(gid)), sequence % 2 == 0),
+                    _ => node.kept(&[(gid, sequence), (gid, sequence / 2)]),
+                }
+            }
+            let Publishers { by_gid, unnamed, channels, histories, .. } = &node.publishers;
+            prop_assert_eq!(by_gid.values().filter(|publisher| !publisher.has_token).count(), *unnamed);
+            prop_assert_eq!(by_gid.values().filter(|publisher| publisher.history.is_some()).count(), histories.len());
+            prop_assert!(by_gid.values().all(|publisher| channels.contains_key(&publisher.channel)));
+            prop_assert!(by_gid.len() + histories.len() <= 12);
+        }
+    }
+}
