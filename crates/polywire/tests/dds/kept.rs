@@ -108,3 +108,24 @@ fn what_came_while_nobody_could_read_it_is_kept_by_its_writer() {
     assert_eq!(values, [of("m", 1), of("m", 2), of("m", 3), of("none", 1), of("none", 2), of("none", 3)]);
     assert_eq!((odd.try_recv().map(|sample| sample.value), late.lost()), (None, 0));
 }
+
+/// Writers of one topic with different policies have different readers here, and those of the
+/// weaker ones have the stronger writers as well.
+#[test]
+fn readers_for_weaker_writers_bring_nothing_twice() {
+    let (domain, node) = (domain(), Node::new());
+    let Some(_volatile) = python("go", domain, "plant/pumps", "Pump") else { return };
+    let pumps = node.subscriber_on::<Pump>("plant/pumps", &wire("auto", domain)).expect("a subscriber");
+    let first = next(&pumps).info.source.announcement.writer;
+    let _kept = python("store", domain, "plant/pumps", "Pump");
+    let mut ids = std::collections::BTreeMap::<_, Vec<u32>>::new();
+    while ids.len() < 2 || ids.values().any(|ids| ids.len() < 100) {
+        let sample = next(&pumps);
+        ids.entry(sample.info.source.announcement.writer).or_default().push(sample.value.id);
+    }
+    for (writer, ids) in ids {
+        assert!(ids.is_sorted_by(|one, next| one + 1 == *next), "{ids:?}");
+        assert!(writer == first || ids[0] == 1, "{ids:?}");
+    }
+    assert_eq!(pumps.lost(), 0);
+}

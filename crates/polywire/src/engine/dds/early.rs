@@ -7,15 +7,18 @@ use std::collections::{BTreeMap, VecDeque};
 
 use polywire_dds::{Guid, Sample};
 
-/// The samples that wait, by writer.
+use super::peer::EndId;
+
+/// The samples that wait, by writer and reader: a writer's samples come at each of the topic's
+/// readers that its policies satisfy.
 pub(super) struct Early {
-    waiting: BTreeMap<Guid, Waiting>,
+    waiting: BTreeMap<(Guid, EndId), Waiting>,
     bytes: usize,
     /// Bytes that may wait.
     most: usize,
 }
 
-/// What waits of a writer.
+/// What waits of a writer, at one reader.
 #[derive(Default)]
 pub(super) struct Waiting {
     pub(super) samples: VecDeque<Sample>,
@@ -29,8 +32,8 @@ impl Early {
     }
 
     /// Adds a sample. Without room, the oldest ones of its writer go.
-    pub(super) fn push(&mut self, writer: Guid, sample: Sample) {
-        let waiting = self.waiting.entry(writer).or_default();
+    pub(super) fn push(&mut self, writer: Guid, end: EndId, sample: Sample) {
+        let waiting = self.waiting.entry((writer, end)).or_default();
         self.bytes += bytes(&sample);
         waiting.samples.push_back(sample);
         while self.bytes > self.most
@@ -42,17 +45,20 @@ impl Early {
     }
 
     /// Takes what waits of a writer.
-    pub(super) fn take(&mut self, writer: Guid) -> Waiting {
-        let taken = self.waiting.remove(&writer).unwrap_or_default();
-        self.bytes -= taken.samples.iter().map(bytes).sum::<usize>();
-        taken
+    pub(super) fn take(&mut self, writer: Guid) -> BTreeMap<EndId, Waiting> {
+        self.take_all(|of| of == writer)
     }
 
     /// Drops what waits of a participant.
     pub(super) fn forget(&mut self, participant: Guid) {
-        let of = |writer: &&Guid| writer.participant() == participant;
-        let gone: Vec<Guid> = self.waiting.keys().filter(of).copied().collect();
-        gone.into_iter().for_each(|writer| drop(self.take(writer)));
+        self.take_all(|of| of.participant() == participant);
+    }
+
+    fn take_all(&mut self, which: impl Fn(Guid) -> bool) -> BTreeMap<EndId, Waiting> {
+        let taken = self.waiting.extract_if(.., |(writer, _), _| which(*writer));
+        let taken: BTreeMap<EndId, Waiting> = taken.map(|((_, end), waiting)| (end, waiting)).collect();
+        self.bytes = self.waiting.values().flat_map(|waiting| &waiting.samples).map(bytes).sum();
+        taken
     }
 }
 
@@ -73,13 +79,16 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_and_what_is_dropped_is_counted() {
-        let [one, two] = [1, 2].map(|byte| Guid([byte; 16]));
+        let ([one, two], [a, b]) = ([1, 2].map(|byte| Guid([byte; 16])), [EndId::next(), EndId::next()]);
         let mut early = Early::new(bytes(&sample(8)) + bytes(&sample(600)));
-        early.push(two, sample(8));
-        (0..3).for_each(|_| early.push(one, sample(600)));
+        early.push(two, a, sample(8));
+        (0..3).for_each(|_| early.push(one, a, sample(600)));
         let taken = early.take(one);
-        assert_eq!((taken.samples.len(), taken.lost), (1, 2));
-        assert_eq!((early.take(one).samples.len(), early.bytes), (0, bytes(&sample(8))));
+        assert_eq!(taken.values().map(|at| (at.samples.len(), at.lost)).collect::<Vec<_>>(), [(1, 2)]);
+        assert_eq!((early.take(one).len(), early.bytes), (0, bytes(&sample(8))));
+        early.push(one, a, sample(8));
+        early.push(one, b, sample(8));
+        assert_eq!(early.take(one).into_keys().collect::<Vec<_>>(), [a, b]);
         early.forget(two.participant());
         assert!(early.bytes == 0 && early.waiting.is_empty());
     }

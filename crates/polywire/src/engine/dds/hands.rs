@@ -31,7 +31,7 @@ use super::{
     inbox::{Inbox, Item},
     kept::Times,
     keys::{Keys, payload},
-    peer::Link,
+    peer::{EndId, Link},
     service::Call,
 };
 
@@ -93,12 +93,22 @@ pub(super) struct Way {
     pub(super) call: Option<Call>,
     pub(super) is_node: bool,
     pub(super) place: Place,
+    /// Whose samples are passed on. Others of the topic may have the writer as well, if its
+    /// policies satisfy them. `None` if the writer is a node's, whose messages have numbers.
+    pub(super) end: Option<EndId>,
     /// Its samples have keys, and its writer is no node's.
     pub(super) keys: Option<Keys>,
     /// Its writer keeps samples for late subscribers.
     pub(super) times: Option<Times>,
     /// The channel has an end, which the port's thread looks for.
     pub(super) ends: bool,
+}
+
+impl Way {
+    /// Whether a reader's samples are passed on.
+    pub(super) fn is_from(&self, end: EndId) -> bool {
+        self.end.is_none_or(|own| own == end)
+    }
 }
 
 impl Inlet {
@@ -143,7 +153,7 @@ impl Inlet {
     }
 
     /// Hands a sample over if that can be done here and now.
-    fn hand_over_here(&self, writer: Guid, sample: &Sample) -> bool {
+    fn hand_over_here(&self, end: EndId, writer: Guid, sample: &Sample) -> bool {
         if WRITES.get() || DELIVERS.get() {
             return false;
         }
@@ -155,7 +165,7 @@ impl Inlet {
         DELIVERS.set(true);
         self.is_delivering.store(true, Ordering::Relaxed);
         // A panic, which was printed, must not reach Cyclone.
-        let is_taken = catch_unwind(AssertUnwindSafe(|| hands.pass_inline(writer, sample))).unwrap_or(true);
+        let is_taken = catch_unwind(AssertUnwindSafe(|| hands.pass_inline(end, writer, sample))).unwrap_or(true);
         self.is_delivering.store(false, Ordering::Relaxed);
         DELIVERS.set(false);
         if is_taken {
@@ -168,8 +178,8 @@ impl Inlet {
 impl Hands {
     /// Opens a sample and passes its messages on, if a thread of Cyclone may do so: they go to
     /// callbacks alone. False, and nothing has happened, if it may not.
-    fn pass_inline(&mut self, writer: Guid, sample: &Sample) -> bool {
-        let fits = |way: &&Way| way.call.is_none() && !way.ends;
+    fn pass_inline(&mut self, end: EndId, writer: Guid, sample: &Sample) -> bool {
+        let fits = |way: &&Way| way.call.is_none() && !way.ends && way.is_from(end);
         let Some(before) = self.ways.get(&writer).filter(fits).map(|way| way.place) else { return false };
         let mut is_taken = None;
         self.pass(writer, sample, &mut |way, envelope, payload| match is_taken {
@@ -195,6 +205,13 @@ impl Hands {
 
     pub(super) fn open(&mut self, writer: Guid, way: Way) {
         self.ways.insert(writer, way);
+    }
+
+    /// The samples of a writer that is no node's begin after this time: others came before.
+    pub(super) fn begin_after(&mut self, writer: Guid, timestamp_ns: i64) {
+        if let Some(way) = self.ways.get_mut(&writer) {
+            way.place.begins_after_ns = Some(timestamp_ns);
+        }
     }
 
     pub(super) fn shut(&mut self, writer: Guid) {
@@ -230,7 +247,11 @@ impl Hands {
                 hand_over(way, &Envelope { channel, ..*envelope }, payload);
             });
         } else {
-            place.last += 1;
+            // These came before, at another reader.
+            if place.begins_after_ns.is_some_and(|time| sample.timestamp_ns <= time) {
+                return;
+            }
+            place = Place { last: place.last + 1, begins_after_ns: None };
             let envelope = Envelope { sequence: place.last, ..of_sample(sample, blank) };
             hand_over(way, &envelope, Aligned::default().place(&payload(way.keys.as_ref(), sample)));
             way.times.iter_mut().for_each(|times| times.note(sample.timestamp_ns, place.last));
@@ -239,9 +260,15 @@ impl Hands {
     }
 }
 
-/// Takes what a topic's reader receives.
-impl Receive for Inlet {
+/// Takes what one reader receives.
+pub(super) struct Door {
+    pub(super) inlet: Arc<Inlet>,
+    pub(super) end: EndId,
+}
+
+impl Receive for Door {
     fn receive(&self, writer: Guid, sample: Sample) -> bool {
-        self.hand_over_here(writer, &sample) || self.inbox.push(Item::Arrived(writer, sample))
+        let Door { inlet, end } = self;
+        inlet.hand_over_here(*end, writer, &sample) || inlet.inbox.push(Item::Arrived(*end, writer, sample))
     }
 }

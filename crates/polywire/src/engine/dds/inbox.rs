@@ -15,7 +15,10 @@ use polywire_core::{
 };
 use polywire_dds::{Discovery, Guid, Receive, Sample};
 
-use super::super::{LinkId, pipe::lock};
+use super::{
+    super::{LinkId, pipe::lock},
+    peer::EndId,
+};
 
 /// Something to do.
 #[derive(Debug)]
@@ -23,8 +26,8 @@ pub(super) enum Item {
     Discovered(Box<Discovery>),
     /// A letter of another node.
     Letter(Guid, Sample),
-    /// A sample of a topic.
-    Arrived(Guid, Sample),
+    /// A sample of a topic, at this reader.
+    Arrived(EndId, Guid, Sample),
     /// What a participant says of its nodes of ROS 2.
     Present(Guid, Sample),
     /// The readers of a channel of ours have changed.
@@ -129,7 +132,7 @@ impl Inbox {
 
 fn size(item: &Item) -> usize {
     match item {
-        Item::Letter(_, sample) | Item::Arrived(_, sample) | Item::Present(_, sample) => sample.bytes.sample().len(),
+        Item::Letter(_, sample) | Item::Arrived(_, _, sample) | Item::Present(_, sample) => sample.bytes.sample().len(),
         _ => 0,
     }
 }
@@ -162,8 +165,9 @@ mod tests {
             key_hash: None,
             timestamp_ns: 0,
         };
-        assert!(inbox.push(Item::Arrived(Guid::default(), sample(200))), "one is always taken");
-        assert!(!inbox.is_full() && !inbox.push(Item::Arrived(Guid::default(), sample(8))) && inbox.is_full());
+        let arrived = |len| Item::Arrived(EndId::next(), Guid::default(), sample(len));
+        assert!(inbox.push(arrived(200)), "one is always taken");
+        assert!(!inbox.is_full() && !inbox.push(arrived(8)) && inbox.is_full());
         assert!(inbox.push(Item::Reads));
         assert!(inbox.wait(Duration::MAX) && matches!(inbox.pop(), Some(Item::Arrived(..))) && !inbox.is_full());
         assert!(inbox.push(Item::Letter(Guid::default(), sample(8))));

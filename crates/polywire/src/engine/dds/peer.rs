@@ -317,8 +317,21 @@ pub(super) enum Gate {
     Open(Place),
 }
 
+/// Tells readers of this process apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EndId(u64);
+
+impl EndId {
+    /// One that no other reader has.
+    pub(super) fn next() -> EndId {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        EndId(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
 /// A reader, which several channels may share.
 pub(super) struct ReadEnd {
+    pub(super) id: EndId,
     pub(super) topic: String,
     pub(super) type_name: String,
     pub(super) is_keyed: bool,

@@ -24,14 +24,14 @@ use super::{
     deferred::Task,
     early::Early,
     form::{OCTETS, Place, datagram},
-    hands::{Hands, Way},
+    hands::{Door, Hands, Way},
     inbox::Item,
     kept::{self, Replay, Times},
     keys::Keys,
     name::Naming,
     peer::{
-        Correspondent, Gate, Incoming, Interest, LETTERS, Link, Mailbox, Peer, ReadEnd, Reading, address, introduced,
-        labelled,
+        Correspondent, EndId, Gate, Incoming, Interest, LETTERS, Link, Mailbox, Peer, ReadEnd, Reading, address,
+        introduced, labelled,
     },
     policies::{self, offer_of},
     presence::Presence,
@@ -131,7 +131,7 @@ impl Worker {
         match item {
             Item::Discovered(discovery) => self.discovered(hands, *discovery),
             Item::Letter(writer, sample) => self.letter(hands, writer.participant(), &sample),
-            Item::Arrived(writer, sample) => self.arrived(hands, writer, sample),
+            Item::Arrived(end, writer, sample) => self.arrived(hands, end, writer, sample),
             Item::Present(writer, sample) => self.present(writer.participant(), &sample),
             Item::Matched(channel) => self.matched(channel),
             Item::Incompatible(channel, policy) => self.incompatible(channel, policy),
@@ -636,7 +636,8 @@ impl Worker {
         if let Some(end) = there.into_iter().find(fits) {
             return Ok(end);
         }
-        let end = self.open_reader(writer, shared.inlet.clone())?;
+        let (inlet, id) = (shared.inlet.clone(), EndId::next());
+        let end = self.open_reader(writer, id, Arc::new(Door { inlet, end: id }))?;
         let mut state = lock(&shared.state);
         state.read_ends.retain(|end| end.strong_count() > 0);
         state.read_ends.push(Arc::downgrade(&end));
@@ -644,14 +645,19 @@ impl Worker {
     }
 
     /// A reader of its own for a writer, and for others that its policies match.
-    fn open_reader(&self, writer: &Endpoint, receiver: Arc<dyn Receive>) -> Result<Arc<ReadEnd>, polywire_dds::Error> {
+    fn open_reader(
+        &self,
+        writer: &Endpoint,
+        id: EndId,
+        receiver: Arc<dyn Receive>,
+    ) -> Result<Arc<ReadEnd>, polywire_dds::Error> {
         let qos = policies::of_reader(&writer.qos);
         let is_keyed = writer.guid.is_keyed().unwrap_or_default();
         let topic = self.shared.us.topic(&writer.topic, &writer.type_name, is_keyed)?;
         let changed = self.shared.inbox.clone();
         let reader = topic.reader(&qos, receiver, move |_| changed.tell(Item::Reads))?;
         let (topic, type_name) = (writer.topic.clone(), writer.type_name.clone());
-        Ok(Arc::new(ReadEnd { topic, type_name, is_keyed, qos, reader }))
+        Ok(Arc::new(ReadEnd { id, topic, type_name, is_keyed, qos, reader }))
     }
 
     /// The messages of a channel begin after this place, or end with it if the channel retires.
@@ -661,15 +667,16 @@ impl Worker {
             let peer = state.peers.get_mut(&guid);
             let Some(incoming) = peer.and_then(|peer| peer.incoming.get_mut(&channel)) else { return };
             incoming.position = start.sequence;
-            let Some(Reading { gate: gate @ Gate::Shut(_), .. }) = &mut incoming.reading else { return };
+            let Some(Reading { gate: gate @ Gate::Shut(_), reader, .. }) = &mut incoming.reading else { return };
+            let end = reader.as_ref().map(|reader| reader.id);
             let place = Place { last: start.sequence, begins_after_ns: Some(start.timestamp_ns) };
             let Gate::Shut(waiting) = std::mem::replace(gate, Gate::Open(place)) else { return };
-            (incoming.writer, waiting)
+            (incoming.writer.zip(end), waiting)
         };
         link.sink.position(channel, start, 0);
         link.sink.matched(channel);
-        if let (Some(writer), waiting) = waiting {
-            waiting.into_iter().for_each(|sample| self.arrived(hands, writer, sample));
+        if let (Some((writer, end)), waiting) = waiting {
+            waiting.into_iter().for_each(|sample| self.arrived(hands, end, writer, sample));
         }
     }
 
@@ -698,15 +705,18 @@ impl Worker {
         }
     }
 
-    fn arrived(&mut self, hands: &mut Hands, writer: Guid, sample: Sample) {
+    fn arrived(&mut self, hands: &mut Hands, end: EndId, writer: Guid, sample: Sample) {
         if hands.way(writer).is_none() {
             if self.is_early(writer) {
-                return self.early.push(writer, sample);
+                return self.early.push(writer, end, sample);
             }
             match self.way(writer, &sample) {
                 Some(way) => hands.open(writer, way),
                 None => return,
             }
+        }
+        if hands.way(writer).is_some_and(|way| !way.is_from(end)) {
+            return;
         }
         let shared = self.shared.clone();
         hands.pass(writer, &sample, &mut |way, envelope, payload| match &way.call {
@@ -737,7 +747,12 @@ impl Worker {
         let (is_node, link) = (peer.node.is_some(), peer.link.clone()?);
         let incoming = peer.incoming.get_mut(&channel)?;
         let form = incoming.form?;
-        let place = match &mut incoming.reading.as_mut()?.gate {
+        let reading = incoming.reading.as_mut()?;
+        let end = match is_node {
+            true => None,
+            false => Some(reading.reader.as_ref()?.id),
+        };
+        let place = match &mut reading.gate {
             Gate::Open(place) => *place,
             Gate::Shut(waiting) => {
                 let bytes: usize = waiting.iter().map(|sample| sample.bytes.sample().len()).sum();
@@ -763,7 +778,7 @@ impl Worker {
             false => Ok(None),
         };
         match call {
-            Ok(call) => Some(Way { link, channel, announcement, form, call, is_node, place, keys, times, ends }),
+            Ok(call) => Some(Way { link, channel, announcement, form, call, is_node, place, end, keys, times, ends }),
             Err(reason) => {
                 log::debug!("{}: cannot read '{}': {reason}", self.shared.endpoint, announcement.topic);
                 None

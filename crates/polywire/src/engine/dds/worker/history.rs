@@ -18,7 +18,7 @@ use super::{
         hands::Hands,
         kept::Replay,
         keys::payload,
-        peer::{Gate, Link},
+        peer::{EndId, Gate, Link},
     },
     Worker,
 };
@@ -44,21 +44,33 @@ impl Worker {
 
     /// The node wants a channel: what came before goes first.
     pub(super) fn take_early(&mut self, hands: &mut Hands, guid: Guid, channel: ChannelId) {
-        let (writer, samples, missed) = {
+        let (writer, end, samples, begins_after_ns, missed) = {
             let mut state = lock(&self.shared.state);
             let Some(peer) = state.peers.get_mut(&guid) else { return };
             let link = peer.link.clone();
             let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
             let (Some(writer), Some(reading)) = (incoming.writer, &mut incoming.reading) else { return };
-            let Gate::Open(place) = &mut reading.gate else { return };
-            let Waiting { samples, lost } = self.early.take(writer);
+            let mut early = self.early.take(writer);
+            let (Some(end), Gate::Open(place)) = (reading.reader.as_ref().map(|end| end.id), &mut reading.gate) else {
+                return;
+            };
+            let (mut waiting, mut begins_after_ns) = (early.remove(&end), None);
+            // The reader is a new one. It gets again what the writer keeps, or else what others of
+            // the topic have had alone.
+            if waiting.is_none() && incoming.history.is_none() {
+                waiting = early.into_values().max_by_key(|other| other.samples.len());
+                let last = waiting.as_ref().and_then(|other| other.samples.back());
+                begins_after_ns = last.map(|last| last.timestamp_ns);
+            }
+            let Waiting { samples, lost } = waiting.unwrap_or_default();
             place.last = lost + if incoming.has_missed { MISSED } else { 0 };
-            (writer, samples, link.filter(|_| incoming.has_missed))
+            (writer, end, samples, begins_after_ns, link.filter(|_| incoming.has_missed))
         };
         if let Some(link) = missed {
             link.sink.position(channel, Start { sequence: MISSED, timestamp_ns: 0 }, 0);
         }
-        samples.into_iter().for_each(|sample| self.arrived(hands, writer, sample));
+        samples.into_iter().for_each(|sample| self.arrived(hands, end, writer, sample));
+        begins_after_ns.into_iter().for_each(|time| hands.begin_after(writer, time));
     }
 
     /// The node does not want a channel.
@@ -67,7 +79,7 @@ impl Worker {
         if let Some(incoming) = state.incoming(guid, channel)
             && let Some(writer) = incoming.writer
         {
-            incoming.has_missed |= !self.early.take(writer).samples.is_empty();
+            incoming.has_missed |= !self.early.take(writer).is_empty();
         }
     }
 
@@ -96,7 +108,7 @@ impl Worker {
         }
         let endpoint = lock(&self.shared.state).writers.get(&writer).cloned();
         let Some(endpoint) = endpoint else { return };
-        match self.open_reader(&endpoint, replay.taker()) {
+        match self.open_reader(&endpoint, EndId::next(), replay.taker()) {
             Ok(end) => {
                 replay.reader = Some(end);
                 self.replays.push(replay);
