@@ -11,6 +11,9 @@ use crate::measure::{Bar, Figure};
 /// The other candidates of Polywire decode into one value and reuse it.
 pub const NEW_VALUE: &str = "derived, new value";
 
+/// Peers that create no value for each message, and so are not compared with [`NEW_VALUE`].
+const REUSING: [&str; 3] = ["Fast CDR", "fastlib", "prost clear and merge"];
+
 /// Explains the figures below the heading of a Markdown report.
 const HOW_TO_READ: &str = "Times are medians. Ratios and differences are medians over pairs of turns that followed each other, so they may differ \
      from the quotient or the difference of the median times.";
@@ -230,13 +233,16 @@ impl Row {
     /// second that of hand-written code, the others those of peers, except [`NEW_VALUE`].
     fn ratios(&self) -> Vec<String> {
         let none = || String::from("-");
-        let peers = self.figures.iter().skip(2).filter(|figure| figure.name != NEW_VALUE);
-        let best = peers.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
-        let takes = |ours: f64| best.map_or_else(none, |peer| format!("{:.2}x ({})", peer.ratio / ours, peer.name));
+        let takes = |ours: f64, counts: &dyn Fn(&str) -> bool| {
+            let peers = self.figures.iter().skip(2).filter(|figure| figure.name != NEW_VALUE && counts(figure.name));
+            let best = peers.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+            best.map_or_else(none, |peer| format!("{:.2}x ({})", peer.ratio / ours, peer.name))
+        };
         let ours = self.figures.first().map_or_else(none, |figure| time(figure.ns));
         let hand = self.figures.get(1).map_or_else(none, |figure| format!("{:.2}x", 1.0 / figure.ratio));
-        let new_value = self.figure(NEW_VALUE).map(|figure| [time(figure.ns), takes(figure.ratio)]);
-        [ours, hand, takes(1.0)].into_iter().chain(new_value.into_iter().flatten()).collect()
+        let makes_values = |peer: &str| !REUSING.contains(&peer);
+        let new_value = self.figure(NEW_VALUE).map(|figure| [time(figure.ns), takes(figure.ratio, &makes_values)]);
+        [ours, hand, takes(1.0, &|_| true)].into_iter().chain(new_value.into_iter().flatten()).collect()
     }
 
     fn figure(&self, name: &str) -> Option<&Figure> {
@@ -333,13 +339,14 @@ mod tests {
 
     #[test]
     fn a_peer_that_makes_new_values_is_compared_with_ours_that_does_too() {
-        let decode = [("xml", 10.0), ("hand", 5.0), (NEW_VALUE, 20.0), ("slow", 90.0), ("quick", 60.0)];
+        let peers = [("slow", 90.0), ("quick", 60.0), (REUSING[0], 50.0)];
+        let decode = [&[("xml", 10.0), ("hand", 5.0), (NEW_VALUE, 20.0)][..], &peers].concat();
         let rows = vec![row("encode", &[("xml", 4.0), ("hand", 4.0)]), row("decode", &decode)];
         let cells = Group { columns: Columns::Ratios, rows, ..Group::default() }.ratios();
         let new_value = ["to a new value", "best peer takes"];
         assert_eq!(cells[0][5..], [&["decode", "times hand-written", "best peer takes"][..], &new_value].concat());
         let expected =
-            ["xml", "8", "4.0 ns", "1.00x", "-", "10.0 ns", "2.00x", "6.00x (quick)", "20.0 ns", "3.00x (quick)"];
+            ["xml", "8", "4.0 ns", "1.00x", "-", "10.0 ns", "2.00x", "5.00x (Fast CDR)", "20.0 ns", "3.00x (quick)"];
         assert_eq!(cells[1], expected);
     }
 }

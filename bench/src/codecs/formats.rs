@@ -47,8 +47,8 @@ pub const MEASUREMENTS: &[crate::Measurement] = &[
 const FASTLIB: &str = "fastlib";
 
 const NOTE: &str = "Times are those of a derived type, with machine code. *times hand-written* is the time as a multiple of that of hand-written CDR for the same values. *best peer takes* is the time of the fastest other library for \
-                    the format as a multiple of Polywire's: above 1, Polywire is faster. *decode* reuses one value, as subscribers do. *to a new value* creates a value for each message, as all \
-                    peers do except Fast CDR, fastlib and `prost clear and merge`. FAST messages are chained and use the derived template; fastlib only decodes, and passes the values to a visitor. \
+                    the format as a multiple of Polywire's: above 1, Polywire is faster. *decode* reuses one value, as subscribers do. *to a new value* creates a value for each message, as do all \
+                    peers that this column names; Fast CDR, fastlib and `prost clear and merge` do not. FAST messages are chained and use the derived template; fastlib only decodes, and passes the values to a visitor. \
                     `roxmltree alone` builds a tree and reads nothing from it.";
 
 fn table<T: Mirrored>(effort: Effort) -> Group {
