@@ -327,7 +327,7 @@ fn systems(page: &mut Page, costs: &Costs, measured: &[Point], engines: &Results
     );
     page.say(
         "Between machines, the first limit is a publisher that sends each message once for every subscriber. Multicast \
-         would help if subscribers may lose messages. With many publishers, the subscribers are the first limit. No \
+         (`udp`, or `udp-reliable`) would help. With many publishers, the subscribers are the first limit. No \
          engine helps then, only filters or smaller messages.",
     );
 }
