@@ -24,6 +24,26 @@ pub(crate) enum Part<'a> {
     End,
 }
 
+/// Brings a whole history on the channel of the writer with this id, as the replay of this number:
+/// calls `send` with the sequence number of each message, what it is, and its sample. `last` is the
+/// number of the channel's last message. Each sample has the number with which it was published.
+#[cfg(any(test, feature = "dds", feature = "zenoh"))]
+pub(crate) fn bring<T>(
+    replay: u64,
+    last: &mut u64,
+    id: polywire_core::envelope::Id128,
+    samples: impl IntoIterator<Item = (u64, T)>,
+    mut send: impl FnMut(u64, Part<'_>, Option<T>),
+) {
+    let mut send = |part: Part<'_>, sample| {
+        *last += 1;
+        send(*last, part, sample);
+    };
+    send(Part::Begin(replay, &[id.0]), None);
+    samples.into_iter().for_each(|(published, sample)| send(Part::Sample(published), Some(sample)));
+    send(Part::End, None);
+}
+
 impl<'a> Part<'a> {
     pub(crate) fn extension(self) -> ExtensionsBuf {
         let mut extensions = ExtensionsBuf::default();
@@ -55,7 +75,7 @@ impl<'a> Part<'a> {
 
 #[cfg(test)]
 mod tests {
-    use polywire_core::envelope::ChannelId;
+    use polywire_core::envelope::{ChannelId, Id128};
 
     use super::*;
 
@@ -75,5 +95,16 @@ mod tests {
         assert_eq!(Part::of(&plain), None);
         let most = Part::Begin(1, &[[7; 16]; LISTED]).extension();
         assert!(most.as_extensions().bytes().len() <= polywire_core::frame::Limits::default().extension_bytes);
+    }
+
+    #[test]
+    fn a_history_begins_and_ends_and_its_messages_are_numbered() {
+        let (mut last, mut sent) = (4, Vec::new());
+        bring(9, &mut last, Id128([7; 16]), [(1, "a"), (3, "b")], |sequence, part, sample| {
+            sent.push(format!("{sequence} {part:?} {sample:?}"));
+        });
+        let begin = format!("5 Begin(9, {:?}) None", [[7_u8; 16]]);
+        assert_eq!(sent, [&begin, "6 Sample(1) Some(\"a\")", "7 Sample(3) Some(\"b\")", "8 End None"]);
+        assert_eq!(last, 8);
     }
 }

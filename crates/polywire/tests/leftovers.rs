@@ -3,12 +3,15 @@
 #![cfg(target_os = "linux")]
 
 use std::{
-    fs, thread,
+    thread,
     time::{Duration, Instant},
 };
 
 use polywire::{Message, Node};
-use polywire_testing::{endpoints, waiting::SOON};
+use polywire_testing::{
+    endpoints,
+    waiting::{SOON, held},
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 struct Pump {
@@ -57,11 +60,6 @@ fn round(endpoint: &str) {
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{endpoint}");
     publisher.publish(&Pump { id: 7 }).expect("published");
     assert_eq!(pumps.recv_timeout(SOON).expect("a sample").value, Pump { id: 7 }, "{endpoint}");
-}
-
-/// Threads and descriptors of this process.
-fn held() -> [usize; 2] {
-    ["task", "fd"].map(|what| fs::read_dir(format!("/proc/self/{what}")).expect("proc").count())
 }
 
 #[test]

@@ -3,13 +3,12 @@
 #![cfg(all(feature = "zenoh", target_os = "linux"))]
 
 use std::{
-    fs,
     net::TcpListener,
     time::{Duration, Instant},
 };
 
 use polywire::{Message, Node, Publisher, Subscriber};
-use polywire_testing::waiting::{SOON, until};
+use polywire_testing::waiting::{SOON, held, until};
 use zenoh::{Config, Session, Wait};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
@@ -35,11 +34,6 @@ fn router() -> (Session, String) {
         config.insert_json5(key, value).expect("valid");
     }
     (zenoh::open(config).wait().expect("a router"), locator)
-}
-
-/// Threads and descriptors of this process.
-fn held() -> [usize; 2] {
-    ["task", "fd"].map(|what| fs::read_dir(format!("/proc/self/{what}")).expect("proc").count())
 }
 
 struct Member {

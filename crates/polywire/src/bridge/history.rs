@@ -80,8 +80,6 @@ impl Past {
     /// Whether a history channel of the writer is to be read now. It has the format of the channel
     /// that is passed on, and has come the same way.
     pub(super) fn wants(&self, announced: &Announcement, offer: &Offer) -> bool {
-        let format =
-            |of: &Announcement| (of.codec.clone(), of.options.clone(), of.compressor.clone(), of.configuration);
         offer.history_of == Some(self.announced.writer)
             && offer.via == self.via
             && announced.incarnation == self.announced.incarnation
@@ -135,6 +133,11 @@ impl Drop for Past {
     fn drop(&mut self) {
         self.to.retire(self.channel);
     }
+}
+
+/// What the payloads of a channel are.
+fn format(of: &Announcement) -> (&str, &str, &str, Option<Id128>) {
+    (&of.codec, &of.options, &of.compressor, of.configuration)
 }
 
 /// A history channel that is passed on.

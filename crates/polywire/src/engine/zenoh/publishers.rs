@@ -25,7 +25,7 @@ use super::{
     policies,
     ros::Topic,
 };
-use crate::{clock, replayed::Part};
+use crate::{clock, replayed::bring};
 
 /// Publishers without a token that are told apart, at most. Messages of further ones are those of a
 /// writer without an id, one for each topic.
@@ -275,17 +275,14 @@ impl History {
     /// Brings all samples, as the history of a node's publisher.
     fn replay(&mut self, link: LinkId, samples: &[Kept], inbox: &mut Inbox) {
         self.replays += 1;
-        let mut send = |part: Part<'_>, timestamp_ns, payload: &ZBytes| {
-            self.sequence += 1;
-            let (extensions, plain) = (part.extension(), Envelope::data(self.channel, self.sequence, timestamp_ns));
+        let samples = samples.iter().map(|kept| (kept.at.sequence, kept));
+        bring(self.replays, &mut self.sequence, self.id, samples, |sequence, part, kept| {
+            let timestamp_ns = kept.map_or_else(clock::wall_ns, |kept| kept.at.timestamp_ns);
+            let payload = kept.map(|kept| kept.payload.clone()).unwrap_or_default();
+            let (extensions, plain) = (part.extension(), Envelope::data(self.channel, sequence, timestamp_ns));
             let envelope = Envelope { extensions: extensions.as_extensions(), ..plain };
-            inbox.push(link, Arrival::Message(Message::new(&envelope, payload, Origin::Node(None))));
-        };
-        send(Part::Begin(self.replays, &[self.id.0]), clock::wall_ns(), &ZBytes::new());
-        for Kept { at, payload, .. } in samples {
-            send(Part::Sample(at.sequence), at.timestamp_ns, payload);
-        }
-        send(Part::End, clock::wall_ns(), &ZBytes::new());
+            inbox.push(link, Arrival::Message(Message::new(&envelope, &payload, Origin::Node(None))));
+        });
     }
 }
 
@@ -314,6 +311,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::replayed::Part;
 
     struct Node {
         publishers: Publishers,

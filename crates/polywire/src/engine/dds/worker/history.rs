@@ -22,7 +22,7 @@ use super::{
     },
     Worker,
 };
-use crate::replayed::Part;
+use crate::replayed::bring;
 
 /// The number before the first message of a channel of which messages came while nobody wanted
 /// them. Late subscribers may get those with lower numbers.
@@ -129,6 +129,9 @@ impl Worker {
 
     /// Passes on what writers keep, if everything has come.
     pub(super) fn replay(&mut self, hands: &mut Hands) {
+        if self.replays.is_empty() {
+            return;
+        }
         let now = Instant::now();
         let complete: Vec<Replay> = self.replays.extract_if(.., |replay| replay.is_complete(now)).collect();
         for mut replay in complete {
@@ -150,28 +153,24 @@ impl Worker {
         };
         let samples = replay.samples(times, last);
         let keys = way.and_then(|way| way.keys.as_ref());
-        let (link, id, first) = {
+        let (link, id, mut last) = {
             let mut state = lock(&self.shared.state);
             let Some(peer) = state.peers.get_mut(&writer.participant()) else { return };
-            let (link, incoming) = (peer.link.clone(), peer.incoming.get_mut(&history));
+            let (link, incoming) = (peer.link.clone(), peer.incoming.get(&history));
             let (Some(link), Some(incoming)) = (link, incoming) else { return };
-            let first = incoming.position + 1;
-            incoming.position += samples.len() as u64 + 2;
-            (link, incoming.announcement.writer, first)
+            (link, incoming.announcement.writer, incoming.position)
         };
-        let send = |sequence, part: Part<'_>, sample: Option<&Sample>| {
+        bring(last + 1, &mut last, id, samples, |sequence, part, sample: Option<Sample>| {
             let extensions = part.extension();
             let blank = Envelope::data(history, sequence, 0);
-            let envelope = sample.map_or(blank, |sample| form::of_sample(sample, blank));
+            let envelope = sample.as_ref().map_or(blank, |sample| form::of_sample(sample, blank));
             let envelope = Envelope { extensions: extensions.as_extensions(), ..envelope };
-            let payload = sample.map(|sample| payload(keys, sample)).unwrap_or_default();
+            let payload = sample.map(|sample| payload(keys, &sample)).unwrap_or_default();
             link.sink.message(&envelope, Aligned::default().place(&payload));
-        };
-        send(first, Part::Begin(first, &[id.0]), None);
-        for ((number, sample), sequence) in samples.iter().zip(first + 1..) {
-            send(sequence, Part::Sample(*number), Some(sample));
+        });
+        if let Some(incoming) = lock(&self.shared.state).incoming(writer.participant(), history) {
+            incoming.position = last;
         }
-        send(first + samples.len() as u64 + 1, Part::End, None);
         self.touch(&link);
     }
 
