@@ -31,7 +31,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::unistd::{User, geteuid};
 use polywire_core::{
     rpc::{self, Role},
     topic::Pattern,
@@ -40,6 +39,7 @@ use polywire_core::{
 use crate::{
     builtin::{INTEREST, NODE, STATS},
     engine::{Action, Principal},
+    system,
 };
 
 /// How the reason of every refusal by the rules begins, also on the wire: spec/services.md.
@@ -139,7 +139,7 @@ impl Gate {
     pub(crate) fn refuses_to_follow(&self, who: &Principal, endpoint: &str) -> Option<String> {
         let is_trusted = match who {
             Principal::Process => true,
-            Principal::User(user) => *user == 0 || *user == geteuid().as_raw(),
+            Principal::User(user) => *user == 0 || system::user_id() == Some(*user),
             _ => false,
         };
         let is_allowed = is_trusted || self.may_follow(endpoint);
@@ -206,7 +206,7 @@ impl Rule {
             (Who::Anyone, _) => true,
             (Who::Certificate(pattern), Principal::Certificate(name)) => name_fits(pattern, name),
             (Who::User(id), Principal::User(user)) => id == user,
-            (Who::UserName(name), Principal::User(user)) => user_id(name) == Some(*user),
+            (Who::UserName(name), Principal::User(user)) => system::user_named(name) == Some(*user),
             _ => false,
         })
     }
@@ -370,11 +370,6 @@ fn name_fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The number of a user of this machine.
-fn user_id(name: &str) -> Option<u32> {
-    Some(User::from_name(name).ok()??.uid.as_raw())
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -479,11 +474,12 @@ mod tests {
     #[test]
     fn strangers_send_the_node_nowhere_else() {
         let gate = Gate::new(None, vec!["tls/plant-*:7448".into()]);
-        let own = Principal::User(geteuid().as_raw());
+        let user = system::user_id().unwrap_or_default();
+        let own = Principal::User(user);
         for who in [Principal::Process, own, Principal::User(0)] {
             assert_eq!(gate.refuses_to_follow(&who, "tcp/192.0.2.1:22"), None, "{who}");
         }
-        for who in [Principal::Anonymous, certificate("pump-3"), Principal::User(geteuid().as_raw() + 1)] {
+        for who in [Principal::Anonymous, certificate("pump-3"), Principal::User(user + 1)] {
             assert_eq!(gate.refuses_to_follow(&who, "tls/plant-3:7448"), None, "{who}");
             assert!(gate.refuses_to_follow(&who, "tcp/192.0.2.1:22").is_some_and(|reason| reason.contains("follow")));
         }
@@ -491,7 +487,7 @@ mod tests {
 
     #[test]
     fn users_are_known_by_name() {
-        assert_eq!((user_id("root"), user_id("no-such-user")), (Some(0), None));
+        assert_eq!((system::user_named("root"), system::user_named("no-such-user")), (Some(0), None));
         assert!(rule(Who::UserName("root".into()), "", "").is_for(&Principal::User(0)));
         assert!(!rule(Who::UserName("no-such-user".into()), "", "").is_for(&Principal::User(0)));
     }

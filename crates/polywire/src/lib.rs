@@ -101,6 +101,7 @@ pub mod stats;
 mod status;
 mod subscriber;
 pub mod suggest;
+mod system;
 pub mod wire;
 mod writers;
 

@@ -120,9 +120,9 @@ pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod udp;
+#[cfg(unix)]
 pub mod unix;
 mod waiting;
-mod wake;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 #[cfg(feature = "zeromq")]
@@ -164,8 +164,11 @@ pub static ENGINES: &[&dyn Engine] = &[
     &tcp::Tcp,
     &tcp::TcpListen,
     &tcp::TcpConnect,
+    #[cfg(unix)]
     &unix::Unix,
+    #[cfg(unix)]
     &unix::UnixListen,
+    #[cfg(unix)]
     &unix::UnixConnect,
     #[cfg(feature = "tls")]
     &tls::Tls,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::system::Process;
+
 /// Who a peer is. The engine has proof of it; what the peer says of itself does not count.
 ///
 /// ```
@@ -23,6 +25,13 @@ pub enum Principal {
     User(u32),
     /// A node of this process.
     Process,
+}
+
+impl Principal {
+    /// The user of the process at the other end of a socket, as the system says.
+    pub(crate) fn of_user(peer: Option<Process>) -> Principal {
+        peer.map_or(Principal::Anonymous, |peer| Principal::User(peer.user))
+    }
 }
 
 impl fmt::Display for Principal {

@@ -8,20 +8,14 @@ use std::{
     time::Duration,
 };
 
-use nix::{
-    ifaddrs::{InterfaceAddress, getifaddrs},
-    net::if_::InterfaceFlags,
-};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    net::{SendFlags, send},
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockAddr, Socket};
 
 use super::{
     EngineError, EngineOptions, Local, Port, Principal, Sink,
     stream::{self, ByteStream, Connection, Listener, Role, Transport},
 };
+use crate::system;
 
 /// A family of sockets.
 pub(super) trait Family: Send + Sync {
@@ -203,10 +197,7 @@ impl Listener for SocketListener {
 
 /// Whether an interface reaches nobody but this machine.
 pub(super) fn is_loopback(interface: &str) -> bool {
-    let is_it = |found: InterfaceAddress| {
-        found.interface_name == interface && found.flags.contains(InterfaceFlags::IFF_LOOPBACK)
-    };
-    getifaddrs().into_iter().flatten().any(is_it)
+    system::interfaces().any(|found| found.name == interface && found.is_loopback)
 }
 
 /// Waits up to a second for a caller of a listening, non-blocking socket.
@@ -236,21 +227,9 @@ pub(super) fn connection(
 /// The stream of a connected, blocking socket.
 pub(super) struct SocketStream(pub(super) Socket, Principal);
 
-/// A write neither blocks nor raises SIGPIPE. Apple's systems have no such flag: there it is an
-/// option of the socket.
-const SENDING: SendFlags = {
-    #[cfg(not(target_vendor = "apple"))]
-    let flags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-    #[cfg(target_vendor = "apple")]
-    let flags = SendFlags::DONTWAIT;
-    flags
-};
-
 impl SocketStream {
     pub(super) fn new(socket: Socket, principal: Principal) -> SocketStream {
-        // Rust programs ignore SIGPIPE, others may not. Fails only on a socket that is gone.
-        #[cfg(target_vendor = "apple")]
-        let _ = socket.set_nosigpipe(true);
+        system::prepare_sending(&socket);
         SocketStream(socket, principal)
     }
 }
@@ -267,12 +246,7 @@ impl ByteStream for SocketStream {
 
     #[inline]
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match send(&self.0, bytes, SENDING) {
-                Err(rustix::io::Errno::INTR) => {}
-                sent => return Ok(sent?),
-            }
-        }
+        system::send_now(&self.0, bytes)
     }
 
     fn wait_writable(&self, timeout: Duration) {

@@ -14,12 +14,9 @@
 //! ```
 
 use std::{
-    fs::{File, Permissions, TryLockError},
+    fs::{File, TryLockError},
     io,
-    os::{
-        fd::OwnedFd,
-        unix::fs::{FileTypeExt, PermissionsExt},
-    },
+    os::unix::fs::FileTypeExt as _,
     path::Path,
     sync::Arc,
     thread,
@@ -33,6 +30,7 @@ use super::{
     sockets::{self, Family, engine, set_buffers},
     stream::{PROPERTIES, Role},
 };
+use crate::system;
 
 /// `unix/PATH`: listens if nobody does, and connects otherwise. The port that listens relays
 /// messages between those that connect.
@@ -74,7 +72,7 @@ impl Family for Files {
         // Between bind and listen the file looks abandoned to other nodes, so keep them out.
         let _alone = alone_in_folder(address);
         // Linux creates the file with the socket's permissions, less the process's umask.
-        let _ = permit_socket(&socket, options.unix_mode);
+        let _ = system::permit_socket(&socket, options.unix_mode);
         if let Err(e) = socket.bind(address) {
             let found = address.as_pathname().and_then(|path| path.metadata().ok());
             if found.is_some_and(|found| !found.file_type().is_socket()) {
@@ -115,7 +113,7 @@ impl Family for Files {
     }
 
     fn principal(&self, socket: &Socket) -> Principal {
-        user_of(socket)
+        Principal::of_user(system::peer_of(socket))
     }
 
     /// Removes the file, unless another node has taken the path since and listens there.
@@ -125,20 +123,6 @@ impl Family for Files {
             remove(address);
         }
     }
-}
-
-/// The user of the process at the other end of a Unix-domain socket.
-#[cfg(target_os = "linux")]
-pub(super) fn user_of(socket: &Socket) -> Principal {
-    // Not by rustix: its process ids are never 0, but that of a peer in another container is.
-    let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials);
-    peer.map_or(Principal::Anonymous, |peer| Principal::User(peer.uid()))
-}
-
-/// Other systems than Linux are not asked.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn user_of(_: &Socket) -> Principal {
-    Principal::Anonymous
 }
 
 /// Longest wait for nodes that are binding in the same folder. After that, or if the folder cannot
@@ -160,10 +144,6 @@ fn alone_in_folder(address: &SockAddr) -> Option<File> {
     }
 }
 
-fn permit_socket(socket: &Socket, mode: u32) -> io::Result<()> {
-    File::from(OwnedFd::from(socket.try_clone()?)).set_permissions(Permissions::from_mode(mode))
-}
-
 /// Sets the permissions of the file that was just bound, if they differ. Fails if another file has
 /// taken the socket's place, and leaves that file alone.
 fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
@@ -172,15 +152,12 @@ fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
     if !found.file_type().is_socket() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "another file has taken the socket's place"));
     }
-    match found.permissions().mode() & 0o777 == mode {
-        true => Ok(()),
-        false => std::fs::set_permissions(path, Permissions::from_mode(mode)),
-    }
+    system::permit_file(path, &found, mode)
 }
 
 /// Whether a killed node left the socket file behind: it exists, but nobody listens.
 fn is_abandoned(address: &SockAddr) -> bool {
-    let is_socket = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket());
+    let is_socket = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
     let refused = || {
         let caller = Socket::new(Domain::UNIX, Type::STREAM, None);
         caller.and_then(|caller| caller.connect(address)).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
@@ -195,9 +172,9 @@ fn remove(address: &SockAddr) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
-    use std::sync::Barrier;
+    use std::{os::unix::fs::PermissionsExt as _, sync::Barrier};
 
     use super::*;
 
@@ -216,7 +193,7 @@ mod tests {
         // As it is made, before its permissions are set by name.
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
         if cfg!(target_os = "linux") {
-            permit_socket(&socket, 0o600).expect("the system takes it");
+            system::permit_socket(&socket, 0o600).expect("the system takes it");
             socket.bind(&SockAddr::unix(folder.join("new")).expect("a short path")).expect("it is bound");
             assert_eq!(mode(&folder.join("new")), 0o600);
         }

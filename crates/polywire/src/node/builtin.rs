@@ -25,7 +25,8 @@ use crate::{
     builtin::{NODE, STATS, is_builtin},
     clock, compile,
     description::Description,
-    stats::{NodeStats, TopicStats, Usage, add_to, host, user},
+    stats::{NodeStats, TopicStats, add_to},
+    system::{Usage, host, user},
 };
 
 /// Changes that come within this time are told together.

@@ -57,8 +57,9 @@ use crate::{
     events::{Events, Hub},
     metrics::MetricsServer,
     qos::Qos,
-    stats::{NodeStats, Totals, program},
+    stats::{NodeStats, Totals},
     suggest::hint,
+    system::program,
     wire::{self, Endpoint, Wire, WireError},
 };
 

@@ -37,7 +37,6 @@
 mod counts;
 mod latency;
 mod prometheus;
-mod system;
 
 use polywire_derive::Message;
 
@@ -45,7 +44,6 @@ pub use self::latency::Latencies;
 pub(crate) use self::{
     counts::{ReceiverCounts, SenderCounts, Totals, add_to},
     latency::Histogram,
-    system::{Usage, host, program, user},
 };
 
 /// The counts of a node at one moment.

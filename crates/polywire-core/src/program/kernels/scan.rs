@@ -123,7 +123,11 @@ pub(crate) fn markup(bytes: &[u8]) -> Clean<'_> {
         ascii &= high == 0;
         at += 16;
     }
-    while let Some(byte) = bytes.get(at).filter(|byte| !STOPS_MARKUP[usize::from(**byte)]) {
+    while let Some(byte) = bytes.get(at) {
+        let is_identifier = *byte == b'_' && bytes.get(at + 1).is_some_and(|next| *next != b'x');
+        if STOPS_MARKUP[usize::from(*byte)] && !is_identifier {
+            break;
+        }
         ascii &= *byte < 0x80;
         at += 1;
     }

@@ -3,13 +3,9 @@
 use std::net::IpAddr;
 
 use mdns_sd::{IfKind, InterfaceId};
-use nix::{
-    ifaddrs::{InterfaceAddress, getifaddrs},
-    sys::socket::SockaddrStorage,
-};
 
 use super::address::Interface;
-use crate::engine::sockets::is_loopback;
+use crate::{engine::sockets::is_loopback, system};
 
 /// The interfaces that an address names; all if it names none.
 #[derive(Clone, Debug)]
@@ -22,8 +18,8 @@ impl Selection {
 
     /// Whether a connection to this address of the machine came by an interface that is selected.
     pub(super) fn takes(&self, local: IpAddr) -> bool {
-        let is_here = |address: &InterfaceAddress| ip(address) == Some(local) && self.selects(address);
-        self.0.is_empty() || addresses().any(|address| is_here(&address))
+        let is_here = |found: system::Interface| found.address == Some(local) && self.selects(&found);
+        self.0.is_empty() || system::interfaces().any(is_here)
     }
 
     /// Whether another machine can reach an interface that is selected.
@@ -46,7 +42,7 @@ impl Selection {
 
     /// Fails if an interface that is named is not there.
     pub(super) fn check(&self) -> Result<(), String> {
-        let is_there = |interface: &&Interface| addresses().any(|address| is(&address, interface));
+        let is_there = |interface: &&Interface| system::interfaces().any(|found| is(&found, interface));
         match self.0.iter().find(|interface| !is_there(interface)) {
             None => Ok(()),
             Some(Interface::Name(name)) => Err(format!("there is no interface '{name}' here")),
@@ -54,8 +50,8 @@ impl Selection {
         }
     }
 
-    fn selects(&self, address: &InterfaceAddress) -> bool {
-        self.0.iter().any(|interface| is(address, interface))
+    fn selects(&self, found: &system::Interface) -> bool {
+        self.0.iter().any(|interface| is(found, interface))
     }
 }
 
@@ -64,22 +60,11 @@ pub(super) fn came_from_here(seen: &[InterfaceId]) -> bool {
     !seen.is_empty() && seen.iter().all(|interface| is_loopback(&interface.name))
 }
 
-fn is(address: &InterfaceAddress, interface: &Interface) -> bool {
+fn is(found: &system::Interface, interface: &Interface) -> bool {
     match interface {
-        Interface::Name(name) => address.interface_name == *name,
-        Interface::Address(wanted) => ip(address) == Some(*wanted),
+        Interface::Name(name) => found.name == *name,
+        Interface::Address(wanted) => found.address == Some(*wanted),
     }
-}
-
-/// The addresses of this machine. None if the system does not say.
-fn addresses() -> impl Iterator<Item = InterfaceAddress> {
-    getifaddrs().into_iter().flatten()
-}
-
-fn ip(address: &InterfaceAddress) -> Option<IpAddr> {
-    let storage: &SockaddrStorage = address.address.as_ref()?;
-    let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-    v4.or_else(|| storage.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -18,12 +18,15 @@ use super::{
     record::{self, Record},
     table::Known,
 };
-use crate::engine::{
-    EngineOptions, Local,
-    sockets::{self, Family as _},
-    stream::{Connection, Listener, Peer, Rendezvous},
-    tcp,
-    tls::Fleet,
+use crate::{
+    engine::{
+        EngineOptions, Local,
+        sockets::{self, Family as _},
+        stream::{Connection, Listener, Peer, Rendezvous},
+        tcp,
+        tls::Fleet,
+    },
+    system,
 };
 
 /// A node of the engine. It is both the place where nodes meet and the listener there.
@@ -262,8 +265,7 @@ fn with_port(endpoint: &str, port: u16) -> String {
 
 /// The name of this machine, without its domain.
 fn machine() -> String {
-    let name = rustix::system::uname();
-    let name = name.nodename().to_string_lossy();
+    let name = system::host();
     name.split('.').next().filter(|name| !name.is_empty()).unwrap_or("host").to_owned()
 }
 

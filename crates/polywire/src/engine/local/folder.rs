@@ -1,17 +1,12 @@
 //! The folder of a domain: where it is, and that nobody else can write to it.
 
 use std::{
-    env, fmt,
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    fmt, fs, io,
     path::{Path, PathBuf},
     str::FromStr,
 };
 
-use rustix::process::geteuid;
-
-use crate::engine::domain;
+use crate::{engine::domain, system};
 
 /// Where nodes meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +21,7 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(address: &str) -> Result<Place, String> {
-        if address.starts_with('/') {
+        if Path::new(address).is_absolute() {
             return Ok(Place::Folder(address.into()));
         }
         let domain = domain::parse(address).map(Place::Domain);
@@ -49,29 +44,16 @@ impl Place {
     pub(in crate::engine) fn folder(&self, below: Option<&str>) -> io::Result<PathBuf> {
         let folder = match self {
             Place::Folder(path) => own(path.clone()),
-            Place::Domain(domain) => {
-                let uid = geteuid().as_raw();
-                let given = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-                let system = PathBuf::from(format!("/run/user/{uid}"));
-                let home = home([given, Some(system)], uid, format!("/tmp/polywire-{uid}").into());
-                own(own(home)?.join(domain.to_string()))
-            }
+            Place::Domain(domain) => own(own(system::domains()?)?.join(domain.to_string())),
         }?;
         below.map_or(Ok(folder.clone()), |below| own(folder.join(below)))
     }
 }
 
-/// The folder with all domains: in the first runtime folder that belongs to the user, else
-/// `fallback`.
-fn home(runtime: [Option<PathBuf>; 2], uid: u32, fallback: PathBuf) -> PathBuf {
-    let is_own = |path: &PathBuf| path.is_absolute() && path.metadata().is_ok_and(|m| m.is_dir() && m.uid() == uid);
-    runtime.into_iter().flatten().find(is_own).map_or(fallback, |runtime| runtime.join("polywire"))
-}
-
 /// Makes a folder for this user alone, unless it is there. Fails if it belongs to somebody else, or
 /// if others can use it: they could take a node's place.
 fn own(path: PathBuf) -> io::Result<PathBuf> {
-    match DirBuilder::new().mode(0o700).create(&path) {
+    match system::make_private_folder(&path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(about(&path, &error)),
         _ => {}
     }
@@ -86,14 +68,7 @@ fn own(path: PathBuf) -> io::Result<PathBuf> {
     if !found.is_dir() {
         return refused("it is a file, and must be a folder".into());
     }
-    if found.uid() != geteuid().as_raw() {
-        return refused(format!("it belongs to the user {}, and must belong to this one", found.uid()));
-    }
-    if found.mode() & 0o077 != 0 {
-        let mode = found.mode() & 0o777;
-        return refused(format!("other users can use it (mode {mode:o}): make it private with chmod 700"));
-    }
-    Ok(path)
+    system::who_can_use(&found).map_or(Ok(path.clone()), refused)
 }
 
 /// An error with the path that it is about.
@@ -101,9 +76,15 @@ pub(super) fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
-    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+    use std::{
+        env,
+        fs::Permissions,
+        os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    };
+
+    use rustix::process::geteuid;
 
     use super::*;
 
@@ -121,22 +102,6 @@ mod tests {
         for wrong in ["233", "-1", "+1", "a", "", "1.0", "0x1", "99999999999", "a/b"] {
             assert!(wrong.parse::<Place>().is_err_and(|reason| reason.contains("0 to 232")), "{wrong}");
         }
-    }
-
-    #[test]
-    fn the_runtime_folder_is_used_if_it_is_the_users() {
-        let (uid, fallback) = (geteuid().as_raw(), PathBuf::from("/tmp/polywire-x"));
-        let there = temporary("runtime");
-        fs::create_dir(&there).expect("a folder");
-        let chosen = |first: Option<&str>| home([first.map(PathBuf::from), None], uid, fallback.clone());
-        assert_eq!(chosen(there.to_str()), there.join("polywire"));
-        for unusable in [None, Some(""), Some("relative"), Some("/nowhere/at/all"), Some("/dev/null")] {
-            assert_eq!(chosen(unusable), fallback, "{unusable:?}");
-        }
-        // Another user's, as after `su`.
-        assert_eq!(home([Some(there.clone()), None], uid + 1, fallback.clone()), fallback);
-        assert_eq!(home([None, Some(there.clone())], uid, fallback), there.join("polywire"));
-        fs::remove_dir(&there).expect("removed");
     }
 
     #[test]

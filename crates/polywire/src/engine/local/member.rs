@@ -7,13 +7,9 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, OpenOptions, Permissions, TryLockError},
+    fs::{self, File, TryLockError},
     io,
     net::Shutdown,
-    os::{
-        fd::OwnedFd,
-        unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
-    },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
@@ -28,14 +24,16 @@ use super::{
     folder::{Place, about},
     watch::Watch,
 };
-use crate::engine::{
-    EngineOptions, Local,
-    sockets::{accept, set_buffers},
-    stream::{Connection, Listener, Peer},
-    unix::user_of,
+use crate::{
+    engine::{
+        EngineOptions, Local, Principal,
+        sockets::{accept, set_buffers},
+        stream::{Connection, Listener, Peer},
+    },
+    system,
 };
 
-/// The permissions of a node's files.
+/// The permissions of a node's socket.
 const PRIVATE: u32 = 0o600;
 /// Longer than sweeping the files of one node takes.
 const SWEEPING: Duration = Duration::from_secs(5);
@@ -66,7 +64,7 @@ struct Files {
     socket: Arc<Socket>,
     /// Holds the lock.
     lock: File,
-    /// Device and inode of the socket's file.
+    /// The id of the socket's file.
     bound: (u64, u64),
 }
 
@@ -158,8 +156,11 @@ impl Member {
     /// A blocking stream to another node.
     fn connection(&self, socket: Socket, otherwise: impl FnOnce() -> String) -> io::Result<Connection> {
         socket.set_nonblocking(false)?;
-        let address = process_of(&socket).unwrap_or_else(otherwise);
-        let principal = user_of(&socket);
+        let peer = system::peer_of(&socket);
+        // For people. A process of another container has no number here.
+        let process = peer.as_ref().and_then(|peer| peer.process);
+        let address = process.map_or_else(otherwise, |process| format!("process {process}"));
+        let principal = Principal::of_user(peer);
         Ok(Connection { stream: (self.medium.stream)(socket, principal), address, host: None })
     }
 
@@ -208,14 +209,14 @@ impl Files {
         let failed = |error: io::Error| about(&new, &error);
         let socket = Socket::new(Domain::UNIX, kind, None)?;
         set_buffers(&socket, options)?;
-        // Linux creates the file with the socket's permissions.
-        let _ = File::from(OwnedFd::from(socket.try_clone()?)).set_permissions(Permissions::from_mode(PRIVATE));
+        let _ = system::permit_socket(&socket, PRIVATE);
         let listen = || {
             socket.bind(&address_of(&new)?)?;
-            fs::set_permissions(&new, Permissions::from_mode(PRIVATE))?;
+            let found = new.symlink_metadata()?;
+            system::permit_file(&new, &found, PRIVATE)?;
             socket.listen(1024)?;
             socket.set_nonblocking(true)?;
-            let bound = id_of(&new.symlink_metadata()?);
+            let bound = system::file_id(&found);
             fs::rename(&new, &final_path)?;
             Ok(bound)
         };
@@ -240,7 +241,7 @@ impl Files {
 
     /// Whether nobody has removed or replaced them.
     fn are_there(&self) -> bool {
-        let is = |path: PathBuf, id| path.symlink_metadata().is_ok_and(|found| id_of(&found) == id);
+        let is = |path: PathBuf, id| path.symlink_metadata().is_ok_and(|found| system::file_id(&found) == id);
         is(self.path("sock"), self.bound) && self.has_lock()
     }
 
@@ -257,19 +258,6 @@ impl Drop for Files {
             remove(&self.path("lock"));
         }
     }
-}
-
-/// The process at the other end, for people. One of another container has no number here.
-#[cfg(target_os = "linux")]
-fn process_of(socket: &Socket) -> Option<String> {
-    // Not by rustix: its process ids are never 0.
-    let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials).ok()?;
-    (peer.pid() != 0).then(|| format!("process {}", peer.pid()))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn process_of(_: &Socket) -> Option<String> {
-    None
 }
 
 /// `NODE-INCARNATION`, in hexadecimal.
@@ -304,7 +292,7 @@ fn address_of(path: &Path) -> io::Result<SockAddr> {
 pub(in crate::engine) fn lock_anew(path: &Path) -> io::Result<File> {
     let until = Instant::now() + SWEEPING;
     loop {
-        let file = open_lock(path)?;
+        let file = system::open_private(path)?;
         match file.try_lock() {
             Ok(()) if is_same(&file, path) => return Ok(file),
             Err(TryLockError::Error(error)) => return Err(error),
@@ -316,13 +304,9 @@ pub(in crate::engine) fn lock_anew(path: &Path) -> io::Result<File> {
     }
 }
 
-fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(PRIVATE).open(path)
-}
-
 /// The lock of a node, if it is dead. `None` if it lives, or somebody else is sweeping.
 pub(in crate::engine) fn lock_of_dead(path: &Path) -> Option<File> {
-    let lock = open_lock(path).ok()?;
+    let lock = system::open_private(path).ok()?;
     (lock.try_lock().is_ok() && is_same(&lock, path)).then_some(lock)
 }
 
@@ -350,11 +334,7 @@ fn sweep_unfinished(folder: &Path) {
 /// Whether the path still leads to this file.
 fn is_same(file: &File, path: &Path) -> bool {
     let found = (file.metadata(), path.symlink_metadata());
-    matches!(found, (Ok(file), Ok(path)) if id_of(&file) == id_of(&path))
-}
-
-fn id_of(found: &fs::Metadata) -> (u64, u64) {
-    (found.dev(), found.ino())
+    matches!(found, (Ok(file), Ok(path)) if system::file_id(&file) == system::file_id(&path))
 }
 
 fn remove(path: &Path) {

@@ -7,7 +7,7 @@ use rustix::{
     fd::OwnedFd,
 };
 
-use crate::engine::wake::Wake;
+use crate::system::Wake;
 
 /// Time between two looks where the system does not report changes.
 const LOOK: Duration = Duration::from_millis(500);

@@ -91,6 +91,7 @@
 mod calls;
 mod channels;
 mod connection;
+#[cfg(unix)]
 mod descriptors;
 mod fetches;
 mod guests;
@@ -111,8 +112,9 @@ mod transport;
 
 use super::Properties;
 
+#[cfg(unix)]
+pub use self::descriptors::Descriptors;
 pub use self::{
-    descriptors::Descriptors,
     inbox::Aligned,
     port::{open, open_mesh},
     transport::{ByteStream, Connection, Listener, Peer, Rendezvous, Role, Transport},

@@ -3,7 +3,6 @@
 use std::{
     fs::{self, File},
     io::Read as _,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
@@ -19,7 +18,10 @@ use rustls::{
 };
 
 use super::explain;
-use crate::engine::identity::{Files, Identity, IdentityError};
+use crate::{
+    engine::identity::{Files, Identity, IdentityError},
+    system,
+};
 
 /// What both ends say they speak, so that a node and another service never take each other for
 /// their own kind.
@@ -54,7 +56,7 @@ pub(super) struct Configs {
 struct Stamp {
     written: SystemTime,
     bytes: u64,
-    file: u64,
+    file: (u64, u64),
 }
 
 impl Credentials {
@@ -93,7 +95,7 @@ impl Credentials {
 fn stamps(files: &Files) -> [Option<Stamp>; 3] {
     [&files.certificate, &files.key, &files.authority].map(|path| {
         let meta = fs::metadata(path).ok()?;
-        Some(Stamp { written: meta.modified().ok()?, bytes: meta.len(), file: meta.ino() })
+        Some(Stamp { written: meta.modified().ok()?, bytes: meta.len(), file: system::file_id(&meta) })
     })
 }
 
@@ -175,8 +177,7 @@ fn roots(path: &Path) -> Result<RootCertStore, IdentityError> {
 /// Reads the private key, which nobody but the owner may read.
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
     let unreadable = |cause| IdentityError::Read { path: path.into(), cause };
-    let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
+    if let Some(mode) = system::mode_for_others(&fs::metadata(path).map_err(unreadable)?) {
         return Err(IdentityError::Mode { path: path.into(), mode });
     }
     PrivateKeyDer::from_pem_slice(&text(path)?)

@@ -13,15 +13,15 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{
     super::{
-        EngineOptions,
+        EngineOptions, Principal,
         pipe::lock,
         sockets::{self, Family, SocketStream},
         stream::Connection,
         tcp, unix,
-        wake::Wake,
     },
     address::{Place, bare},
 };
+use crate::system::{self, Wake};
 
 /// What waits for the listeners of this process at `inproc` endpoints.
 static CALLERS: Mutex<Option<HashMap<String, Door>>> = Mutex::new(None);
@@ -155,6 +155,6 @@ pub(super) fn call(place: &Place, port: u16, options: &EngineOptions) -> io::Res
 
 /// One end of a pair of sockets within the process.
 fn connection(socket: Socket) -> Connection {
-    let principal = unix::user_of(&socket);
+    let principal = Principal::of_user(system::peer_of(&socket));
     Connection { stream: Arc::new(SocketStream::new(socket, principal)), address: "this process".into(), host: None }
 }

@@ -27,7 +27,6 @@ use super::{
         },
         pipe::lock,
         stream,
-        wake::Wake,
     },
     address::{Address, Place},
     asking::Asking,
@@ -37,6 +36,7 @@ use super::{
     outlet::{Outlet, Published, system},
     shared::Shared,
 };
+use crate::system::Wake;
 
 /// Drops are told at most this often.
 const TELL_AGAIN: Duration = Duration::from_secs(1);

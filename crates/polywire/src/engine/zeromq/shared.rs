@@ -8,11 +8,12 @@ use std::{
 use polywire_zeromq::{Context, Error, Kind, Socket};
 
 use super::{
-    super::{EngineOptions, Local, Sink, foreign::Writers, wake::Wake},
+    super::{EngineOptions, Local, Sink, foreign::Writers},
     finder::Finder,
     interest::Interest,
     outlet::Outlet,
 };
+use crate::system::Wake;
 
 pub(super) struct Shared {
     pub(super) endpoint: String,

@@ -1,0 +1,155 @@
+//! Windows. A user's files are private by the access lists of the user's folders, so permissions
+//! need no care here; users have no numbers.
+
+use std::{
+    env,
+    fs::{self, File, Metadata, OpenOptions},
+    io,
+    net::{Ipv4Addr, UdpSocket},
+    os::windows::{
+        fs::MetadataExt as _,
+        io::{AsSocket, BorrowedSocket},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{SendFlags, send},
+};
+use socket2::Socket;
+
+use super::{Interface, Process};
+
+/// A blocking socket that has some room takes as many bytes without waiting.
+const AT_ONCE: usize = 64 << 10;
+
+/// Not asked.
+pub(super) fn cpu_ns() -> Option<u64> {
+    None
+}
+
+/// Not asked.
+pub(super) fn memory_bytes() -> Option<u64> {
+    None
+}
+
+/// Name of the host.
+pub(crate) fn host() -> String {
+    env::var("COMPUTERNAME").unwrap_or_else(|_| "host".into())
+}
+
+/// Name of the user that the process runs as.
+pub(crate) fn user() -> String {
+    env::var("USERNAME").unwrap_or_else(|_| "user".into())
+}
+
+/// The addresses of this machine. None if the system does not say.
+pub(crate) fn interfaces() -> impl Iterator<Item = Interface> {
+    if_addrs::get_if_addrs().into_iter().flatten().map(|found| Interface {
+        is_loopback: found.is_loopback(),
+        #[cfg(feature = "lan")]
+        address: Some(found.ip()),
+        name: found.name,
+    })
+}
+
+/// Users have no numbers.
+pub(crate) fn user_id() -> Option<u32> {
+    None
+}
+
+/// Users have no numbers.
+pub(crate) fn user_named(_: &str) -> Option<u32> {
+    None
+}
+
+/// Tells a file from another one that takes its name.
+pub(crate) fn file_id(found: &Metadata) -> (u64, u64) {
+    (found.creation_time(), 0)
+}
+
+/// Where the user's domains are.
+pub(crate) fn domains() -> io::Result<PathBuf> {
+    let local = env::var_os("LOCALAPPDATA").map(PathBuf::from).filter(|path| path.is_absolute());
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "LOCALAPPDATA does not name a folder");
+    Ok(local.ok_or_else(missing)?.join("polywire"))
+}
+
+/// Makes a folder, to which the access list of the one above applies.
+pub(crate) fn make_private_folder(path: &Path) -> io::Result<()> {
+    fs::create_dir(path)
+}
+
+/// Nobody is known who could.
+pub(crate) fn who_can_use(_: &Metadata) -> Option<String> {
+    None
+}
+
+/// There are none.
+pub(crate) fn mode_for_others(_: &Metadata) -> Option<u32> {
+    None
+}
+
+/// Opens a file, and makes it if it is not there.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+/// Not asked.
+pub(crate) fn peer_of(_: &Socket) -> Option<Process> {
+    None
+}
+
+/// Does nothing.
+pub(crate) fn permit_socket(_: &Socket, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+/// Does nothing.
+pub(crate) fn permit_file(_: &Path, _: &Metadata, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+/// Does nothing.
+pub(crate) fn prepare_sending(_: &Socket) {}
+
+/// Sends what the system takes at once. No flag says so: the socket is asked first.
+pub(crate) fn send_now(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+    let mut writable = [PollFd::new(socket, PollFlags::OUT)];
+    if poll(&mut writable, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let some = bytes.get(..AT_ONCE).unwrap_or(bytes);
+    Ok(send(socket, some, SendFlags::empty())?)
+}
+
+/// A socket that becomes readable when [`Wake::wake`] was called: the system waits for nothing else
+/// together with sockets. It is connected to itself.
+pub(crate) struct Wake(UdpSocket);
+
+impl Wake {
+    pub(crate) fn new() -> io::Result<Wake> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect(socket.local_addr()?)?;
+        socket.set_nonblocking(true)?;
+        Ok(Wake(socket))
+    }
+
+    /// Ends a running or else the next wait.
+    pub(crate) fn wake(&self) {
+        // If the socket is full, the next wait returns anyway.
+        let _ = self.0.send(&[1]);
+    }
+
+    /// Makes the socket unreadable until it is woken again.
+    pub(crate) fn clear(&self) {
+        while self.0.recv(&mut [0; 8]).is_ok() {}
+    }
+}
+
+impl AsSocket for Wake {
+    fn as_socket(&self) -> BorrowedSocket<'_> {
+        self.0.as_socket()
+    }
+}
