@@ -342,9 +342,9 @@ fn remove(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
-    use std::{sync::Barrier, thread};
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _, sync::Barrier, thread};
 
     use super::*;
     use crate::engine::{sockets::SocketStream, stream::ByteStream};
