@@ -13,6 +13,11 @@ mod fleet;
 mod hostile;
 #[path = "dds/kept.rs"]
 mod kept;
+#[path = "dds/lively.rs"]
+#[cfg(unix)]
+mod lively;
+#[path = "common/lives.rs"]
+mod lives;
 #[path = "dds/native.rs"]
 mod native;
 #[path = "dds/program.rs"]

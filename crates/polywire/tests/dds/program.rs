@@ -54,7 +54,11 @@ impl Program {
     }
 
     pub fn line(&self) -> String {
-        self.lines.recv_timeout(SOON).expect("a line of the program")
+        self.line_within(SOON).expect("a line of the program")
+    }
+
+    pub fn line_within(&self, at_most: Duration) -> Option<String> {
+        self.lines.recv_timeout(at_most).ok()
     }
 }
 

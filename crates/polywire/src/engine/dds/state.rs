@@ -10,7 +10,7 @@ use std::{
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId},
+    envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, DatagramEncoder, Frame, Hello, Start},
 };
 use polywire_dds::{Endpoint, Guid, Participant, Writer};
@@ -81,6 +81,8 @@ pub(super) struct Channel {
     pub(super) readers: Arc<AtomicUsize>,
     /// Messages are written although nobody reads them: late programs of DDS get them.
     pub(super) keeps: bool,
+    /// Its messages say that this publisher is alive, by its application.
+    pub(super) asserts: Option<Id128>,
     pub(super) sending: Mutex<Sending>,
     pub(super) late: Late,
 }
@@ -131,6 +133,11 @@ impl State {
         if node.is_some_and(|node| !node.post(letter)) {
             self.cut_off.insert(guid);
         }
+    }
+
+    /// The channels of a publisher, without those that go with them.
+    pub(super) fn channels_of(&self, publisher: Id128) -> Vec<Arc<Channel>> {
+        self.channels.values().filter(|channel| channel.announcement.writer == publisher).cloned().collect()
     }
 
     /// The readers that are used.
