@@ -20,6 +20,9 @@ mod lively;
 mod lives;
 #[path = "dds/native.rs"]
 mod native;
+#[path = "dds/permissions.rs"]
+#[cfg(feature = "dds-security")]
+mod permissions;
 #[path = "dds/program.rs"]
 mod program;
 #[path = "dds/security.rs"]

@@ -27,7 +27,7 @@ use super::{
 
 /// The topic on which nodes send each other letters: datagrams of `spec/frame.md` without messages.
 /// Its partitions are the receivers' participants.
-pub(super) const LETTERS: &str = "polywire_letters";
+pub(crate) const LETTERS: &str = "polywire_letters";
 
 /// The word with which a node's user data begins. Where names are those of ROS 2, user data is a
 /// list of properties, and this is the key of ours.

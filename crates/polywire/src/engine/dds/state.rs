@@ -182,11 +182,17 @@ impl State {
         Some((guid, answered))
     }
 
-    /// Notes the writer of a channel of a node.
-    pub(super) fn found(&mut self, guid: Guid, channel: ChannelId, writer: &Endpoint) {
+    /// Notes the writer of a channel of a node. With DDS Security, the writer must have the topic
+    /// that the node announces: what the node may publish is known by the names in DDS alone.
+    pub(super) fn found(&mut self, shared: &Shared, guid: Guid, channel: ChannelId, writer: &Endpoint) {
         let Some(peer) = self.peers.get_mut(&guid) else { return };
         peer.by_writer.insert(writer.guid, channel);
         if let Some(incoming) = peer.incoming.get_mut(&channel) {
+            let topic = &incoming.announcement.topic;
+            if shared.is_secure && !shared.naming.fits(topic, writer) {
+                let Shared { endpoint, .. } = shared;
+                return log::warn!("{endpoint}: {guid} announces '{topic}' and writes to {}", writer.topic);
+            }
             incoming.found(writer);
         }
     }

@@ -211,7 +211,7 @@ impl Worker {
         };
         match (is_node, labelled(&writer.qos.user_data)) {
             (true, Some(channel)) => {
-                lock(&self.shared.state).found(participant, channel, &writer);
+                lock(&self.shared.state).found(&self.shared, participant, channel, &writer);
                 self.begin_to_read(participant, channel);
             }
             (true, None) => {}
@@ -551,7 +551,7 @@ impl Worker {
                 return;
             }
             peer.incoming.insert(channel, Incoming::new(announcement));
-            writer.into_iter().for_each(|writer| state.found(guid, channel, &writer));
+            writer.into_iter().for_each(|writer| state.found(&self.shared, guid, channel, &writer));
         }
         link.sink.announced(channel, start, announcement);
     }
