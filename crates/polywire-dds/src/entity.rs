@@ -9,14 +9,15 @@ use std::{
 };
 
 use cyclors::{
-    dds_builtintopic_endpoint_t, dds_builtintopic_free_endpoint, dds_create_domain, dds_create_listener,
-    dds_create_participant, dds_create_reader_rhc, dds_create_topic_sertype, dds_create_writer, dds_delete,
-    dds_delete_listener, dds_entity_t, dds_forwardcdr, dds_get_guid, dds_get_matched_publication_data,
+    dds_assert_liveliness, dds_builtintopic_endpoint_t, dds_builtintopic_free_endpoint, dds_create_domain,
+    dds_create_listener, dds_create_participant, dds_create_reader_rhc, dds_create_topic_sertype, dds_create_writer,
+    dds_delete, dds_delete_listener, dds_entity_t, dds_forwardcdr, dds_get_guid, dds_get_matched_publication_data,
     dds_get_matched_publications, dds_get_matched_subscription_data, dds_get_matched_subscriptions, dds_guid_t,
-    dds_instance_handle_t, dds_listener_t, dds_lset_offered_incompatible_qos_arg, dds_lset_publication_matched_arg,
-    dds_lset_requested_incompatible_qos_arg, dds_lset_subscription_matched_arg, dds_offered_incompatible_qos_status_t,
-    dds_publication_matched_status_t, dds_requested_incompatible_qos_status_t, dds_subscription_matched_status_t,
-    dds_wait_for_acks, ddsi_domaingv, ddsi_sertype, ddsi_sertype_ref, ddsi_sertype_unref,
+    dds_instance_handle_t, dds_listener_t, dds_liveliness_changed_status_t, dds_lset_liveliness_changed_arg,
+    dds_lset_offered_incompatible_qos_arg, dds_lset_publication_matched_arg, dds_lset_requested_incompatible_qos_arg,
+    dds_lset_subscription_matched_arg, dds_offered_incompatible_qos_status_t, dds_publication_matched_status_t,
+    dds_requested_incompatible_qos_status_t, dds_subscription_matched_status_t, dds_wait_for_acks, ddsi_domaingv,
+    ddsi_sertype, ddsi_sertype_ref, ddsi_sertype_unref,
 };
 
 use crate::{
@@ -288,6 +289,13 @@ pub enum Change {
         /// The policy's number in DDS.
         policy: u32,
     },
+    /// A writer of a reader is alive, or has not shown within its lease that it is.
+    Lives {
+        /// The writer, as [`Reader::name_of`] takes it.
+        writer: u64,
+        /// `None` if it is no writer of the reader any more.
+        is_alive: Option<bool>,
+    },
 }
 
 /// What is called with each [`Change`].
@@ -359,6 +367,13 @@ impl Writer {
         matched(&self.topic, &self.entity, dds_get_matched_subscriptions, dds_get_matched_subscription_data)
     }
 
+    /// Says that it is alive, as each write does, if its liveliness is manual.
+    pub fn assert_liveliness(&self) -> Result<(), Error> {
+        self.topic.participant.check()?;
+        // SAFETY: a plain call with a handle.
+        Error::check("assert liveliness", unsafe { dds_assert_liveliness(self.entity.handle()) }).map(drop)
+    }
+
     /// Waits until all reliable readers have what was written. False if the time is up before.
     pub fn wait_for_acknowledgments(&self, at_most: Duration) -> bool {
         let nanoseconds = i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX);
@@ -386,6 +401,12 @@ impl Reader {
     pub fn writers(&self) -> Vec<Guid> {
         matched(&self.topic, &self.entity, dds_get_matched_publications, dds_get_matched_publication_data)
     }
+
+    /// The name of a writer that it has, of which [`Change::Lives`] told.
+    pub fn name_of(&self, writer: u64) -> Option<Guid> {
+        let is_usable = !self.topic.participant.has_expired();
+        is_usable.then(|| name(&self.entity, writer, dds_get_matched_publication_data)).flatten()
+    }
 }
 
 /// Most ends of the other kind that a writer or reader is told of.
@@ -399,21 +420,22 @@ fn matched(topic: &Topic, entity: &Entity, list: List, describe: Describe) -> Ve
     if topic.participant.has_expired() {
         return Vec::new();
     }
-    let entity = entity.handle();
     let mut handles: Vec<dds_instance_handle_t> = vec![0; MOST_MATCHED];
     // SAFETY: `handles` has as many places as the call is told.
-    let count = unsafe { list(entity, handles.as_mut_ptr(), handles.len()) };
+    let count = unsafe { list(entity.handle(), handles.as_mut_ptr(), handles.len()) };
     handles.truncate(usize::try_from(count).unwrap_or(0));
-    let guid = |handle| {
-        // SAFETY: the description is null, or an object that is freed here.
-        unsafe {
-            let description = describe(entity, handle);
-            let guid = Guid(description.as_ref()?.key.v);
-            dds_builtintopic_free_endpoint(description);
-            Some(guid)
-        }
-    };
-    handles.into_iter().filter_map(guid).collect()
+    handles.into_iter().filter_map(|handle| name(entity, handle, describe)).collect()
+}
+
+/// The name of an end that matches an entity.
+fn name(entity: &Entity, handle: dds_instance_handle_t, describe: Describe) -> Option<Guid> {
+    // SAFETY: the description is null, or an object that is freed here.
+    unsafe {
+        let description = describe(entity.handle(), handle);
+        let guid = Guid(description.as_ref()?.key.v);
+        dds_builtintopic_free_endpoint(description);
+        Some(guid)
+    }
 }
 
 /// A listener, and the function that its own functions call.
@@ -437,6 +459,7 @@ impl Listener {
             let native = dds_create_listener(ptr::null_mut());
             dds_lset_publication_matched_arg(native, Some(publication_matched), argument, true);
             dds_lset_subscription_matched_arg(native, Some(subscription_matched), argument, true);
+            dds_lset_liveliness_changed_arg(native, Some(liveliness_changed), argument, true);
             dds_lset_offered_incompatible_qos_arg(native, Some(offered_incompatible), argument, true);
             dds_lset_requested_incompatible_qos_arg(native, Some(requested_incompatible), argument, true);
             native
@@ -480,6 +503,21 @@ unsafe extern "C" fn subscription_matched(
 ) {
     // SAFETY: Cyclone passes the argument of the listener, which lives as long as the reader.
     unsafe { change(argument, Change::Matched { count: status.current_count as usize }) }
+}
+
+/// One writer has changed: Cyclone calls for each change, and counts from 0 each time.
+unsafe extern "C" fn liveliness_changed(
+    _: dds_entity_t,
+    status: dds_liveliness_changed_status_t,
+    argument: *mut c_void,
+) {
+    let is_alive = match (status.alive_count_change, status.not_alive_count_change) {
+        (1, _) => Some(true),
+        (_, 1) => Some(false),
+        _ => None,
+    };
+    // SAFETY: Cyclone passes the argument of the listener, which lives as long as the reader.
+    unsafe { change(argument, Change::Lives { writer: status.last_publication_handle, is_alive }) }
 }
 
 unsafe extern "C" fn offered_incompatible(

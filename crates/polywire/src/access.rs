@@ -21,6 +21,9 @@
 //! subscribe = ["public/**"]
 //! ```
 
+#[cfg(feature = "dds")]
+mod permissions;
+
 use std::{
     collections::BTreeMap,
     sync::{
@@ -36,6 +39,8 @@ use polywire_core::{
     topic::Pattern,
 };
 
+#[cfg(feature = "dds")]
+pub use self::permissions::{PermissionsError, permissions};
 use crate::{
     builtin::{INTEREST, NODE, STATS},
     engine::{Action, Principal},
@@ -87,6 +92,15 @@ pub struct Rule {
     /// Bytes of payloads that each of them may send in a second. If several rules apply to a peer,
     /// the lowest limit counts.
     pub bytes_per_second: Option<u64>,
+}
+
+impl Access {
+    /// The rules for the holder of a certificate of this name.
+    #[cfg(feature = "dds")]
+    fn for_certificate(&self, name: &str) -> Vec<&Rule> {
+        let who = Principal::Certificate(name.into());
+        self.allow.iter().filter(|rule| rule.is_for(&who)).collect()
+    }
 }
 
 /// To whom a rule applies.

@@ -13,8 +13,16 @@ mod fleet;
 mod hostile;
 #[path = "dds/kept.rs"]
 mod kept;
+#[path = "dds/lively.rs"]
+#[cfg(unix)]
+mod lively;
+#[path = "common/lives.rs"]
+mod lives;
 #[path = "dds/native.rs"]
 mod native;
+#[path = "dds/permissions.rs"]
+#[cfg(feature = "dds-security")]
+mod permissions;
 #[path = "dds/program.rs"]
 mod program;
 #[path = "dds/security.rs"]

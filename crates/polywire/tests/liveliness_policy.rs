@@ -1,16 +1,14 @@
 //! The liveliness of publishers: leases that lapse, assertions, and what subscribers and publishers
 //! are told.
 
-use std::{
-    io::Read as _,
-    path::PathBuf,
-    process::Stdio,
-    thread,
-    time::{Duration, Instant},
-};
+#[path = "common/lives.rs"]
+mod lives;
 
+use std::{io::Read as _, path::PathBuf, process::Stdio, thread, time::Duration};
+
+use lives::change;
 use polywire::{
-    Events, Kind, Message, Node, NodeEvent, Publisher, Subscriber,
+    Kind, Message, Node, NodeEvent, Publisher, Subscriber,
     qos::{InstanceState, Qos},
 };
 use polywire_testing::waiting::{Process, SOON, process_of, until};
@@ -50,17 +48,6 @@ fn places(test: &str) -> Vec<(Node, Node, String, String)> {
         between("udp-reliable/127.0.0.1:0".into()),
         between("udp/127.0.0.1:0".into()),
     ]
-}
-
-/// Whether a writer is alive again, at the next change.
-fn change(events: &Events) -> bool {
-    let until = Instant::now() + SOON;
-    while let Some(left) = until.checked_duration_since(Instant::now()) {
-        if let Some(NodeEvent::LivelinessChanged { alive, .. }) = events.recv_timeout(left) {
-            return alive;
-        }
-    }
-    panic!("no change");
 }
 
 fn publisher(node: &Node, endpoint: &str, policies: &str) -> Publisher<Pump> {

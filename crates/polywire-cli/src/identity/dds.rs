@@ -1,7 +1,20 @@
 //! The documents of DDS Security: what is protected in a domain, and what a node may do in it. Both
 //! are XML that the authority signs as S/MIME.
 
-use rcgen::CertificateParams;
+use std::path::Path;
+
+#[cfg(feature = "dds-security")]
+use {
+    super::files,
+    crate::outcome::Misuse,
+    anyhow::Context as _,
+    openssl::{
+        pkcs7::{Pkcs7, Pkcs7Flags},
+        stack::Stack,
+        x509::{X509, store::X509StoreBuilder},
+    },
+    polywire::{Config, engine::dds::Naming},
+};
 
 /// Whoever is in the fleet gets in, and everything is encrypted: whole packets for the members of
 /// the fleet, and in them each topic's messages for those who may read it. Cyclone refuses domains
@@ -33,39 +46,113 @@ const GOVERNANCE: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 </dds>
 "#;
 
+/// What a node may do without rules of access: read and write every topic of every domain.
+#[cfg(feature = "dds-security")]
+const EVERYTHING: &str = r#"      <allow_rule>
+        <domains><id_range><min>0</min><max>230</max></id_range></domains>
+        <publish><topics><topic>*</topic></topics><partitions><partition>*</partition></partitions></publish>
+        <subscribe><topics><topic>*</topic></topics><partitions><partition>*</partition></partitions></subscribe>
+      </allow_rule>
+"#;
+
 /// The signed documents.
 pub struct Documents {
     pub governance: String,
     pub permissions: String,
 }
 
+/// How topics are named in DDS, as the address of the nodes says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Names {
+    /// As in Polywire
+    #[default]
+    Plain,
+    /// As in ROS 2, with ros=true in the address
+    Ros,
+    /// As in Polywire, but services as in DDS-RPC, with rpc=true in the address
+    Rpc,
+}
+
+/// What a node may do.
+pub enum May<'a> {
+    Everything,
+    /// What a document says that was signed before.
+    As(&'a Path),
+    /// What the section `[access]` of a configuration allows.
+    By(&'a Path, Names),
+}
+
+/// For whom documents are: the name of a node, and the times, since 1970, between which its
+/// certificate is valid.
+pub struct Holder<'a> {
+    pub name: &'a str,
+    pub valid: (i64, i64),
+}
+
 /// Makes the documents of a node, as long valid as its certificate. The authority's certificate and
 /// key are PEM.
 #[cfg(feature = "dds-security")]
-pub fn documents(name: &str, certificate: &CertificateParams, authority: &str, key: &str) -> anyhow::Result<Documents> {
-    let (authority, key) = (openssl::x509::X509::from_pem(authority.as_bytes())?, key.as_bytes());
+pub fn documents(of: &Holder<'_>, may: &May<'_>, authority: &str, key: &str) -> anyhow::Result<Documents> {
+    let (authority, key) = (X509::from_pem(authority.as_bytes())?, key.as_bytes());
     let key = openssl::pkey::PKey::private_key_from_pem(key)?;
+    let rules = match may {
+        May::Everything => EVERYTHING.to_owned(),
+        May::As(document) => rules_of(document, &authority)?,
+        May::By(file, names) => rules_by(file, of.name, *names)?,
+    };
     let sign = |document: &str| -> anyhow::Result<String> {
-        use openssl::{
-            pkcs7::{Pkcs7, Pkcs7Flags},
-            stack::Stack,
-        };
         let (document, flags) = (document.as_bytes(), Pkcs7Flags::TEXT | Pkcs7Flags::DETACHED);
         let signed = Pkcs7::sign(&authority, &key, &*Stack::new()?, document, flags)?;
         Ok(String::from_utf8(signed.to_smime(document, flags)?)?)
     };
-    Ok(Documents { governance: sign(GOVERNANCE)?, permissions: sign(&permissions(name, certificate))? })
+    Ok(Documents { governance: sign(GOVERNANCE)?, permissions: sign(&permissions(of, &rules))? })
 }
 
 #[cfg(not(feature = "dds-security"))]
-pub fn documents(_: &str, _: &CertificateParams, _: &str, _: &str) -> anyhow::Result<Documents> {
+pub fn documents(_: &Holder<'_>, _: &May<'_>, _: &str, _: &str) -> anyhow::Result<Documents> {
     anyhow::bail!("this program was built without DDS Security: build it with the feature 'dds-security'")
 }
 
-/// The node may read and write every topic of every domain.
+/// What rules of access allow.
 #[cfg(feature = "dds-security")]
-fn permissions(name: &str, certificate: &CertificateParams) -> String {
-    let [from, until] = [certificate.not_before, certificate.not_after].map(|time| {
+fn rules_by(file: &Path, name: &str, names: Names) -> anyhow::Result<String> {
+    let naming = match names {
+        Names::Plain => Naming::Plain,
+        Names::Ros => Naming::Ros,
+        Names::Rpc => Naming::Rpc,
+    };
+    let access = Config::read(file)?.access;
+    let access = access.ok_or_else(|| Misuse(format!("{}: it has no section [access]", file.display())))?;
+    Ok(polywire::access::permissions(&access, name, naming)
+        .map_err(|error| Misuse(format!("{}: {error}", file.display())))?)
+}
+
+/// The rules of a document that the authority has signed.
+#[cfg(feature = "dds-security")]
+fn rules_of(file: &Path, authority: &X509) -> anyhow::Result<String> {
+    let verified = || -> anyhow::Result<String> {
+        let (document, content) = Pkcs7::from_smime(files::text(file)?.as_bytes())?;
+        let mut signers = Stack::new()?;
+        signers.push(authority.clone())?;
+        let flags = Pkcs7Flags::TEXT | Pkcs7Flags::NOVERIFY | Pkcs7Flags::NOINTERN;
+        let (nobody, mut text) = (X509StoreBuilder::new()?.build(), Vec::new());
+        document.verify(&signers, &nobody, content.as_deref(), Some(&mut text), flags)?;
+        // Lines of signed texts end as those of mails.
+        Ok(String::from_utf8(text)?.replace('\r', ""))
+    };
+    let text = verified().with_context(|| format!("{}: was not signed by this authority", file.display()))?;
+    // One grant, as in the documents that are made here.
+    let rules = || text.split_once("</validity>")?.1.split_once("<default>DENY</default>").map(|(rules, _)| rules);
+    let rules = rules().filter(|_| text.matches("<grant").count() == 1);
+    let rules = rules.with_context(|| format!("{}: has other rules than this program makes", file.display()))?;
+    Ok(format!("{}\n", rules.trim_matches('\n').trim_end()))
+}
+
+#[cfg(feature = "dds-security")]
+fn permissions(Holder { name, valid }: &Holder<'_>, rules: &str) -> String {
+    let [from, until] = [valid.0, valid.1].map(|seconds| {
+        let since = std::time::Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        let time = rcgen::date_time_ymd(1970, 1, 1) + since;
         let (year, month, day) = time.to_calendar_date();
         let (hour, minute, second) = time.to_hms();
         format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", u8::from(month))
@@ -77,12 +164,7 @@ fn permissions(name: &str, certificate: &CertificateParams) -> String {
     <grant name="{name}">
       <subject_name>CN={name}</subject_name>
       <validity><not_before>{from}</not_before><not_after>{until}</not_after></validity>
-      <allow_rule>
-        <domains><id_range><min>0</min><max>230</max></id_range></domains>
-        <publish><topics><topic>*</topic></topics><partitions><partition>*</partition></partitions></publish>
-        <subscribe><topics><topic>*</topic></topics><partitions><partition>*</partition></partitions></subscribe>
-      </allow_rule>
-      <default>DENY</default>
+{rules}      <default>DENY</default>
     </grant>
   </permissions>
 </dds>

@@ -24,8 +24,9 @@ pub struct Known {
     /// Dates.
     pub from: String,
     pub until: String,
-    common_name: String,
-    valid: (i64, i64),
+    pub common_name: String,
+    /// Times since 1970.
+    pub valid: (i64, i64),
     public_key: Vec<u8>,
 }
 

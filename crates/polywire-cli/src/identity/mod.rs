@@ -10,15 +10,18 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::Context as _;
 use clap::Args;
+use polywire::Config;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 use serde_json::json;
 
-use self::files::Known;
+use self::{
+    dds::{Holder, May, Names},
+    files::Known,
+};
 use crate::{
     outcome::{self, Missed, Misuse, Outcome},
     terminal::Terminal,
@@ -26,7 +29,7 @@ use crate::{
 };
 
 pub const VERB: Verb =
-    Verb::group("identity", "Certificates, by which nodes prove who they are over TLS", &[NEW, SIGN, SHOW]);
+    Verb::group("identity", "Certificates, by which nodes prove who they are over TLS", &[NEW, SIGN, PERMIT, SHOW]);
 
 const NEW: Verb = Verb::new::<New>("new", "Makes an authority, which signs the certificates of a fleet")
     .details(
@@ -42,6 +45,14 @@ const SIGN: Verb = Verb::new::<Sign>("sign", "Makes a key and a certificate for 
          given with --host, or by its name.",
     )
     .example("polywire identity sign pump-3 --authority fleet --host 127.0.0.1");
+
+const PERMIT: Verb = Verb::new::<Permit>("permit", "Says what nodes may do over DDS Security, by rules of access")
+    .details(
+        "Makes governance.p7s and permissions.p7s in the folders of nodes, or replaces them. The section [access] of \
+         a configuration says which topics and services the holder of each certificate may use; everything else is \
+         denied. Programs that know only DDS are bound by them as well. A node takes new files when it starts.",
+    )
+    .example("polywire identity permit pump-3 hall-1 --authority fleet --access rules.toml");
 
 const SHOW: Verb = Verb::new::<Show>("show", "Shows what certificates say, and whether they are valid")
     .details("The exit code is 1 if one of them is not valid today, or its key does not belong to it.")
@@ -81,13 +92,42 @@ struct Sign {
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
     /// Also makes governance.p7s and permissions.p7s, which DDS Security needs: everything is
-    /// encrypted, and the node may read and write every topic of every domain
+    /// encrypted, and the node may read and write every topic of every domain, unless --access is
+    /// given
     #[arg(long)]
     dds: bool,
+    #[command(flatten)]
+    rules: Rules,
     /// Replaces a certificate made before: same key, and same hosts unless --host is given. Nodes
     /// that run use it from their next connection on
     #[arg(long)]
     renew: bool,
+}
+
+#[derive(Args)]
+struct Rules {
+    /// Configuration whose section [access] says what the nodes may do over DDS Security
+    #[arg(long, value_name = "FILE")]
+    access: Option<PathBuf>,
+    /// How the nodes name topics in DDS
+    #[arg(long, value_enum, default_value_t, requires = "access")]
+    names: Names,
+}
+
+#[derive(Args)]
+struct Permit {
+    /// Folders of nodes, as made by `polywire identity sign`
+    #[arg(required = true)]
+    folders: Vec<PathBuf>,
+    /// Folder of the authority, as made by `polywire identity new`
+    #[arg(long, value_name = "FOLDER")]
+    authority: PathBuf,
+    /// Configuration whose section [access] says what they may do
+    #[arg(long, value_name = "FILE")]
+    access: PathBuf,
+    /// How the nodes name topics in DDS
+    #[arg(long, value_enum, default_value_t)]
+    names: Names,
 }
 
 #[derive(Args)]
@@ -129,11 +169,8 @@ impl Action for Sign {
         let folder = self.to.clone().unwrap_or_else(|| PathBuf::from(&self.name));
         let [certificate, key, authority] =
             ["certificate.pem", "key.pem", "authority.pem"].map(|file| folder.join(file));
-        let issued_by = self.authority.join("authority.pem");
-        let root = files::text(&issued_by)?;
-        let signing = files::key(&self.authority.join("authority.key"))?;
-        files::check_pair(&issued_by, &signing)?;
-        let issuer = Issuer::from_ca_cert_pem(&root, signing).with_context(|| issued_by.display().to_string())?;
+        let (root, signing) = authority_of(&self.authority)?;
+        let issuer = Issuer::from_ca_cert_pem(&root, signing)?;
         let own = match self.renew {
             true => files::key(&key)?,
             false => KeyPair::generate()?,
@@ -145,10 +182,17 @@ impl Action for Sign {
             vec![(&key, &secret, 0o600), (&certificate, &signed, 0o644), (&authority, &root, 0o644)];
         let (governance, permissions) = (folder.join("governance.p7s"), folder.join("permissions.p7s"));
         // Documents end with the certificate that they were made for.
-        let documents = match self.dds || self.renew && permissions.exists() {
-            true => Some(dds::documents(&self.name, &params, &root, &issuer.key().serialize_pem())?),
-            false => None,
+        let may = match &self.rules.access {
+            Some(file) => Some(May::By(file, self.rules.names)),
+            // What it may do stays as it is.
+            None if self.renew && permissions.exists() => Some(May::As(&permissions)),
+            None => self.dds.then_some(May::Everything),
         };
+        let valid = (params.not_before.unix_timestamp(), params.not_after.unix_timestamp());
+        let holder = Holder { name: &self.name, valid };
+        let sign = |may| dds::documents(&holder, &may, &root, &issuer.key().serialize_pem());
+        let documents = may.map(sign).transpose()?;
+        self.rules.access.iter().try_for_each(|file| warn_of_rates(terminal, file))?;
         if let Some(documents) = &documents {
             files.push((&governance, &documents.governance, 0o644));
             files.push((&permissions, &documents.permissions, 0o644));
@@ -199,6 +243,51 @@ impl Sign {
         params.use_authority_key_identifier_extension = true;
         set_validity(&mut params, self.days);
         Ok(params)
+    }
+}
+
+/// DDS has no rules for rates.
+fn warn_of_rates(terminal: &Terminal, access: &Path) -> anyhow::Result<()> {
+    let rules = Config::read(access)?.access.unwrap_or_default().allow;
+    if rules.iter().any(|rule| rule.bytes_per_second.is_some()) {
+        terminal.warning(&format!("{}: DDS does not keep to bytes_per_second", access.display()));
+    }
+    Ok(())
+}
+
+/// The certificate of an authority, in PEM, and its key.
+fn authority_of(folder: &Path) -> anyhow::Result<(String, KeyPair)> {
+    let certificate = folder.join("authority.pem");
+    let key = files::key(&folder.join("authority.key"))?;
+    files::check_pair(&certificate, &key)?;
+    Ok((files::text(&certificate)?, key))
+}
+
+impl Action for Permit {
+    fn run(self, terminal: &Terminal) -> outcome::Result {
+        let (root, key) = authority_of(&self.authority)?;
+        let (key, may) = (key.serialize_pem(), May::By(&self.access, self.names));
+        let documents = self.folders.iter().map(|folder| {
+            let known = Known::read(&folder.join("certificate.pem"))?;
+            if known.name() != known.common_name {
+                let reason = format!("{}: DDS knows it by another name than its own", folder.display());
+                return Err(Misuse(reason).into());
+            }
+            dds::documents(&Holder { name: known.name(), valid: known.valid }, &may, &root, &key)
+        });
+        // All or none.
+        let documents = documents.collect::<anyhow::Result<Vec<_>>>()?;
+        warn_of_rates(terminal, &self.access)?;
+        for (folder, made) in self.folders.iter().zip(documents) {
+            let [governance, permissions] = ["governance.p7s", "permissions.p7s"].map(|file| folder.join(file));
+            files::replace(&governance, &made.governance)?;
+            files::replace(&permissions, &made.permissions)?;
+            match terminal.json {
+                true => terminal.value(&json!({ "governance": governance, "permissions": permissions }))?,
+                false => terminal.line(&format!("{}: start the node again", permissions.display()))?,
+            }
+        }
+        Ok(Outcome::Fine)
     }
 }
 

@@ -88,3 +88,47 @@ fn documents_of_dds_are_renewed_with_the_certificate() {
     folder.run(&["identity", "sign", "hall", "--authority", "fleet", "--renew"]).with(0);
     assert!(!folder.path().join("hall/permissions.p7s").exists());
 }
+
+#[test]
+#[cfg(feature = "dds-security")]
+fn permissions_follow_the_rules_of_access() {
+    let folder = Folder::new();
+    folder.run(&["identity", "new", "fleet"]).with(0);
+    folder.write("rules.toml", "[[access.allow]]\ncertificates = ['pump*']\npublish = ['plant/*']");
+    folder.write("rates.toml", "[[access.allow]]\nanyone = true\nsubscribe = ['a']\nbytes_per_second = 9");
+    folder.write("strange.toml", "[[access.allow]]\nanyone = true\nsubscribe = ['a/*/b/**']");
+    folder.write("none.toml", "");
+    let sign = |more: &[&str]| folder.run(&[&["identity", "sign", "--authority", "fleet"], more].concat());
+    let permit = |file: &str, folders: &[&str]| {
+        folder.run(&[&["identity", "permit", "--authority", "fleet", "--access", file], folders].concat())
+    };
+    let permissions = |of: &str| folder.read(&format!("{of}/permissions.p7s"));
+    sign(&["pump", "--dds", "--access", "rules.toml"]).with(0);
+    let allowed = |text: &str| {
+        let rules = text.split_once("</validity>").and_then(|(_, rest)| rest.split_once("<default>DENY</default>"));
+        rules.map(|(rules, _)| rules.to_owned()).expect("rules")
+    };
+    let before = allowed(&permissions("pump"));
+    assert!(before.contains("<topic>plant/*</topic>") && !before.contains("<topic>*</topic>"), "{before}");
+    sign(&["pump", "--renew", "--days", "30"]).with(0);
+    assert_eq!(allowed(&permissions("pump")), before, "what it may do stays");
+
+    sign(&["hall"]).with(0);
+    let refused = permit("rules.toml", &["pump", "hall"]).with(3);
+    assert!(refused.errors.contains("no rule of access is for 'hall'"), "{}", refused.errors);
+    assert!(!folder.path().join("hall/permissions.p7s").exists(), "all or none");
+    let refused = permit("strange.toml", &["hall"]).with(3);
+    assert!(refused.errors.contains("'a/*/b/**' cannot be told to DDS"), "{}", refused.errors);
+    let refused = permit("none.toml", &["hall"]).with(3);
+    assert!(refused.errors.contains("no section [access]"), "{}", refused.errors);
+    let warned = permit("rates.toml", &["pump", "hall"]).with(0);
+    assert!(warned.errors.contains("DDS does not keep to bytes_per_second"), "{}", warned.errors);
+    assert!(allowed(&permissions("hall")).contains("<topic>a</topic>"));
+    assert_ne!(allowed(&permissions("pump")), before);
+
+    // What somebody else wrote is not signed.
+    let forged = permissions("pump").replace("<topic>a</topic>", "<topic>*</topic>");
+    folder.write("pump/permissions.p7s", &forged);
+    let refused = sign(&["pump", "--renew"]).with(2);
+    assert!(refused.errors.contains("was not signed by this authority"), "{}", refused.errors);
+}

@@ -24,6 +24,9 @@ use crate::envelope::Id128;
 /// assert_eq!((leases.lapsed(ms(150)), leases.next()), (vec![writer], None));
 /// assert_eq!((leases.alive(), leases.not_alive()), (0, 1));
 /// assert!(leases.heard(writer, ms(100), ms(200)), "it is back");
+/// assert!(leases.lapse(writer) && !leases.lapse(writer), "somebody else has found that it is not alive");
+/// leases.heard(writer, Duration::MAX, ms(300));
+/// assert_eq!((leases.next(), leases.alive()), (None, 1), "a lease without end");
 /// leases.left(writer);
 /// assert_eq!((leases.alive(), leases.not_alive()), (0, 0));
 /// ```
@@ -64,9 +67,15 @@ impl Leases {
         lapsed
     }
 
-    /// When the next lease lapses, if nothing is heard.
+    /// The writer is not alive, as was found elsewhere. True if it was alive.
+    pub fn lapse(&mut self, writer: Id128) -> bool {
+        let due = self.writers.get_mut(&writer).and_then(Option::take);
+        due.is_some_and(|due| self.order.remove(&(due, writer)))
+    }
+
+    /// When the next lease lapses, if nothing is heard. `None` if no lease has an end.
     pub fn next(&self) -> Option<Duration> {
-        self.order.first().map(|(due, _)| *due)
+        self.order.first().map(|(due, _)| *due).filter(|due| *due < Duration::MAX)
     }
 
     /// The number of writers that are alive.

@@ -29,6 +29,8 @@ const MOVED_TO: u32 = OWN + 2;
 const VIA: u32 = OWN + 4;
 /// The hash of the writer's type, as it told ROS 2.
 const ROS_TYPE: u32 = OWN + 6;
+/// The engine tells whether the writer is alive.
+const LEASE_TOLD: u32 = OWN + 8;
 /// Most endpoints that are read of one offer.
 const MOST_ENDPOINTS: usize = 16;
 /// Most bridges that a channel passes.
@@ -55,6 +57,8 @@ pub const MOST_BRIDGES: usize = 16;
 /// let ros_type = Some(polywire_core::ros::TypeHash::from_bytes([7; 32]));
 /// let ros = Offer { ros_type, ..Offer::default() };
 /// assert_eq!(Offer::parse(&ros.to_bytes())?, ros);
+/// let told = Offer { lease_told: true, ..Offer::default() };
+/// assert_eq!(Offer::parse(&told.to_bytes())?, told);
 /// # Ok::<(), polywire_core::qos::OfferError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +79,10 @@ pub struct Offer {
     /// The hash that ROS 2 has of the writer's type, if the writer is a node of ROS 2 and says it.
     /// Subscribers that have no schema of the writer compare it with that of their own type.
     pub ros_type: Option<TypeHash>,
+    /// The engine of the receiver tells whether the writer is alive: the writer sends no
+    /// assertions, and its messages are not counted as signs of life. Set by engines for writers
+    /// of programs that are not nodes.
+    pub lease_told: bool,
 }
 
 /// Why bytes are no offer, or none that this node understands.
@@ -168,6 +176,9 @@ impl Offer {
         if let Some(hash) = self.ros_type {
             all.push(ROS_TYPE, &hash.to_bytes());
         }
+        if self.lease_told {
+            all.push(LEASE_TOLD, &[]);
+        }
         all.as_extensions().bytes().to_vec()
     }
 
@@ -197,6 +208,10 @@ impl Offer {
             if id == ROS_TYPE {
                 let hash = value.try_into().map_err(|_| OfferError::Value { policy: "hash of a ROS 2 type" })?;
                 offer.ros_type = Some(TypeHash::from_bytes(hash));
+                continue;
+            }
+            if id == LEASE_TOLD {
+                offer.lease_told = true;
                 continue;
             }
             let policy = Policy::ALL.iter().find(|policy| travels(**policy) && policy.id() == id / 2);

@@ -506,6 +506,10 @@ pub trait LinkSink: Send + Sync {
     /// once the node has accepted the channel; again if the node has declined it meanwhile.
     fn matched(&self, _channel: ChannelId) {}
 
+    /// The writer of a channel is alive, or has shown no sign of life for its lease. Called for
+    /// channels whose offer says so (`Offer::lease_told`); they count as alive in the beginning.
+    fn lives(&self, _channel: ChannelId, _is_alive: bool) {}
+
     /// The peer's channel has ended.
     fn retired(&self, channel: ChannelId);
 

@@ -21,8 +21,7 @@ use polywire_core::{
     directory::{RefusalData, SubscriberData},
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
-    qos::{Offer, OfferError},
-    schema::Schema,
+    qos::Offer,
     session::{self, Carrier, Decision, Event, Fetch, Output, Session},
 };
 
@@ -30,6 +29,7 @@ use super::{
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
+    opening::Opening,
     route::{Matches, Route, Slot, Source, WriterKey},
     timer::Wake,
 };
@@ -141,6 +141,8 @@ struct Channel {
     touched: bool,
     /// Whether the peer's writer knows that the channel is read, where the medium matches them.
     is_matched: bool,
+    /// Whether the writer is alive, as far as the engine has told.
+    is_alive: bool,
     /// Whether messages may refer to earlier ones.
     stream: bool,
     /// Whether a key frame was requested and is still missing.
@@ -480,6 +482,7 @@ impl Incoming {
             incompatible: refusals.first().map(|(_, reason)| reason.as_str()),
             needs_key_frame: slots.iter().any(|(_, slot)| slot.needs_key_frame()),
         };
+        let is_alive;
         let before = {
             let mut driven = self.lock();
             if !driven.session.settle(channel, decision, clock::now()) {
@@ -497,13 +500,29 @@ impl Incoming {
             if !slots.is_empty() {
                 driven.accepted.push(channel);
             }
+            is_alive = known.is_alive;
             mem::replace(&mut known.slots, Arc::new(slots))
         };
+        if !is_alive {
+            self.tell_life(channel);
+        }
         if let Some(host) = self.host.upgrade() {
             host.matches_changed();
         }
         // Slots end without a lock: they report losses.
         drop(before);
+    }
+
+    /// Tells the subscribers of a channel whether its writer is alive, until that is what holds.
+    #[cold]
+    fn tell_life(&self, channel: ChannelId) {
+        let mut told = None;
+        loop {
+            let known = self.channels().open.get(&channel).map(|known| (known.is_alive, known.slots.clone()));
+            let Some((is_alive, slots)) = known.filter(|(is_alive, _)| told != Some(*is_alive)) else { return };
+            slots.iter().for_each(|(_, slot)| slot.lives(is_alive));
+            told = Some(is_alive);
+        }
     }
 
     // Messages.
@@ -649,6 +668,7 @@ impl Channel {
             unpacking: None,
             touched: false,
             is_matched: false,
+            is_alive: true,
             stream: false,
             key_requested: false,
             auxiliary: false,
@@ -757,6 +777,13 @@ impl LinkSink for Incoming {
         slots.unwrap_or_default().iter().for_each(|(_, slot)| slot.accepted());
     }
 
+    fn lives(&self, channel: ChannelId, is_alive: bool) {
+        let known = self.channels().open.get_mut(&channel).map(|known| mem::replace(&mut known.is_alive, is_alive));
+        if known.is_some_and(|before| before != is_alive) {
+            self.tell_life(channel);
+        }
+    }
+
     fn retired(&self, channel: ChannelId) {
         self.lock().session.handle_retire(channel);
         // At once, even while another thread handles events.
@@ -821,42 +848,6 @@ impl LinkSink for Incoming {
                 node.decoders.trim();
             }
         }
-    }
-}
-
-/// A channel's properties when its subscribers open it.
-struct Opening<'a> {
-    node: &'a Arc<Inner>,
-    source: &'a Source,
-    medium: Properties,
-    offer: &'a Result<Offer, OfferError>,
-    /// The writer's. `None` if no subscriber needs it, or it is not here.
-    schema: Option<&'a Result<Schema, String>>,
-    /// Why a document that the channel needs will not come.
-    unfetched: Option<&'a String>,
-}
-
-impl Opening<'_> {
-    fn slot(&self, route: &dyn Route) -> Result<Arc<dyn Slot>, String> {
-        if let Some(reason) = self.source.announcement.denial() {
-            return Err(reason.into());
-        }
-        let offer = self.offer.as_ref().map_err(ToString::to_string)?;
-        match self.unfetched {
-            Some(reason) if route.needs_schema() && (self.schema.is_none() || !self.is_configured()) => {
-                Err(reason.clone())
-            }
-            _ if !route.needs_schema() => route.open(self.node, self.source, self.medium, offer, None),
-            _ => {
-                let schema = self.schema.map(Result::as_ref).transpose()?;
-                route.open(self.node, self.source, self.medium, offer, schema)
-            }
-        }
-    }
-
-    /// The document that configures the codec is here, or none does.
-    fn is_configured(&self) -> bool {
-        self.source.announcement.configuration.is_none_or(|id| self.node.documents.has(id))
     }
 }
 

@@ -10,6 +10,7 @@ mod documents;
 mod incoming;
 mod inner;
 mod limits;
+mod opening;
 mod port;
 mod reload;
 mod route;

@@ -109,6 +109,8 @@ pub(crate) trait Slot: Send + Sync {
     fn lost(&self, _sequence: u64, _count: u64) {}
     /// The peer's writer knows that this channel is read; it may hear so again.
     fn accepted(&self) {}
+    /// Whether the writer is alive, as the engine tells; it may say so again.
+    fn lives(&self, _is_alive: bool) {}
     /// Everything that has come so far was delivered.
     fn drained(&self) {}
 }

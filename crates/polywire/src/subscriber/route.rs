@@ -381,8 +381,10 @@ impl<C: Coding> RouteOf<C> {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A channel of a writer with a lease opens, which is a sign of life.
-    pub(super) fn lease_opened(&self, source: &Arc<Source>, lease: Duration) {
+    /// A channel of a writer with a lease opens, which is a sign of life. If it is told whether the
+    /// writer is alive, the lease is not counted here.
+    pub(super) fn lease_opened(&self, source: &Arc<Source>, lease: Duration, is_told: bool) {
+        let lease = if is_told { Duration::MAX } else { lease };
         if self.alive().opened(source, lease, clock::now()) {
             self.counts.not_alive.fetch_sub(1, Ordering::Relaxed);
             self.tell_liveliness(source.announcement.writer, true);
@@ -414,9 +416,29 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// Leases have lapsed: the writers count as gone until they are heard again.
+    /// The engine tells whether a writer is alive.
+    pub(super) fn lives(&self, source: &Arc<Source>, is_alive: bool) {
+        let writer = source.announcement.writer;
+        if is_alive {
+            return self.heard(writer);
+        }
+        let has_lapsed = self.alive().leases.lapse(writer);
+        if has_lapsed {
+            self.not_alive(vec![source.clone()]);
+        }
+        if let Delivery::Queued(queue) = &self.delivery {
+            queue.wake();
+        }
+    }
+
+    /// Leases have lapsed.
     fn lapse(&self) {
         let lapsed = self.alive().lapsed(clock::now());
+        self.not_alive(lapsed);
+    }
+
+    /// Writers count as gone until they are heard again.
+    fn not_alive(&self, lapsed: Vec<Arc<Source>>) {
         self.counts.not_alive.fetch_add(lapsed.len(), Ordering::Relaxed);
         for source in lapsed {
             let writer = source.announcement.writer;

@@ -52,8 +52,10 @@ pub(super) struct SlotOf<C: Coding> {
     follow: Option<Follow<Arrival<C::Value>>>,
     /// `None` if no policy concerns the channel's messages.
     ruled: Option<Ruled>,
-    /// Whether messages are signs of life that the writer owes.
+    /// Whether the writer has a lease.
     leased: bool,
+    /// Whether messages are signs of life that the writer owes.
+    asserted: bool,
     /// A history is wanted, or wanted no more.
     history_changed: AtomicBool,
     /// Messages so far.
@@ -109,7 +111,7 @@ impl<C: Coding> SlotOf<C> {
         }
         let leased = offer.qos.lease.filter(|_| !is_history);
         if let Some(lease) = leased {
-            route.lease_opened(&source, lease);
+            route.lease_opened(&source, lease, offer.lease_told);
         }
         if let Delivery::Handed(taker) = &route.delivery {
             taker.opened(&source);
@@ -123,6 +125,7 @@ impl<C: Coding> SlotOf<C> {
             follow,
             ruled,
             leased: leased.is_some(),
+            asserted: leased.is_some() && !offer.lease_told,
             history_changed: AtomicBool::new(false),
             seen: AtomicU32::new(0),
         })
@@ -297,7 +300,7 @@ impl<C: Coding> SlotOf<C> {
             return false;
         }
         let Some(missing) = follow.came_together(first.sequence, last.sequence) else { return false };
-        if self.leased {
+        if self.asserted {
             self.route.heard(self.source.announcement.writer);
         }
         self.tell_missing(missing);
@@ -417,7 +420,7 @@ impl<C: Coding> Slot for SlotOf<C> {
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
         let _span = self.span(envelope).entered();
         self.measure(envelope);
-        if self.leased {
+        if self.asserted {
             self.route.heard(self.source.announcement.writer);
         }
         let sequence = envelope.sequence;
@@ -517,6 +520,12 @@ impl<C: Coding> Slot for SlotOf<C> {
     fn accepted(&self) {
         if let Delivery::Handed(taker) = &self.route.delivery {
             taker.accepted(&self.source);
+        }
+    }
+
+    fn lives(&self, is_alive: bool) {
+        if self.leased {
+            self.route.lives(&self.source, is_alive);
         }
     }
 

@@ -4,6 +4,11 @@
     peer.py keep DOMAIN TOPIC TYPE      writes three samples at once, and keeps them for late joiners
     peer.py go DOMAIN TOPIC Pump        writes a sample every 10 ms
     peer.py store DOMAIN TOPIC Pump     the same, and keeps them for late joiners
+    peer.py lease DOMAIN TOPIC Pump     writes a sample every 10 ms, with a lease of one second
+    peer.py manual DOMAIN TOPIC Pump    writes a sample every two seconds, which is longer than its lease, which it asserts by nothing else
+    peer.py lively DOMAIN TOPIC Pump    requests a lease, asserted by the application, and prints how many writers are alive, and how many are not
+    peer.py waits DOMAIN TOPIC Pump     the same, asserted by anybody
+    peer.py hasty DOMAIN TOPIC Pump     the same, with a short lease, and prints the policy that does not match
     peer.py read DOMAIN TOPIC TYPE      prints each sample that it reads
     peer.py strict DOMAIN TOPIC TYPE    requests a deadline, and prints the policy that does not match
     peer.py any DOMAIN TOPIC -          reads a topic whose type it learns from its writer, and prints each sample
@@ -93,6 +98,13 @@ class Told(Listener):
         say(f"incompatible {status.last_policy_id}")
 
 
+class Lively(Listener):
+    on_requested_incompatible_qos = Told.on_requested_incompatible_qos
+
+    def on_liveliness_changed(self, reader, status):
+        say(f"alive {status.alive_count} {status.not_alive_count}")
+
+
 def show(sample):
     state = {16: "alive", 32: "disposed"}.get(int(sample.sample_info.instance_state), "no writers")
     say(f"{state} {sample}" if sample.sample_info.valid_data else state)
@@ -136,8 +148,24 @@ def main():
             writer.dispose(values(of)[0])
         say("ready")
         wait_for_end(lambda: None)
-    elif mode in ("go", "store"):
-        qos = kept if mode == "store" else Qos(reliable)
+    elif mode == "manual":
+        liveliness = Policy.Liveliness.ManualByTopic(duration(milliseconds=500))
+        writer, numbers, last = DataWriter(member, topic, qos=Qos(reliable, liveliness)), itertools.count(1), [0]
+
+        def write():
+            if time.monotonic() >= last[0] + 2:
+                writer.write(Pump(id=next(numbers), level=0.0, name=""))
+                last[0] = time.monotonic()
+
+        wait_for_end(write)
+    elif mode in ("lively", "waits", "hasty"):
+        kind = Policy.Liveliness.ManualByTopic if mode == "lively" else Policy.Liveliness.Automatic
+        liveliness = kind(duration(milliseconds=100) if mode == "hasty" else duration(seconds=60))
+        reader = DataReader(member, topic, qos=Qos(reliable, liveliness), listener=Lively())
+        wait_for_end(lambda: reader.take(100))
+    elif mode in ("go", "store", "lease"):
+        leased = Qos(reliable, Policy.Liveliness.Automatic(duration(seconds=1)))
+        qos = {"store": kept, "lease": leased}.get(mode, Qos(reliable))
         writer, numbers = DataWriter(member, topic, qos=qos), itertools.count(1)
         wait_for_end(lambda: writer.write(Pump(id=next(numbers), level=0.0, name="")))
     else:

@@ -53,8 +53,17 @@ impl Program {
         rustix::process::kill_process(id, signal).expect("it runs");
     }
 
+    #[allow(dead_code, reason = "not all test files need it")]
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
     pub fn line(&self) -> String {
-        self.lines.recv_timeout(SOON).expect("a line of the program")
+        self.line_within(SOON).expect("a line of the program")
+    }
+
+    pub fn line_within(&self, at_most: Duration) -> Option<String> {
+        self.lines.recv_timeout(at_most).ok()
     }
 }
 

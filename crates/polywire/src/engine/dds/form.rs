@@ -191,13 +191,14 @@ impl Place {
     }
 }
 
-/// What a sample of a Polywire writer says. Calls `deliver` with each message.
-pub(super) fn open(
+/// What a sample of a Polywire writer says. Calls `deliver` with each message. Octets need the
+/// decoder of their participant.
+pub(super) fn open<'d>(
     form: Form,
     place: &mut Place,
     sample: &Sample,
     envelope: Envelope<'_>,
-    decoder: &mut DatagramDecoder,
+    decoder: impl FnOnce() -> &'d mut DatagramDecoder,
     deliver: &mut dyn FnMut(&Envelope<'_>, &[u8]),
 ) {
     let mut aligned = Aligned::default();
@@ -212,7 +213,7 @@ pub(super) fn open(
             }
         }
         Form::Octets => {
-            let Some(Ok(frames)) = datagram(&sample.bytes).map(|datagram| decoder.open(datagram)) else { return };
+            let Some(Ok(frames)) = datagram(&sample.bytes).map(|datagram| decoder().open(datagram)) else { return };
             for frame in frames {
                 // A writer sends nothing else in its own topic.
                 let Ok(Frame::Data(envelope, payload)) = frame else { return };
@@ -273,7 +274,7 @@ mod tests {
         let mut decoder = DatagramDecoder::new(Limits::default());
         let envelope = Envelope::data(ChannelId(1), 0, 0);
         let mut place = Place { last, begins_after_ns: Some(0) };
-        open(form, &mut place, sample, envelope, &mut decoder, &mut |envelope, payload| {
+        open(form, &mut place, sample, envelope, || &mut decoder, &mut |envelope, payload| {
             all.push((envelope.sequence, payload.to_vec()));
         });
         all

@@ -162,12 +162,13 @@ impl Inlet {
         if self.is_closed.load(Ordering::Relaxed) || !hands.inline.is_fast(began) {
             return false;
         }
-        DELIVERS.set(true);
+        // Not by `set`, which is a call of its own.
+        DELIVERS.with(|delivers| delivers.set(true));
         self.is_delivering.store(true, Ordering::Relaxed);
         // A panic, which was printed, must not reach Cyclone.
         let is_taken = catch_unwind(AssertUnwindSafe(|| hands.pass_inline(end, writer, sample))).unwrap_or(true);
         self.is_delivering.store(false, Ordering::Relaxed);
-        DELIVERS.set(false);
+        DELIVERS.with(|delivers| delivers.set(false));
         if is_taken {
             hands.inline.called(began, inline::now());
         }
@@ -242,8 +243,8 @@ impl Hands {
         let (channel, mut place) = (way.channel, way.place);
         let blank = Envelope::data(channel, 0, 0);
         if way.is_node {
-            let decoder = decoders.of(writer.participant());
-            form::open(way.form, &mut place, sample, blank, decoder, &mut |envelope, payload| {
+            let of = writer.participant();
+            form::open(way.form, &mut place, sample, blank, move || decoders.of(of), &mut |envelope, payload| {
                 hand_over(way, &Envelope { channel, ..*envelope }, payload);
             });
         } else {

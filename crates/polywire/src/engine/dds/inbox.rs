@@ -36,6 +36,8 @@ pub(super) enum Item {
     Incompatible(ChannelId, u32),
     /// The writers of a reader of ours have changed.
     Reads,
+    /// A writer of this reader, by its handle, is alive or is not, or has left.
+    Lives(EndId, u64, Option<bool>),
     /// The node wants a document of a participant that is not a node.
     Wanted(LinkId, Id128),
     /// The node answers a channel of a peer.

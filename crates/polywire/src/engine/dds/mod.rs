@@ -43,7 +43,9 @@ mod worker;
 
 use std::sync::Arc;
 
+pub use self::name::Naming;
 use self::{address::Address, port::DdsPort};
+pub(crate) use self::{name::escape, peer::LETTERS, rpc::dds_topic as rpc_topic};
 use super::{Engine, EngineError, Local, Port, Properties, Sink};
 
 /// `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`, `types=off`, `security=on`,

@@ -24,13 +24,19 @@ const FORBIDDEN: &[u8] = b"*?[]\"'#$%";
 const BUILT_IN: &str = "polywire/";
 
 /// How topics and types are named in DDS.
+///
+/// ```
+/// use polywire::engine::dds::Naming;
+/// assert_ne!(Naming::Plain, Naming::Ros);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Naming {
+pub enum Naming {
     /// As here.
     Plain,
-    /// As in ROS 2, if their samples are those of ROS 2: `spec/ros.md`.
+    /// As in ROS 2, if their samples are those of ROS 2, with the option `ros=true`: `spec/ros.md`.
     Ros,
-    /// As here, apart from services, which are those of DDS-RPC: `spec/dds-rpc.md`.
+    /// As here, apart from services, which are those of DDS-RPC, with the option `rpc=true`:
+    /// `spec/dds-rpc.md`.
     Rpc,
 }
 
@@ -93,6 +99,18 @@ impl Naming {
         }
     }
 
+    /// Whether a writer has the topic of the channel that a node announces for it.
+    pub(super) fn fits(self, announced: &str, writer: &Endpoint) -> bool {
+        let named = match (self, rpc::service_of(announced)) {
+            (Naming::Plain, _) => None,
+            (Naming::Rpc, service) => service.map(|(service, role)| dds_rpc::dds_topic(service, role)),
+            (Naming::Ros, Some(_)) => Some(announced.into()),
+            (Naming::Ros, None) => ros::dds_topic(announced).ok(),
+        };
+        let is_plain = writer.type_name == OCTETS || named.is_none();
+        writer.topic == if is_plain { escape(announced) } else { named.unwrap_or_default() }
+    }
+
     /// Whether a channel may be a topic of DDS, apart from its type. ROS 2 knows no other
     /// representation than the first, and has no built-in topics of ours.
     pub(super) fn has_room_for(self, announcement: &Announcement) -> bool {
@@ -101,7 +119,7 @@ impl Naming {
 }
 
 /// The name of a topic in DDS.
-pub(super) fn escape(topic: &str) -> String {
+pub(crate) fn escape(topic: &str) -> String {
     let mut name = String::with_capacity(topic.len());
     for byte in topic.bytes() {
         if byte.is_ascii_graphic() && !FORBIDDEN.contains(&byte) {

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     str::SplitAsciiWhitespace,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -18,7 +18,7 @@ use polywire_core::{
 use polywire_dds::{Guid, Kind, Participant, Qos, Reader, Sample, Writer};
 
 use super::{
-    super::{LinkInfo, LinkSink, LinkStats},
+    super::{LinkInfo, LinkSink, LinkStats, pipe::lock},
     form::{Form, OCTETS, Place, octets},
     hands,
     inbox::{Inbox, Item, Receiver},
@@ -27,7 +27,7 @@ use super::{
 
 /// The topic on which nodes send each other letters: datagrams of `spec/frame.md` without messages.
 /// Its partitions are the receivers' participants.
-pub(super) const LETTERS: &str = "polywire_letters";
+pub(crate) const LETTERS: &str = "polywire_letters";
 
 /// The word with which a node's user data begins. Where names are those of ROS 2, user data is a
 /// list of properties, and this is the key of ours.
@@ -337,6 +337,29 @@ pub(super) struct ReadEnd {
     pub(super) is_keyed: bool,
     pub(super) qos: Qos,
     pub(super) reader: Reader,
+    pub(super) silent: Silent,
+}
+
+/// The writers of a reader that have shown no sign of life for their leases, by their handles.
+#[derive(Default)]
+pub(super) struct Silent(Mutex<BTreeMap<u64, Guid>>);
+
+impl Silent {
+    /// Notes whether a writer is alive; `None` if it has left. Returns its name if it is still
+    /// there.
+    pub(super) fn note(&self, reader: &Reader, writer: u64, is_alive: Option<bool>) -> Option<Guid> {
+        let name = is_alive.and_then(|_| reader.name_of(writer));
+        let mut silent = lock(&self.0);
+        match name.filter(|_| is_alive == Some(false)) {
+            Some(name) => silent.insert(writer, name),
+            None => silent.remove(&writer),
+        };
+        name
+    }
+
+    pub(super) fn has(&self, writer: Guid) -> bool {
+        lock(&self.0).values().any(|silent| *silent == writer)
+    }
 }
 
 /// What a peer has said to a channel of ours.

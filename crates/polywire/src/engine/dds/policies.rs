@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use polywire_core::qos::{DestinationOrder, Durability, Liveliness, Offer, Ownership, Policy, Qos, Reliability};
-use polywire_core::ros::TypeHash;
+use polywire_core::{
+    envelope::Id128,
+    qos::{DestinationOrder, Durability, Liveliness, Offer, Ownership, Policy, Qos, Reliability},
+    ros::TypeHash,
+};
 use polywire_dds as dds;
 
 use super::super::{EngineOptions, Overflow};
@@ -24,6 +27,7 @@ pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
         reliability,
         deadline,
         lifespan,
+        liveliness,
         lease,
         latency_budget,
         transport_priority,
@@ -45,6 +49,10 @@ pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
         deadline,
         latency_budget,
         lifespan,
+        liveliness: match liveliness {
+            Liveliness::Automatic => dds::Liveliness::Automatic,
+            Liveliness::ManualByTopic => dds::Liveliness::ManualByTopic,
+        },
         lease,
         exclusive: match ownership {
             Ownership::Shared => None,
@@ -61,6 +69,22 @@ pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
 pub(super) fn keeps(offer: &[u8]) -> bool {
     let offer = Offer::parse(offer).unwrap_or_default();
     offer.qos.durability == Durability::TransientLocal && !offer.is_auxiliary()
+}
+
+/// The publisher whose application asserts its liveliness by the messages of a channel.
+pub(super) fn asserts(offer: &[u8]) -> Option<Id128> {
+    let offer = Offer::parse(offer).ok().filter(|offer| offer.qos.liveliness == Liveliness::ManualByTopic)?;
+    offer.liveliness_of
+}
+
+/// What another program's reader requests, in the words of ours.
+pub(super) fn requested(reader: &dds::Qos) -> Qos {
+    let mut qos = qos_of(reader);
+    // No publisher offers this kind, and the next one satisfies it.
+    if reader.liveliness == dds::Liveliness::ManualByParticipant {
+        qos.liveliness = Liveliness::ManualByTopic;
+    }
+    qos
 }
 
 /// What another program's writer or reader has, in the words of ours.
@@ -84,12 +108,12 @@ pub(super) fn qos_of(end: &dds::Qos) -> Qos {
     qos
 }
 
-/// What another program's writer offers, as a channel announces it. Its lease is not offered, since
-/// it sends none of our assertions.
+/// What another program's writer offers, as a channel announces it. It sends none of our
+/// assertions: DDS tells whether it is alive.
 pub(super) fn offer_of(writer: &dds::Qos, ros_type: Option<TypeHash>) -> Vec<u8> {
-    let mut qos = qos_of(writer);
-    qos.lease = None;
-    let offer = Offer { qos, ros_type, ..Offer::default() }.to_bytes();
+    let qos = qos_of(writer);
+    let lease_told = qos.lease.is_some();
+    let offer = Offer { qos, ros_type, lease_told, ..Offer::default() }.to_bytes();
     // Another program may offer what is out of our range, as too many partitions.
     if Offer::parse(&offer).is_ok() { offer } else { Vec::new() }
 }
@@ -142,11 +166,25 @@ mod tests {
         qos.partition = vec!["hall".into()];
         qos.destination_order = DestinationOrder::BySource;
         (qos.lifespan, qos.transport_priority) = (Some(Duration::from_secs(3)), -4);
-        let of = |qos: Qos| Offer { qos, ..Offer::default() }.to_bytes();
+        qos = qos.liveliness(Liveliness::ManualByTopic, Duration::from_millis(70));
+        let of = |qos: Qos| Offer { qos, lease_told: true, ..Offer::default() }.to_bytes();
         let writer = of_writer(&of(qos.clone()), &EngineOptions::default());
         assert_eq!(offer_of(&writer, None), of(qos.transient_local()), "writers keep samples for those who just join");
         let reader = of_reader(&writer);
         assert_eq!((reader.deadline, reader.exclusive), (Some(Duration::from_millis(20)), Some(0)));
+    }
+
+    #[test]
+    fn kinds_of_liveliness_are_never_stronger_than_they_are() {
+        let manual = dds::Qos { liveliness: dds::Liveliness::ManualByParticipant, ..dds::Qos::default() };
+        assert_eq!(requested(&manual).liveliness, Liveliness::ManualByTopic);
+        assert_eq!(qos_of(&manual).liveliness, Liveliness::Automatic, "which is less than what it offers");
+        let offer = |liveliness| {
+            let qos = Qos::default().liveliness(liveliness, Duration::from_secs(1));
+            Offer { qos, liveliness_of: Some(Id128([7; 16])), ..Offer::default() }.to_bytes()
+        };
+        assert_eq!(asserts(&offer(Liveliness::ManualByTopic)), Some(Id128([7; 16])));
+        assert_eq!(asserts(&offer(Liveliness::Automatic)), None, "DDS asserts it");
     }
 
     #[test]

@@ -134,6 +134,7 @@ impl DdsPort {
                 changed.tell(Item::Matched(id));
             }
             Change::Incompatible { policy } => changed.tell(Item::Incompatible(id, policy)),
+            Change::Lives { .. } => {}
         };
         let types = match (form, naming) {
             // In ROS 2, the hash says what the type is.
@@ -156,8 +157,9 @@ impl DdsPort {
         let writer = opened.and_then(|topic| topic.writer(&qos, on_change)).map_err(system)?;
         let sending = Mutex::new(Sending { last: start, interest: Default::default(), dropped: 0, told: None });
         let keeps = matches!(form, Form::Native { .. }) && policies::keeps(&announcement.offer);
+        let asserts = policies::asserts(&announcement.offer);
         let (announcement, late) = (announcement.clone(), Late::default());
-        Ok(Channel { id, announcement, form, call, topic, type_name, writer, readers, keeps, sending, late })
+        Ok(Channel { id, announcement, form, call, topic, type_name, writer, readers, keeps, asserts, sending, late })
     }
 
     /// A channel, or `None` if it has retired.
@@ -234,6 +236,10 @@ impl Port for DdsPort {
 
     fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
         let Some(channel) = self.find(envelope.channel)? else { return Ok(Sent::default()) };
+        if let Some(publisher) = channel.asserts {
+            let asserted = lock(&self.shared.state).channels_of(publisher);
+            asserted.iter().try_for_each(|channel| channel.writer.assert_liveliness()).map_err(system)?;
+        }
         let mut sent = Sent::default();
         let mut to = Vec::new();
         {

@@ -55,7 +55,7 @@ fn value_ending(role: Role) -> &'static str {
 }
 
 /// The name in DDS of a service's topic.
-pub(super) fn dds_topic(service: &str, role: Role) -> String {
+pub(crate) fn dds_topic(service: &str, role: Role) -> String {
     escape(service) + ending(role)
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId},
+    envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, DatagramEncoder, Frame, Hello, Start},
 };
 use polywire_dds::{Endpoint, Guid, Participant, Writer};
@@ -81,6 +81,8 @@ pub(super) struct Channel {
     pub(super) readers: Arc<AtomicUsize>,
     /// Messages are written although nobody reads them: late programs of DDS get them.
     pub(super) keeps: bool,
+    /// Its messages say that this publisher is alive, by its application.
+    pub(super) asserts: Option<Id128>,
     pub(super) sending: Mutex<Sending>,
     pub(super) late: Late,
 }
@@ -133,6 +135,11 @@ impl State {
         }
     }
 
+    /// The channels of a publisher, without those that go with them.
+    pub(super) fn channels_of(&self, publisher: Id128) -> Vec<Arc<Channel>> {
+        self.channels.values().filter(|channel| channel.announcement.writer == publisher).cloned().collect()
+    }
+
     /// The readers that are used.
     pub(super) fn read_ends(&self) -> impl Iterator<Item = Arc<ReadEnd>> {
         self.read_ends.iter().filter_map(Weak::upgrade)
@@ -175,11 +182,17 @@ impl State {
         Some((guid, answered))
     }
 
-    /// Notes the writer of a channel of a node.
-    pub(super) fn found(&mut self, guid: Guid, channel: ChannelId, writer: &Endpoint) {
+    /// Notes the writer of a channel of a node. With DDS Security, the writer must have the topic
+    /// that the node announces: what the node may publish is known by the names in DDS alone.
+    pub(super) fn found(&mut self, shared: &Shared, guid: Guid, channel: ChannelId, writer: &Endpoint) {
         let Some(peer) = self.peers.get_mut(&guid) else { return };
         peer.by_writer.insert(writer.guid, channel);
         if let Some(incoming) = peer.incoming.get_mut(&channel) {
+            let topic = &incoming.announcement.topic;
+            if shared.is_secure && !shared.naming.fits(topic, writer) {
+                let Shared { endpoint, .. } = shared;
+                return log::warn!("{endpoint}: {guid} announces '{topic}' and writes to {}", writer.topic);
+            }
             incoming.found(writer);
         }
     }

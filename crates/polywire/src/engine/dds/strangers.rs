@@ -65,7 +65,7 @@ pub(super) fn readers(shared: &Shared) -> Vec<NodeData> {
             type_name: if is_call(&topic) { dds_rpc::value_name(&type_name, None) } else { type_name },
             topic,
             endpoint: shared.endpoint.clone(),
-            qos: policies::qos_of(&reader.qos),
+            qos: policies::requested(&reader.qos),
             ..SubscriberData::default()
         };
         for writer in writers.get(&reader.topic).into_iter().flatten() {

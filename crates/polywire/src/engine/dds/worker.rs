@@ -1,6 +1,7 @@
 //! The port's thread: takes what DDS reports and receives, calls the node, and sends letters.
 
 mod history;
+mod lives;
 mod mismatch;
 mod services;
 
@@ -16,7 +17,7 @@ use polywire_core::{
     ros::TypeHash,
     rpc::service_of,
 };
-use polywire_dds::{Discovery, Endpoint, Guid, Receive, Representation, Sample};
+use polywire_dds::{Change, Discovery, Endpoint, Guid, Receive, Representation, Sample};
 
 use self::mismatch::Mismatched;
 use super::{
@@ -30,8 +31,8 @@ use super::{
     keys::Keys,
     name::Naming,
     peer::{
-        Correspondent, EndId, Gate, Incoming, Interest, LETTERS, Link, Mailbox, Peer, ReadEnd, Reading, address,
-        introduced, labelled,
+        Correspondent, EndId, Gate, Incoming, Interest, LETTERS, Link, Mailbox, Peer, ReadEnd, Reading, Silent,
+        address, introduced, labelled,
     },
     policies::{self, offer_of},
     presence::Presence,
@@ -136,6 +137,7 @@ impl Worker {
             Item::Matched(channel) => self.matched(channel),
             Item::Incompatible(channel, policy) => self.incompatible(channel, policy),
             Item::Reads => self.reads(),
+            Item::Lives(end, writer, is_alive) => self.lives(end, writer, is_alive),
             Item::Wanted(link, document) => self.wanted(link, document),
             Item::Answered(link, channel, answer) => self.answer(hands, link, channel, answer),
             Item::Ring => {}
@@ -209,7 +211,7 @@ impl Worker {
         };
         match (is_node, labelled(&writer.qos.user_data)) {
             (true, Some(channel)) => {
-                lock(&self.shared.state).found(participant, channel, &writer);
+                lock(&self.shared.state).found(&self.shared, participant, channel, &writer);
                 self.begin_to_read(participant, channel);
             }
             (true, None) => {}
@@ -549,7 +551,7 @@ impl Worker {
                 return;
             }
             peer.incoming.insert(channel, Incoming::new(announcement));
-            writer.into_iter().for_each(|writer| state.found(guid, channel, &writer));
+            writer.into_iter().for_each(|writer| state.found(&self.shared, guid, channel, &writer));
         }
         link.sink.announced(channel, start, announcement);
     }
@@ -622,6 +624,7 @@ impl Worker {
             before
         };
         drop(before);
+        self.tell_life(guid, channel);
     }
 
     /// The reader for a writer: one that there is, or a new one.
@@ -655,9 +658,13 @@ impl Worker {
         let is_keyed = writer.guid.is_keyed().unwrap_or_default();
         let topic = self.shared.us.topic(&writer.topic, &writer.type_name, is_keyed)?;
         let changed = self.shared.inbox.clone();
-        let reader = topic.reader(&qos, receiver, move |_| changed.tell(Item::Reads))?;
-        let (topic, type_name) = (writer.topic.clone(), writer.type_name.clone());
-        Ok(Arc::new(ReadEnd { id, topic, type_name, is_keyed, qos, reader }))
+        let on_change = move |change| match change {
+            Change::Lives { writer, is_alive } => changed.tell(Item::Lives(id, writer, is_alive)),
+            Change::Matched { .. } | Change::Incompatible { .. } => changed.tell(Item::Reads),
+        };
+        let reader = topic.reader(&qos, receiver, on_change)?;
+        let (topic, type_name, silent) = (writer.topic.clone(), writer.type_name.clone(), Silent::default());
+        Ok(Arc::new(ReadEnd { id, topic, type_name, is_keyed, qos, reader, silent }))
     }
 
     /// The messages of a channel begin after this place, or end with it if the channel retires.

@@ -80,7 +80,8 @@ pub(super) fn text(qos: &Qos) -> String {
 }
 
 /// What a publisher of ROS 2 offers, as a channel announces it, or the channel of the history of
-/// this writer. The lease is not offered, since the publisher sends none of our assertions.
+/// this writer. The lease is not offered: Zenoh notices the silence of a publisher after the lease
+/// of its transport, whatever the publisher's own lease is.
 pub(super) fn offer(qos: &Qos, ros_type: Option<TypeHash>, history_of: Option<Id128>) -> Vec<u8> {
     let mut qos = qos.clone();
     qos.lease = None;

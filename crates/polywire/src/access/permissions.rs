@@ -1,0 +1,357 @@
+//! Rules of access as permissions of DDS Security: what a member of a fleet may write and read, by
+//! the names that topics have in DDS.
+//!
+//! Permissions are rules of which the first that fits decides. Their patterns are those of POSIX
+//! `fnmatch` without flags, in which `*` stands for any characters, also slashes. So `plant/*` fits
+//! names with more levels, which a rule in front of it denies. That rule must not deny what another
+//! pattern allows: patterns with more levels come first.
+
+use std::collections::BTreeSet;
+
+use polywire_core::{
+    ros::entities,
+    rpc::{self, Role},
+    topic::Pattern,
+};
+
+use super::{Access, Rule};
+use crate::{
+    builtin::{INTEREST, NODE, STATS},
+    engine::dds::{LETTERS, Naming, escape, rpc_topic},
+};
+
+/// The topic that a participant makes to find the state of its domain. Nobody reads or writes it.
+const STATE: &str = "polywire_state";
+
+/// Most levels `**` of a pattern: each of them may also stand for no level, which doubles the
+/// expressions.
+const MOST_OPTIONAL: usize = 4;
+
+/// Why rules of access cannot be told to DDS.
+///
+/// ```
+/// use polywire::{Config, access::{PermissionsError, permissions}, engine::dds::Naming};
+/// let config = Config::parse("[[access.allow]]\ncertificates = ['pump-*']\npublish = ['a/*/b/**']")?;
+/// let access = config.access.unwrap_or_default();
+/// assert_eq!(permissions(&access, "hall", Naming::Plain), Err(PermissionsError::Nobody { name: "hall".into() }));
+/// let told = permissions(&access, "pump-3", Naming::Plain).unwrap_err().to_string();
+/// assert!(told.contains("'a/*/b/**'"), "{told}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PermissionsError {
+    /// No rule applies to the member.
+    #[error("no rule of access is for '{name}', so it could not join")]
+    Nobody {
+        /// The name of its certificate.
+        name: String,
+    },
+    /// A pattern that `fnmatch` cannot express.
+    #[error("the pattern '{pattern}' cannot be told to DDS: {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is in the way.
+        reason: &'static str,
+    },
+}
+
+/// What the rules allow the member with a certificate of this name, as the rules of a grant in a
+/// document of permissions, with the names that topics have by this naming. The topics that nodes
+/// need to find and to describe each other are allowed as well.
+///
+/// ```
+/// use polywire::{Config, access::permissions, engine::dds::Naming};
+/// let config = Config::parse("[[access.allow]]\ncertificates = ['pump-*']\npublish = ['plant/*']")?;
+/// let rules = permissions(&config.access.unwrap_or_default(), "pump-3", Naming::Plain)?;
+/// let (denied, allowed) = ("<topic>plant/*/*</topic>", "<topic>plant/*</topic>");
+/// assert!(rules.find(denied) < rules.find(allowed) && rules.contains("<deny_rule>"), "{rules}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn permissions(access: &Access, name: &str, naming: Naming) -> Result<String, PermissionsError> {
+    let rules = access.for_certificate(name);
+    if rules.is_empty() {
+        return Err(PermissionsError::Nobody { name: name.into() });
+    }
+    let mut xml = String::new();
+    for writes in [true, false] {
+        let criterion = if writes { "publish" } else { "subscribe" };
+        for Line { allows, topics } in lines(&rules, naming, writes)? {
+            let rule = if allows { "allow_rule" } else { "deny_rule" };
+            let topics: String = topics.iter().map(|topic| format!("<topic>{}</topic>", in_xml(topic))).collect();
+            xml += &format!(
+                "      <{rule}>\n        <domains><id_range><min>0</min><max>230</max></id_range></domains>\n        \
+                 <{criterion}><topics>{topics}</topics><partitions><partition>*</partition></partitions></{criterion}>\
+                 \n      </{rule}>\n"
+            );
+        }
+    }
+    Ok(xml)
+}
+
+/// A rule for topics.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    allows: bool,
+    topics: Vec<String>,
+}
+
+/// What a member may write or read, in the order of the rules.
+fn lines(rules: &[&Rule], naming: Naming, writes: bool) -> Result<Vec<Line>, PermissionsError> {
+    let of = |patterns: fn(&Rule) -> &[Pattern]| rules.iter().flat_map(move |rule| patterns(rule)).collect::<Vec<_>>();
+    let mut lines = vec![own(naming, writes)];
+    let mut calls = Vec::new();
+    let ends: [(fn(&Rule) -> &[Pattern], Role); 2] = match writes {
+        true => [(|rule| &rule.request, Role::Request), (|rule| &rule.serve, Role::Reply)],
+        false => [(|rule| &rule.request, Role::Reply), (|rule| &rule.serve, Role::Request)],
+    };
+    for (patterns, role) in ends {
+        for pattern in of(patterns) {
+            for (prefix, suffix) in around_services(naming, role) {
+                calls.push(Expression::of(pattern, &prefix, &suffix)?);
+            }
+        }
+    }
+    lines.extend(ordered(calls));
+    // Patterns of topics do not stand for those of services.
+    let services = [Role::Request, Role::Reply].into_iter().flat_map(|role| around_services(naming, role));
+    let topics = services.map(|(prefix, suffix)| format!("{prefix}*{suffix}")).collect();
+    lines.push(Line { allows: false, topics });
+    let mut topics = Vec::new();
+    for pattern in of(if writes { |rule| &rule.publish } else { |rule| &rule.subscribe }) {
+        for prefix in prefixes(naming) {
+            topics.push(Expression::of(pattern, prefix, "")?);
+        }
+    }
+    lines.extend(ordered(topics));
+    Ok(lines.into_iter().filter(|line| !line.topics.is_empty()).collect())
+}
+
+/// What every node needs, and what describes it. Who gets to see that is up to the rules.
+fn own(naming: Naming, writes: bool) -> Line {
+    let mut topics: Vec<String> = vec![LETTERS.into(), INTEREST.into()];
+    topics.extend(if writes { [NODE, STATS].as_slice() } else { &[STATE] }.iter().map(|topic| (*topic).into()));
+    topics.extend((naming == Naming::Ros).then(|| entities::TOPIC.into()));
+    Line { allows: true, topics }
+}
+
+/// What is in front of the names of topics. Channels that are not in the native form have theirs.
+fn prefixes(naming: Naming) -> &'static [&'static str] {
+    match naming {
+        Naming::Plain | Naming::Rpc => &[""],
+        Naming::Ros => &["rt/", ""],
+    }
+}
+
+/// What is in front of the name of a service, and behind it.
+fn around_services(naming: Naming, role: Role) -> Vec<(String, String)> {
+    let around = |topic: String| {
+        let (prefix, suffix) = topic.split_once('*').unwrap_or((&topic, ""));
+        (prefix.to_owned(), suffix.to_owned())
+    };
+    let mut all = vec![around(match role {
+        Role::Request => rpc::request_topic("*"),
+        Role::Reply => rpc::reply_topic("*"),
+    })];
+    if naming == Naming::Rpc {
+        all.push((String::new(), rpc_topic("", role)));
+    }
+    all
+}
+
+/// The expressions of a pattern.
+struct Expression {
+    levels: usize,
+    allowed: Vec<String>,
+    /// Of what is allowed, this has more levels than the pattern.
+    denied: Vec<String>,
+}
+
+/// A part of a pattern.
+enum Part {
+    Level(String),
+    /// So many levels, or at least so many.
+    Any {
+        levels: usize,
+        is_open: bool,
+    },
+}
+
+impl Expression {
+    fn of(pattern: &Pattern, prefix: &str, suffix: &str) -> Result<Expression, PermissionsError> {
+        let wrong = |reason| Err(PermissionsError::Pattern { pattern: pattern.to_string(), reason });
+        let mut parts: Vec<Part> = Vec::new();
+        for level in pattern.as_str().split('/') {
+            let (more, opens) = match level {
+                "*" => (1, false),
+                "**" => (0, true),
+                level if level.contains('\\') => return wrong("it has a '\\', which quotes characters there"),
+                level => {
+                    parts.push(Part::Level(escape(level)));
+                    continue;
+                }
+            };
+            match parts.last_mut() {
+                Some(Part::Any { levels, is_open }) => (*levels, *is_open) = (*levels + more, *is_open || opens),
+                _ => parts.push(Part::Any { levels: more, is_open: opens }),
+            }
+        }
+        let exact = |part: &&Part| matches!(part, Part::Any { is_open: false, .. });
+        let open = |part: &&Part| matches!(part, Part::Any { is_open: true, .. });
+        if parts.iter().any(|part| exact(&part)) && parts.iter().any(|part| open(&part)) {
+            return wrong("it has '**', and '*' elsewhere, which stands for any number of levels there as well");
+        }
+        let optional = |part: &&Part| matches!(part, Part::Any { levels: 0, .. });
+        let optionals = parts.iter().filter(optional).count();
+        if optionals > MOST_OPTIONAL {
+            return wrong("it has too many '**'");
+        }
+        // In each of these, some of the optional parts stand for no level.
+        let without = |absent: usize| {
+            let mut number = 0;
+            let kept = parts.iter().filter(|part| {
+                let is_absent = optional(part) && absent >> number & 1 == 1;
+                number += usize::from(optional(part));
+                !is_absent
+            });
+            joined(kept.map(|part| part.text(0)), prefix, suffix)
+        };
+        let more = |longer: usize| {
+            let texts = parts.iter().enumerate().map(|(at, part)| part.text(usize::from(at == longer)));
+            joined(texts, prefix, suffix)
+        };
+        let exact = parts.iter().enumerate().filter(|(_, part)| exact(part));
+        Ok(Expression {
+            levels: prefix.matches('/').count() + pattern.as_str().split('/').count(),
+            allowed: (0..1 << optionals).filter_map(without).collect(),
+            denied: exact.filter_map(|(at, _)| more(at)).collect(),
+        })
+    }
+}
+
+impl Part {
+    fn text(&self, more: usize) -> String {
+        match self {
+            Part::Level(text) => text.clone(),
+            Part::Any { levels, .. } => vec!["*"; (levels + more).max(1)].join("/"),
+        }
+    }
+}
+
+/// `None` without any part: names have at least one level.
+fn joined(parts: impl Iterator<Item = String>, prefix: &str, suffix: &str) -> Option<String> {
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| format!("{prefix}{}{suffix}", parts.join("/")))
+}
+
+/// Puts expressions in an order in which none denies what another one allows.
+fn ordered(mut expressions: Vec<Expression>) -> Vec<Line> {
+    let (whole, mut others): (Vec<_>, Vec<_>) = expressions.drain(..).partition(|one| one.denied.is_empty());
+    let set = |topics: BTreeSet<String>| topics.into_iter().collect::<Vec<_>>();
+    let topics = set(whole.into_iter().flat_map(|one| one.allowed).collect());
+    let mut lines = vec![Line { allows: true, topics }];
+    others.sort_by_key(|one| std::cmp::Reverse(one.levels));
+    for same in others.chunk_by(|one, other| one.levels == other.levels) {
+        // What one of them denies has more levels than any of them allows.
+        let denied = same.iter().flat_map(|one| one.denied.iter().cloned()).collect();
+        let allowed = same.iter().flat_map(|one| one.allowed.iter().cloned()).collect();
+        lines.push(Line { allows: false, topics: set(denied) });
+        lines.push(Line { allows: true, topics: set(allowed) });
+    }
+    lines
+}
+
+fn in_xml(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Who;
+
+    /// As the access control of DDS Security compares names.
+    fn fits(expression: &[u8], name: &[u8]) -> bool {
+        match (expression.split_first(), name.split_first()) {
+            (None, None) => true,
+            (Some((b'*', rest)), _) => (0..=name.len()).any(|from| fits(rest, &name[from..])),
+            (Some((one, rest)), Some((other, after))) => one == other && fits(rest, after),
+            _ => false,
+        }
+    }
+
+    fn decision(lines: &[Line], name: &str) -> bool {
+        let fits = |line: &&Line| line.topics.iter().any(|topic| fits(topic.as_bytes(), name.as_bytes()));
+        lines.iter().find(fits).is_some_and(|line| line.allows)
+    }
+
+    fn rule(publish: &[&str], request: &[&str]) -> Rule {
+        let patterns = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a pattern")).collect();
+        let mut rule = Rule::default();
+        (rule.who, rule.publish, rule.request) = (vec![Who::Anyone], patterns(publish), patterns(request));
+        rule
+    }
+
+    fn names() -> Vec<String> {
+        let mut all: Vec<String> = vec!["a".into(), "b".into()];
+        let mut from = 0;
+        while all.len() < 60 {
+            let longer: Vec<String> = all[from..].iter().flat_map(|n| [format!("{n}/a"), format!("{n}/b")]).collect();
+            from = all.len();
+            all.extend(longer);
+        }
+        all
+    }
+
+    #[test]
+    fn two_patterns_together_allow_what_each_of_them_does() {
+        let patterns = [
+            "a", "a/b", "*", "**", "a/*", "a/**", "*/b", "**/b", "a/*/b", "a/**/b", "*/*", "*/a/*", "a/*/**",
+            "**/a/**", "**/*/b", "*/*/a/b",
+        ];
+        let names = names();
+        for one in patterns {
+            for other in patterns {
+                let rule = rule(&[one, other], &[]);
+                let lines = lines(&[&rule], Naming::Plain, true).expect("expressions");
+                for name in &names {
+                    let expected = rule.publish.iter().any(|pattern| pattern.fits(name));
+                    assert_eq!(decision(&lines, name), expected, "{one} {other}: {name} in {lines:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn services_are_subject_to_their_own_patterns() {
+        let rule = rule(&["**"], &["plant/*"]);
+        for (naming, request) in [(Naming::Plain, "rq/plant/xRequest"), (Naming::Rpc, "plant/x_Request")] {
+            let (writes, reads) = (lines(&[&rule], naming, true), lines(&[&rule], naming, false));
+            let (writes, reads) = (writes.expect("expressions"), reads.expect("expressions"));
+            let replies = request.replace("rq/", "rr/").replace("Request", "Reply");
+            assert!(decision(&writes, request) && decision(&reads, &replies), "{naming:?}");
+            assert!(!decision(&writes, &replies) && !decision(&reads, request), "{naming:?}: it serves nothing");
+            assert!(!decision(&writes, &request.replace("/x", "/x/y")), "{naming:?}: one level");
+            assert!(decision(&writes, "plant/x") && !decision(&reads, "plant/x"), "{naming:?}");
+            assert!([LETTERS, INTEREST].into_iter().all(|own| decision(&writes, own) && decision(&reads, own)));
+        }
+        let any = lines(&[&self::rule(&["*"], &[])], Naming::Ros, true).expect("expressions");
+        let decisions = ["rt/a", "a", "rt/a/b", "b/a"].map(|name| decision(&any, name));
+        assert_eq!(decisions, [true, true, false, false], "in both forms");
+        let ros = lines(&[&self::rule(&["chatter"], &[])], Naming::Ros, true).expect("expressions");
+        assert!(decision(&ros, "rt/chatter") && decision(&ros, entities::TOPIC) && !decision(&ros, "rt/other"));
+    }
+
+    #[test]
+    fn what_fnmatch_cannot_express_is_refused() {
+        for pattern in ["a/*/b/**", "**/a/*", "a\\b", "**/a/**/b/**/c/**/d/**"] {
+            let rule = rule(&[pattern], &[]);
+            let error = lines(&[&rule], Naming::Plain, true).expect_err(pattern);
+            assert!(matches!(&error, PermissionsError::Pattern { pattern: told, .. } if told == pattern), "{error}");
+        }
+        let escaped = lines(&[&rule(&["a b<c"], &[])], Naming::Plain, true).expect("expressions");
+        assert!(decision(&escaped, "a%20b<c"));
+        assert_eq!(in_xml("a<&>"), "a&lt;&amp;&gt;");
+    }
+}

@@ -1,0 +1,39 @@
+//! The worker's part for the liveliness of writers of programs that are not nodes. Nodes assert
+//! theirs by messages.
+
+use polywire_core::envelope::ChannelId;
+use polywire_dds::Guid;
+
+use super::{
+    super::{super::pipe::lock, peer::EndId},
+    Worker,
+};
+
+impl Worker {
+    /// A writer of a reader is alive or is not, as DDS finds by its lease, or has left.
+    pub(super) fn lives(&self, end: EndId, writer: u64, is_alive: Option<bool>) {
+        let end = lock(&self.shared.state).read_ends().find(|known| known.id == end);
+        let Some(writer) = end.and_then(|end| end.silent.note(&end.reader, writer, is_alive)) else { return };
+        let channel = {
+            let state = lock(&self.shared.state);
+            state.peers.get(&writer.participant()).and_then(|peer| peer.by_writer.get(&writer)).copied()
+        };
+        channel.into_iter().for_each(|channel| self.tell_life(writer.participant(), channel));
+    }
+
+    /// Tells the node whether the writer of a channel is alive. It may know.
+    pub(super) fn tell_life(&self, guid: Guid, channel: ChannelId) {
+        let found = {
+            let state = lock(&self.shared.state);
+            let peer = state.peers.get(&guid).filter(|peer| peer.node.is_none());
+            peer.and_then(|peer| {
+                let incoming = peer.incoming.get(&channel)?;
+                let end = incoming.reading.as_ref()?.reader.clone()?;
+                Some((peer.link.clone()?, incoming.writer?, end))
+            })
+        };
+        if let Some((link, writer, end)) = found {
+            link.sink.lives(channel, !end.silent.has(writer));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What subscribers need to know of a channel of a peer when they begin to read it.
+
+use std::sync::Arc;
+
+use polywire_core::{
+    qos::{Offer, OfferError},
+    schema::Schema,
+};
+
+use super::{
+    inner::Inner,
+    route::{Route, Slot, Source},
+};
+use crate::engine::Properties;
+
+/// A channel's properties when its subscribers open it.
+pub(super) struct Opening<'a> {
+    pub(super) node: &'a Arc<Inner>,
+    pub(super) source: &'a Source,
+    pub(super) medium: Properties,
+    pub(super) offer: &'a Result<Offer, OfferError>,
+    /// The writer's. `None` if no subscriber needs it, or it is not here.
+    pub(super) schema: Option<&'a Result<Schema, String>>,
+    /// Why a document that the channel needs will not come.
+    pub(super) unfetched: Option<&'a String>,
+}
+
+impl Opening<'_> {
+    pub(super) fn slot(&self, route: &dyn Route) -> Result<Arc<dyn Slot>, String> {
+        if let Some(reason) = self.source.announcement.denial() {
+            return Err(reason.into());
+        }
+        let offer = self.offer.as_ref().map_err(ToString::to_string)?;
+        match self.unfetched {
+            Some(reason) if route.needs_schema() && (self.schema.is_none() || !self.is_configured()) => {
+                Err(reason.clone())
+            }
+            _ if !route.needs_schema() => route.open(self.node, self.source, self.medium, offer, None),
+            _ => {
+                let schema = self.schema.map(Result::as_ref).transpose()?;
+                route.open(self.node, self.source, self.medium, offer, schema)
+            }
+        }
+    }
+
+    /// The document that configures the codec is here, or none does.
+    fn is_configured(&self) -> bool {
+        self.source.announcement.configuration.is_none_or(|id| self.node.documents.has(id))
+    }
+}

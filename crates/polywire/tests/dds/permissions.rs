@@ -1,0 +1,100 @@
+//! Rules of access as permissions of DDS Security: members may do what the rules say, nodes and
+//! programs that know only DDS.
+
+use std::time::Duration;
+
+use polywire::{Config, access::permissions, engine::dds::Naming};
+use polywire_testing::waiting::until;
+
+use crate::{
+    KeyedSeq, Note, Pump,
+    fleet::{Fleet, Member},
+    program::{SOON, domain},
+    pump,
+    security::{apart, authority, ddsperf, has_ddsperf, member_with, node, of_program, secure},
+};
+
+const RULES: &str = r#"
+[[access.allow]]
+certificates = ["pump-*"]
+publish = ["plant/*"]
+request = ["plant/count"]
+
+[[access.allow]]
+certificates = ["hall"]
+publish = ["plant/alarms/*"]
+subscribe = ["**"]
+serve = ["plant/*"]
+
+[[access.allow]]
+certificates = ["perf*"]
+publish = ["DDSPerfRDataKS"]
+subscribe = ["DDSPerfRDataKS"]
+
+[[access.allow]]
+certificates = ["perf*", "other"]
+publish = ["DDSPerfCPUStats", "DDSPerfRPingKS", "DDSPerfRPongKS"]
+subscribe = ["DDSPerfCPUStats", "DDSPerfRPingKS", "DDSPerfRPongKS"]
+"#;
+
+/// A member that may do what the rules allow the holder of its certificate.
+fn member(fleet: &Fleet, name: &str) -> Member {
+    let access = Config::parse(RULES).expect("rules").access.expect("rules");
+    let rules = permissions(&access, name, Naming::Plain).expect("permissions");
+    member_with(fleet, name, &rules, Duration::from_secs(86_400))
+}
+
+#[test]
+fn nodes_may_do_what_the_rules_allow() {
+    let Some(fleet) = authority() else { return };
+    let on_network = domain();
+    let (pumps, hall) = (node(Some(&member(&fleet, "pump-3"))), node(Some(&member(&fleet, "hall"))));
+    let (here, there) = (secure("cdr", on_network), apart("auto", &fleet, on_network, "on"));
+    let publisher = pumps.publisher_on::<Pump>("plant/pumps", &here).expect("a publisher");
+    let in_json = pumps.publisher_on::<Pump>("plant/json", &secure("json", on_network)).expect("a publisher");
+    let subscribed = ["plant/pumps", "plant/json"].map(|topic| hall.subscriber_on::<Pump>(topic, &there).expect(topic));
+    for (publisher, subscriber) in [&publisher, &in_json].into_iter().zip(&subscribed) {
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+        publisher.publish(&pump(1)).expect("published");
+        assert_eq!(subscriber.recv_timeout(SOON).expect("a sample").value, pump(1));
+    }
+    for topic in ["plant/alarms/pumps", "valves"] {
+        let refused = pumps.publisher_on::<Pump>(topic, &here).map(drop).expect_err(topic);
+        assert!(refused.to_string().contains("not allowed by the security rules"), "{refused}");
+    }
+    // It may not read, not even what it may write.
+    let alarms = hall.publisher_on::<Pump>("plant/alarms/hall", &apart("cdr", &fleet, on_network, "on"));
+    let (alarms, denied) = (alarms.expect("a publisher"), pumps.subscriber_on::<Pump>("plant/alarms/hall", &here));
+    let denied = denied.expect("a subscriber");
+    until("it is announced", || pumps.discovered().iter().any(|topic| topic.announcement.topic == "plant/alarms/hall"));
+    assert_eq!(alarms.wait_for_subscribers(1, Duration::from_millis(300)), 0);
+    alarms.publish(&pump(2)).expect("published");
+    assert!(denied.recv_timeout(Duration::from_millis(300)).is_none());
+
+    let server = hall.service::<Note, Note>("plant/count", Some(&there)).expect("a service");
+    let _server = server.on_request(1, |request, _| Ok::<_, String>(request.clone())).expect("a server");
+    let client = pumps.client::<Note, Note>("plant/count", Some(&here)).expect("a service");
+    let client = client.open().expect("a client");
+    let note = Note { text: "how many".into(), marks: vec![3] };
+    assert_eq!(client.call(&note, SOON).expect("a reply"), note);
+    let other = pumps.client::<Note, Note>("plant/other", Some(&here)).expect("a service").open().map(drop);
+    let refused = other.expect_err("no permission").to_string();
+    assert!(refused.contains("not allowed by the security rules"), "{refused}");
+}
+
+#[test]
+fn dds_programs_may_do_what_the_rules_allow() {
+    let Some(fleet) = authority().filter(|_| has_ddsperf()) else { return };
+    let domain = domain();
+    let node = node(Some(&member(&fleet, "hall")));
+    let topic = "DDSPerfRDataKS";
+    let samples = node.subscriber_on::<KeyedSeq>(topic, &secure("auto", domain)).expect("a subscriber");
+    let mode = ["pub", "100Hz", "size", "40"];
+    let start = |name| ddsperf(domain, &mode, &of_program(&member(&fleet, name)));
+    // It may write all that it writes to, but for the topic that is read here.
+    let mut other = start("other");
+    until("it gives up", || other.has_ended());
+    assert!(samples.try_recv().is_none());
+    let _writer = start("perf");
+    samples.recv_timeout(SOON).expect("a sample");
+}
