@@ -88,6 +88,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod again;
+mod assured;
 mod calls;
 mod channels;
 mod connection;
@@ -95,6 +97,7 @@ mod descriptors;
 mod fetches;
 mod guests;
 mod inbox;
+mod kept;
 mod link;
 mod mesh;
 mod outbox;
@@ -106,6 +109,7 @@ mod queue;
 mod relay;
 mod seats;
 mod shared;
+mod taken;
 mod threads;
 mod transport;
 
