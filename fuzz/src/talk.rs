@@ -259,7 +259,7 @@ pub fn description(random: &mut Random) -> Description {
 fn answer(random: &mut Random, put: &mut dyn FnMut(&Frame<'_>)) {
     let (channel, count) = (ChannelId(random.below(6) as u32), random.below(3) as u32);
     let document = *random.choose(&[Id128::of_document(&schema(Carries::Pumps)), Id128([9; 16])]);
-    put(&match random.below(11) {
+    put(&match random.below(12) {
         0 | 1 => Frame::Answer { channel, answer: Answer::Accept(count) },
         2 => Frame::Answer { channel, answer: Answer::Renew(count) },
         3 => Frame::Answer { channel, answer: Answer::Decline },
@@ -269,6 +269,7 @@ fn answer(random: &mut Random, put: &mut dyn FnMut(&Frame<'_>)) {
         7 => Frame::Document { document, bytes: None },
         8 => Frame::Taken { messages: random.below(9) as u64 },
         9 => Frame::Lease { milliseconds: *random.choose(&[0, 1, 60_000, u64::MAX]) },
+        10 => Frame::Relay,
         _ => Frame::Heartbeat,
     });
 }

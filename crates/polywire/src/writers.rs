@@ -34,14 +34,15 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 type Writer = (Id128, u64);
 
 /// The writers that a subscriber knows. `T` is a message that waits.
-pub(crate) struct Writers<T>(Mutex<Ledger<T>>);
-
-struct Ledger<T> {
-    live: BTreeMap<Writer, Weak<Line<T>>>,
-    /// Writers without an open channel, with their last message, in the order in which their last
-    /// channels ended.
-    left: VecDeque<(Writer, u64)>,
+pub(crate) struct Writers<T> {
+    live: Mutex<BTreeMap<Writer, Weak<Line<T>>>>,
+    left: Arc<Mutex<Left>>,
 }
+
+/// Writers without an open channel, with their last message, in the order in which their last
+/// channels ended.
+#[derive(Default)]
+struct Left(VecDeque<(Writer, u64)>);
 
 /// One writer.
 struct Line<T> {
@@ -109,7 +110,7 @@ pub(crate) enum Turn {
 
 impl<T> Default for Writers<T> {
     fn default() -> Self {
-        Writers(Mutex::new(Ledger { live: BTreeMap::new(), left: VecDeque::new() }))
+        Writers { live: Mutex::default(), left: Arc::default() }
     }
 }
 
@@ -245,7 +246,7 @@ impl<T> Follow<T> {
     /// The channel ends. Returns the messages that are missing now. [`Follow::next`] may have
     /// messages then.
     pub(crate) fn end(&self) -> Missing {
-        let mut ledger = self.writers.lock();
+        let mut live = self.writers.live();
         let mut state = self.line.lock();
         state.channels.retain(|other| !Arc::ptr_eq(other, &self.progress));
         if !state.channels.is_empty() {
@@ -254,9 +255,9 @@ impl<T> Follow<T> {
         }
         let newest = state.held.last_key_value().map(|(last, _)| *last).max(state.last);
         drop(state);
-        ledger.live.remove(&self.writer);
+        live.remove(&self.writer);
         if let Some(newest) = newest {
-            ledger.remember(self.writer, newest);
+            self.writers.left().remember(self.writer, newest);
         }
         Missing::default()
     }
@@ -366,6 +367,11 @@ impl<T> State<T> {
 }
 
 impl<T> Writers<T> {
+    /// Writers of another topic, remembered together with these.
+    pub(crate) fn beside(&self) -> Writers<T> {
+        Writers { live: Mutex::default(), left: self.left.clone() }
+    }
+
     /// Whether messages wait for other channels.
     pub(crate) fn is_any_holding(&self) -> bool {
         self.lines().iter().any(|line| !line.lock().held.is_empty())
@@ -387,17 +393,17 @@ impl<T> Writers<T> {
     }
 
     fn lines(&self) -> Vec<Arc<Line<T>>> {
-        self.lock().live.values().filter_map(Weak::upgrade).collect()
+        self.live().values().filter_map(Weak::upgrade).collect()
     }
 
     /// Adds a channel to those of its writer.
     fn join(&self, writer: Writer, progress: &Arc<Progress>) -> Arc<Line<T>> {
-        let mut ledger = self.lock();
-        if let Some(line) = ledger.live.get(&writer).and_then(Weak::upgrade) {
+        let mut live = self.live();
+        if let Some(line) = live.get(&writer).and_then(Weak::upgrade) {
             line.lock().channels.push(progress.clone());
             return line;
         }
-        let last = ledger.take_left(writer);
+        let last = self.left().take(writer);
         let state = State {
             channels: vec![progress.clone()],
             last,
@@ -407,27 +413,31 @@ impl<T> Writers<T> {
             busy: None,
         };
         let line = Arc::new(Line { state: Mutex::new(state), freed: Condvar::new() });
-        ledger.live.insert(writer, Arc::downgrade(&line));
+        live.insert(writer, Arc::downgrade(&line));
         line
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ledger<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn live(&self) -> MutexGuard<'_, BTreeMap<Writer, Weak<Line<T>>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn left(&self) -> MutexGuard<'_, Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> Ledger<T> {
-    fn take_left(&mut self, writer: Writer) -> Option<u64> {
-        let at = self.left.iter().position(|(left, _)| *left == writer)?;
-        self.left.remove(at).map(|(_, last)| last)
+impl Left {
+    fn take(&mut self, writer: Writer) -> Option<u64> {
+        let at = self.0.iter().position(|(left, _)| *left == writer)?;
+        self.0.remove(at).map(|(_, last)| last)
     }
 
     fn remember(&mut self, writer: Writer, last: u64) {
-        let before = self.take_left(writer).unwrap_or(0);
-        if self.left.len() == REMEMBERED {
-            self.left.pop_front();
+        let before = self.take(writer).unwrap_or(0);
+        if self.0.len() == REMEMBERED {
+            self.0.pop_front();
         }
-        self.left.push_back((writer, last.max(before)));
+        self.0.push_back((writer, last.max(before)));
     }
 }
 
@@ -591,7 +601,11 @@ mod tests {
             let channel = Follow::new(&writers, &announced, true);
             assert_eq!((pass(&channel, 1).1, channel.end().count), (0, 0));
         }
-        let state = writers.lock();
-        assert_eq!((state.left.len(), state.live.len()), (REMEMBERED, 0));
+        assert_eq!((writers.left().0.len(), writers.live().len()), (REMEMBERED, 0));
+        let beside = Arc::new(writers.beside());
+        let last = 2 * REMEMBERED as u64 - 1;
+        let announced = Announcement { writer: Id128([1; 16]), incarnation: last, ..Announcement::default() };
+        let again = Follow::new(&beside, &announced, true);
+        assert_eq!((pass(&again, 1), pass(&again, 3)), ((vec![], 0), (vec![3], 1)), "as it was beside");
     }
 }

@@ -17,6 +17,7 @@ const HEARTBEAT: u8 = 0x08;
 const BYE: u8 = 0x09;
 const TAKEN: u8 = 0x40;
 const LEASE: u8 = 0x48;
+const RELAY: u8 = 0x4A;
 /// An offer that a receiver may skip.
 const OFFER: u8 = 0x42;
 /// An offer that a receiver must understand.
@@ -75,6 +76,7 @@ pub(super) fn put(frame: &Frame<'_>, out: &mut Vec<u8>) {
             out.push(LEASE);
             varint::put(out, *milliseconds);
         }
+        Frame::Relay => out.push(RELAY),
         Frame::Unknown { .. } => unreachable!("unknown frames are never written"),
     }
 }
@@ -132,6 +134,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Frame<'a>, F
         BYE => Frame::Bye,
         TAKEN => Frame::Taken { messages: cursor.number("count of messages")? },
         LEASE => Frame::Lease { milliseconds: cursor.number("lease")? },
+        RELAY => Frame::Relay,
         head if head >= OPTIONAL && head % 2 == 0 => return Ok(Frame::Unknown { head }),
         head => return Err(FrameError::UnknownFrame { head }),
     };

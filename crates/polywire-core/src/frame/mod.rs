@@ -133,6 +133,8 @@ pub enum Frame<'a> {
         /// The longest pause, in milliseconds.
         milliseconds: u64,
     },
+    /// The sender relays, and confirms messages when the links that it relays them to have.
+    Relay,
     /// A frame of a later version that may be skipped.
     Unknown {
         /// The head byte: even, and at least 0x40.

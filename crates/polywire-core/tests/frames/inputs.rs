@@ -324,6 +324,7 @@ fn every_control_frame_reads_back() {
         Frame::Bye,
         Frame::Taken { messages: u64::MAX },
         Frame::Lease { milliseconds: u64::MAX },
+        Frame::Relay,
     ];
     for frame in frames {
         let mut out = Vec::new();

@@ -55,6 +55,7 @@ fn stream_examples() -> Vec<(&'static str, Frame<'static>)> {
         ("position", Frame::Position { channel, start: last, lost: 3 }),
         ("taken", Frame::Taken { messages: 300 }),
         ("lease", Frame::Lease { milliseconds: 5000 }),
+        ("relay", Frame::Relay),
         ("key", Frame::Data(Envelope { anchor: Some(8), ..Envelope::data(channel, 8, 1_000_001_000) }, b"hi")),
         ("anchored", Frame::Data(Envelope { anchor: Some(8), ..Envelope::data(channel, 9, 1_000_001_000) }, b"hi")),
     ]

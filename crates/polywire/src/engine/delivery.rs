@@ -214,6 +214,14 @@ impl<M: Holdable> Delivery<M> {
         self.lanes.get(&channel).is_some_and(|lane| matches!(lane.interest, Interest::Wanted(_)))
     }
 
+    /// For how many subscribers the peer has accepted the channel.
+    pub(super) fn accepting(&self, channel: ChannelId) -> u32 {
+        match self.lanes.get(&channel).map(|lane| lane.interest) {
+            Some(Interest::Wanted(subscribers)) => subscribers,
+            _ => 0,
+        }
+    }
+
     /// Whether the peer may want messages of the channel.
     pub(super) fn wants(&self, channel: ChannelId) -> bool {
         self.lanes.get(&channel).is_some_and(|lane| lane.interest != Interest::Unwanted)

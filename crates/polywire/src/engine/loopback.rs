@@ -142,6 +142,10 @@ impl Port for Loopback {
         self.is_wanted.load(Ordering::Acquire) || self.port.settles()
     }
 
+    fn assure(&self, channel: ChannelId) {
+        self.port.assure(channel);
+    }
+
     fn retire(&self, channel: ChannelId) {
         self.port.retire(channel);
         self.pipe.retire(channel);

@@ -408,8 +408,13 @@ pub trait Port: Send + Sync {
         false
     }
 
+    /// Messages of this channel, which was just announced, are not to be lost if a peer that relays
+    /// them ends and another one takes its place. An engine without relays has nothing to do.
+    fn assure(&self, _channel: ChannelId) {}
+
     /// Waits until every committed message has left this node for the peers present, or `deadline`.
-    /// True if they have left.
+    /// True if they have left. Those of [`Port::assure`] have left when everybody behind a relay
+    /// has them.
     fn flush(&self, deadline: Instant) -> bool;
 
     /// The links to the peers present, with their counts.

@@ -12,7 +12,7 @@ use polywire_core::{
     codec::stateful::Mode,
     envelope::{Announcement, ChannelId, Id128},
     frame::Start,
-    qos::{Durability, Offer},
+    qos::{Durability, Offer, Reliability},
 };
 
 use super::writing::{Deltas, Writing};
@@ -151,6 +151,10 @@ impl<C: Coding> Announce<'_, C> {
     ) -> Result<Out, NodeError> {
         let Place { wire, entry } = place;
         let channel = entry.announce(announcement, start)?;
+        // Whoever sends requests or replies notices by itself that they are lost.
+        if self.offer.qos.reliability == Reliability::Reliable && !self.alone {
+            entry.port().assure(channel);
+        }
         let keeps_history = self.offer.qos.durability == Durability::TransientLocal;
         let history = match keeps_history.then(|| self.history(&entry, announcement, like)).transpose() {
             Ok(history) => history,

@@ -229,7 +229,8 @@ impl<C: Coding> RouteOf<C> {
             node: self.node.clone(),
             assumed: self.assumed.clone(),
             shares: self.shares,
-            writers: Arc::default(),
+            // Its last channel may end before the writer comes back.
+            writers: Arc::new(self.writers.beside()),
             qos: self.qos.clone(),
             rules: Rules::new(&self.qos, self.instances),
             alive: Mutex::default(),

@@ -5,7 +5,7 @@ use std::{
     cmp::Ordering,
     io,
     net::Shutdown,
-    sync::Arc,
+    sync::{Arc, atomic},
     thread,
     time::{Duration, Instant},
 };
@@ -25,20 +25,13 @@ use super::{
     pulse::Change,
     seats::Seat,
     shared::{Place, Shared},
+    taken::Taken,
     transport::{ByteStream, Connection},
 };
 use crate::engine::{Action, Disconnect, EngineError, Event, LinkSink, Principal};
 
 /// Size of the receive buffer while frames are small.
 const READ_BYTES: usize = 128 << 10;
-/// Received messages are confirmed at most this often, and at the latest after a pause this long.
-const CONFIRM_EVERY: Duration = Duration::from_millis(10);
-/// Where heartbeats confirm what was received, so many messages are confirmed without waiting for
-/// one.
-const CONFIRM_AT: u64 = 256;
-/// While messages come without such a pause, the clock is read once in this many reads: reading it
-/// costs about as much as handing a message over.
-const LOOK_EVERY: u32 = 8;
 /// Small messages that came together are handed over together: at most so many, of at most so many
 /// bytes each.
 const TOGETHER: usize = 32;
@@ -170,7 +163,11 @@ impl Shared {
             return self.sink.event(Event::Disconnected { link: info, reason });
         };
         link.outbox.promise();
+        if self.relays() {
+            link.outbox.control(&Frame::Relay);
+        }
         self.join_links(&link);
+        self.assured_linked();
         self.sink.event(Event::Connected(info.clone()));
         let mut receiver = Receiver {
             shared: self,
@@ -185,12 +182,13 @@ impl Shared {
         let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
         self.leave_links(&link);
         link.outbox.break_off();
+        let again = self.relay_ended(&link);
         // The flusher may hold the last reference to the sink, so it has to end before `down`.
         reader.stream.shutdown(Shutdown::Both);
         let _ = flusher.join();
         sink.down();
         let reason = if self.stop.is_set() { Disconnect::Closed } else { reason };
-        let count = link.outbox.unconfirmed();
+        let count = link.outbox.unconfirmed().saturating_sub(again);
         if count > 0 && !matches!(reason, Disconnect::Bye | Disconnect::Closed) {
             self.sink.event(Event::Unconfirmed { link: info.clone(), count });
         }
@@ -303,74 +301,6 @@ struct Receiver<'a> {
     taken: Taken,
 }
 
-/// Messages received on the link, and how many of them are confirmed to the peer.
-struct Taken {
-    messages: u64,
-    confirmed: u64,
-    at: Instant,
-    /// The read time-out is set, because messages wait to be confirmed.
-    waits: bool,
-    /// Reads since the clock was looked at.
-    reads: u32,
-}
-
-impl Taken {
-    fn new() -> Self {
-        Taken { messages: 0, confirmed: 0, at: Instant::now(), waits: false, reads: 0 }
-    }
-
-    /// Confirms the messages received, now or within [`CONFIRM_EVERY`], so that few messages are in
-    /// doubt when a link breaks.
-    #[inline]
-    fn confirm(&mut self, link: &Link) {
-        if self.messages == self.confirmed {
-            return;
-        }
-        if link.outbox.confirms_by_heartbeats() {
-            return self.confirm_later(link);
-        }
-        self.reads += 1;
-        if self.waits && self.reads < LOOK_EVERY {
-            return;
-        }
-        self.look(link);
-    }
-
-    fn confirm_later(&mut self, link: &Link) {
-        let is_much = self.messages - self.confirmed >= CONFIRM_AT;
-        match is_much && link.outbox.confirm(self.messages) {
-            true => self.confirmed = self.messages,
-            false => link.outbox.confirm_later(self.messages),
-        }
-    }
-
-    fn look(&mut self, link: &Link) {
-        self.reads = 0;
-        let now = Instant::now();
-        if now.saturating_duration_since(self.at) >= CONFIRM_EVERY && link.outbox.confirm(self.messages) {
-            (self.confirmed, self.at) = (self.messages, now);
-        } else if !self.waits {
-            self.wait(link, Some(CONFIRM_EVERY));
-        }
-    }
-
-    /// Called when nothing came within the read time-out.
-    #[cold]
-    fn idle(&mut self, link: &Link) {
-        if self.messages != self.confirmed {
-            self.look(link);
-        }
-        if self.messages == self.confirmed {
-            self.wait(link, None);
-        }
-    }
-
-    fn wait(&mut self, link: &Link, time: Option<Duration>) {
-        // If it cannot be set, the last messages before a pause stay unconfirmed.
-        self.waits = link.stream.set_read_timeout(time).is_ok() && time.is_some();
-    }
-}
-
 impl Receiver<'_> {
     fn run(&mut self, reader: &mut Reader) -> Disconnect {
         let mut aligned = Aligned::default();
@@ -392,10 +322,10 @@ impl Receiver<'_> {
 
     #[inline]
     fn read(&mut self, reader: &mut Reader) -> Result<(), Disconnect> {
-        self.taken.confirm(self.link);
+        self.taken.confirm(self.shared, self.link);
         self.link.outbox.pulse.reads();
         while !reader.read()? {
-            self.taken.idle(self.link);
+            self.taken.idle(self.shared, self.link);
         }
         self.link.outbox.pulse.received();
         Ok(())
@@ -542,6 +472,7 @@ impl Receiver<'_> {
                 {
                     self.sink.answered(channel, &answer);
                 }
+                self.shared.assured.news();
             }
             Frame::Retire { channel } => {
                 if let Some(ours) = self.relayed.remove(channel) {
@@ -560,7 +491,15 @@ impl Receiver<'_> {
                 self.shared.supply_elsewhere(id, document, bytes);
                 self.sink.supplied(document, bytes);
             }
-            Frame::Taken { messages } => self.link.outbox.confirmed(messages),
+            Frame::Taken { messages } => {
+                self.link.outbox.confirmed(messages);
+                self.shared.assured_confirmed(self.link);
+            }
+            // Whoever listens has other peers.
+            Frame::Relay if !self.shared.listens.load(atomic::Ordering::Acquire) => {
+                self.link.outbox.relayed();
+                self.shared.assured.relayed();
+            }
             Frame::Lease { milliseconds } => self.link.outbox.promised(milliseconds),
             Frame::Bye => return Err(Disconnect::Bye),
             _ => {}

@@ -88,6 +88,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod again;
+mod assured;
 mod calls;
 mod channels;
 mod connection;
@@ -96,6 +98,7 @@ mod descriptors;
 mod fetches;
 mod guests;
 mod inbox;
+mod kept;
 mod link;
 mod mesh;
 mod outbox;
@@ -107,6 +110,7 @@ mod queue;
 mod relay;
 mod seats;
 mod shared;
+mod taken;
 mod threads;
 mod transport;
 

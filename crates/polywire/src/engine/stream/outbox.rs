@@ -8,7 +8,7 @@ use std::{
     net::Shutdown,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -30,6 +30,10 @@ use crate::engine::{
     delivery::{Delivery, Ended, Holdable, Leaving, Missing, Notice, Outcome, start_of},
 };
 
+pub(super) use progress::Progress;
+
+mod progress;
+
 /// Bytes written under the lock before others get a turn.
 const PUMP_BYTES: usize = 256 << 10;
 /// Bytes of frames other than messages that may wait for a peer. Beyond that the link is broken
@@ -46,6 +50,8 @@ pub(super) struct Outbox {
     pub(super) pulse: Pulse,
     /// Messages received, which the next heartbeat confirms; 0 if it has none to confirm.
     owed: AtomicU64,
+    /// The peer relays.
+    peer_relays: AtomicBool,
     /// Wakes the flusher.
     work: Condvar,
     /// Wakes publishers that wait for room, and callers of `flush`.
@@ -153,7 +159,17 @@ impl Outbox {
         };
         let (work, room) = (Condvar::new(), Condvar::new());
         let (options, state) = (options.clone(), Mutex::new(state));
-        Outbox { stream, options, pace, state, pulse: Pulse::default(), owed: AtomicU64::new(0), work, room }
+        Outbox {
+            stream,
+            options,
+            pace,
+            state,
+            pulse: Pulse::default(),
+            owed: AtomicU64::new(0),
+            peer_relays: AtomicBool::new(false),
+            work,
+            room,
+        }
     }
 
     /// Announces one of the port's channels.
@@ -374,18 +390,6 @@ impl Outbox {
     /// Leaves it to the next heartbeat to confirm how many messages were received.
     pub(super) fn confirm_later(&self, messages: u64) {
         self.owed.store(messages, Ordering::Relaxed);
-    }
-
-    /// Notes that the peer has received this many messages. Impossible numbers are clamped.
-    pub(super) fn confirmed(&self, messages: u64) {
-        let mut state = self.lock();
-        state.confirmed = messages.clamp(state.confirmed, state.handed.max(state.confirmed));
-    }
-
-    /// Messages that the peer wants and has not confirmed.
-    pub(super) fn unconfirmed(&self) -> u64 {
-        let state = self.lock();
-        state.handed.saturating_sub(state.confirmed) + state.delivery.held_and_wanted()
     }
 
     /// Waits while more than one document of replies waits for the peer. Breaks the link off and

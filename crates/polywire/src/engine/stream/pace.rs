@@ -185,7 +185,8 @@ impl Pace {
     /// fewer messages than begin one came in each of some rests.
     pub(super) fn look(&self, burst: &mut Burst) -> bool {
         let gathered = self.gathered();
-        let is_quiet = gathered - burst.seen < u64::from(self.burst);
+        // The count goes back if a thread was held up while it added: then messages have come, too.
+        let is_quiet = gathered.wrapping_sub(burst.seen) < u64::from(self.burst);
         burst.quiet = if is_quiet { burst.quiet + 1 } else { 0 };
         burst.seen = gathered;
         let is_over = burst.quiet >= LOOKS || !self.is_gathering();

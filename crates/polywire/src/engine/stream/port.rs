@@ -18,6 +18,7 @@ use polywire_core::{
 };
 
 use super::{
+    assured::Assured,
     calls::Calls,
     channels::Channels,
     guests::Guests,
@@ -234,8 +235,16 @@ impl Port for StreamPort {
         false
     }
 
+    fn assure(&self, channel: ChannelId) {
+        if matches!(self.0.place, Place::One(_, Role::Connect | Role::Either)) {
+            self.0.assured.add(channel);
+        }
+    }
+
     fn retire(&self, channel: ChannelId) {
-        self.0.retire_channel(channel);
+        if !self.0.end_assured(channel) {
+            self.0.retire_channel(channel);
+        }
     }
 
     fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
@@ -258,7 +267,8 @@ impl Port for StreamPort {
 
     fn flush(&self, deadline: Instant) -> bool {
         // Not `all`, which would stop at the first late link and leave the others unflushed.
-        self.0.links().iter().filter(|link| !link.outbox.flush(deadline)).count() == 0
+        let left = self.0.links().iter().filter(|link| !link.outbox.flush(deadline)).count() == 0;
+        self.0.settle_assured(deadline) && left
     }
 
     fn links(&self) -> Vec<LinkStats> {
@@ -300,6 +310,7 @@ impl Shared {
             links: ArcSwap::default(),
             pace: Arc::new(Pace::new(&local.options)),
             channels: Mutex::<Channels>::default(),
+            assured: Assured::default(),
             guests: Guests::default(),
             rejections: Mutex::new(Rejections::new(local.options.peers)),
             seats: Seats::default(),
@@ -393,6 +404,7 @@ impl Shared {
     }
 
     fn close(&self) {
+        self.settle_assured(Instant::now() + self.local.options.linger);
         // Peers that are no links yet are cut off; links get a goodbye and may linger.
         let first = self.stop.set();
         for link in self.links().iter().filter(|_| first) {

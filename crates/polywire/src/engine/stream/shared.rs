@@ -13,6 +13,7 @@ use polywire_core::{
 };
 
 use super::{
+    assured::Assured,
     calls::Calls,
     channels::Channels,
     guests::Guests,
@@ -48,6 +49,7 @@ pub(super) struct Shared {
     pub(super) links: ArcSwap<Vec<Arc<Link>>>,
     pub(super) pace: Arc<Pace>,
     pub(super) channels: Mutex<Channels>,
+    pub(super) assured: Assured,
     pub(super) guests: Guests,
     pub(super) rejections: Mutex<Rejections>,
     /// Of a mesh.
@@ -97,6 +99,22 @@ impl Shared {
         payload: &mut Payload<'_>,
         from: Option<LinkId>,
     ) -> Result<Sent, EngineError> {
+        if self.assured.is_active()
+            && from.is_none()
+            && let Some(line) = self.assured.line(envelope.channel)
+        {
+            return self.distribute_assured(&line, envelope, payload);
+        }
+        self.distribute_now(envelope, payload, from)
+    }
+
+    #[inline]
+    pub(super) fn distribute_now(
+        &self,
+        envelope: &Envelope<'_>,
+        payload: &mut Payload<'_>,
+        from: Option<LinkId>,
+    ) -> Result<Sent, EngineError> {
         let mut sent = Sent::default();
         let links = self.links();
         let turn = self.pace.begin(1, links.len());
@@ -112,6 +130,21 @@ impl Shared {
     /// Sends messages of this node to every link that wants them. They count as one for the pace,
     /// which looks at the pauses between calls.
     pub(super) fn distribute_all(
+        &self,
+        messages: &[(Envelope<'_>, &[u8])],
+        sent: &mut Sent,
+    ) -> Result<(), (usize, EngineError)> {
+        if self.assured.is_active()
+            && let Some((first, _)) = messages.first()
+            && let Some(line) = self.assured.line(first.channel)
+        {
+            // A publisher has one channel at a port, or hands its messages over one by one.
+            return self.distribute_all_assured(&line, messages, sent);
+        }
+        self.distribute_all_now(messages, sent)
+    }
+
+    pub(super) fn distribute_all_now(
         &self,
         messages: &[(Envelope<'_>, &[u8])],
         sent: &mut Sent,

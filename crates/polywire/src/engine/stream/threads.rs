@@ -131,7 +131,8 @@ impl Threads {
         }
     }
 
-    fn is_own(&self) -> bool {
+    /// Whether the calling thread is one of them.
+    pub(super) fn is_own(&self) -> bool {
         let me = thread::current().id();
         self.lock().iter().any(|handle| handle.thread().id() == me)
     }

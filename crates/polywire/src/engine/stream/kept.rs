@@ -1,0 +1,242 @@
+//! The messages of one channel that a relay has not confirmed, in order. It has no lock or clock.
+
+use std::collections::VecDeque;
+
+use polywire_core::envelope::{Envelope, Extensions};
+
+use super::outbox::Progress;
+
+#[derive(Default)]
+pub(super) struct Kept {
+    messages: VecDeque<Message>,
+    bytes: usize,
+    /// Of the first messages, those that are confirmed. Later ones refer to them.
+    confirmed: usize,
+    /// Their bytes.
+    chain: usize,
+    /// Messages forgotten so far.
+    forgotten: u64,
+    /// The key frames among the messages, counted from the first message of all. Empty if no
+    /// message refers to another one.
+    keys: VecDeque<u64>,
+    /// Messages at the end whose `until` is not known.
+    unsent: usize,
+}
+
+struct Message {
+    envelope: Envelope<'static>,
+    extensions: Vec<u8>,
+    payload: Vec<u8>,
+    /// The message is confirmed if so many are confirmed on the link. Means nothing in the last
+    /// `unsent` ones.
+    until: u64,
+}
+
+impl Message {
+    fn size(&self) -> usize {
+        size_of::<Message>() + self.extensions.len() + self.payload.len()
+    }
+}
+
+impl Kept {
+    /// Bytes of the messages that are not confirmed.
+    pub(super) fn open(&self) -> usize {
+        self.bytes - self.chain
+    }
+
+    /// Bytes of the messages that are kept only because later ones refer to them.
+    pub(super) fn chain(&self) -> usize {
+        self.chain
+    }
+
+    /// Messages so far, with those that are forgotten.
+    pub(super) fn count(&self) -> u64 {
+        self.forgotten + self.messages.len() as u64
+    }
+
+    /// Whether so many of all messages are confirmed, or given up.
+    pub(super) fn is_confirmed(&self, count: u64) -> bool {
+        self.forgotten + self.confirmed as u64 >= count
+    }
+
+    /// Forgets all messages, and gives how many there were.
+    pub(super) fn clear(&mut self) -> u64 {
+        let count = self.messages.len() as u64;
+        *self = Kept { forgotten: self.count(), ..Kept::default() };
+        count
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Keeps a message. Where it stands on a link, [`Kept::sent_all`] says.
+    #[inline]
+    pub(super) fn push(&mut self, envelope: &Envelope<'_>, payload: &[u8]) {
+        if envelope.anchor == Some(envelope.sequence) {
+            self.keys.push_back(self.count());
+        }
+        let message = Message {
+            envelope: Envelope { extensions: Extensions::default(), ..*envelope },
+            extensions: envelope.extensions.bytes().to_vec(),
+            payload: payload.to_vec(),
+            until: 0,
+        };
+        self.bytes += message.size();
+        self.messages.push_back(message);
+        self.unsent += 1;
+    }
+
+    /// All messages have left on a link, as far as it was wanted.
+    #[inline]
+    pub(super) fn sent_all(&mut self, progress: Progress) {
+        if !progress.holds {
+            let sent = self.messages.len() - self.unsent;
+            self.messages.range_mut(sent..).for_each(|message| message.until = progress.handed);
+            self.unsent = 0;
+        }
+    }
+
+    /// Forgets what is confirmed, and what no other message refers to.
+    #[inline]
+    pub(super) fn confirmed(&mut self, progress: Progress) {
+        if self.unsent > 0 && !progress.broken {
+            self.sent_all(progress);
+        }
+        let sent = self.messages.len() - self.unsent;
+        let is_confirmed = |message: &&Message| message.until.min(progress.handed) <= progress.confirmed;
+        while self.confirmed < sent
+            && let Some(message) = self.messages.get(self.confirmed).filter(is_confirmed)
+        {
+            self.chain += message.size();
+            self.confirmed += 1;
+        }
+        let needed = self.forgotten + self.confirmed as u64;
+        while self.keys.get(1).is_some_and(|key| *key <= needed) {
+            self.keys.pop_front();
+        }
+        let keep = self.keys.front().map_or(needed, |key| (*key).min(needed));
+        while self.forgotten < keep {
+            self.pop();
+        }
+    }
+
+    /// Drops the oldest message. True if it was not confirmed.
+    pub(super) fn drop_oldest(&mut self) -> bool {
+        let was_open = self.confirmed == 0;
+        self.pop();
+        was_open
+    }
+
+    /// The link has ended: nothing has left or is confirmed on another one. Gives the number of
+    /// messages that were not confirmed.
+    pub(super) fn forget_progress(&mut self) -> u64 {
+        let open = self.messages.len() - self.confirmed;
+        (self.unsent, self.confirmed, self.chain) = (self.messages.len(), 0, 0);
+        open as u64
+    }
+
+    /// The messages, at most so many at a time.
+    pub(super) fn in_parts(&self, most: usize) -> impl Iterator<Item = Vec<(Envelope<'_>, &[u8])>> {
+        let parts = (0..self.messages.len()).step_by(most);
+        parts.map(move |first| {
+            let last = self.messages.len().min(first + most);
+            let part = self.messages.range(first..last);
+            part.map(|message| {
+                let extensions = Extensions::parse(&message.extensions).unwrap_or_default();
+                (Envelope { extensions, ..message.envelope }, message.payload.as_slice())
+            })
+            .collect()
+        })
+    }
+
+    fn pop(&mut self) {
+        let Some(message) = self.messages.pop_front() else { return };
+        self.bytes -= message.size();
+        self.keys.pop_front_if(|key| *key == self.forgotten);
+        self.forgotten += 1;
+        if self.confirmed > 0 {
+            self.confirmed -= 1;
+            self.chain -= message.size();
+        }
+        self.unsent = self.unsent.min(self.messages.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::envelope::ChannelId;
+
+    use super::*;
+
+    /// A link that was handed so many messages, of which so many are confirmed.
+    fn link(handed: u64, confirmed: u64) -> Progress {
+        Progress { handed, confirmed, holds: false, broken: false }
+    }
+
+    /// Keeps messages with these sequence numbers and anchors, each of which is sent at once.
+    fn sent(kept: &mut Kept, messages: &[(u64, Option<u64>)]) {
+        for (sequence, anchor) in messages {
+            kept.push(&Envelope { anchor: *anchor, ..Envelope::data(ChannelId(1), *sequence, 0) }, b"payload");
+            kept.sent_all(link(*sequence, 0));
+        }
+    }
+
+    fn numbers(kept: &Kept) -> Vec<u64> {
+        kept.in_parts(2).flatten().map(|(envelope, _)| envelope.sequence).collect()
+    }
+
+    #[test]
+    fn what_is_confirmed_is_forgotten_and_the_rest_is_sent_again() {
+        let mut kept = Kept::default();
+        sent(&mut kept, &[(1, None), (2, None), (3, None), (4, None), (5, None)]);
+        kept.confirmed(link(5, 2));
+        assert_eq!((numbers(&kept), kept.is_confirmed(2), kept.is_confirmed(3)), (vec![3, 4, 5], true, false));
+        assert_eq!(kept.forget_progress(), 3);
+        // The next link has had none of them yet, whatever else it confirms.
+        kept.confirmed(Progress { broken: true, ..link(100, 100) });
+        assert_eq!(numbers(&kept), [3, 4, 5]);
+        kept.sent_all(link(3, 0));
+        kept.confirmed(link(3, 3));
+        assert_eq!((kept.is_empty(), kept.open(), kept.chain(), kept.is_confirmed(5)), (true, 0, 0, true));
+    }
+
+    #[test]
+    fn what_waits_for_an_answer_is_confirmed_after_it() {
+        let (mut kept, held) = (Kept::default(), Progress { holds: true, ..link(7, 7) });
+        kept.push(&Envelope::data(ChannelId(1), 1, 0), b"payload");
+        kept.sent_all(held);
+        kept.confirmed(held);
+        assert_eq!(numbers(&kept), [1]);
+        kept.confirmed(link(8, 7));
+        assert_eq!(numbers(&kept), [1]);
+        kept.confirmed(link(8, 8));
+        assert!(kept.is_empty());
+    }
+
+    #[test]
+    fn a_key_frame_stays_as_long_as_messages_refer_to_it() {
+        let mut kept = Kept::default();
+        sent(&mut kept, &[(1, Some(1)), (2, None), (3, Some(3)), (4, None), (5, None)]);
+        kept.confirmed(link(5, 2));
+        assert_eq!((numbers(&kept), kept.chain()), (vec![3, 4, 5], 0));
+        kept.confirmed(link(5, 5));
+        let all = kept.chain();
+        assert_eq!((numbers(&kept), kept.open(), kept.is_confirmed(5)), (vec![3, 4, 5], 0, true));
+        // Those that are confirmed are sent again as well, and do not count.
+        assert_eq!((kept.forget_progress(), kept.chain(), kept.open()), (0, 0, all));
+        kept.sent_all(link(3, 0));
+        sent(&mut kept, &[(6, Some(6))]);
+        kept.confirmed(link(6, 6));
+        assert_eq!(numbers(&kept), [6]);
+        assert!(!kept.drop_oldest() && kept.is_empty() && kept.bytes == 0);
+    }
+
+    #[test]
+    fn room_is_made_by_the_oldest() {
+        let mut kept = Kept::default();
+        sent(&mut kept, &[(1, None), (2, None)]);
+        assert!(kept.drop_oldest());
+        assert_eq!((numbers(&kept), kept.clear(), kept.count(), kept.is_confirmed(2)), (vec![2], 1, 2, true));
+    }
+}

@@ -1,0 +1,54 @@
+//! How far the messages of a link have come, and whether the peer relays them.
+
+use std::sync::atomic::Ordering;
+
+use polywire_core::envelope::ChannelId;
+
+use super::{Outbox, Outgoing};
+
+/// How far the messages of a link have come.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Progress {
+    /// Messages written or queued.
+    pub(in super::super) handed: u64,
+    /// Messages that the peer has confirmed.
+    pub(in super::super) confirmed: u64,
+    /// Others wait for an answer.
+    pub(in super::super) holds: bool,
+    /// The link has ended, or is about to.
+    pub(in super::super) broken: bool,
+}
+
+impl Outbox {
+    pub(in super::super) fn progress(&self) -> Progress {
+        let state = self.lock();
+        let Outgoing { handed, confirmed, delivery, broken, .. } = &*state;
+        Progress { handed: *handed, confirmed: *confirmed, holds: delivery.is_holding(), broken: *broken }
+    }
+
+    /// Notes that the peer has received this many messages. Impossible numbers are clamped.
+    pub(in super::super) fn confirmed(&self, messages: u64) {
+        let mut state = self.lock();
+        state.confirmed = messages.clamp(state.confirmed, state.handed.max(state.confirmed));
+    }
+
+    /// Messages that the peer wants and has not confirmed.
+    pub(in super::super) fn unconfirmed(&self) -> u64 {
+        let state = self.lock();
+        state.handed.saturating_sub(state.confirmed) + state.delivery.held_and_wanted()
+    }
+
+    /// The subscribers for which the peer has accepted one of the port's channels.
+    pub(in super::super) fn accepting(&self, channel: ChannelId) -> u32 {
+        self.lock().delivery.accepting(channel)
+    }
+
+    /// The peer says that it relays.
+    pub(in super::super) fn relayed(&self) {
+        self.peer_relays.store(true, Ordering::Release);
+    }
+
+    pub(in super::super) fn peer_relays(&self) -> bool {
+        self.peer_relays.load(Ordering::Acquire)
+    }
+}
