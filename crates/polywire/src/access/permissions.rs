@@ -102,12 +102,9 @@ fn lines(rules: &[&Rule], naming: Naming, writes: bool) -> Result<Vec<Line>, Per
     let of = |patterns: fn(&Rule) -> &[Pattern]| rules.iter().flat_map(move |rule| patterns(rule)).collect::<Vec<_>>();
     let mut lines = vec![own(naming, writes)];
     let mut calls = Vec::new();
-    let ends: [(fn(&Rule) -> &[Pattern], Role); 2] = match writes {
-        true => [(|rule| &rule.request, Role::Request), (|rule| &rule.serve, Role::Reply)],
-        false => [(|rule| &rule.request, Role::Reply), (|rule| &rule.serve, Role::Request)],
-    };
-    for (patterns, role) in ends {
-        for pattern in of(patterns) {
+    let [called, served] = if writes { [Role::Request, Role::Reply] } else { [Role::Reply, Role::Request] };
+    for (patterns, role) in [(of(|rule| &rule.request), called), (of(|rule| &rule.serve), served)] {
+        for pattern in patterns {
             for (prefix, suffix) in around_services(naming, role) {
                 calls.push(Expression::of(pattern, &prefix, &suffix)?);
             }

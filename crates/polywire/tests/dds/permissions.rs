@@ -11,7 +11,7 @@ use crate::{
     fleet::{Fleet, Member},
     program::{SOON, domain},
     pump,
-    security::{apart, authority, ddsperf, has_ddsperf, member_with, node, of_program, secure},
+    security::{ALL, apart, authority, ddsperf, has_ddsperf, member_with, node, of_program, secure},
 };
 
 const RULES: &str = r#"
@@ -37,11 +37,14 @@ publish = ["DDSPerfCPUStats", "DDSPerfRPingKS", "DDSPerfRPongKS"]
 subscribe = ["DDSPerfCPUStats", "DDSPerfRPingKS", "DDSPerfRPongKS"]
 "#;
 
-/// A member that may do what the rules allow the holder of its certificate.
-fn member(fleet: &Fleet, name: &str) -> Member {
+/// What the rules allow the holder of a certificate.
+fn allowed(name: &str) -> String {
     let access = Config::parse(RULES).expect("rules").access.expect("rules");
-    let rules = permissions(&access, name, Naming::Plain).expect("permissions");
-    member_with(fleet, name, &rules, Duration::from_secs(86_400))
+    permissions(&access, name, Naming::Plain).expect("permissions")
+}
+
+fn member(fleet: &Fleet, name: &str) -> Member {
+    member_with(fleet, name, &allowed(name), Duration::from_secs(86_400))
 }
 
 #[test]
@@ -80,6 +83,34 @@ fn nodes_may_do_what_the_rules_allow() {
     let other = pumps.client::<Note, Note>("plant/other", Some(&here)).expect("a service").open().map(drop);
     let refused = other.expect_err("no permission").to_string();
     assert!(refused.contains("not allowed by the security rules"), "{refused}");
+}
+
+/// Its own DDS allows a participant everything, because it knows the domain by another number. That
+/// of the others does not.
+#[test]
+fn who_does_not_keep_to_its_permissions_gains_nothing() {
+    let Some(fleet) = authority() else { return };
+    let on_network = domain();
+    let there = apart("cdr", &fleet, on_network, "on");
+    let own = there.split(['/', '?']).nth(1).expect("a number");
+    let everywhere = "<id_range><min>0</min><max>230</max></id_range>";
+    let rules = ALL.replace(everywhere, &format!("<id>{own}</id>"))
+        + &allowed("pump-3").replace(everywhere, &format!("<id>{on_network}</id>"));
+    let pumps = node(Some(&member_with(&fleet, "pump-3", &rules, Duration::from_secs(86_400))));
+    let hall = node(Some(&member(&fleet, "hall")));
+    let publish = |topic| pumps.publisher_on::<Pump>(topic, &there).expect("its own DDS allows it");
+    let (forbidden, permitted) = (publish("plant/alarms/pumps"), publish("plant/pumps"));
+    let subscribe = |topic| hall.subscriber_on::<Pump>(topic, &secure("auto", on_network)).expect("a subscriber");
+    let (nothing, pumps_read) = (subscribe("plant/alarms/pumps"), subscribe("plant/pumps"));
+    let alarms = hall.publisher_on::<Pump>("plant/alarms/hall", &secure("cdr", on_network)).expect("a publisher");
+    let unread = pumps.subscriber_on::<Pump>("plant/alarms/hall", &there).expect("a subscriber");
+    assert_eq!(permitted.wait_for_subscribers(1, SOON), 1);
+    assert_eq!(forbidden.wait_for_subscribers(1, Duration::from_millis(500)), 0);
+    for publisher in [&forbidden, &permitted, &alarms] {
+        publisher.publish(&pump(1)).expect("published");
+    }
+    assert_eq!(pumps_read.recv_timeout(SOON).expect("a sample").value, pump(1));
+    assert!(nothing.recv_timeout(Duration::from_millis(300)).is_none() && unread.try_recv().is_none());
 }
 
 #[test]

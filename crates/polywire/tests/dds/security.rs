@@ -30,7 +30,7 @@ use super::{
 };
 
 /// What a member may do, unless a test says otherwise.
-const ALL: &str = "<allow_rule><domains><id_range><min>0</min><max>230</max></id_range></domains>\
+pub const ALL: &str = "<allow_rule><domains><id_range><min>0</min><max>230</max></id_range></domains>\
 <publish><topics><topic>*</topic></topics><partitions><partition>*</partition></partitions></publish>\
 <subscribe><topics><topic>*</topic></topics><partitions><partition>*</partition></partitions></subscribe></allow_rule>";
 
