@@ -19,7 +19,7 @@ use polywire::{
     qos::{Qos, Reliability},
 };
 use polywire_testing::waiting::{Process, SOON, process_of, until};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Plant::Reading")]
@@ -110,6 +110,13 @@ impl Relay {
 
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process.0), signal).expect("it is there");
+    }
+
+    /// Suspends it, and waits until it does nothing more.
+    fn suspend(&self) {
+        self.signal(Signal::STOP);
+        let stopped = waitpid(Some(Pid::from_child(&self.process.0)), WaitOptions::UNTRACED).expect("it is there");
+        assert!(stopped.is_some_and(|(_, status)| status.stopped()));
     }
 }
 
@@ -230,7 +237,7 @@ fn a_relay_that_is_suspended_and_then_killed_loses_nothing_either() {
         until("messages come", || got.of("t").1 > before + 100);
     };
     let suspend = || {
-        active.signal(Signal::STOP);
+        active.suspend();
         let is_silent = |event| matches!(event, NodeEvent::Engine { event: Event::Silent { .. }, .. });
         until("the lease lapses", || events.try_recv().is_some_and(is_silent));
     };
@@ -269,7 +276,7 @@ fn a_publisher_that_has_ended_loses_nothing_and_one_that_is_not_reliable_does() 
     }
     until("the first ones", || got.of("reliable").1 == 1 && got.of("plain").1 == 1);
     // The relay takes no more of them.
-    active.signal(Signal::STOP);
+    active.suspend();
     (2..=10).for_each(|count| [&assured, &plain].iter().for_each(|publisher| publish(publisher, count)));
     drop(assured);
     active.signal(Signal::KILL);
