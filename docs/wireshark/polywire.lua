@@ -17,7 +17,7 @@ local LONGEST_FRAME = 256 * 1024 * 1024
 local CONTROL = {
   [0x01] = "Hello", [0x02] = "Announce", [0x03] = "Answer", [0x04] = "Retire", [0x05] = "Position",
   [0x06] = "Want", [0x07] = "Document", [0x08] = "Heartbeat", [0x09] = "Bye", [0x40] = "Taken",
-  [0x42] = "Offer", [0x43] = "Offer", [0x48] = "Lease",
+  [0x42] = "Offer", [0x43] = "Offer", [0x48] = "Lease", [0x4a] = "Relay",
 }
 local KINDS = { [0] = "Data", [1] = "Dispose", [2] = "Unregister", [3] = "Request", [4] = "Reply" }
 local ANSWERS = { [0] = "Accept", [1] = "Decline", [2] = "Refuse", [3] = "Accept in part", [4] = "Renew" }
@@ -243,6 +243,8 @@ control[0x43] = control[0x42]
 control[0x48] = function(reader)
   return string.format("Lease of %s ms", tostring(reader:add_varint(f.lease)))
 end
+
+control[0x4a] = function() return "Relay" end
 
 -- Returns bit `number` of the head.
 local function has(head, number)

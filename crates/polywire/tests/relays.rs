@@ -19,7 +19,7 @@ use polywire::{
     qos::{Qos, Reliability},
 };
 use polywire_testing::waiting::{Process, SOON, process_of, until};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Plant::Reading")]
@@ -110,6 +110,13 @@ impl Relay {
 
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process.0), signal).expect("it is there");
+    }
+
+    /// Suspends it, and waits until it does nothing more.
+    fn suspend(&self) {
+        self.signal(Signal::STOP);
+        let stopped = waitpid(Some(Pid::from_child(&self.process.0)), WaitOptions::UNTRACED).expect("it is there");
+        assert!(stopped.is_some_and(|(_, status)| status.stopped()));
     }
 }
 
@@ -230,7 +237,7 @@ fn a_relay_that_is_suspended_and_then_killed_loses_nothing_either() {
         until("messages come", || got.of("t").1 > before + 100);
     };
     let suspend = || {
-        active.signal(Signal::STOP);
+        active.suspend();
         let is_silent = |event| matches!(event, NodeEvent::Engine { event: Event::Silent { .. }, .. });
         until("the lease lapses", || events.try_recv().is_some_and(is_silent));
     };
@@ -246,4 +253,40 @@ fn a_relay_that_is_suspended_and_then_killed_loses_nothing_either() {
     let last = source.end();
     until("the last message", || got.of("t").1 == last);
     assert_eq!((got.of("t"), subscription.lost()), ((last, last), 0));
+}
+
+#[test]
+fn a_publisher_that_has_ended_loses_nothing_and_one_that_is_not_reliable_does() {
+    let (active, endpoint) = Relay::first();
+    let mut standby = Relay::second(&endpoint);
+    let wire = format!("cdr@{}", endpoint.replace("tcp/", "tcp-connect/"));
+    // As long may it take until all is confirmed.
+    let config = Config::parse("[engine]\nlinger_ms = 60000").expect("valid");
+    let (writer, reader) = (Node::builder().config(config).build(), Node::new());
+    let (events, got) = (writer.events(), Got::default());
+    let subscriptions = ["reliable", "plain"].map(|topic| got.subscribe(&reader, topic, &wire));
+    let assured = reliable(&writer, "reliable", &wire);
+    let plain: Publisher<Reading> = writer.publisher_on("plain", &wire).expect("a publisher");
+    let publish = |publisher: &Publisher<Reading>, count| {
+        publisher.publish(&Reading { count, ..Reading::default() }).expect("published");
+    };
+    for publisher in [&assured, &plain] {
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+        publish(publisher, 1);
+    }
+    until("the first ones", || got.of("reliable").1 == 1 && got.of("plain").1 == 1);
+    // The relay takes no more of them.
+    active.suspend();
+    (2..=10).for_each(|count| [&assured, &plain].iter().for_each(|publisher| publish(publisher, count)));
+    drop(assured);
+    active.signal(Signal::KILL);
+    standby.says("relays at ");
+    let is_over = |event| matches!(event, NodeEvent::Engine { event: Event::Disconnected { .. }, .. });
+    until("the link ends", || events.try_recv().is_some_and(is_over));
+    assert_eq!(plain.wait_for_subscribers(1, SOON), 1);
+    publish(&plain, 11);
+    until("the last ones", || got.of("reliable").1 == 10 && got.of("plain").1 == 11);
+    assert_eq!((got.of("reliable").0, got.of("plain").0), (10, 2));
+    assert_eq!(subscriptions.each_ref().map(Subscription::lost), [0, 9]);
+    until("its channel ends", || subscriptions[0].status().writers == 0);
 }
