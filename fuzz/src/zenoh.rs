@@ -71,7 +71,7 @@ fn key(random: &mut Random) -> Vec<u8> {
         "plant/%41/100%",
         "plant/@x",
         "@polywire/1/node/07070707070707070707070707070707-2",
-        "@polywire/1/mail/07070707070707070707070707070707-1/08080808080808080808080808080808-1",
+        "@polywire/1/mail/07070707070707070707070707070707-1",
         "@polywire/1/schema/00112233445566778899aabbccddeeff",
         "@ros2_lv/0/8b209175/0/10/MP/%/%/talker/%a%chatter/std_msgs::msg::dds_::String_/RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18/::,7:,:,:,,",
         "@ros2_lv/0/8b209175/0/1/NN/%/%/talker",
@@ -152,22 +152,24 @@ fn publish(node: &Node, samples: &[Sample<'_>]) {
 fn claim_to_be_a_node(node: &Node, samples: &[Sample<'_>]) {
     let meeting = Meeting::begin(node);
     let (sender, mails) = mpsc::channel();
-    let (id, number) = (HELLO.node, HELLO.incarnation);
-    let mailbox = meeting.session.declare_subscriber(format!("{OURS}/mail/{id}-{number:x}/*"));
-    let mailbox = mailbox.callback(move |mail| {
-        let from = mail.key_expr().as_str().rsplit('/').next().map(str::to_owned);
-        let _ = sender.send((from.unwrap_or_default(), mail.payload().to_bytes().into_owned()));
-    });
+    // The last of all: the node says hello first.
+    let (id, number) = (Id128([0xff; 16]), HELLO.incarnation);
+    let mailbox = meeting.session.declare_subscriber(format!("{OURS}/mail/{id}-{number:x}"));
+    let mailbox = mailbox.callback(move |mail| drop(sender.send(mail.payload().to_bytes().into_owned())));
     let mailbox = mailbox.wait().expect("a mailbox");
     let token = meeting.session.liveliness().declare_token(format!("{OURS}/node/{id}-{number:x}"));
     let token = token.wait().expect("a token");
     let tokens = samples.iter().filter_map(|sample| declare(&meeting.session, sample[0]));
     let tokens: Vec<LivelinessToken> = tokens.collect();
-    let (from, hello) = mails.recv_timeout(LONGEST).expect("the node writes to who is there");
-    let theirs = hello.get(6..14).expect("the node's epoch");
-    let to = format!("{OURS}/mail/{from}/{id}-{number:x}");
+    let hello = mails.recv_timeout(LONGEST).expect("the node writes to who is there");
+    let (from, rest) = hello.get(MAGIC.len()..).and_then(<[u8]>::split_first_chunk).expect("a name");
+    let (incarnation, theirs) = rest.split_first_chunk().expect("a number");
+    let theirs = theirs.get(..8).expect("the node's epoch");
+    let to = format!("{OURS}/mail/{}-{:x}", Id128(*from), u64::from_le_bytes(*incarnation));
+    let me = [&id.0[..], &number.to_le_bytes()].concat();
     let mail = |kind: u8, number: u64, body: &[u8]| {
-        let mail = [MAGIC, &[kind], &1_u64.to_le_bytes(), theirs, &number.to_le_bytes(), body].concat();
+        let (number, length) = (number.to_le_bytes(), (body.len() as u64).to_le_bytes());
+        let mail = [MAGIC, &me, &1_u64.to_le_bytes(), theirs, &number, &[kind], &length, body].concat();
         meeting.session.put(&to, mail).wait().expect("it is put");
     };
     mail(0, 0, &[1]);
@@ -176,7 +178,7 @@ fn claim_to_be_a_node(node: &Node, samples: &[Sample<'_>]) {
         let [_, encoding, attachment, payload] = *sample;
         // Most are a node's frames with the next number.
         match encoding.first().is_some_and(|first| first % 8 == 0) {
-            true => meeting.session.put(&to, [MAGIC, payload].concat()).wait().expect("it is put"),
+            true => meeting.session.put(&to, [MAGIC, &me, payload].concat()).wait().expect("it is put"),
             false => mail(1, number, payload),
         }
         if attachment.starts_with(MAGIC) {

@@ -227,12 +227,25 @@ fn strangers_in_the_mailbox_do_no_harm() {
         .map(|_| tokens.recv_timeout(SOON).expect("a token"))
         .map(|key| key.rsplit('/').next().expect("a name").to_owned())
         .collect();
-    // Malformed, with a strange name, and in the name of the other node with an old epoch.
+    // Malformed, of a stranger, and in the name of the other node with an old epoch.
+    let sender = |name: &str| {
+        let (node, incarnation) = name.split_once('-').expect("a name");
+        let number = |hex: &str| u128::from_str_radix(hex, 16).expect("a number");
+        [&number(node).to_be_bytes()[..], &number(incarnation).to_le_bytes()[..8]].concat()
+    };
     for (to, from) in [(0, 1), (1, 0)] {
-        for bytes in [&b""[..], b"PLYW\x01", b"PLYW\x02later", &[b'P', b'L', b'Y', b'W', 1, 1, 1, 0, 0]] {
-            for name in [names[from].as_str(), "nobody", &"f".repeat(40)] {
-                session.put(format!("@polywire/1/mail/{}/{name}", names[to]), bytes).wait().expect("put");
-            }
+        let signed = |from: &[u8], more: &[u8]| [b"PLYW\x01", from, more].concat();
+        let old = [&1_u64.to_le_bytes()[..], &[0; 8], &1_u64.to_le_bytes(), b"\x04\0\0\0\0\0\0\0\0"].concat();
+        let mails = [
+            Vec::new(),
+            signed(b"", b""),
+            b"PLYW\x02later".to_vec(),
+            signed(&sender(&names[from]), b"\x01\x01\0\0"),
+            signed(&sender(&names[from]), &old),
+            signed(&[0xff; 24], &old),
+        ];
+        for bytes in mails {
+            session.put(format!("@polywire/1/mail/{}", names[to]), bytes).wait().expect("put");
         }
     }
     // A token that is none, and one of a node that never answers.

@@ -127,6 +127,11 @@ impl Inbox {
         (!row.is_empty()).then_some(link)
     }
 
+    /// Whether an announcement is next, which the node answers at once.
+    pub(super) fn is_announcement_next(&self) -> bool {
+        matches!(self.queue.front(), Some(Arrived { what: Arrival::Announced(..), .. }))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

@@ -47,6 +47,14 @@ pub(super) struct Keys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Name(pub(super) Hello);
 
+impl Name {
+    /// Whether this node says hello to the other one first.
+    pub(super) fn is_before(&self, other: &Name) -> bool {
+        let order = |name: &Name| (name.0.node, name.0.incarnation);
+        order(self) < order(other)
+    }
+}
+
 impl Keys {
     /// Keys behind a prefix: a key expression without wildcards, or nothing.
     pub(super) fn new(prefix: &str) -> Result<Keys, String> {
@@ -125,8 +133,8 @@ impl Keys {
     }
 
     /// Where a node receives what others write to it alone.
-    pub(super) fn mailbox(&self, to: Name) -> String {
-        format!("{}/mail/{to}/*", self.ours)
+    pub(super) fn mailbox(&self, to: Name) -> Option<OwnedKeyExpr> {
+        OwnedKeyExpr::new(format!("{}/mail/{to}", self.ours)).ok()
     }
 
     /// Where nodes answer queries for schemas.
@@ -137,11 +145,6 @@ impl Keys {
     /// Where a schema is asked for.
     pub(super) fn schema(&self, hash: Id128) -> String {
         format!("{}/schema/{hash}", self.ours)
-    }
-
-    /// Where one node writes to another.
-    pub(super) fn mail(&self, to: Name, from: Name) -> Option<OwnedKeyExpr> {
-        OwnedKeyExpr::new(format!("{}/mail/{to}/{from}", self.ours)).ok()
     }
 }
 
@@ -247,7 +250,7 @@ mod tests {
         let name = Name(Hello { node: Id128([0xab; 16]), incarnation: 0x17 });
         assert_eq!(keys("p").token(name), format!("p/@polywire/1/node/{}-17", "ab".repeat(16)));
         assert_eq!(last(&keys("p").token(name)), Some(name));
-        assert_eq!(last(keys("").mail(name, name).expect("a key").as_str()), Some(name));
+        assert_eq!(last(keys("").mailbox(name).expect("a key").as_str()), Some(name));
         for wrong in ["", "x", "ab-17", &format!("{}-", "ab".repeat(16)), &format!("{}-+1", "ab".repeat(16))] {
             assert_eq!(last(wrong), None, "{wrong}");
         }

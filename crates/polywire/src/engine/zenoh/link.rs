@@ -36,8 +36,9 @@ const OVERHEAD: usize = 64;
 const MARKS: u64 = 4;
 /// Little is under way up to this share of a window, which is more than between two marks.
 const CALM: u64 = 2;
-/// It is asked after so long, if not all is taken.
-const ASK: Duration = Duration::from_millis(100);
+/// It is asked when nothing was sent for so long, if not all is taken. Among many nodes, this and
+/// the next are longer.
+const ASK: Duration = Duration::from_millis(500);
 /// It is asked again after so long without an answer, which also shows whether mails are missing.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -116,6 +117,9 @@ pub(super) struct Link {
     marked: u64,
     taken: u64,
     marked_at: Instant,
+    /// What was sent when it was last looked at, and since when nothing more was.
+    seen: u64,
+    quiet_since: Instant,
     notices: Vec<Notice>,
 }
 
@@ -148,6 +152,8 @@ impl Link {
             marked: 0,
             taken: 0,
             marked_at: Instant::now(),
+            seen: 0,
+            quiet_since: Instant::now(),
             notices: Vec::new(),
         };
         way.line.send(Content::Join, way.out);
@@ -367,9 +373,14 @@ impl Link {
 
     /// Asks the peer what it has taken, if much was sent since the last time.
     pub(super) fn mark_if_due(&mut self, way: &mut Way<'_>) {
-        if self.sent - self.marked >= (self.terms.window / MARKS).max(1) {
+        if self.is_mark_due() {
             self.mark(way);
         }
+    }
+
+    /// Whether much was sent since the peer was asked what it has taken.
+    pub(super) fn is_mark_due(&self) -> bool {
+        self.sent - self.marked >= (self.terms.window / MARKS).max(1)
     }
 
     /// Asks the peer what it has taken.
@@ -379,13 +390,24 @@ impl Link {
     }
 
     /// Does what is due at this time. Returns whether something will be.
-    pub(super) fn keep_time(&mut self, way: &mut Way<'_>, now: Instant) -> bool {
+    pub(super) fn keep_time(&mut self, way: &mut Way<'_>, now: Instant, crowd: u32, is_closing: bool) -> bool {
         self.feed(way);
-        let pause = if self.marked < self.sent { ASK } else { ASK_AGAIN };
-        if !self.is_taken() && now.saturating_duration_since(self.marked_at) >= pause {
+        if self.is_taken() {
+            return false;
+        }
+        if std::mem::replace(&mut self.seen, self.sent) != self.sent {
+            self.quiet_since = now;
+        }
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let is_quiet = is_closing || since(self.quiet_since) >= ASK * crowd;
+        if self.marked < self.sent && is_quiet || since(self.marked_at) >= ASK_AGAIN * crowd {
             self.mark(way);
         }
-        !self.is_taken()
+        true
+    }
+
+    pub(super) fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
     }
 
     /// The peer has taken so many bytes.

@@ -4,6 +4,10 @@
 //! *epoch*. From then on mails are counted, so that an end notices if one is missing. It then draws
 //! another epoch, and the link begins anew.
 
+use polywire_core::{envelope::Id128, frame::Hello};
+
+use super::key::Name;
+
 /// "PLYW" and the version.
 const MAGIC: &[u8; 5] = b"PLYW\x01";
 const HELLO: u8 = 0;
@@ -12,8 +16,17 @@ const MARK: u8 = 2;
 const TAKEN: u8 = 3;
 const JOIN: u8 = 4;
 const LEAVE: u8 = 5;
+/// Bytes in front of each content: its kind and its length.
+const HEAD: usize = 9;
 
-/// A mail.
+/// The node that has written a mail, and the mail. `None` if it is none, or one of a later version.
+pub(super) fn signed(bytes: &[u8]) -> Option<(Name, &[u8])> {
+    let (node, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
+    let (incarnation, mail) = number(rest)?;
+    Some((Name(Hello { node: Id128(*node), incarnation }), mail))
+}
+
+/// A mail, behind its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mail<'a> {
     /// The sender's epoch.
@@ -22,7 +35,8 @@ pub(super) struct Mail<'a> {
     pub(super) peer_epoch: u64,
     /// Counts the mails of the link from 1. 0 for a hello.
     pub(super) number: u64,
-    pub(super) content: Content<'a>,
+    /// The contents, each with its kind and its length.
+    contents: &'a [u8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,63 +55,85 @@ pub(super) enum Content<'a> {
     Leave,
 }
 
-impl Mail<'_> {
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        let (kind, body, number);
-        let text: &[u8] = match self.content {
-            Content::Hello { asks } => {
-                (kind, body) = (HELLO, [u8::from(asks)]);
-                &body
-            }
-            Content::Frame(frame) => {
-                kind = FRAME;
-                frame
-            }
-            Content::Mark(sent) => {
-                (kind, number) = (MARK, sent.to_le_bytes());
-                &number
-            }
-            Content::Taken(sent) => {
-                (kind, number) = (TAKEN, sent.to_le_bytes());
-                &number
-            }
-            Content::Join => {
-                kind = JOIN;
-                &[]
-            }
-            Content::Leave => {
-                kind = LEAVE;
-                &[]
-            }
-        };
-        let mut bytes = Vec::with_capacity(MAGIC.len() + 25 + text.len());
-        bytes.extend_from_slice(MAGIC);
-        bytes.push(kind);
-        [self.epoch, self.peer_epoch, self.number].iter().for_each(|n| bytes.extend_from_slice(&n.to_le_bytes()));
-        bytes.extend_from_slice(text);
-        bytes
+impl Content<'_> {
+    /// Bytes that it takes in a mail.
+    pub(super) fn size(&self) -> usize {
+        HEAD + if let Content::Frame(frame) = self { frame.len() } else { size_of::<u64>() }
     }
 
-    /// Reads a mail. `None` if it is none, or one of a later version.
-    pub(super) fn parse(bytes: &[u8]) -> Option<Mail<'_>> {
-        let rest = bytes.strip_prefix(MAGIC)?;
-        let (kind, rest) = rest.split_first()?;
-        let (epoch, rest) = number(rest)?;
-        let (peer_epoch, rest) = number(rest)?;
-        let (number_of_mail, body) = number(rest)?;
-        let content = match (*kind, body) {
-            (HELLO, [asks @ (0 | 1)]) => Content::Hello { asks: *asks == 1 },
-            (FRAME, frame) => Content::Frame(frame),
-            (MARK, body) => Content::Mark(only(body)?),
-            (TAKEN, body) => Content::Taken(only(body)?),
-            (JOIN, []) => Content::Join,
-            (LEAVE, []) => Content::Leave,
-            _ => return None,
+    /// Appends it to a mail.
+    pub(super) fn put(&self, mail: &mut Vec<u8>) {
+        let number;
+        let (kind, body): (u8, &[u8]) = match self {
+            Content::Hello { asks: true } => (HELLO, &[1]),
+            Content::Hello { asks: false } => (HELLO, &[0]),
+            Content::Frame(frame) => (FRAME, frame),
+            Content::Mark(sent) | Content::Taken(sent) => {
+                number = sent.to_le_bytes();
+                (if matches!(self, Content::Mark(_)) { MARK } else { TAKEN }, &number)
+            }
+            Content::Join => (JOIN, &[]),
+            Content::Leave => (LEAVE, &[]),
         };
-        let is_hello = matches!(content, Content::Hello { .. });
-        let mail = Mail { epoch, peer_epoch, number: number_of_mail, content };
-        (epoch > 0 && is_hello == (number_of_mail == 0)).then_some(mail)
+        mail.push(kind);
+        mail.extend_from_slice(&(body.len() as u64).to_le_bytes());
+        mail.extend_from_slice(body);
     }
+}
+
+/// The bytes of a mail with one content, to which others may be appended unless it is a hello.
+pub(super) fn begin(from: Name, epochs: [u64; 2], number: u64, content: Content<'_>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(MAGIC.len() + size_of::<Name>() + 3 * size_of::<u64>() + content.size());
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&from.0.node.0);
+    let numbers = [from.0.incarnation, epochs[0], epochs[1], number];
+    numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+    content.put(&mut bytes);
+    bytes
+}
+
+impl<'a> Mail<'a> {
+    /// Reads a mail behind its sender. `None` if it is none.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Mail<'a>> {
+        let (epoch, rest) = number(bytes)?;
+        let (peer_epoch, rest) = number(rest)?;
+        let (number, contents) = number(rest)?;
+        let mail = Mail { epoch, peer_epoch, number, contents };
+        let is_valid = |(content, _): (Content<'_>, _)| number > 0 && !matches!(content, Content::Hello { .. });
+        let mut rest = contents;
+        while let Some((_, behind)) = split(rest).filter(|one| is_valid(*one)) {
+            rest = behind;
+        }
+        let is_hello = number == 0 && matches!(split(contents), Some((Content::Hello { .. }, [])));
+        (epoch > 0 && (is_hello || rest.is_empty() && !contents.is_empty())).then_some(mail)
+    }
+
+    /// What it says, in order.
+    pub(super) fn contents(self) -> impl Iterator<Item = Content<'a>> {
+        let mut rest = self.contents;
+        std::iter::from_fn(move || {
+            let (content, behind) = split(rest)?;
+            rest = behind;
+            Some(content)
+        })
+    }
+}
+
+/// The first of contents, and the others.
+fn split(bytes: &[u8]) -> Option<(Content<'_>, &[u8])> {
+    let (kind, rest) = bytes.split_first()?;
+    let (length, rest) = number(rest)?;
+    let (body, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    let content = match (*kind, body) {
+        (HELLO, [asks @ (0 | 1)]) => Content::Hello { asks: *asks == 1 },
+        (FRAME, frame) => Content::Frame(frame),
+        (MARK, body) => Content::Mark(only(body)?),
+        (TAKEN, body) => Content::Taken(only(body)?),
+        (JOIN, []) => Content::Join,
+        (LEAVE, []) => Content::Leave,
+        _ => return None,
+    };
+    Some((content, rest))
 }
 
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
@@ -114,42 +150,60 @@ mod tests {
 
     use super::*;
 
+    const FROM: Name = Name(Hello { node: Id128([8; 16]), incarnation: 3 });
+
+    fn parse(bytes: &[u8]) -> Option<Mail<'_>> {
+        signed(bytes).and_then(|(from, mail)| Mail::parse(mail).filter(|_| from == FROM))
+    }
+
+    fn bytes(number: u64, contents: &[Content<'_>]) -> Vec<u8> {
+        let mut bytes = begin(FROM, [1, 2], number, contents[0]);
+        contents[1..].iter().for_each(|content| content.put(&mut bytes));
+        bytes
+    }
+
     #[test]
     fn mails_come_back() {
         let contents =
             [Content::Frame(b"frame"), Content::Mark(7), Content::Taken(u64::MAX), Content::Join, Content::Leave];
-        let hello = Mail { epoch: 1, peer_epoch: 0, number: 0, content: Content::Hello { asks: true } };
-        let mails = contents.map(|content| Mail { epoch: 1, peer_epoch: 2, number: 3, content });
-        for mail in mails.into_iter().chain([hello]) {
-            let bytes = mail.bytes();
-            assert_eq!(Mail::parse(&bytes), Some(mail));
-            let is_frame = matches!(mail.content, Content::Frame(_));
-            for len in (0..bytes.len()).filter(|len| !is_frame || *len < 30) {
-                assert_eq!(Mail::parse(&bytes[..len]), None, "{mail:?} {len}");
-            }
+        let hello = [Content::Hello { asks: true }];
+        let mails = [(3, &contents[..]), (3, &contents[..1]), (3, &contents[3..4]), (0, &hello[..])];
+        for (number, contents) in mails {
+            let bytes = bytes(number, contents);
+            let mail = parse(&bytes).expect("a mail");
+            assert_eq!((mail.epoch, mail.peer_epoch, mail.number), (1, 2, number));
+            assert_eq!(mail.contents().collect::<Vec<_>>(), contents);
+            let whole = (0..bytes.len()).filter(|len| parse(&bytes[..*len]).is_some());
+            assert_eq!(whole.count(), contents.len() - 1, "cut between contents");
         }
     }
 
     #[test]
     fn contradictions_are_no_mails() {
-        let mail = |number, content| Mail { epoch: 1, peer_epoch: 2, number, content }.bytes();
-        assert_eq!(Mail::parse(&mail(1, Content::Hello { asks: false })), None, "a hello is not counted");
-        assert_eq!(Mail::parse(&mail(0, Content::Join)), None, "and others are");
-        let mut later = mail(1, Content::Join);
+        let hello = Content::Hello { asks: false };
+        assert_eq!(parse(&bytes(1, &[hello])), None, "a hello is not counted");
+        assert_eq!(parse(&bytes(0, &[Content::Join])), None, "and others are");
+        assert_eq!(parse(&bytes(0, &[hello, hello])), None, "it stands alone");
+        assert_eq!(parse(&bytes(1, &[Content::Join, hello])), None);
+        let mut later = bytes(1, &[Content::Join]);
         later[4] = 2;
-        assert_eq!(Mail::parse(&later), None);
+        assert_eq!(parse(&later), None);
     }
 
     proptest! {
         #[test]
-        fn hostile_bytes_are_refused_or_read(kind in 0_u8..8, bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let mut claimed = MAGIC.to_vec();
+        fn hostile_bytes_are_refused_or_read(
+            number in 0_u64..2, kind in 0_u8..8, body in proptest::collection::vec(any::<u8>(), 0..60)
+        ) {
+            let mut claimed = bytes(number, &[Content::Join]);
+            claimed.truncate(claimed.len() - HEAD);
             claimed.push(kind);
-            claimed.extend(&bytes);
-            if let Some(mail) = Mail::parse(&claimed) {
-                prop_assert_eq!(mail.bytes(), claimed);
+            claimed.extend((body.len() as u64).to_le_bytes());
+            claimed.extend(&body);
+            if let Some(mail) = parse(&claimed) {
+                prop_assert_eq!(bytes(mail.number, &mail.contents().collect::<Vec<_>>()), claimed);
             }
-            prop_assert!(Mail::parse(&bytes).is_none() || bytes.starts_with(MAGIC));
+            prop_assert!(signed(&body).is_none() || body.starts_with(MAGIC));
         }
     }
 }

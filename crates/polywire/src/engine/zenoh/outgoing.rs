@@ -2,7 +2,8 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
+    time::{Duration, Instant},
 };
 
 use polywire_core::{
@@ -11,11 +12,14 @@ use polywire_core::{
 };
 use zenoh::{
     Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, pubsub::Publisher, qos::CongestionControl, query::Query,
+    sample::Locality,
 };
 
 use super::{
+    super::pipe::lock,
     end::ServiceEnd,
-    mail::{Content, Mail},
+    key::Name,
+    mail::{self, Content},
     outlet::Outlet,
     ros::Topic,
 };
@@ -25,6 +29,12 @@ pub(super) const ERROR: &str = "text/plain;";
 
 /// Some mails without a frame, in bytes.
 const LITTLE: usize = 512;
+/// Bytes of a mail to which nothing is appended any more.
+const ROW: usize = 8 << 10;
+/// More bytes of mails to one node within a while are a flood. Most nodes announce all channels in
+/// fewer.
+const FLOOD: usize = 256 << 10;
+const WHILE: Duration = Duration::from_secs(1);
 
 /// Something to put into the session.
 pub(super) enum Put {
@@ -32,8 +42,8 @@ pub(super) enum Put {
     Open { outlet: Arc<Outlet>, instance: Option<Id128>, attachment: Vec<u8>, payload: Vec<u8> },
     /// An instance has ended, which concerns the topic's history.
     End { outlet: Arc<Outlet>, instance: Option<Id128> },
-    /// For one node.
-    Mail { to: Arc<Mailbox>, bytes: Vec<u8> },
+    /// For one node. More may be appended if it is a row.
+    Mail { to: Arc<Mailbox>, bytes: Vec<u8>, is_row: bool },
     /// The node is gone. Zenoh forgets what was declared for it.
     Forget { _mailbox: Arc<Mailbox> },
     /// A query for a schema.
@@ -125,6 +135,18 @@ impl Outgoing {
         self.queue.push_back(put);
     }
 
+    /// Appends a content to the mail that leaves last, if that is for the same node and has room.
+    fn append(&mut self, to: &Arc<Mailbox>, content: Content<'_>) -> bool {
+        let Some(Put::Mail { to: last, bytes, is_row: true }) = self.queue.back_mut() else { return false };
+        if !Arc::ptr_eq(last, to) || bytes.len() + content.size() > ROW {
+            return false;
+        }
+        let before = bytes.len();
+        content.put(bytes);
+        self.bytes += bytes.len() - before;
+        true
+    }
+
     pub(super) fn pop(&mut self) -> Option<Put> {
         let put = self.queue.pop_front()?;
         self.bytes -= put.size();
@@ -146,25 +168,54 @@ impl Outgoing {
     }
 }
 
-/// Where another node receives mails of this one. The publisher is declared with the first of them:
-/// for a key that was not declared, Zenoh goes through all keys that it knows, with each put.
+/// Where another node receives mails.
+///
+/// A publisher is declared only for a flood of them. Routers go through the publishers of all their
+/// sessions whenever a subscriber, a token or another publisher appears: one for each pair of nodes
+/// would take them the cube of the number of nodes. For a key that was not declared, this session
+/// goes through the keys that it knows with each put, and also sends it to a router that it knows
+/// beside the peer.
 pub(super) struct Mailbox {
     key: OwnedKeyExpr,
     publisher: OnceLock<Publisher<'static>>,
+    flow: Mutex<Flow>,
+}
+
+/// The bytes of mails that have left within the last while.
+struct Flow {
+    since: Instant,
+    bytes: usize,
 }
 
 impl Mailbox {
+    fn new(key: OwnedKeyExpr) -> Mailbox {
+        let flow = Mutex::new(Flow { since: Instant::now(), bytes: 0 });
+        Mailbox { key, publisher: OnceLock::new(), flow }
+    }
+
     /// Puts a mail, without a lock: the session may wait for the network.
-    pub(super) fn put(&self, session: &Session, bytes: Vec<u8>) -> zenoh::Result<()> {
-        let publisher = match self.publisher.get() {
-            Some(publisher) => publisher,
-            None => {
-                let made = session.declare_publisher(self.key.clone()).congestion_control(CongestionControl::Block);
-                let made = made.express(true).wait()?;
-                self.publisher.get_or_init(|| made)
-            }
-        };
-        publisher.put(bytes).wait()
+    pub(super) fn put(&self, session: &Session, bytes: Vec<u8>, is_last: bool) -> zenoh::Result<()> {
+        if let Some(publisher) = self.publisher.get() {
+            return publisher.put(bytes).wait();
+        }
+        if !lock(&self.flow).is_flood(bytes.len(), Instant::now()) {
+            let put = session.put(&self.key, bytes).congestion_control(CongestionControl::Block);
+            return put.express(is_last).allowed_destination(Locality::Remote).wait();
+        }
+        let made = session.declare_publisher(self.key.clone()).congestion_control(CongestionControl::Block);
+        let made = made.express(true).allowed_destination(Locality::Remote).wait()?;
+        self.publisher.get_or_init(|| made).put(bytes).wait()
+    }
+}
+
+impl Flow {
+    /// Counts a mail. Whether there are many.
+    fn is_flood(&mut self, bytes: usize, now: Instant) -> bool {
+        if now.saturating_duration_since(self.since) > WHILE {
+            *self = Flow { since: now, bytes: 0 };
+        }
+        self.bytes += bytes;
+        self.bytes > FLOOD
     }
 }
 
@@ -172,6 +223,8 @@ impl Mailbox {
 /// in each direction.
 pub(super) struct Line {
     mailbox: Arc<Mailbox>,
+    /// This node.
+    me: Name,
     pub(super) epoch: u64,
     pub(super) peer_epoch: u64,
     sent: u64,
@@ -190,9 +243,8 @@ pub(super) enum Came {
 }
 
 impl Line {
-    pub(super) fn new(key: OwnedKeyExpr, epoch: u64) -> Line {
-        let mailbox = Arc::new(Mailbox { key, publisher: OnceLock::new() });
-        Line { mailbox, epoch, peer_epoch: 0, sent: 0, got: 0 }
+    pub(super) fn new(key: OwnedKeyExpr, me: Name, epoch: u64) -> Line {
+        Line { mailbox: Arc::new(Mailbox::new(key)), me, epoch, peer_epoch: 0, sent: 0, got: 0 }
     }
 
     /// The node is gone.
@@ -205,13 +257,16 @@ impl Line {
         (self.epoch, self.sent, self.got) = (epoch, 0, 0);
     }
 
-    /// Sends a mail.
+    /// Sends something, in one mail with what has not left yet.
     pub(super) fn send(&mut self, content: Content<'_>, out: &mut Outgoing) {
-        let is_hello = matches!(content, Content::Hello { .. });
-        self.sent += u64::from(!is_hello);
-        let number = if is_hello { 0 } else { self.sent };
-        let mail = Mail { epoch: self.epoch, peer_epoch: self.peer_epoch, number, content };
-        out.push(Put::Mail { to: self.mailbox.clone(), bytes: mail.bytes() });
+        let is_row = !matches!(content, Content::Hello { .. });
+        if is_row && out.append(&self.mailbox, content) {
+            return;
+        }
+        self.sent += u64::from(is_row);
+        let number = if is_row { self.sent } else { 0 };
+        let bytes = mail::begin(self.me, [self.epoch, self.peer_epoch], number, content);
+        out.push(Put::Mail { to: self.mailbox.clone(), bytes, is_row });
     }
 
     /// Counts a mail of the link that came.
@@ -229,27 +284,46 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use polywire_core::frame::Hello;
+
+    use super::{
+        super::mail::{Mail, signed},
+        *,
+    };
 
     fn line() -> Line {
-        Line::new(OwnedKeyExpr::new("a").expect("a key"), 7)
+        let me = Name(Hello { node: Id128([7; 16]), incarnation: 1 });
+        Line::new(OwnedKeyExpr::new("a").expect("a key"), me, 7)
     }
 
     #[test]
-    fn mails_are_counted_and_hellos_are_not() {
-        let (mut line, mut out) = (line(), Outgoing::new(70));
+    fn what_leaves_together_is_one_mail_and_hellos_are_not_counted() {
+        let (mut line, mut other, mut out) = (line(), line(), Outgoing::new(70));
         line.send(Content::Hello { asks: true }, &mut out);
         line.send(Content::Join, &mut out);
         line.send(Content::Leave, &mut out);
+        other.send(Content::Join, &mut out);
+        line.send(Content::Join, &mut out);
+        line.send(Content::Frame(&[0; ROW]), &mut out);
         assert!(out.is_jammed());
-        let numbers: Vec<u64> = std::iter::from_fn(|| out.pop())
+        let mails: Vec<(u64, usize)> = std::iter::from_fn(|| out.pop())
             .map(|put| match put {
-                Put::Mail { bytes, .. } => Mail::parse(&bytes).expect("a mail").number,
+                Put::Mail { bytes, .. } => {
+                    let mail = signed(&bytes).and_then(|(_, mail)| Mail::parse(mail)).expect("a mail");
+                    (mail.number, mail.contents().count())
+                }
                 _ => panic!("only mails"),
             })
             .collect();
-        assert_eq!(numbers, [0, 1, 2]);
+        assert_eq!(mails, [(0, 1), (1, 2), (1, 1), (2, 1), (3, 1)]);
         assert!(out.is_empty() && !out.is_jammed());
+    }
+
+    #[test]
+    fn many_bytes_within_a_while_are_a_flood() {
+        let (mut flow, now) = (Flow { since: Instant::now(), bytes: 0 }, Instant::now());
+        assert!(!flow.is_flood(FLOOD, now) && !flow.is_flood(FLOOD, now + 2 * WHILE));
+        assert!(flow.is_flood(1, now + 2 * WHILE));
     }
 
     #[test]

@@ -133,10 +133,16 @@ impl ZenohPort {
             ros_subscribers: Mutex::default(),
             threads: Mutex::default(),
         });
+        // Others ignore mails of nodes whose token they have not seen.
+        shared.lock().is_pumping = true;
         let port = ZenohPort(shared.clone());
         shared.start("pw-zenoh-in", Shared::deliver)?;
         shared.start("pw-zenoh-out", Shared::keep_time)?;
-        let declared = shared.declare(me).map_err(|error| error.to_string())?;
+        let declared = shared.declare(me).map_err(|error| error.to_string());
+        let mut state = shared.lock();
+        state.is_pumping = false;
+        shared.pump(state);
+        let declared = declared?;
         *lock(&shared.declared) = Some(declared);
         if address.listens() {
             shared.sink.event(Event::Listening { endpoint: endpoint.clone() });
@@ -282,7 +288,7 @@ impl Shared {
     /// Makes this node known: first its mailbox, and at last the token that makes others write.
     fn declare(self: &Arc<Self>, me: Name) -> zenoh::Result<Declared> {
         let (mail, node) = (Arc::downgrade(self), Arc::downgrade(self));
-        let mailbox = self.session.declare_subscriber(self.keys.mailbox(me));
+        let mailbox = self.session.declare_subscriber(self.keys.mailbox(me).ok_or("the mailbox is no key")?);
         let mailbox = mailbox.callback(move |sample| {
             if let Some(shared) = mail.upgrade() {
                 shared.mail_came(&sample);
@@ -413,9 +419,13 @@ impl Shared {
             outlet.iter().for_each(|outlet| outlet.waited());
         }
         let (mut sent, mut notices) = (Sent::default(), Vec::new());
+        let mut is_mark_due = false;
         state.each_link(|link, way| {
             link.send(way, &mut message).count(&mut sent);
-            notices.extend(link.take_notices().into_iter().map(|notice| (link.info.clone(), notice)));
+            is_mark_due |= link.is_mark_due();
+            if link.has_notices() {
+                notices.extend(link.take_notices().into_iter().map(|notice| (link.info.clone(), notice)));
+            }
         });
         if service.is_some_and(|end| state.speak(&end, writer, envelope, loan.payload())) {
             sent += Sent { peers: 1, subscribers: 1, ..Sent::default() };
@@ -424,7 +434,9 @@ impl Shared {
         {
             let (attachment, payload) = outlet.sample(writer, envelope, loan);
             state.out.push(Put::Open { outlet, instance: envelope.key_hash, attachment, payload });
-            state.each_link(|link, way| link.mark_if_due(way));
+            if is_mark_due {
+                state.each_link(|link, way| link.mark_if_due(way));
+            }
         }
         if let Some(outlet) = ended {
             state.out.push(Put::End { outlet, instance: envelope.key_hash });
@@ -487,10 +499,13 @@ impl Shared {
 
     /// Puts what is to leave, unless another thread does.
     pub(super) fn pump<'a>(&'a self, mut state: MutexGuard<'a, State>) {
-        if !std::mem::replace(&mut state.is_pumping, true) {
+        let is_held_back = state.holds_back.is_some_and(|thread| thread == thread::current().id());
+        if !is_held_back && !std::mem::replace(&mut state.is_pumping, true) {
             while let Some(put) = state.out.pop() {
+                // What follows at once leaves in one packet with it.
+                let is_last = state.out.is_empty();
                 drop(state);
-                self.put(put);
+                self.put(put, is_last);
                 state = self.lock();
             }
             state.is_pumping = false;
@@ -501,11 +516,11 @@ impl Shared {
     }
 
     /// Without a lock: the session may wait for the network.
-    fn put(&self, put: Put) {
+    fn put(&self, put: Put, is_last: bool) {
         let result = match put {
             Put::Open { outlet, instance, attachment, payload } => outlet.put(instance, attachment, payload),
             Put::End { outlet, instance } => return outlet.forget(instance),
-            Put::Mail { to, bytes } => to.put(&self.session, bytes),
+            Put::Mail { to, bytes, .. } => to.put(&self.session, bytes, is_last),
             Put::Forget { .. } => return,
             Put::Ask { schema } => return self.ask(schema),
             Put::AskKept { topic } => return self.ask_kept(*topic),
@@ -560,7 +575,7 @@ impl Shared {
                 self.answer_query(query);
                 state = self.lock();
             }
-            let wait = if is_busy { TICK } else { 20 * TICK };
+            let wait = if is_busy { TICK * state.crowd().min(20) } else { 20 * TICK };
             if !state.is_due() && !state.is_closed {
                 state.sender_rests = true;
                 state = self.due.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;

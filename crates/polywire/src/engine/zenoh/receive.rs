@@ -5,6 +5,7 @@ use std::{
     cell::RefCell,
     sync::{Arc, MutexGuard, PoisonError},
     task::Poll,
+    thread,
     time::Duration,
 };
 
@@ -27,7 +28,7 @@ use super::{
     attachment::{self, Attached},
     inbox::{Arrival, Arrived, Message, Origin},
     key::last,
-    mail::Content,
+    mail::{Content, signed},
     port::Shared,
     ros,
     state::{Near, State, TOGETHER},
@@ -57,10 +58,10 @@ impl Shared {
 
     /// Another node has written to this one.
     pub(super) fn mail_came(&self, sample: &Sample) {
-        let Some(from) = last(sample.key_expr().as_str()) else { return };
         let bytes = sample.payload().to_bytes();
+        let Some((from, mail)) = signed(&bytes) else { return log::debug!("{}: what came is no mail", self.endpoint) };
         let mut state = self.lock();
-        state.mail(from, &bytes, clock::wall_ns().unsigned_abs());
+        state.mail(from, mail, clock::wall_ns().unsigned_abs());
         self.wake(state);
     }
 
@@ -212,7 +213,10 @@ impl Shared {
         let mut row = std::mem::take(&mut hands.row);
         let mut state = self.lock();
         let link = state.next_row(&mut row);
+        // What is answered to announcements that came together leaves together.
+        let is_announcement = link.is_none() && state.handing.is_none() && state.inbox.is_announcement_next();
         let other = if link.is_none() && state.handing.is_none() { state.inbox.pop() } else { None };
+        state.holds_back = is_announcement.then(|| thread::current().id());
         drop(state);
         let is_something = link.is_some() || other.is_some();
         if let Some(sink) = link.and_then(|link| self.sink_of(hands, link)) {
@@ -220,6 +224,13 @@ impl Shared {
         }
         if let Some(other) = other {
             self.hand_over(hands, other);
+        }
+        if is_announcement {
+            let mut state = self.lock();
+            if !state.inbox.is_announcement_next() {
+                state.holds_back = None;
+                self.pump(state);
+            }
         }
         row.clear();
         hands.row = row;

@@ -3,7 +3,7 @@
 //! the session.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     task::Poll,
     thread::{self, ThreadId},
@@ -36,9 +36,11 @@ use super::{
     services::Services,
 };
 
-/// First and longest pause between two hellos to a node that has not answered.
-const HELLO_FIRST: Duration = Duration::from_millis(100);
-const HELLO_LONGEST: Duration = Duration::from_secs(2);
+/// First and longest pause between two hellos to a node that has not answered, among few nodes.
+const HELLO_FIRST: Duration = Duration::from_millis(500);
+const HELLO_LONGEST: Duration = Duration::from_secs(4);
+/// With each so many nodes, everything takes longer, and pauses are longer by those among few.
+const CROWD: usize = 8;
 /// So many peers can be looked at for each message.
 const FEW: usize = 64;
 /// Messages that are handed to the node together, at most.
@@ -73,6 +75,14 @@ pub(super) struct Peer {
     pause: Duration,
 }
 
+impl Peer {
+    /// Says hello, and again after a pause unless something comes.
+    fn say_hello(&mut self, now: Instant, out: &mut Outgoing) {
+        self.line.send(Content::Hello { asks: true }, out);
+        self.hello_at = now + self.pause;
+    }
+}
+
 pub(super) struct State {
     pub(super) me: Name,
     pub(super) keys: Keys,
@@ -83,6 +93,8 @@ pub(super) struct State {
     pub(super) channels: BTreeMap<ChannelId, Channel>,
     pub(super) last_channel: u32,
     pub(super) peers: HashMap<Name, Peer>,
+    /// Nodes that have written before their tokens were seen, at most as many as peers.
+    early: HashSet<Name>,
     links: HashMap<LinkId, Name>,
     /// Counts what has changed of links, and may change what follows.
     changes: u64,
@@ -102,6 +114,8 @@ pub(super) struct State {
     pub(super) rejections: Rejections,
     /// A thread puts what is in `out`.
     pub(super) is_pumping: bool,
+    /// The thread that hands over goes on to add to `out`.
+    pub(super) holds_back: Option<ThreadId>,
     /// The thread that hands over waits until something comes, and the one that sends until
     /// something is due. Waking them costs a system call.
     pub(super) hands_rest: bool,
@@ -127,6 +141,7 @@ impl State {
             channels: BTreeMap::new(),
             last_channel: 0,
             peers: HashMap::new(),
+            early: HashSet::new(),
             links: HashMap::new(),
             changes: 0,
             near: None,
@@ -140,6 +155,7 @@ impl State {
             inbox: Inbox::default(),
             rejections: Rejections::new(most_peers),
             is_pumping: false,
+            holds_back: None,
             hands_rest: false,
             sender_rests: false,
             handing: None,
@@ -157,7 +173,8 @@ impl State {
         self.last_epoch
     }
 
-    /// A node's token is there: it gets a hello.
+    /// A node's token is there. One of both nodes says hello, and the other one does if it waits in
+    /// vain.
     pub(super) fn appeared(&mut self, name: Name, now_ns: u64) {
         if name == self.me || self.is_closing || self.peers.contains_key(&name) {
             return;
@@ -166,11 +183,20 @@ impl State {
             let reason = Disconnect::TooMany(self.most_peers);
             return self.reject(name, reason);
         }
-        let Some(key) = self.keys.mail(name, self.me) else { return };
-        let mut line = Line::new(key, self.draw(now_ns));
-        line.send(Content::Hello { asks: true }, &mut self.out);
-        let hello_at = Instant::now() + HELLO_FIRST;
-        self.peers.insert(name, Peer { line, link: None, has_left: false, hello_at, pause: HELLO_FIRST });
+        let Some(key) = self.keys.mailbox(name) else { return };
+        let line = Line::new(key, self.me, self.draw(now_ns));
+        let begins = self.early.remove(&name) || self.me.is_before(&name);
+        let pause = HELLO_FIRST * self.crowd();
+        let mut peer = Peer { line, link: None, has_left: false, hello_at: Instant::now() + 2 * pause, pause };
+        if begins {
+            peer.say_hello(Instant::now(), &mut self.out);
+        }
+        self.peers.insert(name, peer);
+    }
+
+    /// How many times longer pauses are than among few nodes.
+    pub(super) fn crowd(&self) -> u32 {
+        1 + (self.peers.len() / CROWD) as u32
     }
 
     /// A link is about to change.
@@ -203,19 +229,22 @@ impl State {
     /// Ends the link to a node and begins another one.
     fn begin_anew(&mut self, name: Name, reason: Disconnect, now_ns: u64) {
         self.take_down(name, reason);
-        let epoch = self.draw(now_ns);
+        let (epoch, pause) = (self.draw(now_ns), HELLO_FIRST * self.crowd());
         let Some(peer) = self.peers.get_mut(&name) else { return };
         peer.line.renew(epoch);
-        peer.line.send(Content::Hello { asks: true }, &mut self.out);
-        (peer.hello_at, peer.pause) = (Instant::now() + HELLO_FIRST, HELLO_FIRST);
+        peer.pause = pause;
+        peer.say_hello(Instant::now(), &mut self.out);
     }
 
-    /// A mail of a node.
+    /// A mail of a node, behind its name.
     pub(super) fn mail(&mut self, name: Name, bytes: &[u8], now_ns: u64) {
         self.changing();
         let Some(mail) = Mail::parse(bytes) else {
             return self.reject(name, Disconnect::Protocol(FrameError::Empty));
         };
+        if !self.peers.contains_key(&name) && self.early.len() < self.most_peers {
+            self.early.insert(name);
+        }
         let Some(peer) = self.peers.get_mut(&name).filter(|peer| !peer.has_left) else { return };
         if mail.epoch < peer.line.peer_epoch {
             return;
@@ -230,25 +259,33 @@ impl State {
         }
         let Some(peer) = self.peers.get_mut(&name) else { return };
         let is_meant = mail.peer_epoch == peer.line.epoch;
-        if is_meant && peer.link.is_none() && !self.is_closing {
+        let is_hello = mail.number == 0;
+        let comes_up = is_meant && peer.link.is_none() && !self.is_closing;
+        if comes_up {
             self.up(name);
         }
         let Some(peer) = self.peers.get_mut(&name) else { return };
-        match mail.content {
-            Content::Hello { asks } => {
-                if asks || !is_meant {
-                    peer.line.send(Content::Hello { asks: !is_meant }, &mut self.out);
-                }
+        if is_hello {
+            let asks = mail.contents().any(|content| content == Content::Hello { asks: true });
+            match asks && !comes_up {
+                _ if !is_meant => peer.say_hello(Instant::now(), &mut self.out),
+                true => peer.line.send(Content::Hello { asks: false }, &mut self.out),
+                // The first mails of the link say the same.
+                false => {}
             }
-            _ if !is_meant || peer.link.is_none() => {}
-            content => match peer.line.count(mail.number) {
+        } else if is_meant && peer.link.is_some() {
+            match peer.line.count(mail.number) {
                 Came::Again => {}
                 Came::Gap => {
                     let reason = "messages between the nodes were lost on the way";
                     self.begin_anew(name, Disconnect::Lost(reason.into()), now_ns);
                 }
-                Came::Next => self.content(name, content, now_ns),
-            },
+                Came::Next => {
+                    for content in mail.contents() {
+                        self.content(name, content, now_ns);
+                    }
+                }
+            }
         }
     }
 
@@ -557,30 +594,30 @@ impl State {
     /// Whether there is something for the thread that sends. What leaves while another thread puts
     /// something is that one's, however long the session lets it wait.
     pub(super) fn is_due(&self) -> bool {
-        let is_to_leave = !self.out.is_empty() && !self.is_pumping;
+        let is_to_leave = !self.out.is_empty() && !self.is_pumping && self.holds_back.is_none();
         is_to_leave || self.schemas.has_queries() || self.services.is_due
     }
 
     /// Does what is due. Returns whether something will be.
     pub(super) fn keep_time(&mut self, now: Instant) -> bool {
         self.changing();
-        let (mut is_busy, is_closing) = (self.review_services(now), self.is_closing);
+        let (mut is_busy, is_closing, crowd) = (self.review_services(now), self.is_closing, self.crowd());
         for peer in self.peers.values_mut() {
             let mut way = Way { line: &mut peer.line, out: &mut self.out };
             match &mut peer.link {
-                Some(link) => is_busy |= link.keep_time(&mut way, now),
+                Some(link) => is_busy |= link.keep_time(&mut way, now, crowd, is_closing),
                 None if peer.has_left || is_closing => {}
                 None => {
                     is_busy = true;
                     if now >= peer.hello_at {
-                        way.line.send(Content::Hello { asks: true }, way.out);
-                        peer.hello_at = now + peer.pause;
-                        peer.pause = (2 * peer.pause).min(HELLO_LONGEST);
+                        peer.say_hello(now, &mut self.out);
+                        peer.pause = (2 * peer.pause).min(HELLO_LONGEST * crowd);
                     }
                 }
             }
         }
-        let names: Vec<Name> = self.peers.iter().filter(|(_, p)| p.link.is_some()).map(|(name, _)| *name).collect();
+        let has_notices = |peer: &Peer| peer.link.as_ref().is_some_and(Link::has_notices);
+        let names: Vec<Name> = self.peers.iter().filter(|(_, p)| has_notices(p)).map(|(name, _)| *name).collect();
         names.into_iter().for_each(|name| self.collect_notices(name));
         is_busy
     }
@@ -615,7 +652,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::{super::Overflow, outgoing::Put},
+        super::{super::Overflow, mail::signed, outgoing::Put},
         *,
     };
 
@@ -631,7 +668,11 @@ mod tests {
         let mails: Vec<_> = std::iter::from_fn(|| from.out.pop()).collect();
         for (number, put) in mails.iter().enumerate().filter(|(number, _)| !lost(*number)) {
             match put {
-                Put::Mail { bytes, .. } => to.mail(from.me, bytes, number as u64),
+                Put::Mail { bytes, .. } => {
+                    let (sender, mail) = signed(bytes).expect("a mail");
+                    assert_eq!(sender, from.me);
+                    to.mail(sender, mail, number as u64);
+                }
                 Put::Forget { .. } => {}
                 _ => panic!("there is no session"),
             }
@@ -730,7 +771,7 @@ mod tests {
         let later = now + Duration::from_secs(60);
         let link = only_link(&a);
         let (_, way) = a.way(link).expect("a link");
-        (0..20).for_each(|_| way.line.send(Content::Join, way.out));
+        (0..60).for_each(|_| way.line.send(Content::Join, way.out));
         assert_eq!(a.begin_handing(later), Poll::Ready(false), "much is to leave");
         while a.out.pop().is_some() {}
         assert_eq!(a.begin_handing(later), Poll::Ready(true));
@@ -755,12 +796,33 @@ mod tests {
         for document in 1..=3 {
             let (link, mut way) = a.way(link).expect("a link");
             link.tell(&mut way, &Frame::Want { document: Id128([document; 16]) });
+            post(&mut a, &mut b, |_| document == 2);
         }
-        post(&mut a, &mut b, |number| number == 1);
         settle(&mut a, &mut b);
         assert_eq!(told(&mut b), ["frame", "lost", "up", "announced"]);
         assert_eq!(told(&mut a), ["up", "lost", "up"]);
         assert_ne!(only_link(&a), link);
+    }
+
+    #[test]
+    fn one_of_both_says_hello_and_a_link_takes_three_mails() {
+        let (mut a, mut b) = (node(1), node(2));
+        b.appeared(a.me, 5);
+        assert_eq!(post(&mut b, &mut a, |_| false), 0, "the other one does");
+        a.appeared(b.me, 5);
+        let counts = [post(&mut a, &mut b, |_| false), post(&mut b, &mut a, |_| false)];
+        assert_eq!((counts, post(&mut a, &mut b, |_| false)), ([1, 1], 1));
+        assert_eq!((told(&mut a), told(&mut b)), (vec!["up"], vec!["up"]));
+    }
+
+    #[test]
+    fn who_was_written_to_too_early_says_hello_itself() {
+        let (mut a, mut b) = (node(1), node(2));
+        a.appeared(b.me, 5);
+        post(&mut a, &mut b, |_| false);
+        b.appeared(a.me, 5);
+        settle(&mut a, &mut b);
+        assert_eq!((told(&mut a), told(&mut b)), (vec!["up"], vec!["up"]));
     }
 
     #[test]
@@ -827,12 +889,8 @@ mod tests {
             let (mut a, mut b) = linked();
             for (kind, more, body) in mails {
                 let (epoch, peer_epoch) = a.peers.get(&b.me).map(|peer| (peer.line.peer_epoch, peer.line.epoch)).expect("b");
-                let mut mail = b"PLYW\x01".to_vec();
-                mail.push(kind);
-                for number in [epoch, peer_epoch + more / 2, more] {
-                    mail.extend_from_slice(&number.to_le_bytes());
-                }
-                mail.extend(body);
+                let numbers = [epoch, peer_epoch + more / 2, more].map(u64::to_le_bytes).concat();
+                let mail = [&numbers[..], &[kind], &(body.len() as u64).to_le_bytes(), &body].concat();
                 a.mail(b.me, &mail, 9);
             }
             settle(&mut a, &mut b);
