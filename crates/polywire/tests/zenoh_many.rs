@@ -24,8 +24,8 @@ struct Pump {
 const READS: usize = 3;
 /// So many messages are published on each topic.
 const MESSAGES: u32 = 5;
-/// One node writes another one so many mails at most, from the hello to goodbye. Some are repeated if
-/// other programs have the processor.
+/// One node writes another one so many mails at most, from the hello to goodbye. Some are repeated
+/// if other programs have the processor.
 const MAILS: usize = 24;
 /// So many threads or descriptors may be more in the end: each session has several of them.
 const SLACK: usize = 4;

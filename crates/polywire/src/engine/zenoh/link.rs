@@ -36,8 +36,8 @@ const OVERHEAD: usize = 64;
 const MARKS: u64 = 4;
 /// Little is under way up to this share of a window, which is more than between two marks.
 const CALM: u64 = 2;
-/// It is asked when nothing was sent for so long, if not all is taken. Among many nodes, this and the
-/// next are longer.
+/// It is asked when nothing was sent for so long, if not all is taken. Among many nodes, this and
+/// the next are longer.
 const ASK: Duration = Duration::from_millis(500);
 /// It is asked again after so long without an answer, which also shows whether mails are missing.
 const ASK_AGAIN: Duration = Duration::from_secs(1);

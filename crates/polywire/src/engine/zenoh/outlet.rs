@@ -1,11 +1,8 @@
 //! Where a channel's messages are put: a publisher on the key of its topic.
 
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
 };
 
 use polywire_core::envelope::{Announcement, Envelope, Id128, Kind};
@@ -16,6 +13,7 @@ use zenoh::{
     liveliness::LivelinessToken,
     pubsub::Publisher,
     qos::CongestionControl,
+    sample::Locality,
 };
 
 use super::{
@@ -128,7 +126,7 @@ impl Outlet {
     }
 
     pub(super) fn put(&self, instance: Option<Id128>, attachment: Vec<u8>, payload: Vec<u8>) -> zenoh::Result<()> {
-        let publisher = match self.pace.is_express(Instant::now()) {
+        let publisher = match self.pace.is_express() {
             true => &self.express,
             false => self.batched()?,
         };
@@ -136,7 +134,7 @@ impl Outlet {
         let keep = |history: &History| history.keep(instance, attachment.clone(), payload.clone());
         let at = self.history.as_ref().map(keep);
         let put = publisher.put(payload).attachment(attachment).timestamp(at).wait();
-        self.pace.ended(Instant::now());
+        self.pace.ended();
         put
     }
 
@@ -147,7 +145,7 @@ impl Outlet {
 
     /// A message has waited for peers until now, which is no pause of its publisher.
     pub(super) fn waited(&self) {
-        self.pace.ended(Instant::now());
+        self.pace.waited();
     }
 
     fn batched(&self) -> zenoh::Result<&Publisher<'static>> {
@@ -166,8 +164,9 @@ fn publisher(
     congestion: CongestionControl,
     is_express: bool,
 ) -> zenoh::Result<Publisher<'static>> {
+    // Subscribers of this session are those of the node, which gets its own messages otherwise.
     let publisher = session.declare_publisher(key.clone()).encoding(encoding.clone());
-    publisher.congestion_control(congestion).express(is_express).wait()
+    publisher.allowed_destination(Locality::Remote).congestion_control(congestion).express(is_express).wait()
 }
 
 fn congestion_control(announcement: &Announcement) -> CongestionControl {

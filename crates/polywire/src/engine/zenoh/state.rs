@@ -93,7 +93,7 @@ pub(super) struct State {
     pub(super) channels: BTreeMap<ChannelId, Channel>,
     pub(super) last_channel: u32,
     pub(super) peers: HashMap<Name, Peer>,
-    /// Nodes that have written before their tokens were seen.
+    /// Nodes that have written before their tokens were seen, at most as many as peers.
     early: HashSet<Name>,
     links: HashMap<LinkId, Name>,
     /// Counts what has changed of links, and may change what follows.
@@ -242,10 +242,7 @@ impl State {
         let Some(mail) = Mail::parse(bytes) else {
             return self.reject(name, Disconnect::Protocol(FrameError::Empty));
         };
-        if !self.peers.contains_key(&name) {
-            if self.early.len() >= self.most_peers {
-                self.early.clear();
-            }
+        if !self.peers.contains_key(&name) && self.early.len() < self.most_peers {
             self.early.insert(name);
         }
         let Some(peer) = self.peers.get_mut(&name).filter(|peer| !peer.has_left) else { return };
