@@ -74,6 +74,7 @@ pub enum Names {
 }
 
 /// What a node may do.
+#[cfg_attr(not(feature = "dds-security"), expect(dead_code, reason = "only documents need it"))]
 pub enum May<'a> {
     Everything,
     /// What a document says that was signed before.
@@ -84,6 +85,7 @@ pub enum May<'a> {
 
 /// For whom documents are: the name of a node, and the times, since 1970, between which its
 /// certificate is valid.
+#[cfg_attr(not(feature = "dds-security"), expect(dead_code, reason = "only documents need it"))]
 pub struct Holder<'a> {
     pub name: &'a str,
     pub valid: (i64, i64),
