@@ -10,7 +10,10 @@ use std::{
 
 use polywire_core::envelope::Id128;
 
-use crate::engine::{self, Action, Principal};
+use crate::{
+    engine::{self, Action, Principal},
+    stats::NodeStats,
+};
 
 /// The number of events that wait for a listener. The oldest are dropped to make room.
 const WAITING: usize = 1024;
@@ -139,6 +142,9 @@ pub enum NodeEvent {
         /// What was wrong with the latest one.
         reason: String,
     },
+    /// What the node has counted so far, once a second. Told to those alone who ask for it by
+    /// [`Node::events_with_counts`](crate::Node::events_with_counts), and not logged.
+    Counted(Box<NodeStats>),
 }
 
 impl fmt::Display for NodeEvent {
@@ -184,6 +190,9 @@ impl fmt::Display for NodeEvent {
             }
             NodeEvent::Undecodable { topic, total, reason } => {
                 write!(f, "topic '{topic}': {total} messages not decoded so far: {reason}")
+            }
+            NodeEvent::Counted(stats) => {
+                write!(f, "counted: {} topics, {} links", stats.topics.len(), stats.links.len())
             }
         }
     }
@@ -272,8 +281,20 @@ pub struct Events(Arc<Listener>);
 
 #[derive(Debug, Default)]
 struct Listener {
+    wants_counts: bool,
     waiting: Mutex<VecDeque<NodeEvent>>,
     came: Condvar,
+}
+
+impl Listener {
+    fn tell(&self, event: &NodeEvent) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() == WAITING {
+            waiting.pop_front();
+        }
+        waiting.push_back(event.clone());
+        self.came.notify_one();
+    }
 }
 
 impl Events {
@@ -295,8 +316,8 @@ impl Events {
 pub(crate) struct Hub(Mutex<Vec<Weak<Listener>>>);
 
 impl Hub {
-    pub(crate) fn listen(&self) -> Events {
-        let listener = Arc::<Listener>::default();
+    pub(crate) fn listen(&self, wants_counts: bool) -> Events {
+        let listener = Arc::new(Listener { wants_counts, ..Listener::default() });
         lock(&self.0).push(Arc::downgrade(&listener));
         Events(listener)
     }
@@ -305,14 +326,22 @@ impl Hub {
         log::log!(level(event), "{event}");
         lock(&self.0).retain(|listener| {
             let Some(listener) = listener.upgrade() else { return false };
-            let mut waiting = lock(&listener.waiting);
-            if waiting.len() == WAITING {
-                waiting.pop_front();
-            }
-            waiting.push_back(event.clone());
-            listener.came.notify_one();
+            listener.tell(event);
             true
         });
+    }
+
+    /// Whether somebody wants to know what the node counts.
+    pub(crate) fn wants_counts(&self) -> bool {
+        lock(&self.0).iter().any(|listener| listener.upgrade().is_some_and(|listener| listener.wants_counts))
+    }
+
+    /// Hands counts to those who want them.
+    pub(crate) fn tell_counts(&self, stats: NodeStats) {
+        let event = NodeEvent::Counted(Box::new(stats));
+        let listeners = lock(&self.0);
+        let listeners = listeners.iter().filter_map(Weak::upgrade);
+        listeners.filter(|listener| listener.wants_counts).for_each(|listener| listener.tell(&event));
     }
 }
 

@@ -5,7 +5,11 @@ mod common;
 
 use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
-    sync::atomic::{AtomicU16, Ordering},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU16, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
@@ -100,6 +104,57 @@ fn a_multicast_group_of_ipv6_loses_nothing() {
     if is_possible(group.parse().expect("a group"), number) {
         deliver(&format!("udp-reliable/{group}?interface={interface}"));
     }
+}
+
+/// Passes datagrams on between whoever calls it and a host, except each tenth in both directions.
+fn lossy(host: SocketAddr) -> SocketAddr {
+    let (front, back) = (UdpSocket::bind("127.0.0.1:0").expect("a socket"), UdpSocket::bind("127.0.0.1:0"));
+    let back = back.expect("a socket");
+    back.connect(host).expect("connected");
+    let (address, caller) = (front.local_addr().expect("an address"), Arc::new(OnceLock::new()));
+    for is_forward in [true, false] {
+        let (front, back) = (front.try_clone().expect("a socket"), back.try_clone().expect("a socket"));
+        let caller = caller.clone();
+        thread::spawn(move || {
+            let mut packet = [0; 65_536];
+            for number in 1_u64.. {
+                let came = match is_forward {
+                    true => front.recv_from(&mut packet).map(|(len, from)| {
+                        caller.get_or_init(|| from);
+                        len
+                    }),
+                    false => back.recv(&mut packet),
+                };
+                // An error tells what became of a packet before.
+                let Some(packet) = came.ok().and_then(|len| packet.get(..len)) else { continue };
+                if number.is_multiple_of(10) {
+                    continue;
+                }
+                let _ = match (is_forward, caller.get()) {
+                    (true, _) => back.send(packet),
+                    (false, Some(caller)) => front.send_to(packet, caller),
+                    (false, None) => continue,
+                };
+            }
+        });
+    }
+    address
+}
+
+#[test]
+fn packets_that_are_lost_are_sent_again_and_counted() {
+    let (publishing, subscribing) = (Node::new(), Node::new());
+    let host = SocketAddr::from(([127, 0, 0, 1], port()));
+    let readings: Subscriber<Reading> =
+        subscribing.subscriber_on("readings", &format!("auto@udp-reliable/{host}")).expect("a subscriber");
+    let wire = format!("cdr@udp-reliable/{}", lossy(host));
+    let publisher: Publisher<Reading> = publishing.publisher_on("readings", &wire).expect("a publisher");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    (1..=500).for_each(|count| publish(&publisher, count));
+    receive(&readings, 1..=500);
+    assert_eq!(readings.lost(), 0);
+    assert!(publishing.stats().retransmitted > 0, "a tenth of the packets was lost");
+    assert!(publishing.stats().prometheus().contains("polywire_packets_retransmitted_total"));
 }
 
 #[test]

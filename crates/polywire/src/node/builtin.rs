@@ -3,7 +3,7 @@
 //!
 //! One thread for a node, which starts when a peer, or the node itself, first asks. A description
 //! is encoded when it has changed or somebody new subscribes, statistics once in [`EVERY`], and
-//! both only while somebody subscribes.
+//! both only while somebody subscribes. Listeners of the node's events can have statistics as well.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -119,7 +119,8 @@ impl Teller {
 
     fn tell_stats(&mut self, node: &Inner, entries: &[Arc<PortEntry>], asked: bool) {
         let wanted = |asked: &Asked| asked.stats.is_wanted(&asked.entry);
-        if !self.open.iter().any(wanted) {
+        let is_listened = node.events.wants_counts();
+        if !is_listened && !self.open.iter().any(wanted) {
             self.next_stats = None;
             return;
         }
@@ -128,7 +129,11 @@ impl Teller {
         if !is_due && !asked {
             return;
         }
-        let stats = count(node, entries).bounded();
+        let stats = count(node, entries);
+        if is_listened {
+            node.events.tell_counts(stats.clone());
+        }
+        let stats = stats.bounded();
         self.open.iter_mut().for_each(|asked| asked.stats.send(&asked.entry, &stats));
         if is_due {
             self.next_stats = Some(now + EVERY);

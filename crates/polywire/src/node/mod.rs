@@ -288,7 +288,32 @@ impl Node {
 
     /// The node's events from now on.
     pub fn events(&self) -> Events {
-        self.0.inner.events.listen()
+        self.0.inner.events.listen(false)
+    }
+
+    /// The node's events from now on, and once a second what it counts.
+    ///
+    /// ```
+    /// use polywire::{Node, NodeEvent};
+    /// # use std::time::Duration;
+    /// # #[derive(Default, polywire::Message)]
+    /// # struct Pump { id: u32 }
+    /// let node = Node::new();
+    /// let pumps = node.publisher_on::<Pump>("pumps", "cdr@inproc/counted-doc")?;
+    /// (0..3).try_for_each(|id| pumps.publish(&Pump { id }).map(drop))?;
+    /// let events = node.events_with_counts();
+    /// while let Some(event) = events.recv_timeout(Duration::from_secs(10)) {
+    ///     if let NodeEvent::Counted(counts) = event {
+    ///         assert_eq!((counts.topics[0].topic.as_str(), counts.topics[0].sent), ("pumps", 3));
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn events_with_counts(&self) -> Events {
+        let events = self.0.inner.events.listen(true);
+        self.0.inner.signal.ask();
+        events
     }
 
     /// Publishes several messages, of any topics, that leave together: over byte streams such as
