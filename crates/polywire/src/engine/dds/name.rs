@@ -65,19 +65,24 @@ impl Naming {
         let plain = |type_name: &str| Names { topic: escape(topic), type_name: type_name.into(), hash: None };
         match (self, form) {
             (_, Form::Octets) => Ok(plain(OCTETS)),
-            (Naming::Rpc, Form::Native { .. }) if let Some((service, role)) = rpc::service_of(topic) => {
-                let (topic, type_name) = (dds_rpc::dds_topic(service, role), dds_rpc::dds_type(type_name, role));
-                Ok(Names { topic, type_name, hash: None })
+            (Naming::Rpc, Form::Native { .. }) if let Some((_, role)) = rpc::service_of(topic) => {
+                Ok(Names { topic: self.topic(topic)?, type_name: dds_rpc::dds_type(type_name, role), hash: None })
             }
             (Naming::Plain | Naming::Rpc, Form::Native { .. }) => Ok(plain(type_name)),
             (Naming::Ros, Form::Native { .. }) => {
-                let topic = match rpc::service_of(topic) {
-                    Some((service, _)) => ros::check_topic(service).map(|()| topic.clone())?,
-                    None => ros::dds_topic(topic)?,
-                };
-                let type_name = TypeName::of_schema(type_name)?.to_dds();
+                let (topic, type_name) = (self.topic(topic)?, TypeName::of_schema(type_name)?.to_dds());
                 Ok(Names { topic, type_name, hash: schema.map(TypeHash::of).transpose()? })
             }
+        }
+    }
+
+    /// What a topic is called in its native form.
+    fn topic(self, topic: &str) -> Result<String, TypeError> {
+        match (self, rpc::service_of(topic)) {
+            (Naming::Rpc, Some((service, role))) => Ok(dds_rpc::dds_topic(service, role)),
+            (Naming::Plain | Naming::Rpc, _) => Ok(escape(topic)),
+            (Naming::Ros, Some((service, _))) => Ok(ros::check_topic(service).map(|()| topic.into())?),
+            (Naming::Ros, None) => Ok(ros::dds_topic(topic)?),
         }
     }
 
@@ -101,14 +106,8 @@ impl Naming {
 
     /// Whether a writer has the topic of the channel that a node announces for it.
     pub(super) fn fits(self, announced: &str, writer: &Endpoint) -> bool {
-        let named = match (self, rpc::service_of(announced)) {
-            (Naming::Plain, _) => None,
-            (Naming::Rpc, service) => service.map(|(service, role)| dds_rpc::dds_topic(service, role)),
-            (Naming::Ros, Some(_)) => Some(announced.into()),
-            (Naming::Ros, None) => ros::dds_topic(announced).ok(),
-        };
-        let is_plain = writer.type_name == OCTETS || named.is_none();
-        writer.topic == if is_plain { escape(announced) } else { named.unwrap_or_default() }
+        let native = if writer.type_name == OCTETS { None } else { self.topic(announced).ok() };
+        writer.topic == native.unwrap_or_else(|| escape(announced))
     }
 
     /// Whether a channel may be a topic of DDS, apart from its type. ROS 2 knows no other

@@ -23,7 +23,7 @@ use super::{
     link::Link,
     pace::Turn,
     payload::Payload,
-    shared::{Shared, lock},
+    shared::{Shared, dropped, lock},
 };
 use crate::engine::{EngineError, Event, Overflow, Sent};
 
@@ -344,17 +344,12 @@ impl Shared {
         let (links, mut sent) = (self.links(), Sent::default());
         for messages in state.kept.in_parts(TOGETHER) {
             for link in links.iter() {
-                let told = |(topic, count): (Arc<str>, u64)| Event::Dropped {
-                    link: link.info.clone(),
-                    topic: (*topic).into(),
-                    count,
-                };
-                let dropped = RefCell::new(Vec::new());
+                // Told when the lock is free.
+                let told = RefCell::new(Vec::new());
+                let tell = |notice| told.borrow_mut().push(dropped(link, notice));
                 // They were small enough when they were sent before.
-                let turn = Turn::AtOnce(Instant::now());
-                let _ =
-                    link.outbox.send_all(&messages, turn, &mut sent, |notice| dropped.borrow_mut().push(told(notice)));
-                events.append(&mut dropped.into_inner());
+                let _ = link.outbox.send_all(&messages, Turn::AtOnce(Instant::now()), &mut sent, tell);
+                events.append(&mut told.into_inner());
             }
         }
         match links.iter().find(|link| link.outbox.peer_relays()) {

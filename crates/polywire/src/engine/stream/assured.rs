@@ -107,7 +107,8 @@ impl Assured {
     pub(super) fn news(&self) {
         if self.is_active() {
             self.news.notify_all();
-            self.all().iter().for_each(|(_, line)| line.room.notify_all());
+            let lines = self.lines.read().unwrap_or_else(PoisonError::into_inner);
+            lines.values().for_each(|line| line.room.notify_all());
         }
     }
 }

@@ -104,7 +104,7 @@ impl Kept {
             self.sent_all(progress);
         }
         let sent = self.messages.len() - self.unsent;
-        let is_confirmed = |message: &&Message| message.until.min(progress.handed) <= progress.confirmed;
+        let is_confirmed = |message: &&Message| progress.has_confirmed(message.until);
         while self.confirmed < sent
             && let Some(message) = self.messages.get(self.confirmed).filter(is_confirmed)
         {

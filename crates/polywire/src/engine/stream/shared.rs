@@ -181,8 +181,8 @@ impl Shared {
     }
 
     #[cold]
-    fn tell_dropped(&self, link: &Link, (topic, count): Notice) {
-        self.sink.event(Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count });
+    fn tell_dropped(&self, link: &Link, notice: Notice) {
+        self.sink.event(dropped(link, notice));
     }
 
     pub(super) fn control(&self, to: LinkId, frame: &Frame<'_>) {
@@ -209,6 +209,11 @@ impl Shared {
     pub(super) fn link_info(&self, peer: Hello, address: String, principal: Principal) -> LinkInfo {
         LinkInfo { id: LinkId::next(), peer, address, principal }
     }
+}
+
+/// Messages for a link were dropped.
+pub(super) fn dropped(link: &Link, (topic, count): Notice) -> Event {
+    Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count }
 }
 
 /// Callers are known by their hosts, as each call has a port of its own; those that are called by

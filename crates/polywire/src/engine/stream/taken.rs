@@ -191,8 +191,6 @@ impl Sent {
         if self.messages.is_none() && !progress.holds {
             self.messages = Some(progress.handed);
         }
-        // What was dropped to make room is not among those handed any more.
-        let is_confirmed = |messages: u64| messages.min(progress.handed) <= progress.confirmed;
-        progress.broken || self.messages.is_some_and(is_confirmed)
+        progress.broken || self.messages.is_some_and(|messages| progress.has_confirmed(messages))
     }
 }

@@ -19,6 +19,15 @@ pub(in super::super) struct Progress {
     pub(in super::super) broken: bool,
 }
 
+impl Progress {
+    /// Whether the first so many of the messages are confirmed. What was dropped to make room is
+    /// not among those handed any more.
+    #[inline]
+    pub(in super::super) fn has_confirmed(&self, messages: u64) -> bool {
+        messages.min(self.handed) <= self.confirmed
+    }
+}
+
 impl Outbox {
     pub(in super::super) fn progress(&self) -> Progress {
         let state = self.lock();
