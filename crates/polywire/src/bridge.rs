@@ -497,10 +497,12 @@ impl Wake for Way {
         }
         let asked = std::mem::take(&mut self.lock().asked);
         for topic in asked {
-            // Leaves those that have come, and reads those that are asked for.
+            let came = |past: &Arc<Past>| past.topic() == topic && past.has_come();
+            let came: Vec<_> = self.pasts().into_iter().filter(came).collect();
+            // Leaves those that have come, and reads those that are asked for. What comes meanwhile
+            // is left by another call.
             self.from.reconsider_topic(&topic);
-            let again = self.pasts().iter().filter(|past| past.topic() == topic && past.begins_again()).count();
-            if again > 0 {
+            if came.iter().filter(|past| past.begins_again()).count() > 0 {
                 self.from.reconsider_topic(&topic);
             }
         }

@@ -87,6 +87,11 @@ impl Past {
             && matches!(*self.asked(), Asked::Wanted(_))
     }
 
+    /// Whether the history has come, and the writer's channel is to be left.
+    pub(super) fn has_come(&self) -> bool {
+        matches!(*self.asked(), Asked::Came(_))
+    }
+
     /// The writer's channel was left after the history had come. True if it is to be read again.
     pub(super) fn begins_again(&self) -> bool {
         let mut asked = self.asked();
