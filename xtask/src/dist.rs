@@ -1,6 +1,6 @@
-//! Packages for a release: an archive, a Debian package, and their checksums. `main.rs` calls it;
-//! it runs `cargo`, `git`, `strip`, `readelf`, `tar`, `dpkg-deb`, `sha256sum` and the command line
-//! that it packs.
+//! Packages for a release: an archive, the file system of a container, a Debian package, and their
+//! checksums. `main.rs` calls it; it runs `cargo`, `git`, `strip`, `readelf`, `ldd`, `tar`,
+//! `dpkg-deb`, `sha256sum` and the command line that it packs.
 
 use std::{
     collections::BTreeSet,
@@ -53,6 +53,21 @@ const LIBRARIES: [(&str, &str); 7] = [
     ("libcrypto.so.3", "libssl3"),
 ];
 
+/// What a container has of the documents: the licences of what is in it.
+const LICENCES: [&str; 3] = [
+    "usr/share/doc/polywire/DEPENDENCIES.md",
+    "usr/share/doc/polywire/LICENSE-APACHE",
+    "usr/share/doc/polywire/LICENSE-MIT",
+];
+
+/// Files of a container besides the command line and its libraries: its user, and how names of
+/// hosts are looked up.
+const CONTAINER: [(&str, &str); 3] = [
+    ("etc/passwd", "polywire:x:65532:65532:Polywire:/tmp:/usr/bin/polywire\n"),
+    ("etc/group", "polywire:x:65532:\n"),
+    ("etc/nsswitch.conf", "hosts: files dns\n"),
+];
+
 /// Shells with the places of their completions.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/polywire"),
@@ -70,15 +85,24 @@ impl Dist {
         Ok(Dist { output, binary: target.join("release/polywire"), features: features.into(), level: LEVEL })
     }
 
-    /// Writes the packages and returns their paths: the archive, the Debian package if `dpkg-deb`
-    /// is installed, and the checksums.
+    /// Writes the packages and returns their paths: the archive, the file system of a container, the
+    /// Debian package if `dpkg-deb` is installed, and the checksums.
     pub fn pack(&self) -> Result<Vec<PathBuf>> {
-        let tree = self.output.join("tree");
-        if tree.exists() {
-            fs::remove_dir_all(&tree)?;
+        let (tree, container) = (self.output.join("tree"), self.output.join("container"));
+        for folder in [&tree, &container] {
+            if folder.exists() {
+                fs::remove_dir_all(folder)?;
+            }
         }
         self.stage(&tree)?;
-        let mut packages = vec![self.archive(&tree)?];
+        stage_container(&tree, &container)?;
+        for folder in [&tree, &container] {
+            run(Command::new("chmod").args(["-R", "u+rw,go=rX"]).arg(folder))?;
+        }
+        // Nodes of `local` keep their sockets there.
+        run(Command::new("install").args(["-d", "-m", "1777"]).arg(container.join("tmp")))?;
+        let target = target()?;
+        let mut packages = vec![self.archive(&tree, &target)?, self.archive(&container, "container")?];
         packages.extend(self.debian(&tree)?);
         let sums = self.output.join("SHA256SUMS");
         let names = packages.iter().filter_map(|package| package.file_name());
@@ -109,12 +133,15 @@ impl Dist {
     }
 
     /// The files in one archive whose bytes depend on nothing but their content.
-    fn archive(&self, tree: &Path) -> Result<PathBuf> {
-        let package = self.output.join(format!("polywire-{}-{}.tar.gz", version(), target()?));
+    fn archive(&self, tree: &Path, suffix: &str) -> Result<PathBuf> {
+        let package = self.output.join(format!("polywire-{}-{suffix}.tar.gz", version()));
         let mut tar = Command::new("tar");
-        tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+rw,go=rX"]);
+        tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
         tar.arg(format!("--mtime=@{}", time()?)).env("GZIP", "-n");
-        run(tar.arg("-czf").arg(&package).arg("-C").arg(tree).arg("usr"))?;
+        tar.arg("-czf").arg(&package).arg("-C").arg(tree);
+        let mut names: Vec<_> = fs::read_dir(tree)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+        names.sort();
+        run(tar.args(names))?;
         Ok(package)
     }
 
@@ -138,6 +165,36 @@ impl Dist {
         run(deb.arg(tree).arg(&package))?;
         Ok(Some(package))
     }
+}
+
+/// Lays out the files of a container: the command line of a staged tree, and what it needs to run.
+fn stage_container(tree: &Path, container: &Path) -> Result<()> {
+    let binary = "usr/bin/polywire";
+    copy(&tree.join(binary), &container.join(binary))?;
+    for name in LICENCES {
+        copy(&tree.join(name), &container.join(name))?;
+    }
+    for library in libraries(&tree.join(binary))? {
+        copy(&library, &container.join(library.strip_prefix("/")?))?;
+    }
+    for package in packages_of(&tree.join(binary))? {
+        let terms = Path::new("usr/share/doc").join(package).join("copyright");
+        // Elsewhere than on Debian there is no such file.
+        if Path::new("/").join(&terms).exists() {
+            copy(&Path::new("/").join(&terms), &container.join(&terms))?;
+        }
+    }
+    for (to, text) in CONTAINER {
+        write(&container.join(to), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The files that the system's linker loads for a program, itself included.
+fn libraries(binary: &Path) -> Result<Vec<PathBuf>> {
+    let listed = String::from_utf8(run(Command::new("ldd").arg(binary))?)?;
+    let file = |line: &str| line.split_whitespace().find(|word| word.starts_with('/')).map(PathBuf::from);
+    Ok(listed.lines().filter_map(file).collect())
 }
 
 /// A table of the crates that are linked into the command line, with their licences.

@@ -47,6 +47,8 @@ fn the_packages_have_what_a_user_needs() {
     assert!(dependencies.contains("| clap v") && !dependencies.contains("polywire-core"), "{dependencies}");
     assert!(dependencies.contains("| zenoh v"), "{dependencies}");
 
+    runs_in_a_container(&folder, &packages[1]);
+
     if let Some(package) = packages.iter().find(|package| package.extension().is_some_and(|kind| kind == "deb")) {
         let listed = output(Command::new("dpkg-deb").arg("--contents").arg(package));
         assert!(listed.contains("./usr/bin/polywire") && listed.contains("root/root"), "{listed}");
@@ -54,6 +56,40 @@ fn the_packages_have_what_a_user_needs() {
         assert!(depends.split(", ").any(|package| package.trim() == "libc6"), "{depends}");
     }
     fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// The command line finds all its libraries in the archive for a container. The image is that of
+/// the recipe, if there is a tool to build it, which needs the rights of root here.
+fn runs_in_a_container(folder: &Path, archive: &Path) {
+    let root_of_container = folder.join("root");
+    fs::create_dir_all(&root_of_container).expect("a folder");
+    output(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(&root_of_container));
+    assert!(root_of_container.join("usr/share/doc/polywire/DEPENDENCIES.md").exists());
+    if output(Command::new("id").arg("-u")).trim() != "0" {
+        println!("SKIPPED: only root can change the root folder");
+        return;
+    }
+    let mut confined = Command::new("chroot");
+    confined.arg("--userspec=65532:65532").arg(&root_of_container);
+    let listed = output(confined.args(["/usr/bin/polywire", "list", "--wire", "local", "--seconds", "0.1"]));
+    assert!(listed.contains("polywire"), "{listed}");
+    if Command::new("buildah").arg("--version").output().is_err() {
+        println!("SKIPPED: buildah is not installed");
+        return;
+    }
+    let storage = folder.join("storage");
+    let buildah = || {
+        let mut buildah = Command::new("buildah");
+        buildah.args(["--storage-driver", "vfs", "--root"]).arg(&storage).arg("--runroot").arg(folder.join("running"));
+        buildah
+    };
+    let recipe = root().join("packaging/Containerfile");
+    output(buildah().args(["build", "--tag", "polywire-test", "--file"]).arg(recipe).arg(folder));
+    let image = output(buildah().args(["inspect", "--type", "image", "polywire-test"]));
+    for part in ["\"/usr/bin/polywire\"", "\"User\": \"polywire\""] {
+        assert!(image.contains(part), "{image}");
+    }
+    output(buildah().args(["rmi", "polywire-test"]));
 }
 
 /// Each unit runs a command that there is, which tells systemd that it is ready.
