@@ -24,7 +24,7 @@ pub struct Dist {
     pub binary: PathBuf,
     /// Features of the command line besides the default ones, separated by commas.
     pub features: String,
-    /// How hard to compress the Debian package, 0 to 9.
+    /// How hard to compress the packages, 0 to 9.
     pub level: u8,
 }
 
@@ -85,7 +85,7 @@ impl Dist {
         Ok(Dist { output, binary: target.join("release/polywire"), features: features.into(), level: LEVEL })
     }
 
-    /// Writes the packages and returns their paths: the archive, the file system of a container, the
+    /// Writes the packages and returns their paths: the archive, the files of a container, the
     /// Debian package if `dpkg-deb` is installed, and the checksums.
     pub fn pack(&self) -> Result<Vec<PathBuf>> {
         let (tree, container) = (self.output.join("tree"), self.output.join("container"));
@@ -137,7 +137,7 @@ impl Dist {
         let package = self.output.join(format!("polywire-{}-{suffix}.tar.gz", version()));
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
-        tar.arg(format!("--mtime=@{}", time()?)).env("GZIP", "-n");
+        tar.arg(format!("--mtime=@{}", time()?)).env("GZIP", format!("-n{}", self.level.max(1)));
         tar.arg("-czf").arg(&package).arg("-C").arg(tree);
         let mut names: Vec<_> = fs::read_dir(tree)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
         names.sort();

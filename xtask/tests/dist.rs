@@ -71,8 +71,9 @@ fn runs_in_a_container(folder: &Path, archive: &Path) {
     }
     let mut confined = Command::new("chroot");
     confined.arg("--userspec=65532:65532").arg(&root_of_container);
-    let listed = output(confined.args(["/usr/bin/polywire", "list", "--wire", "local", "--seconds", "0.1"]));
-    assert!(listed.contains("polywire"), "{listed}");
+    let alone = confined.args(["/usr/bin/polywire", "list", "--wire", "local"]).output().expect("it runs");
+    let told = String::from_utf8_lossy(&alone.stderr).into_owned();
+    assert!(told.contains("no topics at local"), "{told}");
     if Command::new("buildah").arg("--version").output().is_err() {
         println!("SKIPPED: buildah is not installed");
         return;

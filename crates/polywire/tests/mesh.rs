@@ -125,7 +125,7 @@ fn a_node_that_restarts_replaces_its_earlier_self() {
         let (after, _after_events) = open(2);
         other.until("answer", |heard| (heard.answered == 2).then_some(()));
         find(&events, |event| matches!(event, Event::Disconnected { .. }).then_some(()));
-        // On a busy machine the later one may be silent for its lease, and then give way for a moment.
+        // On a busy machine, the later one may be silent for its lease and give way for a moment.
         let links = || other.port().links().iter().map(|link| link.link.peer.incarnation).collect::<Vec<_>>();
         until("the later one", || links() == [2]);
         for tap in [before, after, other] {
