@@ -19,13 +19,15 @@ use polywire_core::{
     directory::SubscriberData,
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind},
     frame::Start,
+    layout::Record,
     qos::{Durability, Liveliness, MOST_BRIDGES, Offer},
     schema::Schema,
     topic::{Pattern, TopicError},
 };
 
-use self::history::Past;
+use self::history::{Conversion, Past};
 use crate::{
+    Info,
     builtin::is_builtin,
     clock,
     coding::Dynamic,
@@ -33,7 +35,7 @@ use crate::{
     engine::{Held, Properties},
     error::NodeError,
     node::{Inner, Node, Place, PortEntry, Route, Slot, Source, Wake},
-    publisher::{Core, Given},
+    publisher::{Core, Given, Role},
     stats::TopicStats,
     subscriber::decoding_route,
     wire::{Choice, Wire},
@@ -354,9 +356,7 @@ impl Way {
             past: None,
         };
         if offer.qos.durability == Durability::TransientLocal {
-            let past = Past::open(self, announced, &offer.via[..passing.heard.hops], offer)?;
-            self.lock().pasts.push(Arc::downgrade(&past));
-            passing.past = Some(past);
+            passing.past = Some(Past::open(self, announced, passing.heard.hops, offer, announcement, None)?);
         }
         Ok(Arc::new(passing))
     }
@@ -372,21 +372,42 @@ impl Way {
         heard: Heard,
     ) -> Result<Arc<dyn Slot>, String> {
         let announced = &source.announcement;
-        let (assumed, codec) = self.assumed.as_ref().map(|(schema, codec)| (schema, codec.clone())).unzip();
+        let assumed = self.assumed.as_ref().map(|(schema, _)| schema);
         let of_values =
             schema.or(assumed).ok_or("the writer announces no schema, so its messages cannot be converted")?;
         let coding = Dynamic::of(of_values).map_err(|error| error.to_string())?;
         let ids = (announced.writer, announced.incarnation);
         let places = (vec![self.to.clone()], Vec::new());
-        let core = Core::open(node, announced.topic.clone(), ids, coding.clone(), offer, false, places);
-        let writer = Converted { core: core.map_err(|error| error.to_string())?, heard };
+        let core = Core::open(node, announced.topic.clone(), ids, coding.clone(), offer.clone(), Role::Bridge, places);
+        let mut writer = Converted { core: core.map_err(|error| error.to_string())?, heard, past: None };
+        if offer.qos.durability == Durability::TransientLocal {
+            let (announcement, alone) =
+                writer.core.announce().key_frames(&self.to.wire).map_err(|error| error.to_string())?;
+            let conversion = Conversion::new(coding.clone(), alone);
+            writer.past = Some(Past::open(self, announced, writer.heard.hops, &offer, announcement, Some(conversion))?);
+        }
         let way = self.clone();
-        let convert = move |value: &_, info: &crate::Info| {
+        let convert = move |value: &Record, info: &Info| {
             let at = Start { sequence: info.sequence, timestamp_ns: info.timestamp_ns };
             let given = Given { at, key_hash: info.key_hash };
             way.sent(info.bytes, writer.core.send_as(value, info.kind, Some(given)).is_ok());
         };
-        let route = decoding_route(&self.node, &announced.topic, coding, codec, convert);
+        self.decode(node, source, medium, schema, coding, convert)
+    }
+
+    /// Opens a channel whose values go to a callback.
+    fn decode(
+        &self,
+        node: &Arc<Inner>,
+        source: &Source,
+        medium: Properties,
+        schema: Option<&Schema>,
+        coding: Dynamic,
+        callback: impl FnMut(&Record, &Info) + Send + 'static,
+    ) -> Result<Arc<dyn Slot>, String> {
+        let announced = &source.announcement;
+        let codec = self.assumed.as_ref().map(|(_, codec)| codec.clone());
+        let route = decoding_route(&self.node, &announced.topic, coding, codec, callback);
         // Which type a writer without a schema has in ROS 2.
         let ros_type = Offer::parse(&announced.offer).ok().and_then(|offer| offer.ros_type);
         let offer = Offer { ros_type, ..Offer::default() };
@@ -459,20 +480,20 @@ impl Route for Way {
         let announced = &source.announcement;
         if offer.history_of.is_some() {
             let past = this.pasts().into_iter().find(|past| past.wants(announced, offer));
-            return past.map(Past::slot).ok_or_else(|| "nobody asks for the history any more".into());
+            let past = past.ok_or("nobody asks for the history any more")?;
+            return past.slot(&this, node, source, medium, schema);
         }
         let heard = this.hear(source, offer.via.len());
         let via = offer.via.iter().copied().chain([self.node.hello().node]).collect();
         // The writer's assertions stay where the writer is.
         let mut qos = offer.qos.clone();
         (qos.liveliness, qos.lease) = (Liveliness::Automatic, None);
-        let keeps_format = this.keeps_format(announced);
-        // So does its history, if it would have to be converted or if nobody could name its writer.
-        if !keeps_format || announced.writer.is_zero() {
+        // So does its history, if nobody could name its writer.
+        if announced.writer.is_zero() {
             qos.durability = Durability::Volatile;
         }
         let offer = Offer { qos, via, ..Offer::default() };
-        match keeps_format {
+        match this.keeps_format(announced) {
             true => this.pass(node, source, medium, &offer, heard),
             false => this.convert(node, source, medium, offer, schema, heard),
         }
@@ -543,8 +564,9 @@ impl Drop for Heard {
 /// The writer of converted messages.
 struct Converted {
     core: Arc<Core<Dynamic>>,
-    #[expect(dead_code, reason = "its end matters")]
     heard: Heard,
+    /// What the writer keeps, if it does.
+    past: Option<Arc<Past>>,
 }
 
 impl Drop for Converted {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use polywire::{Bridge, Kind, Message, Node, Publisher, Subscriber, qos::Qos};
+use polywire::{Bridge, Kind, Message, Node, Publisher, Sample, Subscriber, qos::Qos};
 
 /// Longer than anything takes that a test waits for.
 const SOON: Duration = Duration::from_secs(60);
@@ -137,41 +137,71 @@ fn late(node: &Node, at: &str) -> Subscriber<Pump> {
 #[test]
 fn histories_pass_over_chains_of_bridges() {
     for format in ["cdr", "fast", "json+lz4"] {
-        let (here, there) = (Node::new(), Node::new());
         let at = |name: &str| format!("inproc/bridge-history-{}-{name}", &format[..3]);
-        let kept = Qos::default().keep_last(3).transient_local();
-        let publish_at = here.publish::<Pump>("pumps", Some(&format!("{format}@{}", at("a")))).expect("it opens");
-        let publisher = publish_at.qos(kept).and_then(polywire::Publish::open).expect("it opens");
-        publish(&publisher, 1..=10);
-        let _bridges = [bridge(&at("a"), &at("b")), bridge(&at("c"), &at("b"))];
-        let first = late(&there, &at("c"));
-        assert_eq!(numbers(&first, 3), [8, 9, 10], "{format}");
-        publish(&publisher, 11..=12);
-        assert_eq!(numbers(&first, 2), [11, 12], "{format}");
-        // Several that come at the same time, and one after them.
-        let others: Vec<_> = (0..3).map(|_| (Node::new(), at("c"))).collect();
-        let others: Vec<_> = others.iter().map(|(node, at)| late(node, at)).collect();
-        for other in others.iter().chain([&late(&there, &at("c"))]) {
-            assert_eq!(numbers(other, 3), [10, 11, 12], "{format}");
-        }
-        publish(&publisher, 13..=13);
-        for pumps in others.iter().chain([&first]) {
-            assert_eq!(numbers(pumps, 1), [13], "{format}");
-            assert_eq!((pumps.lost(), pumps.try_recv().is_none()), (0, true), "{format}");
-        }
+        let codec = format.split('+').next().unwrap_or_default();
+        histories_pass(format, ["", ""], [at("a"), at("b"), at("c")], codec);
+    }
+}
+
+/// The chain converts payloads once or twice, from and to formats whose messages refer to earlier
+/// ones, too.
+#[test]
+fn histories_are_converted_by_chains_of_bridges() {
+    for (number, (format, to, last)) in [
+        ("cdr", ["json@", "cdr@"], "cdr"),
+        ("cdr", ["json@", ""], "json"),
+        ("json+lz4", ["", "xcdr2+zstd@"], "xcdr2"),
+        ("fast", ["cbor@", "fast@"], "fast"),
+        ("fast:mode=chained", ["fast@", "json@"], "json"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let at = |name: &str| format!("inproc/bridge-converted-{number}-{name}");
+        histories_pass(format, to, [at("a"), at("b"), at("c")], last);
     }
 }
 
 #[test]
-fn a_history_that_would_have_to_be_converted_is_not_offered() {
-    let (here, there) = (Node::new(), Node::new());
-    let _bridge = bridge("inproc/bridge-history-x", "json@inproc/bridge-history-y");
-    let publish_at = here.publish::<Pump>("pumps", Some("cdr@inproc/bridge-history-x")).expect("it opens");
+fn histories_are_converted_between_engines() {
+    let path = |name: &str| format!("unix/{}/pw-bridge-{}-{name}", std::env::temp_dir().display(), std::process::id());
+    let keep = Node::new();
+    let tcp = keep.open("tcp/127.0.0.1:0").expect("it opens");
+    histories_pass("cdr", ["fast@", "json@"], [path("a"), tcp, path("c")], "json");
+}
+
+/// A publisher at the first place, and bridges from it to the last one: late subscribers there get
+/// what it keeps, once and as it was published.
+fn histories_pass(format: &str, to: [&str; 2], at: [String; 3], last: &str) {
+    let ((here, there), [a, b, c], [first, second]) = ((Node::new(), Node::new()), &at, to);
+    let case = format!("{format} {to:?} {a}");
     let kept = Qos::default().keep_last(3).transient_local();
-    let _publisher = publish_at.qos(kept).and_then(polywire::Publish::open).expect("it opens");
-    let late = late(&there, "inproc/bridge-history-y");
-    while late.status().mismatches.is_empty() {
-        std::thread::yield_now();
+    let publish_at = here.publish::<Pump>("pumps", Some(&format!("{format}@{a}"))).expect("it opens");
+    let publisher = publish_at.qos(kept).and_then(polywire::Publish::open).expect("it opens");
+    publisher.hash_keys(true);
+    publish(&publisher, 1..=10);
+    let _bridges = [bridge(a, &format!("{first}{b}")), bridge(&format!("{second}{c}"), b)];
+    let pumps = late(&there, c);
+    let mut newest = 0;
+    for count in [8, 9, 10] {
+        let Sample { value, info } = pumps.recv_timeout(SOON).unwrap_or_else(|| panic!("{case}: {:?}", pumps.status()));
+        assert_eq!((value, info.sequence), (Pump { id: 7, count }, count), "{case}");
+        let announced = &info.source.announcement;
+        assert_eq!((announced.writer, &*announced.codec), (publisher.writer(), last), "{case}");
+        assert!(info.timestamp_ns >= newest && info.key_hash.is_some(), "{case}: {info:?}");
+        newest = info.timestamp_ns;
     }
-    assert!(late.status().mismatches[0].reason.contains("durability"), "{:?}", late.status());
+    publish(&publisher, 11..=12);
+    assert_eq!(numbers(&pumps, 2), [11, 12], "{case}");
+    // Several that come at the same time, and one after them.
+    let others: Vec<_> = (0..3).map(|_| Node::new()).collect();
+    let others: Vec<_> = others.iter().map(|node| late(node, c)).collect();
+    for other in others.iter().chain([&late(&there, c)]) {
+        assert_eq!(numbers(other, 3), [10, 11, 12], "{case}");
+    }
+    publish(&publisher, 13..=13);
+    for pumps in others.iter().chain([&pumps]) {
+        assert_eq!(numbers(pumps, 1), [13], "{case}");
+        assert_eq!((pumps.lost(), pumps.undecodable(), pumps.try_recv().is_none()), (0, 0, true), "{case}");
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! A writer that keeps samples has a history channel, which is accepted by those who ask for them
 //! (`spec/qos.md`). At the other end, the bridge announces one of its own. When somebody accepts it
-//! there, the bridge accepts that of the writer, passes on what comes, and leaves it again.
+//! there, the bridge accepts that of the writer, passes on what comes, and leaves it again. Where
+//! the bridge converts the channel, it converts each sample of the history as it comes.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -10,15 +11,21 @@ use std::sync::{
 };
 
 use polywire_core::{
-    envelope::{Announcement, ChannelId, Envelope, Id128},
+    codec::Encoder,
+    envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
     frame::Start,
+    layout::Record,
     qos::Offer,
+    schema::Schema,
 };
 
 use super::Way;
 use crate::{
-    engine::Held,
-    node::{PortEntry, Replay, Slot, random_id},
+    Info,
+    coding::Dynamic,
+    engine::{Held, Properties},
+    node::{Inner, PortEntry, Replay, Slot, Source, random_id},
+    publisher::Writing,
     replayed::Part,
 };
 
@@ -33,7 +40,34 @@ pub(super) struct Past {
     channel: ChannelId,
     id: Id128,
     sequence: AtomicU64,
+    /// `None` if payloads are passed on as they came.
+    conversion: Option<Conversion>,
     asked: Mutex<Asked>,
+}
+
+/// Makes samples in the format of the other end.
+#[derive(Clone)]
+pub(super) struct Conversion {
+    coding: Dynamic,
+    writing: Arc<Mutex<Writing<Encoder<Record>>>>,
+}
+
+impl Conversion {
+    pub(super) fn new(coding: Dynamic, alone: Writing<Encoder<Record>>) -> Conversion {
+        Conversion { coding, writing: Arc::new(Mutex::new(alone)) }
+    }
+
+    fn encode(&self, value: &Record) -> Option<Made> {
+        let mut payload = Vec::new();
+        let is_key_frame = lock(&self.writing).encode_alone::<Dynamic>(value, &mut payload).ok()?;
+        Some(Made { payload, is_key_frame })
+    }
+}
+
+/// A payload that was converted.
+struct Made {
+    payload: Vec<u8>,
+    is_key_frame: bool,
 }
 
 /// What the other end has asked for.
@@ -47,27 +81,33 @@ enum Asked {
 }
 
 impl Past {
-    /// Announces the history of a channel at the other end, where `offer` is that of the channel.
+    /// Announces the history of a channel at the other end, where `there` and `offer` are those of
+    /// the channel. It has passed so many bridges before.
     pub(super) fn open(
         way: &Arc<Way>,
         announced: &Arc<Announcement>,
-        via: &[Id128],
+        hops: usize,
         offer: &Offer,
+        there: Announcement,
+        conversion: Option<Conversion>,
     ) -> Result<Arc<Past>, String> {
-        let (to, id) = (way.to.entry.clone(), random_id());
+        let (to, id, via) = (way.to.entry.clone(), random_id(), offer.via[..hops].to_vec());
         let offer = Offer { history_of: Some(announced.writer), ..offer.clone() };
-        let history = Announcement { writer: id, offer: offer.to_bytes(), ..Announcement::clone(announced) };
+        let history = Announcement { writer: id, offer: offer.to_bytes(), ..there };
         let channel = to.announce(&history, Start::default()).map_err(|error| error.to_string())?;
         let past = Arc::new(Past {
             way: Arc::downgrade(way),
             to: to.clone(),
             announced: announced.clone(),
-            via: via.to_vec(),
+            via,
             channel,
             id,
             sequence: AtomicU64::new(0),
+            conversion,
             asked: Mutex::new(Asked::Nothing),
         });
+        // Before it may be asked for.
+        way.lock().pasts.push(Arc::downgrade(&past));
         let replay: Weak<dyn Replay> = Arc::downgrade(&(past.clone() as Arc<dyn Replay>));
         to.serve_history(channel, replay);
         Ok(past)
@@ -101,12 +141,40 @@ impl Past {
     }
 
     /// What comes on the writer's channel.
-    pub(super) fn slot(self: Arc<Self>) -> Arc<dyn Slot> {
-        Arc::new(Passing(self))
+    pub(super) fn slot(
+        self: Arc<Self>,
+        way: &Way,
+        node: &Arc<Inner>,
+        source: &Source,
+        medium: Properties,
+        schema: Option<&Schema>,
+    ) -> Result<Arc<dyn Slot>, String> {
+        let Some(conversion) = self.conversion.clone() else {
+            return Ok(Arc::new(Passing { past: self, decoding: None }));
+        };
+        let made = Arc::new(Mutex::new(None));
+        let (into, coding) = (made.clone(), conversion.coding.clone());
+        let convert = move |value: &Record, _: &Info| *lock(&into) = conversion.encode(value);
+        // The history may have other channels, so gaps on this one are no losses.
+        let medium = Properties { ordered: false, ..medium };
+        let slot = way.decode(node, source, medium, schema, coding, convert)?;
+        Ok(Arc::new(Passing { past: self, decoding: Some(Decoding { slot, made }) }))
+    }
+
+    /// Sends a message of the writer's channel at the other end.
+    fn send(&self, envelope: &Envelope<'_>, part: Part<'_>, payload: &[u8], is_key_frame: bool) {
+        let (sequence, own) = (self.sequence.fetch_add(1, Ordering::Relaxed) + 1, [self.id.0]);
+        let part = if matches!(part, Part::Begin(..)) { Part::Begin(sequence, &own) } else { part };
+        let (extensions, anchor) = (part.extension(), is_key_frame.then_some(sequence));
+        let extensions = extensions.as_extensions();
+        let envelope = Envelope { channel: self.channel, sequence, anchor, extensions, ..*envelope };
+        // If the port has closed, nobody is there.
+        let _ = self.to.send(&envelope, payload);
+        self.to.settle();
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.asked)
     }
 
     fn reconsider(&self) {
@@ -140,26 +208,49 @@ impl Drop for Past {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What the payloads of a channel are.
 fn format(of: &Announcement) -> (&str, &str, &str, Option<Id128>) {
     (&of.codec, &of.options, &of.compressor, of.configuration)
 }
 
 /// A history channel that is passed on.
-struct Passing(Arc<Past>);
+struct Passing {
+    past: Arc<Past>,
+    /// `None` if payloads are passed on as they came.
+    decoding: Option<Decoding>,
+}
+
+/// Reads what is to be converted.
+struct Decoding {
+    slot: Arc<dyn Slot>,
+    /// What has become of the sample that the slot gets.
+    made: Arc<Mutex<Option<Made>>>,
+}
+
+impl Decoding {
+    /// `None` if the sample cannot be read, which the slot tells, or written.
+    fn convert(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize) -> Option<Made> {
+        let envelope = Envelope { extensions: Extensions::default(), ..*envelope };
+        self.slot.deliver(&envelope, payload, wire_bytes, None);
+        lock(&self.made).take()
+    }
+}
 
 impl Slot for Passing {
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], _: usize, _: Option<Held<'_>>) {
-        let past = &*self.0;
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, _: Option<Held<'_>>) {
+        let past = &*self.past;
         let Some(part) = Part::of(envelope) else { return };
-        let (sequence, own) = (past.sequence.fetch_add(1, Ordering::Relaxed) + 1, [past.id.0]);
-        let part = if matches!(part, Part::Begin(..)) { Part::Begin(sequence, &own) } else { part };
-        let (extensions, anchor) = (part.extension(), envelope.anchor.map(|_| sequence));
-        let extensions = extensions.as_extensions();
-        let envelope = Envelope { channel: past.channel, sequence, anchor, extensions, ..*envelope };
-        // If the port has closed, nobody is there.
-        let _ = past.to.send(&envelope, payload);
-        past.to.settle();
+        match self.decoding.as_ref().filter(|_| matches!(part, Part::Sample(_))) {
+            None => past.send(envelope, part, payload, envelope.anchor.is_some()),
+            Some(decoding) => match decoding.convert(envelope, payload, wire_bytes) {
+                Some(made) => past.send(envelope, part, &made.payload, made.is_key_frame),
+                None => past.way.upgrade().iter().for_each(|way| way.sent(payload.len(), false)),
+            },
+        }
         if part == Part::End {
             let mut asked = past.asked();
             *asked = Asked::Came(*asked == Asked::Wanted(true));
@@ -169,7 +260,7 @@ impl Slot for Passing {
     }
 
     fn takes_packed(&self) -> bool {
-        true
+        self.decoding.is_none()
     }
 
     fn is_auxiliary(&self) -> bool {

@@ -88,15 +88,25 @@ pub(super) struct Out {
 }
 
 /// What all channels of a publisher have in common.
-pub(super) struct Announce<'a, C> {
+pub(crate) struct Announce<'a, C> {
     pub(super) node: &'a Arc<Inner>,
     pub(super) topic: &'a str,
     pub(super) writer: Id128,
     pub(super) incarnation: u64,
     pub(super) coding: &'a C,
     pub(super) offer: &'a Offer,
-    /// No message refers to another one.
-    pub(super) alone: bool,
+    pub(super) role: Role,
+}
+
+/// Whose messages the channels carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The publisher's, which may refer to earlier ones.
+    Publisher,
+    /// The publisher's, of which none refers to another one.
+    Calls,
+    /// Those of another writer, which keeps its history itself.
+    Bridge,
 }
 
 impl<C: Coding> Announce<'_, C> {
@@ -118,7 +128,6 @@ impl<C: Coding> Announce<'_, C> {
             return Ok(());
         }
         let (announcement, mut writing, chosen) = self.format(&place.wire)?;
-        let keeps_history = self.offer.qos.durability == Durability::TransientLocal;
         let out = self.out(place, &announcement, start, like)?;
         let mut key_frames = None;
         if let Some(state) = C::writer_state(&writing.encoder) {
@@ -126,20 +135,32 @@ impl<C: Coding> Announce<'_, C> {
             let requests = out.entry.key_requests(out.channel);
             let mode = chosen.mode.unwrap_or(keeps_all);
             let outgoing = Box::new(Outgoing::new(state, mode, chosen.key_interval, requests));
-            writing.deltas = if self.alone { Deltas::Alone(outgoing) } else { Deltas::Stream(outgoing) };
+            writing.deltas = match self.role {
+                Role::Calls => Deltas::Alone(outgoing),
+                Role::Publisher | Role::Bridge => Deltas::Stream(outgoing),
+            };
         }
-        if keeps_history && !matches!(writing.deltas, Deltas::None) {
-            let (_, mut alone, chosen) = self.format(&out.wire)?;
-            if let Some(state) = C::writer_state(&alone.encoder) {
-                let mode = chosen.mode.unwrap_or(Mode::Anchored);
-                let stream = Outgoing::new(state, mode, chosen.key_interval, Default::default());
-                alone.deltas = Deltas::Stream(Box::new(stream));
-            }
-            key_frames = Some(alone);
+        if self.keeps_history() && !matches!(writing.deltas, Deltas::None) {
+            key_frames = Some(self.key_frames(&out.wire)?.1);
         }
         let (payloads, ends, outs) = (Vec::new(), Vec::new(), vec![out]);
         groups.push(Group { writing, key_frames, announcement, last: LastPayload::default(), payloads, ends, outs });
         Ok(())
+    }
+
+    fn keeps_history(&self) -> bool {
+        self.offer.qos.durability == Durability::TransientLocal && self.role != Role::Bridge
+    }
+
+    /// What makes payloads that stand alone, and what their format announces.
+    pub(crate) fn key_frames(&self, wire: &Wire) -> Result<(Announcement, Writing<C::Encoder>), NodeError> {
+        let (announcement, mut alone, chosen) = self.format(wire)?;
+        if let Some(state) = C::writer_state(&alone.encoder) {
+            let mode = chosen.mode.unwrap_or(Mode::Anchored);
+            let stream = Outgoing::new(state, mode, chosen.key_interval, Default::default());
+            alone.deltas = Deltas::Stream(Box::new(stream));
+        }
+        Ok((announcement, alone))
     }
 
     fn out(
@@ -152,11 +173,11 @@ impl<C: Coding> Announce<'_, C> {
         let Place { wire, entry } = place;
         let channel = entry.announce(announcement, start)?;
         // Whoever sends requests or replies notices by itself that they are lost.
-        if self.offer.qos.reliability == Reliability::Reliable && !self.alone {
+        if self.offer.qos.reliability == Reliability::Reliable && self.role != Role::Calls {
             entry.port().assure(channel);
         }
-        let keeps_history = self.offer.qos.durability == Durability::TransientLocal;
-        let history = match keeps_history.then(|| self.history(&entry, announcement, like)).transpose() {
+        let history = self.keeps_history().then(|| self.history(&entry, announcement, like));
+        let history = match history.transpose() {
             Ok(history) => history,
             Err(error) => {
                 entry.retire(channel);

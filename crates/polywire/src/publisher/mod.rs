@@ -18,7 +18,11 @@ use polywire_core::{
     qos::{Offer, Qos},
 };
 
-pub(crate) use self::sending::{Core, Given};
+pub(crate) use self::{
+    channels::Role,
+    sending::{Core, Given},
+    writing::Writing,
+};
 use crate::{
     builtin,
     coding::{Bytes, Coding, Dynamic, Typed},
@@ -168,7 +172,7 @@ impl Node {
         let (node, topic) = (self.clone(), String::from(topic));
         // Configuration is for both sides; this policy is one of subscribers.
         let configured = self.qos_of(&topic).time_based_filter(Duration::ZERO);
-        Publish { node, places, given, topic, coding, qos: Qos::default(), alone: false, writer: random_id() }
+        Publish { node, places, given, topic, coding, qos: Qos::default(), role: Role::Publisher, writer: random_id() }
             .qos(configured)
     }
 }
@@ -202,7 +206,7 @@ pub struct Publish<C: Coding> {
     coding: C,
     qos: Qos,
     /// No message refers to another one.
-    alone: bool,
+    role: Role,
     writer: Id128,
 }
 
@@ -267,7 +271,7 @@ impl<C: Coding> Publish<C> {
 
     /// Each message can be read without any other one, whatever the format.
     pub(crate) fn alone(self) -> Self {
-        Publish { alone: true, ..self }
+        Publish { role: Role::Calls, ..self }
     }
 
     /// Makes the publisher.
@@ -278,10 +282,10 @@ impl<C: Coding> Publish<C> {
 
 impl<C: Coding> PublisherOf<C> {
     fn open(publish: Publish<C>) -> Result<Self, NodeError> {
-        let Publish { node, places, given, topic, coding, qos, alone, writer } = publish;
+        let Publish { node, places, given, topic, coding, qos, role, writer } = publish;
         let ids = (writer, node.hello().incarnation);
         let offer = Offer { qos, ..Offer::default() };
-        let core = Core::open(node.inner(), topic, ids, coding, offer, alone, (places, given))?;
+        let core = Core::open(node.inner(), topic, ids, coding, offer, role, (places, given))?;
         let user: Weak<Core<C>> = Arc::downgrade(&core);
         node.inner().add_user(user);
         Ok(PublisherOf { node, core })

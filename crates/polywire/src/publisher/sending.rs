@@ -21,7 +21,7 @@ use polywire_core::{
 
 use super::{
     PublishAllError, PublishError,
-    channels::{Announce, Group, Out},
+    channels::{Announce, Group, Out, Role},
     time::Time,
 };
 use crate::{
@@ -67,8 +67,7 @@ pub(crate) struct Core<C: Coding> {
     /// What all channels offer, apart from the history.
     offer: Offer,
     counts: Arc<SenderCounts>,
-    /// No message refers to another one.
-    alone: bool,
+    role: Role,
     /// Shows that the publisher is alive, if it offers a lease.
     pulse: Option<Arc<Pulse>>,
     channels: Channels,
@@ -133,11 +132,12 @@ impl<C: Coding> Core<C> {
         ids: (Id128, u64),
         coding: C,
         offer: Offer,
-        alone: bool,
+        role: Role,
         (places, given): (Vec<Place>, Vec<Wire>),
     ) -> Result<Arc<Core<C>>, NodeError> {
         let (writer, incarnation) = ids;
-        let offered = Offered::new(inner, &topic, &offer.qos);
+        // What a writer offers, its own node watches over.
+        let offered = (role != Role::Bridge).then(|| Offered::new(inner, &topic, &offer.qos)).flatten();
         let pulse = offer.qos.lease.map(|lease| Pulse::new(inner, &topic, offer.qos.liveliness, lease));
         let channels = Channels::default();
         let cdr = places.first().map_or(&CDR, |place| cdr_of(&place.wire));
@@ -168,7 +168,7 @@ impl<C: Coding> Core<C> {
             coding,
             offer,
             counts,
-            alone,
+            role,
             pulse,
             channels,
             state: Mutex::new(state),
@@ -564,7 +564,8 @@ impl<C: Coding> Core<C> {
         forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
     }
 
-    fn announce(&self) -> Announce<'_, C> {
+    /// What opens its channels.
+    pub(crate) fn announce(&self) -> Announce<'_, C> {
         Announce {
             node: &self.inner,
             topic: &self.topic,
@@ -572,7 +573,7 @@ impl<C: Coding> Core<C> {
             incarnation: self.incarnation,
             coding: &self.coding,
             offer: &self.offer,
-            alone: self.alone,
+            role: self.role,
         }
     }
 

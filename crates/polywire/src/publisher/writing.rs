@@ -5,7 +5,7 @@ use polywire_core::program::CodecError;
 use crate::{coding::Coding, delta::Outgoing, packing::Packing};
 
 /// Makes the payloads of one format.
-pub(super) struct Writing<E> {
+pub(crate) struct Writing<E> {
     pub(super) encoder: E,
     pub(super) packing: Option<Packing>,
     pub(super) deltas: Deltas,
@@ -44,14 +44,15 @@ impl<E> Writing<E> {
         }
     }
 
-    /// Appends a key frame, which refers to no other message.
-    pub(super) fn encode_alone<C: Coding<Encoder = E>>(
+    /// Appends a payload that refers to no other message. True if it is a key frame of a stateful
+    /// format.
+    pub(crate) fn encode_alone<C: Coding<Encoder = E>>(
         &mut self,
         value: &C::Value,
         out: &mut Vec<u8>,
-    ) -> Result<(), CodecError> {
+    ) -> Result<bool, CodecError> {
         self.failed();
-        self.encode::<C>(1, value, out).map(drop)
+        self.encode::<C>(1, value, out).map(|anchor| anchor.is_some())
     }
 
     /// Forgets the last message, which could not be sent.
