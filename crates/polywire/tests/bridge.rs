@@ -177,7 +177,7 @@ fn histories_pass(format: &str, to: [&str; 2], at: [String; 3], last: &str) {
     let case = format!("{format} {to:?} {a}");
     let kept = Qos::default().keep_last(3).transient_local();
     let publish_at = here.publish::<Pump>("pumps", Some(&format!("{format}@{a}"))).expect("it opens");
-    let publisher = publish_at.qos(kept).and_then(polywire::Publish::open).expect("it opens");
+    let publisher = publish_at.qos(kept.clone()).and_then(polywire::Publish::open).expect("it opens");
     publisher.hash_keys(true);
     publish(&publisher, 1..=10);
     let _bridges = [bridge(a, &format!("{first}{b}")), bridge(&format!("{second}{c}"), b)];
@@ -188,6 +188,7 @@ fn histories_pass(format: &str, to: [&str; 2], at: [String; 3], last: &str) {
         assert_eq!((value, info.sequence), (Pump { id: 7, count }, count), "{case}");
         let announced = &info.source.announcement;
         assert_eq!((announced.writer, &*announced.codec), (publisher.writer(), last), "{case}");
+        assert_eq!(info.source.qos().expect("an offer"), kept, "{case}");
         assert!(info.timestamp_ns >= newest && info.key_hash.is_some(), "{case}: {info:?}");
         newest = info.timestamp_ns;
     }

@@ -428,7 +428,7 @@ fn configured_policies_are_offered_and_requested() {
     assert_eq!(values(&late, 1), [2]);
     assert_eq!(
         next_after(&publisher, &late).source.qos().expect("an offer"),
-        qos("durability=transient-local,lifespan=1h")
+        qos("history=keep-last:1,durability=transient-local,lifespan=1h")
     );
 }
 

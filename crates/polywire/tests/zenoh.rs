@@ -28,7 +28,7 @@ use polywire_testing::{
     waiting::{SOON, until},
 };
 use pump::{OtherPump, Pump, encoded, pump};
-use zenoh::{Config, Session, Wait, bytes::Encoding, sample::Sample};
+use zenoh::{Config, Session, Wait, bytes::Encoding, query::ConsolidationMode, sample::Sample};
 
 /// The type's schema document.
 fn schema() -> Vec<u8> {
@@ -402,7 +402,8 @@ fn schema_of(sample: &Sample) -> String {
 
 /// What a query for a schema brings, with encodings; errors as text.
 fn ask(session: &Session, selector: &str) -> Vec<(String, Vec<u8>)> {
-    let replies = session.get(selector).timeout(SOON).wait().expect("asked");
+    let query = session.get(selector).consolidation(ConsolidationMode::None);
+    let replies = query.timeout(SOON).wait().expect("asked");
     let answer = |reply: zenoh::query::Reply| match reply.into_result() {
         Ok(sample) => (sample.encoding().to_string(), sample.payload().to_bytes().into_owned()),
         Err(error) => ("error".into(), error.payload().to_bytes().into_owned()),
@@ -689,4 +690,29 @@ fn an_application_that_comes_late_gets_the_history() {
     publisher.publish(&pump(4)).expect("published");
     assert_eq!((ids.next().as_deref(), ids.next()), (Some("4"), None), "each once");
     assert!(python.wait().expect("it ends").success());
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+struct Note {
+    number: u32,
+}
+
+#[test]
+fn an_application_that_comes_late_gets_as_much_as_a_publisher_keeps() {
+    for depth in [2, 40] {
+        let node = Node::new();
+        let (endpoint, locator) = alone(&node);
+        let publish = node.publish::<Note>("notes", Some(&format!("json@{endpoint}"))).expect("a wire");
+        let kept = Qos::default().keep_last(depth).transient_local();
+        let publisher = publish.qos(kept).and_then(polywire::Publish::open).expect("opens");
+        let notes: Vec<Note> = (1..=60).map(|number| Note { number }).collect();
+        publisher.publish_all(&notes).expect("published");
+        let session = plain("client", &[&locator], &[]);
+        let answers: Vec<String> = ask(&session, "notes/@adv/**?_anyke")
+            .into_iter()
+            .map(|(_, payload)| String::from_utf8(payload).expect("text"))
+            .collect();
+        let expected: Vec<String> = (61 - depth..=60).map(|number| format!("{{\"number\":{number}}}")).collect();
+        assert_eq!(answers, expected);
+    }
 }

@@ -413,7 +413,7 @@ fn a_late_subscriber_of_ros_gets_what_a_publisher_of_the_node_keeps() {
         publisher.publish(&text(&format!("text-{number}"))).expect("published");
     }
     let session = plain(&locator);
-    token(&tokens(&session), "/1:1:1,32:,:,:,,");
+    token(&tokens(&session), "/1:1:1,40:,:,:,,");
     let python = Command::new(tools::python()).args(["-c", LATE, &locator, &key()]).stdout(Stdio::piped()).spawn();
     let mut python = python.expect("it starts");
     let mut says = BufReader::new(python.stdout.take().expect("piped")).lines().map(|line| line.expect("text"));

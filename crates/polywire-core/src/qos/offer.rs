@@ -3,13 +3,13 @@
 //!
 //! Each policy that differs from its default is an extension. Its id is twice the number that DDS
 //! gives the policy, plus one if a receiver that does not know the policy must not read the
-//! channel. History, resource limits and the time-based filter concern one side alone and do not
-//! travel. Ids from [`OWN`] on are Polywire's.
+//! channel. Resource limits and the time-based filter concern one side alone and do not travel, nor
+//! does the history of a volatile writer. Ids from [`OWN`] on are Polywire's.
 
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
-use super::{DestinationOrder, Durability, Liveliness, Ownership, Policy, Qos, Reliability};
+use super::{DestinationOrder, Durability, History, Liveliness, Ownership, Policy, Qos, Reliability};
 use crate::{
     envelope::{ExtensionError, Extensions, ExtensionsBuf, Id128},
     frame::varint,
@@ -50,6 +50,8 @@ pub const MOST_BRIDGES: usize = 16;
 /// assert_eq!(offer.to_bytes(), [22, 1, 2, 42, 5, 0x80, 0x94, 0xeb, 0xdc, 3]);
 /// assert_eq!(Offer::parse(&offer.to_bytes())?.qos, qos.history(Default::default()));
 /// assert!(Offer::default().to_bytes().is_empty());
+/// let kept = Offer { qos: Qos::default().keep_last(9).transient_local(), ..Offer::default() };
+/// assert_eq!(Offer::parse(&kept.to_bytes())?, kept);
 /// let history = Offer { history_of: Some(Id128([7; 16])), ..offer };
 /// assert_eq!(Offer::parse(&history.to_bytes())?.history_of, Some(Id128([7; 16])));
 /// let moved = Offer { moved_to: vec!["udp/239.1.2.3:7400".into()], via: vec![Id128([7; 16])], ..Offer::default() };
@@ -157,6 +159,9 @@ impl Offer {
         put(Policy::Reliability, qos.reliability != default.reliability, &|out| out.push(qos.reliability as u8));
         let order = qos.destination_order;
         put(Policy::DestinationOrder, order != default.destination_order, &|out| out.push(order as u8));
+        if let (Durability::TransientLocal, History::KeepLast(depth)) = (qos.durability, qos.history) {
+            put(Policy::History, true, &|out| varint::put(out, depth.into()));
+        }
         put(Policy::TransportPriority, priority != 0, &|out| varint::put(out, priority));
         put(Policy::Lifespan, qos.lifespan.is_some(), &|out| put_time(qos.lifespan, out));
         if let Some(writer) = &self.history_of {
@@ -249,7 +254,7 @@ fn must_be_understood(policy: Policy) -> bool {
 
 fn travels(policy: Policy) -> bool {
     use Policy::*;
-    !matches!(policy, History | ResourceLimits | TimeBasedFilter | OwnershipStrength)
+    !matches!(policy, ResourceLimits | TimeBasedFilter | OwnershipStrength)
 }
 
 fn take(qos: &mut Qos, policy: Policy, value: &[u8]) -> Option<()> {
@@ -270,6 +275,11 @@ fn take(qos: &mut Qos, policy: Policy, value: &[u8]) -> Option<()> {
         }
         Policy::DestinationOrder => {
             qos.destination_order = kind(value, [DestinationOrder::ByReception, DestinationOrder::BySource])?;
+        }
+        Policy::History => {
+            let (depth, rest) = varint::split(value)?;
+            let depth = u32::try_from(depth).ok().filter(|depth| *depth > 0 && rest.is_empty())?;
+            qos.history = History::KeepLast(depth);
         }
         Policy::TransportPriority => qos.transport_priority = number(value)?,
         Policy::Lifespan => qos.lifespan = time(value)?,
@@ -325,8 +335,9 @@ mod tests {
         fn what_travels_arrives(qos in policies()) {
             prop_assume!(qos.check().is_ok());
             let offer = Offer { qos: qos.clone(), ..Offer::default() };
+            let is_durable = qos.durability == Durability::TransientLocal;
             let travels = Qos {
-                history: Default::default(),
+                history: if is_durable { qos.history } else { History::KeepAll },
                 resource_limits: Default::default(),
                 time_based_filter: Default::default(),
                 ..qos

@@ -104,6 +104,8 @@ mod inline;
 pub mod inproc;
 #[cfg(feature = "lan")]
 pub mod lan;
+#[cfg(any(feature = "dds", feature = "zenoh"))]
+mod late;
 mod loan;
 pub mod local;
 pub(crate) mod loopback;

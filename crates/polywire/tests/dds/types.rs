@@ -76,6 +76,24 @@ fn a_late_dds_program_gets_what_a_publisher_keeps() {
 }
 
 #[test]
+fn a_late_dds_program_gets_as_much_as_a_publisher_keeps() {
+    for (depth, published) in [(2, 40), (50, 60)] {
+        let (domain, node) = (domain(), Node::new());
+        let publish = node.publish::<Note>("notes", Some(&wire("cdr", domain))).expect("a wire");
+        let kept = Qos::default().keep_last(depth).transient_local();
+        let publisher = publish.qos(kept).and_then(polywire::Publish::open).expect("a publisher");
+        let note = |at: u32| Note { text: format!("note {at}"), marks: Vec::new() };
+        let notes: Vec<Note> = (0..published).map(note).collect();
+        publisher.publish_all(&notes).expect("published");
+        let Some(program) = python("read", domain, "notes", "Note") else { return };
+        assert_eq!(program.line(), "ready");
+        for at in published - depth..published {
+            assert_eq!(program.line(), format!("alive Note(text='note {at}', marks=[])"));
+        }
+    }
+}
+
+#[test]
 fn an_older_type_reads_a_grown_one_and_is_read_as_one() {
     let (domain, node) = (domain(), Node::new());
     let young = node.subscriber_on::<Young>("grown", &wire("auto", domain)).expect("a subscriber");

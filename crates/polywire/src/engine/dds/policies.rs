@@ -10,18 +10,16 @@ use polywire_core::{
 };
 use polywire_dds as dds;
 
-use super::super::{EngineOptions, Overflow};
-
-/// Samples of each channel that a writer keeps for readers that are just joining: a peer that has
-/// not answered an announcement yet gets at most so many of those published meanwhile.
-pub(super) const KEPT: u32 = 32;
+use super::super::{EngineOptions, Overflow, late::KEPT};
 
 /// How long a writer of Cyclone waits for room. Then who writes decides: a thread of Cyclone that
 /// calls back takes no acknowledgments while it waits.
 const WAIT: Duration = Duration::from_micros(500);
 
-/// The policies of a writer.
-pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
+/// The policies of a writer, which keeps so many samples of each instance for readers that are just
+/// joining: a peer that has not answered an announcement yet gets at most so many of those that are
+/// published meanwhile.
+pub(super) fn of_writer(offer: &[u8], kept: u32, options: &EngineOptions) -> dds::Qos {
     // Bytes of our own node. A later version's policies do not concern DDS.
     let Qos {
         reliability,
@@ -45,7 +43,7 @@ pub(super) fn of_writer(offer: &[u8], options: &EngineOptions) -> dds::Qos {
         reliable: (reliability != Reliability::BestEffort).then_some(patience.min(WAIT)),
         durability: dds::Durability::TransientLocal,
         keep_last,
-        service_depth: Some(KEPT),
+        service_depth: Some(kept),
         deadline,
         latency_budget,
         lifespan,
@@ -168,7 +166,7 @@ mod tests {
         (qos.lifespan, qos.transport_priority) = (Some(Duration::from_secs(3)), -4);
         qos = qos.liveliness(Liveliness::ManualByTopic, Duration::from_millis(70));
         let of = |qos: Qos| Offer { qos, lease_told: true, ..Offer::default() }.to_bytes();
-        let writer = of_writer(&of(qos.clone()), &EngineOptions::default());
+        let writer = of_writer(&of(qos.clone()), KEPT, &EngineOptions::default());
         assert_eq!(offer_of(&writer, None), of(qos.transient_local()), "writers keep samples for those who just join");
         let reader = of_reader(&writer);
         assert_eq!((reader.deadline, reader.exclusive), (Some(Duration::from_millis(20)), Some(0)));

@@ -19,7 +19,7 @@ use polywire_core::{
 use polywire_dds::{Change, Qos, Reader, Watch};
 
 use super::{
-    super::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, pipe::lock},
+    super::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, late, pipe::lock},
     address::Address,
     deferred::{self, Deferred, Late, Task},
     form::{Form, system},
@@ -123,7 +123,11 @@ impl DdsPort {
             Some(Call::Wrapped(wrapper)) => wrapper.form(),
             _ => form,
         };
-        let mut qos = policies::of_writer(&announcement.offer, options);
+        let kept = match form {
+            Form::Native { .. } => late::kept(announcement, known.as_ref()),
+            Form::Octets => late::KEPT,
+        };
+        let mut qos = policies::of_writer(&announcement.offer, kept, options);
         qos.representations = vec![form.representation()];
         qos.user_data = label(id, announcement, *naming, hash);
         let readers = Arc::new(AtomicUsize::new(0));

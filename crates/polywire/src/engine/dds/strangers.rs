@@ -17,7 +17,7 @@ use polywire_core::{
 use polywire_dds::{Endpoint, Guid, Representation, TypeInformation};
 
 use super::{
-    super::pipe::lock,
+    super::{late, pipe::lock},
     form::OCTETS,
     name::Naming,
     peer::address,
@@ -109,7 +109,7 @@ fn others(state: &State) -> BTreeMap<String, Vec<Writer>> {
 impl Writer {
     fn own(shared: &Shared, channel: &Arc<Channel>) -> Writer {
         let (id, type_name) = (channel.announcement.writer, channel.type_name.clone());
-        let offered = policies::qos_of(&policies::of_writer(&channel.announcement.offer, &shared.options));
+        let offered = policies::qos_of(&policies::of_writer(&channel.announcement.offer, late::KEPT, &shared.options));
         let representation = channel.form.representation();
         let has = Some(channel.writer.readers().into_iter().collect());
         Writer { id, type_name, offered, representation, types: None, has }

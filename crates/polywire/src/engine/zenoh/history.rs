@@ -22,9 +22,6 @@ use super::{
     key::{FROM_NODE, our_cache},
 };
 
-/// Samples that are kept of each instance.
-pub(super) const KEPT: usize = 32;
-
 /// Makes times that increase. Advanced subscribers take no sample of a session that is older than
 /// one that they have.
 #[derive(Default)]
@@ -49,16 +46,17 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Keeps at most `limit` bytes of the samples under a key, and answers for them.
+    /// Keeps at most `limit` bytes of the last `depth` samples of each instance under a key, and
+    /// answers for them.
     pub(super) fn open(
         session: &Session,
         key: &OwnedKeyExpr,
         encoding: &Encoding,
         times: Arc<Times>,
-        limit: usize,
+        (depth, limit): (usize, usize),
     ) -> zenoh::Result<History> {
         let beside = our_cache(key, &session.zid().to_string());
-        let past = Arc::new(Mutex::new(Past::new(limit)));
+        let past = Arc::new(Mutex::new(Past::new(depth, limit)));
         let (asked, topic, encoding) = (past.clone(), KeyExpr::from(key.clone()), encoding.clone());
         let queryable = session.declare_queryable(beside.clone()).callback(move |query| {
             if query.parameters().contains_key(FROM_NODE) {
@@ -107,19 +105,20 @@ struct Past {
     samples: BTreeMap<Timestamp, Sample>,
     instances: HashMap<Option<Id128>, VecDeque<Timestamp>>,
     bytes: usize,
+    depth: usize,
     limit: usize,
 }
 
 impl Past {
-    fn new(limit: usize) -> Past {
-        Past { samples: BTreeMap::new(), instances: HashMap::new(), bytes: 0, limit }
+    fn new(depth: usize, limit: usize) -> Past {
+        Past { samples: BTreeMap::new(), instances: HashMap::new(), bytes: 0, depth, limit }
     }
 
     fn keep(&mut self, at: Timestamp, sample: Sample) {
         self.bytes += sample.size();
         let times = self.instances.entry(sample.instance).or_default();
         times.push_back(at);
-        let oldest = if times.len() > KEPT { times.pop_front() } else { None };
+        let oldest = if times.len() > self.depth { times.pop_front() } else { None };
         self.samples.insert(at, sample);
         oldest.into_iter().for_each(|oldest| self.remove(oldest));
         while self.bytes > self.limit
@@ -194,10 +193,10 @@ mod tests {
 
     #[test]
     fn the_last_samples_of_each_instance_are_kept_within_a_bound() {
-        let (mut past, [a, b]) = (Past::new(10_000), [1, 2].map(|id| Some(Id128([id; 16]))));
+        let (mut past, [a, b]) = (Past::new(32, 10_000), [1, 2].map(|id| Some(Id128([id; 16]))));
         past.keep(ago(1000), sample(b, 100));
         (0..100).for_each(|n| past.keep(ago(900 - n), sample(a, 100)));
-        assert_eq!((past.samples.len(), past.bytes), (KEPT + 1, 100 * (KEPT + 1)));
+        assert_eq!((past.samples.len(), past.bytes), (33, 3300));
         past.forget(a);
         assert_eq!((past.samples.len(), past.bytes, past.instances.len()), (1, 100, 1));
         (0..3).for_each(|n| past.keep(ago(300 - n), sample(None, 4000)));
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_query_gets_the_newest_in_order() {
-        let mut past = Past::new(10_000);
+        let mut past = Past::new(32, 10_000);
         [90, 50, 10].into_iter().for_each(|age| past.keep(ago(age), sample(None, age as usize)));
         let got = |most, age_s| past.last(most, age_s).iter().map(|(_, got)| got.size()).collect::<Vec<_>>();
         assert_eq!((got(usize::MAX, f64::INFINITY), got(2, 1e9)), (vec![90, 50, 10], vec![50, 10]));

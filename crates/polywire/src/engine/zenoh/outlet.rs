@@ -48,6 +48,8 @@ pub(super) struct Outlet {
 pub(super) struct Place {
     pub(super) key: OwnedKeyExpr,
     pub(super) encoding: Encoding,
+    /// Samples of each instance that are kept for applications that come late, if there are any.
+    pub(super) kept: usize,
     pub(super) ros: Option<Ros>,
 }
 
@@ -67,7 +69,7 @@ impl Outlet {
         pace: Arc<Pace>,
         (times, most): (&Arc<Times>, usize),
     ) -> zenoh::Result<Arc<Outlet>> {
-        let (Place { key, encoding, ros }, congestion) = (place, congestion_control(announcement));
+        let (Place { key, encoding, kept, ros }, congestion) = (place, congestion_control(announcement));
         let publisher = publisher(session, &key, &encoding, congestion, true)?;
         let is_heard = Arc::new(AtomicBool::new(false));
         let heard = is_heard.clone();
@@ -75,7 +77,7 @@ impl Outlet {
         listener.callback(move |status| heard.store(status.matching(), Ordering::Release)).background().wait()?;
         is_heard.fetch_or(publisher.matching_status().wait()?.matching(), Ordering::AcqRel);
         let history = is_durable(announcement)
-            .then(|| History::open(session, &key, &encoding, times.clone(), most))
+            .then(|| History::open(session, &key, &encoding, times.clone(), (kept, most)))
             .transpose()?;
         Ok(Arc::new(Outlet {
             session: session.clone(),

@@ -159,6 +159,7 @@ mod tests {
         let offered = qos(&offer(&read("2:1:1,9:0,5:7,0:3,1,0"), None, None));
         let mut expected =
             Qos::default().reliability(Reliability::BestEffort).transient_local().deadline(Duration::from_nanos(5));
+        expected.history = History::KeepLast(9);
         (expected.lifespan, expected.liveliness) = (Some(Duration::from_secs(7)), Liveliness::ManualByTopic);
         assert_eq!(offered, expected);
     }

@@ -18,6 +18,7 @@ use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Start},
     qos::Qos,
+    schema::{Schema, SchemaLimits},
 };
 use zenoh::{
     Config, Session, Wait, bytes::Encoding, key_expr::OwnedKeyExpr, liveliness::LivelinessToken, pubsub::Subscriber,
@@ -27,11 +28,11 @@ use zenoh::{
 use super::{
     super::{
         Disconnect, EngineError, Event, LinkId, LinkSink, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
-        foreign::encoding, outbox::encoded, pipe::lock,
+        foreign::encoding, late, outbox::encoded, pipe::lock,
     },
     address::Address,
     caches::{Caches, Listener},
-    history::{KEPT, Times},
+    history::Times,
     interest::{Interest, is_for},
     key::{Keys, Name},
     link::{Message, Terms},
@@ -331,21 +332,23 @@ impl Shared {
     /// Where the messages of a channel are put. `None` if they go by mail. Fails if it should be a
     /// topic of ROS 2 and cannot.
     fn place(&self, channel: ChannelId, announced: &Announcement) -> Result<Option<Place>, String> {
+        let schema = self.sink.document(announced.schema);
+        let known = schema.as_deref().and_then(|bytes| Schema::from_bytes(bytes, &SchemaLimits::default()).ok());
+        let kept = late::kept(announced, known.as_ref());
         let Some(graph) = &self.graph else {
             let key = self.keys.of(&announced.topic).filter(|_| self.keys.are_open(announced));
             let encoding = Encoding::from(encoding::of(announced));
-            return Ok(key.map(|key| Place { key, encoding, ros: None }));
+            return Ok(key.map(|key| Place { key, encoding, kept: kept as usize, ros: None }));
         };
         if !self.keys.are_open(announced) {
             return Ok(None);
         }
-        let schema = self.sink.document(announced.schema);
-        let topic = ros::Topic::of(announced, schema.as_deref()).map_err(|unfit| unfit.to_string())?;
+        let topic = ros::Topic::of(announced, known.as_ref()).map_err(|unfit| unfit.to_string())?;
         let key = self.keys.of_ros_topic(&topic).ok_or("the topic is no key")?;
-        let token = graph.token_of_channel(channel.0, &topic, announced, KEPT as u32);
+        let token = graph.token_of_channel(channel.0, &topic, announced, kept);
         let token = self.session.liveliness().declare_token(token).wait().map_err(|error| error.to_string())?;
         let ros = Ros { header: ros::header(announced), _token: token };
-        Ok(Some(Place { key, encoding: Encoding::default(), ros: Some(ros) }))
+        Ok(Some(Place { key, encoding: Encoding::default(), kept: kept as usize, ros: Some(ros) }))
     }
 
     /// Tells ROS 2 whether this node reads a topic of its publishers.

@@ -1,0 +1,59 @@
+//! How many samples of a channel programs get that are not Polywire's and come late. Nodes get the
+//! writer's own history, on its history channels.
+
+use polywire_core::{
+    envelope::Announcement,
+    qos::{Durability, History, Offer, Qos},
+    schema::Schema,
+};
+
+/// Samples of each instance, unless the announcement says how many its writer keeps.
+pub(super) const KEPT: u32 = 32;
+
+/// Most samples of each instance, however many the writer keeps.
+const MOST: u32 = 4096;
+
+/// How many samples of each instance are kept of a channel: as many as its writer keeps. If its
+/// type has keys, at least [`KEPT`]: publishers need not send the hashes of keys, without which
+/// several instances count as one.
+pub(super) fn kept(announcement: &Announcement, schema: Option<&Schema>) -> u32 {
+    let Qos { durability, history, .. } = Offer::parse(&announcement.offer).unwrap_or_default().qos;
+    match (durability, history) {
+        (Durability::TransientLocal, History::KeepLast(depth)) => {
+            depth.clamp(if may_have_keys(schema) { KEPT } else { 1 }, MOST)
+        }
+        _ => KEPT,
+    }
+}
+
+fn may_have_keys(schema: Option<&Schema>) -> bool {
+    let root = schema.and_then(|schema| Some(schema.members(schema.find(schema.name())?)));
+    root.is_none_or(|members| members.iter().any(|member| member.key))
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+
+    use super::*;
+
+    #[test]
+    fn late_programs_get_what_the_writer_keeps() {
+        let schema = |is_keyed: bool| {
+            let mut types = SchemaBuilder::new();
+            let id = Member::new("id", Type::Uint32);
+            let root = types.add(Def::structure("Pump", vec![if is_keyed { id.as_key() } else { id }]));
+            types.finish(Type::Def(root)).expect("a schema")
+        };
+        let (plain, keyed) = (schema(false), schema(true));
+        let of = |qos: Qos, schema| {
+            let offer = Offer { qos, ..Offer::default() }.to_bytes();
+            kept(&Announcement { offer, ..Announcement::default() }, schema)
+        };
+        let last = |depth| Qos::default().keep_last(depth).transient_local();
+        assert_eq!([1, 40, 5000].map(|depth| of(last(depth), Some(&plain))), [1, 40, MOST]);
+        assert_eq!([1, 40].map(|depth| of(last(depth), Some(&keyed))), [KEPT, 40]);
+        assert_eq!((of(last(1), None), of(Qos::default().keep_last(1), Some(&plain))), (KEPT, KEPT));
+        assert_eq!(of(Qos::default().transient_local(), Some(&plain)), KEPT, "how many is not said");
+    }
+}
