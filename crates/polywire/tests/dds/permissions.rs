@@ -1,9 +1,10 @@
 //! Rules of access as permissions of DDS Security: members may do what the rules say, nodes and
 //! programs that know only DDS.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use polywire::{Config, access::permissions, engine::dds::Naming};
+use polywire::{Config, access::permissions, directory::NodeData, engine::dds::Naming};
+use polywire_dds::{Guid, Participant, Qos, Receive, Sample, Security};
 use polywire_testing::waiting::until;
 
 use crate::{
@@ -73,6 +74,10 @@ fn nodes_may_do_what_the_rules_allow() {
     assert_eq!(alarms.wait_for_subscribers(1, Duration::from_millis(300)), 0);
     alarms.publish(&pump(2)).expect("published");
     assert!(denied.recv_timeout(Duration::from_millis(300)).is_none());
+    until("both are told", || !denied.status().mismatches.is_empty() && alarms.status().refusing == 1);
+    for reason in [&denied.status().mismatches[0].reason, &alarms.status().refusals[0].reason] {
+        assert!(reason.contains("not allowed by the security rules"), "{reason}");
+    }
 
     let server = hall.service::<Note, Note>("plant/count", Some(&there)).expect("a service");
     let _server = server.on_request(1, |request, _| Ok::<_, String>(request.clone())).expect("a server");
@@ -111,6 +116,52 @@ fn who_does_not_keep_to_its_permissions_gains_nothing() {
     }
     assert_eq!(pumps_read.recv_timeout(SOON).expect("a sample").value, pump(1));
     assert!(nothing.recv_timeout(Duration::from_millis(300)).is_none() && unread.try_recv().is_none());
+    for (publisher, subscriber) in [(&forbidden, &nothing), (&alarms, &unread)] {
+        until("both are told", || !subscriber.status().mismatches.is_empty() && publisher.status().refusing == 1);
+        for reason in [&subscriber.status().mismatches[0].reason, &publisher.status().refusals[0].reason] {
+            assert!(reason.starts_with("DDS Security does not let reader and writer meet"), "{reason}");
+        }
+    }
+    assert!(pumps_read.status().mismatches.is_empty() && permitted.status().refusals.is_empty());
+}
+
+struct Nobody;
+
+impl Receive for Nobody {
+    fn receive(&self, _: Guid, _: Sample) -> bool {
+        true
+    }
+}
+
+/// Its own DDS allows the program everything, too.
+#[test]
+fn a_publisher_is_told_of_dds_programs_that_may_not_read_it() {
+    let Some(fleet) = authority() else { return };
+    let on_network = domain();
+    let hall = node(Some(&member(&fleet, "hall")));
+    let alarms = hall.publisher_on::<Pump>("plant/alarms/hall", &secure("cdr", on_network)).expect("a publisher");
+    let there = apart("cdr", &fleet, on_network, "on");
+    let [_, own, file] = there.split(['/', '?']).take(2).chain(there.split("config=").nth(1)).collect::<Vec<_>>()[..]
+    else {
+        panic!("{there}")
+    };
+    let own: u32 = own.parse().expect("a number");
+    let configuration = std::fs::read_to_string(file.split('&').next().expect("a file")).expect("read");
+    let everywhere = "<id_range><min>0</min><max>230</max></id_range>";
+    let rules = ALL.replace(everywhere, &format!("<id>{own}</id>"))
+        + &allowed("pump-3").replace(everywhere, &format!("<id>{on_network}</id>"));
+    let Member { certificate, key, authority } = member_with(&fleet, "pump-3", &rules, Duration::from_secs(86_400));
+    let beside = |name| certificate.with_file_name(name);
+    let (governance, permissions) = (beside("governance.p7s"), beside("permissions.p7s"));
+    let security = Security { authority, certificate: certificate.clone(), key, governance, permissions };
+    let participant = Participant::secure(own, Some(&configuration), &Qos::default(), &security).expect("it joins");
+    let topic = participant.topic("plant/alarms/hall", "plant::Pump", true).expect("a topic");
+    let _reader = topic.reader(&Qos::default(), Arc::new(Nobody), |_| {}).expect("its own DDS allows it");
+    until("the publisher is told", || alarms.status().refusing == 1);
+    let reason = &alarms.status().refusals[0].reason;
+    assert!(reason.starts_with("DDS Security does not let it read the topic"), "{reason}");
+    let refused = |program: &NodeData| program.subscribers[0].refuses.iter().any(|refusal| refusal.reason == *reason);
+    assert!(hall.foreign_readers().iter().any(refused), "{:?}", hall.foreign_readers());
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub(super) struct State {
     pub(super) writers: BTreeMap<Guid, Endpoint>,
     /// The readers of others in the domain.
     pub(super) readers: BTreeMap<Guid, Endpoint>,
+    /// Readers of programs that are not nodes, which DDS Security does not let read these channels.
+    pub(super) denied: BTreeSet<(ChannelId, Guid)>,
     pub(super) read_ends: Vec<Weak<ReadEnd>>,
     /// Participants whose letters are not sent any more.
     pub(super) cut_off: BTreeSet<Guid>,

@@ -23,6 +23,7 @@ use super::{
     peer::address,
     policies, rpc as dds_rpc,
     state::{Channel, Shared, State},
+    worker::NOT_ALLOWED,
 };
 
 /// Pairs of readers and writers that are compared. Hostile programs could make any number.
@@ -37,6 +38,8 @@ struct Writer {
     types: Option<TypeInformation>,
     /// The readers that it has, if it is one of this node.
     has: Option<BTreeSet<Guid>>,
+    /// Readers that DDS Security keeps away from it.
+    denied: BTreeSet<Guid>,
 }
 
 /// Participants that are not nodes and read something.
@@ -100,7 +103,7 @@ fn others(state: &State) -> BTreeMap<String, Vec<Writer>> {
         let id = channel.map_or(Id128(guid.0), |channel| channel.announcement.writer);
         let (type_name, types, offered) = (type_name.clone(), types.clone(), policies::qos_of(qos));
         let representation = qos.representations.first().copied().unwrap_or(Representation::Xcdr1);
-        let writer = Writer { id, type_name, offered, representation, types, has: None };
+        let writer = Writer { id, type_name, offered, representation, types, has: None, denied: BTreeSet::new() };
         writers.entry(topic.clone()).or_default().push(writer);
     }
     writers
@@ -112,7 +115,9 @@ impl Writer {
         let offered = policies::qos_of(&policies::of_writer(&channel.announcement.offer, late::KEPT, &shared.options));
         let representation = channel.form.representation();
         let has = Some(channel.writer.readers().into_iter().collect());
-        Writer { id, type_name, offered, representation, types: None, has }
+        let denied = &lock(&shared.state).denied;
+        let denied = denied.iter().filter(|(of, _)| *of == channel.id).map(|(_, reader)| *reader).collect();
+        Writer { id, type_name, offered, representation, types: None, has, denied }
     }
 
     /// Whether a reader of the topic, which requests this, reads it, or why not. `None` if that is
@@ -134,6 +139,9 @@ impl Writer {
         let takes = if takes.is_empty() { &[Representation::Xcdr1][..] } else { takes };
         if !takes.contains(&self.representation) {
             return Some(Err(format!("it requests another {}", policies::policy_name(policies::DATA_REPRESENTATION))));
+        }
+        if self.denied.contains(&reader.guid) {
+            return Some(Err(NOT_ALLOWED.into()));
         }
         let is_known = match (&self.has, &self.types, &reader.types) {
             (Some(has), ..) => has.contains(&reader.guid),

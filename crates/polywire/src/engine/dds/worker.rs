@@ -1,5 +1,6 @@
 //! The port's thread: takes what DDS reports and receives, calls the node, and sends letters.
 
+mod denied;
 mod history;
 mod lives;
 mod mismatch;
@@ -19,7 +20,8 @@ use polywire_core::{
 };
 use polywire_dds::{Change, Discovery, Endpoint, Guid, Receive, Representation, Sample};
 
-use self::mismatch::Mismatched;
+pub(super) use self::denied::NOT_ALLOWED;
+use self::{denied::Denied, mismatch::Mismatched};
 use super::{
     super::{Disconnect, Event, LinkId, LinkInfo, Principal, pipe::lock},
     deferred::Task,
@@ -67,12 +69,14 @@ pub(super) struct Worker {
     /// What writers keep, and is read for late subscribers.
     replays: Vec<Replay>,
     unreached: Unreached,
+    denied: Denied,
     has_expired: bool,
 }
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, presence: Option<Presence>) -> Worker {
-        let (touched, greeted, lookups, mismatched, settling, replays, unreached, has_expired) = Default::default();
+        let (touched, greeted, lookups, mismatched, settling, replays) = Default::default();
+        let (unreached, denied, has_expired) = Default::default();
         let early = Early::new(shared.options.queue_bytes);
         Worker {
             shared,
@@ -85,6 +89,7 @@ impl Worker {
             early,
             replays,
             unreached,
+            denied,
             has_expired,
         }
     }
@@ -108,6 +113,7 @@ impl Worker {
                 presence.tell(&shared);
             }
             self.expire();
+            self.look_for_denied();
             pause = if self.send_letters() { IDLE } else { AGAIN };
             if !self.lookups.is_empty() || !self.mismatched.is_empty() {
                 // It calls the node.
@@ -609,7 +615,7 @@ impl Worker {
         let Some(writer) = found else { return };
         let end = match self.read_end(&writer) {
             Ok(end) => end,
-            Err(error) => return log::warn!("{}: cannot read '{}': {error}", shared.endpoint, writer.topic),
+            Err(error) => return self.deny(guid, channel, &error.to_string()),
         };
         let is_there = end.reader.writers().contains(&writer.guid);
         let before = {

@@ -26,6 +26,8 @@ use super::{
 pub(super) struct Mismatched {
     lookups: Lookups,
     channels: BTreeMap<Guid, BTreeSet<ChannelId>>,
+    /// Those of which DDS has told, with DDS Security.
+    told: BTreeSet<(Guid, ChannelId)>,
 }
 
 impl Mismatched {
@@ -36,6 +38,12 @@ impl Mismatched {
     pub(super) fn forget(&mut self, reader: Guid) {
         self.lookups.forget(reader);
         self.channels.remove(&reader);
+        self.told.retain(|(of, _)| *of != reader);
+    }
+
+    /// Whether DDS has told that a reader does not match a channel.
+    pub(super) fn has_told(&self, channel: ChannelId, reader: Guid) -> bool {
+        self.told.contains(&(reader, channel))
     }
 }
 
@@ -45,6 +53,9 @@ impl Worker {
     pub(super) fn incompatible(&mut self, id: ChannelId, policy: u32) {
         let Some(channel) = self.channel(id) else { return };
         for reader in self.unmatched(&channel) {
+            if self.shared.is_secure {
+                self.mismatched.told.insert((reader.guid, id));
+            }
             if policy == TYPE_CONSISTENCY && self.shared.types && reader.types.is_some() {
                 self.mismatched.lookups.begin(&reader);
                 self.mismatched.channels.entry(reader.guid).or_default().insert(id);
@@ -77,7 +88,7 @@ impl Worker {
     }
 
     /// Readers of a channel's topic and type that it does not have.
-    fn unmatched(&self, channel: &Channel) -> Vec<Endpoint> {
+    pub(super) fn unmatched(&self, channel: &Channel) -> Vec<Endpoint> {
         let matched: BTreeSet<Guid> = channel.writer.readers().into_iter().collect();
         let state = lock(&self.shared.state);
         let is_foreign = |guid: &Guid| state.peers.get(guid).is_some_and(|peer| peer.node.is_none());
@@ -91,13 +102,17 @@ impl Worker {
 
     /// Tells the node that a participant's reader requests something else than a channel offers.
     fn refuse(&self, channel: &Channel, participant: Guid, policy: u32, why: &str) {
-        let Some(link) = self.foreign_link(participant) else { return };
         let colon = if why.is_empty() { "" } else { ": " };
         let hint = match policy {
             TYPE_CONSISTENCY => "; with types=off in the address, types are compared by their names",
             _ => "",
         };
-        let reason = format!("it requests another {}{colon}{why}{hint}", policy_name(policy));
+        self.refuse_for(channel, participant, format!("it requests another {}{colon}{why}{hint}", policy_name(policy)));
+    }
+
+    /// Tells the node why a participant's reader does not have a channel.
+    pub(super) fn refuse_for(&self, channel: &Channel, participant: Guid, reason: String) {
+        let Some(link) = self.foreign_link(participant) else { return };
         lock(&channel.sending).interest.entry(link.info.id).or_insert((link.clone(), Interest::Unwanted));
         link.sink.answered(channel.id, &Answer::Refuse(reason));
     }
