@@ -511,6 +511,7 @@ fn write(writer: &Writer, how: u8, bytes: &[u8]) {
         bytes: Bytes::of_sample(&bytes).expect("it is long enough"),
         key_hash: (how & 8 != 0 && is_keyed).then_some([how; 16]),
         timestamp_ns: i64::from(how) << 55,
+        sequence: None,
     };
     // An error means that there is no room.
     let _ = writer.write(&sample);

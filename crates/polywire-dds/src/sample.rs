@@ -163,6 +163,8 @@ pub struct Sample {
     pub key_hash: Option<[u8; 16]>,
     /// The writer's time, in nanoseconds since 1970.
     pub timestamp_ns: i64,
+    /// The number that its writer has given it, of one that came over the network.
+    pub sequence: Option<u64>,
 }
 
 /// A sample as Cyclone has it.
@@ -171,6 +173,7 @@ struct Native {
     base: ddsi_serdata,
     bytes: Bytes,
     key_hash: Option<[u8; 16]>,
+    sequence: Option<u64>,
 }
 
 /// A fragment of a received sample: the struct of `ddsi_radmin.h`, which the bindings leave opaque.
@@ -224,6 +227,30 @@ impl Fragment {
     }
 }
 
+/// Bytes of a DATA or DATA_FRAG submessage before the sequence number: its head, flags, the offset
+/// of the inline policies, and the ids of reader and writer.
+const BEFORE_SEQUENCE: usize = 16;
+
+impl Fragment {
+    /// The number that the writer has given the sample.
+    ///
+    /// # Safety
+    ///
+    /// Cyclone made the fragment.
+    unsafe fn sequence(&self) -> Option<u64> {
+        if self.submessage_at == 0 {
+            return None;
+        }
+        // SAFETY: if the offset is not 0, the submessage of the packet begins there. Cyclone has
+        // checked that it is whole, and has brought its fields into the machine's byte order.
+        let [high, low] = unsafe {
+            let submessage = self.message.add(1).cast::<u8>().add(self.submessage_at.into());
+            submessage.add(BEFORE_SEQUENCE).cast::<[u32; 2]>().read_unaligned()
+        };
+        Some(u64::from(high) << 32 | u64::from(low)).filter(|sequence| *sequence > 0)
+    }
+}
+
 impl Native {
     /// Makes a sample with one reference. The type's address is kept, so it must outlive the sample
     /// or be null afterwards.
@@ -236,10 +263,11 @@ impl Native {
         kind: ddsi_serdata_kind,
         bytes: Bytes,
         key_hash: Option<[u8; 16]>,
+        sequence: Option<u64>,
     ) -> *mut ddsi_serdata {
         // SAFETY: all-zero is a valid `ddsi_serdata`: integers, and pointers that may be null.
         let base = unsafe { mem::zeroed() };
-        let sample = Box::into_raw(Box::new(Native { base, bytes, key_hash })).cast::<ddsi_serdata>();
+        let sample = Box::into_raw(Box::new(Native { base, bytes, key_hash, sequence })).cast::<ddsi_serdata>();
         // SAFETY: `sample` points to the `ddsi_serdata` at the beginning of `Native`, and the
         // caller vouches for the type.
         unsafe {
@@ -276,7 +304,7 @@ pub(crate) unsafe fn to_native(of: *const ddsi_sertype, sample: &Sample) -> *mut
     let kind = if sample.is_key { ddsi_serdata_kind_SDK_KEY } else { ddsi_serdata_kind_SDK_DATA };
     // SAFETY: the caller vouches for the type, and the new sample is nobody else's yet.
     unsafe {
-        let native = Native::make(of, kind, sample.bytes.clone(), sample.key_hash);
+        let native = Native::make(of, kind, sample.bytes.clone(), sample.key_hash, None);
         (*native).timestamp.v = sample.timestamp_ns;
         (*native).statusinfo = sample.kind.status();
         native
@@ -297,6 +325,7 @@ pub(crate) unsafe fn of_native(native: *const ddsi_serdata) -> Sample {
         bytes: native.bytes.clone(),
         key_hash: native.key_hash,
         timestamp_ns: native.base.timestamp.v,
+        sequence: native.sequence,
     }
 }
 
@@ -484,7 +513,7 @@ unsafe extern "C" fn from_fragments(
         return ptr::null_mut();
     }
     // SAFETY: the first fragment is not null since `size` is not 0; the type is one of ours.
-    unsafe { Native::make(of, kind, bytes, (*first).key_hash()) }
+    unsafe { Native::make(of, kind, bytes, (*first).key_hash(), (*first).sequence()) }
 }
 
 /// Makes a sample from a sample of another type of this process.
@@ -508,14 +537,14 @@ unsafe extern "C" fn from_vector(
         rest = after;
     }
     // SAFETY: the type is one of ours.
-    unsafe { Native::make(of, kind, bytes, None) }
+    unsafe { Native::make(of, kind, bytes, None, None) }
 }
 
 /// A disposal that came with nothing but the hash of its key.
 unsafe extern "C" fn from_key_hash(of: *const ddsi_sertype, key: *const ddsi_keyhash) -> *mut ddsi_serdata {
     let Ok(bytes) = Bytes::zeroed(HEADER) else { return ptr::null_mut() };
     // SAFETY: Cyclone passes a key hash of 16 bytes and a type of ours.
-    unsafe { Native::make(of, ddsi_serdata_kind_SDK_KEY, bytes, Some(key.cast::<[u8; 16]>().read())) }
+    unsafe { Native::make(of, ddsi_serdata_kind_SDK_KEY, bytes, Some(key.cast::<[u8; 16]>().read()), None) }
 }
 
 unsafe extern "C" fn copy_out(sample: *const ddsi_serdata, offset: usize, size: usize, to: *mut c_void) {
@@ -556,7 +585,7 @@ unsafe extern "C" fn to_untyped(sample: *const ddsi_serdata) -> *mut ddsi_serdat
     // so the type is cleared.
     unsafe {
         let native = Native::of(sample);
-        let key = Native::make(native.base.type_, ddsi_serdata_kind_SDK_KEY, bytes, native.key_hash);
+        let key = Native::make(native.base.type_, ddsi_serdata_kind_SDK_KEY, bytes, native.key_hash, None);
         (*key).type_ = ptr::null();
         (*key).timestamp.v = i64::MIN;
         key

@@ -43,7 +43,7 @@ fn inbox() -> (Arc<Inbox>, mpsc::Receiver<(Guid, Sample)>) {
 
 fn sample(kind: Kind, payload: &[u8], key: Option<u8>, timestamp_ns: i64) -> Sample {
     let bytes = Bytes::new([0, 1, 0, 0], payload).expect("bytes");
-    Sample { kind, is_key: kind != Kind::Data, bytes, key_hash: key.map(|key| [key; 16]), timestamp_ns }
+    Sample { kind, is_key: kind != Kind::Data, bytes, key_hash: key.map(|key| [key; 16]), timestamp_ns, sequence: None }
 }
 
 fn matched(changes: &mpsc::Receiver<Change>) {

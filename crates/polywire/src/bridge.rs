@@ -351,7 +351,7 @@ impl Way {
             is_stateful,
             requests: self.to.entry.key_requests(channel),
             wanted: AtomicBool::new(false),
-            follow: Follow::new(&self.writers, announced, medium.ordered),
+            follow: Follow::new(&self.writers, announced, medium.ordered).with_gaps(offer.has_gaps),
             heard,
             past: None,
         };
@@ -409,8 +409,8 @@ impl Way {
         let codec = self.assumed.as_ref().map(|(_, codec)| codec.clone());
         let route = decoding_route(&self.node, &announced.topic, coding, codec, callback);
         // Which type a writer without a schema has in ROS 2.
-        let ros_type = Offer::parse(&announced.offer).ok().and_then(|offer| offer.ros_type);
-        let offer = Offer { ros_type, ..Offer::default() };
+        let Offer { ros_type, has_gaps, .. } = Offer::parse(&announced.offer).unwrap_or_default();
+        let offer = Offer { ros_type, has_gaps, ..Offer::default() };
         route.map_err(|error| error.to_string())?.open(node, source, medium, &offer, schema)
     }
 
@@ -492,7 +492,7 @@ impl Route for Way {
         if announced.writer.is_zero() {
             qos.durability = Durability::Volatile;
         }
-        let offer = Offer { qos, via, ..Offer::default() };
+        let offer = Offer { qos, via, has_gaps: offer.has_gaps, ..Offer::default() };
         match this.keeps_format(announced) {
             true => this.pass(node, source, medium, &offer, heard),
             false => this.convert(node, source, medium, offer, schema, heard),

@@ -395,8 +395,9 @@ impl<T> From<Vec<T>> for Passed<T> {
 }
 
 impl<T> Gates<T> {
-    /// A channel of the writer opens. The history is wanted if this is its only one.
-    pub(crate) fn open(&mut self, writer: Writer, now: Duration) {
+    /// A channel of the writer opens. The history is wanted if this is its only one. A writer that
+    /// counts `anew` may have other messages with numbers that it had before.
+    pub(crate) fn open(&mut self, writer: Writer, now: Duration, anew: bool) {
         if self.0.len() > GONE {
             let gone = self.0.iter().find(|(_, gate)| gate.open == 0).map(|(writer, _)| *writer);
             gone.map(|writer| self.0.remove(&writer));
@@ -405,6 +406,9 @@ impl<T> Gates<T> {
         gate.open += 1;
         if gate.open == 1 {
             gate.waiting = Some(now);
+            if anew {
+                (gate.last, gate.replayed) = Default::default();
+            }
         }
     }
 
@@ -590,7 +594,7 @@ mod tests {
 
     fn waiting() -> Gates<u64> {
         let mut gates = Gates::default();
-        gates.open(W, Duration::ZERO);
+        gates.open(W, Duration::ZERO, false);
         gates
     }
 
@@ -682,13 +686,26 @@ mod tests {
         let mut gates = waiting();
         begin(&mut gates, 2);
         assert_eq!((gates.replayed(W, H, 3, 3), gates.complete(W, H).items), (vec![3], vec![]));
-        gates.open(W, Duration::ZERO);
+        gates.open(W, Duration::ZERO, false);
         assert!(!gates.is_waiting(W), "a second channel, in another format");
         assert_eq!((gates.close(W).items, gates.close(W).items), (vec![], vec![]));
-        gates.open(W, Duration::ZERO);
+        gates.open(W, Duration::ZERO, false);
         assert!(gates.is_waiting(W) && gates.is_any_waiting());
         begin(&mut gates, 3);
         assert_eq!((gates.replayed(W, H, 3, 3), gates.replayed(W, H, 4, 4)), (vec![], vec![4]));
+    }
+
+    #[test]
+    fn a_writer_that_counts_anew_has_other_messages_with_the_same_numbers() {
+        for anew in [false, true] {
+            let mut gates = waiting();
+            begin(&mut gates, 1);
+            assert_eq!((gates.replayed(W, H, 9, 9), gates.complete(W, H).items), (vec![9], vec![]));
+            gates.close(W);
+            gates.open(W, Duration::ZERO, anew);
+            begin(&mut gates, 2);
+            assert_eq!((gates.replayed(W, H, 1, 1).len(), gates.complete(W, H).items.len()), (usize::from(anew), 0));
+        }
     }
 
     #[test]

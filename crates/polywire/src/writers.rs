@@ -62,6 +62,8 @@ struct State<T> {
     since: Option<Duration>,
     /// The thread that delivers; others leave their messages to it.
     busy: Option<ThreadId>,
+    /// Numbers that no channel brings are no losses.
+    has_gaps: bool,
 }
 
 /// One channel.
@@ -131,6 +133,18 @@ impl<T> Follow<T> {
         Follow { writers, writer, line, progress }
     }
 
+    /// Whether numbers that no channel brings are no losses, as long as nobody counts them. Such a
+    /// writer is not Polywire's. When it comes back, it may have begun to count again.
+    pub(crate) fn with_gaps(self, has_gaps: bool) -> Follow<T> {
+        let mut state = self.line.lock();
+        state.has_gaps |= has_gaps;
+        if has_gaps && state.channels.len() == 1 {
+            state.last = None;
+        }
+        drop(state);
+        self
+    }
+
     /// A message came. Calls of one channel do not overlap.
     #[inline]
     pub(crate) fn came(&self, sequence: u64) -> Turn {
@@ -169,7 +183,7 @@ impl<T> Follow<T> {
         };
         state.last = state.last.max(Some(sequence));
         self.progress.begun.store(sequence, Ordering::Relaxed);
-        Turn::Now(Missing { last: before, count })
+        Turn::Now(state.counted(Missing { last: before, count }))
     }
 
     #[cold]
@@ -184,7 +198,7 @@ impl<T> Follow<T> {
         if state.may_come_before(sequence) {
             return Turn::Later;
         }
-        let missing = Missing::between(state.last, sequence);
+        let missing = state.counted(Missing::between(state.last, sequence));
         state.last = Some(sequence);
         state.busy = Some(thread::current().id());
         Turn::Now(missing)
@@ -330,7 +344,7 @@ impl<T> State<T> {
         self.since = None;
         let (message, bytes) = self.held.pop_first()?.1;
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
-        let missing = Missing::between(self.last, first);
+        let missing = self.counted(Missing::between(self.last, first));
         self.last = self.last.max(Some(first));
         Some((missing, message))
     }
@@ -345,9 +359,14 @@ impl<T> State<T> {
         if self.last.is_some_and(|last| last >= sequence) || self.may_come_before(after) {
             return Missing::default();
         }
-        let count = self.last.map_or(told, |last| sequence - last);
+        let count = self.last.filter(|_| !self.has_gaps).map_or(told, |last| sequence - last);
         self.last = Some(sequence);
         Missing { last: sequence, count }
+    }
+
+    #[inline]
+    fn counted(&self, missing: Missing) -> Missing {
+        Missing { count: if self.has_gaps { 0 } else { missing.count }, ..missing }
     }
 
     fn is_full(&self, room: (usize, usize)) -> bool {
@@ -411,6 +430,7 @@ impl<T> Writers<T> {
             held_bytes: 0,
             since: None,
             busy: None,
+            has_gaps: false,
         };
         let line = Arc::new(Line { state: Mutex::new(state), freed: Condvar::new() });
         live.insert(writer, Arc::downgrade(&line));
@@ -583,6 +603,24 @@ mod tests {
         other.hold(2, 2, 1, ROOM);
         assert!(other.next().is_none() && !alone.done(1));
         assert_eq!(rest(&other), (vec![2], 0));
+    }
+
+    #[test]
+    fn gaps_of_a_writer_that_has_them_are_no_losses() {
+        let writers = Arc::<Writers<u64>>::default();
+        let came = |channel: &Follow<u64>, number| {
+            let turn = channel.came(number);
+            channel.done(number);
+            turn
+        };
+        let now = |last| Turn::Now(Missing { last, count: 0 });
+        let channel = follow(&writers, 1).with_gaps(true);
+        assert_eq!((came(&channel, 3), came(&channel, 9), came(&channel, 9)), (now(2), now(8), Turn::Never));
+        assert_eq!((channel.told(12, 2).count, came(&channel, 20), channel.end().count), (2, now(19), 0));
+        let again = follow(&writers, 1).with_gaps(true);
+        assert_eq!(came(&again, 1), now(0), "it counts again");
+        let other = follow(&writers, 1).with_gaps(true);
+        assert_eq!(came(&other, 1), Turn::Never, "both bring the same messages");
     }
 
     #[test]

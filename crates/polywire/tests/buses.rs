@@ -130,26 +130,50 @@ fn a_topic_of_dds_is_json_for_an_application_of_zenoh() {
     }
 }
 
+/// Both give its messages the numbers that it gave them.
+#[test]
+fn a_dds_program_passes_bridges_beside_each_other_once() {
+    for to in ["", "json@"] {
+        let domain = domain();
+        let stream =
+            format!("unix/{}/pw-buses-twice{}-{}", std::env::temp_dir().display(), to.len(), std::process::id());
+        let node = Node::new();
+        let pumps = node.subscriber_on::<Pump>(TOPIC, &stream).expect("a subscriber");
+        let bridges = [(); 2].map(|()| bridge(&Node::new(), &dds(domain), &format!("{to}{stream}")));
+        let Some(_program) = writing(domain) else { return };
+        until("both pass", || bridges.iter().all(|bridge| bridge.status().there.messages > 100));
+        let ids: Vec<u32> = (0..100).map(|_| pumps.recv_timeout(SOON).expect("a sample").value.id).collect();
+        assert!(ids.is_sorted_by(|one, next| one + 1 == *next), "each once: {ids:?}");
+        assert_eq!((pumps.status().writers, pumps.lost()), (1, 0));
+    }
+}
+
 /// Over a bridge, the stream gets what a DDS program keeps, and so does a late program in another
-/// domain.
+/// domain, also if the bridges convert it.
 #[test]
 fn what_a_dds_program_keeps_passes_bridges() {
-    let [here, there] = [domain(), domain()];
-    let stream = format!("unix/{}/pw-buses-kept-{}", std::env::temp_dir().display(), std::process::id());
-    let _bridges = [bridge(&Node::new(), &dds(here), &stream), bridge(&Node::new(), &stream, &dds(there))];
-    let Some(mut keeping) = peer("keep", here, TOPIC, "Pump") else { return };
-    let _program = Program::start(&mut keeping);
-    let node = Node::new();
-    for _ in 0..2 {
-        let subscribe = node.subscribe::<Pump>(TOPIC, Some(&stream)).expect("a wire");
-        let late = subscribe.qos(polywire::qos::Qos::default().transient_local()).expect("valid policies").open();
-        for id in 1..=3 {
-            assert_eq!(late.recv_timeout(SOON).map(|sample| sample.value.id), Some(id));
+    for (to, back) in [("", ""), ("json@", "cdr@")] {
+        let [here, there] = [domain(), domain()];
+        let folder = std::env::temp_dir();
+        let stream = format!("unix/{}/pw-buses-kept{}-{}", folder.display(), to.len(), std::process::id());
+        let _bridges = [
+            bridge(&Node::new(), &dds(here), &format!("{to}{stream}")),
+            bridge(&Node::new(), &stream, &format!("{back}{}", dds(there))),
+        ];
+        let Some(mut keeping) = peer("keep", here, TOPIC, "Pump") else { return };
+        let _program = Program::start(&mut keeping);
+        let node = Node::new();
+        for _ in 0..2 {
+            let subscribe = node.subscribe::<Pump>(TOPIC, Some(&stream)).expect("a wire");
+            let late = subscribe.qos(polywire::qos::Qos::default().transient_local()).expect("valid policies").open();
+            for id in 1..=3 {
+                assert_eq!(late.recv_timeout(SOON).map(|sample| sample.value.id), Some(id));
+            }
+            assert_eq!(late.lost(), 0);
         }
-        assert_eq!(late.lost(), 0);
+        let (late, _reader) = Samples::read_with(there, Durability::TransientLocal);
+        until("a late program has them", || late.all().len() == 3);
     }
-    let (late, _reader) = Samples::read_with(there, Durability::TransientLocal);
-    until("a late program has them", || late.all().len() == 3);
 }
 
 #[test]

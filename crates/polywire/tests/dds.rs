@@ -150,7 +150,7 @@ fn a_dds_program_reads_what_is_published() {
     }
 }
 
-/// A program whose lease has lapsed is found anew, and its sequence numbers begin again.
+/// A program whose lease has lapsed is found anew, and its samples have the numbers that follow.
 #[test]
 #[cfg(unix)]
 fn a_dds_program_that_was_suspended_is_heard_again() {
@@ -171,7 +171,7 @@ fn a_dds_program_that_was_suspended_is_heard_again() {
     program.signal(Signal::CONT);
     let after = next();
     assert!(after.value.id > before.value.id, "{after:?}");
-    assert!(after.info.sequence < before.info.sequence, "none was taken for one that had come: {after:?}");
+    assert_eq!(after.info.sequence, u64::from(after.value.id), "{after:?}");
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn chatter_writer(domain: u32, user_data: &str) -> Writer {
 /// Writes a text of one letter.
 fn write(writer: &Writer, letter: u8) {
     let bytes = Bytes::new([0, 1, 0, 0], &[2, 0, 0, 0, letter, 0]).expect("bytes");
-    let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+    let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None };
     writer.write(&sample).expect("written");
 }
 

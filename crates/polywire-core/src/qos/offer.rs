@@ -31,6 +31,8 @@ const VIA: u32 = OWN + 4;
 const ROS_TYPE: u32 = OWN + 6;
 /// The engine tells whether the writer is alive.
 const LEASE_TOLD: u32 = OWN + 8;
+/// Sequence numbers that are missing are no losses.
+const HAS_GAPS: u32 = OWN + 10;
 /// Most endpoints that are read of one offer.
 const MOST_ENDPOINTS: usize = 16;
 /// Most bridges that a channel passes.
@@ -59,7 +61,7 @@ pub const MOST_BRIDGES: usize = 16;
 /// let ros_type = Some(polywire_core::ros::TypeHash::from_bytes([7; 32]));
 /// let ros = Offer { ros_type, ..Offer::default() };
 /// assert_eq!(Offer::parse(&ros.to_bytes())?, ros);
-/// let told = Offer { lease_told: true, ..Offer::default() };
+/// let told = Offer { lease_told: true, has_gaps: true, ..Offer::default() };
 /// assert_eq!(Offer::parse(&told.to_bytes())?, told);
 /// # Ok::<(), polywire_core::qos::OfferError>(())
 /// ```
@@ -85,6 +87,9 @@ pub struct Offer {
     /// assertions, and its messages are not counted as signs of life. Set by engines for writers
     /// of programs that are not nodes.
     pub lease_told: bool,
+    /// Sequence numbers that do not come are no losses: the writer may have had other messages with
+    /// them. Set by engines for writers of programs that are not nodes.
+    pub has_gaps: bool,
 }
 
 /// Why bytes are no offer, or none that this node understands.
@@ -184,6 +189,9 @@ impl Offer {
         if self.lease_told {
             all.push(LEASE_TOLD, &[]);
         }
+        if self.has_gaps {
+            all.push(HAS_GAPS, &[]);
+        }
         all.as_extensions().bytes().to_vec()
     }
 
@@ -217,6 +225,10 @@ impl Offer {
             }
             if id == LEASE_TOLD {
                 offer.lease_told = true;
+                continue;
+            }
+            if id == HAS_GAPS {
+                offer.has_gaps = true;
                 continue;
             }
             let policy = Policy::ALL.iter().find(|policy| travels(**policy) && policy.id() == id / 2);

@@ -66,7 +66,7 @@ struct Cyclone {
 impl Out for Writer {
     fn send(&self, frame: &[u8]) -> Result<(), String> {
         let bytes = Bytes::new(HEADER, frame).map_err(error_text)?;
-        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None };
         self.write(&sample).map_err(error_text)
     }
 

@@ -102,10 +102,11 @@ impl<C: Coding> SlotOf<C> {
         let is_handed = matches!(route.delivery, Delivery::Handed(_));
         let follow =
             (!is_history && !is_handed).then(|| Follow::new(&route.writers, &source.announcement, medium.ordered));
+        let follow = follow.map(|follow| follow.with_gaps(offer.has_gaps));
         if let Some(ruled) = ruled.as_ref().filter(|_| !is_history) {
             route.rules.opened(ruled.terms.writer);
             if ruled.gated {
-                route.rules.gates().open(ruled.writer, clock::now());
+                route.rules.gates().open(ruled.writer, clock::now(), offer.has_gaps);
                 route.arm();
             }
         }

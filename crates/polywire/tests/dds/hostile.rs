@@ -31,7 +31,7 @@ fn malformed_samples_are_counted_and_the_rest_is_read() {
     }
     let write = |header: [u8; 4], stream: &[u8]| {
         let bytes = Bytes::new(header, stream).expect("bytes");
-        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None };
         writer.write(&sample).expect("written");
     };
     // The reader may find the writer later than the writer finds it.
@@ -88,7 +88,7 @@ fn types_with_mutable_unions_are_learned() {
     let mut sample = Vec::new();
     encoder.encode(&record, &mut sample).expect("encoded");
     let bytes = Bytes::of_sample(&sample).expect("bytes");
-    let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+    let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None };
     // The reader may find the writer later than the writer finds it.
     let read = loop {
         writer.write(&sample).expect("written");

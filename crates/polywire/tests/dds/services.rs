@@ -138,7 +138,7 @@ impl Raw {
 
     fn write(&self, stream: &[u8]) {
         let bytes = Bytes::new([0, 1, 0, 0], stream).expect("bytes");
-        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None };
         self.writer.write(&sample).expect("written");
     }
 

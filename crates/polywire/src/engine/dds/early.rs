@@ -12,18 +12,10 @@ use super::peer::EndId;
 /// The samples that wait, by writer and reader: a writer's samples come at each of the topic's
 /// readers that its policies satisfy.
 pub(super) struct Early {
-    waiting: BTreeMap<(Guid, EndId), Waiting>,
+    waiting: BTreeMap<(Guid, EndId), VecDeque<Sample>>,
     bytes: usize,
     /// Bytes that may wait.
     most: usize,
-}
-
-/// What waits of a writer, at one reader.
-#[derive(Default)]
-pub(super) struct Waiting {
-    pub(super) samples: VecDeque<Sample>,
-    /// Samples that came before them and were dropped.
-    pub(super) lost: u64,
 }
 
 impl Early {
@@ -35,17 +27,16 @@ impl Early {
     pub(super) fn push(&mut self, writer: Guid, end: EndId, sample: Sample) {
         let waiting = self.waiting.entry((writer, end)).or_default();
         self.bytes += bytes(&sample);
-        waiting.samples.push_back(sample);
+        waiting.push_back(sample);
         while self.bytes > self.most
-            && let Some(oldest) = waiting.samples.pop_front()
+            && let Some(oldest) = waiting.pop_front()
         {
             self.bytes -= bytes(&oldest);
-            waiting.lost += 1;
         }
     }
 
     /// Takes what waits of a writer.
-    pub(super) fn take(&mut self, writer: Guid) -> BTreeMap<EndId, Waiting> {
+    pub(super) fn take(&mut self, writer: Guid) -> BTreeMap<EndId, VecDeque<Sample>> {
         self.take_all(|of| of == writer)
     }
 
@@ -54,10 +45,10 @@ impl Early {
         self.take_all(|of| of.participant() == participant);
     }
 
-    fn take_all(&mut self, which: impl Fn(Guid) -> bool) -> BTreeMap<EndId, Waiting> {
+    fn take_all(&mut self, which: impl Fn(Guid) -> bool) -> BTreeMap<EndId, VecDeque<Sample>> {
         let taken = self.waiting.extract_if(.., |(writer, _), _| which(*writer));
-        let taken: BTreeMap<EndId, Waiting> = taken.map(|((_, end), waiting)| (end, waiting)).collect();
-        self.bytes = self.waiting.values().flat_map(|waiting| &waiting.samples).map(bytes).sum();
+        let taken: BTreeMap<EndId, VecDeque<Sample>> = taken.map(|((_, end), waiting)| (end, waiting)).collect();
+        self.bytes = self.waiting.values().flatten().map(bytes).sum();
         taken
     }
 }
@@ -74,17 +65,17 @@ mod tests {
 
     fn sample(len: usize) -> Sample {
         let bytes = Bytes::new([0; 4], &vec![1; len]).expect("bytes");
-        Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 }
+        Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None }
     }
 
     #[test]
-    fn what_waits_is_bounded_and_what_is_dropped_is_counted() {
+    fn what_waits_is_bounded() {
         let ([one, two], [a, b]) = ([1, 2].map(|byte| Guid([byte; 16])), [EndId::next(), EndId::next()]);
         let mut early = Early::new(bytes(&sample(8)) + bytes(&sample(600)));
         early.push(two, a, sample(8));
         (0..3).for_each(|_| early.push(one, a, sample(600)));
         let taken = early.take(one);
-        assert_eq!(taken.values().map(|at| (at.samples.len(), at.lost)).collect::<Vec<_>>(), [(1, 2)]);
+        assert_eq!(taken.values().map(VecDeque::len).collect::<Vec<_>>(), [1]);
         assert_eq!((early.take(one).len(), early.bytes), (0, bytes(&sample(8))));
         early.push(one, a, sample(8));
         early.push(one, b, sample(8));

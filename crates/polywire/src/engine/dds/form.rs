@@ -124,6 +124,7 @@ impl Form {
             bytes: bytes.map_err(system)?,
             key_hash,
             timestamp_ns: envelope.timestamp_ns.max(0),
+            sequence: None,
         })
     }
 }
@@ -312,6 +313,7 @@ mod tests {
             bytes: numbered([0, 1], sequence, b"abc").expect("bytes"),
             key_hash: None,
             timestamp_ns,
+            sequence: None,
         };
         let place = Place { last: 100, begins_after_ns: Some(1_000_000) };
         assert_eq!(place.sequence(&sample(99, 900_000)), None);
@@ -329,6 +331,7 @@ mod tests {
                 bytes: Bytes::new(PLAIN, value).expect("bytes"),
                 key_hash: None,
                 timestamp_ns: 0,
+                sequence: None,
             };
             assert_eq!(opened(Form::Octets, 0, &sample), []);
         }

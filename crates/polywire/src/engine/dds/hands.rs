@@ -29,7 +29,6 @@ use super::{
     },
     form::{self, Form, Place, of_sample},
     inbox::{Inbox, Item},
-    kept::Times,
     keys::{Keys, payload},
     peer::{EndId, Link},
     service::Call,
@@ -98,8 +97,6 @@ pub(super) struct Way {
     pub(super) end: Option<EndId>,
     /// Its samples have keys, and its writer is no node's.
     pub(super) keys: Option<Keys>,
-    /// Its writer keeps samples for late subscribers.
-    pub(super) times: Option<Times>,
     /// The channel has an end, which the port's thread looks for.
     pub(super) ends: bool,
 }
@@ -208,13 +205,6 @@ impl Hands {
         self.ways.insert(writer, way);
     }
 
-    /// The samples of a writer that is no node's begin after this time: others came before.
-    pub(super) fn begin_after(&mut self, writer: Guid, timestamp_ns: i64) {
-        if let Some(way) = self.ways.get_mut(&writer) {
-            way.place.begins_after_ns = Some(timestamp_ns);
-        }
-    }
-
     pub(super) fn shut(&mut self, writer: Guid) {
         self.ways.remove(&writer);
     }
@@ -248,14 +238,14 @@ impl Hands {
                 hand_over(way, &Envelope { channel, ..*envelope }, payload);
             });
         } else {
-            // These came before, at another reader.
-            if place.begins_after_ns.is_some_and(|time| sample.timestamp_ns <= time) {
+            let sequence = sample.sequence.unwrap_or(place.last.saturating_add(1));
+            // It came before, at another reader.
+            if sequence <= place.last {
                 return;
             }
-            place = Place { last: place.last + 1, begins_after_ns: None };
+            place = Place { last: sequence, begins_after_ns: None };
             let envelope = Envelope { sequence: place.last, ..of_sample(sample, blank) };
             hand_over(way, &envelope, Aligned::default().place(&payload(way.keys.as_ref(), sample)));
-            way.times.iter_mut().for_each(|times| times.note(sample.timestamp_ns, place.last));
         }
         way.place = place;
     }

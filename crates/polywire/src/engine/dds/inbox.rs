@@ -166,6 +166,7 @@ mod tests {
             bytes: Bytes::new([0; 4], &vec![1; len]).expect("bytes"),
             key_hash: None,
             timestamp_ns: 0,
+            sequence: None,
         };
         let arrived = |len| Item::Arrived(EndId::next(), Guid::default(), sample(len));
         assert!(inbox.push(arrived(200)), "one is always taken");

@@ -148,7 +148,14 @@ mod tests {
                 let key = r#"{"place":{"row":7},"size":{"x":1,"y":2},"name":"north"}"#;
                 let key = encoded(&key_schema(&whole).expect("keys"), key);
                 let bytes = Bytes::new([key[0], key[1], key[2], key[3]], &key[4..]).expect("bytes");
-                let sample = Sample { kind: Kind::Dispose, is_key: true, bytes, key_hash: None, timestamp_ns: 0 };
+                let sample = Sample {
+                    kind: Kind::Dispose,
+                    is_key: true,
+                    bytes,
+                    key_hash: None,
+                    timestamp_ns: 0,
+                    sequence: None,
+                };
                 let keys = Keys::new(codec, whole.clone());
                 let json = r#"{"place":{"row":7},"size":{"x":1,"y":2},"name":"north"}"#;
                 assert_eq!(keys.value(&sample), Some(encoded(&whole, json)), "{codec} {extensibility:?}");

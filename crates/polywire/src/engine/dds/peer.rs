@@ -242,7 +242,7 @@ impl Mailbox {
     /// Sends a letter if there is room.
     pub(super) fn send(&self, letter: &[u8]) -> bool {
         let Ok(bytes) = octets(letter) else { return true };
-        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 };
+        let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None };
         hands::writing(|| self.0.write(&sample)).is_ok()
     }
 

@@ -107,11 +107,12 @@ pub(super) fn qos_of(end: &dds::Qos) -> Qos {
 }
 
 /// What another program's writer offers, as a channel announces it. It sends none of our
-/// assertions: DDS tells whether it is alive.
+/// assertions: DDS tells whether it is alive. Its numbers have gaps where it has replaced what it
+/// keeps.
 pub(super) fn offer_of(writer: &dds::Qos, ros_type: Option<TypeHash>) -> Vec<u8> {
     let qos = qos_of(writer);
     let lease_told = qos.lease.is_some();
-    let offer = Offer { qos, ros_type, lease_told, ..Offer::default() }.to_bytes();
+    let offer = Offer { qos, ros_type, lease_told, has_gaps: true, ..Offer::default() }.to_bytes();
     // Another program may offer what is out of our range, as too many partitions.
     if Offer::parse(&offer).is_ok() { offer } else { Vec::new() }
 }
@@ -165,7 +166,7 @@ mod tests {
         qos.destination_order = DestinationOrder::BySource;
         (qos.lifespan, qos.transport_priority) = (Some(Duration::from_secs(3)), -4);
         qos = qos.liveliness(Liveliness::ManualByTopic, Duration::from_millis(70));
-        let of = |qos: Qos| Offer { qos, lease_told: true, ..Offer::default() }.to_bytes();
+        let of = |qos: Qos| Offer { qos, lease_told: true, has_gaps: true, ..Offer::default() }.to_bytes();
         let writer = of_writer(&of(qos.clone()), KEPT, &EngineOptions::default());
         assert_eq!(offer_of(&writer, None), of(qos.transient_local()), "writers keep samples for those who just join");
         let reader = of_reader(&writer);

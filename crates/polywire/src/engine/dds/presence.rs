@@ -74,7 +74,14 @@ impl Presence {
 
     fn write(&self) -> Result<(), Error> {
         let bytes = Bytes::of_sample(&self.told.to_cdr())?;
-        self.writer.write(&Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0 })
+        self.writer.write(&Sample {
+            kind: Kind::Data,
+            is_key: false,
+            bytes,
+            key_hash: None,
+            timestamp_ns: 0,
+            sequence: None,
+        })
     }
 
     /// Notes what a participant says. The names of at most `most` participants are kept.

@@ -29,7 +29,7 @@ use super::{
     form::{OCTETS, Place, datagram},
     hands::{Door, Hands, Way},
     inbox::Item,
-    kept::{self, Replay, Times},
+    kept::{self, Replay},
     keys::Keys,
     name::Naming,
     peer::{
@@ -43,7 +43,6 @@ use super::{
     state::{Answered, Channel, Shared, State},
     types::{Known, LOOK, Lookups},
 };
-use crate::clock;
 
 /// How often a node that has not confirmed that letters reach it is greeted, and how often letters
 /// are tried again that found no room.
@@ -299,9 +298,8 @@ impl Worker {
         let mut announcement = Announcement {
             topic,
             writer: Id128(writer.guid.0),
-            // DDS does not tell the sequence numbers. They are counted here, from 1 each time that
-            // the writer is found.
-            incarnation: u64::try_from(clock::wall_ns()).unwrap_or(1),
+            // All nodes that hear a writer give its samples the same numbers: its own.
+            incarnation: 1,
             type_name,
             codec: codec.into(),
             options: "header".into(),
@@ -777,7 +775,6 @@ impl Worker {
             }
         };
         let (announcement, ends) = (incoming.announcement.clone(), incoming.ends_at.is_some());
-        let times = incoming.history.map(|_| Times::default());
         let document = incoming.document.clone();
         let type_name = state.writers.get(&writer).map(|writer| writer.type_name.clone()).unwrap_or_default();
         drop(state);
@@ -791,7 +788,7 @@ impl Worker {
             false => Ok(None),
         };
         match call {
-            Ok(call) => Some(Way { link, channel, announcement, form, call, is_node, place, end, keys, times, ends }),
+            Ok(call) => Some(Way { link, channel, announcement, form, call, is_node, place, end, keys, ends }),
             Err(reason) => {
                 log::debug!("{}: cannot read '{}': {reason}", self.shared.endpoint, announcement.topic);
                 None

@@ -1,32 +1,28 @@
 //! The worker's part for what comes before its time: samples of writers that the node has not
 //! answered yet, and what writers keep for late subscribers.
 
-use std::{sync::Arc, time::Instant};
-
-use polywire_core::{
-    envelope::{ChannelId, Envelope},
-    frame::Start,
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Instant,
 };
+
+use polywire_core::envelope::{ChannelId, Envelope};
 use polywire_dds::{Guid, Sample};
 
 use super::{
     super::{
         super::{Aligned, LinkId, pipe::lock},
         deferred::Task,
-        early::Waiting,
         form,
         hands::Hands,
         kept::Replay,
         keys::payload,
-        peer::{EndId, Gate, Link},
+        peer::{EndId, Link},
     },
     Worker,
 };
 use crate::replayed::bring;
-
-/// The number before the first message of a channel of which messages came while nobody wanted
-/// them. Late subscribers may get those with lower numbers.
-const MISSED: u64 = 1 << 32;
 
 impl Worker {
     /// Whether the node has not said yet whether it wants the messages of this writer, which is no
@@ -44,33 +40,20 @@ impl Worker {
 
     /// The node wants a channel: what came before goes first.
     pub(super) fn take_early(&mut self, hands: &mut Hands, guid: Guid, channel: ChannelId) {
-        let (writer, end, samples, begins_after_ns, missed) = {
+        let (writer, end, samples) = {
             let mut state = lock(&self.shared.state);
-            let Some(peer) = state.peers.get_mut(&guid) else { return };
-            let link = peer.link.clone();
-            let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
-            let (Some(writer), Some(reading)) = (incoming.writer, &mut incoming.reading) else { return };
+            let Some(incoming) = state.incoming(guid, channel) else { return };
+            let (Some(writer), Some(reading)) = (incoming.writer, &incoming.reading) else { return };
             let mut early = self.early.take(writer);
-            let (Some(end), Gate::Open(place)) = (reading.reader.as_ref().map(|end| end.id), &mut reading.gate) else {
-                return;
-            };
-            let (mut waiting, mut begins_after_ns) = (early.remove(&end), None);
-            // The reader is a new one. It gets again what the writer keeps, or else what others of
-            // the topic have had alone.
-            if waiting.is_none() && incoming.history.is_none() {
-                waiting = early.into_values().max_by_key(|other| other.samples.len());
-                let last = waiting.as_ref().and_then(|other| other.samples.back());
-                begins_after_ns = last.map(|last| last.timestamp_ns);
-            }
-            let Waiting { samples, lost } = waiting.unwrap_or_default();
-            place.last = lost + if incoming.has_missed { MISSED } else { 0 };
-            (writer, end, samples, begins_after_ns, link.filter(|_| incoming.has_missed))
+            let Some(end) = reading.reader.as_ref().map(|end| end.id) else { return };
+            // A new reader gets again what the writer keeps, or else what others of the topic have
+            // had alone.
+            let others = |early: BTreeMap<EndId, VecDeque<Sample>>| early.into_values().max_by_key(VecDeque::len);
+            let is_volatile = incoming.history.is_none();
+            let samples = early.remove(&end).or_else(|| others(early).filter(|_| is_volatile));
+            (writer, end, samples.unwrap_or_default())
         };
-        if let Some(link) = missed {
-            link.sink.position(channel, Start { sequence: MISSED, timestamp_ns: 0 }, 0);
-        }
         samples.into_iter().for_each(|sample| self.arrived(hands, end, writer, sample));
-        begins_after_ns.into_iter().for_each(|time| hands.begin_after(writer, time));
     }
 
     /// The node does not want a channel.
@@ -99,10 +82,9 @@ impl Worker {
     }
 
     fn begin_replay(&mut self, hands: &mut Hands, writer: Guid, history: ChannelId) {
-        let way = hands.way(writer);
-        let times = way.and_then(|way| way.times.as_ref());
-        let mut replay = Replay::new(writer, history, times, self.shared.options.queue_bytes);
-        if way.is_none_or(|way| way.place.last == 0) && !self.has_missed(writer) {
+        let last = hands.way(writer).map_or(0, |way| way.place.last);
+        let mut replay = Replay::new(writer, history, last, self.shared.options.queue_bytes);
+        if last == 0 && !self.has_missed(writer) {
             // Everything is still to come, in the channel itself.
             return self.tell_kept(hands, &replay);
         }
@@ -147,11 +129,7 @@ impl Worker {
     fn tell_kept(&mut self, hands: &Hands, replay: &Replay) {
         let Replay { writer, history, .. } = *replay;
         let way = hands.way(writer);
-        let (times, last) = match way {
-            Some(way) => (way.times.as_ref(), way.place.last),
-            None => (None, MISSED),
-        };
-        let samples = replay.samples(times, last);
+        let samples = replay.samples(way.map_or(u64::MAX, |way| way.place.last));
         let keys = way.and_then(|way| way.keys.as_ref());
         let (link, id, mut last) = {
             let mut state = lock(&self.shared.state);
