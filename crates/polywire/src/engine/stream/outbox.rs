@@ -121,14 +121,6 @@ impl Holdable for Held {
     }
 }
 
-/// Counts for [`LinkStats`](crate::engine::LinkStats).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tally {
-    pub(super) sent: u64,
-    pub(super) dropped: u64,
-    pub(super) queued_bytes: usize,
-}
-
 /// What became of a message, and the event that is due. Fails if the message is too large.
 type Handled = Result<(Outcome, Option<Notice>), FrameError>;
 
@@ -324,7 +316,7 @@ impl Outbox {
     /// Queues messages at the front that are of one channel, as long as they have room, nothing is
     /// held or missing before them, and the queue is not due to be written. Adds what became of
     /// them to `sent`, and gives how many they are.
-    #[inline]
+    #[inline(always)]
     fn queue_some(
         &self,
         state: &mut Outgoing,
@@ -332,10 +324,32 @@ impl Outbox {
         turn: Turn,
         sent: &mut Sent,
     ) -> usize {
-        let (count, subscribers) = state.queue_some(messages, &self.options);
+        let Outgoing { encoder, delivery, queue, full, .. } = state;
+        let Some((Envelope { channel, .. }, _)) = messages.first().filter(|_| !state.broken) else { return 0 };
+        let Some((id, subscribers)) = delivery.open_way(*channel) else { return 0 };
+        let Ok(mut encoder) = encoder.channel(id) else { return 0 };
+        let mut count = 0;
+        for (envelope, payload) in messages.iter().take_while(|(envelope, _)| envelope.channel == *channel) {
+            let waiting = queue.len();
+            let has_room = waiting == 0 || waiting.saturating_add(payload.len()) <= self.options.queue_bytes;
+            if !has_room || (waiting >= self.options.write_bytes && !*full) {
+                break;
+            }
+            let pushed = queue.push_message((id, start_of(envelope)), |bytes| {
+                encoder.data(envelope, payload.len(), bytes)?;
+                bytes.extend_from_slice(payload);
+                Ok::<(), FrameError>(())
+            });
+            if pushed.is_err() {
+                break;
+            }
+            count += 1;
+        }
+        delivery.count_sent(count as u64);
+        state.handed += count as u64;
+        sent.peers += count;
+        sent.subscribers += count * subscribers as usize;
         if count > 0 {
-            sent.peers += count;
-            sent.subscribers += count * subscribers as usize;
             self.queued(state, turn);
         }
         count
@@ -584,12 +598,6 @@ impl Outbox {
             }
             state = self.wait_for_change(state, left.min(Duration::from_millis(20)));
         }
-    }
-
-    pub(super) fn tally(&self) -> Tally {
-        let state = self.lock();
-        let (sent, dropped) = state.delivery.counts();
-        Tally { sent, dropped, queued_bytes: state.waiting_bytes() }
     }
 
     /// Encodes a message, whose envelope has the link's id for the channel, and writes or queues
@@ -850,35 +858,6 @@ impl Outgoing {
             extensions: envelope.extensions.bytes().to_vec(),
             payload: payload.to_vec(),
         });
-    }
-
-    /// See [`Outbox::queue_some`]. Gives how many, and for how many subscribers each of them is.
-    #[inline(always)]
-    fn queue_some(&mut self, messages: &[(Envelope<'_>, &[u8])], options: &EngineOptions) -> (usize, u32) {
-        let Outgoing { encoder, delivery, queue, full, broken, .. } = self;
-        let Some((Envelope { channel, .. }, _)) = messages.first().filter(|_| !*broken) else { return (0, 0) };
-        let Some((id, subscribers)) = delivery.open_way(*channel) else { return (0, 0) };
-        let Ok(mut encoder) = encoder.channel(id) else { return (0, 0) };
-        let mut count = 0;
-        for (envelope, payload) in messages.iter().take_while(|(envelope, _)| envelope.channel == *channel) {
-            let waiting = queue.len();
-            let has_room = waiting == 0 || waiting.saturating_add(payload.len()) <= options.queue_bytes;
-            if !has_room || (waiting >= options.write_bytes && !*full) {
-                break;
-            }
-            let pushed = queue.push_message((id, start_of(envelope)), |bytes| {
-                encoder.data(envelope, payload.len(), bytes)?;
-                bytes.extend_from_slice(payload);
-                Ok::<(), FrameError>(())
-            });
-            if pushed.is_err() {
-                break;
-            }
-            count += 1;
-        }
-        delivery.count_sent(count as u64);
-        self.handed += count as u64;
-        (count, subscribers)
     }
 
     fn encode_end(&mut self, (id, missing): Ended, out: &mut Vec<u8>) -> Result<(), FrameError> {

@@ -315,7 +315,9 @@ mod tests {
         pace.hold(true);
         numbers.push(number());
         assert_eq!(pace.begin(1, 1), Turn::Gather, "a burst goes on");
-        (0..LOOKS).for_each(|_| drop(pace.look(&mut seen)));
+        for _ in 0..LOOKS {
+            pace.look(&mut seen);
+        }
         numbers.push(number());
         assert_eq!(pace.begin(1, 1), Turn::Together);
         pace.hold(false);
