@@ -198,7 +198,7 @@ impl<T: Message> Coding for Typed<T> {
         encoder.encode(value, out)
     }
 
-    #[inline]
+    #[inline(always)]
     fn decode_measured(decoder: &Decoder<T>, payload: Payload<'_>, value: &mut T) -> Result<usize, CodecError> {
         decoder.decode_measured(payload, value)
     }

@@ -271,7 +271,7 @@ impl<V: Codable> Decoder<V> {
     ///
     /// # Panics
     /// In the cases of [`Decoder::decode_with`].
-    #[inline]
+    #[inline(always)]
     pub fn decode_measured(&self, payload: Payload<'_>, value: &mut V) -> Result<usize, CodecError> {
         self.run(payload, value).map(|decoded| decoded.grown)
     }

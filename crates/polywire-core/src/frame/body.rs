@@ -413,13 +413,14 @@ pub(super) struct PlainHead {
 }
 
 impl PlainHead {
+    /// Of a message whose number and time are so far from those of the last one of its channel.
     /// `None` if the frame has something else or is longer than `limit`, or if its numbers are too
     /// large for the register.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(
         channel: ChannelId,
         envelope: &Envelope<'_>,
-        position: &Position,
+        (gap, delta): (Option<u64>, u64),
         payload_len: usize,
         limit: usize,
     ) -> Option<PlainHead> {
@@ -427,8 +428,7 @@ impl PlainHead {
         const TWO: usize = (1 << 14) - 1;
         const THREE: u64 = (1 << 21) - 1;
         let Envelope { kind, key_hash: None, anchor: None, extensions, .. } = envelope else { return None };
-        let delta = position.time.filter(|delta| position.sequence == 0 && *delta <= THREE)?;
-        if !extensions.is_empty() || channel.0 as usize > TWO || payload_len > TWO {
+        if gap != Some(1) || delta > THREE || channel.0 as usize > TWO || payload_len > TWO || !extensions.is_empty() {
             return None;
         }
         let (channel, channel_bits) = varint::word(channel.0);

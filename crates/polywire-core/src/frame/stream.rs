@@ -151,56 +151,45 @@ pub struct ChannelEncoder<'a> {
 impl ChannelEncoder<'_> {
     /// Writes a message of the channel without its payload. The caller appends `payload_len` bytes.
     /// The channel that the envelope names does not matter.
-    #[inline]
+    #[inline(always)]
     pub fn data(&mut self, envelope: &Envelope<'_>, payload_len: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
-        let (last, extensions) = (&mut *self.last, envelope.extensions.bytes());
+        let delta = varint::zigzag(envelope.timestamp_ns.wrapping_sub(self.last.timestamp_ns));
+        let (gap, limit) = (envelope.sequence.checked_sub(self.last.sequence), self.limits.frame_bytes);
+        match body::PlainHead::new(self.channel, envelope, (gap, delta), payload_len, limit) {
+            Some(head) => head.append(out),
+            None => self.put_head(envelope, delta, payload_len, out)?,
+        }
+        *self.last = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
+        Ok(())
+    }
+
+    /// Writes the front of any message.
+    #[inline(never)]
+    fn put_head(
+        &self,
+        envelope: &Envelope<'_>,
+        delta: u64,
+        payload_len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        let (last, extensions) = (self.last.sequence, envelope.extensions.bytes());
         if extensions.len() > self.limits.extension_bytes {
             let got = extensions.len() as u64;
             return Err(FrameError::TooLong { what: "extensions", got, limit: self.limits.extension_bytes });
         }
-        let gap = envelope.sequence.checked_sub(1).and_then(|before| before.checked_sub(last.sequence));
-        let gap =
-            gap.ok_or(FrameError::Sequence { channel: self.channel, last: last.sequence, got: envelope.sequence })?;
-        let delta = envelope.timestamp_ns.wrapping_sub(last.timestamp_ns);
-        let position = body::Position { sequence: gap, time: Some(varint::zigzag(delta)) };
-        let next = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
-        if let Some(head) =
-            body::PlainHead::new(self.channel, envelope, &position, payload_len, self.limits.frame_bytes)
-        {
-            *last = next;
-            head.append(out);
-            return Ok(());
+        let gap = envelope.sequence.checked_sub(1).and_then(|before| before.checked_sub(last));
+        let gap = gap.ok_or(FrameError::Sequence { channel: self.channel, last, got: envelope.sequence })?;
+        let position = body::Position { sequence: gap, time: Some(delta) };
+        let mut head = body::DataHead::new(&Envelope { channel: self.channel, ..*envelope }, &position);
+        let (len, limit) = ((head.len() + extensions.len()).saturating_add(payload_len), self.limits.frame_bytes);
+        if len > limit {
+            return Err(FrameError::TooLong { what: "frame", got: len as u64, limit });
         }
-        put_head(
-            &Envelope { channel: self.channel, ..*envelope },
-            &position,
-            payload_len,
-            self.limits.frame_bytes,
-            out,
-        )?;
-        *last = next;
+        head.put_in_front(len as u64);
+        out.extend_from_slice(head.bytes());
+        out.extend_from_slice(extensions);
         Ok(())
     }
-}
-
-/// Writes the front of any message.
-#[inline(never)]
-fn put_head(
-    envelope: &Envelope<'_>,
-    position: &body::Position,
-    payload_len: usize,
-    limit: usize,
-    out: &mut Vec<u8>,
-) -> Result<(), FrameError> {
-    let (mut head, extensions) = (body::DataHead::new(envelope, position), envelope.extensions.bytes());
-    let len = (head.len() + extensions.len()).saturating_add(payload_len);
-    if len > limit {
-        return Err(FrameError::TooLong { what: "frame", got: len as u64, limit });
-    }
-    head.put_in_front(len as u64);
-    out.extend_from_slice(head.bytes());
-    out.extend_from_slice(extensions);
-    Ok(())
 }
 
 fn framed(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {

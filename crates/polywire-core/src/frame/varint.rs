@@ -23,6 +23,9 @@ pub(super) fn each_byte(mut value: u64, mut put: impl FnMut(u8)) {
 #[inline]
 pub(super) fn word(value: u32) -> (u64, u32) {
     let value = u64::from(value);
+    if value < 0x80 {
+        return (value, 8);
+    }
     let (mut word, mut bits, mut rest) = (value & 0x7F, 8, value >> 7);
     while rest > 0 {
         word |= 1 << (bits - 1) | (rest & 0x7F) << bits;

@@ -74,6 +74,17 @@ impl Loopback {
         loan.buffer().extend_from_slice(payload);
         self.pipe.send(&Message::new(envelope, loan))
     }
+
+    #[inline(never)]
+    fn send_all_here(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        if !messages.iter().any(|(envelope, _)| self.wants(envelope.channel)) {
+            return self.port.send_all(messages, sent);
+        }
+        for (index, (envelope, payload)) in messages.iter().enumerate() {
+            *sent += self.send(envelope, payload).map_err(|error| (index, error))?;
+        }
+        Ok(())
+    }
 }
 
 impl Port for Loopback {
@@ -112,13 +123,10 @@ impl Port for Loopback {
     }
 
     fn send_all(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
-        if !messages.iter().any(|(envelope, _)| self.wants(envelope.channel)) {
-            return self.port.send_all(messages, sent);
+        match self.is_wanted.load(Ordering::Acquire) {
+            true => self.send_all_here(messages, sent),
+            false => self.port.send_all(messages, sent),
         }
-        for (index, (envelope, payload)) in messages.iter().enumerate() {
-            *sent += self.send(envelope, payload).map_err(|error| (index, error))?;
-        }
-        Ok(())
     }
 
     fn gather(&self, begins: bool) {

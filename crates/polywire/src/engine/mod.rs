@@ -364,8 +364,9 @@ pub trait Port: Send + Sync {
     /// earlier, and should when much waits. The default does nothing.
     fn gather(&self, _begins: bool) {}
 
-    /// While messages of a flood are gathered, a number that changes whenever the engine looks
-    /// whether the flood is over; 0 otherwise. Publishers that see the same number need not look at
+    /// While messages wait for others, in a flood or because of [`Port::gather`], a number that
+    /// changes whenever the engine looks whether the flood is over, and with each call of
+    /// `gather`; 0 otherwise. Publishers that see the same number need not look at
     /// the clock for each message. The default, for engines that gather none by themselves, is
     /// none.
     fn gathering(&self) -> Option<Arc<AtomicU64>> {

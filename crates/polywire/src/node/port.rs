@@ -345,6 +345,7 @@ impl PortEntry {
     }
 
     /// Sends payloads one after the other: see [`Port::send_all`].
+    #[inline]
     pub(crate) fn send_all(
         &self,
         messages: &[(Envelope<'_>, &[u8])],

@@ -308,7 +308,8 @@ impl<C: Coding> Announce<'_, C> {
 }
 
 impl Out {
-    /// Another number than before, unless the messages since then are gathered; 0 if none are.
+    /// Another number than before, unless the messages since then wait for each other; 0 if none
+    /// do.
     #[inline]
     pub(super) fn gathering(&self) -> u64 {
         self.gathering.as_ref().map_or(0, |gathering| gathering.load(Ordering::Relaxed))

@@ -300,8 +300,8 @@ impl<C: Coding> PublisherOf<C> {
     /// address, which has its own policy. In an inline callback, that holds up the link on which
     /// the callback's message came.
     ///
-    /// In a flood, up to 8 messages that are written together may have the same time of
-    /// publication.
+    /// In a flood, and within [`Node::together`], up to 8 messages that are written together may
+    /// have the same time of publication.
     #[inline]
     pub fn publish(&self, value: &C::Value) -> Result<Sent, PublishError> {
         self.core.send(value, Kind::Data)

@@ -186,18 +186,16 @@ impl<C: Coding> Core<C> {
     /// Sends a message as another writer has sent it, or with the next number and the present time.
     #[inline]
     pub(crate) fn send_as(&self, value: &C::Value, kind: Kind, given: Option<Given>) -> Result<Sent, PublishError> {
-        let (sent, entries) = {
-            let mut state = self.lock();
-            let sent = match kind == Kind::Data && given.is_none() && state.gathers() {
-                true => {
-                    let mut sent = Sent::default();
-                    self.send_some(&mut state, slice::from_ref(value), &mut sent).1?;
-                    sent
-                }
-                false => self.send_in(&mut state, value, kind, given)?,
-            };
-            (sent, state.to_settle())
-        };
+        let mut state = self.lock();
+        let mut sent = Sent::default();
+        match kind == Kind::Data && given.is_none() && state.gathers() {
+            true => {
+                self.send_some(&mut state, slice::from_ref(value), &mut sent).map_err(|error| error.cause)?;
+            }
+            false => sent = self.send_in(&mut state, value, kind, given)?,
+        }
+        let entries = state.to_settle();
+        drop(state);
         self.sent(entries);
         Ok(sent)
     }
@@ -205,86 +203,71 @@ impl<C: Coding> Core<C> {
     /// Sends values one after the other, as many at a time as [`Group::encode_some`] takes.
     pub(super) fn send_all(&self, values: &[C::Value]) -> Result<Sent, PublishAllError> {
         let (mut sum, mut published) = (Sent::default(), 0);
-        while let Some(left) = values.get(published..).filter(|left| !left.is_empty()) {
+        while let Some(left @ [first, ..]) = values.get(published..) {
             let mut state = self.lock();
-            let (count, result) = self.send_some(&mut state, left, &mut sum);
-            published += count;
+            let done = match state.is_simple() {
+                true => self.send_some(&mut state, left, &mut sum),
+                false => self.send_first(&mut state, first, &mut sum),
+            };
             let entries = state.to_settle();
             drop(state);
             self.sent(entries);
-            result.map_err(|cause| PublishAllError { published, cause })?;
+            published += done.map_err(|error| PublishAllError { published: published + error.published, ..error })?;
         }
         Ok(sum)
     }
 
-    /// Sends some of the values, at least one. Gives their number, and why the next one was not
-    /// sent.
-    #[inline]
-    fn send_some(
-        &self,
-        state: &mut Sending<C>,
-        values: &[C::Value],
-        sum: &mut Sent,
-    ) -> (usize, Result<(), PublishError>) {
+    /// Sends some of the values, at least one, and gives their number. The messages are
+    /// [simple](Sending::is_simple).
+    #[inline(always)]
+    fn send_some(&self, state: &mut Sending<C>, values: &[C::Value], sum: &mut Sent) -> Result<usize, PublishAllError> {
         let _span = self.span(state, state.last.sequence + 1).entered();
-        if !state.is_simple() {
-            return self.send_first(state, values, sum);
-        }
-        let first = Start { sequence: state.last.sequence + 1, timestamp_ns: state.time_ns() };
-        let Some(only) = state.groups.first_mut() else { return (0, Err(EngineError::Closed.into())) };
-        let failed = only.encode_some::<C>(first, values);
-        let (out, mut sent) = (&only.outs[0], Sent::default());
-        let plain = Envelope::data(out.channel, first.sequence, first.timestamp_ns);
-        let done = match only.ends.as_slice() {
+        let Sending { groups, last, time, .. } = state;
+        let [only, ..] = groups.as_mut_slice() else { return Err(not_published(0, EngineError::Closed)) };
+        let (sequence, dropped) = (last.sequence + 1, sum.dropped);
+        let failed = only.encode_some::<C>(sequence, values);
+        let Group { outs, ends, payloads, writing, .. } = only;
+        let out = &outs[0];
+        let plain = Envelope::data(out.channel, sequence, time.of(out.gathering()));
+        let done = match ends.as_slice() {
             [(_, anchor)] => {
-                let one = [(Envelope { anchor: anchor.map(NonZeroU64::get), ..plain }, only.payloads.as_slice())];
-                out.entry.send_all(&one, &mut sent)
+                let one = (Envelope { anchor: anchor.map(NonZeroU64::get), ..plain }, payloads.as_slice());
+                out.entry.send_all(&[one], sum)
             }
             ends => {
                 let (mut begin, mut messages) = (0, Vec::with_capacity(ends.len()));
-                for (sequence, (end, anchor)) in (first.sequence..).zip(ends) {
-                    let payload = only.payloads.get(begin..*end).unwrap_or_default();
+                for (sequence, (end, anchor)) in (sequence..).zip(ends) {
+                    let payload = payloads.get(begin..*end).unwrap_or_default();
                     messages.push((Envelope { sequence, anchor: anchor.map(NonZeroU64::get), ..plain }, payload));
                     begin = *end;
                 }
-                out.entry.send_all(&messages, &mut sent)
+                out.entry.send_all(&messages, sum)
             }
         };
-        let (count, result) = match done {
-            Ok(()) => (only.ends.len(), failed.map_or(Ok(()), |error| Err(PublishError::Encode(error)))),
-            Err((count, error)) => {
-                only.writing.failed();
-                (count, Err(error.into()))
-            }
-        };
-        sent.refused = count * out.refusing.peers();
-        let bytes = count.checked_sub(1).and_then(|last| only.ends.get(last)).map_or(0, |(end, _)| *end);
-        if only.payloads.capacity() > 2 * BYTES {
+        let count = done.as_ref().map_or_else(|(count, _)| *count, |()| ends.len());
+        let bytes = count.checked_sub(1).and_then(|last| ends.get(last)).map_or(0, |(end, _)| *end);
+        sum.refused += count * out.refusing.peers();
+        *last = Start { sequence: last.sequence + count as u64, timestamp_ns: plain.timestamp_ns };
+        self.counts.count(count, bytes, sum.dropped - dropped);
+        if payloads.capacity() > 2 * BYTES {
             // Large values are rare, or take so long that memory does not matter.
-            only.payloads = Vec::new();
+            *payloads = Vec::new();
         }
-        state.last = Start { sequence: state.last.sequence + count as u64, ..first };
-        self.counts.count(count, bytes, sent.dropped);
-        *sum += sent;
-        (count, result)
+        match (done, failed) {
+            (Ok(()), None) => Ok(count),
+            (Ok(()), Some(error)) => Err(not_published(count, PublishError::Encode(error))),
+            (Err((_, error)), _) => {
+                writing.failed();
+                Err(not_published(count, error))
+            }
+        }
     }
 
-    /// Sends the first of the values.
+    /// Sends the first of several values.
     #[cold]
-    fn send_first(
-        &self,
-        state: &mut Sending<C>,
-        values: &[C::Value],
-        sum: &mut Sent,
-    ) -> (usize, Result<(), PublishError>) {
-        let Some(value) = values.first() else { return (0, Ok(())) };
-        match self.send_in(state, value, Kind::Data, None) {
-            Ok(sent) => {
-                *sum += sent;
-                (1, Ok(()))
-            }
-            Err(error) => (0, Err(error)),
-        }
+    fn send_first(&self, state: &mut Sending<C>, value: &C::Value, sum: &mut Sent) -> Result<usize, PublishAllError> {
+        *sum += self.send_in(state, value, Kind::Data, None).map_err(|error| not_published(0, error))?;
+        Ok(1)
     }
 
     #[inline]
@@ -783,13 +766,14 @@ impl<C: Coding> Sending<C> {
 impl<E> Group<E> {
     /// Encodes values for the only endpoint until [`MESSAGES`] or [`BYTES`] are reached. Returns
     /// why the next one cannot be encoded.
-    fn encode_some<C: Coding<Encoder = E>>(&mut self, first: Start, values: &[C::Value]) -> Option<CodecError> {
+    #[inline]
+    fn encode_some<C: Coding<Encoder = E>>(&mut self, first: u64, values: &[C::Value]) -> Option<CodecError> {
         let most = values.len().min(MESSAGES);
         self.ends.clear();
         self.payloads.clear();
         // The last one may begin just before the bound.
         self.payloads.reserve(BYTES.min(most * self.last.size) + self.last.wanted());
-        for (value, sequence) in values[..most].iter().zip(first.sequence..) {
+        for (value, sequence) in values[..most].iter().zip(first..) {
             let start = self.payloads.len();
             match self.writing.encode::<C>(sequence, value, &mut self.payloads) {
                 // In one word, since sequence numbers begin at 1: an option that was just stored as
@@ -888,6 +872,10 @@ fn accepting(channels: &[(Arc<PortEntry>, ChannelId)]) -> std::collections::BTre
 /// Whether a message ends an instance.
 fn is_end(kind: Kind) -> bool {
     matches!(kind, Kind::Dispose | Kind::Unregister)
+}
+
+fn not_published(published: usize, cause: impl Into<PublishError>) -> PublishAllError {
+    PublishAllError { published, cause: cause.into() }
 }
 
 /// The version of CDR that keys are hashed in: XCDR2 on topics in XCDR2, and `cdr` on all others.

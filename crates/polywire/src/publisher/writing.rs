@@ -25,7 +25,7 @@ pub(super) enum Deltas {
 
 impl<E> Writing<E> {
     /// Appends the payload, compressed if need be, and returns the anchor.
-    #[inline]
+    #[inline(always)]
     pub(super) fn encode<C: Coding<Encoder = E>>(
         &mut self,
         sequence: u64,
@@ -33,15 +33,16 @@ impl<E> Writing<E> {
         out: &mut Vec<u8>,
     ) -> Result<Option<u64>, CodecError> {
         let Writing { encoder, packing, deltas } = self;
-        match deltas {
-            Deltas::None => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| None),
-            Deltas::Keys => pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| Some(sequence)),
-            Deltas::Stream(stream) => write_next::<C>(encoder, packing, stream, (sequence, value), out),
+        let anchor = match deltas {
+            Deltas::None => None,
+            Deltas::Keys => Some(sequence),
+            Deltas::Stream(stream) => return write_next::<C>(encoder, packing, stream, (sequence, value), out),
             Deltas::Alone(stream) => {
                 stream.failed();
-                write_next::<C>(encoder, packing, stream, (sequence, value), out)
+                return write_next::<C>(encoder, packing, stream, (sequence, value), out);
             }
-        }
+        };
+        pack(packing, out, |out| C::encode(encoder, value, out)).map(|()| anchor)
     }
 
     /// Appends a payload that refers to no other message. True if it is a key frame of a stateful

@@ -123,6 +123,14 @@ impl Info {
         Info { sequence, timestamp_ns, kind, key_hash, anchor, bytes, instance: None, source }
     }
 
+    /// Of another message from the same source.
+    #[inline]
+    fn set(&mut self, envelope: &Envelope<'_>, bytes: usize) {
+        let Envelope { sequence, timestamp_ns, kind, key_hash, anchor, .. } = *envelope;
+        (self.sequence, self.timestamp_ns, self.kind) = (sequence, timestamp_ns, kind);
+        (self.key_hash, self.anchor, self.bytes) = (key_hash, anchor, bytes);
+    }
+
     /// The topic. It is of interest if the subscriber has a pattern.
     pub fn topic(&self) -> &str {
         &self.source.announcement.topic

@@ -296,8 +296,8 @@ impl<C: Coding> SlotOf<C> {
             return false;
         };
         let (Some(follow), [(first, _), .., (last, _)]) = (&self.follow, messages) else { return false };
-        let in_a_row = messages.is_sorted_by(|(one, _), (next, _)| one.sequence.checked_add(1) == Some(next.sequence));
-        if !in_a_row || messages.iter().any(|(envelope, _)| !envelope.extensions.is_empty()) {
+        let mut numbered = (first.sequence..).zip(messages);
+        if !numbered.all(|(number, (next, _))| next.sequence == number && next.extensions.is_empty()) {
             return false;
         }
         let Some(missing) = follow.came_together(first.sequence, last.sequence) else { return false };
@@ -309,7 +309,7 @@ impl<C: Coding> SlotOf<C> {
         for (envelope, payload) in messages {
             let _span = self.span(envelope).entered();
             self.measure(envelope);
-            info = Info::new(envelope, payload.len(), info.source);
+            info.set(envelope, payload.len());
             if let Err(reason) = self.call(&mut calls, envelope, payload, &info, None) {
                 self.route.tell_undecodable(&reason);
             }
@@ -382,7 +382,7 @@ impl<C: Coding> SlotOf<C> {
     }
 
     /// Decodes a message and returns the bytes by which the value grew.
-    #[inline]
+    #[inline(always)]
     fn decode(
         &self,
         envelope: &Envelope<'_>,

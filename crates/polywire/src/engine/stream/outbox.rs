@@ -121,14 +121,6 @@ impl Holdable for Held {
     }
 }
 
-/// Counts for [`LinkStats`](crate::engine::LinkStats).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tally {
-    pub(super) sent: u64,
-    pub(super) dropped: u64,
-    pub(super) queued_bytes: usize,
-}
-
 /// What became of a message, and the event that is due. Fails if the message is too large.
 type Handled = Result<(Outcome, Option<Notice>), FrameError>;
 
@@ -226,27 +218,38 @@ impl Outbox {
         Some(channel)
     }
 
-    /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`. Returns
-    /// the outcome, and the event that is due. Blocks
-    /// only with [`Overflow::Block`]. Fails if the message is too large.
+    /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`, and adds to
+    /// `sent` what became of it. Returns the event that is due. Blocks only with
+    /// [`Overflow::Block`]. Fails if the message is too large.
     #[inline]
-    pub(super) fn send(&self, envelope: &Envelope<'_>, payload: &mut Payload<'_>, turn: Turn) -> Handled {
+    pub(super) fn send(
+        &self,
+        envelope: &Envelope<'_>,
+        payload: &mut Payload<'_>,
+        turn: Turn,
+        sent: &mut Sent,
+    ) -> Result<Option<Notice>, FrameError> {
         let mut state = self.lock();
-        if !matches!(turn, Turn::AtOnce(_)) {
-            let (count, outcome) = state.queue_some(&[(*envelope, payload.bytes())], &self.options);
-            if count > 0 {
-                self.queued(&mut state, turn);
-                return Ok((outcome, None));
-            }
+        let gathers = !matches!(turn, Turn::AtOnce(_));
+        if gathers && self.queue_some(&mut state, &[(*envelope, payload.bytes())], turn, sent) > 0 {
+            return Ok(None);
         }
-        self.send_in(state, envelope, payload, turn).1
+        let (outcome, notice) = self.send_in(state, envelope, payload, turn).1?;
+        outcome.count(sent);
+        Ok(notice)
     }
 
     /// Writes what waits for others that are written together.
     pub(super) fn leave(&self) {
-        let mut state = self.lock();
+        let state = self.lock();
         // The flusher writes what waits for other reasons.
-        if !state.full && !state.burst.gathering && !state.queue.is_empty() {
+        if !state.burst.gathering {
+            self.leave_in(state);
+        }
+    }
+
+    fn leave_in(&self, mut state: MutexGuard<'_, Outgoing>) {
+        if !state.full && !state.queue.is_empty() {
             self.pump(&mut state, PUMP_BYTES);
         }
     }
@@ -254,6 +257,7 @@ impl Outbox {
     /// Sends messages one after the other, and adds to `sent` what became of them. Those of a turn
     /// at once are written together. `tell` gets the events that are due; it is called while others
     /// may send on this link. Fails with the index of the first message that is too large.
+    #[inline]
     pub(super) fn send_all(
         &self,
         messages: &[(Envelope<'_>, &[u8])],
@@ -262,16 +266,36 @@ impl Outbox {
         tell: impl Fn(Notice),
     ) -> Result<(), (usize, FrameError)> {
         let each = if turn == Turn::Gather { turn } else { Turn::Together };
-        let (mut state, mut index, mut result) = (self.lock(), 0, Ok(()));
-        while let Some((envelope, payload)) = messages.get(index) {
-            let (count, outcome) = state.queue_some(&messages[index..], &self.options);
+        let mut state = self.lock();
+        let count = self.queue_some(&mut state, messages, each, sent);
+        if count == messages.len() && !matches!(turn, Turn::AtOnce(_)) {
+            return Ok(());
+        }
+        let (state, result) = self.send_rest(state, messages, count, each, sent, tell);
+        if matches!(turn, Turn::AtOnce(_)) {
+            self.leave_in(state);
+        }
+        result
+    }
+
+    /// Sends the messages from the one at an index on.
+    #[inline(never)]
+    fn send_rest<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, Outgoing>,
+        messages: &[(Envelope<'_>, &[u8])],
+        mut index: usize,
+        turn: Turn,
+        sent: &mut Sent,
+        tell: impl Fn(Notice),
+    ) -> (MutexGuard<'a, Outgoing>, Result<(), (usize, FrameError)>) {
+        while let Some(left @ [(envelope, payload), ..]) = messages.get(index..) {
+            let count = self.queue_some(&mut state, left, turn, sent);
+            index += count;
             if count > 0 {
-                (0..count).for_each(|_| outcome.count(sent));
-                self.queued(&mut state, each);
-                index += count;
                 continue;
             }
-            let (after, done) = self.send_in(state, envelope, &mut Payload::Bytes(payload), each);
+            let (after, done) = self.send_in(state, envelope, &mut Payload::Bytes(payload), turn);
             state = after;
             match done {
                 Ok((outcome, notice)) => {
@@ -282,17 +306,53 @@ impl Outbox {
                         state = self.lock();
                     }
                 }
-                Err(error) => {
-                    result = Err((index, error));
-                    break;
-                }
+                Err(error) => return (state, Err((index, error))),
             }
             index += 1;
         }
-        if matches!(turn, Turn::AtOnce(_)) && !state.full && !state.queue.is_empty() {
-            self.pump(&mut state, PUMP_BYTES);
+        (state, Ok(()))
+    }
+
+    /// Queues messages at the front that are of one channel, as long as they have room, nothing is
+    /// held or missing before them, and the queue is not due to be written. Adds what became of
+    /// them to `sent`, and gives how many they are.
+    #[inline(always)]
+    fn queue_some(
+        &self,
+        state: &mut Outgoing,
+        messages: &[(Envelope<'_>, &[u8])],
+        turn: Turn,
+        sent: &mut Sent,
+    ) -> usize {
+        let Outgoing { encoder, delivery, queue, full, .. } = state;
+        let Some((Envelope { channel, .. }, _)) = messages.first().filter(|_| !state.broken) else { return 0 };
+        let Some((id, subscribers)) = delivery.open_way(*channel) else { return 0 };
+        let Ok(mut encoder) = encoder.channel(id) else { return 0 };
+        let mut count = 0;
+        for (envelope, payload) in messages.iter().take_while(|(envelope, _)| envelope.channel == *channel) {
+            let waiting = queue.len();
+            let has_room = waiting == 0 || waiting.saturating_add(payload.len()) <= self.options.queue_bytes;
+            if !has_room || (waiting >= self.options.write_bytes && !*full) {
+                break;
+            }
+            let pushed = queue.push_message((id, start_of(envelope)), |bytes| {
+                encoder.data(envelope, payload.len(), bytes)?;
+                bytes.extend_from_slice(payload);
+                Ok::<(), FrameError>(())
+            });
+            if pushed.is_err() {
+                break;
+            }
+            count += 1;
         }
-        result
+        delivery.count_sent(count as u64);
+        state.handed += count as u64;
+        sent.peers += count;
+        sent.subscribers += count * subscribers as usize;
+        if count > 0 {
+            self.queued(state, turn);
+        }
+        count
     }
 
     /// Sends a message, whatever is in its way.
@@ -538,12 +598,6 @@ impl Outbox {
             }
             state = self.wait_for_change(state, left.min(Duration::from_millis(20)));
         }
-    }
-
-    pub(super) fn tally(&self) -> Tally {
-        let state = self.lock();
-        let (sent, dropped) = state.delivery.counts();
-        Tally { sent, dropped, queued_bytes: state.waiting_bytes() }
     }
 
     /// Encodes a message, whose envelope has the link's id for the channel, and writes or queues
@@ -804,39 +858,6 @@ impl Outgoing {
             extensions: envelope.extensions.bytes().to_vec(),
             payload: payload.to_vec(),
         });
-    }
-
-    /// Queues messages at the front that are of one channel, as long as they have room, nothing is
-    /// held or missing before them, and the queue is not due to be written. Gives how many, and
-    /// what became of each.
-    #[inline]
-    fn queue_some(&mut self, messages: &[(Envelope<'_>, &[u8])], options: &EngineOptions) -> (usize, Outcome) {
-        let Outgoing { encoder, delivery, queue, full, broken, .. } = self;
-        let Some((Envelope { channel, .. }, _)) = messages.first().filter(|_| !*broken) else {
-            return (0, Outcome::Unwanted);
-        };
-        let Some((id, subscribers)) = delivery.open_way(*channel) else { return (0, Outcome::Unwanted) };
-        let Ok(mut encoder) = encoder.channel(id) else { return (0, Outcome::Unwanted) };
-        let mut count = 0;
-        for (envelope, payload) in messages.iter().take_while(|(envelope, _)| envelope.channel == *channel) {
-            let waiting = queue.len();
-            let has_room = waiting == 0 || waiting.saturating_add(payload.len()) <= options.queue_bytes;
-            if !has_room || (waiting >= options.write_bytes && !*full) {
-                break;
-            }
-            let pushed = queue.push_message((id, start_of(envelope)), |bytes| {
-                encoder.data(envelope, payload.len(), bytes)?;
-                bytes.extend_from_slice(payload);
-                Ok::<(), FrameError>(())
-            });
-            if pushed.is_err() {
-                break;
-            }
-            count += 1;
-        }
-        delivery.count_sent(count as u64);
-        self.handed += count as u64;
-        (count, Outcome::Sent(subscribers))
     }
 
     fn encode_end(&mut self, (id, missing): Ended, out: &mut Vec<u8>) -> Result<(), FrameError> {

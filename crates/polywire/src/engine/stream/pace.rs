@@ -5,7 +5,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -29,15 +29,24 @@ const LONGEST_GATHER: Duration = Duration::from_millis(5);
 pub(super) struct Pace {
     burst: u32,
     gather: Duration,
-    /// 0 unless messages are gathered. Else a new number with each look of a flusher.
+    /// 0 unless messages wait for others. Else a new number with each look of a flusher and each
+    /// caller that comes or goes: odd in a burst, even if only callers have theirs wait.
     gathering: Arc<AtomicU64>,
-    numbers: AtomicU64,
-    /// Callers that publish several messages, which are to leave together.
-    held: AtomicUsize,
     /// Messages of all bursts so far.
     gathered: AtomicU64,
     links: AtomicU64,
     row: Mutex<Row>,
+    waits: Mutex<Waits>,
+}
+
+/// Why messages wait for others.
+#[derive(Default)]
+struct Waits {
+    in_burst: bool,
+    /// Callers that publish several messages, which are to leave together.
+    held: usize,
+    /// The last number of [`Pace::gathering`], without its lowest bit.
+    number: u64,
 }
 
 /// Calls that followed each other without a pause, with one or several messages each.
@@ -78,11 +87,10 @@ impl Pace {
             burst: options.burst,
             gather: options.gather,
             gathering: Arc::default(),
-            numbers: AtomicU64::new(0),
-            held: AtomicUsize::new(0),
             gathered: AtomicU64::new(0),
             links: AtomicU64::new(1),
             row: Mutex::new(Row { calls: 0, took: Duration::ZERO, ended: Instant::now() }),
+            waits: Mutex::default(),
         }
     }
 
@@ -90,29 +98,37 @@ impl Pace {
     /// [`end`](Pace::end).
     #[inline]
     pub(super) fn begin(&self, messages: usize, links: usize) -> Turn {
-        if self.is_gathering() {
-            self.count(messages);
-            return Turn::Gather;
+        match self.gathering.load(Ordering::Relaxed) {
+            0 => self.begin_at(Instant::now(), messages, links),
+            number if is_burst(number) => {
+                self.count(messages);
+                Turn::Gather
+            }
+            _ => Turn::Together,
         }
-        if self.is_held() {
-            return Turn::Together;
-        }
-        self.begin_at(Instant::now(), messages, links)
     }
 
-    /// Whether messages wait until a caller has published all of its own.
+    /// Whether messages wait until a caller has published all of its own, and for nothing else.
     #[inline]
     pub(super) fn is_held(&self) -> bool {
-        self.held.load(Ordering::Acquire) > 0
+        let number = self.gathering.load(Ordering::Relaxed);
+        number > 0 && !is_burst(number)
     }
 
     /// A caller begins to publish messages that are to leave together, or ends. Returns whether the
     /// last one has ended.
     pub(super) fn hold(&self, begins: bool) -> bool {
-        match begins {
-            true => self.held.fetch_add(1, Ordering::AcqRel) == usize::MAX,
-            false => self.held.fetch_sub(1, Ordering::AcqRel) == 1,
-        }
+        self.change(|waits| waits.held = if begins { waits.held + 1 } else { waits.held - 1 }) == 0 && !begins
+    }
+
+    /// Changes why messages wait. Gives the number of callers for which they do.
+    fn change(&self, change: impl FnOnce(&mut Waits)) -> usize {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut waits);
+        waits.number += 2;
+        let number = if waits.in_burst || waits.held > 0 { waits.number + u64::from(waits.in_burst) } else { 0 };
+        self.gathering.store(number, Ordering::Relaxed);
+        waits.held
     }
 
     fn begin_at(&self, now: Instant, messages: usize, links: usize) -> Turn {
@@ -126,18 +142,8 @@ impl Pace {
         row.calls = 0;
         self.links.store(links as u64, Ordering::Relaxed);
         self.count(messages);
-        self.gather_on();
+        self.change(|waits| waits.in_burst = true);
         Turn::Gather
-    }
-
-    fn gather_on(&self) {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        self.gathering.store(number, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn is_gathering(&self) -> bool {
-        self.gathering.load(Ordering::Relaxed) > 0
     }
 
     /// See [`Port::gathering`](crate::engine::Port::gathering).
@@ -155,12 +161,9 @@ impl Pace {
     /// The message was handed to all links.
     #[inline]
     pub(super) fn end(&self, turn: Turn) {
-        if turn == Turn::Gather {
-            return;
-        }
-        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
-        row.ended = Instant::now();
         if let Turn::AtOnce(began) = turn {
+            let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+            row.ended = Instant::now();
             row.took = row.ended.saturating_duration_since(began);
         }
     }
@@ -189,13 +192,16 @@ impl Pace {
         let is_quiet = gathered.wrapping_sub(burst.seen) < u64::from(self.burst);
         burst.quiet = if is_quiet { burst.quiet + 1 } else { 0 };
         burst.seen = gathered;
-        let is_over = burst.quiet >= LOOKS || !self.is_gathering();
-        match is_over {
-            true => self.gathering.store(0, Ordering::Relaxed),
-            false => self.gather_on(),
-        }
+        let is_over = burst.quiet >= LOOKS || !is_burst(self.gathering.load(Ordering::Relaxed));
+        self.change(|waits| waits.in_burst = !is_over);
         !is_over
     }
+}
+
+/// Whether a number of [`Pace::gathering`] is one of a burst.
+#[inline]
+fn is_burst(number: u64) -> bool {
+    number % 2 == 1
 }
 
 #[cfg(test)]
@@ -299,6 +305,26 @@ mod tests {
         assert!(!pace.hold(false) && pace.is_held());
         assert!(pace.hold(false) && !pace.is_held());
         assert!(matches!(pace.begin(1, 1), Turn::AtOnce(_)));
+    }
+
+    #[test]
+    fn each_time_in_which_a_caller_has_messages_wait_has_a_number_of_its_own() {
+        let pace = after(100, 1, Duration::ZERO);
+        let (mut seen, number) = (pace.burst_of_link(), || pace.gathering.load(Ordering::Relaxed));
+        let mut numbers = vec![number()];
+        pace.hold(true);
+        numbers.push(number());
+        assert_eq!(pace.begin(1, 1), Turn::Gather, "a burst goes on");
+        for _ in 0..LOOKS {
+            pace.look(&mut seen);
+        }
+        numbers.push(number());
+        assert_eq!(pace.begin(1, 1), Turn::Together);
+        pace.hold(false);
+        assert!(number() == 0 && matches!(pace.begin(1, 1), Turn::AtOnce(_)));
+        pace.hold(true);
+        numbers.push(number());
+        assert!(numbers.is_sorted_by(|one, next| one < next) && numbers[0] > 0, "{numbers:?}");
     }
 
     #[test]

@@ -119,8 +119,7 @@ impl Shared {
         let links = self.links();
         let turn = self.pace.begin(1, links.len());
         for link in links.iter().filter(|link| Some(link.info.id) != from) {
-            let (outcome, notice) = link.outbox.send(envelope, payload, turn)?;
-            outcome.count(&mut sent);
+            let notice = link.outbox.send(envelope, payload, turn, &mut sent)?;
             notice.into_iter().for_each(|notice| self.tell_dropped(link, notice));
         }
         self.end(turn, &links);
@@ -129,6 +128,7 @@ impl Shared {
 
     /// Sends messages of this node to every link that wants them. They count as one for the pace,
     /// which looks at the pauses between calls.
+    #[inline]
     pub(super) fn distribute_all(
         &self,
         messages: &[(Envelope<'_>, &[u8])],
@@ -144,23 +144,24 @@ impl Shared {
         self.distribute_all_now(messages, sent)
     }
 
+    #[inline]
     pub(super) fn distribute_all_now(
         &self,
         messages: &[(Envelope<'_>, &[u8])],
         sent: &mut Sent,
     ) -> Result<(), (usize, EngineError)> {
-        let (links, mut messages, mut failed) = (self.links(), messages, Ok(()));
+        let (links, mut messages, mut failed) = (self.links(), messages, None);
         let turn = self.pace.begin(messages.len(), links.len());
         for link in links.iter() {
             let tell = |notice| self.tell_dropped(link, notice);
             if let Err((index, error)) = link.outbox.send_all(messages, turn, sent, tell) {
                 // The other links have the same limits.
                 messages = messages.get(..index).unwrap_or_default();
-                failed = Err((index, error.into()));
+                failed = Some((index, error));
             }
         }
         self.end(turn, &links);
-        failed
+        failed.map_or(Ok(()), |(index, error)| Err((index, error.into())))
     }
 
     /// The messages of a turn were handed to these links.

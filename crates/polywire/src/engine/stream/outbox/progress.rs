@@ -1,4 +1,5 @@
-//! How far the messages of a link have come, and whether the peer relays them.
+//! How far the messages of a link have come, what is counted of them, and whether the peer relays
+//! them.
 
 use std::sync::atomic::Ordering;
 
@@ -19,6 +20,14 @@ pub(in super::super) struct Progress {
     pub(in super::super) broken: bool,
 }
 
+/// Counts for [`LinkStats`](crate::engine::LinkStats).
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Tally {
+    pub(in super::super) sent: u64,
+    pub(in super::super) dropped: u64,
+    pub(in super::super) queued_bytes: usize,
+}
+
 impl Progress {
     /// Whether the first so many of the messages are confirmed. What was dropped to make room is
     /// not among those handed any more.
@@ -33,6 +42,12 @@ impl Outbox {
         let state = self.lock();
         let Outgoing { handed, confirmed, delivery, broken, .. } = &*state;
         Progress { handed: *handed, confirmed: *confirmed, holds: delivery.is_holding(), broken: *broken }
+    }
+
+    pub(in super::super) fn tally(&self) -> Tally {
+        let state = self.lock();
+        let (sent, dropped) = state.delivery.counts();
+        Tally { sent, dropped, queued_bytes: state.waiting_bytes() }
     }
 
     /// Notes that the peer has received this many messages. Impossible numbers are clamped.

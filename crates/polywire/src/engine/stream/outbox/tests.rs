@@ -30,9 +30,14 @@ fn announce(outbox: &Outbox, writer: u8) -> ChannelId {
 }
 
 fn send(outbox: &Outbox, channel: ChannelId, sequence: u64, size: usize) -> Result<Outcome, FrameError> {
-    let payload = vec![0; size];
-    let envelope = Envelope::data(channel, sequence, 0);
-    outbox.send(&envelope, &mut Payload::Bytes(&payload), Turn::AtOnce(Instant::now())).map(|(outcome, _)| outcome)
+    let (payload, turn) = (vec![0; size], Turn::AtOnce(Instant::now()));
+    let (envelope, mut sent) = (Envelope::data(channel, sequence, 0), Sent::default());
+    outbox.send(&envelope, &mut Payload::Bytes(&payload), turn, &mut sent)?;
+    Ok(match sent {
+        Sent { dropped: 1, .. } => Outcome::Dropped,
+        Sent { peers: 0, .. } => Outcome::Unwanted,
+        Sent { subscribers, .. } => Outcome::Sent(subscribers as u32),
+    })
 }
 
 #[test]
@@ -191,9 +196,9 @@ fn messages_that_leave_together_are_written_at_once() {
     let mut buffer = [0; 4096];
     while there.read(&mut buffer).is_ok() {}
     for channel in channels {
-        let mut payload = Payload::Bytes(&[7; 100]);
-        let sent = outbox.send(&Envelope::data(channel, 1, 0), &mut payload, Turn::Together);
-        assert_eq!(sent.map(|(outcome, _)| outcome), Ok(Outcome::Sent(1)));
+        let (mut payload, mut sent) = (Payload::Bytes(&[7; 100]), Sent::default());
+        let done = outbox.send(&Envelope::data(channel, 1, 0), &mut payload, Turn::Together, &mut sent);
+        assert_eq!((done, sent.peers, sent.subscribers), (Ok(None), 1, 1));
     }
     assert!(there.read(&mut buffer).is_err_and(|error| is_full(&error)), "they wait for each other");
     outbox.leave();
