@@ -95,6 +95,7 @@ use crate::layout::{Layout, NodeId, Scalar};
 pub(crate) mod adapter;
 mod bytes;
 pub(crate) mod exec;
+mod fault;
 mod idle;
 pub(crate) mod interp;
 pub(crate) mod io;
@@ -872,6 +873,14 @@ pub enum OpKind {
     },
     /// E D: stops with an error.
     Fail(FaultKind),
+}
+
+impl OpKind {
+    /// The operation [`OpKind::Members`] with a table of these arms.
+    pub(crate) fn members(dialect: &'static MemberDialect, arms: Vec<Arm>) -> OpKind {
+        let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
+        OpKind::Members { dialect, arms, table }
+    }
 }
 
 impl Place {

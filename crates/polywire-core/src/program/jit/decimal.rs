@@ -219,13 +219,7 @@ unsafe extern "C" fn to_decimal(
             Decimal::Shift { exponent, to } => decimal::shift(output, (exponent, to), value),
             Decimal::Join { .. } => Ok(value),
         };
-        match made {
-            Ok(mantissa) => {
-                *word = mantissa;
-                Status::Ok
-            }
-            Err(status) => status,
-        }
+        Status::give(made, &mut *word)
     }
 }
 
@@ -238,13 +232,7 @@ unsafe extern "C" fn join(input: *mut Input<'_>, decimal: *const Decimal, mantis
             Decimal::Join { exponent, to, policy } => (exponent, to, policy),
             Decimal::Split { exponent } | Decimal::Shift { exponent, .. } => (exponent, Scalar::I64, Policy::Reject),
         };
-        match decimal::join(&mut *input, (exponent, to, policy), mantissa) {
-            Ok(number) => {
-                *word = number;
-                Status::Ok
-            }
-            Err(status) => status,
-        }
+        Status::give(decimal::join(&mut *input, (exponent, to, policy), mantissa), &mut *word)
     }
 }
 

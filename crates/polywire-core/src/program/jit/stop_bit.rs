@@ -110,15 +110,7 @@ fn narrow(scalar: Scalar) -> Option<(i64, i64)> {
 unsafe extern "C" fn get(input: *mut Input<'_>, form: *const StopBit, word: *mut u64) -> Status {
     // SAFETY: machine code passes its input, which nobody else refers to during the call, a form
     // that lives as long as the code, and a word of its stack frame.
-    unsafe {
-        match stop_bit::get(&mut *input, &*form) {
-            Ok(value) => {
-                *word = value;
-                Status::Ok
-            }
-            Err(status) => status,
-        }
-    }
+    unsafe { Status::give(stop_bit::get(&mut *input, &*form), &mut *word) }
 }
 
 unsafe extern "C" fn put(output: *mut Output<'_>, form: *const StopBit, value: u64) -> Status {

@@ -253,8 +253,5 @@ pub(crate) extern "C" fn take_octet(input: &mut Input<'_>, octet: &mut u64) -> S
 }
 
 fn ok(status: Status) -> Done {
-    match status {
-        Status::Ok => Ok(()),
-        failed => Err(failed),
-    }
+    status.ok()
 }
