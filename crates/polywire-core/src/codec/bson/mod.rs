@@ -100,8 +100,7 @@ impl Codec for Bson {
         reader: &Schema,
         layout: &Arc<Layout>,
     ) -> Result<Program, LowerError> {
-        let dialect = decode::Decode { forms: kind::Forms { schema: writer, enum_names: false } };
-        let mut program = lower::decode::lower(&dialect, writer, reader, layout)?;
+        let mut program = lower::decode::lower(&decode::Decode, writer, reader, layout)?;
         if !is_document(writer) {
             program.root = decode::wrapped(program.root);
         }

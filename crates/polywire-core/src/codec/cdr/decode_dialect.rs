@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{DISCRIMINATOR_ID, Dialect, Version, parameters, wide};
+use super::{DISCRIMINATOR_ID, Dialect, Version, parameters};
 use crate::{
     codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, scalar_of},
     layout::{Kind, Scalar},
-    program::{Arm, Block, Check, MemberTable, OpKind, Place, Segment, Source, TextForm, Wire},
+    program::{Arm, Block, Check, OpKind, Place, Segment, Source, Wire},
     schema::{DefId, Extensibility, Type, array_shape},
 };
 
@@ -29,11 +29,7 @@ impl DecodeDialect for Dialect {
 
     fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
         walk.emit(OpKind::Align(4));
-        let form = match ty {
-            Type::WString { .. } => TextForm::Kernel(wide::kernel(self.order)),
-            _ => TextForm::CountedNul { order: self.order },
-        };
-        walk.text(form, slot)
+        walk.text(self.text_form(ty), slot)
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
@@ -42,7 +38,10 @@ impl DecodeDialect for Dialect {
             self.get_length(walk);
             match walk.bulk_scalar(element, slot) {
                 Some(scalar) => self.get_bulk(walk, scalar, slot),
-                None => self.get_elements(walk, element, slot),
+                None => {
+                    let min_wire = self.min_wire(walk.writer(), element);
+                    walk.elements(slot, Source::Count, min_wire, |walk, at| walk.value(element, at))
+                }
             }
         })
     }
@@ -77,11 +76,8 @@ impl DecodeDialect for Dialect {
         let min_wire = least_key.saturating_add(least_value);
         self.get_delimited(walk, delimited, parameters::EXACT, |walk| {
             self.get_length(walk);
-            let (key, value) = walk.entry(slot, |walk, at| walk.value(key, at), |walk, at| walk.value(value, at))?;
-            let (place, source) = (slot.place, Source::Count);
-            let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-            walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire });
-            Ok(())
+            let key = |walk: &mut DecodeWalk<'_>, at: &Slot<'_>| walk.value(key, at);
+            walk.entries(slot, Source::Count, min_wire, key, |walk, at| walk.value(value, at))
         })
     }
 
@@ -138,14 +134,6 @@ impl Dialect {
         Ok(())
     }
 
-    fn get_elements(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
-        let min_wire = self.min_wire(walk.writer(), element);
-        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        let element = walk.element(slot, |walk, at| walk.value(element, at))?;
-        walk.emit(OpKind::Sequence { place: slot.place, source: Source::Count, element, bound, overflow, min_wire });
-        Ok(())
-    }
-
     /// Emits the elements of an array. `len` is the number of elements in the remaining dimensions;
     /// the layout says how they are grouped in memory.
     fn get_array_elements(
@@ -159,19 +147,10 @@ impl Dialect {
             Some(Kind::Array { len, .. }) => *len,
             _ => len,
         };
-        let element = walk.element(slot, |walk, at| match walk.kind(at.place) {
+        walk.elements(slot, Source::Fixed(here), 0, |walk, at| match walk.kind(at.place) {
             Some(Kind::Array { .. }) => self.get_array_elements(walk, inner, len, at),
             _ => walk.value(inner, at),
-        })?;
-        walk.emit(OpKind::Sequence {
-            place: slot.place,
-            source: Source::Fixed(here),
-            element,
-            bound: 0,
-            overflow: Default::default(),
-            min_wire: 0,
-        });
-        Ok(())
+        })
     }
 
     /// An array's elements as one segment of a run, if wire and memory have the same scalars.
@@ -254,12 +233,11 @@ impl Dialect {
             })
         });
         let arms = arms.collect::<Result<Vec<Arm>, LowerError>>()?;
-        let table = MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect());
         let dialect = match self.version {
             Version::One => parameters::parameter_list(self.order),
             Version::Two => parameters::member_list(self.order),
         };
-        walk.emit(OpKind::Members { dialect, arms, table: table.into() });
+        walk.members(dialect, arms);
         Ok(())
     }
 

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     layout::{Layout, Scalar},
-    program::{Block, Op, OpKind, Order, PathId, Program, Wire},
+    program::{Block, Op, OpKind, Order, PathId, Program, TextForm, Wire},
     schema::{Def, DefId, DefKind, Extensibility, Member, Schema, Type, array_shape},
 };
 
@@ -170,6 +170,14 @@ struct Dialect {
 }
 
 impl Dialect {
+    /// The form of strings of type `ty`.
+    fn text_form(&self, ty: &Type) -> TextForm {
+        match ty {
+            Type::WString { .. } => TextForm::Kernel(wide::kernel(self.order)),
+            _ => TextForm::CountedNul { order: self.order },
+        }
+    }
+
     /// Puts the encapsulation header around an encoding program.
     fn encapsulated(&self, mut program: Program, schema: &Schema) -> Program {
         let region = OpKind::Region {

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     layout::{Layout, Record, RecordError, Shape},
-    program::{Backend, FaultKind, Input, Limits, Program, Status, io::CodecError},
+    program::{Backend, Input, Limits, Program, io::CodecError},
     schema::Schema,
 };
 
@@ -190,16 +190,5 @@ pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
 /// assert!(validate_within(b"[[[1]]]", &flat).is_err());
 /// ```
 pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
-    let mut input = Input::new(bytes, limits);
-    let mut status = match bytes.len() > limits.message_bytes {
-        true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
-        false => tokens::skip(&mut input),
-    };
-    if status == Status::Ok {
-        status = tokens::end(&mut input);
-    }
-    match status {
-        Status::Ok => Ok(()),
-        Status::Failed => Err(CodecError::without_path(input.fault())),
-    }
+    Input::inspect(bytes, limits, |input| tokens::skip(input).then(|| tokens::end(input)))
 }

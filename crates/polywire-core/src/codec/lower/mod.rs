@@ -37,6 +37,7 @@ use crate::{
 pub mod decode;
 pub mod encode;
 pub(crate) mod json;
+pub(crate) mod keys;
 pub(crate) mod kinds;
 pub(crate) mod one_way;
 pub(crate) mod symbols;

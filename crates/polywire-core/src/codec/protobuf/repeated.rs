@@ -2,7 +2,7 @@
 
 use super::{
     delimiters::same_field,
-    get::{done, fixed, open, unzigzag, varint},
+    get::{fixed, open, unzigzag, varint},
     kinds::{FIXED32, FIXED64, Form, LENGTH, VARINT},
     put::{put_varint, zigzag},
 };
@@ -93,7 +93,7 @@ fn wire_type<T: Number>() -> u32 {
 
 /// Reads elements as long as no other field comes between, whether they are packed or not.
 fn get<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
-    done(read::<T>(input, elements))
+    Status::of(read::<T>(input, elements))
 }
 
 fn read<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
@@ -180,13 +180,11 @@ fn number<T: Number>(input: &mut Input<'_>) -> Result<T, Status> {
 fn put<T: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
     let size = T::SCALAR.size();
     if wire_type::<T>() != VARINT {
-        return match put_varint(output, elements.len() as u64) {
-            Status::Ok => output.put_with(elements.len(), |room| {
-                copy(elements, room, size);
-                elements.len()
-            }),
-            failed => failed,
+        let put_all = |room: &mut [u8]| {
+            copy(elements, room, size);
+            elements.len()
         };
+        return put_varint(output, elements.len() as u64).then(|| output.put_with(elements.len(), put_all));
     }
     let start = output.position();
     if output.put_word(0, 1) == Status::Failed {

@@ -17,7 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
 
 use super::{
     Codec, LowerError, OptionSpec, Options, Properties,
@@ -232,8 +232,4 @@ fn is_listed(ty: &Type) -> bool {
             | Type::Float32
             | Type::Float64
     )
-}
-
-fn boxed(text: &str) -> Box<[u8]> {
-    text.as_bytes().into()
 }

@@ -6,11 +6,9 @@ use alloc::string::String;
 
 use super::tokens;
 use crate::{
-    codec::lower::one_way,
     layout::{Float128, Scalar},
     program::{
         Elements, FaultKind, Input, Output, ScalarKernel, SliceKernel, Status, TextKernel,
-        kernel::WideKernel,
         kernels::{base64, float, number, scalar::Number},
     },
     schema::Type,
@@ -45,20 +43,8 @@ type Kernels = (&'static ScalarKernel, &'static ScalarKernel, &'static SliceKern
 
 macro_rules! numbers {
     ($($number:ident $scalar:ident $value:ident $token:ident $slice:ident;)*) => {
-        $(static $value: ScalarKernel = ScalarKernel {
-            name: concat!("xml ", stringify!($number)),
-            scalar: Scalar::$scalar,
-            get: get::<$number>,
-            put: put::<$number>,
-            wide: None, form: None,
-        };
-        static $token: ScalarKernel = ScalarKernel {
-            name: concat!("xml list ", stringify!($number)),
-            scalar: Scalar::$scalar,
-            get: get_token::<$number>,
-            put: put::<$number>,
-            wide: None, form: None,
-        };
+        $(static $value: ScalarKernel = ScalarKernel::new(concat!("xml ", stringify!($number)), Scalar::$scalar, get::<$number>, put::<$number>);
+        static $token: ScalarKernel = ScalarKernel::new(concat!("xml list ", stringify!($number)), Scalar::$scalar, get_token::<$number>, put::<$number>);
         static $slice: SliceKernel = SliceKernel {
             name: concat!("xml list of ", stringify!($number)),
             scalar: Scalar::$scalar,
@@ -89,13 +75,7 @@ numbers! {
 }
 
 extern "C" fn get<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
-    match read::<N>(input) {
-        Ok(value) => {
-            *word = value.word();
-            Status::Ok
-        }
-        Err(status) => status,
-    }
+    Status::give(read::<N>(input).map(|value| value.word()), word)
 }
 
 #[inline]
@@ -197,7 +177,7 @@ extern "C" fn get_token<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Sta
 }
 
 fn get_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
-    read_all::<N>(input, elements).err().unwrap_or(Status::Ok)
+    Status::of(read_all::<N>(input, elements))
 }
 
 fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
@@ -261,7 +241,7 @@ fn put_octets(output: &mut Output<'_>, octets: &[u8]) -> Status {
 }
 
 fn get_octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
-    octets(input, elements).err().unwrap_or(Status::Ok)
+    Status::of(octets(input, elements))
 }
 
 fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
@@ -297,8 +277,7 @@ fn decode_letters(input: &mut Input<'_>, elements: &mut Elements<'_>, letters: &
     Ok(())
 }
 
-static BOOL: ScalarKernel =
-    ScalarKernel { name: "xml bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None, form: None };
+static BOOL: ScalarKernel = ScalarKernel::new("xml bool", Scalar::Bool, get_bool, put_bool);
 
 extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
     let start = input.position();
@@ -322,10 +301,8 @@ extern "C" fn put_bool(output: &mut Output<'_>, word: u64) -> Status {
     output.put(if word == 0 { b"false" } else { b"true" })
 }
 
-static CHAR8: ScalarKernel =
-    ScalarKernel { name: "xml char", scalar: Scalar::U8, get: get_char8, put: put_char, wide: None, form: None };
-static CHAR16: ScalarKernel =
-    ScalarKernel { name: "xml wchar", scalar: Scalar::U16, get: get_char16, put: put_char, wide: None, form: None };
+static CHAR8: ScalarKernel = ScalarKernel::new("xml char", Scalar::U8, get_char8, put_char);
+static CHAR16: ScalarKernel = ScalarKernel::new("xml wchar", Scalar::U16, get_char16, put_char);
 
 extern "C" fn get_char8(input: &mut Input<'_>, word: &mut u64) -> Status {
     get_char(input, word, 0xFF)
@@ -375,14 +352,7 @@ extern "C" fn put_char(output: &mut Output<'_>, word: u64) -> Status {
     }
 }
 
-static F128: ScalarKernel = ScalarKernel {
-    name: "xml long double",
-    scalar: Scalar::F128,
-    get: one_way::get_no_scalar,
-    put: one_way::put_no_scalar,
-    wide: Some(WideKernel { get: get_f128, put: put_f128 }),
-    form: None,
-};
+static F128: ScalarKernel = ScalarKernel::wide("xml long double", get_f128, put_f128);
 
 fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
     number::put_hex128(output, bits)

@@ -34,7 +34,7 @@ pub(super) fn rewrite(input: &mut Input<'_>, events: &mut Events, either: Either
         }
         output.truncate(0);
         positions.clear();
-        all_of_yaml(input, text, either, output, positions).err().unwrap_or(Status::Ok)
+        Status::of(all_of_yaml(input, text, either, output, positions))
     })
 }
 
@@ -394,7 +394,7 @@ mod tests {
                     known = false;
                     Status::Ok
                 }),
-                false => all_of_yaml(input, text, Either::Number, output, positions).err().unwrap_or(Status::Ok),
+                false => Status::of(all_of_yaml(input, text, Either::Number, output, positions)),
             }
         });
         let parsed = |text: &[u8]| {

@@ -3,11 +3,9 @@
 
 use super::tokens;
 use crate::{
-    codec::lower::one_way,
     layout::{Float128, Scalar},
     program::{
         Elements, FaultKind, Input, Output, ScalarKernel, SliceKernel, Status,
-        kernel::WideKernel,
         kernels::{base64, float, number, scalar::Number},
     },
     schema::Type,
@@ -98,13 +96,7 @@ macro_rules! integers {
     ($($int:ident $scalar:ident $plain:ident $key:ident $slice:ident;)*) => {
         $(static $plain: ScalarKernel = value_kernel::<$int>(stringify!($int));
         static $slice: SliceKernel = slice_kernel::<$int>(stringify!($int));
-        static $key: ScalarKernel = ScalarKernel {
-            name: concat!("json key ", stringify!($int)),
-            scalar: Scalar::$scalar,
-            get: get_quoted::<$int>,
-            put: put_quoted::<$int>,
-            wide: None, form: None,
-        };)*
+        static $key: ScalarKernel = ScalarKernel::new(concat!("json key ", stringify!($int)), Scalar::$scalar, get_quoted::<$int>, put_quoted::<$int>);)*
 
         fn plain(scalar: Scalar) -> &'static ScalarKernel {
             match scalar {
@@ -151,13 +143,7 @@ const fn slice_kernel<N: Number>(name: &'static str) -> SliceKernel {
 }
 
 extern "C" fn get<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
-    match read::<N>(input) {
-        Ok(value) => {
-            *word = value.word();
-            Status::Ok
-        }
-        Err(status) => status,
-    }
+    Status::give(read::<N>(input).map(|value| value.word()), word)
 }
 
 extern "C" fn put<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
@@ -310,22 +296,8 @@ fn quoted(output: &mut Output<'_>, write: impl FnOnce(&mut Output<'_>) -> Status
     if status == Status::Ok { output.put(b"\"") } else { status }
 }
 
-static TEXT_I64: ScalarKernel = ScalarKernel {
-    name: "json i64 text",
-    scalar: Scalar::I64,
-    get: get::<i64>,
-    put: put_quoted::<i64>,
-    wide: None,
-    form: None,
-};
-static TEXT_U64: ScalarKernel = ScalarKernel {
-    name: "json u64 text",
-    scalar: Scalar::U64,
-    get: get::<u64>,
-    put: put_quoted::<u64>,
-    wide: None,
-    form: None,
-};
+static TEXT_I64: ScalarKernel = ScalarKernel::new("json i64 text", Scalar::I64, get::<i64>, put_quoted::<i64>);
+static TEXT_U64: ScalarKernel = ScalarKernel::new("json u64 text", Scalar::U64, get::<u64>, put_quoted::<u64>);
 static SLICE_TEXT_I64: SliceKernel =
     SliceKernel { name: "json i64 texts", scalar: Scalar::I64, get: get_all::<i64>, put: put_all_quoted::<i64> };
 static SLICE_TEXT_U64: SliceKernel =
@@ -352,7 +324,7 @@ fn named_float(input: &mut Input<'_>) -> Option<f64> {
 }
 
 fn get_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
-    read_all::<N>(input, elements).err().unwrap_or(Status::Ok)
+    Status::of(read_all::<N>(input, elements))
 }
 
 fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
@@ -477,8 +449,7 @@ fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Stat
     Ok(())
 }
 
-static BOOL: ScalarKernel =
-    ScalarKernel { name: "json bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None, form: None };
+static BOOL: ScalarKernel = ScalarKernel::new("json bool", Scalar::Bool, get_bool, put_bool);
 
 extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
     *word = u64::from(tokens::accept_word(input, b"true"));
@@ -492,14 +463,7 @@ extern "C" fn put_bool(output: &mut Output<'_>, word: u64) -> Status {
     output.put(if word == 0 { b"false" } else { b"true" })
 }
 
-static KEY_BOOL: ScalarKernel = ScalarKernel {
-    name: "json key bool",
-    scalar: Scalar::Bool,
-    get: get_key_bool,
-    put: put_key_bool,
-    wide: None,
-    form: None,
-};
+static KEY_BOOL: ScalarKernel = ScalarKernel::new("json key bool", Scalar::Bool, get_key_bool, put_key_bool);
 
 extern "C" fn get_key_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
     *word = u64::from(tokens::accept_word(input, b"\"true\""));
@@ -513,18 +477,9 @@ extern "C" fn put_key_bool(output: &mut Output<'_>, word: u64) -> Status {
     quoted(output, |output| put_bool(output, word))
 }
 
-static CHAR8: ScalarKernel =
-    ScalarKernel { name: "json char", scalar: Scalar::U8, get: get_char8, put: put_char, wide: None, form: None };
-static CHAR16: ScalarKernel =
-    ScalarKernel { name: "json wchar", scalar: Scalar::U16, get: get_char16, put: put_char, wide: None, form: None };
-static KEY_CHAR16: ScalarKernel = ScalarKernel {
-    name: "json key wchar",
-    scalar: Scalar::U16,
-    get: get_char16,
-    put: put_key_char,
-    wide: None,
-    form: None,
-};
+static CHAR8: ScalarKernel = ScalarKernel::new("json char", Scalar::U8, get_char8, put_char);
+static CHAR16: ScalarKernel = ScalarKernel::new("json wchar", Scalar::U16, get_char16, put_char);
+static KEY_CHAR16: ScalarKernel = ScalarKernel::new("json key wchar", Scalar::U16, get_char16, put_key_char);
 
 extern "C" fn get_char8(input: &mut Input<'_>, word: &mut u64) -> Status {
     get_char(input, word, 0xFF)
@@ -577,14 +532,7 @@ extern "C" fn put_key_char(output: &mut Output<'_>, word: u64) -> Status {
     }
 }
 
-static F128: ScalarKernel = ScalarKernel {
-    name: "json long double",
-    scalar: Scalar::F128,
-    get: one_way::get_no_scalar,
-    put: one_way::put_no_scalar,
-    wide: Some(WideKernel { get: get_f128, put: put_f128 }),
-    form: None,
-};
+static F128: ScalarKernel = ScalarKernel::wide("json long double", get_f128, put_f128);
 
 fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
     quoted(output, |output| number::put_hex128(output, bits))

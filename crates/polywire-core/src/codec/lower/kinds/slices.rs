@@ -4,9 +4,10 @@
 
 use super::{
     Extent, Format, Head, OPEN,
-    get::{double_of, fail_at, ok, or_nan, pass_pieces, signed_of, single_of, take, unsigned_of, widen, wrong_kind},
+    get::{double_of, or_nan, pass_pieces, signed_of, single_of, take, unsigned_of, widen, wrong_kind},
 };
 use crate::{
+    codec::lower::keys::fail_at,
     layout::Scalar,
     program::{Elements, FaultKind, Input, Output, SliceKernel, Status},
 };
@@ -120,7 +121,7 @@ fn get<F: Format, T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>)
         Ok(_) => Err(wrong_kind(input, start)),
         Err(failed) => Err(failed),
     };
-    read.map_or_else(|failed| failed, |()| Status::Ok)
+    Status::of(read)
 }
 
 fn counted<F: Format, T: Number>(
@@ -195,16 +196,12 @@ fn put<F: Format, T: Number, const SHORTEST: bool>(output: &mut Output<'_>, elem
         return status;
     }
     let size = T::SCALAR.size();
-    let put = |output: &mut Output<'_>| {
-        ok(F::put_array(output, (elements.len() / size) as u64))?;
-        elements.chunks_exact(size).try_for_each(|element| ok(T::of_bytes(element).put::<F>(output, SHORTEST)))
-    };
-    put(output).map_or_else(|failed| failed, |()| Status::Ok)
+    F::put_array(output, (elements.len() / size) as u64).then(|| {
+        let put = |element| T::of_bytes(element).put::<F>(output, SHORTEST).ok();
+        Status::of(elements.chunks_exact(size).try_for_each(put))
+    })
 }
 
 fn put_octets<F: Format>(output: &mut Output<'_>, octets: &[u8]) -> Status {
-    match F::put_bytes(output, octets.len() as u64) {
-        Status::Ok => output.put(octets),
-        failed => failed,
-    }
+    F::put_bytes(output, octets.len() as u64).then(|| output.put(octets))
 }

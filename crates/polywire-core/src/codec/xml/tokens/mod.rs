@@ -267,7 +267,7 @@ pub(crate) fn skip(input: &mut Input<'_>) -> Status {
         Some(_) => text(input).map(|_| ()),
         None => skip_element(input),
     };
-    skipped.err().unwrap_or(Status::Ok)
+    Status::of(skipped)
 }
 
 fn skip_element(input: &mut Input<'_>) -> Result<(), Status> {

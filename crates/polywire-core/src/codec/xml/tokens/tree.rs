@@ -42,10 +42,7 @@ pub(crate) fn build(input: &mut Input<'_>, nodes: &mut Vec<Node>) -> Result<(), 
         }
         open.depth = at;
     }
-    match super::end(input) {
-        Status::Ok => Ok(()),
-        status => Err(status),
-    }
+    super::end(input).ok()
 }
 
 /// Elements whose end tag was not met yet, and the last node inside each.
@@ -157,10 +154,7 @@ fn start_tag(
     output: &mut Output<'_>,
     positions: &mut PositionMap<'_>,
 ) -> Result<u32, Status> {
-    let put = |output: &mut Output<'_>, bytes: &[u8]| match output.put(bytes) {
-        Status::Ok => Ok(()),
-        status => Err(status),
-    };
+    let put = |output: &mut Output<'_>, bytes: &[u8]| output.put(bytes).ok();
     put(output, b"<")?;
     put(output, name)?;
     let mut at = element.first;
