@@ -6,8 +6,8 @@ use alloc::{boxed::Box, string::ToString, vec, vec::Vec};
 use super::{VALUE, delimiters, get, kind::Form, put::Names};
 use crate::{
     codec::lower::{
-        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key as member_key, keys,
-        symbols,
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key as member_key,
+        keys, symbols,
     },
     layout::{Kind, Scalar},
     program::{
@@ -19,8 +19,6 @@ use crate::{
 
 /// The decoding dialect.
 pub(super) struct Decode;
-
-type Lowered = Result<(), LowerError>;
 
 impl DecodeDialect for Decode {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {

@@ -9,7 +9,7 @@ use super::{
     put::{self, Names},
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, keys, symbols},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, keys, symbols},
     layout::{Kind, NodeId, Scalar},
     program::{Block, Op, OpKind, Order, Overflow, PathId, Place, Segment, TextForm, Wire},
     schema::{Case, DefId, Type},
@@ -23,8 +23,6 @@ pub(super) struct Encode<'a> {
 
 /// Arrays of plain numbers up to this length are written without a loop.
 const UNROLLED: u32 = 16;
-
-type Lowered = Result<(), LowerError>;
 
 impl EncodeDialect for Encode<'_> {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, ty: &Type, wire: Scalar, place: Place) -> Lowered {

@@ -4,35 +4,31 @@ use alloc::vec::Vec;
 
 use super::{DISCRIMINATOR_ID, Dialect, Version, parameters};
 use crate::{
-    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, scalar_of},
+    codec::lower::{
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key, scalar_of,
+    },
     layout::{Kind, Scalar},
     program::{Arm, Block, Check, OpKind, Place, Segment, Source, Wire},
     schema::{DefId, Extensibility, Type, array_shape},
 };
 
 impl DecodeDialect for Dialect {
-    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
         walk.emit(OpKind::Align(self.alignment(wire)));
         walk.fixed(ty, wire, self.order, slot)
     }
 
-    fn enumeration(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        id: DefId,
-        wire: Scalar,
-        slot: &Slot<'_>,
-    ) -> Result<(), LowerError> {
+    fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, wire: Scalar, slot: &Slot<'_>) -> Lowered {
         walk.emit(OpKind::Align(self.alignment(wire)));
         walk.fixed(&Type::Def(id), wire, self.order, slot)
     }
 
-    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lowered {
         walk.emit(OpKind::Align(4));
         walk.text(self.text_form(ty), slot)
     }
 
-    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
         let delimited = self.delimited_elements(walk.writer(), &[element]);
         self.get_delimited(walk, delimited, parameters::EXACT, |walk| {
             self.get_length(walk);
@@ -46,13 +42,7 @@ impl DecodeDialect for Dialect {
         })
     }
 
-    fn array(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        element: &Type,
-        dims: &[u32],
-        slot: &Slot<'_>,
-    ) -> Result<(), LowerError> {
+    fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>) -> Lowered {
         let (inner, inner_dims) = array_shape(walk.writer(), element);
         let len = dims.iter().chain(&inner_dims).try_fold(1u32, |n, dim| n.checked_mul(*dim));
         let len = len.ok_or_else(|| walk.unsupported("the array is too large"))?;
@@ -70,7 +60,7 @@ impl DecodeDialect for Dialect {
         })
     }
 
-    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
         let delimited = self.delimited_elements(walk.writer(), &[key, value]);
         let (least_key, least_value) = (self.min_wire(walk.writer(), key), self.min_wire(walk.writer(), value));
         let min_wire = least_key.saturating_add(least_value);
@@ -81,7 +71,7 @@ impl DecodeDialect for Dialect {
         })
     }
 
-    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
+    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Lowered {
         let def = walk.writer().def(id);
         self.get_delimited(walk, self.delimited(def), parameters::SKIP_REST, |walk| match def.extensibility {
             Extensibility::Mutable => self.get_mutable(walk, members),
@@ -89,7 +79,7 @@ impl DecodeDialect for Dialect {
         })
     }
 
-    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError> {
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
         let def = walk.writer().def(union.id);
         let mutable = def.extensibility == Extensibility::Mutable;
         self.get_delimited(walk, self.delimited(def), parameters::SKIP_REST, |walk| {
@@ -113,7 +103,7 @@ impl Dialect {
     }
 
     /// Emits elements copied as a block. An empty sequence has no padding after its count.
-    fn get_bulk(&self, walk: &mut DecodeWalk<'_>, scalar: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn get_bulk(&self, walk: &mut DecodeWalk<'_>, scalar: Scalar, slot: &Slot<'_>) -> Lowered {
         let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
         let bulk = OpKind::Bulk { place, scalar, order: self.order, bound, overflow };
         let alignment = self.alignment(scalar);
@@ -136,13 +126,7 @@ impl Dialect {
 
     /// Emits the elements of an array. `len` is the number of elements in the remaining dimensions;
     /// the layout says how they are grouped in memory.
-    fn get_array_elements(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        inner: &Type,
-        len: u32,
-        slot: &Slot<'_>,
-    ) -> Result<(), LowerError> {
+    fn get_array_elements(&self, walk: &mut DecodeWalk<'_>, inner: &Type, len: u32, slot: &Slot<'_>) -> Lowered {
         let here = match walk.kind(slot.place) {
             Some(Kind::Array { len, .. }) => *len,
             _ => len,
@@ -185,7 +169,7 @@ impl Dialect {
         Ok(Some(Segment { place, at: 0, wire: scalar, memory: scalar, count: len, order, check }))
     }
 
-    pub(super) fn get_plain_member(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
+    pub(super) fn get_plain_member(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
         if !member.writer.optional {
             return walk.member(member);
         }
@@ -202,7 +186,7 @@ impl Dialect {
         }
     }
 
-    fn get_optional_parameter(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
+    fn get_optional_parameter(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
         let argument = self.parameter(member.writer);
         walk.emit(OpKind::Test(parameters::parameter_present(self.order)));
         let then = walk.block(|walk| {
@@ -219,7 +203,7 @@ impl Dialect {
         Ok(())
     }
 
-    fn get_mutable(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
+    fn get_mutable(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
         // A member that the reader lacks has no arm. It is skipped by its length, or refused if it
         // must be understood. In a structure that is skipped as a whole, no member needs to be
         // understood.
@@ -256,7 +240,7 @@ impl Dialect {
         walk.emit(OpKind::Convert(Scalar::I64));
     }
 
-    fn get_case(&self, walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Result<(), LowerError> {
+    fn get_case(&self, walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Lowered {
         let body = walk.block(|walk| walk.case_value(case))?;
         let (dialect, argument) = match self.version {
             Version::One => (parameters::parameter_region(self.order), self.parameter(case.member)),
@@ -275,8 +259,8 @@ impl Dialect {
         walk: &mut DecodeWalk<'_>,
         delimited: bool,
         rest: u64,
-        fill: impl FnOnce(&mut DecodeWalk<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        fill: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
+    ) -> Lowered {
         if !delimited {
             return fill(walk);
         }

@@ -4,27 +4,27 @@ use alloc::boxed::Box;
 
 use super::{DISCRIMINATOR_ID, Dialect, Version, parameters};
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of, widens},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, scalar_of, widens},
     layout::{Kind, Scalar},
     program::{Block, OpKind, Overflow, Place, Segment, Wire},
     schema::{Case, DefId, Extensibility, Member, Type, array_shape},
 };
 
 impl EncodeDialect for Dialect {
-    fn scalar(&self, walk: &mut EncodeWalk<'_>, _ty: &Type, wire: Scalar, place: Place) -> Result<(), LowerError> {
+    fn scalar(&self, walk: &mut EncodeWalk<'_>, _ty: &Type, wire: Scalar, place: Place) -> Lowered {
         self.put_scalar(walk, wire, place)
     }
 
-    fn enumeration(&self, walk: &mut EncodeWalk<'_>, _id: DefId, wire: Scalar, place: Place) -> Result<(), LowerError> {
+    fn enumeration(&self, walk: &mut EncodeWalk<'_>, _id: DefId, wire: Scalar, place: Place) -> Lowered {
         self.put_scalar(walk, wire, place)
     }
 
-    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Result<(), LowerError> {
+    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
         walk.emit(OpKind::Align(4));
         walk.text(ty, place, self.text_form(ty))
     }
 
-    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Result<(), LowerError> {
+    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
         let delimited = self.delimited_elements(walk.schema(), &[element]);
         self.put_delimited(walk, delimited, |walk| {
             self.put_length(walk, place);
@@ -35,7 +35,7 @@ impl EncodeDialect for Dialect {
         })
     }
 
-    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, _dims: &[u32], place: Place) -> Result<(), LowerError> {
+    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, _dims: &[u32], place: Place) -> Lowered {
         let (inner, _) = array_shape(walk.schema(), element);
         let delimited = self.delimited_elements(walk.schema(), &[inner]);
         self.put_delimited(walk, delimited, |walk| match self.put_repeated(walk, inner, place) {
@@ -48,14 +48,7 @@ impl EncodeDialect for Dialect {
         })
     }
 
-    fn map(
-        &self,
-        walk: &mut EncodeWalk<'_>,
-        key: &Type,
-        value: &Type,
-        bound: u32,
-        place: Place,
-    ) -> Result<(), LowerError> {
+    fn map(&self, walk: &mut EncodeWalk<'_>, key: &Type, value: &Type, bound: u32, place: Place) -> Lowered {
         let delimited = self.delimited_elements(walk.schema(), &[key, value]);
         self.put_delimited(walk, delimited, |walk| {
             self.put_length(walk, place);
@@ -63,7 +56,7 @@ impl EncodeDialect for Dialect {
         })
     }
 
-    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Result<(), LowerError> {
+    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Lowered {
         let def = walk.schema().def(id);
         let mutable = def.extensibility == Extensibility::Mutable;
         self.put_delimited(walk, self.delimited(def), |walk| {
@@ -78,7 +71,7 @@ impl EncodeDialect for Dialect {
         })
     }
 
-    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Result<(), LowerError> {
+    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
         let def = walk.schema().def(union.id);
         let mutable = def.extensibility == Extensibility::Mutable;
         self.put_delimited(walk, self.delimited(def), |walk| {
@@ -102,7 +95,7 @@ impl EncodeDialect for Dialect {
 }
 
 impl Dialect {
-    fn put_scalar(&self, walk: &mut EncodeWalk<'_>, wire: Scalar, place: Place) -> Result<(), LowerError> {
+    fn put_scalar(&self, walk: &mut EncodeWalk<'_>, wire: Scalar, place: Place) -> Lowered {
         let memory = walk.memory_scalar(place)?;
         walk.emit(OpKind::Align(self.alignment(wire)));
         if wire == memory || widens(wire, memory) {
@@ -125,7 +118,7 @@ impl Dialect {
     }
 
     /// Emits elements copied as a block. An empty sequence has no padding after its count.
-    fn put_bulk(&self, walk: &mut EncodeWalk<'_>, scalar: Scalar, bound: u32, place: Place) -> Result<(), LowerError> {
+    fn put_bulk(&self, walk: &mut EncodeWalk<'_>, scalar: Scalar, bound: u32, place: Place) -> Lowered {
         let bulk = OpKind::Bulk { place, scalar, order: self.order, bound, overflow: Overflow::Refuse };
         let alignment = self.alignment(scalar);
         if alignment <= 4 {
@@ -142,7 +135,7 @@ impl Dialect {
     }
 
     /// Emits the elements of an array. Nested arrays count as one array, so one DHEADER covers all.
-    fn put_array_elements(&self, walk: &mut EncodeWalk<'_>, inner: &Type, place: Place) -> Result<(), LowerError> {
+    fn put_array_elements(&self, walk: &mut EncodeWalk<'_>, inner: &Type, place: Place) -> Lowered {
         walk.elements(place, 0, |walk, at| match walk.kind(at) {
             Some(Kind::Array { .. }) => self.put_array_elements(walk, inner, at),
             _ => walk.value(inner, at),
@@ -164,7 +157,7 @@ impl Dialect {
         same.then_some(segment)
     }
 
-    pub(super) fn put_plain_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Result<(), LowerError> {
+    pub(super) fn put_plain_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Lowered {
         if !out.member.optional {
             return walk.member(out.member, out.place);
         }
@@ -195,28 +188,28 @@ impl Dialect {
         }
     }
 
-    fn put_mutable_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Result<(), LowerError> {
+    fn put_mutable_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Lowered {
         match out.member.optional {
             true => walk.if_present(out, |walk, place| self.put_with_header(walk, out.member, place), |_| Ok(())),
             false => self.put_with_header(walk, out.member, out.place),
         }
     }
 
-    fn put_with_header(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Result<(), LowerError> {
+    fn put_with_header(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Lowered {
         match self.version {
             Version::One => self.put_parameter(walk, member, place),
             Version::Two => self.put_emember(walk, member, place),
         }
     }
 
-    fn put_parameter(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Result<(), LowerError> {
+    fn put_parameter(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Lowered {
         let body = walk.block(|walk| walk.member(member, place))?;
         let dialect = parameters::parameter_region(self.order);
         walk.emit(OpKind::Region { dialect, argument: self.parameter(member), body });
         Ok(())
     }
 
-    fn put_emember(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Result<(), LowerError> {
+    fn put_emember(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Lowered {
         let header = self.member_header(walk.schema(), member);
         if header.sized {
             let body = walk.block(|walk| walk.member(member, place))?;
@@ -249,7 +242,7 @@ impl Dialect {
         walk.emit(OpKind::Put(Wire::Fixed { scalar: wire, order: self.order }));
     }
 
-    fn put_case(&self, walk: &mut EncodeWalk<'_>, case: &Case, place: Place, mutable: bool) -> Result<(), LowerError> {
+    fn put_case(&self, walk: &mut EncodeWalk<'_>, case: &Case, place: Place, mutable: bool) -> Lowered {
         match mutable {
             true => self.put_with_header(walk, &case.member, place),
             false => walk.member(&case.member, place),
@@ -278,8 +271,8 @@ impl Dialect {
         &self,
         walk: &mut EncodeWalk<'_>,
         delimited: bool,
-        fill: impl FnOnce(&mut EncodeWalk<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        fill: impl FnOnce(&mut EncodeWalk<'_>) -> Lowered,
+    ) -> Lowered {
         if !delimited {
             return fill(walk);
         }

@@ -4,7 +4,7 @@
 
 use alloc::{collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
 
-use super::{LowerError, Paths, bits_scalar, enum_scalar, recursive, scalar_of};
+use super::{LowerError, Lowered, Paths, bits_scalar, enum_scalar, recursive, scalar_of};
 use crate::{
     layout::{Field, Kind, Layout, NodeId, Scalar},
     program::{
@@ -149,7 +149,7 @@ impl<'a> EncodeWalk<'a> {
         }
     }
 
-    fn def(&mut self, id: DefId, place: Place) -> Result<(), LowerError> {
+    fn def(&mut self, id: DefId, place: Place) -> Lowered {
         let (dialect, schema) = (self.dialect, self.schema);
         match &schema.def(id).kind {
             DefKind::Enum { bit_bound, .. } => dialect.enumeration(self, id, enum_scalar(*bit_bound), place),
@@ -161,7 +161,7 @@ impl<'a> EncodeWalk<'a> {
         }
     }
 
-    fn routine(&mut self, id: DefId, place: Place) -> Result<(), LowerError> {
+    fn routine(&mut self, id: DefId, place: Place) -> Lowered {
         let node = place.node().ok_or_else(|| self.mismatch())?;
         if let Some(routine) = self.routine_of.get(&(id, node)) {
             self.emit(OpKind::Call { routine: *routine, place });
@@ -176,7 +176,7 @@ impl<'a> EncodeWalk<'a> {
         Ok(())
     }
 
-    fn aggregate(&mut self, id: DefId, place: Place) -> Result<(), LowerError> {
+    fn aggregate(&mut self, id: DefId, place: Place) -> Lowered {
         let (dialect, schema) = (self.dialect, self.schema);
         match &schema.def(id).kind {
             DefKind::Union { discriminator, cases, .. } => {
@@ -265,7 +265,7 @@ impl<'a> EncodeWalk<'a> {
     }
 
     /// Emits the writing of a scalar, converted to the type that it has on the wire.
-    pub(crate) fn put(&mut self, place: Place, wire: Wire) -> Result<(), LowerError> {
+    pub(crate) fn put(&mut self, place: Place, wire: Wire) -> Lowered {
         let memory = self.memory_scalar(place)?;
         self.emit(OpKind::Load(place));
         if memory != wire.scalar() {
@@ -276,7 +276,7 @@ impl<'a> EncodeWalk<'a> {
     }
 
     /// Emits a scalar of fixed size as a run, without a check.
-    pub(crate) fn fixed(&mut self, place: Place, wire: Scalar, order: Order) -> Result<(), LowerError> {
+    pub(crate) fn fixed(&mut self, place: Place, wire: Scalar, order: Order) -> Lowered {
         let memory = self.memory_scalar(place)?;
         let segment = Segment { place, at: 0, wire, memory, count: 1, order, check: None };
         self.run(segment);
@@ -299,13 +299,13 @@ impl<'a> EncodeWalk<'a> {
     }
 
     /// Emits a string of type `ty`, with the type's bound.
-    pub(crate) fn text(&mut self, ty: &Type, place: Place, form: TextForm) -> Result<(), LowerError> {
+    pub(crate) fn text(&mut self, ty: &Type, place: Place, form: TextForm) -> Lowered {
         self.emit(Self::string(ty, place, form));
         Ok(())
     }
 
     /// Emits all elements of a sequence or array of numbers at once.
-    pub(crate) fn slice(&mut self, place: Place, kernel: &'static SliceKernel, bound: u32) -> Result<(), LowerError> {
+    pub(crate) fn slice(&mut self, place: Place, kernel: &'static SliceKernel, bound: u32) -> Lowered {
         self.emit(OpKind::Slice { place, kernel, bound, overflow: Overflow::Refuse });
         Ok(())
     }
@@ -324,8 +324,8 @@ impl<'a> EncodeWalk<'a> {
         &mut self,
         place: Place,
         bound: u32,
-        fill: impl FnOnce(&mut Self, Place) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        fill: impl FnOnce(&mut Self, Place) -> Lowered,
+    ) -> Lowered {
         let element = self.element(place, fill)?;
         let (source, overflow) = (Source::Count, Overflow::Refuse);
         self.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
@@ -334,11 +334,7 @@ impl<'a> EncodeWalk<'a> {
 
     /// Emits the elements of an array of scalars one by one, without a loop. `fill` gets an
     /// element's index and place.
-    pub(crate) fn unrolled(
-        &mut self,
-        place: Place,
-        mut fill: impl FnMut(&mut Self, u32, Place) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+    pub(crate) fn unrolled(&mut self, place: Place, mut fill: impl FnMut(&mut Self, u32, Place) -> Lowered) -> Lowered {
         let (Some(Kind::Array { element, len }), Place::At { offset, .. }) = (self.kind(place), place) else {
             return Err(self.mismatch());
         };
@@ -351,9 +347,9 @@ impl<'a> EncodeWalk<'a> {
         &mut self,
         place: Place,
         bound: u32,
-        key: impl FnOnce(&mut Self, Place) -> Result<(), LowerError>,
-        value: impl FnOnce(&mut Self, Place) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        key: impl FnOnce(&mut Self, Place) -> Lowered,
+        value: impl FnOnce(&mut Self, Place) -> Lowered,
+    ) -> Lowered {
         let (key, value) = self.entry(place, key, value)?;
         let (source, overflow) = (Source::Count, Overflow::Refuse);
         self.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
@@ -377,9 +373,9 @@ impl<'a> EncodeWalk<'a> {
     pub(crate) fn implied_or(
         &mut self,
         case: &Case,
-        implied: impl FnOnce(&mut Self) -> Result<(), LowerError>,
-        said: impl FnOnce(&mut Self) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        implied: impl FnOnce(&mut Self) -> Lowered,
+        said: impl FnOnce(&mut Self) -> Lowered,
+    ) -> Lowered {
         match case.labels[..] {
             [] => said(self),
             [_] if !case.is_default => implied(self),

@@ -3,7 +3,7 @@
 
 use alloc::{string::String, sync::Arc};
 
-use super::{DecodeWalk, EncodeWalk, LowerError, Slot, scalar_of, symbols};
+use super::{DecodeWalk, EncodeWalk, Lowered, Slot, scalar_of, symbols};
 use crate::{
     layout::Scalar,
     program::{
@@ -30,7 +30,7 @@ pub trait Keys: 'static {
 }
 
 /// Emits the writing of a key. Literals are written by name if `enum_names` is set.
-pub fn put<K: Keys>(walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, enum_names: bool) -> Result<(), LowerError> {
+pub fn put<K: Keys>(walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, enum_names: bool) -> Lowered {
     let schema = walk.schema();
     let ty = schema.resolve(ty);
     if let Type::String { .. } | Type::WString { .. } = ty {
@@ -42,7 +42,7 @@ pub fn put<K: Keys>(walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, enum_nam
 }
 
 /// Emits the reading of a key. Literals may be names or numbers.
-pub fn get<K: Keys>(walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+pub fn get<K: Keys>(walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lowered {
     let writer = walk.writer();
     let ty = writer.resolve(ty);
     if let Type::String { .. } | Type::WString { .. } = ty {

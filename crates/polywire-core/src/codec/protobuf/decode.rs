@@ -11,7 +11,7 @@ use super::{
     put, repeated,
 };
 use crate::{
-    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
+    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn},
     layout::{Kind, Scalar},
     program::{
         Arm, Block, ExpectedPrefix, FaultKind, MemberKey, Op, OpKind, PathId, Place, PrefixTag, SequenceDialect,
@@ -47,8 +47,6 @@ impl From {
         if self == From::MoreElements { Source::Append(dialect) } else { Source::Dialect(dialect) }
     }
 }
-
-type Lowered = Result<(), LowerError>;
 
 const MISSING: FaultKind = FaultKind::MissingMember;
 

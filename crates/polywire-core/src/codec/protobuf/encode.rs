@@ -9,7 +9,7 @@ use super::{
     put, repeated,
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut},
     layout::Scalar,
     program::{Block, InlineKernel, OpKind, Order, Place, SliceKernel, TextForm, Wire},
     schema::{DefId, Schema, Type},
@@ -33,8 +33,6 @@ enum Field {
     /// Only the value, without a tag.
     Bare,
 }
-
-type Lowered = Result<(), LowerError>;
 
 impl EncodeDialect for Encode<'_> {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, _: &Type, wire: Scalar, place: Place) -> Lowered {

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     codec::lower::{
-        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, scalar_of, symbols,
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key, scalar_of,
+        symbols,
     },
     layout::Scalar,
     program::{Arm, OpKind, Source, TextForm, Wire},
@@ -17,8 +18,6 @@ use crate::{
 };
 
 pub(super) struct Dialect;
-
-type Lowered = Result<(), LowerError>;
 
 impl DecodeDialect for Dialect {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {

@@ -101,10 +101,7 @@ fn next_inside(input: &mut Input<'_>, cursor: &Cursor) -> Result<Option<Name>, S
     match tokens::next_tag(input)? {
         Markup::Start(name) => Ok(Some(name)),
         Markup::Nothing => Err(tokens::unexpected(input, b'<')),
-        Markup::End => match close(input, cursor) {
-            Status::Ok => Ok(None),
-            status => Err(status),
-        },
+        Markup::End => close(input, cursor).ok().map(|()| None),
     }
 }
 
@@ -120,10 +117,7 @@ fn expect_name(input: &mut Input<'_>, name: Name, wanted: &[u8]) -> Result<(), S
 pub(super) static ITEMS: SequenceDialect = SequenceDialect { name: "xml items", begin: begin_inside, next: next_item };
 
 extern "C" fn begin_inside(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
-    if note_name(input, cursor) == Status::Failed {
-        return Status::Failed;
-    }
-    Status::of(tokens::open(input).map(|empty| cursor.0[2] = u64::from(empty)))
+    note_name(input, cursor).then(|| Status::of(tokens::open(input).map(|empty| cursor.0[2] = u64::from(empty))))
 }
 
 extern "C" fn next_item(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {

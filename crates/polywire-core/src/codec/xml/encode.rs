@@ -10,7 +10,7 @@ use super::{
     element_name, is_listed, scalars, writes_its_bracket,
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of, symbols},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, scalar_of, symbols},
     layout::Scalar,
     program::{OpKind, Place, TextForm, Wire},
     schema::{Case, Def, DefId, DefKind, Schema, Type, array_len},
@@ -21,8 +21,6 @@ pub(super) struct Dialect {
     /// True while an attribute's value is written.
     in_attribute: Cell<bool>,
 }
-
-type Lowered = Result<(), LowerError>;
 
 impl EncodeDialect for Dialect {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, ty: &Type, _: Scalar, place: Place) -> Lowered {

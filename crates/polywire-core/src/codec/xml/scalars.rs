@@ -87,10 +87,7 @@ fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
     {
         let name = tokens::own_name(input);
         input.seek(at + 1 + len);
-        return match tokens::close(input, name) {
-            Status::Ok => Ok(value),
-            status => Err(status),
-        };
+        return tokens::close(input, name).ok().map(|()| value);
     }
     if let Some(quote) = tokens::quote(input)
         && let Some((value, len)) = N::quick(rest)

@@ -19,12 +19,12 @@
 use alloc::{sync::Arc, vec::Vec};
 
 use super::{
-    Codec, LowerError, OptionSpec, Options, Properties,
+    Codec, LowerResult, OptionSpec, Options, Properties,
     lower::json::{self as notation, Form, Style},
 };
 use crate::{
     layout::Layout,
-    program::{Cursor, Input, Limits, Output, Program, RegionDialect, Status, adapter::Events, io::CodecError},
+    program::{Cursor, Input, Limits, Output, RegionDialect, Status, adapter::Events, io::CodecError},
     schema::Schema,
 };
 
@@ -65,38 +65,28 @@ impl Codec for Yaml {
     fn options(&self) -> &'static [OptionSpec] {
         const {
             &[
-                OptionSpec { name: "enum", values: &["name", "number"], help: "enums by name (default) or as numbers" },
-                OptionSpec {
-                    name: "bytes",
-                    values: &["base64", "array"],
-                    help: "octets in base64 (default) or as a sequence of numbers",
-                },
-                OptionSpec {
-                    name: "bitmask",
-                    values: &["number", "names"],
-                    help: "bitmasks as a number (default) or a sequence of names",
-                },
-                OptionSpec {
-                    name: "null",
-                    values: &["omit", "write"],
-                    help: "absent members omitted (default) or written as null",
-                },
+                OptionSpec::new("enum", &["name", "number"], "enums by name (default) or as numbers"),
+                OptionSpec::new(
+                    "bytes",
+                    &["base64", "array"],
+                    "octets in base64 (default) or as a sequence of numbers",
+                ),
+                OptionSpec::new(
+                    "bitmask",
+                    &["number", "names"],
+                    "bitmasks as a number (default) or a sequence of names",
+                ),
+                OptionSpec::new("null", &["omit", "write"], "absent members omitted (default) or written as null"),
             ]
         }
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let style = Style { form: Form::Bare, ..Style::of(options) };
         notation::encode(style, schema, layout, Some(self.region))
     }
 
-    fn lower_decode(
-        &self,
-        options: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let mut program = notation::decode(Style::of(options), writer, reader, layout)?;
         program.adapter = Some(&events::EVENTS);
         Ok(program)

@@ -50,7 +50,7 @@ impl<'e> Emit<'e, '_> {
             // An absent difference counts as zero, so the result is the base.
             if let Some((min, max)) = range {
                 let outside = self.outside(value, min, max);
-                self.or_else(outside, unwind);
+                self.or_bail_out(outside);
             }
         }
         match there {
@@ -94,8 +94,7 @@ impl<'e> Emit<'e, '_> {
             let negative = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, delta, 0);
             self.code.ins().bxor(below, negative)
         };
-        let unwind = self.unwind;
-        self.or_else(wrong, unwind);
+        self.or_bail_out(wrong);
     }
 }
 

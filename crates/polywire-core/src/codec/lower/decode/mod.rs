@@ -12,7 +12,7 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{LowerError, Paths, bits_scalar, encode::fields, enum_scalar, recursive, scalar_of, widens};
+use super::{LowerError, Lowered, Paths, bits_scalar, encode::fields, enum_scalar, recursive, scalar_of, widens};
 use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
     program::{
@@ -248,7 +248,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    fn def(&mut self, id: DefId, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn def(&mut self, id: DefId, slot: &Slot<'_>) -> Lowered {
         let (dialect, writer) = (self.dialect, self.writer);
         match &writer.def(id).kind {
             DefKind::Enum { bit_bound, .. } => dialect.enumeration(self, id, enum_scalar(*bit_bound), slot),
@@ -260,7 +260,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    fn routine(&mut self, id: DefId, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn routine(&mut self, id: DefId, slot: &Slot<'_>) -> Lowered {
         let target = self.reader_def(slot).zip(slot.place.node());
         let is_union = matches!(self.writer.def(id).kind, DefKind::Union { .. });
         let (policy, member) = slot.policy();
@@ -290,7 +290,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    fn aggregate(&mut self, id: DefId, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn aggregate(&mut self, id: DefId, slot: &Slot<'_>) -> Lowered {
         let (dialect, writer) = (self.dialect, self.writer);
         match &writer.def(id).kind {
             DefKind::Union { discriminator, .. } => {
@@ -421,8 +421,8 @@ impl<'a> DecodeWalk<'a> {
         &mut self,
         member: &Member,
         place: Place,
-        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Lowered,
+    ) -> Lowered {
         match self.kind(place) {
             Some(Kind::Optional(optional)) if member.optional => {
                 let inside = Place::At { offset: 0, node: optional.inner };
@@ -438,8 +438,8 @@ impl<'a> DecodeWalk<'a> {
         &mut self,
         member: &Member,
         place: Place,
-        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Lowered,
+    ) -> Lowered {
         let slot = |place| Slot {
             place,
             reader: Some(&member.ty),
@@ -629,7 +629,7 @@ impl<'a> DecodeWalk<'a> {
     }
 
     /// Emits all elements of a sequence or array of numbers at once.
-    pub(crate) fn slice(&mut self, slot: &Slot<'_>, kernel: &'static SliceKernel) -> Result<(), LowerError> {
+    pub(crate) fn slice(&mut self, slot: &Slot<'_>, kernel: &'static SliceKernel) -> Lowered {
         let (bound, overflow) = (self.bound(slot), self.overflow(slot));
         self.emit(OpKind::Slice { place: slot.place, kernel, bound, overflow });
         Ok(())
@@ -641,8 +641,8 @@ impl<'a> DecodeWalk<'a> {
         slot: &Slot<'_>,
         source: Source,
         min_wire: u32,
-        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Lowered,
+    ) -> Lowered {
         let element = self.element(slot, fill)?;
         let (place, bound, overflow) = (slot.place, self.bound(slot), self.overflow(slot));
         self.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire });
@@ -655,9 +655,9 @@ impl<'a> DecodeWalk<'a> {
         slot: &Slot<'_>,
         source: Source,
         min_wire: u32,
-        key: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
-        value: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        key: impl FnOnce(&mut Self, &Slot<'_>) -> Lowered,
+        value: impl FnOnce(&mut Self, &Slot<'_>) -> Lowered,
+    ) -> Lowered {
         let (key, value) = self.entry(slot, key, value)?;
         let (place, bound, overflow) = (slot.place, self.bound(slot), self.overflow(slot));
         self.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire });
@@ -674,8 +674,8 @@ impl<'a> DecodeWalk<'a> {
         &mut self,
         skip: &'static ActionKernel,
         slot: &Slot<'_>,
-        read: impl FnOnce(&mut Self) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        read: impl FnOnce(&mut Self) -> Lowered,
+    ) -> Lowered {
         if slot.place != Place::Sink {
             return read(self);
         }

@@ -5,7 +5,7 @@
 
 use super::{Form, tokens};
 use crate::{
-    codec::lower::{DecodeWalk, EncodeWalk, LowerError, MemberIn, MemberOut},
+    codec::lower::{DecodeWalk, EncodeWalk, Lowered, MemberIn, MemberOut},
     layout::Scalar,
     program::{
         FaultKind, Input, OpKind, Output, ScalarKernel, Status, TestKernel, Wire,
@@ -13,8 +13,6 @@ use crate::{
     },
     schema::Type,
 };
-
-type Lowered = Result<(), LowerError>;
 
 /// A number with more decimal places than this is written with an exponent.
 const MOST_PLACES: usize = 18;

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     codec::lower::{
-        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, is_decimal, symbols,
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key, is_decimal,
+        symbols,
     },
     layout::Scalar,
     program::{Arm, ExpectedPrefix, OpKind, Source, TextForm, Wire},
@@ -24,8 +25,6 @@ use crate::{
 };
 
 pub(super) struct Dialect(pub Style);
-
-type Lowered = Result<(), LowerError>;
 
 impl DecodeDialect for Dialect {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {

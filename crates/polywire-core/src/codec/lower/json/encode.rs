@@ -11,15 +11,13 @@ use super::{
     scalars::{self, Form},
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, is_decimal, symbols},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, is_decimal, symbols},
     layout::Scalar,
     program::{OpKind, Place, SliceKernel, TextForm, Wire},
     schema::{Case, Def, DefId, DefKind, Type, array_len},
 };
 
 pub(super) struct Dialect(pub Style);
-
-type Lowered = Result<(), LowerError>;
 
 /// Largest number of dimensions of an array: there is one dialect for each.
 pub(super) const MAX_RANK: usize = 8;

@@ -289,11 +289,7 @@ extern "C" fn put_quoted<N: Number>(output: &mut Output<'_>, word: u64) -> Statu
 }
 
 fn quoted(output: &mut Output<'_>, write: impl FnOnce(&mut Output<'_>) -> Status) -> Status {
-    let mut status = output.put(b"\"");
-    if status == Status::Ok {
-        status = write(output);
-    }
-    if status == Status::Ok { output.put(b"\"") } else { status }
+    output.put(b"\"").then(|| write(output)).then(|| output.put(b"\""))
 }
 
 static TEXT_I64: ScalarKernel = ScalarKernel::new("json i64 text", Scalar::I64, get::<i64>, put_quoted::<i64>);

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     codec::lower::{
-        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key as member_key, keys,
-        symbols,
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key as member_key,
+        keys, symbols,
     },
     layout::Scalar,
     program::{Arm, ExpectedPrefix, FaultKind, OpKind, Source, TextForm, Wire},
@@ -26,8 +26,6 @@ pub struct Decode<F> {
     style: Style,
     format: core::marker::PhantomData<F>,
 }
-
-type Lowered = Result<(), LowerError>;
 
 impl<F: Format> DecodeDialect for Decode<F> {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {

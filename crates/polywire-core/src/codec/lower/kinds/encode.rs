@@ -11,7 +11,7 @@ use super::{
     slices,
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, keys, symbols},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, keys, symbols},
     layout::{Kind, Scalar},
     program::{OpKind, Order, Overflow, Place, ScalarKernel, SliceKernel, TextForm, Wire},
     schema::{Case, DefId, Schema, Type},
@@ -22,8 +22,6 @@ pub struct Encode<F> {
     style: Style,
     format: core::marker::PhantomData<F>,
 }
-
-type Lowered = Result<(), LowerError>;
 
 /// Arrays of plain floating-point numbers up to this length are written without a loop.
 const UNROLLED: u32 = 16;

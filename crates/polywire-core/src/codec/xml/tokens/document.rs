@@ -50,9 +50,7 @@ fn declaration(input: &mut Input<'_>) -> Result<(), Status> {
 
 fn pseudo_attribute(input: &mut Input<'_>, which: usize) -> Result<(), Status> {
     space(input);
-    if expect(input, b"=") == Status::Failed {
-        return Err(Status::Failed);
-    }
+    expect(input, b"=").ok()?;
     space(input);
     let Some(quote @ (b'"' | b'\'')) = input.rest().first().copied() else { return Err(unexpected(input, b'"')) };
     input.advance(1);
