@@ -776,9 +776,8 @@ pub enum OpKind {
     /// E D: something with the bytes in hand, a second accumulator.
     Bytes(Bytes),
     /// E D: reads or writes a presence map in front of `body`, and runs `body`, in which
-    /// [`OpKind::TakeBit`], [`OpKind::PutBit`] and [`OpKind::KnownBits`] read or write the presence
-    /// bits. The map is bytes of seven bits, the last of which has its highest bit set. Zeros at
-    /// the end are elided.
+    /// [`OpKind::TakeBit`] and [`OpKind::KnownBits`] read or write the presence bits. The map is
+    /// bytes of seven bits, the last of which has its highest bit set. Zeros at the end are elided.
     PresenceMap {
         /// E: the largest number of bits that are written.
         bits: u32,
@@ -790,8 +789,6 @@ pub enum OpKind {
     /// D: accumulator (a boolean) from the next bit of the presence map. Bits behind its end are
     /// zero.
     TakeBit,
-    /// E: the accumulator (a boolean) as the next bit of the presence map.
-    PutBit,
     /// E D: presence bits with known values: E writes them, D checks them.
     KnownBits {
         /// The number of zeros.

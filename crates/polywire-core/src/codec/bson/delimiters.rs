@@ -71,7 +71,7 @@ extern "C" fn begin_array(input: &mut Input<'_>, cursor: &mut Cursor) -> Status 
 /// Checks length and terminator, and narrows the input to the elements. The cursor's first word is
 /// the outer end.
 #[inline]
-fn open(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+pub(super) fn open(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
     let rest = input.rest();
     let Some(head) = rest.first_chunk::<4>() else {
         return input.fail(FaultKind::Truncated, MIN_DOCUMENT as u64, rest.len() as u64);
@@ -99,7 +99,7 @@ fn open(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
 
 /// Widens the input again and skips the terminator.
 #[inline]
-fn close(input: &mut Input<'_>, cursor: &Cursor) {
+pub(super) fn close(input: &mut Input<'_>, cursor: &Cursor) {
     let behind = input.end() + 1;
     input.restore_end(cursor.0[0] as usize);
     input.seek(behind);

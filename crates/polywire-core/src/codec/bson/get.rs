@@ -231,7 +231,7 @@ extern "C" fn expect_octets(input: &mut Input<'_>, expected: u64) -> Status {
 
 /// Moves to the octets of a binary and returns their number, after checking that they are present.
 /// The subtype is ignored, because other writers use any of them.
-fn binary(input: &mut Input<'_>) -> Read<usize> {
+pub(super) fn binary(input: &mut Input<'_>) -> Read<usize> {
     if input.tag != u32::from(kind::BINARY) {
         return Err(wrong_kind(input, kind::BINARY));
     }
@@ -262,7 +262,7 @@ fn length(input: &mut Input<'_>, min: usize, gap: usize) -> Read<usize> {
 }
 
 /// The bytes of a string without its NUL. Does not check that they are UTF-8.
-fn string<'a>(input: &mut Input<'a>) -> Read<&'a [u8]> {
+pub(super) fn string<'a>(input: &mut Input<'a>) -> Read<&'a [u8]> {
     let len = length(input, 1, 0)?;
     match input.take(len)?.split_last() {
         Some((0, text)) => Ok(text),

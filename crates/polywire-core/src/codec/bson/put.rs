@@ -31,7 +31,8 @@ pub(super) fn index(kind: u8) -> &'static ScalarKernel {
         ($($kind:ident)*) => {
             match kind {
                 $(kind::$kind => {
-                    static KERNEL: ScalarKernel = ScalarKernel::put_only("bson index", Scalar::U64, put_index::<{ kind::$kind }>);
+                    static KERNEL: ScalarKernel =
+                        ScalarKernel::put_only("bson index", Scalar::U64, put_index::<{ kind::$kind }>);
                     &KERNEL
                 })*
                 _ => unreachable!("no type is written as another kind"),

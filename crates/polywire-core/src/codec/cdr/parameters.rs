@@ -90,8 +90,8 @@ pub(super) static OTHER_ENCAPSULATION: ActionKernel =
 
 by_order! {
     /// A DHEADER: argument [`SKIP_REST`] or [`EXACT`]. It restarts the alignment origin, so that
-    /// alignment inside is known in advance. The wire stays the same: XCDR2 aligns to at most 4, and
-    /// the contents of a DHEADER begin at a multiple of 4.
+    /// alignment inside is known in advance. The wire stays the same: XCDR2 aligns to at most 4,
+    /// and the contents of a DHEADER begin at a multiple of 4.
     dheader_region<BIG>: RegionDialect = RegionDialect {
         restarts_origin: true,
         form: Some(RegionForm::Word { order: if BIG { Order::Big } else { Order::Little } }),
@@ -100,7 +100,11 @@ by_order! {
     /// A parameter of XCDR1: argument [`parameter`].
     parameter_region<BIG>: RegionDialect = RegionDialect {
         restarts_origin: true,
-        ..RegionDialect::new("parameter", [get_parameter::<BIG>, leave_parameter], [put_parameter, patch_parameter::<BIG>])
+        ..RegionDialect::new(
+            "parameter",
+            [get_parameter::<BIG>, leave_parameter],
+            [put_parameter, patch_parameter::<BIG>],
+        )
     };
     /// A member of XCDR2 with a separate length. The argument is its EMHEADER.
     member_region<BIG>: RegionDialect = RegionDialect {

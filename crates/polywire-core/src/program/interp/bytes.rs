@@ -21,16 +21,15 @@ pub(crate) fn filled(bytes: &Bytes) -> Option<Scalar> {
 
 impl decode::Run<'_, '_> {
     pub(super) fn bytes(&mut self, bytes: &Bytes, frame: *mut u8) -> Done {
-        let done = match bytes {
-            Bytes::Octets { place, bound, overflow } => return self.octets(*place, (*bound, overflow), frame),
+        match bytes {
+            Bytes::Octets { place, bound, overflow } => self.octets(*place, (*bound, overflow), frame),
             Bytes::Get(form) => state::bytes::get(self.input, form),
             Bytes::Utf8(policy) => state::bytes::check_utf8(self.input, *policy),
             Bytes::Part { kernel, slot, initial, number } => {
                 state::bytes::join(self.input, kernel, (*slot, initial, *number))
             }
-            _ => return self.with_bytes(bytes),
-        };
-        done
+            _ => self.with_bytes(bytes),
+        }
     }
 
     fn with_bytes(&mut self, bytes: &Bytes) -> Done {
@@ -92,8 +91,8 @@ pub(super) fn set_held(input: &mut Input<'_>, string: &mut String) -> Status {
 
 impl encode::Run<'_, '_> {
     pub(super) fn bytes(&mut self, bytes: &Bytes, frame: *const u8) -> Done {
-        let done = match bytes {
-            Bytes::Octets { place, bound, .. } => return self.take_octets(*place, *bound, frame),
+        match bytes {
+            Bytes::Octets { place, bound, .. } => self.take_octets(*place, *bound, frame),
             Bytes::Put(form) => state::bytes::put(self.output, form),
             Bytes::Part { kernel, slot, initial, number } => {
                 state::bytes::split(self.output, kernel, (*slot, initial, *number))
@@ -101,10 +100,9 @@ impl encode::Run<'_, '_> {
             _ => match self.output.state().with_bytes(bytes) {
                 Ok(Some(word)) => self.set(word.into(), filled(bytes).unwrap_or(Scalar::U64)),
                 Ok(None) => Ok(()),
-                Err(limit) => return Err(self.fail(FaultKind::Limit, limit as u64, limit as u64 + 1)),
+                Err(limit) => Err(self.fail(FaultKind::Limit, limit as u64, limit as u64 + 1)),
             },
-        };
-        done
+        }
     }
 
     fn take_octets(&mut self, place: Place, bound: u32, frame: *const u8) -> Done {

@@ -125,7 +125,6 @@ impl<'r> Run<'r, '_> {
             OpKind::Call { routine, place } => self.call(*routine, *place, frame),
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
             OpKind::Literal(_)
-            | OpKind::PutBit
             | OpKind::Put(_)
             | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)

@@ -88,10 +88,6 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::If { then, otherwise } => self.block(if self.accumulator != 0 { then } else { otherwise }, frame),
             OpKind::PresenceMap { bits, body, .. } => self.presence_map((*bits).into(), body, frame),
-            OpKind::PutBit => {
-                self.output.put_bit(self.accumulator != 0);
-                Ok(())
-            }
             OpKind::KnownBits { zeros, one } => {
                 state::put_bits(self.output, *zeros, *one);
                 Ok(())

@@ -194,7 +194,6 @@ impl<'e> Emit<'e, '_> {
                 self.accumulator = None;
             }
             OpKind::Literal(_)
-            | OpKind::PutBit
             | OpKind::Put(_)
             | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)
@@ -367,8 +366,7 @@ impl<'e> Emit<'e, '_> {
         let (program, address, word) = (self.address(self.program), self.address(check), self.word());
         self.store_word(value);
         let scalar = self.constant(scalar as i64);
-        let bad = self.call_word(shims::check_word as *const u8, &[program, address, word, scalar]);
-        bad
+        self.call_word(shims::check_word as *const u8, &[program, address, word, scalar])
     }
 
     fn decode_get(&mut self, op: &'e Op, wire: &'e Wire) {

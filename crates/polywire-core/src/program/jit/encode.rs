@@ -190,7 +190,6 @@ impl<'e> Emit<'e, '_> {
                 let condition = self.accumulator().value;
                 self.choose(condition, [then, otherwise], |emit, block| emit.encode_block(block, frame));
             }
-            OpKind::PutBit => self.put_bit(op),
             OpKind::KnownBits { zeros, one } => self.put_bits(op, *zeros, *one),
             OpKind::Forget { .. }
             | OpKind::LoadSlot { .. }

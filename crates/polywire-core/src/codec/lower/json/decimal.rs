@@ -130,8 +130,7 @@ fn parts(input: &mut Input<'_>) -> Result<(i64, i32), Status> {
     let number = if quoted {
         let text = tokens::string(input)?;
         let (mut buffer, mut room) = ([0; 64], [0; 512]);
-        let text = text.plain(&mut buffer).map(|text| float::plain_number(text, &mut room));
-        text.and_then(|text| float::decimal(text).ok().filter(|number| number.len == text.len()))
+        text.plain(&mut buffer).and_then(|text| float::whole_text(text, &mut room)).map(|(number, _)| number)
     } else {
         Some(tokens::number(input)?.0)
     };

@@ -102,7 +102,7 @@ impl EncodeDialect for Dialect {
                 };
                 let absent = |walk: &mut EncodeWalk<'_>| {
                     if always {
-                        walk.literal(&[&name, &b"null"[..]].concat());
+                        walk.literal([&name, &b"null"[..]].concat());
                     }
                     Ok(())
                 };
@@ -121,7 +121,7 @@ impl EncodeDialect for Dialect {
         let arm = |walk: &mut EncodeWalk<'_>, case: &Case, place| {
             walk.literal(b"{");
             self.discriminator(walk, union, case)?;
-            walk.literal(&[&quoted(&case.member.name)[..], b":"].concat());
+            walk.literal([&quoted(&case.member.name)[..], b":"].concat());
             walk.member(&case.member, place)?;
             walk.literal(b"}");
             Ok(())

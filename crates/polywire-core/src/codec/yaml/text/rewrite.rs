@@ -91,13 +91,16 @@ impl Writer<'_, '_> {
     fn entry(&mut self) -> Status {
         // What is a key is told from what is an element by the colon behind it.
         let status = if self.in_block() { self.line() } else { self.put(b",") };
-        status.then(|| self.entry_here())
+        if status == Status::Ok { self.entry_here() } else { status }
     }
 
     fn entry_here(&mut self) -> Status {
         match self.key_len() {
             Some(len) => self.member(len),
-            None if self.in_block() => self.put(b"- ").then(|| self.value(true)),
+            None if self.in_block() => {
+                let status = self.put(b"- ");
+                if status == Status::Ok { self.value(true) } else { status }
+            }
             None => self.value(true),
         }
     }
@@ -128,13 +131,17 @@ impl Writer<'_, '_> {
     fn member(&mut self, key_len: usize) -> Status {
         let long = key_len > LONGEST_KEY;
         let mut status = if long { self.put(b"? ") } else { Status::Ok };
-        status = status.then(|| self.string(key_len));
+        if status == Status::Ok {
+            status = self.string(key_len);
+        }
         self.at += 1;
         if status == Status::Ok && long {
             status = if self.in_block() { self.line() } else { self.put(b" ") };
         }
-        status = status.then(|| self.put(b":"));
-        status.then(|| self.value(false))
+        if status == Status::Ok {
+            status = self.put(b":");
+        }
+        if status == Status::Ok { self.value(false) } else { status }
     }
 
     /// A value, behind a dash or at the beginning (`here`), or behind a colon.
@@ -143,14 +150,14 @@ impl Writer<'_, '_> {
         let blank = |writer: &mut Self| if here { Status::Ok } else { writer.put(b" ") };
         if !matches!(byte, b'{' | b'[') {
             let status = blank(self);
-            return status.then(|| self.scalar(byte));
+            return if status == Status::Ok { self.scalar(byte) } else { status };
         }
         self.at += 1;
         let first = self.peek();
         if matches!(first, b'}' | b']') {
             self.at += 1;
             let status = blank(self);
-            return status.then(|| self.put(&[byte, first]));
+            return if status == Status::Ok { self.put(&[byte, first]) } else { status };
         }
         let in_lines =
             self.block && (self.depth == 0 || self.in_block()) && (byte == b'{' || matches!(first, b'{' | b'['));
@@ -165,9 +172,12 @@ impl Writer<'_, '_> {
                 self.columns += 1;
                 if here { Status::Ok } else { self.line() }
             }
-            false => blank(self).then(|| self.put(&[byte])),
+            false => {
+                let status = blank(self);
+                if status == Status::Ok { self.put(&[byte]) } else { status }
+            }
         };
-        status.then(|| self.entry_here())
+        if status == Status::Ok { self.entry_here() } else { status }
     }
 
     /// A new line, up to the column of the innermost collection's entries.
@@ -211,9 +221,11 @@ impl Writer<'_, '_> {
             (false, true) => b".0e",
             (false, false) => b".0e+",
         };
-        put_again(self.output, at..at + mantissa)
-            .then(|| self.put(middle))
-            .then(|| put_again(self.output, at + mantissa + 1..at + len))
+        let mut status = put_again(self.output, at..at + mantissa);
+        if status == Status::Ok {
+            status = self.put(middle);
+        }
+        if status == Status::Ok { put_again(self.output, at + mantissa + 1..at + len) } else { status }
     }
 
     /// A JSON string: without its quotes if it can be, else with more escapes than JSON asks for.

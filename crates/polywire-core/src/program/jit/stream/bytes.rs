@@ -130,7 +130,7 @@ impl<'e> Emit<'e, '_> {
             Held::Found(found) if found.has_stop => {
                 let (state, one) = (self.state(), self.constant(1));
                 let data = self.call_word(calls::hold as *const u8, &[state, found.data, found.len, one]);
-                Found { data: data, has_stop: false, ..found }
+                Found { data, has_stop: false, ..found }
             }
             held => self.found_with_stop(held),
         };

@@ -27,7 +27,7 @@ use crate::program::{
 pub(super) fn bits(block: &Block) -> u32 {
     let longest = |blocks: &mut dyn Iterator<Item = &Block>| blocks.map(bits).max().unwrap_or(0);
     let own = |op: &Op| match &op.kind {
-        OpKind::TakeBit | OpKind::PutBit => 1,
+        OpKind::TakeBit => 1,
         OpKind::KnownBits { zeros, one } => zeros.saturating_add(u32::from(*one)),
         OpKind::Present { body, .. } | OpKind::Unbox { body, .. } | OpKind::Select { body, .. } => bits(body),
         OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } => {

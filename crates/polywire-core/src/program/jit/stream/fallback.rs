@@ -34,7 +34,7 @@ impl Eligibility<'_> {
         let in_segment = match &op.kind {
             // Their effects are not limited to the operation.
             OpKind::Action(..) | OpKind::Test(_) | OpKind::Forget { .. } | OpKind::Call { .. } => return None,
-            OpKind::TakeBit | OpKind::PutBit | OpKind::KnownBits { .. } => in_segment.then_some(true)?,
+            OpKind::TakeBit | OpKind::KnownBits { .. } => in_segment.then_some(true)?,
             OpKind::LoadSlot { slot, .. }
             | OpKind::StoreSlot { slot, .. }
             | OpKind::EmptySlot(slot)

@@ -128,16 +128,6 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(word, after);
     }
 
-    /// Writes a boolean as the next bit.
-    pub(in super::super) fn put_flag(&mut self, flag: Value) {
-        let Bit(mask) = self.next_bit();
-        let Some(Segment { word, .. }) = self.segment else { return };
-        let before = self.code.use_var(word);
-        let bit = self.code.ins().ishl_imm_u(flag, i64::from(mask.trailing_zeros()));
-        let after = self.code.ins().bor(before, bit);
-        self.code.def_var(word, after);
-    }
-
     /// Ends a map that is written: cuts zeros at its end, and moves the following bytes up.
     fn end_map(&mut self, segment: &Segment) {
         let (total, full) = (bytes(segment.bits), segment.bits.saturating_sub(1) / WORD);
