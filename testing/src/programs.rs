@@ -159,8 +159,7 @@ fn random_state_op(random: &mut Random) -> OpKind {
         5 => OpKind::StoreLocal(local),
         6 => OpKind::Compute(*random.choose(&arithmetic), operand),
         7 => OpKind::TakeBit,
-        8 => OpKind::PutBit,
-        9 => OpKind::KnownBits { zeros: random.below(3) as u32, one: random.one_in(2) },
+        8 | 9 => OpKind::KnownBits { zeros: random.below(3) as u32, one: random.one_in(2) },
         10 => OpKind::SlotHas { slot, kind, initial: random.one_in(2).then_some(initial) },
         11 => {
             let there = random.one_in(3).then_some(local);

@@ -216,6 +216,9 @@ impl Evolution {
     }
 }
 
+/// What a codec's lowering returns.
+pub(crate) type LowerResult = Result<Program, LowerError>;
+
 /// An option of a codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionSpec {
@@ -229,6 +232,10 @@ pub struct OptionSpec {
 }
 
 impl OptionSpec {
+    pub(crate) const fn new(name: &'static str, values: &'static [&'static str], help: &'static str) -> OptionSpec {
+        OptionSpec { name, values, help }
+    }
+
     fn takes(&self, value: &str) -> bool {
         self.values.iter().any(|allowed| match *allowed {
             "N" => value.parse::<u64>().is_ok(),

@@ -95,6 +95,7 @@ use crate::layout::{Layout, NodeId, Scalar};
 pub(crate) mod adapter;
 mod bytes;
 pub(crate) mod exec;
+mod fault;
 mod idle;
 pub(crate) mod interp;
 pub(crate) mod io;
@@ -775,9 +776,8 @@ pub enum OpKind {
     /// E D: something with the bytes in hand, a second accumulator.
     Bytes(Bytes),
     /// E D: reads or writes a presence map in front of `body`, and runs `body`, in which
-    /// [`OpKind::TakeBit`], [`OpKind::PutBit`] and [`OpKind::KnownBits`] read or write the presence
-    /// bits. The map is bytes of seven bits, the last of which has its highest bit set. Zeros at
-    /// the end are elided.
+    /// [`OpKind::TakeBit`] and [`OpKind::KnownBits`] read or write the presence bits. The map is
+    /// bytes of seven bits, the last of which has its highest bit set. Zeros at the end are elided.
     PresenceMap {
         /// E: the largest number of bits that are written.
         bits: u32,
@@ -789,8 +789,6 @@ pub enum OpKind {
     /// D: accumulator (a boolean) from the next bit of the presence map. Bits behind its end are
     /// zero.
     TakeBit,
-    /// E: the accumulator (a boolean) as the next bit of the presence map.
-    PutBit,
     /// E D: presence bits with known values: E writes them, D checks them.
     KnownBits {
         /// The number of zeros.
@@ -872,6 +870,14 @@ pub enum OpKind {
     },
     /// E D: stops with an error.
     Fail(FaultKind),
+}
+
+impl OpKind {
+    /// The operation [`OpKind::Members`] with a table of these arms.
+    pub(crate) fn members(dialect: &'static MemberDialect, arms: Vec<Arm>) -> OpKind {
+        let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
+        OpKind::Members { dialect, arms, table }
+    }
 }
 
 impl Place {

@@ -15,43 +15,36 @@ pub(crate) fn prepare(mut program: Program) -> Program {
     program
 }
 
+macro_rules! each_block {
+    ($kind:expr, $f:expr, $iter:ident, $($borrow:tt)+) => {
+        match $kind {
+            OpKind::Sequence { element, .. } => $f(element),
+            OpKind::Map { key, value, .. } => [key, value].into_iter().for_each($f),
+            OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => {
+                [then, otherwise].into_iter().for_each($f);
+            }
+            OpKind::Present { body, .. }
+            | OpKind::Unbox { body, .. }
+            | OpKind::Select { body, .. }
+            | OpKind::PresenceMap { body, .. }
+            | OpKind::Region { body, .. } => $f(body),
+            OpKind::Union { arms, none, .. } => arms.$iter().chain([none]).for_each($f),
+            OpKind::Switch { arms, otherwise } => arms.$iter().map(|(_, b)| b).chain([otherwise]).for_each($f),
+            OpKind::Members { arms, .. } => {
+                arms.$iter().flat_map(|a| [$($borrow)+ a.body, $($borrow)+ a.absent]).for_each($f);
+            }
+            _ => {}
+        }
+    };
+}
+
 /// Calls `f` on every block directly inside an operation.
 pub(crate) fn inner_blocks<'a>(kind: &'a OpKind, f: &mut dyn FnMut(&'a Block)) {
-    match kind {
-        OpKind::Sequence { element, .. } => f(element),
-        OpKind::Map { key, value, .. } => [key, value].into_iter().for_each(f),
-        OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => {
-            [then, otherwise].into_iter().for_each(f);
-        }
-        OpKind::Present { body, .. }
-        | OpKind::Unbox { body, .. }
-        | OpKind::Select { body, .. }
-        | OpKind::PresenceMap { body, .. }
-        | OpKind::Region { body, .. } => f(body),
-        OpKind::Union { arms, none, .. } => arms.iter().chain([none]).for_each(f),
-        OpKind::Switch { arms, otherwise } => arms.iter().map(|(_, b)| b).chain([otherwise]).for_each(f),
-        OpKind::Members { arms, .. } => arms.iter().flat_map(|a| [&a.body, &a.absent]).for_each(f),
-        _ => {}
-    }
+    each_block!(kind, f, iter, &);
 }
 
 pub(super) fn inner_blocks_mut(kind: &mut OpKind, f: &mut dyn FnMut(&mut Block)) {
-    match kind {
-        OpKind::Sequence { element, .. } => f(element),
-        OpKind::Map { key, value, .. } => [key, value].into_iter().for_each(f),
-        OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => {
-            [then, otherwise].into_iter().for_each(f);
-        }
-        OpKind::Present { body, .. }
-        | OpKind::Unbox { body, .. }
-        | OpKind::Select { body, .. }
-        | OpKind::PresenceMap { body, .. }
-        | OpKind::Region { body, .. } => f(body),
-        OpKind::Union { arms, none, .. } => arms.iter_mut().chain([none]).for_each(f),
-        OpKind::Switch { arms, otherwise } => arms.iter_mut().map(|(_, b)| b).chain([otherwise]).for_each(f),
-        OpKind::Members { arms, .. } => arms.iter_mut().flat_map(|a| [&mut a.body, &mut a.absent]).for_each(f),
-        _ => {}
-    }
+    each_block!(kind, f, iter_mut, &mut);
 }
 
 /// A known congruence of the position: it is `residue` modulo `modulus`, counted from the origin.

@@ -48,7 +48,9 @@ impl Lower for Branches {
         let is_large = OpKind::Compute(Arithmetic::Less, Operand::Constant(2));
         let (before, bit) = match direction {
             Direction::Encode => {
-                (vec![OpKind::Load(case), OpKind::Put(number)], vec![OpKind::Load(on), OpKind::PutBit])
+                let zero = block(vec![OpKind::KnownBits { zeros: 1, one: false }]);
+                let bit = OpKind::If { then: bits(0), otherwise: zero };
+                (vec![OpKind::Load(case), OpKind::Put(number)], vec![OpKind::Load(on), bit])
             }
             Direction::Decode => {
                 (vec![OpKind::Get(number), OpKind::Store(case)], vec![OpKind::TakeBit, OpKind::Store(on)])

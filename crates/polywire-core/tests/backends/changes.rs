@@ -109,8 +109,8 @@ fn fixed(scalar: Scalar) -> Wire {
 }
 
 fn bit(path: u32, bit: bool, more: Vec<OpKind>) -> Block {
-    let bit = [OpKind::Const(Scalar::Bool, bit.into()), OpKind::PutBit];
-    block(path, bit.into_iter().chain(more).collect())
+    let bit = OpKind::KnownBits { zeros: u32::from(!bit), one: bit };
+    block(path, [bit].into_iter().chain(more).collect())
 }
 
 /// Refuses a value that is less than the one before.

@@ -1,32 +1,27 @@
 //! The decoding dialect of BSON. The walk of `lower/decode` calls it for each value. It emits
 //! operations with the kernels of `get` and `delimiters`, and touches the walk only.
 
-use alloc::{boxed::Box, string::ToString, sync::Arc, vec, vec::Vec};
+use alloc::{boxed::Box, string::ToString, vec, vec::Vec};
 
-use super::{
-    VALUE, delimiters, encode, get,
-    kind::{Form, Forms},
-};
+use super::{VALUE, delimiters, get, kind::Form, put::Names};
 use crate::{
     codec::lower::{
-        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key as member_key, scalar_of,
-        symbols,
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key as member_key,
+        keys, symbols,
     },
     layout::{Kind, Scalar},
     program::{
-        Arm, Block, ExpectedPrefix, FaultKind, MemberDialect, MemberTable, Op, OpKind, Order, PathId, Place, PrefixTag,
-        Segment, Source, SymbolTable, TextForm, Wire,
+        Arm, Block, ExpectedPrefix, FaultKind, Op, OpKind, Order, PathId, Place, PrefixTag, Segment, Source,
+        TestKernel, TextForm, Wire,
     },
     schema::{DefId, DefKind, Type},
 };
 
-/// The decoding dialect. Its forms are those of the writer's types.
-pub(super) struct Decode<'a> {
-    pub forms: Forms<'a>,
-}
+/// The decoding dialect.
+pub(super) struct Decode;
 
-impl DecodeDialect for Decode<'_> {
-    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+impl DecodeDialect for Decode {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
         let kernel = match (Form::of(ty, wire), wire) {
             (Form::Boolean, _) => &get::BOOLEAN,
             (Form::Int64, Scalar::I64) => &get::INTEGER_OR_TIME,
@@ -40,75 +35,55 @@ impl DecodeDialect for Decode<'_> {
         walk.get(ty, Wire::Kernel(kernel), slot)
     }
 
-    fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
-        let wire = Wire::Symbol(&get::LITERAL, self.symbols(walk, id, slot));
-        walk.get(&Type::Def(id), wire, slot)
+    fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
+        let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
+        walk.get(&Type::Def(id), Wire::Symbol(&get::LITERAL, literals), slot)
     }
 
-    fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
-        let then = walk.block(|walk| walk.text(TextForm::CountedNul { order: Order::Little }, slot))?;
-        let otherwise = walk.block(|walk| walk.text(TextForm::Kernel(&get::DECIMAL), slot))?;
-        walk.emit(OpKind::Test(&delimiters::IS_STRING));
-        walk.emit(OpKind::If { then, otherwise });
-        Ok(())
+    fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
+        let string = |walk: &mut DecodeWalk<'_>| walk.text(TextForm::CountedNul { order: Order::Little }, slot);
+        choose(walk, &delimiters::IS_STRING, string, |walk| walk.text(TextForm::Kernel(&get::DECIMAL), slot))
     }
 
-    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
-        let elements = walk.block(|walk| self.elements(walk, element, slot))?;
-        if !self.may_be_binary(walk, element, slot) {
-            walk.append(elements);
-            return Ok(());
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
+        if !is_octet(walk, element) || walk.bulk_scalar(element, slot) != Some(Scalar::U8) {
+            return elements(walk, element, slot);
         }
-        let binary = walk.block(|walk| {
+        let binary = |walk: &mut DecodeWalk<'_>| {
             let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
             let (place, scalar, order) = (slot.place, Scalar::U8, Order::Little);
             walk.emit(OpKind::Get(Wire::Kernel(&get::OCTETS)));
             walk.emit(OpKind::Bulk { place, scalar, order, bound, overflow });
             Ok(())
-        })?;
-        binary_or(walk, binary, elements);
-        Ok(())
+        };
+        choose(walk, &delimiters::IS_BINARY, binary, |walk| elements(walk, element, slot))
     }
 
-    fn array(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        element: &Type,
-        dims: &[u32],
-        slot: &Slot<'_>,
-    ) -> Result<(), LowerError> {
-        let elements = walk.block(|walk| self.elements(walk, element, slot))?;
+    fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>) -> Lowered {
         let len = dims.iter().try_fold(1u32, |n, d| n.checked_mul(*d)).ok_or_else(|| walk.mismatch())?;
-        match octets(walk, slot.place, len) {
-            Some(segment) if self.is_octet(walk, element) => {
-                let binary = walk.block(|walk| {
-                    walk.emit(OpKind::Action(&get::EXPECT_OCTETS, len.into()));
-                    walk.emit(OpKind::Run { segments: vec![segment], size: len });
-                    Ok(())
-                })?;
-                binary_or(walk, binary, elements);
-            }
-            _ => walk.append(elements),
-        }
-        Ok(())
+        let Some(segment) = octets(walk, slot.place, len).filter(|_| is_octet(walk, element)) else {
+            return elements(walk, element, slot);
+        };
+        let binary = |walk: &mut DecodeWalk<'_>| {
+            walk.emit(OpKind::Action(&get::EXPECT_OCTETS, len.into()));
+            walk.emit(OpKind::Run { segments: vec![segment], size: len });
+            Ok(())
+        };
+        choose(walk, &delimiters::IS_BINARY, binary, |walk| elements(walk, element, slot))
     }
 
-    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
-        let (key, value) =
-            walk.entry(slot, |walk, slot| self.key(walk, key, slot), |walk, slot| walk.value(value, slot))?;
-        let (place, source) = (slot.place, Source::Dialect(&delimiters::MAP));
-        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
-        Ok(())
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
+        let key = |walk: &mut DecodeWalk<'_>, slot: &Slot<'_>| keys::get::<Names>(walk, key, slot);
+        walk.entries(slot, Source::Dialect(&delimiters::MAP), 0, key, |walk, slot| walk.value(value, slot))
     }
 
-    fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
+    fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Lowered {
         let arms = members.iter().map(|member| arm(walk, member)).collect::<Result<Vec<Arm>, LowerError>>()?;
-        walk.emit(members_op(&delimiters::MEMBERS, arms));
+        walk.members(&delimiters::MEMBERS, arms);
         Ok(())
     }
 
-    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError> {
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
         let writer = walk.writer();
         let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
         let table = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
@@ -125,46 +100,14 @@ impl DecodeDialect for Decode<'_> {
     }
 }
 
-impl Decode<'_> {
-    fn symbols(&self, walk: &DecodeWalk<'_>, id: DefId, slot: &Slot<'_>) -> Arc<SymbolTable> {
-        encode::symbols(self.forms.schema, id, walk.default_literal(slot).map(i64::from))
-    }
+/// Emits the reading of elements from an array.
+fn elements(walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lowered {
+    walk.elements(slot, Source::Dialect(&delimiters::ARRAY), 0, |walk, inside| walk.value(ty, inside))
+}
 
-    fn elements(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
-        let element = walk.element(slot, |walk, inside| walk.value(ty, inside))?;
-        let (place, source) = (slot.place, Source::Dialect(&delimiters::ARRAY));
-        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
-        Ok(())
-    }
-
-    /// Octets are written as binary. Small integers are read from binary, too.
-    fn is_octet(&self, walk: &DecodeWalk<'_>, element: &Type) -> bool {
-        matches!(walk.writer().resolve(element), Type::Octet | Type::Uint8)
-    }
-
-    fn may_be_binary(&self, walk: &DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> bool {
-        self.is_octet(walk, element) && walk.bulk_scalar(element, slot) == Some(Scalar::U8)
-    }
-
-    fn key(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
-        let ty = walk.writer().resolve(ty);
-        let kernel = match (ty, scalar_of(ty)) {
-            (Type::String { .. } | Type::WString { .. }, _) => {
-                return walk.text(TextForm::Kernel(&get::KEY_TEXT), slot);
-            }
-            (Type::Def(id), _) => {
-                let wire = Wire::Symbol(&get::KEY_LITERAL, self.symbols(walk, *id, slot));
-                return walk.get(ty, wire, slot);
-            }
-            (Type::Bool, _) => &get::KEY_BOOLEAN,
-            (Type::Char8 | Type::Char16, _) => &get::KEY_CHARACTER,
-            (_, Some(wire)) if wire.is_signed() => &get::KEY_SIGNED,
-            (_, Some(wire)) if wire.is_integer() => &get::KEY_UNSIGNED,
-            _ => return Err(walk.unsupported("in BSON a map's key is a string, integer, boolean, character or enum")),
-        };
-        walk.get(ty, Wire::Kernel(kernel), slot)
-    }
+/// Octets are written as binary. Small integers are read from binary, too.
+fn is_octet(walk: &DecodeWalk<'_>, element: &Type) -> bool {
+    matches!(walk.writer().resolve(element), Type::Octet | Type::Uint8)
 }
 
 /// The program of a root that is not a document itself.
@@ -172,47 +115,40 @@ pub(super) fn wrapped(root: Block) -> Block {
     let op = |kind| Op { path: PathId(0), kind };
     let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
     let arm = Arm { key: member_key(0, &terminated(VALUE)), prefix: None, body: root, absent };
-    Block(vec![op(members_op(&delimiters::MEMBERS, vec![arm]))])
-}
-
-fn members_op(dialect: &'static MemberDialect, arms: Vec<Arm>) -> OpKind {
-    let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
-    OpKind::Members { dialect, arms, table }
+    Block(vec![op(OpKind::members(&delimiters::MEMBERS, vec![arm]))])
 }
 
 fn arm(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerError> {
     let key = member_key(0, &terminated(&member.writer.name));
     let prefix = Some(ExpectedPrefix { tag: PrefixTag::Byte, ..ExpectedPrefix::new(&key.name) });
-    let value = walk.block(|walk| walk.member(member))?;
-    if !member.writer.optional {
-        let absent = walk.block(|walk| walk.missing(member))?;
-        return Ok(Arm { key, prefix, body: value, absent });
-    }
-    let absent = walk.block(|walk| walk.absent(member))?;
-    let then = absent.clone();
-    let body = walk.block(|walk| {
-        walk.emit(OpKind::Test(&delimiters::IS_NULL));
-        walk.emit(OpKind::If { then, otherwise: value });
-        Ok(())
+    let body = walk.block(|walk| match member.writer.optional {
+        true => choose(walk, &delimiters::IS_NULL, |walk| walk.absent(member), |walk| walk.member(member)),
+        false => walk.member(member),
     })?;
+    let absent = walk.block(|walk| walk.left_out(member))?;
     Ok(Arm { key, prefix, body, absent })
 }
 
 /// Emits the value of a union's case, which is an element with the name of the case's member.
-fn case(walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Result<(), LowerError> {
+fn case(walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Lowered {
     let body = walk.block(|walk| walk.case_value(case))?;
-    let absent = walk.block(|walk| {
-        walk.emit(OpKind::Fail(FaultKind::MissingMember));
-        Ok(())
-    })?;
+    let absent = walk.failing(FaultKind::MissingMember);
     let key = member_key(0, &terminated(&case.member.name));
-    walk.emit(members_op(&delimiters::CASE, vec![Arm { key, prefix: None, body, absent }]));
+    walk.members(&delimiters::CASE, vec![Arm { key, prefix: None, body, absent }]);
     Ok(())
 }
 
-fn binary_or(walk: &mut DecodeWalk<'_>, then: Block, otherwise: Block) {
-    walk.emit(OpKind::Test(&delimiters::IS_BINARY));
+/// Emits a test, and the choice that it makes.
+fn choose(
+    walk: &mut DecodeWalk<'_>,
+    test: &'static TestKernel,
+    then: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
+    otherwise: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
+) -> Lowered {
+    let (then, otherwise) = (walk.block(then)?, walk.block(otherwise)?);
+    walk.emit(OpKind::Test(test));
     walk.emit(OpKind::If { then, otherwise });
+    Ok(())
 }
 
 /// The octets of an array in memory, or of a sink, as a segment. `None` for other places.

@@ -3,12 +3,11 @@
 //! their cursor.
 
 use super::{
-    get::{discriminator, is_null, skip_value},
+    get::{discriminator, is_null, skip_value, wrong_kind},
     kind::{self, MIN_DOCUMENT},
 };
 use crate::{
     codec::lower::one_way,
-    layout::Scalar,
     program::{
         Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect, Status,
         SymbolKernel, SymbolTable, TestKernel, kernels::scan::starts_with,
@@ -16,28 +15,14 @@ use crate::{
 };
 
 /// A document with members.
-pub(super) static MEMBERS: MemberDialect = MemberDialect {
-    name: "bson document",
-    begin: begin_document,
-    next: next_member,
-    after: one_way::no_step,
-    skip,
-    refuse_duplicates: true,
-    ending: None,
-    prefixes_suffice: false,
-};
+pub(super) static MEMBERS: MemberDialect =
+    MemberDialect { refuse_duplicates: true, ..MemberDialect::new("bson document", begin_document, next_member, skip) };
 
 /// The element of a union's case in the document that [`DOCUMENT`] entered; other elements are
 /// skipped.
 pub(super) static CASE: MemberDialect = MemberDialect {
-    name: "bson case",
-    begin: one_way::no_step,
-    next: next_in_region,
-    after: one_way::no_step,
-    skip,
     refuse_duplicates: true,
-    ending: None,
-    prefixes_suffice: false,
+    ..MemberDialect::new("bson case", one_way::no_step, next_in_region, skip)
 };
 
 /// A document with elements whose names are indices.
@@ -48,28 +33,15 @@ pub(super) static ARRAY: SequenceDialect =
 pub(super) static MAP: SequenceDialect = SequenceDialect { name: "bson map", begin: begin_document, next: next_entry };
 
 /// A whole document. Its length is filled in at its end.
-pub(super) static DOCUMENT: RegionDialect = RegionDialect {
-    name: "bson document",
-    restarts_origin: false,
-    get_begin: begin_region,
-    get_end: end_region,
-    put_begin,
-    put_end,
-    form: None,
-};
+pub(super) static DOCUMENT: RegionDialect =
+    RegionDialect::new("bson document", [begin_region, end_region], [put_begin, put_end]);
 
 /// Finds the discriminator of the union whose document follows. The table has the labels that the
 /// names of cases determine.
-pub(super) static SELECTOR: SymbolKernel = SymbolKernel {
-    name: "bson selector",
-    scalar: Scalar::I64,
-    get: get_selector::<false>,
-    put: one_way::put_no_symbol,
-};
+pub(super) static SELECTOR: SymbolKernel = SymbolKernel::get_only("bson selector", get_selector::<false>);
 
 /// [`SELECTOR`] for a discriminator that is a character.
-pub(super) static CHARACTER_SELECTOR: SymbolKernel =
-    SymbolKernel { name: "bson selector", scalar: Scalar::I64, get: get_selector::<true>, put: one_way::put_no_symbol };
+pub(super) static CHARACTER_SELECTOR: SymbolKernel = SymbolKernel::get_only("bson selector", get_selector::<true>);
 
 /// Tests for null.
 pub(super) static IS_NULL: TestKernel = TestKernel { name: "bson null", test: is_null };
@@ -85,21 +57,21 @@ extern "C" fn begin_document(input: &mut Input<'_>, cursor: &mut Cursor) -> Stat
     match input.tag {
         0 => open(input, cursor),
         tag if tag == u32::from(kind::DOCUMENT) => open(input, cursor),
-        tag => input.fail(FaultKind::WrongKind, kind::DOCUMENT.into(), tag.into()),
+        _ => wrong_kind(input, kind::DOCUMENT),
     }
 }
 
 extern "C" fn begin_array(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
     match input.tag == u32::from(kind::ARRAY) {
         true => open(input, cursor),
-        false => input.fail(FaultKind::WrongKind, kind::ARRAY.into(), input.tag.into()),
+        false => wrong_kind(input, kind::ARRAY),
     }
 }
 
 /// Checks length and terminator, and narrows the input to the elements. The cursor's first word is
 /// the outer end.
 #[inline]
-fn open(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
+pub(super) fn open(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
     let rest = input.rest();
     let Some(head) = rest.first_chunk::<4>() else {
         return input.fail(FaultKind::Truncated, MIN_DOCUMENT as u64, rest.len() as u64);
@@ -127,7 +99,7 @@ fn open(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
 
 /// Widens the input again and skips the terminator.
 #[inline]
-fn close(input: &mut Input<'_>, cursor: &Cursor) {
+pub(super) fn close(input: &mut Input<'_>, cursor: &Cursor) {
     let behind = input.end() + 1;
     input.restore_end(cursor.0[0] as usize);
     input.seek(behind);
@@ -167,13 +139,7 @@ fn next_name(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Statu
 }
 
 fn search_name(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) -> Status {
-    match name(input) {
-        Ok(name) => {
-            *arm = table.by_name(name, MemberTable::UNKNOWN);
-            Status::Ok
-        }
-        Err(failed) => failed,
-    }
+    Status::give(name(input).map(|name| table.by_name(name, MemberTable::UNKNOWN)), arm)
 }
 
 /// Reads an element's header: sets the kind and returns the name with its NUL.
@@ -194,7 +160,7 @@ fn name<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Status> {
 }
 
 extern "C" fn skip(input: &mut Input<'_>, _: &mut Cursor) -> Status {
-    skip_value(input)
+    Status::of(skip_value(input))
 }
 
 /// Elements are taken in the order of the message. Their names are ignored, because some writers do
@@ -224,7 +190,7 @@ fn next_element_slowly(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u6
         close(input, cursor);
         return Status::Ok;
     }
-    name(input).map_or_else(|failed| failed, |_| Status::Ok)
+    Status::of(name(input).map(drop))
 }
 
 /// Moves to an entry's name, which is the key.
@@ -259,16 +225,16 @@ extern "C" fn put_begin(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) ->
 }
 
 extern "C" fn put_end(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    if output.put_word(0, 1) == Status::Failed {
-        return Status::Failed;
-    }
+    let terminated = output.put_word(0, 1);
     let start = cursor.0[0] as usize;
     let len = output.position().wrapping_sub(start);
-    let Some(head) = document_length(len) else {
-        return output.fail(FaultKind::Unrepresentable, i32::MAX as u64, len as u64);
-    };
-    output.patch(start, &head);
-    Status::Ok
+    terminated.then(|| match document_length(len) {
+        Some(head) => {
+            output.patch(start, &head);
+            Status::Ok
+        }
+        None => output.fail(FaultKind::Unrepresentable, i32::MAX as u64, len as u64),
+    })
 }
 
 /// The bytes of a document's length. `None` if a document cannot be that long.
@@ -283,33 +249,30 @@ extern "C" fn get_selector<const CHARACTER: bool>(
     selected: &mut u64,
 ) -> Status {
     let start = input.position();
+    let label = select(input, table, CHARACTER).inspect(|_| input.seek(start));
+    Status::give(label.map(|label| label as u64), selected)
+}
+
+fn select(input: &mut Input<'_>, table: &SymbolTable, character: bool) -> Result<i64, Status> {
+    let start = input.position();
     let (mut named, mut members) = (None, 0u64);
     while input.remaining() > 0 {
-        let Ok(name) = name(input) else { return Status::Failed };
+        let name = name(input)?;
         let name = &name[..name.len() - 1];
         if name == kind::DISCRIMINATOR.as_bytes() {
-            let status = discriminator(input, table, CHARACTER, selected);
-            if status == Status::Ok {
-                input.seek(start);
-            }
-            return status;
+            return discriminator(input, table, character);
         }
         if let Some(label) = table.value(name) {
             named = Some(label);
             members += 1;
         }
-        if skip_value(input) == Status::Failed {
-            return Status::Failed;
-        }
+        skip_value(input)?;
     }
     input.seek(start);
     match named {
-        Some(label) if members == 1 => {
-            *selected = label as u64;
-            Status::Ok
-        }
-        Some(_) => input.fail(FaultKind::DuplicateMember, 1, members),
-        None => input.fail(FaultKind::UnknownCase, 0, 0),
+        Some(label) if members == 1 => Ok(label),
+        Some(_) => Err(input.fail(FaultKind::DuplicateMember, 1, members)),
+        None => Err(input.fail(FaultKind::UnknownCase, 0, 0)),
     }
 }
 
@@ -324,7 +287,7 @@ extern "C" fn is_string(input: &mut Input<'_>, is: &mut u64) -> Status {
     *is = match input.tag {
         STRING => 1,
         DECIMAL128 => 0,
-        tag => return input.fail(FaultKind::WrongKind, STRING.into(), tag.into()),
+        _ => return wrong_kind(input, kind::STRING),
     };
     Status::Ok
 }

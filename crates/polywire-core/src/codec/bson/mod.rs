@@ -22,10 +22,9 @@
 
 use alloc::sync::Arc;
 
-use super::{Codec, LowerError, OptionSpec, Options, Properties, lower};
+use super::{Codec, LowerResult, OptionSpec, Options, Properties, lower};
 use crate::{
     layout::Layout,
-    program::Program,
     schema::{Def, DefKind, Schema, Type},
 };
 
@@ -56,16 +55,8 @@ static PROPERTIES: Properties = Properties {
 };
 
 static OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "enum",
-        values: &["number", "name"],
-        help: "enum literals as int32, or as their names; both are accepted",
-    },
-    OptionSpec {
-        name: "null",
-        values: &["omit", "write"],
-        help: "absent members are omitted, or written as null; both are accepted",
-    },
+    OptionSpec::new("enum", &["number", "name"], "enum literals as int32, or as their names; both are accepted"),
+    OptionSpec::new("null", &["omit", "write"], "absent members are omitted, or written as null; both are accepted"),
 ];
 
 impl Codec for Bson {
@@ -81,7 +72,7 @@ impl Codec for Bson {
         OPTIONS
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let dialect = encode::Encode {
             forms: kind::Forms { schema, enum_names: options.value("enum") == Some("name") },
             write_null: options.value("null") == Some("write"),
@@ -93,15 +84,8 @@ impl Codec for Bson {
         Ok(program)
     }
 
-    fn lower_decode(
-        &self,
-        _: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
-        let dialect = decode::Decode { forms: kind::Forms { schema: writer, enum_names: false } };
-        let mut program = lower::decode::lower(&dialect, writer, reader, layout)?;
+    fn lower_decode(&self, _: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
+        let mut program = lower::decode::lower(&decode::Decode, writer, reader, layout)?;
         if !is_document(writer) {
             program.root = decode::wrapped(program.root);
         }

@@ -1,46 +1,29 @@
 //! Kernels that write element names, map keys, and values whose kind or length depends on the
 //! value. The dialect `encode` puts them into programs. They touch the output only.
 
+use super::{get, kind};
 use crate::{
-    codec::lower::one_way,
+    codec::lower::keys::{Keys, with_decimal},
     layout::Scalar,
-    program::{ActionKernel, FaultKind, Output, ScalarKernel, Status, SymbolKernel, SymbolTable, TextKernel},
+    program::{ActionKernel, FaultKind, Input, Output, ScalarKernel, Status, SymbolKernel, SymbolTable},
 };
 
-use super::kind;
-
-const fn writer(
-    name: &'static str,
-    scalar: Scalar,
-    put: extern "C" fn(&mut Output<'_>, u64) -> Status,
-) -> ScalarKernel {
-    ScalarKernel { name, scalar, get: one_way::get_no_scalar, put, wide: None, form: None }
-}
-
 /// A `uint64` after the header of an int64.
-pub(super) static UNSIGNED: ScalarKernel = writer("bson unsigned", Scalar::U64, put_unsigned);
+pub(super) static UNSIGNED: ScalarKernel = ScalarKernel::put_only("bson unsigned", Scalar::U64, put_unsigned);
 /// [`UNSIGNED`] after a header whose position was recorded by [`MARK`].
-pub(super) static MARKED_UNSIGNED: ScalarKernel = writer("bson marked unsigned", Scalar::U64, put_marked_unsigned);
+pub(super) static MARKED_UNSIGNED: ScalarKernel =
+    ScalarKernel::put_only("bson marked unsigned", Scalar::U64, put_marked_unsigned);
 /// A `char` after the header of a string.
-pub(super) static CHAR8: ScalarKernel = writer("bson char", Scalar::U8, put_char);
+pub(super) static CHAR8: ScalarKernel = ScalarKernel::put_only("bson char", Scalar::U8, put_char);
 /// A `wchar` after the header of a string.
-pub(super) static CHAR16: ScalarKernel = writer("bson wchar", Scalar::U16, put_char16);
+pub(super) static CHAR16: ScalarKernel = ScalarKernel::put_only("bson wchar", Scalar::U16, put_char16);
 /// [`CHAR16`] after a header whose position was recorded by [`MARK`].
-pub(super) static MARKED_CHAR16: ScalarKernel = writer("bson marked wchar", Scalar::U16, put_marked_char16);
+pub(super) static MARKED_CHAR16: ScalarKernel =
+    ScalarKernel::put_only("bson marked wchar", Scalar::U16, put_marked_char16);
 /// The name of an enum literal as a string.
-pub(super) static LITERAL: SymbolKernel =
-    SymbolKernel { name: "bson literal", scalar: Scalar::I64, get: one_way::get_no_symbol, put: put_literal };
-/// Map keys.
-pub(super) static KEY_TEXT: TextKernel =
-    TextKernel { name: "bson key", get: one_way::get_no_text, put: put_key, short: None };
-pub(super) static KEY_SIGNED: ScalarKernel = writer("bson signed key", Scalar::I64, put_signed_key);
-pub(super) static KEY_UNSIGNED: ScalarKernel = writer("bson unsigned key", Scalar::U64, put_unsigned_key);
-pub(super) static KEY_BOOLEAN: ScalarKernel = writer("bson boolean key", Scalar::Bool, put_boolean_key);
-pub(super) static KEY_CHARACTER: ScalarKernel = writer("bson character key", Scalar::U16, put_character_key);
-pub(super) static KEY_LITERAL: SymbolKernel =
-    SymbolKernel { name: "bson literal key", scalar: Scalar::I64, get: one_way::get_no_symbol, put: put_literal_key };
+pub(super) static LITERAL: SymbolKernel = SymbolKernel::put_only("bson literal", put_literal);
 /// Records the position of the next element's kind.
-pub(super) static MARK: ActionKernel = ActionKernel { name: "bson mark", get: one_way::get_no_action, put: put_mark };
+pub(super) static MARK: ActionKernel = ActionKernel::put_only("bson mark", put_mark);
 
 /// The header of an array's element: its kind, and its index as the name.
 pub(super) fn index(kind: u8) -> &'static ScalarKernel {
@@ -48,7 +31,8 @@ pub(super) fn index(kind: u8) -> &'static ScalarKernel {
         ($($kind:ident)*) => {
             match kind {
                 $(kind::$kind => {
-                    static KERNEL: ScalarKernel = writer("bson index", Scalar::U64, put_index::<{ kind::$kind }>);
+                    static KERNEL: ScalarKernel =
+                        ScalarKernel::put_only("bson index", Scalar::U64, put_index::<{ kind::$kind }>);
                     &KERNEL
                 })*
                 _ => unreachable!("no type is written as another kind"),
@@ -88,10 +72,7 @@ extern "C" fn put_index<const KIND: u8>(output: &mut Output<'_>, index: u64) -> 
 
 #[cold]
 fn put_long_index(output: &mut Output<'_>, kind: u8, index: u64) -> Status {
-    match output.put(&[kind]) {
-        Status::Ok => put_unsigned_key(output, index),
-        failed => failed,
-    }
+    output.put(&[kind]).then(|| with_decimal(false, index, |text| put_name(output, text)))
 }
 
 extern "C" fn put_unsigned(output: &mut Output<'_>, value: u64) -> Status {
@@ -144,6 +125,14 @@ extern "C" fn put_char(output: &mut Output<'_>, code: u64) -> Status {
 }
 
 extern "C" fn put_char16(output: &mut Output<'_>, code: u64) -> Status {
+    put_char16_or(output, code, change_kind)
+}
+
+extern "C" fn put_marked_char16(output: &mut Output<'_>, code: u64) -> Status {
+    put_char16_or(output, code, change_marked_kind)
+}
+
+fn put_char16_or(output: &mut Output<'_>, code: u64, change_kind: fn(&mut Output<'_>, u8)) -> Status {
     match char::from_u32(code as u32) {
         Some(char) => put_string(output, char.encode_utf8(&mut [0; 4])),
         None => {
@@ -153,31 +142,37 @@ extern "C" fn put_char16(output: &mut Output<'_>, code: u64) -> Status {
     }
 }
 
-extern "C" fn put_marked_char16(output: &mut Output<'_>, code: u64) -> Status {
-    match char::from_u32(code as u32) {
-        Some(char) => put_string(output, char.encode_utf8(&mut [0; 4])),
-        None => {
-            change_marked_kind(output, kind::INT32);
-            output.put(&(code as u32).to_le_bytes())
-        }
-    }
-}
-
 fn put_string(output: &mut Output<'_>, text: &str) -> Status {
     let Ok(len) = i32::try_from(text.len() + 1) else {
         return output.fail(FaultKind::Unrepresentable, i32::MAX as u64, text.len() as u64 + 1);
     };
-    if output.put(&len.to_le_bytes()) == Status::Failed {
-        return Status::Failed;
-    }
-    put_name(output, text)
+    output.put(&len.to_le_bytes()).then(|| put_name(output, text))
 }
 
 /// Writes text and a NUL.
 fn put_name(output: &mut Output<'_>, text: &str) -> Status {
-    match output.put(text.as_bytes()) {
-        Status::Ok => output.put(&[0]),
-        failed => failed,
+    output.put(text.as_bytes()).then(|| output.put(&[0]))
+}
+
+/// Names end with a NUL.
+pub(super) struct Names;
+
+impl Keys for Names {
+    const BEHIND: usize = 1;
+
+    fn key<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Status> {
+        get::name(input)
+    }
+
+    fn put_key(output: &mut Output<'_>, name: &str) -> Status {
+        put_name(output, name)
+    }
+
+    fn put_any_key(output: &mut Output<'_>, text: &str) -> Status {
+        match text.bytes().any(|byte| byte == 0) {
+            true => output.fail(FaultKind::Unrepresentable, 0, 0),
+            false => put_name(output, text),
+        }
     }
 }
 
@@ -188,59 +183,10 @@ extern "C" fn put_literal(output: &mut Output<'_>, table: &SymbolTable, value: u
     }
 }
 
-fn put_key(output: &mut Output<'_>, text: &str) -> Status {
-    match text.bytes().any(|byte| byte == 0) {
-        true => output.fail(FaultKind::Unrepresentable, 0, 0),
-        false => put_name(output, text),
-    }
-}
-
-extern "C" fn put_signed_key(output: &mut Output<'_>, value: u64) -> Status {
-    let value = value as i64;
-    if value < 0 && output.put(b"-") == Status::Failed {
-        return Status::Failed;
-    }
-    put_unsigned_key(output, value.unsigned_abs())
-}
-
-extern "C" fn put_unsigned_key(output: &mut Output<'_>, mut value: u64) -> Status {
-    // The last byte remains 0, which is the name's NUL.
-    let mut digits = [0; 21];
-    let mut start = 20;
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            return output.put(&digits[start..]);
-        }
-    }
-}
-
-extern "C" fn put_boolean_key(output: &mut Output<'_>, value: u64) -> Status {
-    put_name(output, if value != 0 { "true" } else { "false" })
-}
-
-extern "C" fn put_character_key(output: &mut Output<'_>, code: u64) -> Status {
-    match char::from_u32(code as u32) {
-        Some(char) => put_key(output, char.encode_utf8(&mut [0; 4])),
-        None => output.fail(FaultKind::Unrepresentable, 0, code),
-    }
-}
-
-extern "C" fn put_literal_key(output: &mut Output<'_>, table: &SymbolTable, value: u64) -> Status {
-    match table.name(value as i64) {
-        Some(name) => put_key(output, name),
-        None => output.fail(FaultKind::UnknownLiteral, 0, value),
-    }
-}
-
 extern "C" fn put_mark(output: &mut Output<'_>, _: u64) -> Status {
     output.mark = output.position();
     Status::Ok
 }
-
-// Functions for reading, which encoding programs do not use.
 
 #[cfg(test)]
 mod tests {

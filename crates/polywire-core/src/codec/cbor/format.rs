@@ -127,10 +127,7 @@ impl kinds::Format for Format {
     }
 
     fn put_text(output: &mut Output<'_>, text: &str) -> Status {
-        match put_head(output, TEXT, text.len() as u64) {
-            Status::Ok => output.put(text.as_bytes()),
-            failed => failed,
-        }
+        put_head(output, TEXT, text.len() as u64).then(|| output.put(text.as_bytes()))
     }
 
     fn name_head(len: usize) -> (u64, usize) {
@@ -260,9 +257,7 @@ fn name_in_pieces<'a>(input: &mut Input<'a>) -> Read<&'a [u8]> {
 }
 
 fn skip_open(input: &mut Input<'_>, items: u64) -> Read {
-    if input.enter() == Status::Failed {
-        return Err(Status::Failed);
-    }
+    input.enter().ok()?;
     while !next_is(input, &[BREAK]) {
         for _ in 0..items {
             Format::skip(input)?;

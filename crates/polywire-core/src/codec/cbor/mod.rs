@@ -23,7 +23,7 @@
 use alloc::sync::Arc;
 
 use super::{
-    Codec, LowerError, OptionSpec, Options, Properties,
+    Codec, LowerResult, OptionSpec, Options, Properties,
     lower::{
         self,
         kinds::{self, Decode, Encode, Style},
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     layout::Layout,
-    program::{Limits, Program, io::CodecError},
+    program::{Limits, io::CodecError},
     schema::Schema,
 };
 
@@ -55,26 +55,22 @@ static PROPERTIES: Properties = Properties {
 };
 
 static OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "struct",
-        values: &["map", "array"],
-        help: "structures as maps by member name, or as arrays of the members' values in order",
-    },
-    OptionSpec {
-        name: "enum",
-        values: &["number", "name"],
-        help: "enum literals as numbers, or as their names; both are accepted",
-    },
-    OptionSpec {
-        name: "null",
-        values: &["omit", "write"],
-        help: "absent members are omitted from maps, or written as null; both are accepted",
-    },
-    OptionSpec {
-        name: "deterministic",
-        values: &[],
-        help: "members and map entries sorted by the bytes of their keys, floats as short as possible (section 4.2.1)",
-    },
+    OptionSpec::new(
+        "struct",
+        &["map", "array"],
+        "structures as maps by member name, or as arrays of the members' values in order",
+    ),
+    OptionSpec::new("enum", &["number", "name"], "enum literals as numbers, or as their names; both are accepted"),
+    OptionSpec::new(
+        "null",
+        &["omit", "write"],
+        "absent members are omitted from maps, or written as null; both are accepted",
+    ),
+    OptionSpec::new(
+        "deterministic",
+        &[],
+        "members and map entries sorted by the bytes of their keys, floats as short as possible (section 4.2.1)",
+    ),
 ];
 
 impl Codec for Cbor {
@@ -90,17 +86,11 @@ impl Codec for Cbor {
         OPTIONS
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         lower::encode::lower(&Encode::<format::Format>::new(style(options)), schema, layout)
     }
 
-    fn lower_decode(
-        &self,
-        options: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         lower::decode::lower(&Decode::<format::Format>::new(style(options)), writer, reader, layout)
     }
 }

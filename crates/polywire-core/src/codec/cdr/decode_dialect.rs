@@ -2,58 +2,47 @@
 
 use alloc::vec::Vec;
 
-use super::{DISCRIMINATOR_ID, Dialect, Version, parameters, wide};
+use super::{DISCRIMINATOR_ID, Dialect, Version, parameters};
 use crate::{
-    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, scalar_of},
+    codec::lower::{
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key, scalar_of,
+    },
     layout::{Kind, Scalar},
-    program::{Arm, Block, Check, MemberTable, OpKind, Place, Segment, Source, TextForm, Wire},
+    program::{Arm, Block, Check, OpKind, Place, Segment, Source, Wire},
     schema::{DefId, Extensibility, Type, array_shape},
 };
 
 impl DecodeDialect for Dialect {
-    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
         walk.emit(OpKind::Align(self.alignment(wire)));
         walk.fixed(ty, wire, self.order, slot)
     }
 
-    fn enumeration(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        id: DefId,
-        wire: Scalar,
-        slot: &Slot<'_>,
-    ) -> Result<(), LowerError> {
+    fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, wire: Scalar, slot: &Slot<'_>) -> Lowered {
         walk.emit(OpKind::Align(self.alignment(wire)));
         walk.fixed(&Type::Def(id), wire, self.order, slot)
     }
 
-    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lowered {
         walk.emit(OpKind::Align(4));
-        let form = match ty {
-            Type::WString { .. } => TextForm::Kernel(wide::kernel(self.order)),
-            _ => TextForm::CountedNul { order: self.order },
-        };
-        walk.text(form, slot)
+        walk.text(self.text_form(ty), slot)
     }
 
-    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
         let delimited = self.delimited_elements(walk.writer(), &[element]);
         self.get_delimited(walk, delimited, parameters::EXACT, |walk| {
             self.get_length(walk);
             match walk.bulk_scalar(element, slot) {
                 Some(scalar) => self.get_bulk(walk, scalar, slot),
-                None => self.get_elements(walk, element, slot),
+                None => {
+                    let min_wire = self.min_wire(walk.writer(), element);
+                    walk.elements(slot, Source::Count, min_wire, |walk, at| walk.value(element, at))
+                }
             }
         })
     }
 
-    fn array(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        element: &Type,
-        dims: &[u32],
-        slot: &Slot<'_>,
-    ) -> Result<(), LowerError> {
+    fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>) -> Lowered {
         let (inner, inner_dims) = array_shape(walk.writer(), element);
         let len = dims.iter().chain(&inner_dims).try_fold(1u32, |n, dim| n.checked_mul(*dim));
         let len = len.ok_or_else(|| walk.unsupported("the array is too large"))?;
@@ -71,21 +60,18 @@ impl DecodeDialect for Dialect {
         })
     }
 
-    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
         let delimited = self.delimited_elements(walk.writer(), &[key, value]);
         let (least_key, least_value) = (self.min_wire(walk.writer(), key), self.min_wire(walk.writer(), value));
         let min_wire = least_key.saturating_add(least_value);
         self.get_delimited(walk, delimited, parameters::EXACT, |walk| {
             self.get_length(walk);
-            let (key, value) = walk.entry(slot, |walk, at| walk.value(key, at), |walk, at| walk.value(value, at))?;
-            let (place, source) = (slot.place, Source::Count);
-            let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-            walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire });
-            Ok(())
+            let key = |walk: &mut DecodeWalk<'_>, at: &Slot<'_>| walk.value(key, at);
+            walk.entries(slot, Source::Count, min_wire, key, |walk, at| walk.value(value, at))
         })
     }
 
-    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
+    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Lowered {
         let def = walk.writer().def(id);
         self.get_delimited(walk, self.delimited(def), parameters::SKIP_REST, |walk| match def.extensibility {
             Extensibility::Mutable => self.get_mutable(walk, members),
@@ -93,7 +79,7 @@ impl DecodeDialect for Dialect {
         })
     }
 
-    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError> {
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
         let def = walk.writer().def(union.id);
         let mutable = def.extensibility == Extensibility::Mutable;
         self.get_delimited(walk, self.delimited(def), parameters::SKIP_REST, |walk| {
@@ -117,7 +103,7 @@ impl Dialect {
     }
 
     /// Emits elements copied as a block. An empty sequence has no padding after its count.
-    fn get_bulk(&self, walk: &mut DecodeWalk<'_>, scalar: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn get_bulk(&self, walk: &mut DecodeWalk<'_>, scalar: Scalar, slot: &Slot<'_>) -> Lowered {
         let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
         let bulk = OpKind::Bulk { place, scalar, order: self.order, bound, overflow };
         let alignment = self.alignment(scalar);
@@ -138,40 +124,17 @@ impl Dialect {
         Ok(())
     }
 
-    fn get_elements(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
-        let min_wire = self.min_wire(walk.writer(), element);
-        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        let element = walk.element(slot, |walk, at| walk.value(element, at))?;
-        walk.emit(OpKind::Sequence { place: slot.place, source: Source::Count, element, bound, overflow, min_wire });
-        Ok(())
-    }
-
     /// Emits the elements of an array. `len` is the number of elements in the remaining dimensions;
     /// the layout says how they are grouped in memory.
-    fn get_array_elements(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        inner: &Type,
-        len: u32,
-        slot: &Slot<'_>,
-    ) -> Result<(), LowerError> {
+    fn get_array_elements(&self, walk: &mut DecodeWalk<'_>, inner: &Type, len: u32, slot: &Slot<'_>) -> Lowered {
         let here = match walk.kind(slot.place) {
             Some(Kind::Array { len, .. }) => *len,
             _ => len,
         };
-        let element = walk.element(slot, |walk, at| match walk.kind(at.place) {
+        walk.elements(slot, Source::Fixed(here), 0, |walk, at| match walk.kind(at.place) {
             Some(Kind::Array { .. }) => self.get_array_elements(walk, inner, len, at),
             _ => walk.value(inner, at),
-        })?;
-        walk.emit(OpKind::Sequence {
-            place: slot.place,
-            source: Source::Fixed(here),
-            element,
-            bound: 0,
-            overflow: Default::default(),
-            min_wire: 0,
-        });
-        Ok(())
+        })
     }
 
     /// An array's elements as one segment of a run, if wire and memory have the same scalars.
@@ -206,7 +169,7 @@ impl Dialect {
         Ok(Some(Segment { place, at: 0, wire: scalar, memory: scalar, count: len, order, check }))
     }
 
-    pub(super) fn get_plain_member(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
+    pub(super) fn get_plain_member(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
         if !member.writer.optional {
             return walk.member(member);
         }
@@ -223,7 +186,7 @@ impl Dialect {
         }
     }
 
-    fn get_optional_parameter(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
+    fn get_optional_parameter(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
         let argument = self.parameter(member.writer);
         walk.emit(OpKind::Test(parameters::parameter_present(self.order)));
         let then = walk.block(|walk| {
@@ -240,7 +203,7 @@ impl Dialect {
         Ok(())
     }
 
-    fn get_mutable(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
+    fn get_mutable(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
         // A member that the reader lacks has no arm. It is skipped by its length, or refused if it
         // must be understood. In a structure that is skipped as a whole, no member needs to be
         // understood.
@@ -254,12 +217,11 @@ impl Dialect {
             })
         });
         let arms = arms.collect::<Result<Vec<Arm>, LowerError>>()?;
-        let table = MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect());
         let dialect = match self.version {
             Version::One => parameters::parameter_list(self.order),
             Version::Two => parameters::member_list(self.order),
         };
-        walk.emit(OpKind::Members { dialect, arms, table: table.into() });
+        walk.members(dialect, arms);
         Ok(())
     }
 
@@ -278,7 +240,7 @@ impl Dialect {
         walk.emit(OpKind::Convert(Scalar::I64));
     }
 
-    fn get_case(&self, walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Result<(), LowerError> {
+    fn get_case(&self, walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Lowered {
         let body = walk.block(|walk| walk.case_value(case))?;
         let (dialect, argument) = match self.version {
             Version::One => (parameters::parameter_region(self.order), self.parameter(case.member)),
@@ -297,8 +259,8 @@ impl Dialect {
         walk: &mut DecodeWalk<'_>,
         delimited: bool,
         rest: u64,
-        fill: impl FnOnce(&mut DecodeWalk<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        fill: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
+    ) -> Lowered {
         if !delimited {
             return fill(walk);
         }

@@ -2,85 +2,61 @@
 
 use alloc::boxed::Box;
 
-use super::{DISCRIMINATOR_ID, Dialect, Version, parameters, wide};
+use super::{DISCRIMINATOR_ID, Dialect, Version, parameters};
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of, widens},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, scalar_of, widens},
     layout::{Kind, Scalar},
-    program::{Block, OpKind, Overflow, Place, Segment, Source, TextForm, Wire},
+    program::{Block, OpKind, Overflow, Place, Segment, Wire},
     schema::{Case, DefId, Extensibility, Member, Type, array_shape},
 };
 
 impl EncodeDialect for Dialect {
-    fn scalar(&self, walk: &mut EncodeWalk<'_>, _ty: &Type, wire: Scalar, place: Place) -> Result<(), LowerError> {
+    fn scalar(&self, walk: &mut EncodeWalk<'_>, _ty: &Type, wire: Scalar, place: Place) -> Lowered {
         self.put_scalar(walk, wire, place)
     }
 
-    fn enumeration(&self, walk: &mut EncodeWalk<'_>, _id: DefId, wire: Scalar, place: Place) -> Result<(), LowerError> {
+    fn enumeration(&self, walk: &mut EncodeWalk<'_>, _id: DefId, wire: Scalar, place: Place) -> Lowered {
         self.put_scalar(walk, wire, place)
     }
 
-    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Result<(), LowerError> {
-        let (form, bound, utf16_bound) = match ty {
-            Type::WString { bound } => (TextForm::Kernel(wide::kernel(self.order)), *bound, true),
-            Type::String { bound } => (TextForm::CountedNul { order: self.order }, *bound, false),
-            _ => return Err(walk.mismatch()),
-        };
+    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
         walk.emit(OpKind::Align(4));
-        walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow: Overflow::Refuse, after: 0 });
-        Ok(())
+        walk.text(ty, place, self.text_form(ty))
     }
 
-    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Result<(), LowerError> {
+    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
         let delimited = self.delimited_elements(walk.schema(), &[element]);
         self.put_delimited(walk, delimited, |walk| {
             self.put_length(walk, place);
             match self.bulk_scalar(walk, element, place) {
                 Some(scalar) => self.put_bulk(walk, scalar, bound, place),
-                None => self.put_elements(walk, element, bound, place),
+                None => walk.elements(place, bound, |walk, at| walk.value(element, at)),
             }
         })
     }
 
-    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, _dims: &[u32], place: Place) -> Result<(), LowerError> {
+    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, _dims: &[u32], place: Place) -> Lowered {
         let (inner, _) = array_shape(walk.schema(), element);
         let delimited = self.delimited_elements(walk.schema(), &[inner]);
         self.put_delimited(walk, delimited, |walk| match self.put_repeated(walk, inner, place) {
             Some(segment) => {
                 walk.emit(OpKind::Align(self.alignment(segment.wire)));
-                let size = segment.size();
-                walk.emit(OpKind::Run { segments: [segment].into(), size });
+                walk.run(segment);
                 Ok(())
             }
             None => self.put_array_elements(walk, inner, place),
         })
     }
 
-    fn map(
-        &self,
-        walk: &mut EncodeWalk<'_>,
-        key: &Type,
-        value: &Type,
-        bound: u32,
-        place: Place,
-    ) -> Result<(), LowerError> {
+    fn map(&self, walk: &mut EncodeWalk<'_>, key: &Type, value: &Type, bound: u32, place: Place) -> Lowered {
         let delimited = self.delimited_elements(walk.schema(), &[key, value]);
         self.put_delimited(walk, delimited, |walk| {
             self.put_length(walk, place);
-            let (key, value) = walk.entry(place, |walk, at| walk.value(key, at), |walk, at| walk.value(value, at))?;
-            walk.emit(OpKind::Map {
-                place,
-                source: Source::Count,
-                key,
-                value,
-                bound,
-                overflow: Default::default(),
-                min_wire: 0,
-            });
-            Ok(())
+            walk.entries(place, bound, |walk, at| walk.value(key, at), |walk, at| walk.value(value, at))
         })
     }
 
-    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Result<(), LowerError> {
+    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Lowered {
         let def = walk.schema().def(id);
         let mutable = def.extensibility == Extensibility::Mutable;
         self.put_delimited(walk, self.delimited(def), |walk| {
@@ -95,7 +71,7 @@ impl EncodeDialect for Dialect {
         })
     }
 
-    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Result<(), LowerError> {
+    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
         let def = walk.schema().def(union.id);
         let mutable = def.extensibility == Extensibility::Mutable;
         self.put_delimited(walk, self.delimited(def), |walk| {
@@ -119,19 +95,13 @@ impl EncodeDialect for Dialect {
 }
 
 impl Dialect {
-    fn put_scalar(&self, walk: &mut EncodeWalk<'_>, wire: Scalar, place: Place) -> Result<(), LowerError> {
+    fn put_scalar(&self, walk: &mut EncodeWalk<'_>, wire: Scalar, place: Place) -> Lowered {
         let memory = walk.memory_scalar(place)?;
         walk.emit(OpKind::Align(self.alignment(wire)));
         if wire == memory || widens(wire, memory) {
-            let segment = Segment { place, at: 0, wire, memory, count: 1, order: self.order, check: None };
-            let size = segment.size();
-            walk.emit(OpKind::Run { segments: [segment].into(), size });
-            return Ok(());
+            return walk.fixed(place, wire, self.order);
         }
-        walk.emit(OpKind::Load(place));
-        walk.emit(OpKind::Convert(wire));
-        walk.emit(OpKind::Put(Wire::Fixed { scalar: wire, order: self.order }));
-        Ok(())
+        walk.put(place, Wire::Fixed { scalar: wire, order: self.order })
     }
 
     fn put_length(&self, walk: &mut EncodeWalk<'_>, place: Place) {
@@ -144,18 +114,11 @@ impl Dialect {
     /// The scalar of a sequence's elements, if they can be copied to the wire as a block, apart
     /// from the byte order.
     fn bulk_scalar(&self, walk: &EncodeWalk<'_>, element: &Type, place: Place) -> Option<Scalar> {
-        let scalar = scalar_of(walk.schema().resolve(element))?;
-        match walk.kind(place) {
-            Some(Kind::Sequence(sequence)) => match walk.layout().node(sequence.element).kind {
-                Kind::Scalar(memory) => (memory == scalar).then_some(scalar),
-                _ => None,
-            },
-            _ => None,
-        }
+        walk.element_scalar(place).filter(|memory| scalar_of(walk.schema().resolve(element)) == Some(*memory))
     }
 
     /// Emits elements copied as a block. An empty sequence has no padding after its count.
-    fn put_bulk(&self, walk: &mut EncodeWalk<'_>, scalar: Scalar, bound: u32, place: Place) -> Result<(), LowerError> {
+    fn put_bulk(&self, walk: &mut EncodeWalk<'_>, scalar: Scalar, bound: u32, place: Place) -> Lowered {
         let bulk = OpKind::Bulk { place, scalar, order: self.order, bound, overflow: Overflow::Refuse };
         let alignment = self.alignment(scalar);
         if alignment <= 4 {
@@ -171,28 +134,12 @@ impl Dialect {
         Ok(())
     }
 
-    fn put_elements(
-        &self,
-        walk: &mut EncodeWalk<'_>,
-        element: &Type,
-        bound: u32,
-        place: Place,
-    ) -> Result<(), LowerError> {
-        let element = walk.element(place, |walk, at| walk.value(element, at))?;
-        let (source, overflow) = (Source::Count, Overflow::Refuse);
-        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
-        Ok(())
-    }
-
     /// Emits the elements of an array. Nested arrays count as one array, so one DHEADER covers all.
-    fn put_array_elements(&self, walk: &mut EncodeWalk<'_>, inner: &Type, place: Place) -> Result<(), LowerError> {
-        let element = walk.element(place, |walk, at| match walk.kind(at) {
+    fn put_array_elements(&self, walk: &mut EncodeWalk<'_>, inner: &Type, place: Place) -> Lowered {
+        walk.elements(place, 0, |walk, at| match walk.kind(at) {
             Some(Kind::Array { .. }) => self.put_array_elements(walk, inner, at),
             _ => walk.value(inner, at),
-        })?;
-        let (source, overflow) = (Source::Count, Overflow::Refuse);
-        walk.emit(OpKind::Sequence { place, source, element, bound: 0, overflow, min_wire: 0 });
-        Ok(())
+        })
     }
 
     /// An array's elements as one segment of a run, if wire and memory have the same scalars.
@@ -210,7 +157,7 @@ impl Dialect {
         same.then_some(segment)
     }
 
-    pub(super) fn put_plain_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Result<(), LowerError> {
+    pub(super) fn put_plain_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Lowered {
         if !out.member.optional {
             return walk.member(out.member, out.place);
         }
@@ -222,7 +169,7 @@ impl Dialect {
                     |walk, place| self.put_parameter(walk, out.member, place),
                     |walk| {
                         walk.emit(OpKind::Align(4));
-                        walk.emit(OpKind::Literal(absent));
+                        walk.literal(absent);
                         Ok(())
                     },
                 )
@@ -230,39 +177,39 @@ impl Dialect {
             Version::Two => walk.if_present(
                 out,
                 |walk, place| {
-                    walk.emit(OpKind::Literal([1].into()));
+                    walk.literal([1]);
                     walk.member(out.member, place)
                 },
                 |walk| {
-                    walk.emit(OpKind::Literal([0].into()));
+                    walk.literal([0]);
                     Ok(())
                 },
             ),
         }
     }
 
-    fn put_mutable_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Result<(), LowerError> {
+    fn put_mutable_member(&self, walk: &mut EncodeWalk<'_>, out: &MemberOut<'_>) -> Lowered {
         match out.member.optional {
             true => walk.if_present(out, |walk, place| self.put_with_header(walk, out.member, place), |_| Ok(())),
             false => self.put_with_header(walk, out.member, out.place),
         }
     }
 
-    fn put_with_header(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Result<(), LowerError> {
+    fn put_with_header(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Lowered {
         match self.version {
             Version::One => self.put_parameter(walk, member, place),
             Version::Two => self.put_emember(walk, member, place),
         }
     }
 
-    fn put_parameter(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Result<(), LowerError> {
+    fn put_parameter(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Lowered {
         let body = walk.block(|walk| walk.member(member, place))?;
         let dialect = parameters::parameter_region(self.order);
         walk.emit(OpKind::Region { dialect, argument: self.parameter(member), body });
         Ok(())
     }
 
-    fn put_emember(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Result<(), LowerError> {
+    fn put_emember(&self, walk: &mut EncodeWalk<'_>, member: &Member, place: Place) -> Lowered {
         let header = self.member_header(walk.schema(), member);
         if header.sized {
             let body = walk.block(|walk| walk.member(member, place))?;
@@ -271,7 +218,7 @@ impl Dialect {
             return Ok(());
         }
         walk.emit(OpKind::Align(4));
-        walk.emit(OpKind::Literal(self.word(header.word).into()));
+        walk.literal(self.word(header.word));
         walk.member(member, place)
     }
 
@@ -282,20 +229,20 @@ impl Dialect {
             (true, Version::One) => {
                 let header = self.short_parameter(DISCRIMINATOR_ID as u16, wire.size() as u16);
                 walk.emit(OpKind::Align(4));
-                walk.emit(OpKind::Literal(header.into()));
+                walk.literal(header);
             }
             (true, Version::Two) => {
                 // For sizes of 1, 2, 4 and 8 bytes, the length code is the logarithm of the size.
                 let code = wire.size().trailing_zeros();
                 walk.emit(OpKind::Align(4));
-                walk.emit(OpKind::Literal(self.word(code << 28 | DISCRIMINATOR_ID).into()));
+                walk.literal(self.word(code << 28 | DISCRIMINATOR_ID));
             }
         }
         walk.emit(OpKind::Convert(wire));
         walk.emit(OpKind::Put(Wire::Fixed { scalar: wire, order: self.order }));
     }
 
-    fn put_case(&self, walk: &mut EncodeWalk<'_>, case: &Case, place: Place, mutable: bool) -> Result<(), LowerError> {
+    fn put_case(&self, walk: &mut EncodeWalk<'_>, case: &Case, place: Place, mutable: bool) -> Lowered {
         match mutable {
             true => self.put_with_header(walk, &case.member, place),
             false => walk.member(&case.member, place),
@@ -304,7 +251,7 @@ impl Dialect {
 
     fn put_list_end(&self, walk: &mut EncodeWalk<'_>) {
         walk.emit(OpKind::Align(4));
-        walk.emit(OpKind::Literal(self.short_parameter(parameters::PID_LIST_END, 0).into()));
+        walk.literal(self.short_parameter(parameters::PID_LIST_END, 0));
     }
 
     /// The parameter header of an absent optional member in a final or appendable type of XCDR1.
@@ -324,8 +271,8 @@ impl Dialect {
         &self,
         walk: &mut EncodeWalk<'_>,
         delimited: bool,
-        fill: impl FnOnce(&mut EncodeWalk<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        fill: impl FnOnce(&mut EncodeWalk<'_>) -> Lowered,
+    ) -> Lowered {
         if !delimited {
             return fill(walk);
         }

@@ -26,7 +26,7 @@ use super::{Cdr, Dialect, OPTIONS, Version, scalar_of_def};
 use crate::{
     codec::{
         BuildError, Codec, Encoder, OptionSpec, Options, Properties,
-        lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, encode, scalar_of},
+        lower::{EncodeDialect, EncodeWalk, LowerError, Lowered, MemberOut, UnionOut, encode, scalar_of},
     },
     layout::{Codable, Layout, Message, Record, Scalar, Shape},
     program::{CodecError, Order, Place, Program},
@@ -195,38 +195,31 @@ impl KeyDialect {
 }
 
 impl EncodeDialect for KeyDialect {
-    fn scalar(&self, walk: &mut EncodeWalk<'_>, ty: &Type, wire: Scalar, place: Place) -> Result<(), LowerError> {
+    fn scalar(&self, walk: &mut EncodeWalk<'_>, ty: &Type, wire: Scalar, place: Place) -> Lowered {
         self.plain.scalar(walk, ty, wire, place)
     }
 
-    fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, wire: Scalar, place: Place) -> Result<(), LowerError> {
+    fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, wire: Scalar, place: Place) -> Lowered {
         self.plain.enumeration(walk, id, wire, place)
     }
 
-    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Result<(), LowerError> {
+    fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
         self.plain.text(walk, ty, place)
     }
 
-    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Result<(), LowerError> {
+    fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
         self.whole(|| self.plain.sequence(walk, element, bound, place))
     }
 
-    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Result<(), LowerError> {
+    fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Lowered {
         self.whole(|| self.plain.array(walk, element, dims, place))
     }
 
-    fn map(
-        &self,
-        walk: &mut EncodeWalk<'_>,
-        key: &Type,
-        value: &Type,
-        bound: u32,
-        place: Place,
-    ) -> Result<(), LowerError> {
+    fn map(&self, walk: &mut EncodeWalk<'_>, key: &Type, value: &Type, bound: u32, place: Place) -> Lowered {
         self.whole(|| self.plain.map(walk, key, value, bound, place))
     }
 
-    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Result<(), LowerError> {
+    fn structure(&self, walk: &mut EncodeWalk<'_>, id: DefId, members: &[MemberOut<'_>]) -> Lowered {
         if self.whole.get() {
             return self.plain.structure(walk, id, members);
         }
@@ -239,7 +232,7 @@ impl EncodeDialect for KeyDialect {
         keys.iter().try_for_each(|key| self.plain.put_plain_member(walk, key))
     }
 
-    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Result<(), LowerError> {
+    fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
         match walk.schema().def(union.id).kind {
             DefKind::Union { key: true, .. } if !self.whole.get() => walk.union_arms(
                 union,

@@ -28,12 +28,12 @@
 use alloc::{boxed::Box, collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
 
 use super::{
-    Codec, LowerError, OptionSpec, Options, Properties,
+    Codec, LowerError, LowerResult, OptionSpec, Options, Properties,
     lower::{DecodeDialect, DecodeWalk, bits_scalar, decode, encode, enum_scalar, scalar_of},
 };
 use crate::{
     layout::{Layout, Scalar},
-    program::{Block, Op, OpKind, Order, PathId, Program, Wire},
+    program::{Block, Op, OpKind, Order, PathId, Program, TextForm, Wire},
     schema::{Def, DefId, DefKind, Extensibility, Member, Schema, Type, array_shape},
 };
 
@@ -65,8 +65,8 @@ enum Version {
 }
 
 static OPTIONS: &[OptionSpec] = &[
-    OptionSpec { name: "le", values: &[], help: "least significant byte first (default)" },
-    OptionSpec { name: "be", values: &[], help: "most significant byte first" },
+    OptionSpec::new("le", &[], "least significant byte first (default)"),
+    OptionSpec::new("be", &[], "most significant byte first"),
     OptionSpec {
         name: "header",
         values: &[],
@@ -118,7 +118,7 @@ impl Codec for Cdr {
         OPTIONS
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let dialect = self.dialect(options)?;
         let program = encode::lower(&dialect, schema, layout)?;
         Ok(match options.has("header") {
@@ -127,13 +127,7 @@ impl Codec for Cdr {
         })
     }
 
-    fn lower_decode(
-        &self,
-        options: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let dialect = self.dialect(options)?;
         let in_order = |order| -> Box<dyn DecodeDialect> {
             let dialect = Dialect { order, ..dialect };
@@ -170,6 +164,14 @@ struct Dialect {
 }
 
 impl Dialect {
+    /// The form of strings of type `ty`.
+    fn text_form(&self, ty: &Type) -> TextForm {
+        match ty {
+            Type::WString { .. } => TextForm::Kernel(wide::kernel(self.order)),
+            _ => TextForm::CountedNul { order: self.order },
+        }
+    }
+
     /// Puts the encapsulation header around an encoding program.
     fn encapsulated(&self, mut program: Program, schema: &Schema) -> Program {
         let region = OpKind::Region {

@@ -10,7 +10,7 @@ use core::cell::Cell;
 
 use super::{Dialect, Version, fixed_scalar, parameters};
 use crate::{
-    codec::lower::{DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
+    codec::lower::{DecodeDialect, DecodeWalk, Lowered, MemberIn, Slot, UnionIn},
     layout::Scalar,
     program::OpKind,
     schema::{DefId, Extensibility, Schema, Type},
@@ -35,7 +35,7 @@ impl OlderDialect {
         filled
     }
 
-    fn members(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>], may_end: bool) -> Result<(), LowerError> {
+    fn members(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>], may_end: bool) -> Lowered {
         let last = self.last.get();
         members.iter().enumerate().try_for_each(|(i, member)| {
             // An optional member of XCDR1 is a parameter, in which nothing follows it.
@@ -48,7 +48,7 @@ impl OlderDialect {
         })
     }
 
-    fn member_or_end(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<(), LowerError> {
+    fn member_or_end(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
         walk.emit(OpKind::Test(parameters::nothing_left(self.plain.first_alignment(walk.writer(), member))));
         let then = walk.block(|walk| walk.left_out(member))?;
         let otherwise = walk.block(|walk| self.plain.get_plain_member(walk, member))?;
@@ -58,43 +58,31 @@ impl OlderDialect {
 }
 
 impl DecodeDialect for OlderDialect {
-    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
         self.plain.scalar(walk, ty, wire, slot)
     }
 
-    fn enumeration(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        id: DefId,
-        wire: Scalar,
-        slot: &Slot<'_>,
-    ) -> Result<(), LowerError> {
+    fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, wire: Scalar, slot: &Slot<'_>) -> Lowered {
         self.plain.enumeration(walk, id, wire, slot)
     }
 
-    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn text(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lowered {
         self.plain.text(walk, ty, slot)
     }
 
-    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
         self.with_last(false, || self.plain.sequence(walk, element, slot))
     }
 
-    fn array(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        element: &Type,
-        dims: &[u32],
-        slot: &Slot<'_>,
-    ) -> Result<(), LowerError> {
+    fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>) -> Lowered {
         self.with_last(false, || self.plain.array(walk, element, dims, slot))
     }
 
-    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
         self.with_last(false, || self.plain.map(walk, key, value, slot))
     }
 
-    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Result<(), LowerError> {
+    fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Lowered {
         let def = walk.writer().def(id);
         let (delimited, rest) = (self.plain.delimited(def), parameters::SKIP_REST);
         match def.extensibility {
@@ -106,7 +94,7 @@ impl DecodeDialect for OlderDialect {
         }
     }
 
-    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError> {
+    fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
         let mutable = walk.writer().def(union.id).extensibility == Extensibility::Mutable;
         self.with_last(mutable || self.last.get(), || self.plain.union(walk, union))
     }

@@ -44,14 +44,17 @@ pub(super) fn short_id(id: u32) -> Option<u16> {
 }
 
 macro_rules! by_order {
-    ($($(#[$doc:meta])* $name:ident: $kind:ident { $($field:ident: $value:expr),* $(; $function:ident = $get:ident)* };)*) => {$(
+    ($($(#[$doc:meta])* $name:ident<$big:ident>: $kind:ident = $value:expr;)*) => {$(
         $(#[$doc])*
         pub(super) fn $name(order: Order) -> &'static $kind {
-            static LITTLE: $kind = $kind { $($field: $value,)* $($function: $get::<false>),* };
-            static BIG: $kind = $kind { $($field: $value,)* $($function: $get::<true>),* };
+            const fn made<const $big: bool>() -> $kind {
+                $value
+            }
+            static OF_LITTLE: $kind = made::<false>();
+            static OF_BIG: $kind = made::<true>();
             match order {
-                Order::Little => &LITTLE,
-                Order::Big => &BIG,
+                Order::Little => &OF_LITTLE,
+                Order::Big => &OF_BIG,
             }
         }
     )*};
@@ -60,13 +63,12 @@ macro_rules! by_order {
 /// The header in front of a message and the padding after it. The argument is the identifier; when
 /// decoding, it was read before.
 pub(super) static ENCAPSULATION: RegionDialect = RegionDialect {
-    name: "encapsulation",
     restarts_origin: true,
-    get_begin: get_encapsulation,
-    get_end: leave_encapsulation,
-    put_begin: put_encapsulation,
-    put_end: pad_encapsulation,
-    form: None,
+    ..RegionDialect::new(
+        "encapsulation",
+        [get_encapsulation, leave_encapsulation],
+        [put_encapsulation, pad_encapsulation],
+    )
 };
 
 /// Tests whether the region has no bytes left for a value of this alignment. Does not advance the
@@ -84,64 +86,55 @@ pub(super) fn nothing_left(alignment: u8) -> &'static TestKernel {
 /// Refuses an encapsulation header whose identifier does not suit the type. The argument is the
 /// expected big-endian identifier.
 pub(super) static OTHER_ENCAPSULATION: ActionKernel =
-    ActionKernel { name: "other encapsulation", get: refuse_encapsulation, put: one_way::put_no_action };
-
-/// A DHEADER: argument [`SKIP_REST`] or [`EXACT`]. It restarts the alignment origin, so that
-/// alignment inside is known in advance. The wire stays the same: XCDR2 aligns to at most 4, and
-/// the contents of a DHEADER begin at a multiple of 4.
-pub(super) fn dheader_region(order: Order) -> &'static RegionDialect {
-    const fn dheader<const BIG: bool>(order: Order) -> RegionDialect {
-        RegionDialect {
-            name: "dheader",
-            restarts_origin: true,
-            get_begin: get_dheader::<BIG>,
-            get_end: leave_dheader::<BIG>,
-            put_begin: put_dheader::<BIG>,
-            put_end: patch_dheader::<BIG>,
-            form: Some(RegionForm::Word { order }),
-        }
-    }
-    static LITTLE: RegionDialect = dheader::<false>(Order::Little);
-    static BIG: RegionDialect = dheader::<true>(Order::Big);
-    match order {
-        Order::Little => &LITTLE,
-        Order::Big => &BIG,
-    }
-}
+    ActionKernel::get_only("other encapsulation", refuse_encapsulation);
 
 by_order! {
+    /// A DHEADER: argument [`SKIP_REST`] or [`EXACT`]. It restarts the alignment origin, so that
+    /// alignment inside is known in advance. The wire stays the same: XCDR2 aligns to at most 4,
+    /// and the contents of a DHEADER begin at a multiple of 4.
+    dheader_region<BIG>: RegionDialect = RegionDialect {
+        restarts_origin: true,
+        form: Some(RegionForm::Word { order: if BIG { Order::Big } else { Order::Little } }),
+        ..RegionDialect::new("dheader", [get_dheader::<BIG>, leave_dheader], [put_dheader, patch_dheader::<BIG>])
+    };
     /// A parameter of XCDR1: argument [`parameter`].
-    parameter_region: RegionDialect {
-        name: "parameter", restarts_origin: true, form: None;
-        get_begin = get_parameter; get_end = leave_parameter; put_begin = put_parameter; put_end = patch_parameter
+    parameter_region<BIG>: RegionDialect = RegionDialect {
+        restarts_origin: true,
+        ..RegionDialect::new(
+            "parameter",
+            [get_parameter::<BIG>, leave_parameter],
+            [put_parameter, patch_parameter::<BIG>],
+        )
     };
     /// A member of XCDR2 with a separate length. The argument is its EMHEADER.
-    member_region: RegionDialect {
-        name: "member", restarts_origin: true, form: None;
-        get_begin = get_member; get_end = leave_parameter; put_begin = put_member; put_end = patch_dheader
+    member_region<BIG>: RegionDialect = RegionDialect {
+        restarts_origin: true,
+        ..RegionDialect::new("member", [get_member::<BIG>, leave_parameter], [put_member::<BIG>, patch_dheader::<BIG>])
     };
     /// The parameters of a mutable type in XCDR1, with the end of their list.
-    parameter_list: MemberDialect {
-        name: "parameters", refuse_duplicates: true, ending: None, prefixes_suffice: false, begin: one_way::no_step, after: leave_element, skip: leave_element;
-        next = next_parameter
-    };
+    parameter_list<BIG>: MemberDialect = in_elements("parameters", next_parameter::<BIG>);
     /// The members of a mutable type in XCDR2, up to the end of its DHEADER.
-    member_list: MemberDialect {
-        name: "members", refuse_duplicates: true, ending: None, prefixes_suffice: false, begin: one_way::no_step, after: leave_element, skip: leave_element;
-        next = next_member
-    };
+    member_list<BIG>: MemberDialect = in_elements("members", next_member::<BIG>);
     /// Tests whether the optional member of a final or appendable type of XCDR1 is present. Does
     /// not advance the input.
-    parameter_present: TestKernel { name: "parameter present"; test = is_parameter_present };
+    parameter_present<BIG>: TestKernel = TestKernel { name: "parameter present", test: is_parameter_present::<BIG> };
     /// Skips the header of an absent optional member: argument [`parameter`].
-    absent_parameter: ActionKernel { name: "absent parameter", put: one_way::put_no_action; get = get_absent };
+    absent_parameter<BIG>: ActionKernel = ActionKernel::get_only("absent parameter", get_absent::<BIG>);
     /// Skips the header of a scalar. The lower half of the argument is its id, the upper half its
     /// size.
-    scalar_parameter: ActionKernel { name: "scalar parameter", put: one_way::put_no_action; get = get_scalar_parameter };
+    scalar_parameter<BIG>: ActionKernel = ActionKernel::get_only("scalar parameter", get_scalar_parameter::<BIG>);
     /// `scalar_parameter` for a member of XCDR2.
-    scalar_member: ActionKernel { name: "scalar member", put: one_way::put_no_action; get = get_scalar_member };
+    scalar_member<BIG>: ActionKernel = ActionKernel::get_only("scalar member", get_scalar_member::<BIG>);
     /// Skips the rest of a mutable union in XCDR1.
-    list_end: ActionKernel { name: "list end", put: one_way::put_no_action; get = get_list_end };
+    list_end<BIG>: ActionKernel = ActionKernel::get_only("list end", get_list_end::<BIG>);
+}
+
+const fn in_elements(
+    name: &'static str,
+    next: extern "C" fn(&mut Input<'_>, &mut Cursor, &MemberTable, &mut u64) -> Status,
+) -> MemberDialect {
+    let plain = MemberDialect::new(name, one_way::no_step, next, leave_element);
+    MemberDialect { refuse_duplicates: true, after: leave_element, ..plain }
 }
 
 // Reading and writing words.
@@ -165,19 +158,6 @@ fn halves<const BIG: bool>(first: u16, second: u16) -> [u8; 4] {
     let half = |value: u16| if BIG { value.to_be_bytes() } else { value.to_le_bytes() };
     let ([a, b], [c, d]) = (half(first), half(second));
     [a, b, c, d]
-}
-
-/// Converts a result into a status for the back ends.
-fn status(result: Result<(), Status>) -> Status {
-    result.err().unwrap_or(Status::Ok)
-}
-
-/// Converts a status into a result, for `?`.
-fn ok(status: Status) -> Result<(), Status> {
-    match status {
-        Status::Ok => Ok(()),
-        Status::Failed => Err(status),
-    }
 }
 
 /// The length of what was written since `start`. Fails if it exceeds 32 bits.
@@ -207,7 +187,7 @@ fn leave(input: &mut Input<'_>, cursor: &Cursor) {
     input.replace_origin(cursor.0[1] as usize);
 }
 
-extern "C" fn leave_parameter<const BIG: bool>(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
+extern "C" fn leave_parameter(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
     leave(input, cursor);
     Status::Ok
 }
@@ -223,13 +203,10 @@ extern "C" fn leave_element(input: &mut Input<'_>, cursor: &mut Cursor) -> Statu
 const PADDING_MASK: u8 = 3;
 
 extern "C" fn get_encapsulation(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    let options = match input.take(2) {
-        Ok(options) => <[u8; 2]>::try_from(options).unwrap_or_default(),
-        Err(failed) => return failed,
-    };
-    let (padding, left) = (usize::from(options[1] & PADDING_MASK), input.remaining());
+    let Ok(&[_, options]) = input.take(2) else { return Status::Failed };
+    let (padding, left) = (usize::from(options & PADDING_MASK), input.remaining());
     match left.checked_sub(padding) {
-        Some(len) => status(enter(input, len, cursor)),
+        Some(len) => Status::of(enter(input, len, cursor)),
         None => input.fail(FaultKind::BadLength, padding as u64, left as u64),
     }
 }
@@ -251,12 +228,8 @@ extern "C" fn leave_encapsulation(input: &mut Input<'_>, _: u64, cursor: &mut Cu
 
 extern "C" fn put_encapsulation(output: &mut Output<'_>, identifier: u64, cursor: &mut Cursor) -> Status {
     let [.., high, low] = identifier.to_be_bytes();
-    if output.put(&[high, low, 0, 0]) == Status::Failed {
-        return Status::Failed;
-    }
-    let start = output.position();
-    cursor.0 = [start as u64, output.replace_origin(start) as u64, 0];
-    Status::Ok
+    let head = output.put(&[high, low, 0, 0]).ok();
+    Status::of(head.map(|()| open(output, cursor)))
 }
 
 extern "C" fn pad_encapsulation(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
@@ -280,10 +253,10 @@ extern "C" fn is_nothing_left<const ALIGNMENT: usize>(input: &mut Input<'_>, not
 // DHEADERs.
 
 extern "C" fn get_dheader<const BIG: bool>(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    status(get_u32::<BIG>(input).and_then(|len| enter(input, len as usize, cursor)))
+    Status::of(get_u32::<BIG>(input).and_then(|len| enter(input, len as usize, cursor)))
 }
 
-extern "C" fn leave_dheader<const BIG: bool>(input: &mut Input<'_>, rest: u64, cursor: &mut Cursor) -> Status {
+extern "C" fn leave_dheader(input: &mut Input<'_>, rest: u64, cursor: &mut Cursor) -> Status {
     let left = input.remaining() as u64;
     if rest == EXACT && left > 0 {
         return input.fail(FaultKind::BadLength, 0, left);
@@ -292,8 +265,8 @@ extern "C" fn leave_dheader<const BIG: bool>(input: &mut Input<'_>, rest: u64, c
     Status::Ok
 }
 
-extern "C" fn put_dheader<const BIG: bool>(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    status(ok(output.align(4)).and_then(|()| ok(output.put(&[0; 4]))).map(|()| open(output, cursor)))
+extern "C" fn put_dheader(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
+    Status::of(output.align(4).ok().and_then(|()| output.put(&[0; 4]).ok()).map(|()| open(output, cursor)))
 }
 
 /// Remembers the start of a value whose length is filled in later, and makes it the origin.
@@ -305,7 +278,7 @@ fn open(output: &mut Output<'_>, cursor: &mut Cursor) {
 extern "C" fn patch_dheader<const BIG: bool>(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
     let [start, origin, _] = cursor.0.map(|word| word as usize);
     output.replace_origin(origin);
-    status(length_since(output, start).map(|len| output.patch(start - 4, &word::<BIG>(len))))
+    Status::of(length_since(output, start).map(|len| output.patch(start - 4, &word::<BIG>(len))))
 }
 
 // Parameters of XCDR1.
@@ -348,7 +321,7 @@ fn expect_parameter<const BIG: bool>(input: &mut Input<'_>, id: u64) -> Result<P
 }
 
 extern "C" fn get_parameter<const BIG: bool>(input: &mut Input<'_>, id: u64, cursor: &mut Cursor) -> Status {
-    status(expect_parameter::<BIG>(input, id).and_then(|header| enter(input, header.len, cursor)))
+    Status::of(expect_parameter::<BIG>(input, id).and_then(|header| enter(input, header.len, cursor)))
 }
 
 extern "C" fn is_parameter_present<const BIG: bool>(input: &mut Input<'_>, present: &mut u64) -> Status {
@@ -357,16 +330,16 @@ extern "C" fn is_parameter_present<const BIG: bool>(input: &mut Input<'_>, prese
     if header.is_ok() {
         input.seek(start);
     }
-    status(header.map(|header| *present = u64::from(header.len > 0)))
+    Status::of(header.map(|header| *present = u64::from(header.len > 0)))
 }
 
 extern "C" fn get_absent<const BIG: bool>(input: &mut Input<'_>, id: u64) -> Status {
-    status(expect_parameter::<BIG>(input, id).map(|_| ()))
+    Status::of(expect_parameter::<BIG>(input, id).map(|_| ()))
 }
 
 extern "C" fn get_scalar_parameter<const BIG: bool>(input: &mut Input<'_>, argument: u64) -> Status {
     let header = expect_parameter::<BIG>(input, argument & u64::from(u32::MAX));
-    status(header.and_then(|header| scalar_length(input, header.len, argument >> 32)))
+    Status::of(header.and_then(|header| scalar_length(input, header.len, argument >> 32)))
 }
 
 /// Checks the length of a scalar: its size, with or without padding to a multiple of 4.
@@ -397,48 +370,47 @@ extern "C" fn next_parameter<const BIG: bool>(
     table: &MemberTable,
     arm: &mut u64,
 ) -> Status {
-    let header = match parameter_header::<BIG>(input) {
-        Ok(header) => header,
-        Err(failed) => return failed,
-    };
-    let Some(id) = header.id else {
-        *arm = MemberTable::END;
-        return Status::Ok;
-    };
-    status(find(input, table, id, header.must_understand, arm).and_then(|()| enter(input, header.len, cursor)))
+    Status::of(parameter_header::<BIG>(input).and_then(|header| match header.id {
+        Some(id) => enter_known(input, cursor, table, (id, header.len, header.must_understand), arm),
+        None => {
+            *arm = MemberTable::END;
+            Ok(())
+        }
+    }))
 }
 
-/// Finds the arm of a member. Fails for an unknown member that must be understood.
-fn find(
+/// Finds the arm of a member and enters the member. Fails for an unknown member that must be
+/// understood.
+fn enter_known(
     input: &mut Input<'_>,
+    cursor: &mut Cursor,
     table: &MemberTable,
-    id: u32,
-    must_understand: bool,
+    (id, len, must_understand): (u32, usize, bool),
     arm: &mut u64,
 ) -> Result<(), Status> {
     *arm = table.by_id(id, *arm);
     match *arm == MemberTable::UNKNOWN && must_understand {
         true => Err(input.fail(FaultKind::UnknownMember, 0, id.into())),
-        false => Ok(()),
+        false => enter(input, len, cursor),
     }
 }
 
 const SHORT_HEADER: usize = 4;
 const EXTENDED_HEADER: usize = 12;
 
-extern "C" fn put_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
+extern "C" fn put_parameter(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
     let header = match short_id(argument as u32) {
         Some(_) => SHORT_HEADER,
         None => EXTENDED_HEADER,
     };
-    let begun = ok(output.align(4)).and_then(|()| ok(output.put(&[0; EXTENDED_HEADER][..header])));
-    status(begun.map(|()| open(output, cursor)))
+    let begun = output.align(4).ok().and_then(|()| output.put(&[0; EXTENDED_HEADER][..header]).ok());
+    Status::of(begun.map(|()| open(output, cursor)))
 }
 
 extern "C" fn patch_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, cursor: &mut Cursor) -> Status {
     let [start, origin, _] = cursor.0.map(|word| word as usize);
     output.replace_origin(origin);
-    status(finish_parameter::<BIG>(output, argument, start))
+    Status::of(finish_parameter::<BIG>(output, argument, start))
 }
 
 fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, start: usize) -> Result<(), Status> {
@@ -463,7 +435,7 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
 /// Moves a value that is too long for a short header, to make room for an extended one. Alignment
 /// inside the value counts from its start, so it does not change.
 fn widen_header(output: &mut Output<'_>, start: usize) -> Result<(), Status> {
-    ok(output.insert(start, EXTENDED_HEADER - SHORT_HEADER))
+    output.insert(start, EXTENDED_HEADER - SHORT_HEADER).ok()
 }
 
 // Members of XCDR2.
@@ -502,12 +474,12 @@ fn expect_member<const BIG: bool>(input: &mut Input<'_>, id: u64) -> Result<Memb
 }
 
 extern "C" fn get_member<const BIG: bool>(input: &mut Input<'_>, id: u64, cursor: &mut Cursor) -> Status {
-    status(expect_member::<BIG>(input, id).and_then(|header| enter(input, header.len, cursor)))
+    Status::of(expect_member::<BIG>(input, id).and_then(|header| enter(input, header.len, cursor)))
 }
 
 extern "C" fn get_scalar_member<const BIG: bool>(input: &mut Input<'_>, argument: u64) -> Status {
     let header = expect_member::<BIG>(input, argument & u64::from(u32::MAX));
-    status(header.and_then(|header| scalar_length(input, header.len, argument >> 32)))
+    Status::of(header.and_then(|header| scalar_length(input, header.len, argument >> 32)))
 }
 
 extern "C" fn next_member<const BIG: bool>(
@@ -520,16 +492,17 @@ extern "C" fn next_member<const BIG: bool>(
         *arm = MemberTable::END;
         return Status::Ok;
     }
-    let header = match member_header::<BIG>(input) {
-        Ok(header) => header,
-        Err(failed) => return failed,
-    };
-    status(find(input, table, header.id, header.must_understand, arm).and_then(|()| enter(input, header.len, cursor)))
+    Status::of(
+        member_header::<BIG>(input)
+            .and_then(|header| enter_known(input, cursor, table, (header.id, header.len, header.must_understand), arm)),
+    )
 }
 
 extern "C" fn put_member<const BIG: bool>(output: &mut Output<'_>, header: u64, cursor: &mut Cursor) -> Status {
-    let begun = ok(output.align(4))
-        .and_then(|()| ok(output.put(&word::<BIG>(header as u32))))
-        .and_then(|()| ok(output.put(&[0; 4])));
-    status(begun.map(|()| open(output, cursor)))
+    let begun = output
+        .align(4)
+        .ok()
+        .and_then(|()| output.put(&word::<BIG>(header as u32)).ok())
+        .and_then(|()| output.put(&[0; 4]).ok());
+    Status::of(begun.map(|()| open(output, cursor)))
 }

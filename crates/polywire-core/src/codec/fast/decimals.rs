@@ -60,8 +60,7 @@ pub(super) fn get(ops: &mut Ops, field: &Field, uses: &Uses) {
         FieldKind::Whole(decimal) => {
             let join = Decimal::Join { exponent: EXPONENT, to: Scalar::I64, policy: field.policy };
             let value = |ops: &mut Ops| {
-                ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
-                ops.put(OpKind::Decimal(join));
+                ops.all([OpKind::LoadLocal(MANTISSA, Scalar::I64), OpKind::Decimal(join)]);
                 if field.optional {
                     ops.put(OpKind::StoreLocal(VALUE));
                 }
@@ -71,8 +70,7 @@ pub(super) fn get(ops: &mut Ops, field: &Field, uses: &Uses) {
         FieldKind::Bits { bits, .. } => {
             get(ops, bits, uses);
             if !field.optional {
-                ops.put(OpKind::StoreLocal(VALUE));
-                ops.put(OpKind::LoadLocal(VALUE, scalar(field)));
+                ops.all([OpKind::StoreLocal(VALUE), OpKind::LoadLocal(VALUE, scalar(field))]);
             }
         }
         _ => {
@@ -88,14 +86,12 @@ pub(super) fn get(ops: &mut Ops, field: &Field, uses: &Uses) {
 pub(super) fn put(ops: &mut Ops, field: &Field, uses: &Uses) {
     match &field.kind {
         FieldKind::Decimal | FieldKind::Split(_) => {
-            ops.put(OpKind::LoadLocal(EXPONENT, Scalar::I64));
-            ops.put(within(63, Policy::Reject));
+            ops.all([OpKind::LoadLocal(EXPONENT, Scalar::I64), within(63, Policy::Reject)]);
             put_decimal(ops, field, uses);
         }
         FieldKind::Float { decimal, bits, .. } => put_float(ops, scalar(field), decimal, bits.as_deref(), uses),
         FieldKind::Whole(decimal) => {
-            ops.put(OpKind::Decimal(Decimal::Split { exponent: EXPONENT }));
-            ops.put(OpKind::StoreLocal(MANTISSA));
+            ops.all([OpKind::Decimal(Decimal::Split { exponent: EXPONENT }), OpKind::StoreLocal(MANTISSA)]);
             put_decimal(ops, decimal, uses);
         }
         FieldKind::Bits { bits, .. } => {
@@ -131,6 +127,17 @@ fn put_value(ops: &mut Ops, field: &Field, local: u8, uses: &Uses) {
     }
 }
 
+/// Emits constants for two locals.
+fn set(ops: &mut Ops, locals: [u8; 2], values: [i64; 2]) {
+    for (local, value) in locals.into_iter().zip(values) {
+        ops.all([OpKind::Const(Scalar::I64, (value as u64).into()), OpKind::StoreLocal(local)]);
+    }
+}
+
+fn set_parts(ops: &mut Ops, (exponent, mantissa): (i64, i64)) {
+    set(ops, [EXPONENT, MANTISSA], [exponent, mantissa]);
+}
+
 /// The check that an exponent lies between `-most` and `most`.
 fn within(most: i64, policy: Policy) -> OpKind {
     OpKind::Check(Check::Within { min: -most, max: most, fault: FaultKind::DecimalRange, policy })
@@ -150,12 +157,7 @@ fn get_parts(ops: &mut Ops, field: &Field, uses: &Uses, then: impl Fn(&mut Ops),
         FieldKind::Split(parts) => get_split(ops, parts, uses, then, absent),
         _ => {
             Parts::of(field, uses).get(ops, false);
-            if field.optional {
-                ops.test(THERE);
-                ops.choose(then, absent);
-            } else {
-                then(ops);
-            }
+            ops.if_there(field.optional, then, absent);
         }
     }
 }
@@ -226,8 +228,7 @@ fn put_decimal(ops: &mut Ops, field: &Field, uses: &Uses) {
     let [exponent, mantissa] = &**parts;
     if let (Operator::Constant, Some(to)) = (exponent.operator, exponent.initial_exponent()) {
         ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
-        ops.put(OpKind::Decimal(Decimal::Shift { exponent: EXPONENT, to }));
-        ops.put(OpKind::StoreLocal(MANTISSA));
+        ops.all([OpKind::Decimal(Decimal::Shift { exponent: EXPONENT, to }), OpKind::StoreLocal(MANTISSA)]);
     }
     put_value(ops, exponent, EXPONENT, uses);
     put_value(ops, mantissa, MANTISSA, uses);
@@ -354,8 +355,7 @@ fn put_float(ops: &mut Ops, number: Scalar, decimal: &Field, escape: Option<&Fie
     let exponent = decimal.exponent();
     ops.put(OpKind::StoreLocal(NUMBER));
     put_expected(ops, exponent);
-    ops.put(OpKind::LoadLocal(NUMBER, number));
-    ops.put(OpKind::Decimal(Decimal::Split { exponent: EXPONENT }));
+    ops.all([OpKind::LoadLocal(NUMBER, number), OpKind::Decimal(Decimal::Split { exponent: EXPONENT })]);
     ops.put(OpKind::StoreLocal(MANTISSA));
     let choose = |ops: &mut Ops, there: &dyn Fn(&mut Ops), raw: &dyn Fn(&mut Ops)| {
         ops.put(OpKind::LoadLocal(EXPONENT, Scalar::I64));
@@ -437,13 +437,6 @@ impl<'f> Parts<'f> {
         [StopBit { there, base: first, ..whole }, StopBit { base: second, ..whole }]
     }
 
-    fn set(&self, ops: &mut Ops, (exponent, mantissa): (i64, i64)) {
-        for (local, value) in [(EXPONENT, exponent), (MANTISSA, mantissa)] {
-            ops.put(OpKind::Const(Scalar::I64, (value as u64).into()));
-            ops.put(OpKind::StoreLocal(local));
-        }
-    }
-
     /// Emits the loading of the slots' values into locals.
     fn load(&self, ops: &mut Ops, into: [u8; 2]) {
         for ((slot, _, begins), local) in self.each().into_iter().zip(into) {
@@ -478,11 +471,8 @@ impl<'f> Parts<'f> {
         };
         match self.field.operator {
             Operator::Constant => {
-                if self.field.optional {
-                    ops.put(OpKind::TakeBit);
-                    ops.choose(|ops| ops.set(THERE, 1), |ops| ops.set(THERE, 0));
-                }
-                self.set(ops, initial.unwrap_or_default());
+                ops.get_constant(self.field.optional);
+                set_parts(ops, initial.unwrap_or_default());
             }
             Operator::Default => {
                 ops.put(OpKind::TakeBit);
@@ -490,7 +480,7 @@ impl<'f> Parts<'f> {
                     |ops| self.get_sent(ops, None, check, |_| {}),
                     |ops| {
                         there(ops, initial.is_some());
-                        self.set(ops, initial.unwrap_or_default());
+                        set_parts(ops, initial.unwrap_or_default());
                     },
                 );
             }
@@ -502,7 +492,7 @@ impl<'f> Parts<'f> {
                     |ops| {
                         let value = |ops: &mut Ops, is_initial: bool| {
                             if is_initial {
-                                self.set(ops, self.begins().unwrap_or_default());
+                                set_parts(ops, self.begins().unwrap_or_default());
                                 self.store(ops);
                             } else {
                                 self.load(ops, [EXPONENT, MANTISSA]);
@@ -526,22 +516,15 @@ impl<'f> Parts<'f> {
     /// Emits the reading of both parts, with the continuations for present and for absent ones.
     fn get_sent(&self, ops: &mut Ops, base: Option<u8>, then: impl Fn(&mut Ops), absent: impl FnOnce(&mut Ops)) {
         let [exponent, mantissa] = self.form(base);
-        ops.put(OpKind::Get(Wire::StopBit(exponent)));
-        ops.put(OpKind::StoreLocal(EXPONENT));
+        ops.all([OpKind::Get(Wire::StopBit(exponent)), OpKind::StoreLocal(EXPONENT)]);
         let rest = |ops: &mut Ops| {
-            ops.put(OpKind::Get(Wire::StopBit(mantissa)));
-            ops.put(OpKind::StoreLocal(MANTISSA));
+            ops.all([OpKind::Get(Wire::StopBit(mantissa)), OpKind::StoreLocal(MANTISSA)]);
             if base.is_some() {
                 ops.check_base((self.field.slot, self.field.tag), &self.slot);
             }
             then(ops);
         };
-        if self.field.optional {
-            ops.test(THERE);
-            ops.choose(rest, absent);
-        } else {
-            rest(ops);
-        }
+        ops.if_there(self.field.optional, rest, absent);
     }
 
     /// Emits the loading of the bases to which differences are added.
@@ -550,12 +533,7 @@ impl<'f> Parts<'f> {
             return self.load(ops, BASES);
         }
         let (exponent, mantissa) = self.begins().unwrap_or_default();
-        let initial = ops.block(|ops| {
-            for (local, value) in BASES.into_iter().zip([exponent, mantissa]) {
-                ops.put(OpKind::Const(Scalar::I64, (value as u64).into()));
-                ops.put(OpKind::StoreLocal(local));
-            }
-        });
+        let initial = ops.block(|ops| set(ops, BASES, [exponent, mantissa]));
         let otherwise = ops.block(|ops| self.load(ops, BASES));
         ops.put(OpKind::SlotState(self.field.slot));
         ops.put(OpKind::Switch { arms: [([0].into(), initial)].into(), otherwise });
@@ -567,13 +545,7 @@ impl<'f> Parts<'f> {
         match (self.field.operator, initial) {
             (Operator::Constant, _) => {
                 self.compare(ops, initial.unwrap_or_default());
-                let fault = ops.fault(FaultKind::NotEncodable);
-                let then = ops.block(|ops| {
-                    if self.field.optional {
-                        ops.bit(true);
-                    }
-                });
-                ops.put(OpKind::If { then, otherwise: fault });
+                ops.put_constant(self.field.optional);
             }
             (Operator::Default, None) => {
                 ops.bit(true);
@@ -587,8 +559,7 @@ impl<'f> Parts<'f> {
                 let kind = self.field.tag;
                 let [exponent, mantissa] = self.each();
                 let has = |ops: &mut Ops, (slot, local, initial): (u32, u8, Option<u64>)| {
-                    ops.put(OpKind::LoadLocal(local, Scalar::I64));
-                    ops.put(OpKind::SlotHas { slot, kind, initial });
+                    ops.all([OpKind::LoadLocal(local, Scalar::I64), OpKind::SlotHas { slot, kind, initial }]);
                 };
                 has(ops, exponent);
                 ops.choose(|ops| has(ops, mantissa), |ops| ops.put(OpKind::Const(Scalar::Bool, 0)));
@@ -626,8 +597,7 @@ impl<'f> Parts<'f> {
 
     fn put_sent(&self, ops: &mut Ops, base: Option<u8>) {
         for (local, form) in [EXPONENT, MANTISSA].into_iter().zip(self.form(base)) {
-            ops.put(OpKind::LoadLocal(local, Scalar::I64));
-            ops.put(OpKind::Put(Wire::StopBit(form)));
+            ops.all([OpKind::LoadLocal(local, Scalar::I64), OpKind::Put(Wire::StopBit(form))]);
         }
     }
 }

@@ -57,12 +57,7 @@ impl DecodeDialect for Lowering<'_> {
             (Plan::Octets(field), false) => self.demand(walk, &field, |walk| self.octets(walk, element, None, slot)),
             (Plan::Sequence(sequence), pending) => {
                 self.count(walk, &sequence.length, pending);
-                let min_wire = sequence.element.min_wire().saturating_add(u32::from(sequence.bits > 0));
-                let element = self.each(walk, (&sequence.element, sequence.bits), element, slot)?;
-                let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-                let (place, source) = (slot.place, Source::Count);
-                walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire });
-                Ok(())
+                self.each(walk, (&sequence.element, sequence.bits), element, Source::Count, slot)
             }
             (plan, _) => self.inside(walk, plan, |walk| self.sequence(walk, element, slot)),
         }
@@ -79,12 +74,7 @@ impl DecodeDialect for Lowering<'_> {
             (Plan::Sequence(sequence), pending) => {
                 self.count(walk, &sequence.length, pending);
                 walk.emit(OpKind::Check(Check::Range { min: len.into(), max: len.into() }));
-                let min_wire = sequence.element.min_wire().saturating_add(u32::from(sequence.bits > 0));
-                let block = self.each(walk, (&sequence.element, sequence.bits), element, slot)?;
-                let (bound, overflow, place) = (0, Default::default(), slot.place);
-                let source = Source::Fixed(len);
-                walk.emit(OpKind::Sequence { place, source, element: block, bound, overflow, min_wire });
-                Ok(())
+                self.each(walk, (&sequence.element, sequence.bits), element, Source::Fixed(len), slot)
             }
             (plan, _) => self.inside(walk, plan, |walk| self.array(walk, element, dims, slot)),
         }
@@ -102,17 +92,13 @@ impl DecodeDialect for Lowering<'_> {
                 walk.value(ty, slot)
             })
         };
-        let (key, value) = walk.entry(
+        walk.entries(
             slot,
+            Source::Count,
+            min_wire(&map.key, map.key_bits).saturating_add(min_wire(&map.value, map.value_bits)),
             |walk, slot| fill(walk, key, (&map.key, map.key_bits), slot),
             |walk, slot| fill(walk, value, (&map.value, map.value_bits), slot),
-        )?;
-        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        let part = |plan: &Plan, bits| plan.min_wire().saturating_add(u32::from(bits > 0));
-        let min_wire = part(&map.key, map.key_bits).saturating_add(part(&map.value, map.value_bits));
-        let (place, source) = (slot.place, Source::Count);
-        walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire });
-        Ok(())
+        )
     }
 
     fn structure(&self, walk: &mut DecodeWalk<'_>, _id: DefId, members: &[MemberIn<'_>]) -> Done {
@@ -150,6 +136,11 @@ impl DecodeDialect for Lowering<'_> {
 /// True for a group around a single value that is not a member of a structure.
 pub(super) fn is_alone(group: &Group) -> bool {
     matches!(&group.items[..], [Item { member: None, presence: Presence::Always, .. }])
+}
+
+/// Bytes that a value takes at least, with its presence map if that has bits.
+fn min_wire(plan: &Plan, bits: u32) -> u32 {
+    plan.min_wire().saturating_add(u32::from(bits > 0))
 }
 
 impl Lowering<'_> {
@@ -196,10 +187,7 @@ impl Lowering<'_> {
     /// The same for a mandatory one.
     fn demand(&self, walk: &mut DecodeWalk<'_>, field: &Field, then: impl FnOnce(&mut DecodeWalk<'_>) -> Done) -> Done {
         let then = walk.block(then)?;
-        let absent = walk.block(|walk| {
-            walk.emit(OpKind::Fail(FaultKind::MissingMember));
-            Ok(())
-        })?;
+        let absent = walk.failing(FaultKind::MissingMember);
         self.get_text(walk, field, &then, &absent);
         Ok(())
     }
@@ -212,17 +200,12 @@ impl Lowering<'_> {
             return Ok(());
         }
         // The reader's elements are wider than octets.
-        let element = walk.element(slot, |walk, slot| walk.get(element, Wire::Octet, slot))?;
         walk.emit(OpKind::Bytes(Bytes::Length));
-        let (source, bound, overflow) = match len {
-            Some(len) => {
-                walk.emit(OpKind::Check(Check::Range { min: len.into(), max: len.into() }));
-                (Source::Fixed(len), 0, Default::default())
-            }
-            None => (Source::Count, bound, overflow),
-        };
-        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
-        Ok(())
+        if let Some(len) = len {
+            walk.emit(OpKind::Check(Check::Range { min: len.into(), max: len.into() }));
+        }
+        let source = len.map_or(Source::Count, Source::Fixed);
+        walk.elements(slot, source, 0, |walk, slot| walk.get(element, Wire::Octet, slot))
     }
 
     fn each(
@@ -230,9 +213,10 @@ impl Lowering<'_> {
         walk: &mut DecodeWalk<'_>,
         (plan, bits): (&Plan, u32),
         element: &Type,
+        source: Source,
         slot: &Slot<'_>,
-    ) -> Result<Block, LowerError> {
-        walk.element(slot, |walk, slot| {
+    ) -> Done {
+        walk.elements(slot, source, min_wire(plan, bits), |walk, slot| {
             self.with_map(walk, bits, |walk| {
                 self.set(plan);
                 walk.value(element, slot)
@@ -350,7 +334,7 @@ impl Lowering<'_> {
         ids.sort_unstable();
         self.get(walk, &plan.id, false);
         walk.emit(OpKind::Convert(Scalar::I64));
-        self.known(walk, ids)?;
+        self.known(walk, ids);
         walk.union_arms(union, |walk, case| {
             let found = plan.by_name.get(&case.member.name).and_then(|index| plan.cases.get(*index));
             let Some((.., plan)) = found else { return Err(walk.unsupported("there is no template for the case")) };
@@ -360,13 +344,9 @@ impl Lowering<'_> {
     }
 
     /// Emits a check that refuses ids without a template.
-    fn known(&self, walk: &mut DecodeWalk<'_>, ids: Vec<i64>) -> Done {
-        let otherwise = walk.block(|walk| {
-            walk.emit(OpKind::Fail(FaultKind::UnknownTemplate));
-            Ok(())
-        })?;
+    fn known(&self, walk: &mut DecodeWalk<'_>, ids: Vec<i64>) {
+        let otherwise = walk.failing(FaultKind::UnknownTemplate);
         walk.emit(OpKind::Switch { arms: [(ids, Block::default())].into(), otherwise });
-        Ok(())
     }
 }
 

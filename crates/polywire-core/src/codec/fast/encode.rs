@@ -16,7 +16,7 @@ use super::{
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
     layout::Scalar,
-    program::{Block, Bytes, FaultKind, Op, OpKind, Overflow, PathId, Place, Source, TextForm, Wire},
+    program::{Block, Bytes, FaultKind, Op, OpKind, Overflow, PathId, Place, TextForm, Wire},
     schema::{DefId, Type},
 };
 
@@ -53,14 +53,7 @@ impl EncodeDialect for Lowering<'_> {
             Plan::Text(field) => field,
             plan => return self.alone(walk, plan, |walk| self.text(walk, ty, place)),
         };
-        let (bound, utf16_bound) = match ty {
-            Type::String { bound } => (*bound, false),
-            Type::WString { bound } => (*bound, true),
-            _ => (0, false),
-        };
-        let (form, overflow) = (TextForm::Held, Overflow::Refuse);
-        let load = OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 };
-        self.put_text(walk, &field, &load);
+        self.put_text(walk, &field, &EncodeWalk::string(ty, place, TextForm::Held));
         Ok(())
     }
 
@@ -110,21 +103,12 @@ impl EncodeDialect for Lowering<'_> {
                 walk.value(ty, place)
             })
         };
-        let (key, value) = walk.entry(
+        walk.entries(
             place,
+            bound,
             |walk, place| fill(walk, key, (&map.key, map.key_bits), place),
             |walk, place| fill(walk, value, (&map.value, map.value_bits), place),
-        )?;
-        walk.emit(OpKind::Map {
-            place,
-            source: Source::Count,
-            key,
-            value,
-            bound,
-            overflow: Overflow::Refuse,
-            min_wire: 0,
-        });
-        Ok(())
+        )
     }
 
     fn structure(&self, walk: &mut EncodeWalk<'_>, _id: DefId, members: &[MemberOut<'_>]) -> Done {
@@ -209,15 +193,12 @@ impl Lowering<'_> {
         bound: u32,
         place: Place,
     ) -> Done {
-        let element = walk.element(place, |walk, place| {
+        walk.elements(place, bound, |walk, place| {
             self.segmented(walk, bits, |walk| {
                 self.set(plan);
                 walk.value(element, place)
             })
-        })?;
-        let (source, overflow) = (Source::Count, Overflow::Refuse);
-        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
-        Ok(())
+        })
     }
 
     fn group(&self, walk: &mut EncodeWalk<'_>, group: &Rc<Group>, members: &[MemberOut<'_>]) -> Done {

@@ -34,14 +34,10 @@
 use alloc::{format, sync::Arc, vec::Vec};
 
 use super::{
-    Codec, LowerError, OptionSpec, Options, Properties,
+    Codec, LowerError, LowerResult, OptionSpec, Options, Properties,
     lower::{decode as decoding, encode as encoding},
 };
-use crate::{
-    layout::Layout,
-    program::{Program, state::Policy},
-    schema::Schema,
-};
+use crate::{layout::Layout, program::state::Policy, schema::Schema};
 
 mod bind;
 mod decimals;
@@ -72,31 +68,31 @@ pub struct Fast {
 }
 
 static OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "deviations",
-        values: &["reject", "report", "ignore"],
-        help: "what to do with the specification's reportable errors R1 to R9: refuse the message (default), report it, or ignore it",
-    },
-    OptionSpec {
-        name: "mode",
-        values: &["chained", "anchored"],
-        help: "what a message refers to: the previous message (default on links without loss), or the last key frame (default elsewhere)",
-    },
-    OptionSpec {
-        name: "key_interval",
-        values: &["N"],
-        help: "number of messages from one key frame to the next: 100 (default); 0 for key frames only on request",
-    },
-    OptionSpec {
-        name: "template",
-        values: &["FILE"],
-        help: "templates in XML, instead of those derived from the type (default); subscribers fetch them",
-    },
-    OptionSpec {
-        name: "id",
-        values: &["N"],
-        help: "the template id that applies until a message states one; by default the first message must state it",
-    },
+    OptionSpec::new(
+        "deviations",
+        &["reject", "report", "ignore"],
+        "what to do with the specification's reportable errors R1 to R9: refuse the message (default), report it, or ignore it",
+    ),
+    OptionSpec::new(
+        "mode",
+        &["chained", "anchored"],
+        "what a message refers to: the previous message (default on links without loss), or the last key frame (default elsewhere)",
+    ),
+    OptionSpec::new(
+        "key_interval",
+        &["N"],
+        "number of messages from one key frame to the next: 100 (default); 0 for key frames only on request",
+    ),
+    OptionSpec::new(
+        "template",
+        &["FILE"],
+        "templates in XML, instead of those derived from the type (default); subscribers fetch them",
+    ),
+    OptionSpec::new(
+        "id",
+        &["N"],
+        "the template id that applies until a message states one; by default the first message must state it",
+    ),
 ];
 
 static PROPERTIES: Properties = Properties {
@@ -209,7 +205,7 @@ impl Codec for Fast {
         Ok(Arc::new(Fast::new(templates)))
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let plans = self.plans(options, schema)?;
         let mut program = encoding::lower(&lowering::Lowering::new(&plans), schema, layout)?;
         if let Some((id, field)) = &plans.id {
@@ -220,13 +216,7 @@ impl Codec for Fast {
         Ok(program)
     }
 
-    fn lower_decode(
-        &self,
-        options: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let plans = self.plans(options, writer)?;
         let mut program = decoding::lower(&lowering::Lowering::new(&plans), writer, reader, layout)?;
         if let Some((id, field)) = &plans.id {

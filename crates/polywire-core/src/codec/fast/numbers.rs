@@ -181,10 +181,7 @@ impl Int {
         match self.operator {
             Operator::None => self.get_plain(ops),
             Operator::Constant => {
-                if self.optional {
-                    ops.put(OpKind::TakeBit);
-                    ops.choose(|ops| ops.set(THERE, 1), |ops| ops.set(THERE, 0));
-                }
+                ops.get_constant(self.optional);
                 ops.put(self.constant(self.initial.unwrap_or(0)));
                 self.keep(ops);
             }
@@ -224,18 +221,13 @@ impl Int {
 
     fn get_sent(&self, ops: &mut Ops) {
         self.get_plain(ops);
-        if self.optional {
-            ops.test(THERE);
-            ops.choose(
-                |ops| {
-                    ops.put(OpKind::LoadLocal(VALUE, self.scalar));
-                    ops.put(self.store());
-                },
-                |ops| ops.put(OpKind::EmptySlot(self.slot)),
-            );
-        } else {
+        let keep = |ops: &mut Ops| {
+            if self.optional {
+                ops.put(OpKind::LoadLocal(VALUE, self.scalar));
+            }
             ops.put(self.store());
-        }
+        };
+        ops.if_there(self.optional, keep, |ops| ops.put(OpKind::EmptySlot(self.slot)));
     }
 
     fn get_left_out(&self, ops: &mut Ops, slot: &SlotUse) {
@@ -256,8 +248,7 @@ impl Int {
             }
         };
         let absent = |ops: &mut Ops| {
-            ops.put(self.constant(0));
-            ops.put(OpKind::StoreLocal(VALUE));
+            ops.all([self.constant(0), OpKind::StoreLocal(VALUE)]);
             ops.set(THERE, 0);
         };
         let begins = self.begins().map(|_| slot.agrees);
@@ -275,8 +266,7 @@ impl Int {
             ops.put(self.load());
         } else {
             let otherwise = ops.block(|ops| ops.put(self.load()));
-            ops.put(OpKind::SlotState(self.slot));
-            ops.put(OpKind::Switch { arms, otherwise });
+            ops.all([OpKind::SlotState(self.slot), OpKind::Switch { arms, otherwise }]);
         }
         ops.put(OpKind::StoreLocal(BASE));
     }
@@ -289,16 +279,10 @@ impl Int {
         }
         let keep = |ops: &mut Ops| {
             ops.check_base((self.slot, self.kind), slot);
-            ops.put(OpKind::LoadLocal(VALUE, self.scalar));
-            ops.put(self.store());
+            ops.all([OpKind::LoadLocal(VALUE, self.scalar), self.store()]);
         };
         ops.put(OpKind::StoreLocal(VALUE));
-        if self.optional {
-            ops.test(THERE);
-            ops.choose(keep, |_| {});
-        } else {
-            keep(ops);
-        }
+        ops.if_there(self.optional, keep, |_| {});
     }
 
     /// Emits the writing of the accumulator, which has the field's type.
@@ -308,13 +292,7 @@ impl Int {
             (Operator::None, _) => ops.put(plain),
             (Operator::Constant, initial) => {
                 ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(initial.unwrap_or(0))));
-                let fault = ops.fault(FaultKind::NotEncodable);
-                let then = ops.block(|ops| {
-                    if self.optional {
-                        ops.bit(true);
-                    }
-                });
-                ops.put(OpKind::If { then, otherwise: fault });
+                ops.put_constant(self.optional);
             }
             (Operator::Default, None) => {
                 ops.bit(true);
@@ -323,20 +301,13 @@ impl Int {
             (Operator::Default, Some(initial)) => {
                 ops.put(OpKind::StoreLocal(VALUE));
                 ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(initial)));
-                ops.put_unless(
-                    |_| {},
-                    |ops| {
-                        ops.put(OpKind::LoadLocal(VALUE, self.scalar));
-                        ops.put(plain);
-                    },
-                );
+                ops.put_unless(|_| {}, |ops| ops.all([OpKind::LoadLocal(VALUE, self.scalar), plain]));
             }
             (Operator::Delta, _) => {
                 ops.put(OpKind::StoreLocal(VALUE));
                 self.base(ops, slot);
                 ops.check_base((self.slot, self.kind), slot);
-                ops.put(OpKind::LoadLocal(VALUE, self.scalar));
-                ops.put(self.store());
+                ops.all([OpKind::LoadLocal(VALUE, self.scalar), self.store()]);
                 ops.put(OpKind::Put(Wire::StopBit(self.difference())));
             }
             _ => {
@@ -346,16 +317,15 @@ impl Int {
                 }
                 ops.put(OpKind::SlotHas { slot: self.slot, kind: self.kind, initial: self.begins() });
                 let changes = self.operator == Operator::Increment || self.begins().is_some() && !slot.agrees;
+                let keep = |ops: &mut Ops| ops.all([OpKind::LoadLocal(VALUE, self.scalar), self.store()]);
                 ops.put_unless(
                     |ops| {
                         if changes {
-                            ops.put(OpKind::LoadLocal(VALUE, self.scalar));
-                            ops.put(self.store());
+                            keep(ops);
                         }
                     },
                     |ops| {
-                        ops.put(OpKind::LoadLocal(VALUE, self.scalar));
-                        ops.put(self.store());
+                        keep(ops);
                         ops.put(plain);
                     },
                 );
@@ -427,10 +397,43 @@ impl Ops {
         self.put(OpKind::If { then, otherwise });
     }
 
+    /// Emits several operations.
+    pub fn all<const N: usize>(&mut self, kinds: [OpKind; N]) {
+        kinds.into_iter().for_each(|kind| self.put(kind));
+    }
+
+    /// Emits a choice by whether the value is present, if it is optional.
+    pub fn if_there(&mut self, optional: bool, then: impl FnOnce(&mut Ops), absent: impl FnOnce(&mut Ops)) {
+        match optional {
+            true => {
+                self.test(THERE);
+                self.choose(then, absent);
+            }
+            false => then(self),
+        }
+    }
+
+    /// Emits the reading of the presence bit of a constant.
+    pub fn get_constant(&mut self, optional: bool) {
+        if optional {
+            self.put(OpKind::TakeBit);
+            self.choose(|ops| ops.set(THERE, 1), |ops| ops.set(THERE, 0));
+        }
+    }
+
+    /// Emits the writing of a constant. The accumulator says whether the value equals it.
+    pub fn put_constant(&mut self, optional: bool) {
+        let bit = |ops: &mut Ops| {
+            if optional {
+                ops.bit(true);
+            }
+        };
+        self.choose(bit, |ops| ops.put(OpKind::Fail(FaultKind::NotEncodable)));
+    }
+
     /// Emits a small number for a local.
     pub fn set(&mut self, local: u8, value: u64) {
-        self.put(OpKind::Const(Scalar::U8, value.into()));
-        self.put(OpKind::StoreLocal(local));
+        self.all([OpKind::Const(Scalar::U8, value.into()), OpKind::StoreLocal(local)]);
     }
 
     /// Emits a test of a local that is 1 or 0.
@@ -487,8 +490,7 @@ impl Ops {
             _ => {
                 let labels = if has_initial { vec![EMPTY] } else { vec![UNDEFINED, EMPTY] };
                 let (same, otherwise) = (self.block(|ops| ops.bit(false)), self.block(null));
-                self.put(OpKind::SlotState(slot));
-                self.put(OpKind::Switch { arms: vec![(labels, same)], otherwise });
+                self.all([OpKind::SlotState(slot), OpKind::Switch { arms: vec![(labels, same)], otherwise }]);
                 self.put(OpKind::EmptySlot(slot));
             }
         }
@@ -546,8 +548,7 @@ impl Ops {
             }
             arms.push((labels, core::mem::replace(&mut otherwise, fault)));
         }
-        self.put(OpKind::SlotState(slot));
-        self.put(OpKind::Switch { arms, otherwise });
+        self.all([OpKind::SlotState(slot), OpKind::Switch { arms, otherwise }]);
     }
 
     /// Emits a fault if the slot has no base for a difference.

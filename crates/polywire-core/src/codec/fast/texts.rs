@@ -135,20 +135,14 @@ impl<'f> Text<'f> {
                 ops.choose(|ops| self.get_sent(ops, &keep, &empty), |ops| self.get_left_out(ops, then, absent));
             }
             Operator::Delta => {
-                ops.put(OpKind::Get(Wire::StopBit(self.number())));
-                ops.put(OpKind::StoreLocal(NUMBER));
+                ops.all([OpKind::Get(Wire::StopBit(self.number())), OpKind::StoreLocal(NUMBER)]);
                 let rest = |ops: &mut Ops| {
                     ops.put(OpKind::Bytes(Bytes::Get(self.form(false))));
                     ops.check_base((self.field.slot, self.field.tag), &self.uses);
                     self.keep(ops);
                     then(ops);
                 };
-                if self.field.optional {
-                    ops.test(THERE);
-                    ops.choose(rest, absent);
-                } else {
-                    rest(ops);
-                }
+                ops.if_there(self.field.optional, rest, absent);
             }
         }
     }
@@ -162,12 +156,7 @@ impl<'f> Text<'f> {
             then(ops);
         };
         ops.put(OpKind::Bytes(Bytes::Get(self.form(self.field.optional))));
-        if self.field.optional {
-            ops.test(THERE);
-            ops.choose(then, absent);
-        } else {
-            then(ops);
-        }
+        ops.if_there(self.field.optional, then, absent);
     }
 
     /// Emits the storing of a value in its slot. If the operator has parts, a part is in hand and
@@ -188,8 +177,7 @@ impl<'f> Text<'f> {
     fn get_left_out(&self, ops: &mut Ops, then: &dyn Fn(&mut Ops), absent: &dyn Fn(&mut Ops)) {
         let value = |ops: &mut Ops, is_initial: bool| {
             if is_initial {
-                ops.put(self.constant());
-                ops.put(self.store());
+                ops.all([self.constant(), self.store()]);
             } else {
                 ops.put(OpKind::Bytes(Bytes::LoadSlot { slot: self.slot, initial: self.initial() }));
             }
@@ -212,13 +200,7 @@ impl<'f> Text<'f> {
             (Operator::None | Operator::Increment, _) => ops.put(sent),
             (Operator::Constant, _) => {
                 ops.put(OpKind::Bytes(Bytes::Equal(self.initial())));
-                let otherwise = ops.fault(FaultKind::NotEncodable);
-                let then = ops.block(|ops| {
-                    if self.field.optional {
-                        ops.bit(true);
-                    }
-                });
-                ops.put(OpKind::If { then, otherwise });
+                ops.put_constant(self.field.optional);
             }
             (Operator::Default, None) => {
                 ops.bit(true);
@@ -240,9 +222,7 @@ impl<'f> Text<'f> {
                     },
                     |ops| {
                         if self.field.operator == Operator::Tail {
-                            ops.put(self.part());
-                            ops.put(sent);
-                            ops.put(load.clone());
+                            ops.all([self.part(), sent, load.clone()]);
                         } else {
                             ops.put(sent);
                         }
@@ -253,14 +233,9 @@ impl<'f> Text<'f> {
             (Operator::Delta, _) => {
                 let (min, max) = (i32::MIN.into(), i32::MAX.into());
                 let within = Check::Within { min, max, fault: FaultKind::Subtraction, policy: Policy::Reject };
-                ops.put(self.part());
-                ops.put(OpKind::LoadLocal(NUMBER, Scalar::I64));
-                ops.put(OpKind::Check(within));
-                ops.put(OpKind::LoadLocal(NUMBER, Scalar::I32));
-                ops.put(OpKind::Put(Wire::StopBit(self.number())));
-                ops.put(sent);
-                ops.put(load.clone());
-                ops.put(self.store());
+                ops.all([self.part(), OpKind::LoadLocal(NUMBER, Scalar::I64), OpKind::Check(within)]);
+                ops.all([OpKind::LoadLocal(NUMBER, Scalar::I32), OpKind::Put(Wire::StopBit(self.number()))]);
+                ops.all([sent, load.clone(), self.store()]);
             }
         }
     }

@@ -37,8 +37,5 @@ fn get_wide(input: &mut Input<'_>) -> Result<u128, Status> {
 }
 
 fn put_wide(output: &mut Output<'_>, value: u128) -> Status {
-    match output.put(&[LENGTH]) {
-        Status::Ok => output.put(&value.to_le_bytes()),
-        failed => failed,
-    }
+    output.put(&[LENGTH]).then(|| output.put(&value.to_le_bytes()))
 }

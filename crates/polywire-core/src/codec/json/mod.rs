@@ -21,12 +21,12 @@
 use alloc::{string::String, sync::Arc, vec::Vec};
 
 use super::{
-    BuildError, Codec, Decoder, Encoder, LowerError, OptionSpec, Options, Properties,
+    BuildError, Codec, Decoder, Encoder, LowerResult, OptionSpec, Options, Properties,
     lower::json::{self as notation, Style, tokens},
 };
 use crate::{
     layout::{Layout, Record, RecordError, Shape},
-    program::{Backend, FaultKind, Input, Limits, Program, Status, io::CodecError},
+    program::{Backend, Input, Limits, io::CodecError},
     schema::Schema,
 };
 
@@ -55,44 +55,22 @@ impl Codec for Json {
     fn options(&self) -> &'static [OptionSpec] {
         const {
             &[
-                OptionSpec {
-                    name: "int64",
-                    values: &["number", "string"],
-                    help: "64-bit integers as numbers (default) or strings",
-                },
-                OptionSpec { name: "enum", values: &["name", "number"], help: "enums by name (default) or as numbers" },
-                OptionSpec {
-                    name: "bytes",
-                    values: &["base64", "array"],
-                    help: "octets in base64 (default) or as an array of numbers",
-                },
-                OptionSpec {
-                    name: "bitmask",
-                    values: &["number", "names"],
-                    help: "bitmasks as a number (default) or an array of names",
-                },
-                OptionSpec {
-                    name: "null",
-                    values: &["omit", "write"],
-                    help: "absent members omitted (default) or written as null",
-                },
-                OptionSpec { name: "pretty", values: &[], help: "several indented lines instead of one" },
+                OptionSpec::new("int64", &["number", "string"], "64-bit integers as numbers (default) or strings"),
+                OptionSpec::new("enum", &["name", "number"], "enums by name (default) or as numbers"),
+                OptionSpec::new("bytes", &["base64", "array"], "octets in base64 (default) or as an array of numbers"),
+                OptionSpec::new("bitmask", &["number", "names"], "bitmasks as a number (default) or an array of names"),
+                OptionSpec::new("null", &["omit", "write"], "absent members omitted (default) or written as null"),
+                OptionSpec::new("pretty", &[], "several indented lines instead of one"),
             ]
         }
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let rewritten = options.has("pretty").then_some(&notation::PRETTY);
         notation::encode(Style::of(options), schema, layout, rewritten)
     }
 
-    fn lower_decode(
-        &self,
-        options: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         notation::decode(Style::of(options), writer, reader, layout)
     }
 }
@@ -190,16 +168,5 @@ pub fn validate(bytes: &[u8]) -> Result<(), CodecError> {
 /// assert!(validate_within(b"[[[1]]]", &flat).is_err());
 /// ```
 pub fn validate_within(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
-    let mut input = Input::new(bytes, limits);
-    let mut status = match bytes.len() > limits.message_bytes {
-        true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
-        false => tokens::skip(&mut input),
-    };
-    if status == Status::Ok {
-        status = tokens::end(&mut input);
-    }
-    match status {
-        Status::Ok => Ok(()),
-        Status::Failed => Err(CodecError::without_path(input.fault())),
-    }
+    Input::inspect(bytes, limits, |input| tokens::skip(input).then(|| tokens::end(input)))
 }

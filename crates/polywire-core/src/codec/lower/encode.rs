@@ -4,10 +4,13 @@
 
 use alloc::{collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
 
-use super::{LowerError, Paths, bits_scalar, enum_scalar, recursive, scalar_of};
+use super::{LowerError, Lowered, Paths, bits_scalar, enum_scalar, recursive, scalar_of};
 use crate::{
     layout::{Field, Kind, Layout, NodeId, Scalar},
-    program::{Block, Direction, Op, OpKind, PathId, Place, Program, Routine},
+    program::{
+        Block, Direction, Op, OpKind, Order, Overflow, PathId, Place, Program, Routine, Segment, SliceKernel, Source,
+        TextForm, Wire,
+    },
     schema::{Case, Def, DefId, DefKind, Member, Schema, Type},
 };
 
@@ -146,7 +149,7 @@ impl<'a> EncodeWalk<'a> {
         }
     }
 
-    fn def(&mut self, id: DefId, place: Place) -> Result<(), LowerError> {
+    fn def(&mut self, id: DefId, place: Place) -> Lowered {
         let (dialect, schema) = (self.dialect, self.schema);
         match &schema.def(id).kind {
             DefKind::Enum { bit_bound, .. } => dialect.enumeration(self, id, enum_scalar(*bit_bound), place),
@@ -158,7 +161,7 @@ impl<'a> EncodeWalk<'a> {
         }
     }
 
-    fn routine(&mut self, id: DefId, place: Place) -> Result<(), LowerError> {
+    fn routine(&mut self, id: DefId, place: Place) -> Lowered {
         let node = place.node().ok_or_else(|| self.mismatch())?;
         if let Some(routine) = self.routine_of.get(&(id, node)) {
             self.emit(OpKind::Call { routine: *routine, place });
@@ -173,7 +176,7 @@ impl<'a> EncodeWalk<'a> {
         Ok(())
     }
 
-    fn aggregate(&mut self, id: DefId, place: Place) -> Result<(), LowerError> {
+    fn aggregate(&mut self, id: DefId, place: Place) -> Lowered {
         let (dialect, schema) = (self.dialect, self.schema);
         match &schema.def(id).kind {
             DefKind::Union { discriminator, cases, .. } => {
@@ -254,6 +257,135 @@ impl<'a> EncodeWalk<'a> {
         let none = self.block(none)?;
         self.emit(OpKind::Union { place: union.place, arms, none });
         Ok(())
+    }
+
+    /// Emits bytes that do not depend on the value.
+    pub(crate) fn literal(&mut self, bytes: impl AsRef<[u8]>) {
+        self.emit(OpKind::Literal(bytes.as_ref().into()));
+    }
+
+    /// Emits the writing of a scalar, converted to the type that it has on the wire.
+    pub(crate) fn put(&mut self, place: Place, wire: Wire) -> Lowered {
+        let memory = self.memory_scalar(place)?;
+        self.emit(OpKind::Load(place));
+        if memory != wire.scalar() {
+            self.emit(OpKind::Convert(wire.scalar()));
+        }
+        self.emit(OpKind::Put(wire));
+        Ok(())
+    }
+
+    /// Emits a scalar of fixed size as a run, without a check.
+    pub(crate) fn fixed(&mut self, place: Place, wire: Scalar, order: Order) -> Lowered {
+        let memory = self.memory_scalar(place)?;
+        let segment = Segment { place, at: 0, wire, memory, count: 1, order, check: None };
+        self.run(segment);
+        Ok(())
+    }
+
+    pub(crate) fn run(&mut self, segment: Segment) {
+        let size = segment.size();
+        self.emit(OpKind::Run { segments: [segment].into(), size });
+    }
+
+    /// The operation for a string of type `ty`, with the type's bound.
+    pub(crate) fn string(ty: &Type, place: Place, form: TextForm) -> OpKind {
+        let (bound, utf16_bound) = match ty {
+            Type::String { bound } => (*bound, false),
+            Type::WString { bound } => (*bound, true),
+            _ => (0, false),
+        };
+        OpKind::Text { place, form, bound, utf16_bound, overflow: Overflow::Refuse, after: 0 }
+    }
+
+    /// Emits a string of type `ty`, with the type's bound.
+    pub(crate) fn text(&mut self, ty: &Type, place: Place, form: TextForm) -> Lowered {
+        self.emit(Self::string(ty, place, form));
+        Ok(())
+    }
+
+    /// Emits all elements of a sequence or array of numbers at once.
+    pub(crate) fn slice(&mut self, place: Place, kernel: &'static SliceKernel, bound: u32) -> Lowered {
+        self.emit(OpKind::Slice { place, kernel, bound, overflow: Overflow::Refuse });
+        Ok(())
+    }
+
+    /// The scalar of a sequence's or array's elements in memory. `None` for enums and other kinds.
+    pub(crate) fn element_scalar(&self, place: Place) -> Option<Scalar> {
+        match self.kind(place)? {
+            Kind::Sequence(sequence) => self.scalar_node(sequence.element),
+            Kind::Array { element, .. } => self.scalar_node(*element),
+            _ => None,
+        }
+    }
+
+    /// Emits the elements of a sequence or array one by one. `fill` gets an element's place.
+    pub(crate) fn elements(
+        &mut self,
+        place: Place,
+        bound: u32,
+        fill: impl FnOnce(&mut Self, Place) -> Lowered,
+    ) -> Lowered {
+        let element = self.element(place, fill)?;
+        let (source, overflow) = (Source::Count, Overflow::Refuse);
+        self.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
+        Ok(())
+    }
+
+    /// Emits the elements of an array of scalars one by one, without a loop. `fill` gets an
+    /// element's index and place.
+    pub(crate) fn unrolled(&mut self, place: Place, mut fill: impl FnMut(&mut Self, u32, Place) -> Lowered) -> Lowered {
+        let (Some(Kind::Array { element, len }), Place::At { offset, .. }) = (self.kind(place), place) else {
+            return Err(self.mismatch());
+        };
+        let size = self.memory_scalar(Place::At { offset, node: *element })?.size() as u32;
+        (0..*len).try_for_each(|i| fill(self, i, Place::At { offset: offset + i * size, node: *element }))
+    }
+
+    /// Emits the entries of a map. `key` and `value` get the place of the key and of the value.
+    pub(crate) fn entries(
+        &mut self,
+        place: Place,
+        bound: u32,
+        key: impl FnOnce(&mut Self, Place) -> Lowered,
+        value: impl FnOnce(&mut Self, Place) -> Lowered,
+    ) -> Lowered {
+        let (key, value) = self.entry(place, key, value)?;
+        let (source, overflow) = (Source::Count, Overflow::Refuse);
+        self.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
+        Ok(())
+    }
+
+    /// The blocks that write false and true as these bytes.
+    pub(crate) fn truths(&mut self, words: [&[u8]; 2]) -> [Block; 2] {
+        words.map(|word| Block([self.paths.op(OpKind::Literal(word.into()))].into()))
+    }
+
+    /// Emits a boolean discriminator, which is in the accumulator, as one of these bytes.
+    pub(crate) fn put_truth(&mut self, words: [&[u8]; 2]) {
+        let [no, yes] = self.truths(words);
+        self.emit(OpKind::Switch { arms: [([0].into(), no)].into(), otherwise: yes });
+    }
+
+    /// Emits `implied` if a case determines its discriminator, because it is the case's only label;
+    /// else `said`. For a case of several labels the discriminator, which is in the accumulator,
+    /// decides: the first one is implied.
+    pub(crate) fn implied_or(
+        &mut self,
+        case: &Case,
+        implied: impl FnOnce(&mut Self) -> Lowered,
+        said: impl FnOnce(&mut Self) -> Lowered,
+    ) -> Lowered {
+        match case.labels[..] {
+            [] => said(self),
+            [_] if !case.is_default => implied(self),
+            [first, ..] => {
+                let arms = [([first].into(), self.block(implied)?)].into();
+                let otherwise = self.block(said)?;
+                self.emit(OpKind::Switch { arms, otherwise });
+                Ok(())
+            }
+        }
     }
 
     /// Makes the block for one element of the sequence or array at `place`. `fill` gets the

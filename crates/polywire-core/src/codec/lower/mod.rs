@@ -6,7 +6,8 @@
 //! scalars, other bounds, literals and cases, and default values. A codec supplies a *dialect*,
 //! which emits the operations for each kind of type. A dialect knows only the format, so evolution
 //! works the same in every format. The folder `kinds` has the dialects of MessagePack, CBOR and
-//! UBJSON, and `json` those of JSON notation, which YAML uses too.
+//! UBJSON, and `json` those of JSON notation, which YAML uses too. `keys` has keys of maps that are
+//! names, `symbols` the tables of names, and `one_way` makes kernels and dialects.
 //!
 //! ```
 //! use polywire_core::codec::lower::{bits_scalar, enum_scalar, scalar_of, widens};
@@ -37,6 +38,7 @@ use crate::{
 pub mod decode;
 pub mod encode;
 pub(crate) mod json;
+pub(crate) mod keys;
 pub(crate) mod kinds;
 pub(crate) mod one_way;
 pub(crate) mod symbols;
@@ -71,6 +73,9 @@ pub enum LowerError {
         path: String,
     },
 }
+
+/// What a dialect's method returns.
+pub(crate) type Lowered = Result<(), LowerError>;
 
 /// The paths of fields that a walk has visited, and the current one.
 #[derive(Default)]

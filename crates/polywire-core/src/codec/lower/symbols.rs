@@ -5,7 +5,7 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
 use crate::{
-    program::{FaultKind, SymbolTable},
+    program::{FaultKind, Output, Status, SymbolTable, kernels::number},
     schema::{Case, Def, DefId, DefKind, Schema, Type},
 };
 
@@ -94,6 +94,24 @@ pub fn field(position: u8, width: u8, signed: bool) -> i64 {
 pub fn parts(field: i64) -> (u32, u64, bool) {
     let width = (field >> 8 & 0xFF).clamp(1, 64) as u32;
     ((field >> 16 & 63) as u32, u64::MAX >> (64 - width), field & 1 == 1)
+}
+
+/// Writes the value of a bitset's field in decimal digits.
+pub fn put_field(output: &mut Output<'_>, value: u64, mask: u64, signed: bool) -> Status {
+    match signed && value > mask >> 1 {
+        true => number::put_i64(output, (value | !mask) as i64),
+        false => number::put_u64(output, value),
+    }
+}
+
+/// Sets a bitset's field. Fails with the field's bits if the value does not fit.
+pub fn with_field(bits: u64, field: i64, value: i128) -> Result<u64, u64> {
+    let (position, mask, signed) = parts(field);
+    let (min, max) = if signed { (-i128::from(mask >> 1) - 1, mask >> 1) } else { (0, mask) };
+    match (min..=i128::from(max)).contains(&value) {
+        true => Ok(bits & !(mask << position) | (value as u64 & mask) << position),
+        false => Err(mask.count_ones().into()),
+    }
 }
 
 /// The value of a literal in a table of [`union_head`]. Fails with `UnknownLiteral` if the table

@@ -130,10 +130,7 @@ impl kinds::Format for Format {
             return output.fail(FaultKind::Unrepresentable, u32::MAX.into(), text.len() as u64);
         }
         let (head, len) = Format::name_head(text.len());
-        match output.put_word(head, len) {
-            Status::Ok => output.put(text.as_bytes()),
-            failed => failed,
-        }
+        output.put_word(head, len).then(|| output.put(text.as_bytes()))
     }
 
     fn name_head(len: usize) -> (u64, usize) {

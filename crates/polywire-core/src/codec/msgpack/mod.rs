@@ -23,13 +23,13 @@
 use alloc::sync::Arc;
 
 use super::{
-    Codec, LowerError, OptionSpec, Options, Properties,
+    Codec, LowerResult, OptionSpec, Options, Properties,
     lower::{
         self,
         kinds::{Decode, Encode, Style},
     },
 };
-use crate::{layout::Layout, program::Program, schema::Schema};
+use crate::{layout::Layout, schema::Schema};
 
 mod format;
 
@@ -51,21 +51,17 @@ static PROPERTIES: Properties = Properties {
 };
 
 static OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "struct",
-        values: &["map", "array"],
-        help: "structures as maps by member name, or as arrays of the members' values in order",
-    },
-    OptionSpec {
-        name: "enum",
-        values: &["number", "name"],
-        help: "enum literals as numbers, or as their names; both are accepted",
-    },
-    OptionSpec {
-        name: "null",
-        values: &["omit", "write"],
-        help: "absent members are omitted from maps, or written as nil; both are accepted",
-    },
+    OptionSpec::new(
+        "struct",
+        &["map", "array"],
+        "structures as maps by member name, or as arrays of the members' values in order",
+    ),
+    OptionSpec::new("enum", &["number", "name"], "enum literals as numbers, or as their names; both are accepted"),
+    OptionSpec::new(
+        "null",
+        &["omit", "write"],
+        "absent members are omitted from maps, or written as nil; both are accepted",
+    ),
 ];
 
 impl Codec for MessagePack {
@@ -81,17 +77,11 @@ impl Codec for MessagePack {
         OPTIONS
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         lower::encode::lower(&Encode::<format::Format>::new(Style::of(options)), schema, layout)
     }
 
-    fn lower_decode(
-        &self,
-        options: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         lower::decode::lower(&Decode::<format::Format>::new(Style::of(options)), writer, reader, layout)
     }
 }

@@ -5,16 +5,16 @@ use core::{cell::Cell, str};
 
 use super::{
     delimiters::{self, MAX_REPEAT_KEYS, OnRepeat},
-    encode::is_key,
+    encode::{NO_KEY, is_key},
     get,
     kinds::{Form, field_numbers, tag},
     put, repeated,
 };
 use crate::{
-    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
+    codec::lower::{CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn},
     layout::{Kind, Scalar},
     program::{
-        Arm, Block, ExpectedPrefix, FaultKind, MemberKey, MemberTable, Op, OpKind, Overflow, PathId, Place, PrefixTag,
+        Arm, Block, ExpectedPrefix, FaultKind, MemberKey, Op, OpKind, PathId, Place, PrefixTag, SequenceDialect,
         SliceKernel, Source, SymbolTable, TextForm, Wire,
     },
     schema::{DefId, DefKind, Schema, Type},
@@ -42,7 +42,13 @@ enum From {
     Nothing,
 }
 
-type Lowered = Result<(), LowerError>;
+impl From {
+    fn source(self, dialect: &'static SequenceDialect) -> Source {
+        if self == From::MoreElements { Source::Append(dialect) } else { Source::Dialect(dialect) }
+    }
+}
+
+const MISSING: FaultKind = FaultKind::MissingMember;
 
 impl DecodeDialect for Decode<'_> {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
@@ -58,7 +64,7 @@ impl DecodeDialect for Decode<'_> {
             Form::Quad => &get::QUAD,
             _ => &get::UNSIGNED,
         };
-        unless_skipped(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
+        walk.unless_skipped(&get::SKIP, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, wire: Scalar, slot: &Slot<'_>) -> Lowered {
@@ -66,7 +72,7 @@ impl DecodeDialect for Decode<'_> {
             walk.emit(OpKind::Const(wire, 0));
             return walk.store(&Type::Def(id), wire, slot);
         }
-        unless_skipped(walk, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&get::ENUM), slot))
+        walk.unless_skipped(&get::SKIP, slot, |walk| walk.get(&Type::Def(id), Wire::Kernel(&get::ENUM), slot))
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
@@ -74,32 +80,31 @@ impl DecodeDialect for Decode<'_> {
             walk.emit(OpKind::Clear(slot.place));
             return Ok(());
         }
-        unless_skipped(walk, slot, |walk| walk.text(TextForm::Kernel(&get::TEXT), slot))
+        walk.unless_skipped(&get::SKIP, slot, |walk| walk.text(TextForm::Kernel(&get::TEXT), slot))
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
-        let hold = (walk.bound(slot), walk.overflow(slot));
         if self.next.get() == From::Nothing {
             walk.emit(OpKind::Clear(slot.place));
             return Ok(());
         }
-        unless_skipped(walk, slot, |walk| self.elements(walk, element, slot, hold))
+        walk.unless_skipped(&get::SKIP, slot, |walk| self.elements(walk, element, slot))
     }
 
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, _: &[u32], slot: &Slot<'_>) -> Lowered {
-        unless_skipped(walk, slot, |walk| self.elements(walk, element, slot, (0, Overflow::Refuse)))
+        walk.unless_skipped(&get::SKIP, slot, |walk| self.elements(walk, element, slot))
     }
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
         if !is_key(self.schema, key) {
-            return Err(walk.unsupported("in Protobuf a map's key is a string, integer, boolean, character or enum"));
+            return Err(walk.unsupported(NO_KEY));
         }
         match self.next.get() {
             From::Nothing => {
                 walk.emit(OpKind::Clear(slot.place));
                 Ok(())
             }
-            from => unless_skipped(walk, slot, |walk| match from {
+            from => walk.unless_skipped(&get::SKIP, slot, |walk| match from {
                 From::Field => self.wrapped(walk, slot.place, |dialect, walk| dialect.entries(walk, key, value, slot)),
                 _ => self.entries(walk, key, value, slot),
             }),
@@ -144,7 +149,7 @@ impl DecodeDialect for Decode<'_> {
             }
         }
         arms.extend(more);
-        emit_fields(walk, arms);
+        walk.members(&delimiters::FIELDS, arms);
         Ok(())
     }
 
@@ -164,13 +169,13 @@ impl DecodeDialect for Decode<'_> {
             let body = walk.block(|walk| {
                 self.field(walk, form, From::Field, case.slot.place == Place::Sink, |walk| walk.case_value(case))
             })?;
-            let absent = walk.block(|walk| {
-                walk.emit(OpKind::Fail(FaultKind::MissingMember));
-                Ok(())
-            })?;
+            let absent = walk.failing(MISSING);
             let merges = form == Form::Message || form.is_repeated();
             let again = if merges && case.slot.place != Place::Sink { OnRepeat::Refused } else { OnRepeat::Replaces };
-            emit_fields(walk, vec![Arm { key: self.repeat_key(number, 0, again), prefix: None, body, absent }]);
+            walk.members(
+                &delimiters::FIELDS,
+                vec![Arm { key: self.repeat_key(number, 0, again), prefix: None, body, absent }],
+            );
             Ok(())
         })
     }
@@ -203,8 +208,11 @@ impl<'a> Decode<'a> {
     /// The program of a root that is not a message itself.
     pub(super) fn wrapped_root(&self, root: Block) -> Block {
         let key = delimiters::repeat_key(1, 0, OnRepeat::Replaces);
-        let absent = Block(vec![op(OpKind::Fail(FaultKind::MissingMember))]);
-        message_root(Block(vec![op(fields(vec![Arm { key, prefix: None, body: root, absent }]))]))
+        let absent = Block(vec![op(OpKind::Fail(MISSING))]);
+        message_root(Block(vec![op(OpKind::members(
+            &delimiters::FIELDS,
+            vec![Arm { key, prefix: None, body: root, absent }],
+        ))]))
     }
 
     fn arm(
@@ -282,7 +290,7 @@ impl<'a> Decode<'a> {
         let first = walk.block(|walk| fields(self, walk))?;
         let is_array = matches!(walk.kind(place), Some(Kind::Array { .. }));
         let absent = walk.block(|walk| {
-            walk.emit(if is_array { OpKind::Fail(FaultKind::MissingMember) } else { OpKind::Clear(place) });
+            walk.emit(if is_array { OpKind::Fail(MISSING) } else { OpKind::Clear(place) });
             Ok(())
         })?;
         let again = if is_array { OnRepeat::Refused } else { OnRepeat::Arm(1) };
@@ -298,7 +306,7 @@ impl<'a> Decode<'a> {
             });
         }
         let body = walk.block(|walk| {
-            emit_fields(walk, arms);
+            walk.members(&delimiters::FIELDS, arms);
             Ok(())
         })?;
         walk.emit(OpKind::Region { dialect: &put::MESSAGE, argument: 0, body });
@@ -306,40 +314,27 @@ impl<'a> Decode<'a> {
     }
 
     /// Emits the elements of a sequence or array.
-    fn elements(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>, hold: (u32, Overflow)) -> Lowered {
-        let place = slot.place;
-        let (bound, overflow) = hold.clone();
+    fn elements(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lowered {
         if *self.schema.resolve(ty) == Type::Octet && walk.slice_scalar(ty, slot) == Some(Scalar::U8) {
-            walk.emit(OpKind::Slice { place, kernel: &put::OCTETS, bound, overflow });
-            return Ok(());
+            return walk.slice(slot, &put::OCTETS);
         }
         match self.next.get() {
-            From::Field => self.wrapped(walk, place, |dialect, walk| dialect.elements(walk, ty, slot, hold.clone())),
-            from => self.fields_of(walk, ty, slot, from, hold),
+            From::Field => self.wrapped(walk, slot.place, |dialect, walk| dialect.elements(walk, ty, slot)),
+            from => self.fields_of(walk, ty, slot, from),
         }
     }
 
-    fn fields_of(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        ty: &Type,
-        slot: &Slot<'_>,
-        from: From,
-        (bound, overflow): (u32, Overflow),
-    ) -> Lowered {
-        let (place, form) = (slot.place, Form::of(self.schema, ty));
+    fn fields_of(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>, from: From) -> Lowered {
+        let form = Form::of(self.schema, ty);
         if from == From::Elements
             && let Some(kernel) = slice(walk, ty, slot, form)
         {
-            walk.emit(OpKind::Slice { place, kernel, bound, overflow });
-            return Ok(());
+            return walk.slice(slot, kernel);
         }
-        let element = walk
-            .element(slot, |walk, inside| self.field(walk, form, From::Field, false, |walk| walk.value(ty, inside)))?;
-        let dialect = delimiters::elements(form.wire_type());
-        let source = if from == From::MoreElements { Source::Append(dialect) } else { Source::Dialect(dialect) };
-        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
-        Ok(())
+        let source = from.source(delimiters::elements(form.wire_type()));
+        walk.elements(slot, source, 0, |walk, inside| {
+            self.field(walk, form, From::Field, false, |walk| walk.value(ty, inside))
+        })
     }
 
     /// Emits the entries of a map.
@@ -348,40 +343,28 @@ impl<'a> Decode<'a> {
         let part = |walk: &mut DecodeWalk<'_>, number, ty: &Type, slot: &Slot<'_>| {
             let form = Form::of(self.schema, ty);
             let body = walk.block(|walk| self.field(walk, form, From::Field, false, |walk| walk.value(ty, slot)))?;
-            let absent = walk.block(|walk| match form {
-                Form::Message | Form::Quad | Form::Array | Form::Sequence | Form::Map => {
-                    walk.emit(OpKind::Fail(FaultKind::MissingMember));
-                    Ok(())
-                }
-                Form::Bytes if matches!(self.schema.resolve(ty), Type::Array { .. }) => {
-                    walk.emit(OpKind::Fail(FaultKind::MissingMember));
-                    Ok(())
-                }
-                _ => {
+            let is_array = matches!(self.schema.resolve(ty), Type::Array { .. });
+            let absent = match form {
+                Form::Message | Form::Quad | Form::Array | Form::Sequence | Form::Map => walk.failing(MISSING),
+                Form::Bytes if is_array => walk.failing(MISSING),
+                _ => walk.block(|walk| {
                     self.next.set(From::Nothing);
                     walk.value(ty, slot)
-                }
-            })?;
+                })?,
+            };
             let merges = form == Form::Message || form.is_repeated();
             let again = if merges { OnRepeat::Refused } else { OnRepeat::Replaces };
-            emit_fields(walk, vec![Arm { key: self.repeat_key(number, 0, again), prefix: None, body, absent }]);
+            walk.members(
+                &delimiters::FIELDS,
+                vec![Arm { key: self.repeat_key(number, 0, again), prefix: None, body, absent }],
+            );
             Ok(())
         };
-        let (key, value) = walk.entry(
-            slot,
-            |walk, slot| part(walk, 1, key, slot),
-            |walk, slot| {
-                walk.emit(OpKind::Action(&delimiters::REWIND, 0));
-                part(walk, 2, value, slot)
-            },
-        )?;
-        let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
-        let source = match from {
-            From::MoreElements => Source::Append(&delimiters::ENTRIES),
-            _ => Source::Dialect(&delimiters::ENTRIES),
+        let value = |walk: &mut DecodeWalk<'_>, slot: &Slot<'_>| {
+            walk.emit(OpKind::Action(&delimiters::REWIND, 0));
+            part(walk, 2, value, slot)
         };
-        walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
-        Ok(())
+        walk.entries(slot, from.source(&delimiters::ENTRIES), 0, |walk, slot| part(walk, 1, key, slot), value)
     }
 }
 
@@ -391,27 +374,4 @@ fn slice(walk: &DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>, form: Form) -> Optio
         Form::Unsigned | Form::Signed | Form::Single | Form::Double => repeated::kernel(walk.slice_scalar(ty, slot)?),
         _ => None,
     }
-}
-
-/// Emits `read`, or a skip of the value if the reader does not have it.
-fn unless_skipped(
-    walk: &mut DecodeWalk<'_>,
-    slot: &Slot<'_>,
-    read: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
-) -> Lowered {
-    if slot.place != Place::Sink {
-        return read(walk);
-    }
-    walk.emit(OpKind::Action(&get::SKIP, 0));
-    Ok(())
-}
-
-fn fields(arms: Vec<Arm>) -> OpKind {
-    let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
-    OpKind::Members { dialect: &delimiters::FIELDS, arms, table }
-}
-
-fn emit_fields(walk: &mut DecodeWalk<'_>, arms: Vec<Arm>) {
-    let op = fields(arms);
-    walk.emit(op);
 }

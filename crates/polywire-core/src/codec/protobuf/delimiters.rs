@@ -1,12 +1,11 @@
 //! Kernels for the delimiters of Protobuf: fields, repeated elements, map entries, unions.
 
 use super::{
-    get::{done, open, skip, tag, unzigzag, varint},
+    get::{open, skip, tag, unzigzag, varint},
     kinds::{DISCRIMINATOR_NUMBER, FIXED32, FIXED64, LENGTH, VARINT},
 };
 use crate::{
     codec::lower::one_way,
-    layout::Scalar,
     program::{
         ActionKernel, Cursor, Ending, FaultKind, Input, MemberDialect, MemberKey, MemberTable, SequenceDialect, Status,
         SymbolKernel, SymbolTable,
@@ -17,14 +16,9 @@ type Read<T = ()> = Result<T, Status>;
 
 /// The fields of a message, up to its end.
 pub(super) static FIELDS: MemberDialect = MemberDialect {
-    name: "fields",
-    begin: one_way::no_step,
-    next: next_field,
-    after: one_way::no_step,
-    skip: skip_field,
-    refuse_duplicates: false,
     ending: Some(Ending::Exhausted),
     prefixes_suffice: true,
+    ..MemberDialect::new("fields", one_way::no_step, next_field, skip_field)
 };
 
 /// Largest number of fields in a message for which it matters whether they occur again.
@@ -98,7 +92,7 @@ fn on_repeat(input: &mut Input<'_>, cursor: &mut Cursor, note: &[u8], arm: &mut 
 
 extern "C" fn skip_field(input: &mut Input<'_>, _: &mut Cursor) -> Status {
     let tag = input.tag;
-    done(skip(input, tag))
+    Status::of(skip(input, tag))
 }
 
 /// The elements of a repeated field as long as no other field comes between: packed ones with this
@@ -133,13 +127,7 @@ extern "C" fn begin_elements(input: &mut Input<'_>, cursor: &mut Cursor) -> Stat
 }
 
 extern "C" fn next_element<const WIRE_TYPE: u32>(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
-    match has_more::<WIRE_TYPE>(input, cursor) {
-        Ok(has) => {
-            *more = has.into();
-            Status::Ok
-        }
-        Err(failed) => failed,
-    }
+    Status::give(has_more::<WIRE_TYPE>(input, cursor).map(u64::from), more)
 }
 
 fn has_more<const WIRE_TYPE: u32>(input: &mut Input<'_>, cursor: &mut Cursor) -> Read<bool> {
@@ -195,16 +183,10 @@ pub(super) static ENTRIES: SequenceDialect =
     SequenceDialect { name: "entries", begin: begin_elements, next: next_entry };
 
 /// Goes back to the start of an entry, to search for its value.
-pub(super) static REWIND: ActionKernel = ActionKernel { name: "rewind", get: rewind, put: one_way::put_no_action };
+pub(super) static REWIND: ActionKernel = ActionKernel::get_only("rewind", rewind);
 
 extern "C" fn next_entry(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
-    match has_entry(input, cursor) {
-        Ok(has) => {
-            *more = has.into();
-            Status::Ok
-        }
-        Err(failed) => failed,
-    }
+    Status::give(has_entry(input, cursor).map(u64::from), more)
 }
 
 fn has_entry(input: &mut Input<'_>, cursor: &mut Cursor) -> Read<bool> {
@@ -230,8 +212,7 @@ extern "C" fn rewind(input: &mut Input<'_>, _: u64) -> Status {
 
 /// Finds the case of the union whose message was entered, and does not advance the input. The names
 /// in the table are the field numbers of the cases.
-pub(super) static SELECTOR: SymbolKernel =
-    SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector, put: one_way::put_no_symbol };
+pub(super) static SELECTOR: SymbolKernel = SymbolKernel::get_only("selector", selector);
 
 extern "C" fn selector(input: &mut Input<'_>, table: &SymbolTable, selected: &mut u64) -> Status {
     let start = input.position();

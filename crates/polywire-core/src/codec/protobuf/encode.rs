@@ -1,6 +1,6 @@
 //! The encoding dialect of Protobuf.
 
-use alloc::{boxed::Box, vec};
+use alloc::vec;
 use core::cell::Cell;
 
 use super::{
@@ -9,10 +9,10 @@ use super::{
     put, repeated,
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
-    layout::{Kind, Scalar},
-    program::{Block, InlineKernel, OpKind, Order, Overflow, Place, Segment, SliceKernel, Source, TextForm, Wire},
-    schema::{Case, DefId, Schema, Type},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut},
+    layout::Scalar,
+    program::{Block, InlineKernel, OpKind, Order, Place, SliceKernel, TextForm, Wire},
+    schema::{DefId, Schema, Type},
 };
 
 /// The encoding dialect.
@@ -33,8 +33,6 @@ enum Field {
     /// Only the value, without a tag.
     Bare,
 }
-
-type Lowered = Result<(), LowerError>;
 
 impl EncodeDialect for Encode<'_> {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, _: &Type, wire: Scalar, place: Place) -> Lowered {
@@ -66,25 +64,12 @@ impl EncodeDialect for Encode<'_> {
     }
 
     fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
-        let (bound, utf16_bound) = match ty {
-            Type::String { bound } => (*bound, false),
-            Type::WString { bound } => (*bound, true),
-            _ => (0, false),
-        };
-        self.unless_empty(walk, place, Form::Text, |walk| {
-            let (form, overflow) = (TextForm::Kernel(&get::TEXT), Overflow::Refuse);
-            walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 });
-            Ok(())
-        })
+        self.unless_empty(walk, place, Form::Text, |walk| walk.text(ty, place, TextForm::Kernel(&get::TEXT)))
     }
 
     fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
-        let overflow = Overflow::Refuse;
         if *self.schema.resolve(element) == Type::Octet {
-            return self.unless_empty(walk, place, Form::Bytes, |walk| {
-                walk.emit(OpKind::Slice { place, kernel: &put::OCTETS, bound, overflow });
-                Ok(())
-            });
+            return self.unless_empty(walk, place, Form::Bytes, |walk| walk.slice(place, &put::OCTETS, bound));
         }
         self.repeated(walk, |dialect, walk, number| {
             let form = Form::of(dialect.schema, element);
@@ -92,7 +77,7 @@ impl EncodeDialect for Encode<'_> {
                 return dialect.elements(walk, element, place, bound, number);
             }
             let values = walk.block(|walk| {
-                literal(walk, &tag(number, Form::Bytes));
+                walk.literal(tag(number, Form::Bytes));
                 dialect.packed(walk, element, place, bound)
             })?;
             walk.emit(OpKind::Length(place));
@@ -104,16 +89,15 @@ impl EncodeDialect for Encode<'_> {
     fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, _: &[u32], place: Place) -> Lowered {
         if *self.schema.resolve(element) == Type::Octet {
             if let Field::Unless(number) | Field::Always(number) = self.next.get() {
-                literal(walk, &tag(number, Form::Bytes));
+                walk.literal(tag(number, Form::Bytes));
             }
-            walk.emit(OpKind::Slice { place, kernel: &put::OCTETS, bound: 0, overflow: Overflow::Refuse });
-            return Ok(());
+            return walk.slice(place, &put::OCTETS, 0);
         }
         self.repeated(walk, |dialect, walk, number| {
             if !Form::of(dialect.schema, element).is_packed() {
                 return dialect.elements(walk, element, place, 0, number);
             }
-            literal(walk, &tag(number, Form::Bytes));
+            walk.literal(tag(number, Form::Bytes));
             dialect.packed(walk, element, place, 0)
         })
     }
@@ -124,21 +108,15 @@ impl EncodeDialect for Encode<'_> {
         }
         self.repeated(walk, |dialect, walk, number| {
             let head = put::tag_word(&tag(number, Form::Message));
-            let (key, value) = walk.entry(
-                place,
-                |walk, place| {
-                    walk.emit(OpKind::Action(&put::BEGIN_ENTRY, head));
-                    dialect.field(walk, Field::Always(1), key, |walk| walk.value(key, place))
-                },
-                |walk, place| {
-                    dialect.field(walk, Field::Always(2), value, |walk| walk.value(value, place))?;
-                    walk.emit(OpKind::Action(&put::END_ENTRY, 0));
-                    Ok(())
-                },
-            )?;
-            let (source, overflow) = (Source::Count, Overflow::Refuse);
-            walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
-            Ok(())
+            let key = |walk: &mut EncodeWalk<'_>, place| {
+                walk.emit(OpKind::Action(&put::BEGIN_ENTRY, head));
+                dialect.field(walk, Field::Always(1), key, |walk| walk.value(key, place))
+            };
+            walk.entries(place, bound, key, |walk, place| {
+                dialect.field(walk, Field::Always(2), value, |walk| walk.value(value, place))?;
+                walk.emit(OpKind::Action(&put::END_ENTRY, 0));
+                Ok(())
+            })
         })
     }
 
@@ -162,18 +140,15 @@ impl EncodeDialect for Encode<'_> {
             union,
             |walk, case, place| {
                 let number = numbers.next().ok_or_else(|| walk.mismatch())?;
-                discriminator(walk, case)?;
+                walk.implied_or(case, |_| Ok(()), put_discriminator)?;
                 self.field(walk, Field::Always(number), &case.member.ty, |walk| walk.member(&case.member, place))
             },
-            |walk| {
-                put_discriminator(walk);
-                Ok(())
-            },
+            put_discriminator,
         )
     }
 }
 
-const NO_KEY: &str = "in Protobuf a map's key is a string, integer, boolean, character or enum";
+pub(super) const NO_KEY: &str = "in Protobuf a map's key is a string, integer, boolean, character or enum";
 
 /// True if Protobuf supports maps with keys of this type.
 pub(super) fn is_key(schema: &Schema, key: &Type) -> bool {
@@ -200,7 +175,7 @@ impl<'a> Encode<'a> {
         }
         let body = walk.block(value)?;
         if let Field::Unless(number) | Field::Always(number) = field {
-            literal(walk, &tag(number, Form::Message));
+            walk.literal(tag(number, Form::Message));
         }
         walk.emit(OpKind::Region { dialect: &put::MESSAGE, argument: 0, body });
         Ok(())
@@ -216,7 +191,7 @@ impl<'a> Encode<'a> {
             Field::Unless(number) => fields(self, walk, number),
             Field::Always(number) => {
                 let body = walk.block(|walk| fields(self, walk, 1))?;
-                literal(walk, &tag(number, Form::Message));
+                walk.literal(tag(number, Form::Message));
                 walk.emit(OpKind::Region { dialect: &put::MESSAGE, argument: 0, body });
                 Ok(())
             }
@@ -238,7 +213,7 @@ impl<'a> Encode<'a> {
             Field::Bare => return value(walk),
         };
         let there = walk.block(|walk| {
-            literal(walk, &tag(number, form));
+            walk.literal(tag(number, form));
             value(walk)
         })?;
         if !may_miss {
@@ -252,28 +227,21 @@ impl<'a> Encode<'a> {
 
     /// Emits elements with a tag each.
     fn elements(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, bound: u32, number: u32) -> Lowered {
-        let element = walk.element(place, |walk, inside| {
+        walk.elements(place, bound, |walk, inside| {
             self.field(walk, Field::Always(number), ty, |walk| walk.value(ty, inside))
-        })?;
-        let (source, overflow) = (Source::Count, Overflow::Refuse);
-        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
-        Ok(())
+        })
     }
 
     /// Emits packed elements with their length in front.
     fn packed(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, bound: u32) -> Lowered {
-        let overflow = Overflow::Refuse;
         if let Some(kernel) = slice(walk, self.schema, ty, place) {
-            walk.emit(OpKind::Slice { place, kernel, bound, overflow });
-            return Ok(());
+            return walk.slice(place, kernel, bound);
         }
-        let element = walk.element(place, |walk, inside| {
-            self.next.set(Field::Bare);
-            walk.value(ty, inside)
-        })?;
         let body = walk.block(|walk| {
-            walk.emit(OpKind::Sequence { place, source: Source::Count, element, bound, overflow, min_wire: 0 });
-            Ok(())
+            walk.elements(place, bound, |walk, inside| {
+                self.next.set(Field::Bare);
+                walk.value(ty, inside)
+            })
         })?;
         walk.emit(OpKind::Region { dialect: &put::MESSAGE, argument: 0, body });
         Ok(())
@@ -282,13 +250,8 @@ impl<'a> Encode<'a> {
 
 /// The kernel for all elements at once, if there is one.
 fn slice(walk: &EncodeWalk<'_>, schema: &Schema, ty: &Type, place: Place) -> Option<&'static SliceKernel> {
-    let scalar = match walk.kind(place)? {
-        Kind::Sequence(sequence) => walk.scalar_node(sequence.element)?,
-        Kind::Array { element, .. } => walk.scalar_node(*element)?,
-        _ => return None,
-    };
     match Form::of(schema, ty) {
-        Form::Unsigned | Form::Signed | Form::Single | Form::Double => repeated::kernel(scalar),
+        Form::Unsigned | Form::Signed | Form::Single | Form::Double => repeated::kernel(walk.element_scalar(place)?),
         _ => None,
     }
 }
@@ -299,51 +262,23 @@ fn tagged(walk: &mut EncodeWalk<'_>, tag: &[u8], form: Form, wire: Scalar, place
         Form::Bool | Form::Unsigned => &put::UNSIGNED,
         Form::Signed => &put::SIGNED,
         _ => {
-            literal(walk, tag);
+            walk.literal(tag);
             if form == Form::Quad {
-                literal(walk, &[16]);
+                walk.literal([16]);
             }
-            let memory = walk.memory_scalar(place)?;
-            let segment = Segment { place, at: 0, wire, memory, count: 1, order: Order::Little, check: None };
-            walk.emit(OpKind::Run { segments: vec![segment], size: wire.size() as u32 });
-            return Ok(());
+            return walk.fixed(place, wire, Order::Little);
         }
     };
     put_inline(walk, place, kernel, tag)
 }
 
 fn put_inline(walk: &mut EncodeWalk<'_>, place: Place, kernel: &'static InlineKernel, tag: &[u8]) -> Lowered {
-    walk.emit(OpKind::Load(place));
-    if walk.memory_scalar(place)? != kernel.scalar {
-        walk.emit(OpKind::Convert(kernel.scalar));
-    }
-    walk.emit(OpKind::Put(Wire::Inline(kernel, put::tag_word(tag))));
-    Ok(())
+    walk.put(place, Wire::Inline(kernel, put::tag_word(tag)))
 }
 
-/// Emits the discriminator, which is in the accumulator, if the case's field number does not
-/// determine it.
-fn discriminator(walk: &mut EncodeWalk<'_>, case: &Case) -> Lowered {
-    let Some(first) = case.labels.first().copied() else {
-        put_discriminator(walk);
-        return Ok(());
-    };
-    if case.labels.len() == 1 && !case.is_default {
-        return Ok(());
-    }
-    let otherwise = walk.block(|walk| {
-        put_discriminator(walk);
-        Ok(())
-    })?;
-    walk.emit(OpKind::Switch { arms: vec![(vec![first], Block::default())], otherwise });
-    Ok(())
-}
-
-fn put_discriminator(walk: &mut EncodeWalk<'_>) {
+/// Emits the discriminator, which is in the accumulator.
+fn put_discriminator(walk: &mut EncodeWalk<'_>) -> Lowered {
     let tag = tag(DISCRIMINATOR_NUMBER, Form::Signed);
     walk.emit(OpKind::Put(Wire::Inline(&put::SIGNED, put::tag_word(&tag))));
-}
-
-fn literal(walk: &mut EncodeWalk<'_>, bytes: &[u8]) {
-    walk.emit(OpKind::Literal(Box::from(bytes)));
+    Ok(())
 }

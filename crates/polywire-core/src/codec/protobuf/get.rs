@@ -9,7 +9,7 @@ use crate::{
     layout::Scalar,
     program::{
         ActionKernel, Cursor, Elements, FaultKind, Input, ScalarKernel, Status, TextKernel,
-        kernel::{NumberForm, ScalarForm, ShortText, WideKernel},
+        kernel::{NumberForm, ScalarForm, ShortText},
     },
 };
 
@@ -21,14 +21,7 @@ pub(super) static SIGNED: ScalarKernel = scalar("zigzag", Scalar::I64, signed, N
 pub(super) static ENUM: ScalarKernel = scalar("enum", Scalar::I64, enumeration, NumberForm::Varint, VARINT);
 pub(super) static SINGLE: ScalarKernel = scalar("single", Scalar::F32, single, NumberForm::Fixed, FIXED32);
 pub(super) static DOUBLE: ScalarKernel = scalar("double", Scalar::F64, double, NumberForm::Fixed, FIXED64);
-pub(super) static QUAD: ScalarKernel = ScalarKernel {
-    name: "quad",
-    scalar: Scalar::F128,
-    get: single,
-    put: one_way::put_no_scalar,
-    wide: Some(WideKernel { get: quad, put: one_way::put_no_wide }),
-    form: None,
-};
+pub(super) static QUAD: ScalarKernel = ScalarKernel::wide("quad", quad, one_way::put_no_wide);
 pub(super) static TEXT: TextKernel = TextKernel {
     name: "text",
     get: text,
@@ -43,11 +36,11 @@ const fn scalar(
     number: NumberForm,
     tag: u32,
 ) -> ScalarKernel {
-    ScalarKernel { name, scalar, get, put: one_way::put_no_scalar, wide: None, form: Some(ScalarForm { number, tag }) }
+    ScalarKernel { form: Some(ScalarForm { number, tag }), ..ScalarKernel::get_only(name, scalar, get) }
 }
 
 /// Skips a value.
-pub(super) static SKIP: ActionKernel = ActionKernel { name: "skip", get: skip_action, put: one_way::put_no_action };
+pub(super) static SKIP: ActionKernel = ActionKernel::get_only("skip", skip_action);
 
 /// Reads a varint.
 #[inline(always)]
@@ -145,23 +138,12 @@ pub(super) fn fixed<const N: usize>(input: &mut Input<'_>) -> Read<[u8; N]> {
     }
 }
 
-#[inline(always)]
-fn give(read: Read<u64>, value: &mut u64) -> Status {
-    match read {
-        Ok(word) => {
-            *value = word;
-            Status::Ok
-        }
-        Err(failed) => failed,
-    }
-}
-
 pub(super) extern "C" fn boolean(input: &mut Input<'_>, value: &mut u64) -> Status {
-    give(expect(input, VARINT).and_then(|()| varint(input)).map(|word| u64::from(word != 0)), value)
+    Status::give(expect(input, VARINT).and_then(|()| varint(input)).map(|word| u64::from(word != 0)), value)
 }
 
 pub(super) extern "C" fn unsigned(input: &mut Input<'_>, value: &mut u64) -> Status {
-    give(expect(input, VARINT).and_then(|()| varint(input)), value)
+    Status::give(expect(input, VARINT).and_then(|()| varint(input)), value)
 }
 
 pub(super) extern "C" fn enumeration(input: &mut Input<'_>, value: &mut u64) -> Status {
@@ -169,7 +151,7 @@ pub(super) extern "C" fn enumeration(input: &mut Input<'_>, value: &mut u64) -> 
 }
 
 pub(super) extern "C" fn signed(input: &mut Input<'_>, value: &mut u64) -> Status {
-    give(expect(input, VARINT).and_then(|()| varint(input)).map(|word| unzigzag(word) as u64), value)
+    Status::give(expect(input, VARINT).and_then(|()| varint(input)).map(|word| unzigzag(word) as u64), value)
 }
 
 #[inline(always)]
@@ -178,11 +160,14 @@ pub(super) fn unzigzag(word: u64) -> i64 {
 }
 
 extern "C" fn single(input: &mut Input<'_>, value: &mut u64) -> Status {
-    give(expect(input, FIXED32).and_then(|()| fixed(input)).map(|bytes| u32::from_le_bytes(bytes).into()), value)
+    Status::give(
+        expect(input, FIXED32).and_then(|()| fixed(input)).map(|bytes| u32::from_le_bytes(bytes).into()),
+        value,
+    )
 }
 
 extern "C" fn double(input: &mut Input<'_>, value: &mut u64) -> Status {
-    give(expect(input, FIXED64).and_then(|()| fixed(input)).map(u64::from_le_bytes), value)
+    Status::give(expect(input, FIXED64).and_then(|()| fixed(input)).map(u64::from_le_bytes), value)
 }
 
 fn quad(input: &mut Input<'_>) -> Read<u128> {
@@ -208,28 +193,17 @@ fn text(input: &mut Input<'_>, string: Option<&mut String>) -> Status {
 }
 
 pub(super) fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
-    let read = bytes(input).and_then(|octets| {
+    Status::of(bytes(input).and_then(|octets| {
         if let Some(room) = elements.spare(input, octets.len())?.get_mut(..octets.len()) {
             room.copy_from_slice(octets);
         }
         elements.take(octets.len());
         Ok(())
-    });
-    done(read)
-}
-
-pub(super) fn done(read: Read) -> Status {
-    read.map_or_else(|failed| failed, |()| Status::Ok)
+    }))
 }
 
 pub(super) extern "C" fn begin_message(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    match open(input) {
-        Ok(outer) => {
-            cursor.0[0] = outer as u64;
-            Status::Ok
-        }
-        Err(failed) => failed,
-    }
+    Status::give(open(input).map(|outer| outer as u64), &mut cursor.0[0])
 }
 
 /// Narrows the input to a message or packed field. Returns the outer end.
@@ -284,9 +258,7 @@ pub(super) fn skip(input: &mut Input<'_>, tag: u32) -> Read {
 
 /// Skips a group. Groups are deprecated; a tag marks their end.
 fn skip_group(input: &mut Input<'_>, number: u32) -> Read {
-    if input.enter() == Status::Failed {
-        return Err(Status::Failed);
-    }
+    input.enter().ok()?;
     loop {
         let inside = tag(input)?;
         match inside & 7 == END_GROUP {
@@ -301,5 +273,5 @@ fn skip_group(input: &mut Input<'_>, number: u32) -> Read {
 
 extern "C" fn skip_action(input: &mut Input<'_>, _: u64) -> Status {
     let tag = input.tag;
-    done(skip(input, tag))
+    Status::of(skip(input, tag))
 }

@@ -15,7 +15,7 @@ use core::ops::Range;
 
 use super::{
     delimiters,
-    get::{done, length, skip, tag},
+    get::{length, skip, tag},
     kinds::{DISCRIMINATOR_NUMBER, LENGTH},
 };
 use crate::program::{
@@ -42,7 +42,7 @@ const LENGTH_BYTES: usize = 5;
 fn run(program: &Program, input: &mut Input<'_>, events: &mut Events) -> Status {
     events.write(input, |input, output, notes, _| {
         let whole = 0..input.end();
-        done(Merge { program, input, output, notes }.message(&program.root, core::slice::from_ref(&whole)))
+        Status::of(Merge { program, input, output, notes }.message(&program.root, core::slice::from_ref(&whole)))
     })
 }
 
@@ -97,9 +97,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
     fn message(&mut self, block: &'p Block, pieces: &[Range<usize>]) -> Read {
         let mut known = Known::default();
         self.look(block, &mut known);
-        if self.input.enter_levels(known.levels) == Status::Failed {
-            return Err(Status::Failed);
-        }
+        self.input.enter_levels(known.levels).ok()?;
         let mut fields = self.fields(pieces)?;
         if let Some(cases) = known.cases {
             keep_last_case(&mut fields, cases);
@@ -152,7 +150,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
         self.notes.note(self.output, field.start);
         self.copy(field.start..field.head)?;
         let begin = self.output.position();
-        written(self.output.put(&[0; LENGTH_BYTES]))?;
+        self.output.put(&[0; LENGTH_BYTES]).ok()?;
         self.message(block, pieces)?;
         let len = self.output.position() - begin - LENGTH_BYTES;
         if len > i32::MAX as usize {
@@ -165,7 +163,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
 
     fn copy(&mut self, bytes: Range<usize>) -> Read {
         let message = self.input.message();
-        written(self.output.put(message.get(bytes).unwrap_or_default()))
+        self.output.put(message.get(bytes).unwrap_or_default()).ok()
     }
 
     /// The fields of a message. Each field lies completely in one of the parts.
@@ -179,7 +177,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
                 let field = self.field()?;
                 if fields.len() == fields.capacity() {
                     let more = (fields.len() * 2).max(16);
-                    written(self.input.charge((more - fields.len()) * size_of::<Field>()))?;
+                    self.input.charge((more - fields.len()) * size_of::<Field>()).ok()?;
                     if fields.try_reserve(more - fields.len()).is_err() {
                         return Err(self.input.fail(FaultKind::OutOfMemory, more as u64, 0));
                     }
@@ -259,12 +257,5 @@ fn keep_last_case(fields: &mut Vec<Field>, cases: &SymbolTable) {
             at += 1;
             at > others + 1 || !is_case(field)
         });
-    }
-}
-
-fn written(status: Status) -> Read {
-    match status {
-        Status::Ok => Ok(()),
-        failed => Err(failed),
     }
 }

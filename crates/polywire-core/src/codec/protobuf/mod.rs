@@ -22,8 +22,8 @@
 
 use alloc::sync::Arc;
 
-use super::{Codec, Evolution, LowerError, OptionSpec, Options, Properties, lower};
-use crate::{layout::Layout, program::Program, schema::Schema};
+use super::{Codec, Evolution, LowerResult, OptionSpec, Options, Properties, lower};
+use crate::{layout::Layout, schema::Schema};
 
 mod decode;
 mod delimiters;
@@ -69,17 +69,11 @@ impl Codec for Protobuf {
         &[]
     }
 
-    fn lower_encode(&self, _: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, _: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         lower::encode::lower(&encode::Encode::new(schema), schema, layout)
     }
 
-    fn lower_decode(
-        &self,
-        _: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, _: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let dialect = decode::Decode::new(writer);
         let mut program = lower::decode::lower(&dialect, writer, reader, layout)?;
         program.root = match kinds::is_message(writer, writer.root()) {

@@ -1,7 +1,6 @@
 //! Kernels that write values, tags, messages and map entries.
 
 use crate::{
-    codec::lower::one_way,
     layout::Scalar,
     program::{
         ActionKernel, Cursor, FaultKind, Output, RegionDialect, SliceKernel, Status,
@@ -120,10 +119,7 @@ pub(super) fn put_text(output: &mut Output<'_>, text: &str) -> Status {
 }
 
 fn put_octets(output: &mut Output<'_>, octets: &[u8]) -> Status {
-    match put_varint(output, octets.len() as u64) {
-        Status::Ok => output.put(octets),
-        failed => failed,
-    }
+    put_varint(output, octets.len() as u64).then(|| output.put(octets))
 }
 
 pub(super) static OCTETS: SliceKernel =
@@ -131,24 +127,14 @@ pub(super) static OCTETS: SliceKernel =
 
 /// An embedded message with its length in front. When decoding, the tag was read before.
 pub(super) static MESSAGE: RegionDialect = RegionDialect {
-    name: "message",
-    restarts_origin: false,
-    get_begin: get::begin_message,
-    get_end: get::end_message,
-    put_begin,
-    put_end,
     form: Some(RegionForm::Length { tag: LENGTH }),
+    ..RegionDialect::new("message", [get::begin_message, get::end_message], [put_begin, put_end])
 };
 
 /// The whole message. When decoding, the unread rest is skipped.
 pub(super) static ROOT: RegionDialect = RegionDialect {
-    name: "root message",
-    restarts_origin: false,
-    get_begin: get::begin_root,
-    get_end: get::end_message,
-    put_begin: one_way::put_no_region,
-    put_end: one_way::put_no_region,
     form: Some(RegionForm::Rest),
+    ..RegionDialect::get_only("root message", get::begin_root, get::end_message)
 };
 
 extern "C" fn put_begin(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
@@ -188,10 +174,8 @@ pub(super) fn close(output: &mut Output<'_>, start: usize, room: usize) -> Statu
 
 /// A map entry. The argument is its tag from [`tag_word`]. While the entry is written, eight bytes
 /// at the place of its length hold the outer value of [`Output::mark`].
-pub(super) static BEGIN_ENTRY: ActionKernel =
-    ActionKernel { name: "entry", get: one_way::get_no_action, put: begin_entry };
-pub(super) static END_ENTRY: ActionKernel =
-    ActionKernel { name: "entry's end", get: one_way::get_no_action, put: end_entry };
+pub(super) static BEGIN_ENTRY: ActionKernel = ActionKernel::put_only("entry", begin_entry);
+pub(super) static END_ENTRY: ActionKernel = ActionKernel::put_only("entry's end", end_entry);
 
 extern "C" fn begin_entry(output: &mut Output<'_>, tag: u64) -> Status {
     if output.put_word(tag & 0xFF_FFFF_FFFF_FFFF, (tag >> 56) as usize) == Status::Failed {

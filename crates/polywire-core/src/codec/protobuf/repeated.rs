@@ -2,30 +2,21 @@
 
 use super::{
     delimiters::same_field,
-    get::{done, fixed, open, unzigzag, varint},
+    get::{fixed, open, unzigzag, varint},
     kinds::{FIXED32, FIXED64, Form, LENGTH, VARINT},
     put::{put_varint, zigzag},
 };
 use crate::{
     layout::Scalar,
-    program::{Elements, FaultKind, Input, Output, SliceKernel, Status},
+    program::{
+        Elements, FaultKind, Input, Output, SliceKernel, Status,
+        kernels::scalar::{Plain, of_number},
+    },
 };
 
 /// The kernel for packed elements of a scalar. `None` for scalars that are not plain numbers.
 pub(super) fn kernel(scalar: Scalar) -> Option<&'static SliceKernel> {
-    Some(match scalar {
-        Scalar::U8 => Packed::<u8>::KERNEL,
-        Scalar::I8 => Packed::<i8>::KERNEL,
-        Scalar::U16 => Packed::<u16>::KERNEL,
-        Scalar::I16 => Packed::<i16>::KERNEL,
-        Scalar::U32 => Packed::<u32>::KERNEL,
-        Scalar::I32 => Packed::<i32>::KERNEL,
-        Scalar::U64 => Packed::<u64>::KERNEL,
-        Scalar::I64 => Packed::<i64>::KERNEL,
-        Scalar::F32 => Packed::<f32>::KERNEL,
-        Scalar::F64 => Packed::<f64>::KERNEL,
-        Scalar::Bool | Scalar::F128 => return None,
-    })
+    of_number!(scalar, T => Packed::<T>::KERNEL)
 }
 
 struct Packed<T>(core::marker::PhantomData<T>);
@@ -35,20 +26,15 @@ impl<T: Number> Packed<T> {
         &SliceKernel { name: "packed", scalar: T::SCALAR, get: get::<T>, put: put::<T> };
 }
 
-/// A number in memory.
-trait Number: Copy + 'static {
-    const SCALAR: Scalar;
+/// A number as a varint.
+trait Number: Plain {
     fn of_varint(word: u64) -> Option<Self>;
     fn varint(self) -> u64;
-    fn of_bytes(bytes: &[u8]) -> Self;
-    fn to_bytes(self, bytes: &mut [u8]);
 }
 
 macro_rules! numbers {
-    ($($number:ident $scalar:ident $of_varint:expr, $varint:expr;)*) => {$(
+    ($($number:ident $of_varint:expr, $varint:expr;)*) => {$(
         impl Number for $number {
-            const SCALAR: Scalar = Scalar::$scalar;
-
             #[inline(always)]
             fn of_varint(word: u64) -> Option<$number> {
                 let of: fn(u64) -> Option<$number> = $of_varint;
@@ -60,31 +46,21 @@ macro_rules! numbers {
                 let varint: fn($number) -> u64 = $varint;
                 varint(self)
             }
-
-            #[inline(always)]
-            fn of_bytes(bytes: &[u8]) -> $number {
-                bytes.first_chunk().map_or(Default::default(), |bytes| $number::from_ne_bytes(*bytes))
-            }
-
-            #[inline(always)]
-            fn to_bytes(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_ne_bytes());
-            }
         }
     )*};
 }
 
 numbers! {
-    u8 U8 |word| word.try_into().ok(), |n| n.into();
-    u16 U16 |word| word.try_into().ok(), |n| n.into();
-    u32 U32 |word| word.try_into().ok(), |n| n.into();
-    u64 U64 Some, |n| n;
-    i8 I8 |word| unzigzag(word).try_into().ok(), |n| zigzag(n.into());
-    i16 I16 |word| unzigzag(word).try_into().ok(), |n| zigzag(n.into());
-    i32 I32 |word| unzigzag(word).try_into().ok(), |n| zigzag(n.into());
-    i64 I64 |word| Some(unzigzag(word)), zigzag;
-    f32 F32 |word| u32::try_from(word).ok().map(f32::from_bits), |n| n.to_bits().into();
-    f64 F64 |word| Some(f64::from_bits(word)), f64::to_bits;
+    u8 |word| word.try_into().ok(), |n| n.into();
+    u16 |word| word.try_into().ok(), |n| n.into();
+    u32 |word| word.try_into().ok(), |n| n.into();
+    u64 Some, |n| n;
+    i8 |word| unzigzag(word).try_into().ok(), |n| zigzag(n.into());
+    i16 |word| unzigzag(word).try_into().ok(), |n| zigzag(n.into());
+    i32 |word| unzigzag(word).try_into().ok(), |n| zigzag(n.into());
+    i64 |word| Some(unzigzag(word)), zigzag;
+    f32 |word| u32::try_from(word).ok().map(f32::from_bits), |n| n.to_bits().into();
+    f64 |word| Some(f64::from_bits(word)), f64::to_bits;
 }
 
 fn wire_type<T: Number>() -> u32 {
@@ -93,7 +69,7 @@ fn wire_type<T: Number>() -> u32 {
 
 /// Reads elements as long as no other field comes between, whether they are packed or not.
 fn get<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
-    done(read::<T>(input, elements))
+    Status::of(read::<T>(input, elements))
 }
 
 fn read<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
@@ -115,7 +91,7 @@ fn read<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result
 }
 
 fn packed<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
-    let (size, rest) = (T::SCALAR.size(), input.rest());
+    let (size, rest) = (T::SIZE, input.rest());
     if wire_type::<T>() != VARINT {
         let count = rest.len() / size;
         if count * size != rest.len() {
@@ -155,7 +131,7 @@ fn one<T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<
         FIXED64 => T::of_varint(u64::from_le_bytes(fixed(input)?)),
         _ => Some(number::<T>(input)?),
     };
-    let room = elements.spare(input, 1)?.get_mut(..T::SCALAR.size());
+    let room = elements.spare(input, 1)?.get_mut(..T::SIZE);
     if let (Some(value), Some(room)) = (value, room) {
         value.to_bytes(room);
     }
@@ -171,22 +147,20 @@ fn number<T: Number>(input: &mut Input<'_>) -> Result<T, Status> {
         Some(number) => Ok(number),
         None => {
             input.seek(start);
-            Err(input.fail(FaultKind::OutOfRange, 8 * T::SCALAR.size() as u64, word))
+            Err(input.fail(FaultKind::OutOfRange, 8 * T::SIZE as u64, word))
         }
     }
 }
 
 /// Writes length and elements. The tag was written before.
 fn put<T: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
-    let size = T::SCALAR.size();
+    let size = T::SIZE;
     if wire_type::<T>() != VARINT {
-        return match put_varint(output, elements.len() as u64) {
-            Status::Ok => output.put_with(elements.len(), |room| {
-                copy(elements, room, size);
-                elements.len()
-            }),
-            failed => failed,
+        let put_all = |room: &mut [u8]| {
+            copy(elements, room, size);
+            elements.len()
         };
+        return put_varint(output, elements.len() as u64).then(|| output.put_with(elements.len(), put_all));
     }
     let start = output.position();
     if output.put_word(0, 1) == Status::Failed {

@@ -1,7 +1,10 @@
 //! Reading and writing of UBJSON markers: the [`kinds::Format`] of UBJSON.
 
 use crate::{
-    codec::lower::kinds::{self, Extent, Format as _, Head, OPEN, TypeBytes, fixed, type_byte_and_word, with_decimal},
+    codec::lower::{
+        keys::with_decimal,
+        kinds::{self, Extent, Format as _, Head, OPEN, TypeBytes, fixed, type_byte_and_word},
+    },
     layout::Scalar,
     program::{
         FaultKind, Input, Output, Status,
@@ -129,10 +132,7 @@ impl kinds::Format for Format {
             return output.fail(FaultKind::Unrepresentable, i32::MAX as u64, text.len() as u64);
         }
         let (head, len) = Format::name_head(text.len());
-        match output.put_word(u64::from(b'S') | head << 8, len + 1) {
-            Status::Ok => output.put(text.as_bytes()),
-            failed => failed,
-        }
+        output.put_word(u64::from(b'S') | head << 8, len + 1).then(|| output.put(text.as_bytes()))
     }
 
     fn name_head(len: usize) -> (u64, usize) {
@@ -344,10 +344,7 @@ fn skip_container(input: &mut Input<'_>, extent: Extent, map: bool) -> Read {
 }
 
 fn enter(input: &mut Input<'_>) -> Read {
-    match input.enter() {
-        Status::Ok => Ok(()),
-        failed => Err(failed),
-    }
+    input.enter().ok()
 }
 
 /// Reads a high-precision number as a 64-bit integer or, if it does not fit, as a double.
@@ -393,8 +390,5 @@ fn put_typed(output: &mut Output<'_>, marker: u8, len: u64) -> Status {
 }
 
 fn put_counted(output: &mut Output<'_>, head: &[u8], len: u64) -> Status {
-    match output.put(head) {
-        Status::Ok => Format::put_signed(output, i64::try_from(len).unwrap_or(i64::MAX)),
-        failed => failed,
-    }
+    output.put(head).then(|| Format::put_signed(output, i64::try_from(len).unwrap_or(i64::MAX)))
 }

@@ -22,7 +22,7 @@
 use alloc::sync::Arc;
 
 use super::{
-    Codec, LowerError, OptionSpec, Options, Properties,
+    Codec, LowerResult, OptionSpec, Options, Properties,
     lower::{
         self,
         kinds::{self, Decode, Encode, Style},
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     layout::Layout,
-    program::{Limits, Program, io::CodecError},
+    program::{Limits, io::CodecError},
     schema::Schema,
 };
 
@@ -52,16 +52,8 @@ static PROPERTIES: Properties = Properties {
 };
 
 static OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "enum",
-        values: &["number", "name"],
-        help: "enum literals as numbers, or as their names; both are accepted",
-    },
-    OptionSpec {
-        name: "null",
-        values: &["omit", "write"],
-        help: "absent members are omitted, or written as null; both are accepted",
-    },
+    OptionSpec::new("enum", &["number", "name"], "enum literals as numbers, or as their names; both are accepted"),
+    OptionSpec::new("null", &["omit", "write"], "absent members are omitted, or written as null; both are accepted"),
 ];
 
 impl Codec for Ubjson {
@@ -77,17 +69,11 @@ impl Codec for Ubjson {
         OPTIONS
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         lower::encode::lower(&Encode::<format::Format>::new(Style::of(options)), schema, layout)
     }
 
-    fn lower_decode(
-        &self,
-        options: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         lower::decode::lower(&Decode::<format::Format>::new(Style::of(options)), writer, reader, layout)
     }
 }

@@ -1,7 +1,7 @@
 //! The decoding dialect of XML. The program reads a value either from an element, beginning after
 //! the element's name and ending after its end tag, or from an attribute.
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::vec::Vec;
 
 use super::{
     delimiters::{CASE, ELEMENT, FIELDS, FLAG_NAMES, ITEMS, LIST, MAP, MEMBERS, NAMED, NIL, SKIP, UNION, VALUE},
@@ -9,38 +9,31 @@ use super::{
 };
 use crate::{
     codec::lower::{
-        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, scalar_of, symbols,
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key, scalar_of,
+        symbols,
     },
     layout::Scalar,
-    program::{Arm, Block, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
+    program::{Arm, OpKind, Source, TextForm, Wire},
     schema::{DefId, DefKind, Type},
 };
 
 pub(super) struct Dialect;
 
-type Lowered = Result<(), LowerError>;
-
 impl DecodeDialect for Dialect {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
-        if slot.place == Place::Sink {
-            return skip(walk);
-        }
-        let Type::Def(id) = ty else {
-            return walk.get(ty, Wire::Kernel(scalars::kernel(ty, wire)), slot);
+        let wire = match ty {
+            Type::Def(id) => match symbols::flags(walk.writer(), *id) {
+                Some(flags) => Wire::Symbol(&FLAG_NAMES, flags),
+                None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.writer(), *id, &element_name)),
+            },
+            _ => Wire::Kernel(scalars::kernel(ty, wire)),
         };
-        let wire = match symbols::flags(walk.writer(), *id) {
-            Some(flags) => Wire::Symbol(&FLAG_NAMES, flags),
-            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.writer(), *id, &element_name)),
-        };
-        walk.get(ty, wire, slot)
+        walk.unless_skipped(&SKIP, slot, |walk| walk.get(ty, wire, slot))
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
-        if slot.place == Place::Sink {
-            return skip(walk);
-        }
         let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
-        walk.get(&Type::Def(id), Wire::Symbol(&NAMED, literals), slot)
+        walk.unless_skipped(&SKIP, slot, |walk| walk.get(&Type::Def(id), Wire::Symbol(&NAMED, literals), slot))
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
@@ -48,35 +41,21 @@ impl DecodeDialect for Dialect {
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
-        if slot.place == Place::Sink {
-            return skip(walk);
-        }
-        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        self.elements(walk, element, slot, bound, overflow)
+        walk.unless_skipped(&SKIP, slot, |walk| elements(walk, element, slot))
     }
 
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, _: &[u32], slot: &Slot<'_>) -> Lowered {
-        if slot.place == Place::Sink {
-            return skip(walk);
-        }
-        self.elements(walk, element, slot, 0, Overflow::Refuse)
+        walk.unless_skipped(&SKIP, slot, |walk| elements(walk, element, slot))
     }
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
-        if slot.place == Place::Sink {
-            return skip(walk);
-        }
-        let (key, value) = walk.entry(
-            slot,
-            |walk, slot| walk.value(key, slot),
-            |walk, slot| {
-                walk.emit(OpKind::Action(&VALUE, 0));
-                walk.value(value, slot)
-            },
-        )?;
-        let (bound, overflow, source) = (walk.bound(slot), walk.overflow(slot), Source::Dialect(&MAP));
-        walk.emit(OpKind::Map { place: slot.place, source, key, value, bound, overflow, min_wire: 1 });
-        Ok(())
+        let value = |walk: &mut DecodeWalk<'_>, slot: &Slot<'_>| {
+            walk.emit(OpKind::Action(&VALUE, 0));
+            walk.value(value, slot)
+        };
+        walk.unless_skipped(&SKIP, slot, |walk| {
+            walk.entries(slot, Source::Dialect(&MAP), 1, |walk, slot| walk.value(key, slot), value)
+        })
     }
 
     fn structure(&self, walk: &mut DecodeWalk<'_>, _: DefId, members: &[MemberIn<'_>]) -> Lowered {
@@ -94,64 +73,39 @@ impl DecodeDialect for Dialect {
             })
         });
         let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
-        let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
-        walk.emit(OpKind::Members { dialect: &MEMBERS, arms, table });
+        walk.members(&MEMBERS, arms);
         Ok(())
     }
 
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
-        if union.slot.place == Place::Sink {
-            return skip(walk);
-        }
-        let body = walk.block(|walk| self.cases(walk, union))?;
-        walk.emit(OpKind::Region { dialect: &ELEMENT, argument: 0, body });
-        Ok(())
-    }
-}
-
-impl Dialect {
-    fn cases(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
-        let writer = walk.writer();
-        let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
-        let head = symbols::union_head(writer, union.discriminator, cases, &element_name);
-        walk.emit(OpKind::Get(Wire::Symbol(&UNION, head)));
-        walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
-            walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&element_name(&case.member.name)))));
-            walk.case_value(case)
+        walk.unless_skipped(&SKIP, &union.slot, |walk| {
+            let body = walk.block(|walk| cases(walk, union))?;
+            walk.emit(OpKind::Region { dialect: &ELEMENT, argument: 0, body });
+            Ok(())
         })
     }
-
-    fn elements(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        element: &Type,
-        slot: &Slot<'_>,
-        bound: u32,
-        overflow: Overflow,
-    ) -> Lowered {
-        let ty = walk.writer().resolve(element);
-        let place = slot.place;
-        let kernel = walk.slice_scalar(ty, slot).and_then(|scalar| scalars::slice(ty, scalar));
-        let (dialect, element): (_, Block) = match (is_listed(ty), kernel) {
-            (true, Some(kernel)) => {
-                walk.emit(OpKind::Slice { place, kernel, bound, overflow });
-                return Ok(());
-            }
-            (true, None) => {
-                let kernel = scalar_of(ty).filter(|_| *ty != Type::Octet).and_then(scalars::token);
-                let kernel = kernel.ok_or_else(|| walk.unsupported("octets that become something else"))?;
-                (&LIST, walk.element(slot, |walk, slot| walk.get(ty, Wire::Kernel(kernel), slot))?)
-            }
-            (false, _) => (&ITEMS, walk.element(slot, |walk, slot| walk.value(element, slot))?),
-        };
-        let source = Source::Dialect(dialect);
-        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 1 });
-        Ok(())
-    }
 }
 
-/// Emits a skip of a value that the reader does not have.
-fn skip(walk: &mut DecodeWalk<'_>) -> Lowered {
-    walk.emit(OpKind::Action(&SKIP, 0));
-    Ok(())
+fn cases(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
+    let writer = walk.writer();
+    let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
+    let head = symbols::union_head(writer, union.discriminator, cases, &element_name);
+    walk.emit(OpKind::Get(Wire::Symbol(&UNION, head)));
+    walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
+        walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&element_name(&case.member.name)))));
+        walk.case_value(case)
+    })
+}
+
+fn elements(walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
+    let ty = walk.writer().resolve(element);
+    if !is_listed(ty) {
+        return walk.elements(slot, Source::Dialect(&ITEMS), 1, |walk, slot| walk.value(element, slot));
+    }
+    if let Some(kernel) = walk.slice_scalar(ty, slot).and_then(|scalar| scalars::slice(ty, scalar)) {
+        return walk.slice(slot, kernel);
+    }
+    let kernel = scalar_of(ty).filter(|_| *ty != Type::Octet).and_then(scalars::token);
+    let kernel = kernel.ok_or_else(|| walk.unsupported("octets that become something else"))?;
+    walk.elements(slot, Source::Dialect(&LIST), 1, |walk, slot| walk.get(ty, Wire::Kernel(kernel), slot))
 }

@@ -2,10 +2,7 @@
 //! bitmasks, bitsets and unions, whose values are names.
 
 use crate::{
-    codec::lower::{
-        one_way,
-        symbols::{LITERAL, parts},
-    },
+    codec::lower::symbols::{self, LITERAL, parts},
     layout::Scalar,
     program::{
         ActionKernel, Cursor, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect, SequenceDialect,
@@ -19,19 +16,13 @@ use super::{
     tokens::{self, Markup, Name},
 };
 
-/// Converts a result into a status.
-fn status(result: Result<(), Status>) -> Status {
-    result.err().unwrap_or(Status::Ok)
-}
-
 /// Stores a number in the accumulator's word.
 fn word_of(result: Result<i64, Status>, word: &mut u64) -> Status {
-    status(result.map(|value| *word = value as u64))
+    Status::give(result.map(|value| value as u64), word)
 }
 
 /// Reads up to the name of the root element, which is the only one in the table.
-pub(super) static ROOT: SymbolKernel =
-    SymbolKernel { name: "xml root", scalar: Scalar::I64, get: get_root, put: put_symbol };
+pub(super) static ROOT: SymbolKernel = SymbolKernel::get_only("xml root", get_root);
 
 extern "C" fn get_root(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
     let name = tokens::begin(input);
@@ -47,34 +38,21 @@ fn known(input: &mut Input<'_>, name: Name, table: &SymbolTable, kind: FaultKind
 }
 
 /// Expects the end of the document.
-pub(super) static END: ActionKernel = ActionKernel { name: "xml end", get: get_end, put: one_way::put_no_action };
+pub(super) static END: ActionKernel = ActionKernel::get_only("xml end", get_end);
 
 extern "C" fn get_end(input: &mut Input<'_>, _: u64) -> Status {
     tokens::end(input)
 }
 
 /// Skips a value.
-pub(super) static SKIP: ActionKernel = ActionKernel { name: "xml skip", get: get_skip, put: one_way::put_no_action };
+pub(super) static SKIP: ActionKernel = ActionKernel::get_only("xml skip", get_skip);
 
 extern "C" fn get_skip(input: &mut Input<'_>, _: u64) -> Status {
     tokens::skip(input)
 }
 
 /// Splits the text written inside into indented lines.
-pub(super) static PRETTY: RegionDialect = RegionDialect {
-    name: "xml pretty",
-    restarts_origin: false,
-    get_begin: begin_element,
-    get_end: end_element,
-    put_begin: note_start,
-    put_end: put_pretty,
-    form: None,
-};
-
-extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    cursor.0[0] = output.position() as u64;
-    Status::Ok
-}
+pub(super) static PRETTY: RegionDialect = RegionDialect::rewriting("xml pretty", put_pretty);
 
 extern "C" fn put_pretty(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
     tokens::indent(output, cursor.0[0] as usize)
@@ -82,17 +60,7 @@ extern "C" fn put_pretty(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -
 
 /// An element. The body reads the start tag and the content, and the region reads the end tag. For
 /// an empty element, it reads `/>` instead.
-pub(super) static ELEMENT: RegionDialect = RegionDialect { name: "xml element", ..PRETTY_COPY };
-
-const PRETTY_COPY: RegionDialect = RegionDialect {
-    name: "",
-    restarts_origin: false,
-    get_begin: begin_element,
-    get_end: end_element,
-    put_begin: note_start,
-    put_end: put_pretty,
-    form: None,
-};
+pub(super) static ELEMENT: RegionDialect = RegionDialect::get_only("xml element", begin_element, end_element);
 
 /// Stores the end of the element's name in the cursor's first word.
 extern "C" fn begin_element(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
@@ -133,10 +101,7 @@ fn next_inside(input: &mut Input<'_>, cursor: &Cursor) -> Result<Option<Name>, S
     match tokens::next_tag(input)? {
         Markup::Start(name) => Ok(Some(name)),
         Markup::Nothing => Err(tokens::unexpected(input, b'<')),
-        Markup::End => match close(input, cursor) {
-            Status::Ok => Ok(None),
-            status => Err(status),
-        },
+        Markup::End => close(input, cursor).ok().map(|()| None),
     }
 }
 
@@ -152,10 +117,7 @@ fn expect_name(input: &mut Input<'_>, name: Name, wanted: &[u8]) -> Result<(), S
 pub(super) static ITEMS: SequenceDialect = SequenceDialect { name: "xml items", begin: begin_inside, next: next_item };
 
 extern "C" fn begin_inside(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
-    if note_name(input, cursor) == Status::Failed {
-        return Status::Failed;
-    }
-    status(tokens::open(input).map(|empty| cursor.0[2] = u64::from(empty)))
+    note_name(input, cursor).then(|| Status::of(tokens::open(input).map(|empty| cursor.0[2] = u64::from(empty))))
 }
 
 extern "C" fn next_item(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
@@ -174,7 +136,7 @@ extern "C" fn next_item(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u
         *more = u64::from(name.is_some());
         name.map_or(Ok(()), |name| expect_name(input, name, &ITEM[1..]))
     });
-    status(item)
+    Status::of(item)
 }
 
 /// Lists of numbers. The cursor has the end of the list and the end of its value.
@@ -185,7 +147,7 @@ extern "C" fn begin_list(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
         cursor.0 = [0, list.end as u64, input.position() as u64];
         input.seek(list.start);
     });
-    status(list)
+    Status::of(list)
 }
 
 extern "C" fn next_in_list(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut u64) -> Status {
@@ -216,7 +178,7 @@ extern "C" fn next_entry(input: &mut Input<'_>, cursor: &mut Cursor, more: &mut 
             false => inner(input, b"key"),
         }
     });
-    status(entry)
+    Status::of(entry)
 }
 
 fn close_entry(input: &mut Input<'_>, cursor: &Cursor) -> Result<(), Status> {
@@ -242,11 +204,10 @@ fn inner(input: &mut Input<'_>, wanted: &[u8]) -> Result<(), Status> {
 }
 
 /// Reads the start tag of an entry's value.
-pub(super) static VALUE: ActionKernel =
-    ActionKernel { name: "xml map value", get: get_value, put: one_way::put_no_action };
+pub(super) static VALUE: ActionKernel = ActionKernel::get_only("xml map value", get_value);
 
 extern "C" fn get_value(input: &mut Input<'_>, _: u64) -> Status {
-    status(inner(input, b"value"))
+    Status::of(inner(input, b"value"))
 }
 
 /// Tests for an attribute `xsi:nil="true"`, which means that the value is absent. Then skips the
@@ -282,16 +243,7 @@ fn is_nil(input: &mut Input<'_>) -> Result<bool, Status> {
 
 /// Structures: attributes first, then elements. The cursor's third word is the state: [`TAG`],
 /// [`ATTRIBUTES`] or [`CONTENT`].
-pub(super) static MEMBERS: MemberDialect = MemberDialect {
-    name: "xml members",
-    begin: begin_members,
-    next: next_member,
-    after: one_way::no_step,
-    skip: skip_member,
-    refuse_duplicates: false,
-    ending: None,
-    prefixes_suffice: false,
-};
+pub(super) static MEMBERS: MemberDialect = MemberDialect::new("xml members", begin_members, next_member, skip_member);
 
 /// Behind the element's name; no attribute was read.
 const TAG: u64 = 0;
@@ -326,7 +278,7 @@ extern "C" fn next_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &Me
         input.seek(input.position() + ahead + key.name.len());
         return Status::Ok;
     }
-    status(any_member(input, cursor, table, arm))
+    Status::of(any_member(input, cursor, table, arm))
 }
 
 fn any_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, arm: &mut u64) -> Result<(), Status> {
@@ -358,8 +310,7 @@ fn any_member(input: &mut Input<'_>, cursor: &mut Cursor, table: &MemberTable, a
 
 /// The beginning of a union, up to the start tag of its case. The table has each case's name with
 /// its first label, and each literal of the discriminator's enum after [`LITERAL`].
-pub(super) static UNION: SymbolKernel =
-    SymbolKernel { name: "xml union", scalar: Scalar::I64, get: get_union, put: put_symbol };
+pub(super) static UNION: SymbolKernel = SymbolKernel::get_only("xml union", get_union);
 
 extern "C" fn get_union(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
     word_of(union_head(input, table), word)
@@ -412,8 +363,7 @@ fn discriminator(input: &mut Input<'_>, table: &SymbolTable) -> Result<i64, Stat
 }
 
 /// Reads the start tag of a union's case, up to its name, which is the only one in the table.
-pub(super) static CASE: SymbolKernel =
-    SymbolKernel { name: "xml case", scalar: Scalar::I64, get: get_case, put: put_symbol };
+pub(super) static CASE: SymbolKernel = SymbolKernel::get_only("xml case", get_case);
 
 extern "C" fn get_case(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
     let case = tokens::next_tag(input).and_then(|tag| match tag {
@@ -434,21 +384,15 @@ pub(super) static NUMBERED: SymbolKernel =
 extern "C" fn get_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
     let start = input.position();
     let mut buffer = [0; 512];
-    let text = match tokens::text(input) {
-        Ok(raw) => raw.token(&mut buffer).unwrap_or_default(),
-        Err(status) => return status,
-    };
-    let number = || i64::try_from(integer(text)?).ok();
-    match table.value(text).or_else(number).or(table.otherwise) {
-        Some(value) => {
-            *word = value as u64;
-            Status::Ok
-        }
-        None => {
+    let value = tokens::text(input).and_then(|raw| {
+        let text = raw.token(&mut buffer).unwrap_or_default();
+        let number = || i64::try_from(integer(text)?).ok();
+        table.value(text).or_else(number).or(table.otherwise).ok_or_else(|| {
             input.seek(start);
             input.fail(FaultKind::UnknownLiteral, 0, 0)
-        }
-    }
+        })
+    });
+    word_of(value, word)
 }
 
 extern "C" fn put_symbol(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
@@ -490,20 +434,13 @@ extern "C" fn get_flags(input: &mut Input<'_>, table: &SymbolTable, word: &mut u
 
 extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
     let (mut left, mut status) = (word, Status::Ok);
+    let blank = |output: &mut Output<'_>, left| if left != word { output.put(b" ") } else { Status::Ok };
     for (position, name) in table.iter().filter(|(position, _)| word >> (position & 63) & 1 == 1) {
-        if status == Status::Ok && left != word {
-            status = output.put(b" ");
-        }
+        status = status.then(|| blank(output, left)).then(|| tokens::put_attribute(output, name));
         left &= !(1 << (position & 63));
-        if status == Status::Ok {
-            status = tokens::put_attribute(output, name);
-        }
     }
-    if status == Status::Ok && left != 0 {
-        status = if left != word { output.put(b" ") } else { Status::Ok };
-        if status == Status::Ok {
-            status = number::put_u64(output, left);
-        }
+    if left != 0 {
+        status = status.then(|| blank(output, left)).then(|| number::put_u64(output, left));
     }
     status
 }
@@ -514,27 +451,18 @@ pub(super) static FIELDS: SymbolKernel =
     SymbolKernel { name: "xml bitset", scalar: Scalar::U64, get: get_fields, put: put_fields };
 
 extern "C" fn put_fields(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
-    let mut done = Ok(());
-    let then = |status: Status| if status == Status::Ok { Ok(()) } else { Err(status) };
+    let mut status = Status::Ok;
     for (field, name) in table.iter() {
         let (position, mask, signed) = parts(field);
         let value = word >> position & mask;
-        done = done.and_then(|()| then(output.put(b" ")));
-        done = done.and_then(|()| then(output.put(name.as_bytes())));
-        done = done.and_then(|()| then(output.put(b"=\"")));
-        done = done.and_then(|()| {
-            then(match signed && value > mask >> 1 {
-                true => number::put_i64(output, (value | !mask) as i64),
-                false => number::put_u64(output, value),
-            })
-        });
-        done = done.and_then(|()| then(output.put(b"\"")));
+        status = status.then(|| output.put(b" ")).then(|| output.put(name.as_bytes())).then(|| output.put(b"=\""));
+        status = status.then(|| symbols::put_field(output, value, mask, signed)).then(|| output.put(b"\""));
     }
-    status(done.and_then(|()| then(output.put(b">"))))
+    status.then(|| output.put(b">"))
 }
 
 extern "C" fn get_fields(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    status(fields(input, table).map(|bits| *word = bits))
+    Status::give(fields(input, table), word)
 }
 
 fn fields(input: &mut Input<'_>, table: &SymbolTable) -> Result<u64, Status> {
@@ -560,7 +488,6 @@ fn fields(input: &mut Input<'_>, table: &SymbolTable) -> Result<u64, Status> {
 }
 
 fn put_field(input: &mut Input<'_>, field: i64, bits: u64) -> Result<u64, Status> {
-    let (position, mask, signed) = parts(field);
     let start = input.position();
     let mut buffer = [0; 64];
     let value = match tokens::text(input)?.token(&mut buffer).unwrap_or_default() {
@@ -568,12 +495,9 @@ fn put_field(input: &mut Input<'_>, field: i64, bits: u64) -> Result<u64, Status
         b"false" => Some(0),
         text => integer(text),
     };
-    let (min, max) = if signed { (-i128::from(mask >> 1) - 1, mask >> 1) } else { (0, mask) };
-    match value.filter(|value| (min..=i128::from(max)).contains(value)) {
-        Some(value) => Ok(bits & !(mask << position) | (value as u64 & mask) << position),
-        None => {
-            input.seek(start);
-            Err(input.fail(FaultKind::OutOfRange, u64::from(mask.count_ones()), 0))
-        }
-    }
+    // A text that is no number does not fit any field.
+    symbols::with_field(bits, field, value.unwrap_or(i128::MAX)).map_err(|bits| {
+        input.seek(start);
+        input.fail(FaultKind::OutOfRange, bits, 0)
+    })
 }

@@ -8,7 +8,7 @@ use super::{
     tokens::{build, emit},
 };
 use crate::{
-    codec::{Codec, LowerError, OptionSpec, Options, Properties},
+    codec::{Codec, LowerResult, OptionSpec, Options, Properties},
     layout::Layout,
     program::{
         Input, Program, Status,
@@ -43,17 +43,11 @@ impl Codec for XmlDom {
         OPTIONS
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         encode_program(options, schema, layout)
     }
 
-    fn lower_decode(
-        &self,
-        _: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, _: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let mut program = decode_program(writer, reader, layout)?;
         program.adapter = Some(&TREE);
         Ok(program)

@@ -5,14 +5,14 @@ use alloc::format;
 use core::cell::Cell;
 
 use super::{
-    Style, boxed,
+    Style,
     delimiters::{FIELDS, FLAG_NAMES, NAMED, NUMBERED},
     element_name, is_listed, scalars, writes_its_bracket,
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, scalar_of, symbols},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, scalar_of, symbols},
     layout::Scalar,
-    program::{Block, OpKind, Overflow, Place, Source, TextForm, Wire},
+    program::{OpKind, Place, TextForm, Wire},
     schema::{Case, Def, DefId, DefKind, Schema, Type, array_len},
 };
 
@@ -22,67 +22,52 @@ pub(super) struct Dialect {
     in_attribute: Cell<bool>,
 }
 
-type Lowered = Result<(), LowerError>;
-
 impl EncodeDialect for Dialect {
     fn scalar(&self, walk: &mut EncodeWalk<'_>, ty: &Type, _: Scalar, place: Place) -> Lowered {
         let Type::Def(id) = ty else {
             let memory = walk.memory_scalar(place)?;
-            return put(walk, place, Wire::Kernel(scalars::kernel(ty, memory)));
+            return walk.put(place, Wire::Kernel(scalars::kernel(ty, memory)));
         };
         let wire = match symbols::flags(walk.schema(), *id) {
             Some(flags) if self.style.flag_names => Wire::Symbol(&FLAG_NAMES, flags),
             Some(_) => Wire::Kernel(scalars::kernel(&Type::Uint64, Scalar::U64)),
             None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.schema(), *id, &element_name)),
         };
-        put(walk, place, wire)
+        walk.put(place, wire)
     }
 
     fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
         let kernel = if self.style.enum_numbers { &NUMBERED } else { &NAMED };
         let literals = symbols::literals(walk.schema(), id, None);
-        put(walk, place, Wire::Symbol(kernel, literals))
+        walk.put(place, Wire::Symbol(kernel, literals))
     }
 
     fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
-        let (bound, utf16_bound) = match ty {
-            Type::String { bound } => (*bound, false),
-            Type::WString { bound } => (*bound, true),
-            _ => (0, false),
-        };
         let kernel = if self.in_attribute.get() { &scalars::ATTRIBUTE_TEXT } else { &scalars::TEXT };
-        let (form, overflow) = (TextForm::Kernel(kernel), Overflow::Refuse);
-        walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 });
-        Ok(())
+        walk.text(ty, place, TextForm::Kernel(kernel))
     }
 
     fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
-        self.elements(walk, element, bound, place)
+        elements(walk, element, bound, place)
     }
 
     fn array(&self, walk: &mut EncodeWalk<'_>, element: &Type, dims: &[u32], place: Place) -> Lowered {
         match array_len(dims) {
-            Some(_) => self.elements(walk, element, 0, place),
+            Some(_) => elements(walk, element, 0, place),
             None => Err(walk.unsupported("an array of more elements than can be counted")),
         }
     }
 
     fn map(&self, walk: &mut EncodeWalk<'_>, key: &Type, value: &Type, bound: u32, place: Place) -> Lowered {
-        let (key, value) = walk.entry(
-            place,
-            |walk, place| {
-                literal(walk, "<entry>");
-                element(walk, "key", key, |walk| walk.value(key, place))
-            },
-            |walk, place| {
-                element(walk, "value", value, |walk| walk.value(value, place))?;
-                literal(walk, "</entry>");
-                Ok(())
-            },
-        )?;
-        let (source, overflow) = (Source::Count, Overflow::Refuse);
-        walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 0 });
-        Ok(())
+        let key = |walk: &mut EncodeWalk<'_>, place| {
+            walk.literal("<entry>");
+            element(walk, "key", key, |walk| walk.value(key, place))
+        };
+        walk.entries(place, bound, key, |walk, place| {
+            element(walk, "value", value, |walk| walk.value(value, place))?;
+            walk.literal("</entry>");
+            Ok(())
+        })
     }
 
     fn structure(&self, walk: &mut EncodeWalk<'_>, _: DefId, members: &[MemberOut<'_>]) -> Lowered {
@@ -91,15 +76,15 @@ impl EncodeDialect for Dialect {
         let (attributes, elements): (alloc::vec::Vec<_>, alloc::vec::Vec<_>) = members.iter().partition(as_attribute);
         for out in attributes {
             member(walk, out, |walk, place| {
-                literal(walk, &format!(" {}=\"", element_name(&out.member.name)));
+                walk.literal(format!(" {}=\"", element_name(&out.member.name)));
                 let outer = self.in_attribute.replace(true);
                 let done = walk.member(out.member, place);
                 self.in_attribute.set(outer);
-                literal(walk, "\"");
+                walk.literal("\"");
                 done
             })?;
         }
-        literal(walk, ">");
+        walk.literal(">");
         for out in elements {
             member(walk, out, |walk, place| {
                 let name = element_name(&out.member.name);
@@ -111,14 +96,14 @@ impl EncodeDialect for Dialect {
 
     fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
         let arm = |walk: &mut EncodeWalk<'_>, case: &Case, place| {
-            self.discriminator_if_needed(walk, union, case)?;
-            literal(walk, ">");
+            walk.implied_or(case, |_| Ok(()), |walk| self.discriminator(walk, union))?;
+            walk.literal(">");
             let name = element_name(&case.member.name);
             element(walk, &name, &case.member.ty, |walk| walk.member(&case.member, place))
         };
         let none = |walk: &mut EncodeWalk<'_>| {
             self.discriminator(walk, union)?;
-            literal(walk, ">");
+            walk.literal(">");
             Ok(())
         };
         walk.union_arms(union, arm, none)
@@ -130,40 +115,9 @@ impl Dialect {
         Dialect { style, in_attribute: Cell::new(false) }
     }
 
-    fn elements(&self, walk: &mut EncodeWalk<'_>, ty: &Type, bound: u32, place: Place) -> Lowered {
-        let resolved = walk.schema().resolve(ty);
-        let overflow = Overflow::Refuse;
-        if is_listed(resolved) {
-            let kernel = scalar_of(resolved).and_then(|scalar| scalars::slice(resolved, scalar));
-            let kernel = kernel.ok_or_else(|| walk.mismatch())?;
-            walk.emit(OpKind::Slice { place, kernel, bound, overflow });
-            return Ok(());
-        }
-        let element = walk.element(place, |walk, place| element(walk, "item", ty, |walk| walk.value(ty, place)))?;
-        walk.emit(OpKind::Sequence { place, source: Source::Count, element, bound, overflow, min_wire: 0 });
-        Ok(())
-    }
-
-    /// Emits the discriminator, unless the case has only one label.
-    fn discriminator_if_needed(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, case: &Case) -> Lowered {
-        let first = case.labels.first();
-        if first.is_some() && case.labels.len() == 1 && !case.is_default {
-            return Ok(());
-        }
-        let otherwise = walk.block(|walk| self.discriminator(walk, union))?;
-        match first {
-            Some(label) => {
-                let arms = [([*label].into(), Block::default())].into();
-                walk.emit(OpKind::Switch { arms, otherwise });
-            }
-            None => walk.append(otherwise),
-        }
-        Ok(())
-    }
-
     /// Emits the discriminator, which is in the accumulator, as an attribute.
     fn discriminator(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
-        literal(walk, " discriminator=\"");
+        walk.literal(" discriminator=\"");
         let ty = walk.schema().resolve(union.discriminator);
         match (walk.schema().def_of(ty), ty) {
             (Some(Def { kind: DefKind::Enum { .. }, .. }), Type::Def(id)) => {
@@ -171,24 +125,25 @@ impl Dialect {
                 let literals = symbols::literals(walk.schema(), *id, None);
                 walk.emit(OpKind::Put(Wire::Symbol(kernel, literals)));
             }
-            _ if union.wire == Scalar::Bool => {
-                let word = |walk: &mut EncodeWalk<'_>, text| {
-                    walk.block(|walk| {
-                        literal(walk, text);
-                        Ok(())
-                    })
-                };
-                let (no, yes) = (word(walk, "false")?, word(walk, "true")?);
-                walk.emit(OpKind::Switch { arms: [([0].into(), no)].into(), otherwise: yes });
-            }
+            _ if union.wire == Scalar::Bool => walk.put_truth([b"false", b"true"]),
             _ => {
                 // Characters are written as codes, because a digit would look like a number.
                 walk.emit(OpKind::Put(Wire::Kernel(scalars::kernel(&Type::Int64, Scalar::I64))));
             }
         }
-        literal(walk, "\"");
+        walk.literal("\"");
         Ok(())
     }
+}
+
+fn elements(walk: &mut EncodeWalk<'_>, ty: &Type, bound: u32, place: Place) -> Lowered {
+    let resolved = walk.schema().resolve(ty);
+    if !is_listed(resolved) {
+        let item = |walk: &mut EncodeWalk<'_>, place| element(walk, "item", ty, |walk| walk.value(ty, place));
+        return walk.elements(place, bound, item);
+    }
+    let kernel = scalar_of(resolved).and_then(|scalar| scalars::slice(resolved, scalar));
+    walk.slice(place, kernel.ok_or_else(|| walk.mismatch())?, bound)
 }
 
 /// True if the type's values are plain text without tags.
@@ -220,23 +175,8 @@ fn element(
     value: impl FnOnce(&mut EncodeWalk<'_>) -> Lowered,
 ) -> Lowered {
     let bracket = if writes_its_bracket(walk.schema(), ty) { "" } else { ">" };
-    literal(walk, &format!("<{name}{bracket}"));
+    walk.literal(format!("<{name}{bracket}"));
     value(walk)?;
-    literal(walk, &format!("</{name}>"));
+    walk.literal(format!("</{name}>"));
     Ok(())
-}
-
-/// Emits the writing of a scalar from memory, converted to the type that its form on the wire has.
-fn put(walk: &mut EncodeWalk<'_>, place: Place, wire: Wire) -> Lowered {
-    let memory = walk.memory_scalar(place)?;
-    walk.emit(OpKind::Load(place));
-    if memory != wire.scalar() {
-        walk.emit(OpKind::Convert(wire.scalar()));
-    }
-    walk.emit(OpKind::Put(wire));
-    Ok(())
-}
-
-fn literal(walk: &mut EncodeWalk<'_>, text: &str) {
-    walk.emit(OpKind::Literal(boxed(text)));
 }

@@ -17,10 +17,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
 
 use super::{
-    Codec, LowerError, OptionSpec, Options, Properties,
+    Codec, LowerError, LowerResult, OptionSpec, Options, Properties,
     lower::{self, symbols},
 };
 use crate::{
@@ -64,35 +64,25 @@ impl Codec for Xml {
         OPTIONS
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         encode_program(options, schema, layout)
     }
 
-    fn lower_decode(
-        &self,
-        _: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, _: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         decode_program(writer, reader, layout)
     }
 }
 
 const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "members",
-        values: &["elements", "attributes"],
-        help: "members as elements (default), or members with a single value as attributes",
-    },
-    OptionSpec { name: "enum", values: &["name", "number"], help: "enums by name (default) or as numbers" },
-    OptionSpec {
-        name: "bitmask",
-        values: &["number", "names"],
-        help: "bitmasks as a number (default) or a list of names",
-    },
-    OptionSpec { name: "declaration", values: &[], help: "begin with <?xml version=\"1.0\" encoding=\"UTF-8\"?>" },
-    OptionSpec { name: "pretty", values: &[], help: "several indented lines instead of one" },
+    OptionSpec::new(
+        "members",
+        &["elements", "attributes"],
+        "members as elements (default), or members with a single value as attributes",
+    ),
+    OptionSpec::new("enum", &["name", "number"], "enums by name (default) or as numbers"),
+    OptionSpec::new("bitmask", &["number", "names"], "bitmasks as a number (default) or a list of names"),
+    OptionSpec::new("declaration", &[], "begin with <?xml version=\"1.0\" encoding=\"UTF-8\"?>"),
+    OptionSpec::new("pretty", &[], "several indented lines instead of one"),
 ];
 
 /// Options of the format. They matter for writing only, because reading accepts every form.
@@ -232,8 +222,4 @@ fn is_listed(ty: &Type) -> bool {
             | Type::Float32
             | Type::Float64
     )
-}
-
-fn boxed(text: &str) -> Box<[u8]> {
-    text.as_bytes().into()
 }

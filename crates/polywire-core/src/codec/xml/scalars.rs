@@ -6,12 +6,13 @@ use alloc::string::String;
 
 use super::tokens;
 use crate::{
-    codec::lower::one_way,
     layout::{Float128, Scalar},
     program::{
         Elements, FaultKind, Input, Output, ScalarKernel, SliceKernel, Status, TextKernel,
-        kernel::WideKernel,
-        kernels::{base64, float, number, scalar::Number},
+        kernels::{
+            base64, float, number,
+            scalar::{Number, of_number},
+        },
     },
     schema::Type,
 };
@@ -23,13 +24,13 @@ pub(super) fn kernel(ty: &Type, scalar: Scalar) -> &'static ScalarKernel {
         (Type::Char16, _) => &CHAR16,
         (_, Scalar::Bool) => &BOOL,
         (_, Scalar::F128) => &F128,
-        (_, scalar) => numbers(scalar).map_or(&U64, |(value, ..)| value),
+        (_, scalar) => of_number!(scalar, N => Of::<N>::VALUE).unwrap_or(Of::<u64>::VALUE),
     }
 }
 
 /// The kernel for one element of a list.
 pub(super) fn token(scalar: Scalar) -> Option<&'static ScalarKernel> {
-    numbers(scalar).map(|(_, token, _)| token)
+    of_number!(scalar, N => Of::<N>::TOKEN)
 }
 
 /// The kernel for a complete list. For octets it is base64.
@@ -37,65 +38,22 @@ pub(super) fn slice(ty: &Type, scalar: Scalar) -> Option<&'static SliceKernel> {
     match (ty, scalar) {
         (Type::Octet, Scalar::U8) => Some(&OCTETS),
         (Type::Octet, _) => None,
-        _ => numbers(scalar).map(|(.., slice)| slice),
+        _ => of_number!(scalar, N => Of::<N>::SLICE),
     }
 }
 
-type Kernels = (&'static ScalarKernel, &'static ScalarKernel, &'static SliceKernel);
+/// The kernels of a number type.
+struct Of<N>(core::marker::PhantomData<N>);
 
-macro_rules! numbers {
-    ($($number:ident $scalar:ident $value:ident $token:ident $slice:ident;)*) => {
-        $(static $value: ScalarKernel = ScalarKernel {
-            name: concat!("xml ", stringify!($number)),
-            scalar: Scalar::$scalar,
-            get: get::<$number>,
-            put: put::<$number>,
-            wide: None, form: None,
-        };
-        static $token: ScalarKernel = ScalarKernel {
-            name: concat!("xml list ", stringify!($number)),
-            scalar: Scalar::$scalar,
-            get: get_token::<$number>,
-            put: put::<$number>,
-            wide: None, form: None,
-        };
-        static $slice: SliceKernel = SliceKernel {
-            name: concat!("xml list of ", stringify!($number)),
-            scalar: Scalar::$scalar,
-            get: get_all::<$number>,
-            put: put_all::<$number>,
-        };)*
-
-        fn numbers(scalar: Scalar) -> Option<Kernels> {
-            match scalar {
-                $(Scalar::$scalar => Some((&$value, &$token, &$slice)),)*
-                Scalar::Bool | Scalar::F128 => None,
-            }
-        }
-    };
-}
-
-numbers! {
-    i8 I8 I8 TOKEN_I8 SLICE_I8;
-    i16 I16 I16 TOKEN_I16 SLICE_I16;
-    i32 I32 I32 TOKEN_I32 SLICE_I32;
-    i64 I64 I64 TOKEN_I64 SLICE_I64;
-    u8 U8 U8 TOKEN_U8 SLICE_U8;
-    u16 U16 U16 TOKEN_U16 SLICE_U16;
-    u32 U32 U32 TOKEN_U32 SLICE_U32;
-    u64 U64 U64 TOKEN_U64 SLICE_U64;
-    f32 F32 F32 TOKEN_F32 SLICE_F32;
-    f64 F64 F64 TOKEN_F64 SLICE_F64;
+impl<N: Number> Of<N> {
+    const VALUE: &'static ScalarKernel = &ScalarKernel::new("xml number", N::SCALAR, get::<N>, put::<N>);
+    const TOKEN: &'static ScalarKernel = &ScalarKernel::new("xml list number", N::SCALAR, get_token::<N>, put::<N>);
+    const SLICE: &'static SliceKernel =
+        &SliceKernel { name: "xml list", scalar: N::SCALAR, get: get_all::<N>, put: put_all::<N> };
 }
 
 extern "C" fn get<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
-    match read::<N>(input) {
-        Ok(value) => {
-            *word = value.word();
-            Status::Ok
-        }
-        Err(status) => status,
-    }
+    Status::give(read::<N>(input).map(|value| value.word()), word)
 }
 
 #[inline]
@@ -107,10 +65,7 @@ fn read<N: Number>(input: &mut Input<'_>) -> Result<N, Status> {
     {
         let name = tokens::own_name(input);
         input.seek(at + 1 + len);
-        return match tokens::close(input, name) {
-            Status::Ok => Ok(value),
-            status => Err(status),
-        };
+        return tokens::close(input, name).ok().map(|()| value);
     }
     if let Some(quote) = tokens::quote(input)
         && let Some((value, len)) = N::quick(rest)
@@ -136,17 +91,14 @@ fn parse<N: Number>(text: &[u8]) -> Result<N, (FaultKind, u64)> {
         return Ok(N::of_f64(value));
     }
     let mut buffer = [0; 512];
-    let text = float::plain_number(text, &mut buffer);
-    let number = float::decimal(text).ok().filter(|number| number.len == text.len());
-    let number = number.ok_or((FaultKind::WrongKind, 0))?;
+    let (number, text) = float::whole_text(text, &mut buffer).ok_or((FaultKind::WrongKind, 0))?;
     N::of_decimal(&number, text).ok_or((FaultKind::OutOfRange, 8 * N::SIZE as u64))
 }
 
 /// Parses an integer.
 pub(super) fn integer(text: &[u8]) -> Option<i128> {
     let mut buffer = [0; 512];
-    let text = float::plain_number(text, &mut buffer);
-    let number = float::decimal(text).ok().filter(|number| number.len == text.len())?;
+    let (number, text) = float::whole_text(text, &mut buffer)?;
     number.to_integer(text)
 }
 
@@ -197,7 +149,7 @@ extern "C" fn get_token<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Sta
 }
 
 fn get_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
-    read_all::<N>(input, elements).err().unwrap_or(Status::Ok)
+    Status::of(read_all::<N>(input, elements))
 }
 
 fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
@@ -261,7 +213,7 @@ fn put_octets(output: &mut Output<'_>, octets: &[u8]) -> Status {
 }
 
 fn get_octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
-    octets(input, elements).err().unwrap_or(Status::Ok)
+    Status::of(octets(input, elements))
 }
 
 fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
@@ -297,8 +249,7 @@ fn decode_letters(input: &mut Input<'_>, elements: &mut Elements<'_>, letters: &
     Ok(())
 }
 
-static BOOL: ScalarKernel =
-    ScalarKernel { name: "xml bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None, form: None };
+static BOOL: ScalarKernel = ScalarKernel::new("xml bool", Scalar::Bool, get_bool, put_bool);
 
 extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
     let start = input.position();
@@ -322,10 +273,8 @@ extern "C" fn put_bool(output: &mut Output<'_>, word: u64) -> Status {
     output.put(if word == 0 { b"false" } else { b"true" })
 }
 
-static CHAR8: ScalarKernel =
-    ScalarKernel { name: "xml char", scalar: Scalar::U8, get: get_char8, put: put_char, wide: None, form: None };
-static CHAR16: ScalarKernel =
-    ScalarKernel { name: "xml wchar", scalar: Scalar::U16, get: get_char16, put: put_char, wide: None, form: None };
+static CHAR8: ScalarKernel = ScalarKernel::new("xml char", Scalar::U8, get_char8, put_char);
+static CHAR16: ScalarKernel = ScalarKernel::new("xml wchar", Scalar::U16, get_char16, put_char);
 
 extern "C" fn get_char8(input: &mut Input<'_>, word: &mut u64) -> Status {
     get_char(input, word, 0xFF)
@@ -375,14 +324,7 @@ extern "C" fn put_char(output: &mut Output<'_>, word: u64) -> Status {
     }
 }
 
-static F128: ScalarKernel = ScalarKernel {
-    name: "xml long double",
-    scalar: Scalar::F128,
-    get: one_way::get_no_scalar,
-    put: one_way::put_no_scalar,
-    wide: Some(WideKernel { get: get_f128, put: put_f128 }),
-    form: None,
-};
+static F128: ScalarKernel = ScalarKernel::wide("xml long double", get_f128, put_f128);
 
 fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
     number::put_hex128(output, bits)
@@ -394,22 +336,15 @@ fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     let start = input.position();
     let mut buffer = [0; 512];
     let text = tokens::text(input)?.token(&mut buffer).unwrap_or_default();
-    let digits = text.strip_prefix(b"0x").filter(|digits| digits.len() == 32);
-    if let Some(digits) = digits {
-        let digit = |d: &u8| char::from(*d).to_digit(16).map(u128::from);
-        let bits = digits.iter().try_fold(0u128, |bits, d| Some(bits << 4 | digit(d)?));
-        return bits.ok_or_else(|| {
-            input.seek(start);
-            tokens::wrong_kind(input)
-        });
-    }
     let mut room = [0; 512];
-    let exact = named_float(text).or_else(|| {
-        let text = float::plain_number(text, &mut room);
-        let number = float::decimal(text).ok().filter(|number| number.len == text.len())?;
-        number.to_exact_f64(text)
-    });
-    exact.map(|value| Float128::from(value).to_bits()).ok_or_else(|| {
+    let bits = match text.strip_prefix(b"0x") {
+        Some(digits) if digits.len() == 32 => number::read_hex128(text),
+        _ => {
+            let number = || float::whole_text(text, &mut room).and_then(|(number, text)| number.to_exact_f64(text));
+            named_float(text).or_else(number).map(|value| Float128::from(value).to_bits())
+        }
+    };
+    bits.ok_or_else(|| {
         input.seek(start);
         tokens::wrong_kind(input)
     })

@@ -34,7 +34,7 @@ pub(super) fn rewrite(input: &mut Input<'_>, events: &mut Events, either: Either
         }
         output.truncate(0);
         positions.clear();
-        all_of_yaml(input, text, either, output, positions).err().unwrap_or(Status::Ok)
+        Status::of(all_of_yaml(input, text, either, output, positions))
     })
 }
 
@@ -107,10 +107,7 @@ fn all_of_yaml(
     output: &mut Output<'_>,
     positions: &mut PositionMap<'_>,
 ) -> Result<(), Status> {
-    match input.charge(parser_bytes(text)) {
-        Status::Ok => {}
-        status => return Err(status),
-    }
+    input.charge(parser_bytes(text)).ok()?;
     let levels = [Level::Element; text::MAX_DEPTH];
     let places = Places { text, index: 0, byte: 0 };
     let anchors = Anchors::default();
@@ -162,7 +159,7 @@ impl Writer<'_, '_, '_, '_> {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Status> {
-        done(self.output.put(bytes))
+        self.output.put(bytes).ok()
     }
 
     /// Writes what precedes a value or key. Returns true for a key.
@@ -234,7 +231,7 @@ impl Writer<'_, '_, '_, '_> {
 
     /// Records the output since `start` as the node of an anchor.
     fn keep_anchor(&mut self, anchor: usize, start: usize) -> Result<(), Status> {
-        done(self.input.charge(ANCHOR_BYTES))?;
+        self.input.charge(ANCHOR_BYTES).ok()?;
         self.anchors.known.insert(anchor, (start, self.output.position()));
         Ok(())
     }
@@ -257,7 +254,7 @@ impl Writer<'_, '_, '_, '_> {
             self.input.seek(at.min(self.input.end()));
             return Err(self.input.fail(FaultKind::Limit, MAX_ALIASED as u64, got));
         }
-        done(put_again(self.output, start..end))?;
+        put_again(self.output, start..end).ok()?;
         self.end()
     }
 
@@ -291,9 +288,9 @@ impl Writer<'_, '_, '_, '_> {
         } else if resolved && !is_key {
             // The tag says that the scalar is a number.
             let either = if tag.is_some() { Either::Number } else { self.either };
-            done(text::put_plain(self.output, text, either))?;
+            text::put_plain(self.output, text, either).ok()?;
         } else {
-            done(put_string(self.output, text))?;
+            put_string(self.output, text).ok()?;
         }
         // A key is written as a string, so its anchor can stand for a value only if the value is a
         // string, too.
@@ -336,13 +333,6 @@ fn is_unspecific(tag: &Tag) -> bool {
 fn is_core(tag: &Tag, kind: &str) -> bool {
     (tag.is_yaml_core_schema() && tag.suffix == kind)
         || tag.handle.is_empty() && tag.suffix.strip_prefix("tag:yaml.org,2002:") == Some(kind)
-}
-
-fn done(status: Status) -> Result<(), Status> {
-    match status {
-        Status::Ok => Ok(()),
-        Status::Failed => Err(status),
-    }
 }
 
 /// Converts the parser's character positions to byte offsets. They mostly increase.
@@ -394,7 +384,7 @@ mod tests {
                     known = false;
                     Status::Ok
                 }),
-                false => all_of_yaml(input, text, Either::Number, output, positions).err().unwrap_or(Status::Ok),
+                false => Status::of(all_of_yaml(input, text, Either::Number, output, positions)),
             }
         });
         let parsed = |text: &[u8]| {

@@ -19,15 +19,12 @@
 use alloc::{sync::Arc, vec::Vec};
 
 use super::{
-    Codec, LowerError, OptionSpec, Options, Properties,
+    Codec, LowerResult, OptionSpec, Options, Properties,
     lower::json::{self as notation, Form, Style},
 };
 use crate::{
-    codec::lower::one_way,
     layout::Layout,
-    program::{
-        Cursor, FaultKind, Input, Limits, Output, Program, RegionDialect, Status, adapter::Events, io::CodecError,
-    },
+    program::{Cursor, Input, Limits, Output, RegionDialect, Status, adapter::Events, io::CodecError},
     schema::Schema,
 };
 
@@ -68,38 +65,28 @@ impl Codec for Yaml {
     fn options(&self) -> &'static [OptionSpec] {
         const {
             &[
-                OptionSpec { name: "enum", values: &["name", "number"], help: "enums by name (default) or as numbers" },
-                OptionSpec {
-                    name: "bytes",
-                    values: &["base64", "array"],
-                    help: "octets in base64 (default) or as a sequence of numbers",
-                },
-                OptionSpec {
-                    name: "bitmask",
-                    values: &["number", "names"],
-                    help: "bitmasks as a number (default) or a sequence of names",
-                },
-                OptionSpec {
-                    name: "null",
-                    values: &["omit", "write"],
-                    help: "absent members omitted (default) or written as null",
-                },
+                OptionSpec::new("enum", &["name", "number"], "enums by name (default) or as numbers"),
+                OptionSpec::new(
+                    "bytes",
+                    &["base64", "array"],
+                    "octets in base64 (default) or as a sequence of numbers",
+                ),
+                OptionSpec::new(
+                    "bitmask",
+                    &["number", "names"],
+                    "bitmasks as a number (default) or a sequence of names",
+                ),
+                OptionSpec::new("null", &["omit", "write"], "absent members omitted (default) or written as null"),
             ]
         }
     }
 
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> Result<Program, LowerError> {
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let style = Style { form: Form::Bare, ..Style::of(options) };
         notation::encode(style, schema, layout, Some(self.region))
     }
 
-    fn lower_decode(
-        &self,
-        options: &Options,
-        writer: &Schema,
-        reader: &Schema,
-        layout: &Arc<Layout>,
-    ) -> Result<Program, LowerError> {
+    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
         let mut program = notation::decode(Style::of(options), writer, reader, layout)?;
         program.adapter = Some(&events::EVENTS);
         Ok(program)
@@ -117,39 +104,15 @@ impl Codec for Yaml {
 /// ```
 pub fn to_json(bytes: &[u8], limits: &Limits) -> Result<Vec<u8>, CodecError> {
     let mut events = Events::default();
-    let mut input = Input::new(bytes, limits);
-    let status = match bytes.len() > limits.message_bytes {
-        true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
-        false => events::rewrite(&mut input, &mut events, text::Either::Number),
-    };
-    match status {
-        Status::Ok => Ok(events.text().to_vec()),
-        Status::Failed => Err(CodecError::without_path(input.fault())),
-    }
+    Input::inspect(bytes, limits, |input| events::rewrite(input, &mut events, text::Either::Number))?;
+    Ok(events.text().to_vec())
 }
 
 /// Converts the JSON notation written inside to block style.
-static BLOCK: RegionDialect = RegionDialect { name: "yaml block", ..region(put_block) };
+static BLOCK: RegionDialect = RegionDialect::rewriting("yaml block", put_block);
 
 /// Converts the JSON notation written inside to flow style.
-static FLOW: RegionDialect = RegionDialect { name: "yaml flow", ..region(put_flow) };
-
-const fn region(put_end: extern "C" fn(&mut Output<'_>, u64, &mut Cursor) -> Status) -> RegionDialect {
-    RegionDialect {
-        name: "",
-        restarts_origin: false,
-        get_begin: one_way::get_no_region,
-        get_end: one_way::get_no_region,
-        put_begin: note_start,
-        put_end,
-        form: None,
-    }
-}
-
-extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    cursor.0[0] = output.position() as u64;
-    Status::Ok
-}
+static FLOW: RegionDialect = RegionDialect::rewriting("yaml flow", put_flow);
 
 extern "C" fn put_block(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
     text::block(output, cursor.0[0] as usize)

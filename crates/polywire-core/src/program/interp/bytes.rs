@@ -4,13 +4,11 @@
 
 use alloc::string::String;
 
-use super::{Failed, decode, encode, ok};
+use super::{Done, decode, encode};
 use crate::{
-    layout::{Kind, Layout, NodeId, Scalar},
+    layout::{Layout, NodeId, Scalar},
     program::{Bytes, Elements, FaultKind, Input, Overflow, Place, Status, state},
 };
-
-type Done = Result<(), Failed>;
 
 /// The type of the accumulator behind an operation that fills it.
 pub(crate) fn filled(bytes: &Bytes) -> Option<Scalar> {
@@ -23,26 +21,25 @@ pub(crate) fn filled(bytes: &Bytes) -> Option<Scalar> {
 
 impl decode::Run<'_, '_> {
     pub(super) fn bytes(&mut self, bytes: &Bytes, frame: *mut u8) -> Done {
-        let done = match bytes {
-            Bytes::Octets { place, bound, overflow } => return self.octets(*place, (*bound, overflow), frame),
+        match bytes {
+            Bytes::Octets { place, bound, overflow } => self.octets(*place, (*bound, overflow), frame),
             Bytes::Get(form) => state::bytes::get(self.input, form),
             Bytes::Utf8(policy) => state::bytes::check_utf8(self.input, *policy),
             Bytes::Part { kernel, slot, initial, number } => {
                 state::bytes::join(self.input, kernel, (*slot, initial, *number))
             }
-            _ => return self.with_bytes(bytes),
-        };
-        done.map_err(|_| Failed)
+            _ => self.with_bytes(bytes),
+        }
     }
 
     fn with_bytes(&mut self, bytes: &Bytes) -> Done {
         match self.input.state().with_bytes(bytes) {
-            Ok(Some(word)) => self.set(word.into(), filled(bytes).unwrap_or(Scalar::U64)),
+            Ok(Some(word)) => self.set(word.into(), filled(bytes).unwrap_or(Scalar::U64))?,
             Ok(None) => {}
             Err(limit) => return Err(self.fail(FaultKind::Limit, limit as u64, limit as u64 + 1)),
         }
         match bytes {
-            Bytes::LoadSlot { .. } => state::bytes::charge_copy(self.input).map_err(|_| Failed),
+            Bytes::LoadSlot { .. } => state::bytes::charge_copy(self.input),
             _ => Ok(()),
         }
     }
@@ -54,7 +51,7 @@ impl decode::Run<'_, '_> {
         // SAFETY: the verifier found a sequence or array of octets at the place.
         let status = unsafe { set_octets(self.input, target, &held, (bound, overflow)) };
         self.input.state().held = held;
-        ok(status)
+        status.ok()
     }
 }
 
@@ -94,32 +91,22 @@ pub(super) fn set_held(input: &mut Input<'_>, string: &mut String) -> Status {
 
 impl encode::Run<'_, '_> {
     pub(super) fn bytes(&mut self, bytes: &Bytes, frame: *const u8) -> Done {
-        let done = match bytes {
-            Bytes::Octets { place, bound, .. } => return self.take_octets(*place, *bound, frame),
+        match bytes {
+            Bytes::Octets { place, bound, .. } => self.take_octets(*place, *bound, frame),
             Bytes::Put(form) => state::bytes::put(self.output, form),
             Bytes::Part { kernel, slot, initial, number } => {
                 state::bytes::split(self.output, kernel, (*slot, initial, *number))
             }
             _ => match self.output.state().with_bytes(bytes) {
-                Ok(Some(word)) => {
-                    self.set(word.into(), filled(bytes).unwrap_or(Scalar::U64));
-                    Ok(())
-                }
+                Ok(Some(word)) => self.set(word.into(), filled(bytes).unwrap_or(Scalar::U64)),
                 Ok(None) => Ok(()),
-                Err(limit) => return Err(self.fail(FaultKind::Limit, limit as u64, limit as u64 + 1)),
+                Err(limit) => Err(self.fail(FaultKind::Limit, limit as u64, limit as u64 + 1)),
             },
-        };
-        done.map_err(|_| Failed)
+        }
     }
 
     fn take_octets(&mut self, place: Place, bound: u32, frame: *const u8) -> Done {
-        let (at, node) = encode::at(place, frame);
-        let (data, len) = match &self.program.layout.node(node).kind {
-            // SAFETY: the verifier found the sequence at the place.
-            Kind::Sequence(sequence) => unsafe { sequence.access.slice(at) },
-            Kind::Array { len, .. } => (at, *len as usize),
-            _ => unreachable!("the verifier admits sequences and arrays only"),
-        };
+        let (data, len, _) = self.elements(place, frame);
         self.hold(len, bound)?;
         // SAFETY: the verifier found the elements to be octets.
         self.output.state().hold(unsafe { core::slice::from_raw_parts(data, len) });

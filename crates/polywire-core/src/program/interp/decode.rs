@@ -4,11 +4,11 @@
 use alloc::{string::String, vec};
 
 use super::{
-    Failed, HOST, INLINE_SEEN, check, convert, from_word, load, memory_scalar, ok, reorder, slots, store,
-    texts::TextBound,
+    Done, HOST, INLINE_SEEN, boxed_node, check, convert, extend, from_word, load, map_node, memory_scalar,
+    optional_node, reorder, sequence_node, slots, store, texts::TextBound, union_node,
 };
 use crate::{
-    layout::{Kind, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, SharedStr, UnionNode, access::Inserted},
+    layout::{Kind, MapNode, NodeId, Scalar, SequenceNode, SharedStr, access::Inserted},
     program::{
         Arm, Block, Check, Cursor, Decimal, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order,
         Overflow, Place, Program, RegionDialect, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source,
@@ -22,7 +22,7 @@ use crate::{
 /// `program` is a verified decode program, and `value` points to a live value of its layout's root
 /// that nothing else refers to.
 pub(crate) unsafe fn decode(program: &Program, input: &mut Input<'_>, value: *mut u8) -> Status {
-    Run { program, input, accumulator: 0, scalar: Scalar::U64 }.block(&program.root, value).into()
+    Status::of(Run { program, input, accumulator: 0, scalar: Scalar::U64 }.block(&program.root, value))
 }
 
 /// One run of a program: its input, and the accumulator with its type.
@@ -33,8 +33,6 @@ pub(super) struct Run<'r, 'a> {
     pub(super) scalar: Scalar,
 }
 
-pub(super) type Done = Result<(), Failed>;
-
 // In all methods, `frame` points to a live value of the block's frame node, for which the verifier
 // checked all places; or it is dangling if all places are sinks.
 impl<'r> Run<'r, '_> {
@@ -44,7 +42,7 @@ impl<'r> Run<'r, '_> {
 
     /// Runs an operation; a fault names its field.
     pub(super) fn named(&mut self, op: &'r Op, frame: *mut u8) -> Done {
-        self.op(op, frame).inspect_err(|Failed| self.input.blame(op.path))
+        self.op(op, frame).inspect_err(|_| self.input.blame(op.path))
     }
 
     fn op(&mut self, op: &'r Op, frame: *mut u8) -> Done {
@@ -55,19 +53,10 @@ impl<'r> Run<'r, '_> {
                 Ok(())
             }
             OpKind::Run { segments, size } => self.run(segments, *size, frame),
-            OpKind::Load(place) => {
-                self.load(*place, frame);
-                Ok(())
-            }
-            OpKind::Store(place) => {
-                self.store(*place, frame);
-                Ok(())
-            }
+            OpKind::Load(place) => self.load(*place, frame),
+            OpKind::Store(place) => self.store(*place, frame),
             OpKind::Get(wire) => self.get(wire),
-            OpKind::Const(scalar, bits) => {
-                self.set(extend(*bits, *scalar), *scalar);
-                Ok(())
-            }
+            OpKind::Const(scalar, bits) => self.set(extend(*bits, *scalar), *scalar),
             OpKind::Convert(to) => self.convert(*to),
             OpKind::Check(condition) => self.check(condition),
             OpKind::Text { place, form, bound, utf16_bound, overflow, .. } => {
@@ -104,17 +93,15 @@ impl<'r> Run<'r, '_> {
             OpKind::If { then, otherwise } => self.block(if self.accumulator != 0 { then } else { otherwise }, frame),
             OpKind::Test(kernel) => {
                 let mut word = 0;
-                ok((kernel.test)(self.input, &mut word))?;
-                self.set(i128::from(word != 0), Scalar::Bool);
-                Ok(())
+                (kernel.test)(self.input, &mut word).ok()?;
+                self.set(i128::from(word != 0), Scalar::Bool)
             }
             OpKind::PresenceMap { policy, body, .. } => self.presence_map(*policy as u64, body, frame),
             OpKind::TakeBit => {
                 let bit = self.input.take_bit();
-                self.set(i128::from(bit), Scalar::Bool);
-                Ok(())
+                self.set(i128::from(bit), Scalar::Bool)
             }
-            OpKind::KnownBits { zeros, one } => ok(state::expect_bits(self.input, *zeros, *one)),
+            OpKind::KnownBits { zeros, one } => state::expect_bits(self.input, *zeros, *one).ok(),
             OpKind::Forget { .. }
             | OpKind::LoadSlot { .. }
             | OpKind::StoreSlot { .. }
@@ -130,16 +117,14 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::Decimal(Decimal::Join { exponent, to, policy }) => {
                 let joined = state::decimal::join(self.input, (*exponent, *to, *policy), self.accumulator as u64);
-                self.set(from_word(joined.map_err(|_| Failed)?, *to), *to);
-                Ok(())
+                self.set(from_word(joined?, *to), *to)
             }
-            OpKind::Action(kernel, argument) => ok((kernel.get)(self.input, *argument)),
+            OpKind::Action(kernel, argument) => (kernel.get)(self.input, *argument).ok(),
             OpKind::Region { dialect, argument, body } => self.region(dialect, *argument, body, frame),
             OpKind::Members { dialect, arms, table } => self.members(dialect, arms, table, frame),
             OpKind::Call { routine, place } => self.call(*routine, *place, frame),
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
             OpKind::Literal(_)
-            | OpKind::PutBit
             | OpKind::Put(_)
             | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)
@@ -149,27 +134,27 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    pub(super) fn set(&mut self, value: i128, scalar: Scalar) {
+    /// Sets the accumulator, which never fails.
+    pub(super) fn set(&mut self, value: i128, scalar: Scalar) -> Done {
         (self.accumulator, self.scalar) = (value, scalar);
+        Ok(())
     }
 
-    pub(super) fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Failed {
-        let _ = self.input.fail(kind, expected, got);
-        Failed
+    pub(super) fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Status {
+        self.input.fail(kind, expected, got)
     }
 
     fn convert(&mut self, to: Scalar) -> Done {
         let value = convert(self.accumulator, self.scalar, to);
         let value = value.map_err(|kind| self.fail(kind, 8 * to.size() as u64, self.accumulator as u64))?;
-        self.set(value, to);
-        Ok(())
+        self.set(value, to)
     }
 
     fn check(&mut self, condition: &Check) -> Done {
         let value = check(&self.program.layout, condition, self.accumulator);
         if let (Err(fault), Check::Within { policy, .. }) = (&value, condition) {
             let got = self.accumulator as u64;
-            return self.input.deviate(*fault, *policy, got).map_err(|_| Failed);
+            return self.input.deviate(*fault, *policy, got);
         }
         self.accumulator = value.map_err(|kind| self.fail(kind, 0, self.accumulator as u64))?;
         if matches!(condition, Check::Bool) {
@@ -180,16 +165,16 @@ impl<'r> Run<'r, '_> {
 
     fn presence_map(&mut self, policy: u64, body: &'r Block, frame: *mut u8) -> Done {
         let mut outer = Cursor::default();
-        ok(state::begin_reading(self.input, policy, &mut outer))?;
+        state::begin_reading(self.input, policy, &mut outer).ok()?;
         self.block(body, frame)?;
-        ok(state::end_reading(self.input, policy, &mut outer))
+        state::end_reading(self.input, policy, &mut outer).ok()
     }
 
     fn region(&mut self, dialect: &RegionDialect, argument: u64, body: &'r Block, frame: *mut u8) -> Done {
         let mut cursor = Cursor::default();
-        ok((dialect.get_begin)(self.input, argument, &mut cursor))?;
+        (dialect.get_begin)(self.input, argument, &mut cursor).ok()?;
         self.block(body, frame)?;
-        ok((dialect.get_end)(self.input, argument, &mut cursor))
+        (dialect.get_end)(self.input, argument, &mut cursor).ok()
     }
 
     fn need(&mut self, n: usize) -> Done {
@@ -218,7 +203,7 @@ impl<'r> Run<'r, '_> {
         Ok(())
     }
 
-    fn segment_value(&mut self, segment: &Segment, raw: i128, at: usize) -> Result<i128, Failed> {
+    fn segment_value(&mut self, segment: &Segment, raw: i128, at: usize) -> Done<i128> {
         let value = reorder(raw, segment.wire, segment.order);
         let checked = match &segment.check {
             Some(condition) => check(&self.program.layout, condition, value),
@@ -231,21 +216,20 @@ impl<'r> Run<'r, '_> {
         })
     }
 
-    fn load(&mut self, place: Place, frame: *mut u8) {
-        if let Place::At { offset, node } = place {
-            let scalar = memory_scalar(&self.program.layout, node);
-            // SAFETY: the verifier found the scalar at the place.
-            self.set(unsafe { load(frame.add(offset as usize), scalar) }, scalar);
-        }
+    fn load(&mut self, place: Place, frame: *mut u8) -> Done {
+        let Place::At { offset, node } = place else { return Ok(()) };
+        let scalar = memory_scalar(&self.program.layout, node);
+        // SAFETY: the verifier found the scalar at the place.
+        self.set(unsafe { load(frame.add(offset as usize), scalar) }, scalar)
     }
 
-    fn store(&mut self, place: Place, frame: *mut u8) {
-        if let Place::At { offset, node } = place {
-            let scalar = memory_scalar(&self.program.layout, node);
-            // SAFETY: the verifier found the scalar at the place, and that the accumulator is valid
-            // for it.
-            unsafe { store(frame.add(offset as usize), scalar, self.accumulator) };
-        }
+    fn store(&mut self, place: Place, frame: *mut u8) -> Done {
+        let Place::At { offset, node } = place else { return Ok(()) };
+        let scalar = memory_scalar(&self.program.layout, node);
+        // SAFETY: the verifier found the scalar at the place, and that the accumulator is valid for
+        // it.
+        unsafe { store(frame.add(offset as usize), scalar, self.accumulator) };
+        Ok(())
     }
 
     fn get(&mut self, wire: &Wire) -> Done {
@@ -253,46 +237,40 @@ impl<'r> Run<'r, '_> {
             Wire::Fixed { scalar, order } => {
                 // SAFETY: the verifier has shown that a `Need` reserved these bytes.
                 let raw = unsafe { load(self.input.base.add(self.input.pos), *scalar) };
-                self.set(reorder(raw, *scalar, *order), *scalar);
                 self.input.pos += scalar.size();
-                Ok(())
+                self.set(reorder(raw, *scalar, *order), *scalar)
             }
             Wire::Kernel(ScalarKernel { wide: Some(wide), scalar, .. }) => {
-                let bits = (wide.get)(self.input).map_err(|_| Failed)?;
-                self.set(bits as i128, *scalar);
-                Ok(())
+                let bits = (wide.get)(self.input)?;
+                self.set(bits as i128, *scalar)
             }
             Wire::Inline(..) => unreachable!("the verifier refuses encode operations here"),
             Wire::StopBit(form) => {
-                let word = state::stop_bit::get(self.input, form).map_err(|_| Failed)?;
-                self.set(from_word(word, form.scalar), form.scalar);
-                Ok(())
+                let word = state::stop_bit::get(self.input, form)?;
+                self.set(from_word(word, form.scalar), form.scalar)
             }
             Wire::Octet => {
                 let mut word = 0;
-                ok(state::bytes::take_octet(self.input, &mut word))?;
-                self.set(i128::from(word), Scalar::U8);
-                Ok(())
+                state::bytes::take_octet(self.input, &mut word).ok()?;
+                self.set(i128::from(word), Scalar::U8)
             }
             Wire::Symbol(kernel, table) => {
                 let mut word = 0;
-                ok((kernel.get)(self.input, table, &mut word))?;
-                self.set(from_word(word, kernel.scalar), kernel.scalar);
-                Ok(())
+                (kernel.get)(self.input, table, &mut word).ok()?;
+                self.set(from_word(word, kernel.scalar), kernel.scalar)
             }
             Wire::Kernel(kernel) => {
                 let mut word = 0;
-                ok((kernel.get)(self.input, &mut word))?;
+                (kernel.get)(self.input, &mut word).ok()?;
                 // A kernel may return any word for true; a boolean in memory must be 0 or 1.
                 let word = if kernel.scalar == Scalar::Bool { u64::from(word != 0) } else { word };
-                self.set(from_word(word, kernel.scalar), kernel.scalar);
-                Ok(())
+                self.set(from_word(word, kernel.scalar), kernel.scalar)
             }
         }
     }
 
     /// The accumulator as a number of elements, if the message can hold that many.
-    pub(super) fn count(&mut self, min_wire: u32) -> Result<usize, Failed> {
+    pub(super) fn count(&mut self, min_wire: u32) -> Done<usize> {
         let (count, most) = (self.accumulator, self.input.limits.elements);
         if count > i128::from(most) {
             return Err(self.fail(FaultKind::Limit, u64::from(most), count as u64));
@@ -305,7 +283,7 @@ impl<'r> Run<'r, '_> {
         // Elements without bytes on the wire cost time nevertheless, and may contain other
         // elements.
         if min_wire == 0 && count > left {
-            ok(self.input.charge(count))?;
+            self.input.charge(count).ok()?;
         }
         Ok(count)
     }
@@ -330,7 +308,7 @@ impl<'r> Run<'r, '_> {
         let kept =
             keep(count, bound, overflow).map_err(|()| self.fail(FaultKind::Bound, bound.into(), count as u64))?;
         if let Place::At { offset, node } = place {
-            let sequence = self.sequence_node(node);
+            let sequence = sequence_node(&self.program.layout, node);
             // SAFETY: the verifier found a sequence of such scalars at the place; `count` saw that
             // the bytes are there.
             unsafe {
@@ -343,15 +321,11 @@ impl<'r> Run<'r, '_> {
                 self.charge_growth(sequence, at, kept)?;
                 let source = self.input.base.add(start);
                 if order == HOST || scalar.size() == 1 {
-                    sequence
-                        .access
-                        .assign(at, source, kept)
-                        .map_err(|_| self.fail(FaultKind::OutOfMemory, kept as u64, 0))?;
+                    let assigned = sequence.access.assign(at, source, kept);
+                    assigned.map_err(|_| self.fail(FaultKind::OutOfMemory, kept as u64, 0))?;
                 } else {
-                    let data = sequence
-                        .access
-                        .resize(at, kept)
-                        .map_err(|_| self.fail(FaultKind::OutOfMemory, kept as u64, 0))?;
+                    let resized = sequence.access.resize(at, kept);
+                    let data = resized.map_err(|_| self.fail(FaultKind::OutOfMemory, kept as u64, 0))?;
                     for i in 0..kept {
                         let value = reorder(load(source.add(i * scalar.size()), scalar), scalar, order);
                         store(data.add(i * scalar.size()), scalar, value);
@@ -374,15 +348,8 @@ impl<'r> Run<'r, '_> {
         let at = frame.wrapping_add(offset as usize);
         // SAFETY: the verifier found a sequence or array of such scalars at the place.
         let mut elements = unsafe { Elements::new(&self.program.layout, node, at, kernel.scalar) };
-        ok((kernel.get)(self.input, &mut elements))?;
-        ok(elements.finish(self.input, |count| keep(count, bound, overflow).map_err(|()| bound)))
-    }
-
-    pub(super) fn sequence_node(&self, node: NodeId) -> &'r SequenceNode {
-        match &self.program.layout.node(node).kind {
-            Kind::Sequence(sequence) => sequence,
-            _ => unreachable!("the verifier admits sequences only"),
-        }
+        (kernel.get)(self.input, &mut elements).ok()?;
+        elements.finish(self.input, |count| keep(count, bound, overflow).map_err(|()| bound)).ok()
     }
 
     /// Charges for new elements, and for the memory that they keep behind pointers.
@@ -398,19 +365,14 @@ impl<'r> Run<'r, '_> {
         }
         let stride = self.program.layout.node(sequence.element).size as usize;
         let fresh = stride.saturating_add(self.program.layout.behind_pointers(sequence.element));
-        ok(self.input.charge(grows.saturating_mul(fresh)))
+        self.input.charge(grows.saturating_mul(fresh)).ok()
     }
 
     /// Makes the sequence `len` elements long.
     ///
     /// # Safety
     /// `at` is a live sequence of the node.
-    pub(super) unsafe fn resize(
-        &mut self,
-        sequence: &SequenceNode,
-        at: *mut u8,
-        len: usize,
-    ) -> Result<*mut u8, Failed> {
+    pub(super) unsafe fn resize(&mut self, sequence: &SequenceNode, at: *mut u8, len: usize) -> Done<*mut u8> {
         // SAFETY: `at` is a live sequence of the node by the contract, and the program runs on it
         // alone.
         unsafe {
@@ -424,12 +386,7 @@ impl<'r> Run<'r, '_> {
     ///
     /// # Safety
     /// `at` is a live sequence of the node.
-    pub(super) unsafe fn room(
-        &mut self,
-        sequence: &SequenceNode,
-        at: *mut u8,
-        index: usize,
-    ) -> Result<*mut u8, Failed> {
+    pub(super) unsafe fn room(&mut self, sequence: &SequenceNode, at: *mut u8, index: usize) -> Done<*mut u8> {
         // SAFETY: `at` is a live sequence of the node by the contract, and the program runs on it
         // alone.
         unsafe {
@@ -448,7 +405,7 @@ impl<'r> Run<'r, '_> {
     fn element(&mut self, element: &'r Block, i: usize, data: *mut u8, stride: usize) -> Done {
         // A sink has stride 0, so that its dangling frame does not change.
         let frame = data.wrapping_add(i * stride);
-        self.block(element, frame).inspect_err(|Failed| self.input.blame_element(i as u32))
+        self.block(element, frame).inspect_err(|_| self.input.blame_element(i as u32))
     }
 
     fn counted(&mut self, place: Place, shape: &SequenceShape<'r>, frame: *mut u8) -> Done {
@@ -458,7 +415,7 @@ impl<'r> Run<'r, '_> {
         let Place::At { offset, node } = place else {
             return self.elements(shape.element, count, frame, 0);
         };
-        let sequence = self.sequence_node(node);
+        let sequence = sequence_node(&self.program.layout, node);
         let stride = self.program.layout.node(sequence.element).size as usize;
         let at = frame.wrapping_add(offset as usize);
         // SAFETY: the verifier found the sequence at the place. Elements past the bound are decoded
@@ -500,7 +457,7 @@ impl<'r> Run<'r, '_> {
         frame: *mut u8,
     ) -> Done {
         let mut cursor = Cursor::default();
-        ok((dialect.begin)(self.input, &mut cursor))?;
+        (dialect.begin)(self.input, &mut cursor).ok()?;
         let Place::At { offset, node } = place else {
             return self.delimited_elements(dialect, &mut cursor, shape, 0, |_, _| Ok((frame, 0))).map(|_| ());
         };
@@ -508,7 +465,7 @@ impl<'r> Run<'r, '_> {
         if let Kind::Array { len, .. } = &self.program.layout.node(node).kind {
             return self.delimited_array(dialect, &mut cursor, shape, (at, self.array_stride(node), *len));
         }
-        let sequence = self.sequence_node(node);
+        let sequence = sequence_node(&self.program.layout, node);
         // SAFETY: the verifier found the sequence at the place.
         let first = if append { unsafe { sequence.access.slice(at).1 } } else { 0 };
         let count = self.delimited_sequence(dialect, &mut cursor, shape, (at, sequence, first))?;
@@ -526,7 +483,7 @@ impl<'r> Run<'r, '_> {
         cursor: &mut Cursor,
         shape: &SequenceShape<'r>,
         (at, sequence, first): (*mut u8, &SequenceNode, usize),
-    ) -> Result<usize, Failed> {
+    ) -> Done<usize> {
         let stride = self.program.layout.node(sequence.element).size as usize;
         self.delimited_elements(dialect, cursor, shape, first, |run, i| {
             // SAFETY: the verifier found the sequence at the place.
@@ -560,12 +517,12 @@ impl<'r> Run<'r, '_> {
         cursor: &mut Cursor,
         shape: &SequenceShape<'r>,
         first: usize,
-        mut data: impl FnMut(&mut Self, usize) -> Result<(*mut u8, usize), Failed>,
-    ) -> Result<usize, Failed> {
+        mut data: impl FnMut(&mut Self, usize) -> Done<(*mut u8, usize)>,
+    ) -> Done<usize> {
         let mut count = first;
         loop {
             let mut more = 0;
-            ok((dialect.next)(self.input, cursor, &mut more))?;
+            (dialect.next)(self.input, cursor, &mut more).ok()?;
             if more == 0 {
                 return Ok(count);
             }
@@ -590,10 +547,9 @@ impl<'r> Run<'r, '_> {
     fn map(&mut self, place: Place, source: &Source, entry: &Entry<'r>, frame: *mut u8) -> Done {
         let target = match place {
             Place::Sink => None,
-            Place::At { offset, node } => match &self.program.layout.node(node).kind {
-                Kind::Map(map) => Some((map, frame.wrapping_add(offset as usize))),
-                _ => unreachable!("the verifier admits maps only"),
-            },
+            Place::At { offset, node } => {
+                Some((map_node(&self.program.layout, node), frame.wrapping_add(offset as usize)))
+            }
         };
         let mut i = 0;
         match (target, source) {
@@ -606,7 +562,7 @@ impl<'r> Run<'r, '_> {
         let mut cursor = Cursor::default();
         let left = match source {
             Source::Dialect(dialect) | Source::Append(dialect) => {
-                ok((dialect.begin)(self.input, &mut cursor))?;
+                (dialect.begin)(self.input, &mut cursor).ok()?;
                 usize::MAX
             }
             Source::Fixed(n) => *n as usize,
@@ -615,14 +571,14 @@ impl<'r> Run<'r, '_> {
         loop {
             let mut more = u64::from(i < left);
             if let Source::Dialect(dialect) | Source::Append(dialect) = source {
-                ok((dialect.next)(self.input, &mut cursor, &mut more))?;
+                (dialect.next)(self.input, &mut cursor, &mut more).ok()?;
             }
             if more == 0 {
                 break;
             }
             self.admit(i + 1, entry.bound, entry.overflow)?;
             let keeps = entry.bound == 0 || i < entry.bound as usize;
-            self.entry(target, entry, keeps, frame).inspect_err(|Failed| self.input.blame_element(i as u32))?;
+            self.entry(target, entry, keeps, frame).inspect_err(|_| self.input.blame_element(i as u32))?;
             i += 1;
         }
         if let (Some((map, at)), Ok(0)) = (target, keep(i, entry.bound, entry.overflow)) {
@@ -641,7 +597,7 @@ impl<'r> Run<'r, '_> {
         };
         let layout = &self.program.layout;
         let size = |node| (layout.node(node).size as usize).saturating_add(layout.behind_pointers(node));
-        ok(self.input.charge(size(map.key).saturating_add(size(map.value))))?;
+        self.input.charge(size(map.key).saturating_add(size(map.value))).ok()?;
         let mut done = Ok(());
         let mut fill = |key: *mut u8, value: *mut u8| {
             done = self.block(entry.key, key).and_then(|()| self.block(entry.value, value));
@@ -652,13 +608,6 @@ impl<'r> Run<'r, '_> {
         match unsafe { map.access.insert(at, &mut fill) } {
             Ok(Inserted::Yes | Inserted::Replaced | Inserted::Refused) => done,
             Err(_) => Err(self.fail(FaultKind::OutOfMemory, 0, 0)),
-        }
-    }
-
-    fn optional_node(&self, node: NodeId) -> &'r OptionalNode {
-        match &self.program.layout.node(node).kind {
-            Kind::Optional(optional) => optional,
-            _ => unreachable!("the verifier admits optionals only"),
         }
     }
 
@@ -675,13 +624,13 @@ impl<'r> Run<'r, '_> {
     ///
     /// # Safety
     /// `at` is a live optional of the node.
-    pub(super) unsafe fn set_some(&mut self, node: NodeId, at: *mut u8) -> Result<*mut u8, Failed> {
-        let optional = self.optional_node(node);
+    pub(super) unsafe fn set_some(&mut self, node: NodeId, at: *mut u8) -> Done<*mut u8> {
+        let optional = optional_node(&self.program.layout, node);
         // SAFETY: `at` is a live optional of the node by the contract, and the access is that
         // node's.
         unsafe {
             if optional.access.get(at).is_null() {
-                ok(self.input.charge(self.program.layout.behind_pointers(optional.inner)))?;
+                self.input.charge(self.program.layout.behind_pointers(optional.inner)).ok()?;
             }
             optional.access.set_some(at).map_err(|_| self.fail(FaultKind::OutOfMemory, 0, 0))
         }
@@ -700,7 +649,7 @@ impl<'r> Run<'r, '_> {
                 Kind::Optional(optional) => optional.access.set_none(at),
                 Kind::Map(map) => map.access.clear(at),
                 _ => {
-                    self.resize(self.sequence_node(node), at, 0)?;
+                    self.resize(sequence_node(&self.program.layout, node), at, 0)?;
                 }
             }
         }
@@ -711,21 +660,10 @@ impl<'r> Run<'r, '_> {
         let Place::At { offset, node } = place else {
             return self.block(body, frame);
         };
-        match &self.program.layout.node(node).kind {
-            Kind::Boxed(boxed) => {
-                // SAFETY: the verifier found the pointer at the place.
-                let value = unsafe { boxed.access.get_mut(frame.wrapping_add(offset as usize)) };
-                self.block(body, value)
-            }
-            _ => unreachable!("the verifier admits pointers only"),
-        }
-    }
-
-    fn union_node(&self, node: NodeId) -> &'r UnionNode {
-        match &self.program.layout.node(node).kind {
-            Kind::Union(union) => union,
-            _ => unreachable!("the verifier admits unions only"),
-        }
+        let boxed = boxed_node(&self.program.layout, node);
+        // SAFETY: the verifier found the pointer at the place.
+        let value = unsafe { boxed.access.get_mut(frame.wrapping_add(offset as usize)) };
+        self.block(body, value)
     }
 
     fn select(&mut self, place: Place, case: Option<u32>, body: &'r Block, frame: *mut u8) -> Done {
@@ -747,12 +685,12 @@ impl<'r> Run<'r, '_> {
         at: *mut u8,
         discriminator: i64,
         case: Option<u32>,
-    ) -> Result<*mut u8, Failed> {
-        let union = self.union_node(node);
+    ) -> Done<*mut u8> {
+        let union = union_node(&self.program.layout, node);
         // SAFETY: `at` is a live union of the node by the contract, which has the case.
         unsafe {
             if let Some(case) = case.filter(|case| union.access.get(at).case != Some(*case)) {
-                ok(self.input.charge(self.program.layout.behind_pointers(union.cases[case as usize])))?;
+                self.input.charge(self.program.layout.behind_pointers(union.cases[case as usize])).ok()?;
             }
             let value = union.access.select(at, discriminator, case);
             value.map_err(|_| self.fail(FaultKind::OutOfMemory, 0, 0))
@@ -770,19 +708,19 @@ impl<'r> Run<'r, '_> {
             }
         };
         let mut cursor = Cursor::default();
-        ok((dialect.begin)(self.input, &mut cursor))?;
+        (dialect.begin)(self.input, &mut cursor).ok()?;
         let mut expected = 0;
         loop {
             let mut arm = expected;
-            ok((dialect.next)(self.input, &mut cursor, table, &mut arm))?;
+            (dialect.next)(self.input, &mut cursor, table, &mut arm).ok()?;
             match arm {
                 MemberTable::END => break,
-                MemberTable::UNKNOWN => ok((dialect.skip)(self.input, &mut cursor))?,
+                MemberTable::UNKNOWN => (dialect.skip)(self.input, &mut cursor).ok()?,
                 arm => {
                     // An index from a kernel may be out of range; then the member counts as
                     // unknown.
                     let Some(known) = arms.get(arm as usize) else {
-                        ok((dialect.skip)(self.input, &mut cursor))?;
+                        (dialect.skip)(self.input, &mut cursor).ok()?;
                         continue;
                     };
                     expected = arm + 1;
@@ -792,7 +730,7 @@ impl<'r> Run<'r, '_> {
                     }
                     seen[word] |= bit;
                     self.block(&known.body, frame)?;
-                    ok((dialect.after)(self.input, &mut cursor))?;
+                    (dialect.after)(self.input, &mut cursor).ok()?;
                 }
             }
         }
@@ -803,7 +741,7 @@ impl<'r> Run<'r, '_> {
 
     fn call(&mut self, routine: u32, place: Place, frame: *mut u8) -> Done {
         let Routine { block, levels, .. } = &self.program.routines[routine as usize];
-        ok(self.input.enter_levels(*levels))?;
+        self.input.enter_levels(*levels).ok()?;
         let frame = match place {
             Place::Sink => frame,
             Place::At { offset, .. } => frame.wrapping_add(offset as usize),
@@ -836,21 +774,5 @@ pub(super) fn keep(count: usize, bound: u32, overflow: &Overflow) -> Result<usiz
         Overflow::Refuse => Err(()),
         Overflow::Trim => Ok(bound as usize),
         Overflow::UseDefault(_) => Ok(0),
-    }
-}
-
-/// A constant's bits as the accumulator holds them.
-fn extend(bits: u128, scalar: Scalar) -> i128 {
-    match scalar {
-        Scalar::F128 => bits as i128,
-        _ => super::from_word(
-            match (scalar.is_signed(), scalar.size()) {
-                (true, 1) => bits as i8 as u64,
-                (true, 2) => bits as i16 as u64,
-                (true, 4) => bits as i32 as u64,
-                _ => bits as u64,
-            },
-            scalar,
-        ),
     }
 }

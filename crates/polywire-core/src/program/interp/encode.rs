@@ -1,7 +1,10 @@
 //! Encode programs: loads the value and writes it to `Output`. `exec.rs` calls [`encode`]; machine
 //! code runs single operations through `interp/op.rs`.
 
-use super::{Failed, check, convert, from_word, load, memory_scalar, ok, reorder, slots, store};
+use super::{
+    Done, boxed_node, check, convert, extend, from_word, load, map_node, memory_scalar, optional_node, reorder,
+    sequence_node, slots, store, union_node,
+};
 use crate::{
     layout::{Kind, NodeId, Scalar, text_at},
     program::{
@@ -16,7 +19,7 @@ use crate::{
 /// `program` is a verified encode program, and `value` points to a live value of its layout's root
 /// that nobody changes meanwhile.
 pub(crate) unsafe fn encode(program: &Program, output: &mut Output<'_>, value: *const u8) -> Status {
-    Run { program, output, accumulator: 0, scalar: Scalar::U64, index: 0 }.block(&program.root, value).into()
+    Status::of(Run { program, output, accumulator: 0, scalar: Scalar::U64, index: 0 }.block(&program.root, value))
 }
 
 /// One run of a program: its output, the accumulator with its type, and the index of the innermost
@@ -29,8 +32,6 @@ pub(super) struct Run<'r, 'a> {
     pub(super) index: u64,
 }
 
-type Done = Result<(), Failed>;
-
 // In all methods, `frame` points to a live value of the block's frame node, for which the verifier
 // checked all places.
 impl<'r> Run<'r, '_> {
@@ -40,38 +41,26 @@ impl<'r> Run<'r, '_> {
 
     /// Runs an operation; a fault names its field.
     pub(super) fn named(&mut self, op: &'r Op, frame: *const u8) -> Done {
-        self.op(op, frame).inspect_err(|Failed| self.output.blame(op.path))
+        self.op(op, frame).inspect_err(|_| self.output.blame(op.path))
     }
 
     fn op(&mut self, op: &'r Op, frame: *const u8) -> Done {
         match &op.kind {
-            OpKind::Need(n) => ok(self.output.reserve(*n as usize)),
-            OpKind::Align(n) => ok(self.output.align(usize::from(*n))),
+            OpKind::Need(n) => self.output.reserve(*n as usize).ok(),
+            OpKind::Align(n) => self.output.align(usize::from(*n)).ok(),
             OpKind::Run { segments, size } => {
                 self.run(segments, *size, frame);
                 Ok(())
             }
-            OpKind::Literal(bytes) => ok(self.output.put(bytes)),
-            OpKind::Load(place) => {
-                self.load(*place, frame);
-                Ok(())
-            }
+            OpKind::Literal(bytes) => self.output.put(bytes).ok(),
+            OpKind::Load(place) => self.load(*place, frame),
             OpKind::Put(wire) => self.put(wire),
-            OpKind::Const(scalar, bits) => {
-                let bits = *bits as i128;
-                let value = if scalar.is_signed() { sign_extend(bits, scalar.size()) } else { bits };
-                self.set(value, *scalar);
-                Ok(())
-            }
+            OpKind::Const(scalar, bits) => self.set(extend(*bits, *scalar), *scalar),
             OpKind::Length(place) => {
                 let len = self.length(*place, frame);
-                self.set(len as i128, Scalar::U64);
-                Ok(())
+                self.set(len as i128, Scalar::U64)
             }
-            OpKind::Index => {
-                self.set(i128::from(self.index), Scalar::U64);
-                Ok(())
-            }
+            OpKind::Index => self.set(i128::from(self.index), Scalar::U64),
             OpKind::Convert(to) => self.convert(*to),
             OpKind::Check(condition) => {
                 let value = check(&self.program.layout, condition, self.accumulator);
@@ -80,7 +69,7 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::Text { place, form, bound, utf16_bound, after, .. } => {
                 self.text(self.string(*place, frame), form, *bound, *utf16_bound)?;
-                ok(self.output.reserve(*after as usize))
+                self.output.reserve(*after as usize).ok()
             }
             OpKind::Bulk { place, scalar, order, bound, .. } => self.bulk(*place, *scalar, *order, *bound, frame),
             OpKind::Bytes(bytes) => self.bytes(bytes, frame),
@@ -99,10 +88,6 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::If { then, otherwise } => self.block(if self.accumulator != 0 { then } else { otherwise }, frame),
             OpKind::PresenceMap { bits, body, .. } => self.presence_map((*bits).into(), body, frame),
-            OpKind::PutBit => {
-                self.output.put_bit(self.accumulator != 0);
-                Ok(())
-            }
             OpKind::KnownBits { zeros, one } => {
                 state::put_bits(self.output, *zeros, *one);
                 Ok(())
@@ -121,7 +106,7 @@ impl<'r> Run<'r, '_> {
                 Ok(())
             }
             OpKind::Decimal(decimal) => self.decimal(decimal),
-            OpKind::Action(kernel, argument) => ok((kernel.put)(self.output, *argument)),
+            OpKind::Action(kernel, argument) => (kernel.put)(self.output, *argument).ok(),
             OpKind::Region { dialect, argument, body } => self.region(dialect, *argument, body, frame),
             OpKind::Call { routine, place } => self.call(*routine, *place, frame),
             OpKind::Fail(kind) => Err(self.fail(*kind, 0, 0)),
@@ -137,18 +122,17 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    fn load(&mut self, place: Place, frame: *const u8) {
+    fn load(&mut self, place: Place, frame: *const u8) -> Done {
         let (at, node) = at(place, frame);
         let scalar = memory_scalar(&self.program.layout, node);
         // SAFETY: the verifier found the scalar at the place.
-        self.set(unsafe { load(at, scalar) }, scalar);
+        self.set(unsafe { load(at, scalar) }, scalar)
     }
 
     fn convert(&mut self, to: Scalar) -> Done {
         let value = convert(self.accumulator, self.scalar, to);
         let value = value.map_err(|kind| self.fail(kind, 8 * to.size() as u64, self.accumulator as u64))?;
-        self.set(value, to);
-        Ok(())
+        self.set(value, to)
     }
 
     fn string<'v>(&self, place: Place, frame: *const u8) -> &'v str {
@@ -162,47 +146,40 @@ impl<'r> Run<'r, '_> {
     /// The value of an optional, or null.
     fn optional(&self, place: Place, frame: *const u8) -> *const u8 {
         let (at, node) = at(place, frame);
-        let Kind::Optional(optional) = &self.program.layout.node(node).kind else {
-            unreachable!("the verifier admits optionals only")
-        };
+        let optional = optional_node(&self.program.layout, node);
         // SAFETY: the verifier found the optional at the place.
         unsafe { optional.access.get(at) }
     }
 
     fn unboxed(&self, place: Place, frame: *const u8) -> *const u8 {
         let (at, node) = at(place, frame);
-        let Kind::Boxed(boxed) = &self.program.layout.node(node).kind else {
-            unreachable!("the verifier admits pointers only")
-        };
+        let boxed = boxed_node(&self.program.layout, node);
         // SAFETY: the verifier found the pointer at the place.
         unsafe { boxed.access.get(at) }
     }
 
     fn presence_map(&mut self, bits: u64, body: &'r Block, frame: *const u8) -> Done {
         let mut outer = Cursor::default();
-        ok(state::begin_writing(self.output, bits, &mut outer))?;
+        state::begin_writing(self.output, bits, &mut outer).ok()?;
         self.block(body, frame)?;
-        ok(state::end_writing(self.output, bits, &mut outer))
+        state::end_writing(self.output, bits, &mut outer).ok()
     }
 
     fn decimal(&mut self, decimal: &Decimal) -> Done {
         let number = self.accumulator as u64;
         let mantissa = match decimal {
             Decimal::Split { exponent } => state::decimal::split(self.output, *exponent, self.scalar, number),
-            Decimal::Shift { exponent, to } => {
-                state::decimal::shift(self.output, (*exponent, *to), number).map_err(|_| Failed)?
-            }
+            Decimal::Shift { exponent, to } => state::decimal::shift(self.output, (*exponent, *to), number)?,
             Decimal::Join { .. } => unreachable!("the verifier refuses decode operations here"),
         };
-        self.set(from_word(mantissa, Scalar::I64), Scalar::I64);
-        Ok(())
+        self.set(from_word(mantissa, Scalar::I64), Scalar::I64)
     }
 
     fn region(&mut self, dialect: &RegionDialect, argument: u64, body: &'r Block, frame: *const u8) -> Done {
         let mut cursor = Cursor::default();
-        ok((dialect.put_begin)(self.output, argument, &mut cursor))?;
+        (dialect.put_begin)(self.output, argument, &mut cursor).ok()?;
         self.block(body, frame)?;
-        ok((dialect.put_end)(self.output, argument, &mut cursor))
+        (dialect.put_end)(self.output, argument, &mut cursor).ok()
     }
 
     fn call(&mut self, routine: u32, place: Place, frame: *const u8) -> Done {
@@ -211,19 +188,20 @@ impl<'r> Run<'r, '_> {
             Place::At { offset, .. } => frame.wrapping_add(offset as usize),
         };
         let Routine { block, levels, .. } = &self.program.routines[routine as usize];
-        ok(self.output.enter_levels(*levels))?;
+        self.output.enter_levels(*levels).ok()?;
         self.block(block, frame)?;
         self.output.leave_levels(*levels);
         Ok(())
     }
 
-    pub(super) fn set(&mut self, value: i128, scalar: Scalar) {
+    /// Sets the accumulator, which never fails.
+    pub(super) fn set(&mut self, value: i128, scalar: Scalar) -> Done {
         (self.accumulator, self.scalar) = (value, scalar);
+        Ok(())
     }
 
-    pub(super) fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Failed {
-        let _ = self.output.fail(kind, expected, got);
-        Failed
+    pub(super) fn fail(&mut self, kind: FaultKind, expected: u64, got: u64) -> Status {
+        self.output.fail(kind, expected, got)
     }
 
     fn run(&mut self, segments: &[Segment], size: u32, frame: *const u8) {
@@ -257,16 +235,16 @@ impl<'r> Run<'r, '_> {
                 Ok(())
             }
             Wire::Kernel(ScalarKernel { wide: Some(wide), .. }) => {
-                ok((wide.put)(self.output, self.accumulator as u128))
+                (wide.put)(self.output, self.accumulator as u128).ok()
             }
-            Wire::StopBit(form) => ok(state::stop_bit::put(self.output, form, self.accumulator as u64)),
+            Wire::StopBit(form) => state::stop_bit::put(self.output, form, self.accumulator as u64).ok(),
             Wire::Inline(kernel, argument) => {
                 let value = self.accumulator as u64;
-                ok(self.output.put_cleared(|room| (kernel.put)(room, *argument, value)))
+                self.output.put_cleared(|room| (kernel.put)(room, *argument, value)).ok()
             }
             Wire::Octet => unreachable!("the verifier refuses it here"),
-            Wire::Symbol(kernel, table) => ok((kernel.put)(self.output, table, self.accumulator as u64)),
-            Wire::Kernel(kernel) => ok((kernel.put)(self.output, self.accumulator as u64)),
+            Wire::Symbol(kernel, table) => (kernel.put)(self.output, table, self.accumulator as u64).ok(),
+            Wire::Kernel(kernel) => (kernel.put)(self.output, self.accumulator as u64).ok(),
         }
     }
 
@@ -289,8 +267,8 @@ impl<'r> Run<'r, '_> {
             return Err(self.fail(FaultKind::Bound, bound.into(), len as u64));
         }
         match form {
-            TextForm::CountedNul { order } => ok(put_counted_nul(self.output, *order, text)),
-            TextForm::Kernel(kernel) => ok((kernel.put)(self.output, text)),
+            TextForm::CountedNul { order } => put_counted_nul(self.output, *order, text).ok(),
+            TextForm::Kernel(kernel) => (kernel.put)(self.output, text).ok(),
             TextForm::Held => {
                 self.output.state().hold(text.as_bytes());
                 Ok(())
@@ -300,15 +278,13 @@ impl<'r> Run<'r, '_> {
 
     fn bulk(&mut self, place: Place, scalar: Scalar, order: Order, bound: u32, frame: *const u8) -> Done {
         let (at, node) = at(place, frame);
-        let Kind::Sequence(sequence) = &self.program.layout.node(node).kind else {
-            unreachable!("the verifier admits sequences only")
-        };
+        let sequence = sequence_node(&self.program.layout, node);
         // SAFETY: the verifier found a sequence of such scalars at the place.
         unsafe {
             let (data, len) = sequence.access.slice(at);
             self.hold(len, bound)?;
             let bytes = len * scalar.size();
-            ok(self.output.reserve(bytes))?;
+            self.output.reserve(bytes).ok()?;
             let wire = self.output.here();
             if order == super::HOST || scalar.size() == 1 {
                 core::ptr::copy_nonoverlapping(data, wire, len * scalar.size());
@@ -324,17 +300,25 @@ impl<'r> Run<'r, '_> {
     }
 
     fn slice(&mut self, place: Place, kernel: &SliceKernel, bound: u32, frame: *const u8) -> Done {
-        let (at, node) = at(place, frame);
-        let (data, len) = match &self.program.layout.node(node).kind {
-            // SAFETY: the verifier found the sequence at the place.
-            Kind::Sequence(sequence) => unsafe { sequence.access.slice(at) },
-            Kind::Array { len, .. } => (at, *len as usize),
-            _ => unreachable!("the verifier admits sequences and arrays only"),
-        };
+        let (data, len, _) = self.elements(place, frame);
         self.hold(len, bound)?;
         // SAFETY: the verifier found the elements to be such scalars, which have no padding.
         let bytes = unsafe { core::slice::from_raw_parts(data, len * kernel.scalar.size()) };
-        ok((kernel.put)(self.output, bytes))
+        (kernel.put)(self.output, bytes).ok()
+    }
+
+    /// The first element of a sequence or array, the number of elements, and the node of each.
+    pub(super) fn elements(&self, place: Place, frame: *const u8) -> (*const u8, usize, NodeId) {
+        let (at, node) = at(place, frame);
+        match &self.program.layout.node(node).kind {
+            Kind::Sequence(sequence) => {
+                // SAFETY: the verifier found the sequence at the place.
+                let (data, len) = unsafe { sequence.access.slice(at) };
+                (data, len, sequence.element)
+            }
+            Kind::Array { element, len } => (at, *len as usize, *element),
+            _ => unreachable!("the verifier admits sequences and arrays only"),
+        }
     }
 
     pub(super) fn hold(&mut self, len: usize, bound: u32) -> Done {
@@ -345,23 +329,13 @@ impl<'r> Run<'r, '_> {
     }
 
     fn sequence(&mut self, place: Place, element: &'r Block, bound: u32, frame: *const u8) -> Done {
-        let (at, node) = at(place, frame);
-        let (data, len, element_node) = match &self.program.layout.node(node).kind {
-            Kind::Sequence(sequence) => {
-                // SAFETY: the verifier found the sequence at the place.
-                let (data, len) = unsafe { sequence.access.slice(at) };
-                (data, len, sequence.element)
-            }
-            Kind::Array { element, len } => (at, *len as usize, *element),
-            _ => unreachable!("the verifier admits sequences and arrays only"),
-        };
+        let (data, len, element_node) = self.elements(place, frame);
         self.hold(len, bound)?;
         let stride = self.program.layout.node(element_node).size as usize;
         let outer = self.index;
         for i in 0..len {
             self.index = i as u64;
-            self.block(element, data.wrapping_add(i * stride))
-                .inspect_err(|Failed| self.output.blame_element(i as u32))?;
+            self.block(element, data.wrapping_add(i * stride)).inspect_err(|_| self.output.blame_element(i as u32))?;
         }
         self.index = outer;
         Ok(())
@@ -369,9 +343,7 @@ impl<'r> Run<'r, '_> {
 
     fn map(&mut self, place: Place, key: &'r Block, value: &'r Block, bound: u32, frame: *const u8) -> Done {
         let (at, node) = at(place, frame);
-        let Kind::Map(map) = &self.program.layout.node(node).kind else {
-            unreachable!("the verifier admits maps only")
-        };
+        let map = map_node(&self.program.layout, node);
         // SAFETY: the verifier found the map at the place.
         let len = unsafe { map.access.len(at) };
         self.hold(len, bound)?;
@@ -380,7 +352,7 @@ impl<'r> Run<'r, '_> {
         let mut visit = |k: *const u8, v: *const u8| {
             self.index = i;
             done = self.block(key, k).and_then(|()| self.block(value, v));
-            done = done.inspect_err(|Failed| self.output.blame_element(i as u32));
+            done = done.inspect_err(|_| self.output.blame_element(i as u32));
             i += 1;
             done.is_ok()
         };
@@ -393,12 +365,10 @@ impl<'r> Run<'r, '_> {
 
     fn union(&mut self, place: Place, arms: &'r [Block], none: &'r Block, frame: *const u8) -> Done {
         let (at, node) = at(place, frame);
-        let Kind::Union(union) = &self.program.layout.node(node).kind else {
-            unreachable!("the verifier admits unions only")
-        };
+        let union = union_node(&self.program.layout, node);
         // SAFETY: the verifier found the union at the place.
         let selected = unsafe { union.access.get(at) };
-        self.set(i128::from(selected.discriminator), Scalar::I64);
+        self.set(i128::from(selected.discriminator), Scalar::I64)?;
         match selected.case {
             Some(case) => self.block(&arms[case as usize], selected.value),
             None => self.block(none, frame),
@@ -414,22 +384,12 @@ pub(super) fn at(place: Place, frame: *const u8) -> (*const u8, NodeId) {
     }
 }
 
-fn sign_extend(bits: i128, size: usize) -> i128 {
-    let shift = 128 - 8 * size as u32;
-    bits << shift >> shift
-}
-
 /// Writes a string as CDR and BSON have it: a count, the bytes, a NUL that is counted.
 pub(crate) fn put_counted_nul(output: &mut Output<'_>, order: Order, text: &str) -> Status {
     let Ok(count) = u32::try_from(text.len() as u64 + 1) else {
         return output.fail(FaultKind::Limit, u64::from(u32::MAX), text.len() as u64 + 1);
     };
-    if output.reserve(text.len() + 5) == Status::Failed {
-        return Status::Failed;
-    }
     let head = if order == Order::Little { count.to_le_bytes() } else { count.to_be_bytes() };
-    // `reserve` made room for all bytes, so none of these can fail.
-    let _ = output.put(&head);
-    let _ = output.put(text.as_bytes());
-    output.put(&[0])
+    let reserved = output.reserve(text.len() + 5);
+    reserved.then(|| output.put(&head)).then(|| output.put(text.as_bytes())).then(|| output.put(&[0]))
 }

@@ -6,7 +6,9 @@
 //! that depends on the bytes.
 
 use super::{Check, FaultKind, Order, Status};
-use crate::layout::{EnumNode, Kind, Layout, NodeId, Scalar};
+use crate::layout::{
+    BoxedNode, EnumNode, Kind, Layout, MapNode, NodeId, OptionalNode, Scalar, SequenceNode, UnionNode,
+};
 
 pub(crate) mod bytes;
 mod decode;
@@ -89,6 +91,12 @@ pub(crate) fn from_word(word: u64, scalar: Scalar) -> i128 {
     if scalar.is_signed() { i128::from(word as i64) } else { i128::from(word) }
 }
 
+/// A constant's bits as the accumulator holds them.
+fn extend(bits: u128, scalar: Scalar) -> i128 {
+    let shift = 128 - 8 * scalar.size() as u32;
+    if scalar.is_signed() { (bits as i128) << shift >> shift } else { bits as i128 }
+}
+
 /// What `Convert` does: the value as the other scalar, if it fits.
 pub(crate) fn convert(value: i128, from: Scalar, to: Scalar) -> Result<i128, FaultKind> {
     let float = |scalar| matches!(scalar, Scalar::F32 | Scalar::F64);
@@ -138,11 +146,24 @@ pub(crate) fn is_literal(node: &EnumNode, value: i128) -> bool {
     i32::try_from(value).is_ok_and(|v| node.literals.binary_search(&v).is_ok())
 }
 
-fn enum_node(layout: &Layout, id: NodeId) -> &EnumNode {
-    match &layout.node(id).kind {
-        Kind::Enum(node) => node,
-        _ => unreachable!("the verifier admits enums only"),
-    }
+macro_rules! nodes {
+    ($($name:ident: $kind:ident($node:ty), $whole:literal;)*) => {$(
+        fn $name(layout: &Layout, id: NodeId) -> &$node {
+            match &layout.node(id).kind {
+                Kind::$kind(node) => node,
+                _ => unreachable!($whole),
+            }
+        }
+    )*};
+}
+
+nodes! {
+    boxed_node: Boxed(BoxedNode), "the verifier admits pointers only";
+    enum_node: Enum(EnumNode), "the verifier admits enums only";
+    map_node: Map(MapNode), "the verifier admits maps only";
+    optional_node: Optional(OptionalNode), "the verifier admits optionals only";
+    sequence_node: Sequence(SequenceNode), "the verifier admits sequences only";
+    union_node: Union(UnionNode), "the verifier admits unions only";
 }
 
 /// The scalar in memory at a node that holds one.
@@ -154,23 +175,5 @@ fn memory_scalar(layout: &Layout, id: NodeId) -> Scalar {
     }
 }
 
-/// Converts a kernel's status into a `Result`, for `?`.
-fn ok(status: Status) -> Result<(), Failed> {
-    match status {
-        Status::Ok => Ok(()),
-        Status::Failed => Err(Failed),
-    }
-}
-
-/// An operation has failed and the fault is set.
-#[derive(Clone, Copy, Debug)]
-struct Failed;
-
-impl From<Result<(), Failed>> for Status {
-    fn from(result: Result<(), Failed>) -> Status {
-        match result {
-            Ok(()) => Status::Ok,
-            Err(Failed) => Status::Failed,
-        }
-    }
-}
+/// An error means that the fault is set.
+type Done<T = ()> = Result<T, Status>;

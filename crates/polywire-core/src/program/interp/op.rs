@@ -2,7 +2,7 @@
 //! calls them. They run exactly as in a program, so results and errors are the same. They touch the
 //! input or output, the value and the state.
 
-use super::{Failed, decode as decoding, encode as encoding, from_word};
+use super::{decode as decoding, encode as encoding, from_word, sequence_node};
 use crate::{
     layout::{Kind, NodeId, Scalar},
     program::{FaultKind, Input, Op, Output, Overflow, Place, Program, Status},
@@ -22,7 +22,7 @@ pub(crate) unsafe fn decode(
     scalar: Scalar,
 ) -> Status {
     let mut run = decoding::Run { program, input, accumulator: from_word(*accumulator, scalar), scalar };
-    let status = run.named(op, frame).into();
+    let status = Status::of(run.named(op, frame));
     *accumulator = run.accumulator as u64;
     status
 }
@@ -41,7 +41,7 @@ pub(crate) unsafe fn encode(
     accumulator: &mut u64,
 ) -> Status {
     let mut run = encoding::Run { program, output, accumulator: 0, scalar: Scalar::U64, index };
-    let status = run.named(op, frame).into();
+    let status = Status::of(run.named(op, frame));
     *accumulator = run.accumulator as u64;
     status
 }
@@ -59,13 +59,12 @@ pub(crate) unsafe fn begin_sequence(
     count: u64,
 ) -> Result<*mut u8, Status> {
     let mut run = decoding::Run { program, input, accumulator: i128::from(count), scalar: Scalar::U64 };
-    let count = run.count(min_wire).map_err(failed)?;
-    decoding::keep(count, bound, overflow)
-        .map_err(|()| failed(run.fail(FaultKind::Bound, bound.into(), count as u64)))?;
+    let count = run.count(min_wire)?;
+    decoding::keep(count, bound, overflow).map_err(|()| run.fail(FaultKind::Bound, bound.into(), count as u64))?;
     match place {
         Place::Sink => Ok(sequence),
         // SAFETY: by the contract, `sequence` is a live one of the place's node.
-        Place::At { node, .. } => unsafe { run.resize(run.sequence_node(node), sequence, count).map_err(failed) },
+        Place::At { node, .. } => unsafe { run.resize(sequence_node(&program.layout, node), sequence, count) },
     }
 }
 
@@ -85,15 +84,12 @@ pub(crate) unsafe fn end_sequence(
     let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
     match &program.layout.node(node).kind {
         Kind::Array { len, .. } if count == *len as usize => Status::Ok,
-        Kind::Array { len, .. } => {
-            run.fail(FaultKind::Count, (*len).into(), count as u64);
-            Status::Failed
-        }
+        Kind::Array { len, .. } => run.fail(FaultKind::Count, (*len).into(), count as u64),
         _ => {
             let kept = decoding::keep(count, bound, overflow).unwrap_or(count);
             // SAFETY: by the contract, `sequence` is a live one of the node, which is no array
             // here.
-            unsafe { run.resize(run.sequence_node(node), sequence, kept).map(|_| ()).into() }
+            unsafe { Status::of(run.resize(sequence_node(&program.layout, node), sequence, kept).map(drop)) }
         }
     }
 }
@@ -111,19 +107,19 @@ pub(crate) unsafe fn element_at(
     index: usize,
 ) -> Result<*mut u8, Status> {
     let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
-    run.admit(index + 1, bound, overflow).map_err(failed)?;
+    run.admit(index + 1, bound, overflow)?;
     let Place::At { node, .. } = place else { return Ok(sequence) };
     match &program.layout.node(node).kind {
         Kind::Array { len, .. } if index >= *len as usize => {
-            Err(failed(run.fail(FaultKind::Count, (*len).into(), index as u64 + 1)))
+            Err(run.fail(FaultKind::Count, (*len).into(), index as u64 + 1))
         }
         Kind::Array { .. } => Ok(sequence.wrapping_add(index * run.array_stride(node))),
         _ => {
-            let node = run.sequence_node(node);
+            let node = sequence_node(&program.layout, node);
             let stride = program.layout.node(node.element).size as usize;
             // SAFETY: by the contract, `sequence` is a live one of the node, which is no array
             // here.
-            let data = unsafe { run.room(node, sequence, index).map_err(failed)? };
+            let data = unsafe { run.room(node, sequence, index)? };
             Ok(data.wrapping_add(index * stride))
         }
     }
@@ -141,7 +137,7 @@ pub(crate) unsafe fn set_some(
 ) -> Result<*mut u8, Status> {
     let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
     // SAFETY: by the contract, `optional` is a live one of the node.
-    unsafe { run.set_some(node, optional).map_err(failed) }
+    unsafe { run.set_some(node, optional) }
 }
 
 /// Selects a case of a union.
@@ -157,9 +153,5 @@ pub(crate) unsafe fn set_case(
 ) -> Result<*mut u8, Status> {
     let mut run = decoding::Run { program, input, accumulator: 0, scalar: Scalar::U64 };
     // SAFETY: by the contract, `union` is a live one of the node, which has the case.
-    unsafe { run.set_case(node, union, discriminator, case).map_err(failed) }
-}
-
-fn failed(_: Failed) -> Status {
-    Status::Failed
+    unsafe { run.set_case(node, union, discriminator, case) }
 }

@@ -4,12 +4,7 @@
 
 use alloc::string::String;
 
-use super::{
-    Failed,
-    bytes::set_held,
-    decode::{Done, Run},
-    ok,
-};
+use super::{Done, bytes::set_held, decode::Run};
 use crate::{
     layout::{Kind, SharedStr},
     program::{FaultKind, Input, Order, Overflow, Place, Status, TextForm},
@@ -43,11 +38,11 @@ impl Run<'_, '_> {
         match (self.shared_string(place, frame), self.string(place, frame)) {
             (Some(target), _) => {
                 let mut string = target.take_string();
-                ok(self.input.set_text(&mut string, text))?;
+                self.input.set_text(&mut string, text).ok()?;
                 *target = string.into();
                 Ok(())
             }
-            (None, Some(string)) => ok(self.input.set_text(string, text)),
+            (None, Some(string)) => self.input.set_text(string, text).ok(),
             (None, None) => Ok(()),
         }
     }
@@ -57,7 +52,7 @@ impl Run<'_, '_> {
     fn shared_text(&mut self, target: &mut SharedStr, form: &TextForm, bound: &TextBound<'_>) -> Done {
         if let (TextForm::CountedNul { order }, Some(message)) = (form, self.input.shared) {
             let start = self.input.pos + 4;
-            let text = counted_text(self.input, *order).map_err(|_| Failed)?;
+            let text = counted_text(self.input, *order)?;
             if bound.holds(text) {
                 // SAFETY: the input reads `message`, so the range is the text's, and the text was
                 // checked to be UTF-8.
@@ -74,13 +69,13 @@ impl Run<'_, '_> {
 
     fn own_text(&mut self, string: &mut String, form: &TextForm, bound: &TextBound<'_>) -> Done {
         match form {
-            TextForm::CountedNul { order } => ok(counted_nul(self.input, *order, Some(string)))?,
-            TextForm::Kernel(kernel) => ok((kernel.get)(self.input, Some(string)))?,
-            TextForm::Held => ok(set_held(self.input, string))?,
+            TextForm::CountedNul { order } => counted_nul(self.input, *order, Some(string)).ok()?,
+            TextForm::Kernel(kernel) => (kernel.get)(self.input, Some(string)).ok()?,
+            TextForm::Held => set_held(self.input, string).ok()?,
         }
         match bound.hold(string) {
             Ok(None) => Ok(()),
-            Ok(Some(default)) => ok(self.input.set_text(string, default)),
+            Ok(Some(default)) => self.input.set_text(string, default).ok(),
             Err(got) => Err(self.fail(FaultKind::Bound, bound.bound.into(), got)),
         }
     }
@@ -91,8 +86,8 @@ impl Run<'_, '_> {
         }
         match (self.string(place, frame), form) {
             (Some(string), form) => self.own_text(string, form, bound),
-            (None, TextForm::CountedNul { order }) => ok(counted_nul(self.input, *order, None)),
-            (None, TextForm::Kernel(kernel)) => ok((kernel.get)(self.input, None)),
+            (None, TextForm::CountedNul { order }) => counted_nul(self.input, *order, None).ok(),
+            (None, TextForm::Kernel(kernel)) => (kernel.get)(self.input, None).ok(),
             (None, TextForm::Held) => Ok(()),
         }
     }

@@ -34,9 +34,9 @@ impl<'e> Emit<'e, '_> {
         let made = match (self.direct, decimal) {
             (true, Decimal::Split { exponent }) => self.split(*exponent, value, scalar),
             (true, Decimal::Shift { exponent, to }) => {
-                let (from, unwind) = (self.local(*exponent, Scalar::I64), self.unwind);
+                let from = self.local(*exponent, Scalar::I64);
                 let differs = self.code.ins().icmp_imm_s(IntCC::NotEqual, from, *to);
-                self.or_else(differs, unwind);
+                self.or_bail_out(differs);
                 value
             }
             (true, Decimal::Join { exponent, to, .. }) => self.join_parts(*exponent, value, *to),
@@ -120,14 +120,12 @@ impl<'e> Emit<'e, '_> {
         self.or_else(large, odd);
         let bits = self.compose(mantissa, power, to == Scalar::F32);
         self.code.def_var(value, bits);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(odd);
+        self.jump_and_begin(done, odd);
         let (single, word) = (self.constant((to == Scalar::F32).into()), self.word());
         self.call_or_bail_out(compose as *const u8, &[exponent, mantissa, single, word]);
         let bits = self.load_word(0);
         self.code.def_var(value, bits);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
         self.code.use_var(value)
     }
 
@@ -219,13 +217,7 @@ unsafe extern "C" fn to_decimal(
             Decimal::Shift { exponent, to } => decimal::shift(output, (exponent, to), value),
             Decimal::Join { .. } => Ok(value),
         };
-        match made {
-            Ok(mantissa) => {
-                *word = mantissa;
-                Status::Ok
-            }
-            Err(status) => status,
-        }
+        Status::give(made, &mut *word)
     }
 }
 
@@ -238,13 +230,7 @@ unsafe extern "C" fn join(input: *mut Input<'_>, decimal: *const Decimal, mantis
             Decimal::Join { exponent, to, policy } => (exponent, to, policy),
             Decimal::Split { exponent } | Decimal::Shift { exponent, .. } => (exponent, Scalar::I64, Policy::Reject),
         };
-        match decimal::join(&mut *input, (exponent, to, policy), mantissa) {
-            Ok(number) => {
-                *word = number;
-                Status::Ok
-            }
-            Err(status) => status,
-        }
+        Status::give(decimal::join(&mut *input, (exponent, to, policy), mantissa), &mut *word)
     }
 }
 

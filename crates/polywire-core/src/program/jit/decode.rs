@@ -129,8 +129,7 @@ impl<'e> Emit<'e, '_> {
                     Some((.., node)) => {
                         let at = self.place_address(*place, frame);
                         let node = self.address(&self.layout().node(node).kind);
-                        self.call(shims::unbox_mut as *const u8, &[node, at], Some(types::I64))
-                            .expect("it returns a word")
+                        self.call_word(shims::unbox_mut as *const u8, &[node, at])
                     }
                 };
                 self.decode_inner(body, value);
@@ -195,7 +194,6 @@ impl<'e> Emit<'e, '_> {
                 self.accumulator = None;
             }
             OpKind::Literal(_)
-            | OpKind::PutBit
             | OpKind::Put(_)
             | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
             | OpKind::Length(_)
@@ -235,15 +233,13 @@ impl<'e> Emit<'e, '_> {
             self.decode_by_interpreter(op, frame);
         }
         // The call always fails, so this is never reached; the block needs a terminator.
-        let unwind = self.unwind;
-        self.code.ins().jump(unwind, &[]);
+        self.jump_out();
     }
 
     /// Ends a cold block with a fault.
     pub(super) fn fault(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
         if self.direct {
-            let unwind = self.unwind;
-            self.code.ins().jump(unwind, &[]);
+            self.jump_out();
             return;
         }
         self.spill();
@@ -265,8 +261,7 @@ impl<'e> Emit<'e, '_> {
         }
         let lacks = self.lacks(n);
         if self.direct {
-            let unwind = self.unwind;
-            return self.or_else(lacks, unwind);
+            return self.or_bail_out(lacks);
         }
         self.unless(lacks, |emit| {
             emit.spill();
@@ -371,8 +366,7 @@ impl<'e> Emit<'e, '_> {
         let (program, address, word) = (self.address(self.program), self.address(check), self.word());
         self.store_word(value);
         let scalar = self.constant(scalar as i64);
-        let bad = self.call(shims::check_word as *const u8, &[program, address, word, scalar], Some(types::I64));
-        bad.expect("it returns a word")
+        self.call_word(shims::check_word as *const u8, &[program, address, word, scalar])
     }
 
     fn decode_get(&mut self, op: &'e Op, wire: &'e Wire) {
@@ -458,15 +452,10 @@ impl<'e> Emit<'e, '_> {
                 let data = self.load(types::I64, base, offset + words.pointer as i32);
                 self.store(bytes, data, 0);
                 self.store(len, base, offset + words.len as i32);
-                let position = self.position();
-                let position = self.code.ins().iadd(position, count);
-                let position = self.code.ins().iadd_imm_s(position, 4);
-                self.code.def_var(self.position, position);
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(slow_block);
+                self.advance_by(count, 4);
+                self.jump_and_begin(done, slow_block);
                 slow(self);
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(done);
+                self.jump_and_begin(done, done);
             }
             // The arms below require an owned string.
             (TextForm::Held, _) if self.direct => self.set_string(place, bound, frame),
@@ -523,11 +512,9 @@ impl<'e> Emit<'e, '_> {
         self.call(shims::copy as *const u8, &[here, data, bytes], None);
         self.store(count, base, offset + words.len as i32);
         self.code.def_var(self.position, after);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(slow);
+        self.jump_and_begin(done, slow);
         self.decode_by_interpreter(op, frame);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 
     fn decode_counted(
@@ -858,8 +845,7 @@ impl<'e> Emit<'e, '_> {
         otherwise(self);
         self.accumulator = None;
         self.end_arm(&mut join, false);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
         self.finish_join(join);
         self.accumulator = accumulator;
     }

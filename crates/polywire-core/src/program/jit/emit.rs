@@ -296,6 +296,14 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
+    /// Advances by `n` and `more` bytes.
+    pub(super) fn advance_by(&mut self, n: Value, more: i64) {
+        let position = self.position();
+        let position = self.code.ins().iadd(position, n);
+        self.code.def_var(self.position, position);
+        self.advance(more);
+    }
+
     /// Moves the position to the next multiple of `n` from the origin.
     pub(super) fn align(&mut self, n: u8) {
         let position = self.position();
@@ -321,19 +329,23 @@ impl<'e> Emit<'e, '_> {
         self.code.inst_results(call).first().copied()
     }
 
+    /// Calls a Rust function that returns a word.
+    pub(super) fn call_word(&mut self, function: *const u8, arguments: &[Value]) -> Value {
+        self.call(function, arguments, Some(types::I64)).expect("it returns a word")
+    }
+
     /// In direct code: calls a function that returns a word, and bails out if that is zero.
     pub(super) fn call_or_bail_out(&mut self, function: *const u8, arguments: &[Value]) -> Value {
-        let word = self.call(function, arguments, Some(types::I64)).expect("it returns a word");
-        let (none, unwind) = (self.code.ins().icmp_imm_s(IntCC::Equal, word, 0), self.unwind);
-        self.or_else(none, unwind);
+        let word = self.call_word(function, arguments);
+        let none = self.code.ins().icmp_imm_s(IntCC::Equal, word, 0);
+        self.or_bail_out(none);
         word
     }
 
     /// In direct code: calls a function that returns zero on success, and bails out if it does not.
     pub(super) fn call_expecting_zero(&mut self, function: *const u8, arguments: &[Value]) {
-        let failed = self.call(function, arguments, Some(types::I64)).expect("it returns a word");
-        let unwind = self.unwind;
-        self.or_else(failed, unwind);
+        let failed = self.call_word(function, arguments);
+        self.or_bail_out(failed);
     }
 
     fn signature(&mut self, arguments: usize, returns: Option<Type>) -> SigRef {
@@ -389,14 +401,12 @@ impl<'e> Emit<'e, '_> {
             super::shims::name_input as *const u8
         };
         self.call(name, &[self.context, path], None);
-        let unwind = self.unwind;
-        self.code.ins().jump(unwind, &[]);
+        self.jump_out();
     }
 
     /// In direct code: bails out. The code emitted next is unreachable.
     pub(super) fn bail_out(&mut self) {
-        let unwind = self.unwind;
-        self.code.ins().jump(unwind, &[]);
+        self.jump_out();
         let nowhere = self.cold();
         self.code.switch_to_block(nowhere);
     }
@@ -424,8 +434,7 @@ impl<'e> Emit<'e, '_> {
             rare(emit);
             emit.code.ins().jump(join, &[]);
         });
-        self.code.ins().jump(join, &[]);
-        self.code.switch_to_block(join);
+        self.jump_and_begin(join, join);
     }
 
     /// Continues if `condition` is zero, else jumps to `block`.
@@ -433,6 +442,24 @@ impl<'e> Emit<'e, '_> {
         let go_on = if self.rare { self.cold() } else { self.code.create_block() };
         self.code.ins().brif(condition, block, &[], go_on, &[]);
         self.code.switch_to_block(go_on);
+    }
+
+    /// In direct code: continues if `condition` is zero, else bails out.
+    pub(super) fn or_bail_out(&mut self, condition: Value) {
+        let unwind = self.unwind;
+        self.or_else(condition, unwind);
+    }
+
+    /// Ends a block with a jump to the exit block.
+    pub(super) fn jump_out(&mut self) {
+        let unwind = self.unwind;
+        self.code.ins().jump(unwind, &[]);
+    }
+
+    /// Ends a block with a jump, and begins another one.
+    pub(super) fn jump_and_begin(&mut self, to: CodeBlock, next: CodeBlock) {
+        self.code.ins().jump(to, &[]);
+        self.code.switch_to_block(next);
     }
 
     /// The sequence at a place, if there is one.
@@ -622,8 +649,7 @@ impl<'e> Emit<'e, '_> {
             return self.code.ins().bor(outside, unknown);
         }
         let node = self.address(node);
-        let unknown = self.call(super::shims::no_literal as *const u8, &[value, node], Some(types::I64));
-        let unknown = unknown.expect("it returns a word");
+        let unknown = self.call_word(super::shims::no_literal as *const u8, &[value, node]);
         self.code.ins().ireduce(types::I8, unknown)
     }
 
@@ -693,16 +719,14 @@ impl<'e> Emit<'e, '_> {
         self.index = outer_index;
         self.unwind = outer;
         let go_on = self.code.create_block();
-        self.code.ins().jump(go_on, &[]);
-        self.code.switch_to_block(unwind);
+        self.jump_and_begin(go_on, unwind);
         let note = if self.fields.moves {
             super::shims::index_output as *const u8
         } else {
             super::shims::index_input as *const u8
         };
         self.call(note, &[self.context, index], None);
-        self.code.ins().jump(outer, &[]);
-        self.code.switch_to_block(go_on);
+        self.jump_and_begin(outer, go_on);
     }
 
     /// Calls another routine of the program, entering the levels that it costs.

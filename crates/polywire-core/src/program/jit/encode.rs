@@ -172,8 +172,7 @@ impl<'e> Emit<'e, '_> {
             OpKind::Unbox { place, body } => {
                 let (.., node) = self.place(*place, frame).expect("the verifier refuses sinks");
                 let (node, at) = (self.address(&self.layout().node(node).kind), self.place_address(*place, frame));
-                let value =
-                    self.call(shims::unbox as *const u8, &[node, at], Some(types::I64)).expect("it returns a word");
+                let value = self.call_word(shims::unbox as *const u8, &[node, at]);
                 self.encode_block(body, value);
                 self.accumulator = None;
             }
@@ -191,7 +190,6 @@ impl<'e> Emit<'e, '_> {
                 let condition = self.accumulator().value;
                 self.choose(condition, [then, otherwise], |emit, block| emit.encode_block(block, frame));
             }
-            OpKind::PutBit => self.put_bit(op),
             OpKind::KnownBits { zeros, one } => self.put_bits(op, *zeros, *one),
             OpKind::Forget { .. }
             | OpKind::LoadSlot { .. }
@@ -271,10 +269,10 @@ impl<'e> Emit<'e, '_> {
     /// In direct code: bails out unless there is still room for all bytes of known size.
     fn room_for_all(&mut self) {
         if self.direct {
-            let (capacity, position, unwind) = (self.code.use_var(self.end), self.position(), self.unwind);
+            let (capacity, position) = (self.code.use_var(self.end), self.position());
             let wanted = self.code.ins().iadd_imm_s(position, self.room_wanted);
             let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
-            self.or_else(full, unwind);
+            self.or_bail_out(full);
         }
     }
 
@@ -384,15 +382,12 @@ impl<'e> Emit<'e, '_> {
         if !kernel.exact {
             self.zeros(here, 0, size_of::<Room>() as u32);
         }
-        let len = self.call(kernel.put as *const u8, &[here, argument, value], Some(types::I64));
-        let mut len = len.expect("it returns a word");
+        let mut len = self.call_word(kernel.put as *const u8, &[here, argument, value]);
         if !kernel.exact {
             let most = self.constant(size_of::<Room>() as i64);
             len = self.code.ins().umin(len, most);
         }
-        let position = self.position();
-        let position = self.code.ins().iadd(position, len);
-        self.code.def_var(self.position, position);
+        self.advance_by(len, 0);
     }
 
     /// The first element and the number of elements of a sequence, string or map.
@@ -493,27 +488,24 @@ impl<'e> Emit<'e, '_> {
         let bytes = self.load(types::I8X16, data, 0);
         self.store(bytes, here, head.len());
         self.finish_text(head, here, len);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(slow_block);
+        self.jump_and_begin(done, slow_block);
         match self.direct {
             true => self.encode_long((data, len), head, bound),
             false => self.encode_any_text(op, place, form, (bound, after), frame),
         }
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 
     /// In direct code: emits a longer string. Bails out if it is too long or there is no room.
     fn encode_long(&mut self, (data, len): (Value, Value), head: TextHead, bound: u32) {
         let longest = head.longest().min(if bound == 0 { i64::MAX } else { bound.into() });
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, longest);
-        let unwind = self.unwind;
-        self.or_else(long, unwind);
+        self.or_bail_out(long);
         let (capacity, position) = (self.code.use_var(self.end), self.position());
         let wanted = self.code.ins().iadd(position, len);
         let wanted = self.code.ins().iadd_imm_s(wanted, head.around() + self.room_wanted + SLACK as i64);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
-        self.or_else(full, unwind);
+        self.or_bail_out(full);
         let here = self.here();
         let to = self.code.ins().iadd_imm_s(here, i64::from(head.len()));
         self.call(shims::copy as *const u8, &[data, to, len], None);
@@ -541,10 +533,7 @@ impl<'e> Emit<'e, '_> {
                 self.store_scalar(Scalar::U8, byte, here, last);
             }
         }
-        let position = self.position();
-        let position = self.code.ins().iadd(position, len);
-        let position = self.code.ins().iadd_imm_s(position, head.around());
-        self.code.def_var(self.position, position);
+        self.advance_by(len, head.around());
     }
 
     fn encode_bulk(&mut self, op: &'e Op, place: Place, (scalar, order, bound): (Scalar, Order, u32), frame: Value) {
@@ -559,9 +548,7 @@ impl<'e> Emit<'e, '_> {
         self.rarely(full, |emit| emit.call_status(op, shims::grow as *const u8, &[emit.context, bytes]));
         let here = self.here();
         self.call(shims::copy as *const u8, &[data, here, bytes], None);
-        let position = self.position();
-        let position = self.code.ins().iadd(position, bytes);
-        self.code.def_var(self.position, position);
+        self.advance_by(bytes, 0);
     }
 
     fn encode_sequence(&mut self, op: &'e Op, place: Place, element: &'e Block, bound: u32, frame: Value) {
@@ -584,8 +571,7 @@ impl<'e> Emit<'e, '_> {
                 if !emit.direct {
                     emit.encode_by_interpreter(op, frame);
                 }
-                let unwind = emit.unwind;
-                emit.code.ins().jump(unwind, &[]);
+                emit.jump_out();
             });
         }
         self.accumulator = None;
@@ -613,7 +599,7 @@ impl<'e> Emit<'e, '_> {
             }
             kind => {
                 let (kind, at) = (self.address(kind), self.place_address(place, frame));
-                self.call(shims::get_some as *const u8, &[kind, at], Some(types::I64)).expect("it returns a word")
+                self.call_word(shims::get_some as *const u8, &[kind, at])
             }
         }
     }

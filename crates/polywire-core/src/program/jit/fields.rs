@@ -62,15 +62,6 @@ impl<'e> Emit<'e, '_> {
         self.call_status(op, expect_bits as *const u8, &[self.context, zeros, one]);
     }
 
-    /// The accumulator as the next bit of the presence map.
-    pub(super) fn put_bit(&mut self, op: &Op) {
-        let bit = self.accumulator().value;
-        if self.direct {
-            return self.put_flag(bit);
-        }
-        self.call_status(op, put_bit as *const u8, &[self.context, bit]);
-    }
-
     /// Writes bits of the presence map that have known values.
     pub(super) fn put_bits(&mut self, op: &Op, zeros: u32, one: bool) {
         if self.direct {
@@ -107,12 +98,6 @@ unsafe extern "C" fn take_bit(input: *mut Input<'_>, bit: *mut u64) -> Status {
 unsafe extern "C" fn expect_bits(input: *mut Input<'_>, zeros: u64, one: u64) -> Status {
     // SAFETY: machine code passes its input or output, which nobody else refers to during the call.
     unsafe { state::expect_bits(&mut *input, zeros as u32, one != 0) }
-}
-
-unsafe extern "C" fn put_bit(output: *mut Output<'_>, bit: u64) -> Status {
-    // SAFETY: machine code passes its input or output, which nobody else refers to during the call.
-    unsafe { (*output).put_bit(bit != 0) };
-    Status::Ok
 }
 
 unsafe extern "C" fn put_bits(output: *mut Output<'_>, zeros: u64, one: u64) -> Status {

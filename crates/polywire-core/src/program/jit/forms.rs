@@ -63,8 +63,7 @@ impl<'e> Emit<'e, '_> {
             }
             number => self.put_varint(kernel, accumulator, number, (argument, head_len)),
         }
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 
     /// Writes a varint behind a head that is written, but not yet behind the position.
@@ -83,8 +82,7 @@ impl<'e> Emit<'e, '_> {
             self.code.ins().brif(long, cold, &[], short, &[]);
             self.code.switch_to_block(cold);
             self.put_inline(kernel, argument, accumulator.value);
-            self.code.ins().jump(done, &[]);
-            self.code.switch_to_block(short);
+            self.jump_and_begin(done, short);
         }
         let (word, last) = self.spread(value, bits);
         let here = self.here();
@@ -95,12 +93,8 @@ impl<'e> Emit<'e, '_> {
             _ => (self.reorder(word, Scalar::U64, Order::Little), Scalar::U64),
         };
         self.store_scalar(scalar, word, here, head_len as i32);
-        let position = self.position();
-        let behind = self.code.ins().iadd(position, last);
-        let behind = self.code.ins().iadd_imm_s(behind, head_len + 1);
-        self.code.def_var(self.position, behind);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.advance_by(last, head_len + 1);
+        self.jump_and_begin(done, done);
     }
 
     /// The number that a varint encodes, and the most bits that it can have.
@@ -174,11 +168,9 @@ impl<'e> Emit<'e, '_> {
             }
         };
         self.code.def_var(result, value);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(slow);
+        self.jump_and_begin(done, slow);
         if self.direct {
-            let unwind = self.unwind;
-            self.code.ins().jump(unwind, &[]);
+            self.jump_out();
         } else {
             let word = self.word();
             self.call_status(op, kernel.get as *const u8, &[self.context, word]);
@@ -217,9 +209,7 @@ impl<'e> Emit<'e, '_> {
         self.or_else(more, long);
         self.code.def_var(result, first);
         self.advance(1);
-        self.code.ins().jump(done, &[]);
-
-        self.code.switch_to_block(long);
+        self.jump_and_begin(done, long);
         let few = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, end, 8);
         self.or_else(few, other);
         let word = self.word_here(here, position, end);
@@ -238,8 +228,7 @@ impl<'e> Emit<'e, '_> {
         let value = self.gather(word, ends);
         self.code.def_var(result, value);
         self.code.def_var(self.position, behind);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
         self.code.use_var(result)
     }
 
@@ -300,15 +289,13 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(short);
         let start = self.code.ins().iadd(base, region.start);
         self.store_scalar(Scalar::U8, len, start, 0);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(slow);
+        self.jump_and_begin(done, slow);
         let slot = self.slot(3);
         self.code.ins().stack_store(types::I64, region.start, slot, 0);
         let (cursor, argument) = (self.slot_address(slot), self.constant(0));
         self.call_status(op, dialect.put_end as *const u8, &[self.context, argument, cursor]);
         self.release(slot);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 
     /// Emits a region behind a word with its length. The word is written last, when the length is
@@ -362,15 +349,12 @@ impl<'e> Emit<'e, '_> {
         self.set_end(inner);
         self.code.def_var(self.position, inside);
         self.store(inside, self.context, self.fields.origin);
-        self.code.ins().jump(done, &[]);
-
-        self.code.switch_to_block(slow);
+        self.jump_and_begin(done, slow);
         let slot = self.slot(3);
         let (cursor, argument) = (self.slot_address(slot), self.constant(0));
         self.call_status(op, dialect.get_begin as *const u8, &[self.context, argument, cursor]);
         self.release(slot);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
         body(self);
         // The saved end replaces the kernel's cursor.
         self.end_in_region(InRegion { outer: end });
@@ -401,13 +385,10 @@ impl<'e> Emit<'e, '_> {
         self.or_else(unfit, slow);
         self.set_end(inner);
         self.code.def_var(self.position, inside);
-        self.code.ins().jump(done, &[]);
-
-        self.code.switch_to_block(slow);
+        self.jump_and_begin(done, slow);
         let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
         self.call_status(op, dialect.get_begin as *const u8, &[self.context, argument, cursor]);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
         // The saved end replaces the kernel's cursor.
         InRegion { outer: end }
     }

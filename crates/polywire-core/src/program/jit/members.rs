@@ -46,8 +46,7 @@ impl<'e> Emit<'e, '_> {
         if let Some((prefix, first)) = prefix_of(0) {
             self.decode_prefix(prefix, cursor, first);
         }
-        self.code.ins().jump(head, &[]);
-        self.code.switch_to_block(head);
+        self.jump_and_begin(head, head);
         let guess = self.code.use_var(expected);
         self.store_word(guess);
         let (at, table, word) = (self.slot_address(cursor), self.address(&**table), self.word());
@@ -89,9 +88,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(unknown);
         let at = self.slot_address(cursor);
         self.call_status(op, dialect.skip as *const u8, &[self.context, at]);
-        self.code.ins().jump(head, &[]);
-
-        self.code.switch_to_block(end);
+        self.jump_and_begin(head, end);
         for (i, arm) in arms.iter().enumerate().filter(|(_, arm)| !arm.absent.0.is_empty()) {
             let known = self.code.ins().stack_load(types::I64, types::I64, seen, 8 * (i / 64) as i32);
             let there = self.code.ins().band_imm_s(known, 1i64 << (i % 64));
@@ -118,15 +115,13 @@ impl<'e> Emit<'e, '_> {
             self.or_else(differs, absent);
             self.code.def_var(self.position, behind);
             self.decode_inner(&arm.body, frame);
-            self.code.ins().jump(next, &[]);
-            self.code.switch_to_block(absent);
+            self.jump_and_begin(next, absent);
             self.decode_inner(&arm.absent, frame);
-            self.code.ins().jump(next, &[]);
-            self.code.switch_to_block(next);
+            self.jump_and_begin(next, next);
         }
-        let (position, end, unwind) = (self.position(), self.code.use_var(self.end), self.unwind);
+        let (position, end) = (self.position(), self.code.use_var(self.end));
         let more = self.code.ins().icmp(IntCC::NotEqual, position, end);
-        self.or_else(more, unwind);
+        self.or_bail_out(more);
     }
 
     /// If the expected prefix of the next member comes, skips it and jumps to `next`; else
@@ -180,8 +175,7 @@ impl<'e> Emit<'e, '_> {
             self.store_scalar(Scalar::U32, tag, self.context, offset_of!(Input<'_>, tag) as i32);
         }
         self.code.def_var(self.position, behind);
-        self.code.ins().jump(next, &[]);
-        self.code.switch_to_block(other);
+        self.jump_and_begin(next, other);
     }
 
     /// Jumps to `end` if the usual ending comes; else continues without any effect.
@@ -207,8 +201,7 @@ impl<'e> Emit<'e, '_> {
                 self.advance(1);
             }
         }
-        self.code.ins().jump(end, &[]);
-        self.code.switch_to_block(other);
+        self.jump_and_begin(end, other);
     }
 
     /// Not zero if the bytes at an address, which must be readable, differ from `bytes`.

@@ -38,8 +38,8 @@ impl<'e> Emit<'e, '_> {
                 let word = self.word();
                 self.store_word(value);
                 let (from, to) = (self.constant(from as i64), self.constant(to as i64));
-                let failed = self.call(shims::convert_word as *const u8, &[word, from, to], Some(types::I64));
-                self.out_of_range(op, failed.expect("it returns a word"), value);
+                let failed = self.call_word(shims::convert_word as *const u8, &[word, from, to]);
+                self.out_of_range(op, failed, value);
                 self.load_word(0)
             }
             _ => {
@@ -133,8 +133,7 @@ impl<'e> Emit<'e, '_> {
                 match self.fields.moves {
                     true => self.unless(outside, |emit| emit.fault_either(op, *fault, zero, value)),
                     false if self.direct => {
-                        let unwind = self.unwind;
-                        self.or_else(outside, unwind);
+                        self.or_bail_out(outside);
                     }
                     // The policy may accept it.
                     false => self.rarely(outside, |emit| emit.decode_by_interpreter(op, zero)),

@@ -267,17 +267,10 @@ pub(super) unsafe extern "C" fn sequence_begin(
     let OpKind::Sequence { place, bound, overflow, min_wire, .. } = &op.kind else {
         unreachable!("only called for sequences")
     };
-    // SAFETY: machine code passes the sequence at the operation's place, or for a sink any address.
-    let made =
-        unsafe { interpret::begin_sequence(program, input, *place, (*bound, overflow, *min_wire), sequence, count) };
-    match made {
-        Ok(data) => {
-            // SAFETY: machine code passes a word of its stack frame.
-            unsafe { *first = data };
-            Status::Ok
-        }
-        Err(status) => status,
-    }
+    let limits = (*bound, overflow, *min_wire);
+    // SAFETY: machine code passes the sequence at the operation's place, or for a sink any address,
+    // and a word of its stack frame.
+    unsafe { Status::give(interpret::begin_sequence(program, input, *place, limits, sequence, count), &mut *first) }
 }
 
 /// Makes a temporary `Input` for a message of direct code, with the rest of its bytes, its limits
@@ -375,15 +368,11 @@ pub(super) unsafe extern "C" fn element_at(
     // code.
     let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
     let OpKind::Sequence { place, bound, overflow, .. } = &op.kind else { unreachable!("only called for sequences") };
+    let bound = (*bound, overflow);
     // SAFETY: machine code passes the sequence or array at the operation's place, or for a sink any
-    // address.
-    match unsafe { interpret::element_at(program, input, *place, (*bound, overflow), sequence, index as usize) } {
-        Ok(at) => {
-            // SAFETY: machine code passes a word of its stack frame.
-            unsafe { *element = at };
-            Status::Ok
-        }
-        Err(status) => status,
+    // address, and a word of its stack frame.
+    unsafe {
+        Status::give(interpret::element_at(program, input, *place, bound, sequence, index as usize), &mut *element)
     }
 }
 
@@ -396,15 +385,7 @@ pub(super) unsafe extern "C" fn set_some(
 ) -> Status {
     // SAFETY: machine code passes its own input and program, a live optional of the node, and a
     // word of its stack frame.
-    unsafe {
-        match interpret::set_some(&*program, &mut *input, NodeId(node as u32), optional) {
-            Ok(at) => {
-                *value = at;
-                Status::Ok
-            }
-            Err(status) => status,
-        }
-    }
+    unsafe { Status::give(interpret::set_some(&*program, &mut *input, NodeId(node as u32), optional), &mut *value) }
 }
 
 /// The same for direct code. Returns the value, or null on failure.
@@ -465,13 +446,7 @@ pub(super) unsafe extern "C" fn select(
     // of its stack frame.
     unsafe {
         let choice = (discriminator, u32::try_from(case).ok());
-        match interpret::set_case(&*program, &mut *input, NodeId(node as u32), union, choice) {
-            Ok(at) => {
-                *value = at;
-                Status::Ok
-            }
-            Err(status) => status,
-        }
+        Status::give(interpret::set_case(&*program, &mut *input, NodeId(node as u32), union, choice), &mut *value)
     }
 }
 

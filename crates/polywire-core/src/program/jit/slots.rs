@@ -222,10 +222,9 @@ impl Emit<'_, '_> {
         if from.size() < 8 {
             return;
         }
-        let unwind = self.unwind;
         for reserved in self.slot_words(slot).reserved() {
             let is_reserved = self.code.ins().icmp_imm_s(IntCC::Equal, value, reserved as i64);
-            self.or_else(is_reserved, unwind);
+            self.or_bail_out(is_reserved);
         }
     }
 

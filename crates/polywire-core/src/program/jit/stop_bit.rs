@@ -50,7 +50,7 @@ impl<'e> Emit<'e, '_> {
             // An absent difference counts as zero, so the result is the base.
             if let Some((min, max)) = range {
                 let outside = self.outside(value, min, max);
-                self.or_else(outside, unwind);
+                self.or_bail_out(outside);
             }
         }
         match there {
@@ -94,8 +94,7 @@ impl<'e> Emit<'e, '_> {
             let negative = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, delta, 0);
             self.code.ins().bxor(below, negative)
         };
-        let unwind = self.unwind;
-        self.or_else(wrong, unwind);
+        self.or_bail_out(wrong);
     }
 }
 
@@ -110,15 +109,7 @@ fn narrow(scalar: Scalar) -> Option<(i64, i64)> {
 unsafe extern "C" fn get(input: *mut Input<'_>, form: *const StopBit, word: *mut u64) -> Status {
     // SAFETY: machine code passes its input, which nobody else refers to during the call, a form
     // that lives as long as the code, and a word of its stack frame.
-    unsafe {
-        match stop_bit::get(&mut *input, &*form) {
-            Ok(value) => {
-                *word = value;
-                Status::Ok
-            }
-            Err(status) => status,
-        }
-    }
+    unsafe { Status::give(stop_bit::get(&mut *input, &*form), &mut *word) }
 }
 
 unsafe extern "C" fn put(output: *mut Output<'_>, form: *const StopBit, value: u64) -> Status {

@@ -40,9 +40,7 @@ pub(crate) fn put_quoted(output: &mut Output<'_>, quote: u8, bytes: &[u8]) -> St
 pub(crate) fn put_line(output: &mut Output<'_>, level: usize) -> Status {
     let mut status = output.put(b"\n");
     for _ in 0..level {
-        if status == Status::Ok {
-            status = output.put(b"  ");
-        }
+        status = status.then(|| output.put(b"  "));
     }
     status
 }

@@ -118,6 +118,12 @@ pub(crate) fn decimal(bytes: &[u8]) -> Result<Decimal, NotANumber> {
     }
 }
 
+/// Splits a text that is a number as a whole. Like [`plain_number`], it accepts other forms as well.
+pub(crate) fn whole_text<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> Option<(Decimal, &'a [u8])> {
+    let text = plain_number(text, buffer);
+    Some((decimal(text).ok().filter(|number| number.len == text.len())?, text))
+}
+
 /// Rewrites a number so that [`decimal`] accepts it, if it is one: without a plus sign, without
 /// leading zeros, and without a point that has digits on one side only.
 pub(crate) fn plain_number<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> &'a [u8] {

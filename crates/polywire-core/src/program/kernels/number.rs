@@ -74,6 +74,12 @@ pub(crate) fn put_hex128(output: &mut Output<'_>, bits: u128) -> Status {
     output.put(&text)
 }
 
+/// Reads what [`put_hex128`] writes.
+pub(crate) fn read_hex128(text: &[u8]) -> Option<u128> {
+    let digits = text.strip_prefix(b"0x").filter(|digits| digits.len() == 32)?;
+    digits.iter().try_fold(0, |bits, digit| Some(bits << 4 | u128::from(char::from(*digit).to_digit(16)?)))
+}
+
 /// Appends the digits.
 ///
 /// # Safety

@@ -1,5 +1,6 @@
-//! A trait over the integers and floats of Rust: their decimal text, their accumulator word, their
-//! bytes in memory. Kernels of text formats (JSON, XML) use it. It touches slices and the output.
+//! Traits over the integers and floats of Rust: their bytes in memory, which kernels of slices use,
+//! and their decimal text and accumulator word, for text formats (JSON, XML). They touch slices and
+//! the output.
 
 use super::{
     super::{Output, Status},
@@ -8,15 +9,64 @@ use super::{
 };
 use crate::layout::Scalar;
 
-/// A Rust integer or float.
-pub(crate) trait Number: Copy {
+/// A Rust integer or float in memory.
+pub(crate) trait Plain: Copy + 'static {
     /// The scalar type.
     const SCALAR: Scalar;
     /// Its bytes in memory.
     const SIZE: usize = Self::SCALAR.size();
     /// Whether it is a float.
-    const FLOAT: bool;
+    const FLOAT: bool = matches!(Self::SCALAR, Scalar::F32 | Scalar::F64);
 
+    /// The value from its bytes in memory.
+    fn of_bytes(bytes: &[u8]) -> Self;
+    /// Stores the value's bytes in memory.
+    fn to_bytes(self, bytes: &mut [u8]);
+}
+
+macro_rules! plain {
+    ($($number:ident $scalar:ident;)*) => {$(
+        impl Plain for $number {
+            const SCALAR: Scalar = Scalar::$scalar;
+
+            #[inline(always)]
+            fn of_bytes(bytes: &[u8]) -> $number {
+                bytes.first_chunk().map_or(Default::default(), |bytes| $number::from_ne_bytes(*bytes))
+            }
+
+            #[inline(always)]
+            fn to_bytes(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_ne_bytes());
+            }
+        }
+    )*};
+}
+
+plain! { i8 I8; i16 I16; i32 I32; i64 I64; u8 U8; u16 U16; u32 U32; u64 U64; f32 F32; f64 F64; }
+
+/// The value of an expression, with `$type` as the Rust type of a scalar. `None` for booleans and
+/// floats of 128 bits.
+macro_rules! of_number {
+    ($of:expr, $type:ident => $value:expr) => {
+        of_number! {
+            $of, $type => $value;
+            I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64
+        }
+    };
+    ($of:expr, $type:ident => $value:expr; $($scalar:ident $number:ident),*) => {
+        match $of {
+            $(Scalar::$scalar => {
+                type $type = $number;
+                Some($value)
+            })*
+            Scalar::Bool | Scalar::F128 => None,
+        }
+    };
+}
+pub(crate) use of_number;
+
+/// A number with its text.
+pub(crate) trait Number: Plain {
     /// The value of a number's text, split into its parts; none if the type cannot hold it, which
     /// for a float means that it is too large.
     fn of_decimal(number: &Decimal, text: &[u8]) -> Option<Self>;
@@ -33,18 +83,11 @@ pub(crate) trait Number: Copy {
     fn word(self) -> u64;
     /// The value from an accumulator word.
     fn of_word(word: u64) -> Self;
-    /// The value from its bytes in memory.
-    fn of_bytes(bytes: &[u8]) -> Self;
-    /// Stores the value's bytes in memory.
-    fn to_bytes(self, bytes: &mut [u8]);
 }
 
 macro_rules! integers {
-    ($($int:ident $scalar:ident $put:ident $wide:ident;)*) => {$(
+    ($($int:ident $put:ident $wide:ident;)*) => {$(
         impl Number for $int {
-            const SCALAR: Scalar = Scalar::$scalar;
-            const FLOAT: bool = false;
-
             #[inline]
             fn of_decimal(number: &Decimal, text: &[u8]) -> Option<$int> {
                 if !number.plain || !number.exact {
@@ -80,37 +123,24 @@ macro_rules! integers {
             fn of_word(word: u64) -> $int {
                 word as $int
             }
-
-            #[inline]
-            fn of_bytes(bytes: &[u8]) -> $int {
-                bytes.first_chunk().map_or(0, |bytes| $int::from_ne_bytes(*bytes))
-            }
-
-            #[inline]
-            fn to_bytes(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_ne_bytes());
-            }
         }
     )*};
 }
 
 integers! {
-    i8 I8 put_i64 i64;
-    i16 I16 put_i64 i64;
-    i32 I32 put_i64 i64;
-    i64 I64 put_i64 i64;
-    u8 U8 put_u64 u64;
-    u16 U16 put_u64 u64;
-    u32 U32 put_u64 u64;
-    u64 U64 put_u64 u64;
+    i8 put_i64 i64;
+    i16 put_i64 i64;
+    i32 put_i64 i64;
+    i64 put_i64 i64;
+    u8 put_u64 u64;
+    u16 put_u64 u64;
+    u32 put_u64 u64;
+    u64 put_u64 u64;
 }
 
 macro_rules! floats {
-    ($($float:ident $bits:ident $scalar:ident $put:ident $to:ident $of_double:expr;)*) => {$(
+    ($($float:ident $bits:ident $put:ident $to:ident $of_double:expr;)*) => {$(
         impl Number for $float {
-            const SCALAR: Scalar = Scalar::$scalar;
-            const FLOAT: bool = true;
-
             #[inline]
             fn of_decimal(number: &Decimal, text: &[u8]) -> Option<$float> {
                 Some(number.$to(text)).filter(|value| value.is_finite())
@@ -148,21 +178,11 @@ macro_rules! floats {
             fn of_word(word: u64) -> $float {
                 $float::from_bits(word as $bits)
             }
-
-            #[inline]
-            fn of_bytes(bytes: &[u8]) -> $float {
-                bytes.first_chunk().map_or(0.0, |bytes| $float::from_ne_bytes(*bytes))
-            }
-
-            #[inline]
-            fn to_bytes(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_ne_bytes());
-            }
         }
     )*};
 }
 
 floats! {
-    f32 u32 F32 put_f32 to_f32 float::narrowed;
-    f64 u64 F64 put_f64 to_f64 Some;
+    f32 u32 put_f32 to_f32 float::narrowed;
+    f64 u64 put_f64 to_f64 Some;
 }

@@ -140,8 +140,8 @@ fn put_counted(output: &mut Output<'_>, bytes: &[u8], nullable: bool) -> Done {
     let Ok(len) = u32::try_from(bytes.len()) else {
         return Err(output.fail(FaultKind::IntegerRange, 32, bytes.len() as u64));
     };
-    ok(integer::put_unsigned(output, u128::from(len) + u128::from(nullable)))?;
-    ok(output.put(bytes))
+    integer::put_unsigned(output, u128::from(len) + u128::from(nullable)).ok()?;
+    output.put(bytes).ok()
 }
 
 fn put_stop_bit(output: &mut Output<'_>, bytes: &[u8], nullable: bool) -> Done {
@@ -154,11 +154,11 @@ fn put_stop_bit(output: &mut Output<'_>, bytes: &[u8], nullable: bool) -> Done {
             return Err(output.fail(FaultKind::NotEncodable, 0, 0));
         }
         for _ in 0..bytes.len() + usize::from(nullable) {
-            ok(output.put(&[0]))?;
+            output.put(&[0]).ok()?;
         }
-        return ok(output.put(&[0x80]));
+        return output.put(&[0x80]).ok();
     }
-    ok(output.put(bytes))?;
+    output.put(bytes).ok()?;
     if let Some(last) = output.written().last_mut() {
         *last |= 0x80;
     }
@@ -250,11 +250,4 @@ pub(crate) extern "C" fn take_octet(input: &mut Input<'_>, octet: &mut u64) -> S
     state.taken += 1;
     *octet = next.into();
     Status::Ok
-}
-
-fn ok(status: Status) -> Done {
-    match status {
-        Status::Ok => Ok(()),
-        failed => Err(failed),
-    }
 }

@@ -92,7 +92,6 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         OpKind::Decimal(_) => Facts { only: ENCODES, has_state: true, ..silent },
         OpKind::PresenceMap { body, .. } => Facts { has_state: true, blocks: vec![body], ..any },
         OpKind::TakeBit => Facts { only: DECODES, has_state: true, ..any },
-        OpKind::PutBit => Facts { only: ENCODES, has_state: true, ..any },
         OpKind::LoadSlot { .. }
         | OpKind::StoreSlot { .. }
         | OpKind::EmptySlot(_)

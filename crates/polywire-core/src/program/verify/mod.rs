@@ -255,7 +255,6 @@ impl Verifier<'_> {
                 is_local(*index)?;
                 is_word(self.accumulator(state)?)?;
             }
-            OpKind::PutBit => require(self.accumulator(state)? == Scalar::Bool, "a bit is a boolean")?,
             OpKind::Load(_)
             | OpKind::Get(_)
             | OpKind::Const(..)

@@ -5,7 +5,7 @@
 use super::*;
 
 impl DecodeWalk<'_> {
-    pub(super) fn default_member(&mut self, member: &Member, place: Place) -> Result<(), LowerError> {
+    pub(super) fn default_member(&mut self, member: &Member, place: Place) -> Lowered {
         self.paths.step().map_err(|what| self.unsupported(what))?;
         if member.optional {
             self.emit(OpKind::Clear(place));
@@ -18,7 +18,7 @@ impl DecodeWalk<'_> {
     }
 
     /// Emits a default value of the reader.
-    pub(super) fn default(&mut self, value: DefaultValue<'_>, ty: &Type, place: Place) -> Result<(), LowerError> {
+    pub(super) fn default(&mut self, value: DefaultValue<'_>, ty: &Type, place: Place) -> Lowered {
         match value {
             DefaultValue::Absent | DefaultValue::Empty | DefaultValue::Text("") => self.emit(OpKind::Clear(place)),
             DefaultValue::Text(text) => self.emit(OpKind::SetText(place, text.into())),
@@ -50,7 +50,7 @@ impl DecodeWalk<'_> {
         Ok(())
     }
 
-    pub(super) fn constant(&mut self, scalar: Scalar, bits: u128, place: Place) -> Result<(), LowerError> {
+    pub(super) fn constant(&mut self, scalar: Scalar, bits: u128, place: Place) -> Lowered {
         self.emit(OpKind::Const(scalar, bits));
         if let (Some(Kind::Enum(_)), Some(node)) = (self.kind(place), place.node()) {
             self.emit(OpKind::Check(Check::Enum { node, otherwise: None }));
@@ -59,7 +59,7 @@ impl DecodeWalk<'_> {
         Ok(())
     }
 
-    pub(super) fn default_elements(&mut self, ty: &Type, place: Place) -> Result<(), LowerError> {
+    pub(super) fn default_elements(&mut self, ty: &Type, place: Place) -> Lowered {
         let reader = self.reader;
         let (Type::Array { element, .. }, Some(Kind::Array { element: node, len })) =
             (reader.resolve(ty), self.kind(place))
@@ -81,7 +81,7 @@ impl DecodeWalk<'_> {
 
     /// Selects a case of the reader's union with its default value. The accumulator holds the
     /// discriminator.
-    pub(super) fn select_default(&mut self, ty: &Type, case: usize, place: Place) -> Result<(), LowerError> {
+    pub(super) fn select_default(&mut self, ty: &Type, case: usize, place: Place) -> Lowered {
         let reader = self.reader;
         let Some(Def { kind: DefKind::Union { cases, .. }, .. }) = reader.def_of(ty) else {
             return Err(self.mismatch());

@@ -12,12 +12,12 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{LowerError, Paths, bits_scalar, encode::fields, enum_scalar, recursive, scalar_of, widens};
+use super::{LowerError, Lowered, Paths, bits_scalar, encode::fields, enum_scalar, recursive, scalar_of, widens};
 use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
     program::{
-        Block, Check, Direction, FaultKind, Op, OpKind, Order, Overflow, PathId, Place, Program, Routine, Segment,
-        Source, TestKernel, TextForm, Wire,
+        ActionKernel, Arm, Block, Check, Direction, FaultKind, MemberDialect, Op, OpKind, Order, Overflow, PathId,
+        Place, Program, Routine, Segment, SliceKernel, Source, TestKernel, TextForm, Wire,
     },
     schema::{
         Def, DefId, DefKind, EnumLiteral, Member, Schema, TryConstruct, Type,
@@ -248,7 +248,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    fn def(&mut self, id: DefId, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn def(&mut self, id: DefId, slot: &Slot<'_>) -> Lowered {
         let (dialect, writer) = (self.dialect, self.writer);
         match &writer.def(id).kind {
             DefKind::Enum { bit_bound, .. } => dialect.enumeration(self, id, enum_scalar(*bit_bound), slot),
@@ -260,7 +260,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    fn routine(&mut self, id: DefId, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn routine(&mut self, id: DefId, slot: &Slot<'_>) -> Lowered {
         let target = self.reader_def(slot).zip(slot.place.node());
         let is_union = matches!(self.writer.def(id).kind, DefKind::Union { .. });
         let (policy, member) = slot.policy();
@@ -290,7 +290,7 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    fn aggregate(&mut self, id: DefId, slot: &Slot<'_>) -> Result<(), LowerError> {
+    fn aggregate(&mut self, id: DefId, slot: &Slot<'_>) -> Lowered {
         let (dialect, writer) = (self.dialect, self.writer);
         match &writer.def(id).kind {
             DefKind::Union { discriminator, .. } => {
@@ -421,8 +421,8 @@ impl<'a> DecodeWalk<'a> {
         &mut self,
         member: &Member,
         place: Place,
-        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Lowered,
+    ) -> Lowered {
         match self.kind(place) {
             Some(Kind::Optional(optional)) if member.optional => {
                 let inside = Place::At { offset: 0, node: optional.inner };
@@ -438,8 +438,8 @@ impl<'a> DecodeWalk<'a> {
         &mut self,
         member: &Member,
         place: Place,
-        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Lowered,
+    ) -> Lowered {
         let slot = |place| Slot {
             place,
             reader: Some(&member.ty),
@@ -626,6 +626,66 @@ impl<'a> DecodeWalk<'a> {
             Kind::Scalar(memory) => (*memory == scalar).then_some(scalar),
             _ => None,
         }
+    }
+
+    /// Emits all elements of a sequence or array of numbers at once.
+    pub(crate) fn slice(&mut self, slot: &Slot<'_>, kernel: &'static SliceKernel) -> Lowered {
+        let (bound, overflow) = (self.bound(slot), self.overflow(slot));
+        self.emit(OpKind::Slice { place: slot.place, kernel, bound, overflow });
+        Ok(())
+    }
+
+    /// Emits the elements of a sequence or array one by one. `fill` gets an element's slot.
+    pub(crate) fn elements(
+        &mut self,
+        slot: &Slot<'_>,
+        source: Source,
+        min_wire: u32,
+        fill: impl FnOnce(&mut Self, &Slot<'_>) -> Lowered,
+    ) -> Lowered {
+        let element = self.element(slot, fill)?;
+        let (place, bound, overflow) = (slot.place, self.bound(slot), self.overflow(slot));
+        self.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire });
+        Ok(())
+    }
+
+    /// Emits the entries of a map. `key` and `value` get the slot of the key and of the value.
+    pub(crate) fn entries(
+        &mut self,
+        slot: &Slot<'_>,
+        source: Source,
+        min_wire: u32,
+        key: impl FnOnce(&mut Self, &Slot<'_>) -> Lowered,
+        value: impl FnOnce(&mut Self, &Slot<'_>) -> Lowered,
+    ) -> Lowered {
+        let (key, value) = self.entry(slot, key, value)?;
+        let (place, bound, overflow) = (slot.place, self.bound(slot), self.overflow(slot));
+        self.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire });
+        Ok(())
+    }
+
+    /// Emits members in any order.
+    pub(crate) fn members(&mut self, dialect: &'static MemberDialect, arms: Vec<Arm>) {
+        self.emit(OpKind::members(dialect, arms));
+    }
+
+    /// Emits `read`, or a skip of the value if the reader does not have it.
+    pub(crate) fn unless_skipped(
+        &mut self,
+        skip: &'static ActionKernel,
+        slot: &Slot<'_>,
+        read: impl FnOnce(&mut Self) -> Lowered,
+    ) -> Lowered {
+        if slot.place != Place::Sink {
+            return read(self);
+        }
+        self.emit(OpKind::Action(skip, 0));
+        Ok(())
+    }
+
+    /// A block that fails.
+    pub(crate) fn failing(&mut self, kind: FaultKind) -> Block {
+        Block([self.paths.op(OpKind::Fail(kind))].into())
     }
 
     /// Makes the block for one element of a sequence or array. `fill` gets the element's slot.

@@ -110,8 +110,8 @@ impl<'a> DecodeWalk<'a> {
         &mut self,
         union: &UnionIn<'_>,
         row: &CaseRow,
-        value: &mut dyn FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        value: &mut dyn FnMut(&mut Self, &CaseIn<'_>) -> Lowered,
+    ) -> Lowered {
         let writer_case = |i: usize| match &self.writer.def(union.id).kind {
             DefKind::Union { cases, .. } => cases.get(i),
             _ => None,
@@ -142,8 +142,8 @@ impl<'a> DecodeWalk<'a> {
         union: &UnionIn<'_>,
         row: &CaseRow,
         member: &Member,
-        value: &mut dyn FnMut(&mut Self, &CaseIn<'_>) -> Result<(), LowerError>,
-    ) -> Result<(), LowerError> {
+        value: &mut dyn FnMut(&mut Self, &CaseIn<'_>) -> Lowered,
+    ) -> Lowered {
         let reader = self.reader;
         let case = row.reader.ok_or_else(|| self.mismatch())?;
         let Some(Kind::Union(node)) = self.kind(union.slot.place) else { return Err(self.mismatch()) };
@@ -162,7 +162,7 @@ impl<'a> DecodeWalk<'a> {
     }
 
     /// Emits what happens after a value was skipped for which the reader has no case.
-    fn case_unknown(&mut self, union: &UnionIn<'_>) -> Result<(), LowerError> {
+    fn case_unknown(&mut self, union: &UnionIn<'_>) -> Lowered {
         match (union.slot.try_construct, union.slot.reader) {
             (TryConstruct::UseDefault, Some(ty)) => {
                 let reader = self.reader;

@@ -5,7 +5,7 @@
 
 use super::{Form, tokens};
 use crate::{
-    codec::lower::{DecodeWalk, EncodeWalk, LowerError, MemberIn, MemberOut},
+    codec::lower::{DecodeWalk, EncodeWalk, Lowered, MemberIn, MemberOut},
     layout::Scalar,
     program::{
         FaultKind, Input, OpKind, Output, ScalarKernel, Status, TestKernel, Wire,
@@ -14,8 +14,6 @@ use crate::{
     schema::Type,
 };
 
-type Lowered = Result<(), LowerError>;
-
 /// A number with more decimal places than this is written with an exponent.
 const MOST_PLACES: usize = 18;
 
@@ -23,12 +21,7 @@ const MOST_PLACES: usize = 18;
 pub(super) fn write(walk: &mut EncodeWalk<'_>, members: &[MemberOut<'_>], form: Form) -> Lowered {
     let mantissa = if form == Form::Bare { &BARE_MANTISSA } else { &MANTISSA };
     for (out, kernel) in members.iter().zip([&EXPONENT, mantissa]) {
-        let memory = walk.memory_scalar(out.place)?;
-        walk.emit(OpKind::Load(out.place));
-        if memory != kernel.scalar {
-            walk.emit(OpKind::Convert(kernel.scalar));
-        }
-        walk.emit(OpKind::Put(Wire::Kernel(kernel)));
+        walk.put(out.place, Wire::Kernel(kernel))?;
     }
     Ok(())
 }
@@ -61,33 +54,13 @@ extern "C" fn is_object(input: &mut Input<'_>, word: &mut u64) -> Status {
     Status::Ok
 }
 
-static EXPONENT: ScalarKernel = ScalarKernel {
-    name: "json decimal exponent",
-    scalar: Scalar::I32,
-    get: get_exponent,
-    put: put_exponent,
-    wide: None,
-    form: None,
-};
+static EXPONENT: ScalarKernel = ScalarKernel::new("json decimal exponent", Scalar::I32, get_exponent, put_exponent);
 
-static MANTISSA: ScalarKernel = ScalarKernel {
-    name: "json decimal",
-    scalar: Scalar::I64,
-    get: get_number,
-    put: put_number::<false>,
-    wide: None,
-    form: None,
-};
+static MANTISSA: ScalarKernel = ScalarKernel::new("json decimal", Scalar::I64, get_number, put_number::<false>);
 
 /// Writes a point in front of an exponent, as YAML 1.1 requires.
-static BARE_MANTISSA: ScalarKernel = ScalarKernel {
-    name: "json bare decimal",
-    scalar: Scalar::I64,
-    get: get_number,
-    put: put_number::<true>,
-    wide: None,
-    form: None,
-};
+static BARE_MANTISSA: ScalarKernel =
+    ScalarKernel::new("json bare decimal", Scalar::I64, get_number, put_number::<true>);
 
 extern "C" fn put_exponent(output: &mut Output<'_>, word: u64) -> Status {
     output.mark = word as usize;
@@ -129,13 +102,9 @@ fn put_places(output: &mut Output<'_>, mantissa: i64, places: usize) -> Status {
 
 fn put_scientific(output: &mut Output<'_>, mantissa: i64, exponent: i32, mark: &[u8]) -> Status {
     let sign: &[u8] = if exponent < 0 { b"" } else { b"+" };
-    let mut status = number::put_i64(output, mantissa);
-    for part in [mark, sign] {
-        if status == Status::Ok {
-            status = output.put(part);
-        }
-    }
-    if status == Status::Ok { number::put_i64(output, exponent.into()) } else { status }
+    let mantissa = number::put_i64(output, mantissa);
+    let head = mantissa.then(|| output.put(mark)).then(|| output.put(sign));
+    head.then(|| number::put_i64(output, exponent.into()))
 }
 
 extern "C" fn get_exponent(input: &mut Input<'_>, word: &mut u64) -> Status {
@@ -161,8 +130,7 @@ fn parts(input: &mut Input<'_>) -> Result<(i64, i32), Status> {
     let number = if quoted {
         let text = tokens::string(input)?;
         let (mut buffer, mut room) = ([0; 64], [0; 512]);
-        let text = text.plain(&mut buffer).map(|text| float::plain_number(text, &mut room));
-        text.and_then(|text| float::decimal(text).ok().filter(|number| number.len == text.len()))
+        text.plain(&mut buffer).and_then(|text| float::whole_text(text, &mut room)).map(|(number, _)| number)
     } else {
         Some(tokens::number(input)?.0)
     };

@@ -2,7 +2,7 @@
 //! value. It emits operations with the kernels of `scalars`, `delimiters` and `decimal`, and
 //! touches the walk only.
 
-use alloc::{string::ToString, sync::Arc, vec::Vec};
+use alloc::{string::ToString, vec::Vec};
 
 use super::{
     Style, decimal,
@@ -16,38 +16,31 @@ use super::{
 };
 use crate::{
     codec::lower::{
-        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key, is_decimal, symbols,
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key, is_decimal,
+        symbols,
     },
     layout::Scalar,
-    program::{Arm, ExpectedPrefix, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
+    program::{Arm, ExpectedPrefix, OpKind, Source, TextForm, Wire},
     schema::{DefId, DefKind, Type},
 };
 
 pub(super) struct Dialect(pub Style);
 
-type Lowered = Result<(), LowerError>;
-
 impl DecodeDialect for Dialect {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
-        if slot.place == Place::Sink {
-            return skip(walk);
-        }
-        let Type::Def(id) = ty else {
-            return walk.get(ty, Wire::Kernel(scalars::kernel(ty, wire, Form::Value)), slot);
+        let wire = match ty {
+            Type::Def(id) => match symbols::flags(walk.writer(), *id) {
+                Some(flags) => Wire::Symbol(&FLAG_BITS, flags),
+                None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.writer(), *id, &str::to_string)),
+            },
+            _ => Wire::Kernel(scalars::kernel(ty, wire, Form::Value)),
         };
-        let wire = match symbols::flags(walk.writer(), *id) {
-            Some(flags) => Wire::Symbol(&FLAG_BITS, flags),
-            None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.writer(), *id, &str::to_string)),
-        };
-        walk.get(ty, wire, slot)
+        walk.unless_skipped(&SKIP, slot, |walk| walk.get(ty, wire, slot))
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
-        if slot.place == Place::Sink {
-            return skip(walk);
-        }
         let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
-        walk.get(&Type::Def(id), Wire::Symbol(&NAMED, literals), slot)
+        walk.unless_skipped(&SKIP, slot, |walk| walk.get(&Type::Def(id), Wire::Symbol(&NAMED, literals), slot))
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
@@ -55,61 +48,47 @@ impl DecodeDialect for Dialect {
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
-        if slot.place == Place::Sink {
-            return skip(walk);
-        }
-        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        self.elements(walk, element, slot, Source::Dialect(&ARRAY), bound, overflow)
+        walk.unless_skipped(&SKIP, slot, |walk| self.elements(walk, element, slot))
     }
 
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>) -> Lowered {
-        if slot.place == Place::Sink {
-            return skip(walk);
-        }
-        if dims.len() > MAX_RANK {
-            return Err(walk.unsupported("an array of more than eight dimensions"));
-        }
-        let Some(dialect) = dims.len().checked_sub(2).and_then(|i| MATRICES.get(i)) else {
-            return self.elements(walk, element, slot, Source::Dialect(&ARRAY), 0, Overflow::Refuse);
-        };
-        for (level, len) in dims.iter().enumerate() {
-            walk.emit(OpKind::Action(&SHAPE, (level as u64) << 32 | u64::from(*len)));
-        }
-        self.one_by_one(walk, element, slot, Source::Dialect(dialect), 0, Overflow::Refuse)
+        walk.unless_skipped(&SKIP, slot, |walk| {
+            if dims.len() > MAX_RANK {
+                return Err(walk.unsupported("an array of more than eight dimensions"));
+            }
+            let Some(dialect) = dims.len().checked_sub(2).and_then(|i| MATRICES.get(i)) else {
+                return self.elements(walk, element, slot);
+            };
+            for (level, len) in dims.iter().enumerate() {
+                walk.emit(OpKind::Action(&SHAPE, (level as u64) << 32 | u64::from(*len)));
+            }
+            walk.elements(slot, Source::Dialect(dialect), 1, |walk, slot| walk.value(element, slot))
+        })
     }
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
-        if slot.place == Place::Sink {
-            return skip(walk);
-        }
-        let bound = walk.bound(slot);
-        let (key, value) = walk.entry(
-            slot,
-            |walk, slot| {
+        walk.unless_skipped(&SKIP, slot, |walk| {
+            let key = |walk: &mut DecodeWalk<'_>, slot: &Slot<'_>| {
                 self.key(walk, key, slot)?;
                 walk.emit(OpKind::Action(&EXPECT, b':'.into()));
                 Ok(())
-            },
-            |walk, slot| walk.value(value, slot),
-        )?;
-        let source = Source::Dialect(&MAP);
-        let (place, overflow) = (slot.place, walk.overflow(slot));
-        walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 1 });
-        Ok(())
+            };
+            walk.entries(slot, Source::Dialect(&MAP), 1, key, |walk, slot| walk.value(value, slot))
+        })
     }
 
     fn structure(&self, walk: &mut DecodeWalk<'_>, id: DefId, members: &[MemberIn<'_>]) -> Lowered {
         match is_decimal(walk.writer(), id) {
-            true if members.iter().all(|member| member.in_skipped) => skip(walk),
+            true if members.iter().all(|member| member.in_skipped) => {
+                walk.emit(OpKind::Action(&SKIP, 0));
+                Ok(())
+            }
             true => decimal::read(walk, members, |walk| object(walk, members)),
             false => object(walk, members),
         }
     }
 
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
-        if union.slot.place == Place::Sink {
-            return skip(walk);
-        }
         let writer = walk.writer();
         let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
         let head = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
@@ -117,13 +96,15 @@ impl DecodeDialect for Dialect {
             Type::Char8 | Type::Char16 | Type::Bool | Type::Def(_) => &UNION,
             _ => &UNION_OF_INTEGER,
         };
-        walk.emit(OpKind::Get(Wire::Symbol(kernel, head)));
-        walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
-            walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&case.member.name))));
-            walk.case_value(case)
-        })?;
-        walk.emit(OpKind::Action(&UNION_END, 0));
-        Ok(())
+        walk.unless_skipped(&SKIP, &union.slot, |walk| {
+            walk.emit(OpKind::Get(Wire::Symbol(kernel, head)));
+            walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
+                walk.emit(OpKind::Get(Wire::Symbol(&CASE, symbols::only(&case.member.name))));
+                walk.case_value(case)
+            })?;
+            walk.emit(OpKind::Action(&UNION_END, 0));
+            Ok(())
+        })
     }
 }
 
@@ -141,8 +122,7 @@ fn object(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
         Ok(Arm { key: key(member.writer.id, &name), prefix: Some(prefix), body, absent })
     });
     let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
-    let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
-    walk.emit(OpKind::Members { dialect: &MEMBERS, arms, table });
+    walk.members(&MEMBERS, arms);
     Ok(())
 }
 
@@ -162,44 +142,13 @@ impl Dialect {
         }
     }
 
-    fn elements(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        element: &Type,
-        slot: &Slot<'_>,
-        source: Source,
-        bound: u32,
-        overflow: Overflow,
-    ) -> Lowered {
+    fn elements(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
         let writer = walk.writer();
         let ty = writer.resolve(element);
         let kernel = walk.slice_scalar(ty, slot).and_then(|scalar| scalars::slice(ty, scalar, self.0.form, false));
         match kernel {
-            Some(kernel) => {
-                walk.emit(OpKind::Slice { place: slot.place, kernel, bound, overflow });
-                Ok(())
-            }
-            None => self.one_by_one(walk, element, slot, source, bound, overflow),
+            Some(kernel) => walk.slice(slot, kernel),
+            None => walk.elements(slot, Source::Dialect(&ARRAY), 1, |walk, slot| walk.value(element, slot)),
         }
     }
-
-    fn one_by_one(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        element: &Type,
-        slot: &Slot<'_>,
-        source: Source,
-        bound: u32,
-        overflow: Overflow,
-    ) -> Lowered {
-        let element = walk.element(slot, |walk, slot| walk.value(element, slot))?;
-        walk.emit(OpKind::Sequence { place: slot.place, source, element, bound, overflow, min_wire: 1 });
-        Ok(())
-    }
-}
-
-/// Emits a skip of a value that the reader does not have.
-fn skip(walk: &mut DecodeWalk<'_>) -> Lowered {
-    walk.emit(OpKind::Action(&SKIP, 0));
-    Ok(())
 }

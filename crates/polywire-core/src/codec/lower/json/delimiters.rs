@@ -4,10 +4,7 @@
 
 use super::tokens;
 use crate::{
-    codec::lower::{
-        one_way,
-        symbols::{LITERAL, parts},
-    },
+    codec::lower::symbols::{self, LITERAL, parts},
     layout::Scalar,
     program::{
         ActionKernel, Cursor, Ending, ExpectedPrefix, FaultKind, Input, MemberDialect, MemberTable, Output,
@@ -42,17 +39,17 @@ pub(super) fn close(output: &mut Output<'_>, bracket: u8) -> Status {
 }
 
 /// Expects the character in the argument.
-pub(super) static EXPECT: ActionKernel = ActionKernel { name: "json mark", get: get_close, put: put_close };
+pub(super) static EXPECT: ActionKernel = ActionKernel::get_only("json mark", get_close);
 
 /// Skips a value.
-pub(super) static SKIP: ActionKernel = ActionKernel { name: "json skip", get: get_skip, put: put_close };
+pub(super) static SKIP: ActionKernel = ActionKernel::get_only("json skip", get_skip);
 
 extern "C" fn get_skip(input: &mut Input<'_>, _: u64) -> Status {
     tokens::skip(input)
 }
 
 /// Expects the end of the message.
-pub(super) static END: ActionKernel = ActionKernel { name: "json end", get: get_end, put: put_close };
+pub(super) static END: ActionKernel = ActionKernel::get_only("json end", get_end);
 
 extern "C" fn get_end(input: &mut Input<'_>, _: u64) -> Status {
     tokens::end(input)
@@ -73,8 +70,7 @@ pub(super) static TEXT: TextKernel =
 fn get_text(input: &mut Input<'_>, target: Option<&mut alloc::string::String>) -> Status {
     match (tokens::string(input), target) {
         (Ok(text), Some(target)) => text.copy_to(input, target),
-        (Ok(_), None) => Status::Ok,
-        (Err(status), _) => status,
+        (text, _) => Status::of(text.map(drop)),
     }
 }
 
@@ -146,7 +142,7 @@ extern "C" fn next_in_matrix<const RANK: u64>(input: &mut Input<'_>, cursor: &mu
 
 /// Checks that each array at a certain level has a certain length, and does not advance the input.
 /// The upper half of the argument is the level, the lower half the length.
-pub(super) static SHAPE: ActionKernel = ActionKernel { name: "json array shape", get: get_shape, put: put_close };
+pub(super) static SHAPE: ActionKernel = ActionKernel::get_only("json array shape", get_shape);
 
 extern "C" fn get_shape(input: &mut Input<'_>, argument: u64) -> Status {
     let start = input.position();
@@ -195,35 +191,10 @@ fn shape(input: &mut Input<'_>, level: u64, len: u64) -> Status {
 }
 
 /// Splits the array written inside into rows. The argument is the number of elements in a row.
-pub(super) static ROWS: RegionDialect = RegionDialect {
-    name: "json rows",
-    restarts_origin: false,
-    get_begin: one_way::get_no_region,
-    get_end: one_way::get_no_region,
-    put_begin: note_start,
-    put_end: put_rows,
-    form: None,
-};
+pub(super) static ROWS: RegionDialect = RegionDialect::rewriting("json rows", put_rows);
 
 /// Splits the text written inside into indented lines.
-pub static PRETTY: RegionDialect = RegionDialect { name: "json pretty", put_end: put_pretty, ..copy_of_rows() };
-
-const fn copy_of_rows() -> RegionDialect {
-    RegionDialect {
-        name: "",
-        restarts_origin: false,
-        get_begin: one_way::get_no_region,
-        get_end: one_way::get_no_region,
-        put_begin: note_start,
-        put_end: put_rows,
-        form: None,
-    }
-}
-
-extern "C" fn note_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    cursor.0[0] = output.position() as u64;
-    Status::Ok
-}
+pub static PRETTY: RegionDialect = RegionDialect::rewriting("json pretty", put_pretty);
 
 extern "C" fn put_pretty(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
     tokens::indent(output, cursor.0[0] as usize)
@@ -278,14 +249,8 @@ extern "C" fn put_rows(output: &mut Output<'_>, row: u64, cursor: &mut Cursor) -
 
 /// Structures. Names in the table are quoted and escaped, with the colon after them.
 pub(super) static MEMBERS: MemberDialect = MemberDialect {
-    name: "json object",
-    begin: begin_elements::<b'{'>,
-    next: next_member,
-    after: one_way::no_step,
-    skip: skip_member,
-    refuse_duplicates: false,
-    prefixes_suffice: false,
     ending: Some(Ending::Byte(b'}')),
+    ..MemberDialect::new("json object", begin_elements::<b'{'>, next_member, skip_member)
 };
 
 extern "C" fn skip_member(input: &mut Input<'_>, _: &mut Cursor) -> Status {
@@ -409,21 +374,15 @@ extern "C" fn get_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &mut 
 fn get_name(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
     // YAML may have turned a number into a string.
     let number = |name: &[u8]| i64::try_from(super::scalars::integer_of_text(name)?).ok();
-    match name_value(input, |name| table.value(name).or_else(|| number(name)).or(table.otherwise)) {
-        Ok(value) => {
-            *word = value as u64;
-            Status::Ok
-        }
-        Err(status) => status,
-    }
+    Status::give(name_value(input, |name| table.value(name).or_else(|| number(name)).or(table.otherwise)), word)
 }
 
 /// Reads a string and converts it with `value`.
-fn name_value(input: &mut Input<'_>, value: impl FnOnce(&[u8]) -> Option<i64>) -> Result<i64, Status> {
+fn name_value(input: &mut Input<'_>, value: impl FnOnce(&[u8]) -> Option<i64>) -> Result<u64, Status> {
     let start = input.position();
     let name = tokens::string(input)?;
     let mut buffer = [0; 512];
-    name.plain(&mut buffer).and_then(value).ok_or_else(|| {
+    name.plain(&mut buffer).and_then(value).map(|value| value as u64).ok_or_else(|| {
         input.seek(start);
         input.fail(FaultKind::UnknownLiteral, 0, 0)
     })
@@ -434,13 +393,7 @@ extern "C" fn get_key_symbol(input: &mut Input<'_>, table: &SymbolTable, word: &
         return tokens::unexpected(input, b'"');
     }
     let number = |name: &[u8]| core::str::from_utf8(name).ok()?.parse().ok();
-    match name_value(input, |name| table.value(name).or_else(|| number(name)).or(table.otherwise)) {
-        Ok(value) => {
-            *word = value as u64;
-            Status::Ok
-        }
-        Err(status) => status,
-    }
+    Status::give(name_value(input, |name| table.value(name).or_else(|| number(name)).or(table.otherwise)), word)
 }
 
 extern "C" fn put_symbol(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
@@ -471,28 +424,33 @@ extern "C" fn get_flags(input: &mut Input<'_>, table: &SymbolTable, word: &mut u
     if tokens::peek(input) != Some(b'[') {
         return get_bits(input, word);
     }
-    let (mut cursor, mut more) = (Cursor::default(), 0);
-    let mut status = begin_elements::<b'['>(input, &mut cursor);
     *word = 0;
-    while status == Status::Ok {
-        status = next_element::<b']'>(input, &mut cursor, &mut more);
-        if status == Status::Failed || more == 0 {
-            return status;
-        }
+    Status::of(each::<b'[', b']'>(input, |input| {
+        // Flags without a name appear as their numbers.
+        let mut bits = 0;
         match tokens::peek(input) {
-            // Flags without a name appear as their numbers.
-            Some(b'"') => match name_value(input, |name| table.value(name)) {
-                Ok(position) => *word |= 1 << (position & 63),
-                Err(failed) => status = failed,
-            },
-            _ => {
-                let mut bits = 0;
-                status = get_bits(input, &mut bits);
-                *word |= bits;
-            }
+            Some(b'"') => bits = 1 << (name_value(input, |name| table.value(name))? & 63),
+            _ => get_bits(input, &mut bits).ok()?,
         }
+        *word |= bits;
+        Ok(())
+    }))
+}
+
+/// Calls `element` at each element of an array or object.
+fn each<const OPEN: u8, const CLOSE: u8>(
+    input: &mut Input<'_>,
+    mut element: impl FnMut(&mut Input<'_>) -> Result<(), Status>,
+) -> Result<(), Status> {
+    let (mut cursor, mut more) = (Cursor::default(), 0);
+    begin_elements::<OPEN>(input, &mut cursor).ok()?;
+    loop {
+        next_element::<CLOSE>(input, &mut cursor, &mut more).ok()?;
+        if more == 0 {
+            return Ok(());
+        }
+        element(input)?;
     }
-    status
 }
 
 fn get_bits(input: &mut Input<'_>, word: &mut u64) -> Status {
@@ -502,19 +460,14 @@ fn get_bits(input: &mut Input<'_>, word: &mut u64) -> Status {
 extern "C" fn put_flags(output: &mut Output<'_>, table: &SymbolTable, word: u64) -> Status {
     let mut status = output.put(b"[");
     let mut left = word;
-    for (position, name) in table.iter() {
-        if status == Status::Ok && word >> (position & 63) & 1 == 1 {
-            left &= !(1 << (position & 63));
-            status = tokens::put_string(output, name);
-            if status == Status::Ok {
-                status = output.put(b",");
-            }
-        }
+    for (position, name) in table.iter().filter(|(position, _)| word >> (position & 63) & 1 == 1) {
+        left &= !(1 << (position & 63));
+        status = status.then(|| tokens::put_string(output, name)).then(|| output.put(b","));
     }
-    if status == Status::Ok && left != 0 {
-        status = number::put_u64(output, left);
+    if left != 0 {
+        status = status.then(|| number::put_u64(output, left));
     }
-    if status == Status::Ok { close(output, b']') } else { status }
+    status.then(|| close(output, b']'))
 }
 
 /// Bitsets as objects of their named fields. The number of all bits is accepted, too. The table's
@@ -527,23 +480,10 @@ extern "C" fn put_fields(output: &mut Output<'_>, table: &SymbolTable, word: u64
     for (field, name) in table.iter() {
         let (position, mask, signed) = parts(field);
         let value = word >> position & mask;
-        if status == Status::Ok {
-            status = tokens::put_string(output, name);
-        }
-        if status == Status::Ok {
-            status = output.put(b":");
-        }
-        if status == Status::Ok {
-            status = match signed && value > mask >> 1 {
-                true => number::put_i64(output, (value | !mask) as i64),
-                false => number::put_u64(output, value),
-            };
-        }
-        if status == Status::Ok {
-            status = output.put(b",");
-        }
+        status = status.then(|| tokens::put_string(output, name)).then(|| output.put(b":"));
+        status = status.then(|| symbols::put_field(output, value, mask, signed)).then(|| output.put(b","));
     }
-    if status == Status::Ok { close(output, b'}') } else { status }
+    status.then(|| close(output, b'}'))
 }
 
 extern "C" fn get_fields(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
@@ -551,69 +491,43 @@ extern "C" fn get_fields(input: &mut Input<'_>, table: &SymbolTable, word: &mut 
         return get_bits(input, word);
     }
     *word = 0;
-    let (mut cursor, mut more) = (Cursor::default(), 0);
-    let mut status = begin_elements::<b'{'>(input, &mut cursor);
-    while status == Status::Ok {
-        status = next_element::<b'}'>(input, &mut cursor, &mut more);
-        if status == Status::Failed || more == 0 {
-            return status;
-        }
-        status = get_field(input, table, word);
-    }
-    status
+    Status::of(each::<b'{', b'}'>(input, |input| get_field(input, table, word)))
 }
 
-fn get_field(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
+fn get_field(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Result<(), Status> {
     let mut buffer = [0; 512];
-    let name = match tokens::member_name(input) {
-        Ok(name) => name,
-        Err(status) => return status,
-    };
+    let name = tokens::member_name(input)?;
     let Some(field) = name.plain(&mut buffer).and_then(|name| table.value(name)) else {
-        return tokens::skip(input);
+        return tokens::skip(input).ok();
     };
-    let (position, mask, signed) = parts(field);
     tokens::peek(input);
     let start = input.position();
     let value = match () {
         () if tokens::accept_word(input, b"true") => 1,
         () if tokens::accept_word(input, b"false") => 0,
-        () => match super::scalars::integer(input) {
-            Ok(value) => value,
-            Err(status) => return status,
-        },
+        () => super::scalars::integer(input)?,
     };
-    let (min, max) = if signed { (-i128::from(mask >> 1) - 1, mask >> 1) } else { (0, mask) };
-    if value < min || value > i128::from(max) {
+    *word = symbols::with_field(*word, field, value).map_err(|bits| {
         input.seek(start);
-        return input.fail(FaultKind::OutOfRange, u64::from(mask.count_ones()), 0);
-    }
-    *word = *word & !(mask << position) | (value as u64 & mask) << position;
-    Status::Ok
+        input.fail(FaultKind::OutOfRange, bits, 0)
+    })?;
+    Ok(())
 }
 
 /// The beginning of a union, up to the name of its case. The table has each case's name with its
 /// first label, and each literal of the discriminator's enum after [`LITERAL`].
-pub(super) static UNION: SymbolKernel =
-    SymbolKernel { name: "json union", scalar: Scalar::I64, get: get_union::<false>, put: put_symbol };
+pub(super) static UNION: SymbolKernel = SymbolKernel::get_only("json union", get_union::<false>);
 
 /// [`UNION`] with an integer as discriminator, which may be a string of digits.
-pub(super) static UNION_OF_INTEGER: SymbolKernel =
-    SymbolKernel { name: "json union of integer", scalar: Scalar::I64, get: get_union::<true>, put: put_symbol };
+pub(super) static UNION_OF_INTEGER: SymbolKernel = SymbolKernel::get_only("json union of integer", get_union::<true>);
 
 const DISCRIMINATOR: &[u8] = b"$discriminator";
 
 extern "C" fn get_union<const INTEGER: bool>(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
-    match union_head(input, table, INTEGER) {
-        Ok(value) => {
-            *word = value as u64;
-            Status::Ok
-        }
-        Err(status) => status,
-    }
+    Status::give(union_head(input, table, INTEGER), word)
 }
 
-fn union_head(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<i64, Status> {
+fn union_head(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<u64, Status> {
     if !tokens::accept(input, b'{') {
         return Err(tokens::wrong_kind(input));
     }
@@ -629,7 +543,7 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Resu
         let label = plain.and_then(|name| table.value(name));
         // The case's own kernel reads the name again and compares it.
         input.seek(start);
-        return label.ok_or_else(|| input.fail(FaultKind::UnknownCase, 0, 0));
+        return label.map(|label| label as u64).ok_or_else(|| input.fail(FaultKind::UnknownCase, 0, 0));
     }
     let value = discriminator(input, table, integer)?;
     if !tokens::accept(input, b',') && tokens::peek(input) != Some(b'}') {
@@ -638,7 +552,7 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Resu
     Ok(value)
 }
 
-fn discriminator(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<i64, Status> {
+fn discriminator(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<u64, Status> {
     if tokens::accept_word(input, b"true") {
         return Ok(1);
     }
@@ -656,14 +570,14 @@ fn discriminator(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> R
     }
     let start = input.position();
     let value = super::scalars::integer(input)?;
-    i64::try_from(value).map_err(|_| {
+    i64::try_from(value).map(|value| value as u64).map_err(|_| {
         input.seek(start);
         input.fail(FaultKind::OutOfRange, 64, 0)
     })
 }
 
 /// The end of a union. No other member may follow the case's member, not even a discriminator.
-pub(super) static UNION_END: ActionKernel = ActionKernel { name: "json union end", get: get_union_end, put: put_close };
+pub(super) static UNION_END: ActionKernel = ActionKernel::get_only("json union end", get_union_end);
 
 extern "C" fn get_union_end(input: &mut Input<'_>, _: u64) -> Status {
     if !tokens::accept(input, b',') {
@@ -683,8 +597,7 @@ extern "C" fn get_union_end(input: &mut Input<'_>, _: u64) -> Status {
 }
 
 /// The name of a union's case, which is the only one in the table, and its colon.
-pub(super) static CASE: SymbolKernel =
-    SymbolKernel { name: "json case", scalar: Scalar::I64, get: get_case, put: put_symbol };
+pub(super) static CASE: SymbolKernel = SymbolKernel::get_only("json case", get_case);
 
 extern "C" fn get_case(input: &mut Input<'_>, table: &SymbolTable, word: &mut u64) -> Status {
     if tokens::peek(input) == Some(b'}') {
@@ -692,17 +605,11 @@ extern "C" fn get_case(input: &mut Input<'_>, table: &SymbolTable, word: &mut u6
     }
     let start = input.position();
     let mut buffer = [0; 512];
-    match tokens::member_name(input) {
-        Ok(name) => match name.plain(&mut buffer).and_then(|name| table.value(name)) {
-            Some(value) => {
-                *word = value as u64;
-                Status::Ok
-            }
-            None => {
-                input.seek(start);
-                input.fail(FaultKind::UnknownCase, 0, 0)
-            }
-        },
-        Err(status) => status,
-    }
+    let value = tokens::member_name(input).and_then(|name| {
+        name.plain(&mut buffer).and_then(|name| table.value(name)).ok_or_else(|| {
+            input.seek(start);
+            input.fail(FaultKind::UnknownCase, 0, 0)
+        })
+    });
+    Status::give(value.map(|value| value as u64), word)
 }

@@ -2,7 +2,7 @@
 //! value. It emits operations with the kernels of `scalars`, `delimiters` and `decimal`, and
 //! touches the walk only.
 
-use alloc::{boxed::Box, string::ToString};
+use alloc::string::ToString;
 
 use super::{
     Style, decimal,
@@ -11,15 +11,13 @@ use super::{
     scalars::{self, Form},
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut, is_decimal, symbols},
-    layout::{Kind, Scalar},
-    program::{Block, OpKind, Overflow, Place, Source, TextForm, Wire},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, is_decimal, symbols},
+    layout::Scalar,
+    program::{OpKind, Place, SliceKernel, TextForm, Wire},
     schema::{Case, Def, DefId, DefKind, Type, array_len},
 };
 
 pub(super) struct Dialect(pub Style);
-
-type Lowered = Result<(), LowerError>;
 
 /// Largest number of dimensions of an array: there is one dialect for each.
 pub(super) const MAX_RANK: usize = 8;
@@ -35,24 +33,17 @@ impl EncodeDialect for Dialect {
             Some(_) => return self.plain(walk, &Type::Uint64, place, self.0.form),
             None => Wire::Symbol(&FIELDS, symbols::bit_fields(walk.schema(), *id, &str::to_string)),
         };
-        put(walk, place, wire)
+        walk.put(place, wire)
     }
 
     fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
         let kernel = if self.0.enum_numbers { &NUMBERED } else { &NAMED };
         let literals = symbols::literals(walk.schema(), id, None);
-        put(walk, place, Wire::Symbol(kernel, literals))
+        walk.put(place, Wire::Symbol(kernel, literals))
     }
 
     fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
-        let (bound, utf16_bound) = match ty {
-            Type::String { bound } => (*bound, false),
-            Type::WString { bound } => (*bound, true),
-            _ => (0, false),
-        };
-        let (form, overflow) = (TextForm::Kernel(&TEXT), Overflow::Refuse);
-        walk.emit(OpKind::Text { place, form, bound, utf16_bound, overflow, after: 0 });
-        Ok(())
+        walk.text(ty, place, TextForm::Kernel(&TEXT))
     }
 
     fn sequence(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
@@ -71,29 +62,17 @@ impl EncodeDialect for Dialect {
     }
 
     fn map(&self, walk: &mut EncodeWalk<'_>, key: &Type, value: &Type, bound: u32, place: Place) -> Lowered {
-        literal(walk, b"{");
-        let (key, value) = walk.entry(
-            place,
-            |walk, place| {
-                self.key(walk, key, place)?;
-                literal(walk, b":");
-                Ok(())
-            },
-            |walk, place| {
-                walk.value(value, place)?;
-                literal(walk, b",");
-                Ok(())
-            },
-        )?;
-        walk.emit(OpKind::Map {
-            place,
-            source: Source::Count,
-            key,
-            value,
-            bound,
-            overflow: Default::default(),
-            min_wire: 0,
-        });
+        walk.literal(b"{");
+        let key = |walk: &mut EncodeWalk<'_>, place| {
+            self.key(walk, key, place)?;
+            walk.literal(b":");
+            Ok(())
+        };
+        walk.entries(place, bound, key, |walk, place| {
+            walk.value(value, place)?;
+            walk.literal(b",");
+            Ok(())
+        })?;
         close(walk, b'}');
         Ok(())
     }
@@ -102,7 +81,7 @@ impl EncodeDialect for Dialect {
         if is_decimal(walk.schema(), id) {
             return decimal::write(walk, members, self.0.form);
         }
-        literal(walk, b"{");
+        walk.literal(b"{");
         // The first member that is always written decides about commas: members before it are
         // followed by their comma, members after it are preceded by it.
         let mut comma_in_front = false;
@@ -112,18 +91,18 @@ impl EncodeDialect for Dialect {
             let trailing: &[u8] = if comma_in_front || always { b"" } else { b"," };
             let name = [leading, &quoted(&out.member.name), b":"].concat();
             if !out.member.optional {
-                literal(walk, &name);
+                walk.literal(&name);
                 walk.member(out.member, out.place)?;
             } else {
                 let present = |walk: &mut EncodeWalk<'_>, place| {
-                    literal(walk, &name);
+                    walk.literal(&name);
                     walk.member(out.member, place)?;
-                    literal(walk, trailing);
+                    walk.literal(trailing);
                     Ok(())
                 };
                 let absent = |walk: &mut EncodeWalk<'_>| {
                     if always {
-                        literal(walk, &[&name, &b"null"[..]].concat());
+                        walk.literal([&name, &b"null"[..]].concat());
                     }
                     Ok(())
                 };
@@ -132,7 +111,7 @@ impl EncodeDialect for Dialect {
             comma_in_front |= always;
         }
         match comma_in_front {
-            true => literal(walk, b"}"),
+            true => walk.literal(b"}"),
             false => close(walk, b'}'),
         }
         Ok(())
@@ -140,17 +119,17 @@ impl EncodeDialect for Dialect {
 
     fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Lowered {
         let arm = |walk: &mut EncodeWalk<'_>, case: &Case, place| {
-            literal(walk, b"{");
+            walk.literal(b"{");
             self.discriminator(walk, union, case)?;
-            literal(walk, &[&quoted(&case.member.name)[..], b":"].concat());
+            walk.literal([&quoted(&case.member.name)[..], b":"].concat());
             walk.member(&case.member, place)?;
-            literal(walk, b"}");
+            walk.literal(b"}");
             Ok(())
         };
         let none = |walk: &mut EncodeWalk<'_>| {
-            literal(walk, b"{\"$discriminator\":");
+            walk.literal(b"{\"$discriminator\":");
             self.put_discriminator(walk, union)?;
-            literal(walk, b"}");
+            walk.literal(b"}");
             Ok(())
         };
         walk.union_arms(union, arm, none)
@@ -160,14 +139,14 @@ impl EncodeDialect for Dialect {
 impl Dialect {
     fn plain(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, form: Form) -> Lowered {
         let memory = walk.memory_scalar(place)?;
-        put(walk, place, Wire::Kernel(scalars::kernel(ty, memory, form)))
+        walk.put(place, Wire::Kernel(scalars::kernel(ty, memory, form)))
     }
 
     fn key(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
         match walk.schema().resolve(ty) {
             Type::Def(id) => {
                 let literals = symbols::literals(walk.schema(), *id, None);
-                put(walk, place, Wire::Symbol(&KEY_NAMED, literals))
+                walk.put(place, Wire::Symbol(&KEY_NAMED, literals))
             }
             ty @ (Type::String { .. } | Type::WString { .. }) => self.text(walk, ty, place),
             ty => self.plain(walk, ty, place, Form::Key),
@@ -176,39 +155,26 @@ impl Dialect {
 
     /// Emits all elements as one array.
     fn elements(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
-        if let Some(kernel) = self.slice(walk, element, place) {
-            walk.emit(OpKind::Slice { place, kernel, bound, overflow: Overflow::Refuse });
-            return Ok(());
+        match self.slice(walk, element, place) {
+            Some(kernel) => walk.slice(place, kernel, bound),
+            None => self.one_by_one(walk, element, bound, place),
         }
-        self.one_by_one(walk, element, bound, place)
     }
 
-    fn slice(
-        &self,
-        walk: &EncodeWalk<'_>,
-        element: &Type,
-        place: Place,
-    ) -> Option<&'static crate::program::SliceKernel> {
-        let scalar = match walk.kind(place)? {
-            Kind::Sequence(sequence) => walk.scalar_node(sequence.element)?,
-            Kind::Array { element, .. } => walk.scalar_node(*element)?,
-            _ => return None,
-        };
+    fn slice(&self, walk: &EncodeWalk<'_>, element: &Type, place: Place) -> Option<&'static SliceKernel> {
         match walk.schema().resolve(element) {
             Type::Def(_) => None,
-            ty => scalars::slice(ty, scalar, self.0.form, self.0.byte_arrays),
+            ty => scalars::slice(ty, walk.element_scalar(place)?, self.0.form, self.0.byte_arrays),
         }
     }
 
     fn one_by_one(&self, walk: &mut EncodeWalk<'_>, element: &Type, bound: u32, place: Place) -> Lowered {
-        literal(walk, b"[");
-        let element = walk.element(place, |walk, place| {
+        walk.literal(b"[");
+        walk.elements(place, bound, |walk, place| {
             walk.value(element, place)?;
-            literal(walk, b",");
+            walk.literal(b",");
             Ok(())
         })?;
-        let (source, overflow) = (Source::Count, Overflow::Refuse);
-        walk.emit(OpKind::Sequence { place, source, element, bound, overflow, min_wire: 0 });
         close(walk, b']');
         Ok(())
     }
@@ -225,24 +191,16 @@ impl Dialect {
 
     /// Emits the discriminator in front of a case's value, unless it is the case's first label.
     fn discriminator(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>, case: &Case) -> Lowered {
-        let first = case.labels.first();
-        if first.is_some() && case.labels.len() == 1 && !case.is_default {
-            return Ok(());
-        }
-        let otherwise = walk.block(|walk| {
-            literal(walk, b"\"$discriminator\":");
-            self.put_discriminator(walk, union)?;
-            literal(walk, b",");
-            Ok(())
-        })?;
-        match first {
-            Some(label) => {
-                let arms = [([*label].into(), Block::default())].into();
-                walk.emit(OpKind::Switch { arms, otherwise });
-            }
-            None => otherwise.0.into_iter().for_each(|op| walk.emit(op.kind)),
-        }
-        Ok(())
+        walk.implied_or(
+            case,
+            |_| Ok(()),
+            |walk| {
+                walk.literal(b"\"$discriminator\":");
+                self.put_discriminator(walk, union)?;
+                walk.literal(b",");
+                Ok(())
+            },
+        )
     }
 
     /// Emits the discriminator, which is in the accumulator, in the form of its type.
@@ -257,35 +215,13 @@ impl Dialect {
             return Ok(());
         }
         if union.wire == Scalar::Bool {
-            let word = |walk: &mut EncodeWalk<'_>, text: &[u8]| {
-                walk.block(|walk| {
-                    literal(walk, text);
-                    Ok(())
-                })
-            };
-            let (no, yes) = (word(walk, b"false")?, word(walk, b"true")?);
-            walk.emit(OpKind::Switch { arms: [([0].into(), no)].into(), otherwise: yes });
+            walk.put_truth([b"false", b"true"]);
             return Ok(());
         }
         walk.emit(OpKind::Convert(union.wire));
         walk.emit(OpKind::Put(Wire::Kernel(scalars::kernel(ty, union.wire, self.0.form))));
         Ok(())
     }
-}
-
-/// Emits the writing of a scalar from memory, converted to the type that its form on the wire has.
-fn put(walk: &mut EncodeWalk<'_>, place: Place, wire: Wire) -> Lowered {
-    let memory = walk.memory_scalar(place)?;
-    walk.emit(OpKind::Load(place));
-    if memory != wire.scalar() {
-        walk.emit(OpKind::Convert(wire.scalar()));
-    }
-    walk.emit(OpKind::Put(wire));
-    Ok(())
-}
-
-fn literal(walk: &mut EncodeWalk<'_>, bytes: &[u8]) {
-    walk.emit(OpKind::Literal(Box::from(bytes)));
 }
 
 fn close(walk: &mut EncodeWalk<'_>, bracket: u8) {

@@ -3,12 +3,13 @@
 
 use super::tokens;
 use crate::{
-    codec::lower::one_way,
     layout::{Float128, Scalar},
     program::{
         Elements, FaultKind, Input, Output, ScalarKernel, SliceKernel, Status,
-        kernel::WideKernel,
-        kernels::{base64, float, number, scalar::Number},
+        kernels::{
+            base64, float, number,
+            scalar::{Number, of_number},
+        },
     },
     schema::Type,
 };
@@ -28,159 +29,74 @@ pub enum Form {
 
 /// The kernel for a scalar of a primitive type, or for the bits of a definition.
 pub(super) fn kernel(ty: &Type, scalar: Scalar, form: Form) -> &'static ScalarKernel {
-    let large = matches!(scalar, Scalar::I64 | Scalar::U64);
-    match (ty, scalar) {
-        (Type::Char8, _) => &CHAR8,
-        (Type::Char16, _) => {
-            if form == Form::Key {
-                &KEY_CHAR16
-            } else {
-                &CHAR16
-            }
-        }
-        (_, Scalar::Bool) => {
-            if form == Form::Key {
-                &KEY_BOOL
-            } else {
-                &BOOL
-            }
-        }
-        (_, Scalar::F32) => {
-            if form == Form::Bare {
-                &BARE_F32
-            } else {
-                &F32
-            }
-        }
-        (_, Scalar::F64) => {
-            if form == Form::Bare {
-                &BARE_F64
-            } else {
-                &F64
-            }
-        }
-        (_, Scalar::F128) => &F128,
-        _ if form == Form::Key => keyed(scalar),
-        _ if form == Form::Quoted && large => {
-            if scalar == Scalar::I64 {
-                &TEXT_I64
-            } else {
-                &TEXT_U64
-            }
-        }
-        _ => plain(scalar),
+    match (ty, scalar, form) {
+        (Type::Char8, ..) => &CHAR8,
+        (Type::Char16, _, Form::Key) => &KEY_CHAR16,
+        (Type::Char16, ..) => &CHAR16,
+        (_, Scalar::Bool, Form::Key) => &KEY_BOOL,
+        (_, Scalar::Bool, _) => &BOOL,
+        (_, Scalar::F128, _) => &F128,
+        _ => of_number!(scalar, N => Of::<N>::kernel(form)).unwrap_or(Of::<u64>::VALUE),
     }
 }
 
 /// The kernel for all elements of a sequence or array at once, if there is one.
 pub(super) fn slice(ty: &Type, scalar: Scalar, form: Form, bytes_as_array: bool) -> Option<&'static SliceKernel> {
-    Some(match (ty, scalar) {
-        (Type::Octet, Scalar::U8) if !bytes_as_array => &OCTETS,
-        (Type::Char8 | Type::Char16, _) | (_, Scalar::Bool | Scalar::F128) => return None,
-        (_, Scalar::I64) if form == Form::Quoted => &SLICE_TEXT_I64,
-        (_, Scalar::U64) if form == Form::Quoted => &SLICE_TEXT_U64,
-        (_, Scalar::F32) if form == Form::Bare => &SLICE_BARE_F32,
-        (_, Scalar::F64) if form == Form::Bare => &SLICE_BARE_F64,
-        (_, Scalar::I8) => &SLICE_I8,
-        (_, Scalar::I16) => &SLICE_I16,
-        (_, Scalar::I32) => &SLICE_I32,
-        (_, Scalar::I64) => &SLICE_I64,
-        (_, Scalar::U8) => &SLICE_U8,
-        (_, Scalar::U16) => &SLICE_U16,
-        (_, Scalar::U32) => &SLICE_U32,
-        (_, Scalar::U64) => &SLICE_U64,
-        (_, Scalar::F32) => &SLICE_F32,
-        (_, Scalar::F64) => &SLICE_F64,
-    })
+    match (ty, scalar) {
+        (Type::Octet, Scalar::U8) if !bytes_as_array => Some(&OCTETS),
+        (Type::Char8 | Type::Char16, _) => None,
+        _ => of_number!(scalar, N => Of::<N>::slice(form)),
+    }
 }
 
-macro_rules! integers {
-    ($($int:ident $scalar:ident $plain:ident $key:ident $slice:ident;)*) => {
-        $(static $plain: ScalarKernel = value_kernel::<$int>(stringify!($int));
-        static $slice: SliceKernel = slice_kernel::<$int>(stringify!($int));
-        static $key: ScalarKernel = ScalarKernel {
-            name: concat!("json key ", stringify!($int)),
-            scalar: Scalar::$scalar,
-            get: get_quoted::<$int>,
-            put: put_quoted::<$int>,
-            wide: None, form: None,
-        };)*
+/// The kernels of a number type.
+struct Of<N>(core::marker::PhantomData<N>);
 
-        fn plain(scalar: Scalar) -> &'static ScalarKernel {
-            match scalar {
-                $(Scalar::$scalar => &$plain,)*
-                _ => unreachable!("booleans and floats have kernels of their own"),
-            }
+impl<N: Number> Of<N> {
+    const VALUE: &'static ScalarKernel = &ScalarKernel::new("json number", N::SCALAR, get::<N>, put::<N, false>);
+    const BARE: &'static ScalarKernel = &ScalarKernel::new("json bare number", N::SCALAR, get::<N>, put::<N, true>);
+    const QUOTED: &'static ScalarKernel = &ScalarKernel::new("json text", N::SCALAR, get::<N>, put_quoted::<N>);
+    const KEY: &'static ScalarKernel = &ScalarKernel::new("json key", N::SCALAR, get_quoted::<N>, put_quoted::<N>);
+    const ALL: &'static SliceKernel =
+        &SliceKernel { name: "json numbers", scalar: N::SCALAR, get: get_all::<N>, put: put_all::<N, false> };
+    const ALL_BARE: &'static SliceKernel = &SliceKernel { put: put_all::<N, true>, ..*Self::ALL };
+    const ALL_QUOTED: &'static SliceKernel = &SliceKernel { put: put_all_quoted::<N>, ..*Self::ALL };
+
+    /// Whether [`Form::Quoted`] is about this type.
+    const LONG: bool = matches!(N::SCALAR, Scalar::I64 | Scalar::U64);
+
+    fn kernel(form: Form) -> &'static ScalarKernel {
+        match form {
+            Form::Bare if N::FLOAT => Self::BARE,
+            Form::Quoted if Self::LONG => Self::QUOTED,
+            Form::Key if !N::FLOAT => Self::KEY,
+            _ => Self::VALUE,
         }
+    }
 
-        fn keyed(scalar: Scalar) -> &'static ScalarKernel {
-            match scalar {
-                $(Scalar::$scalar => &$key,)*
-                _ => unreachable!("booleans and floats have kernels of their own"),
-            }
+    fn slice(form: Form) -> &'static SliceKernel {
+        match form {
+            Form::Bare if N::FLOAT => Self::ALL_BARE,
+            Form::Quoted if Self::LONG => Self::ALL_QUOTED,
+            _ => Self::ALL,
         }
-    };
-}
-
-integers! {
-    i8 I8 I8 KEY_I8 SLICE_I8;
-    i16 I16 I16 KEY_I16 SLICE_I16;
-    i32 I32 I32 KEY_I32 SLICE_I32;
-    i64 I64 I64 KEY_I64 SLICE_I64;
-    u8 U8 U8 KEY_U8 SLICE_U8;
-    u16 U16 U16 KEY_U16 SLICE_U16;
-    u32 U32 U32 KEY_U32 SLICE_U32;
-    u64 U64 U64 KEY_U64 SLICE_U64;
-}
-
-static F32: ScalarKernel = value_kernel::<f32>("f32");
-static SLICE_F32: SliceKernel = slice_kernel::<f32>("f32");
-static F64: ScalarKernel = value_kernel::<f64>("f64");
-static SLICE_F64: SliceKernel = slice_kernel::<f64>("f64");
-static BARE_F32: ScalarKernel = ScalarKernel { put: put_bare::<f32>, ..value_kernel::<f32>("bare f32") };
-static BARE_F64: ScalarKernel = ScalarKernel { put: put_bare::<f64>, ..value_kernel::<f64>("bare f64") };
-static SLICE_BARE_F32: SliceKernel = SliceKernel { put: put_all_bare::<f32>, ..slice_kernel::<f32>("bare f32") };
-static SLICE_BARE_F64: SliceKernel = SliceKernel { put: put_all_bare::<f64>, ..slice_kernel::<f64>("bare f64") };
-
-const fn value_kernel<N: Number>(name: &'static str) -> ScalarKernel {
-    ScalarKernel { name, scalar: N::SCALAR, get: get::<N>, put: put::<N>, wide: None, form: None }
-}
-
-const fn slice_kernel<N: Number>(name: &'static str) -> SliceKernel {
-    SliceKernel { name, scalar: N::SCALAR, get: get_all::<N>, put: put_all::<N> }
+    }
 }
 
 extern "C" fn get<N: Number>(input: &mut Input<'_>, word: &mut u64) -> Status {
-    match read::<N>(input) {
-        Ok(value) => {
-            *word = value.word();
-            Status::Ok
-        }
-        Err(status) => status,
-    }
+    Status::give(read::<N>(input).map(|value| value.word()), word)
 }
 
-extern "C" fn put<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
-    write(N::of_word(word), output)
+extern "C" fn put<N: Number, const BARE: bool>(output: &mut Output<'_>, word: u64) -> Status {
+    write::<N, BARE>(N::of_word(word), output)
 }
 
 #[inline]
-fn write<N: Number>(value: N, output: &mut Output<'_>) -> Status {
-    match value.as_f64() {
-        finite if finite.is_finite() => value.put(output),
-        named => output.put(float_name(named)),
-    }
-}
-
-extern "C" fn put_bare<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
-    write_bare(N::of_word(word), output)
-}
-
-#[inline]
-fn write_bare<N: Number>(value: N, output: &mut Output<'_>) -> Status {
-    match value.as_f64() {
-        finite if finite.is_finite() => value.put(output),
-        named => {
+fn write<N: Number, const BARE: bool>(value: N, output: &mut Output<'_>) -> Status {
+    match (value.as_f64(), BARE) {
+        (finite, _) if finite.is_finite() => value.put(output),
+        (named, false) => output.put(float_name(named)),
+        (named, true) => {
             let name = float_name(named);
             output.put(name.get(1..name.len() - 1).unwrap_or(name))
         }
@@ -263,8 +179,7 @@ pub(super) fn integer_of_text(text: &[u8]) -> Option<i128> {
         return u64::from_str_radix(digits, 8).ok().map(i128::from);
     }
     let mut room = [0; 512];
-    let text = float::plain_number(text, &mut room);
-    let number = float::decimal(text).ok().filter(|number| number.len == text.len())?;
+    let (number, text) = float::whole_text(text, &mut room)?;
     number.to_integer(text)
 }
 
@@ -278,9 +193,7 @@ fn quoted_number<R>(
     let start = input.position();
     let text = tokens::string(input)?;
     let (mut buffer, mut room) = ([0; 64], [0; 512]);
-    let plain = text.plain(&mut buffer).map(|text| float::plain_number(text, &mut room));
-    let number =
-        plain.and_then(|text| Some((float::decimal(text).ok().filter(|number| number.len == text.len())?, text)));
+    let number = text.plain(&mut buffer).and_then(|text| float::whole_text(text, &mut room));
     match number.map(|(number, text)| value(&number, text)) {
         Some(Ok(value)) => Ok(value),
         Some(Err(bits)) => Err(out_of_range(input, start, bits)),
@@ -299,37 +212,12 @@ extern "C" fn get_quoted<N: Number>(input: &mut Input<'_>, word: &mut u64) -> St
 }
 
 extern "C" fn put_quoted<N: Number>(output: &mut Output<'_>, word: u64) -> Status {
-    quoted(output, |output| write(N::of_word(word), output))
+    quoted(output, |output| write::<N, false>(N::of_word(word), output))
 }
 
 fn quoted(output: &mut Output<'_>, write: impl FnOnce(&mut Output<'_>) -> Status) -> Status {
-    let mut status = output.put(b"\"");
-    if status == Status::Ok {
-        status = write(output);
-    }
-    if status == Status::Ok { output.put(b"\"") } else { status }
+    output.put(b"\"").then(|| write(output)).then(|| output.put(b"\""))
 }
-
-static TEXT_I64: ScalarKernel = ScalarKernel {
-    name: "json i64 text",
-    scalar: Scalar::I64,
-    get: get::<i64>,
-    put: put_quoted::<i64>,
-    wide: None,
-    form: None,
-};
-static TEXT_U64: ScalarKernel = ScalarKernel {
-    name: "json u64 text",
-    scalar: Scalar::U64,
-    get: get::<u64>,
-    put: put_quoted::<u64>,
-    wide: None,
-    form: None,
-};
-static SLICE_TEXT_I64: SliceKernel =
-    SliceKernel { name: "json i64 texts", scalar: Scalar::I64, get: get_all::<i64>, put: put_all_quoted::<i64> };
-static SLICE_TEXT_U64: SliceKernel =
-    SliceKernel { name: "json u64 texts", scalar: Scalar::U64, get: get_all::<u64>, put: put_all_quoted::<u64> };
 
 const NAN: &[u8] = b"\"NaN\"";
 const INFINITY: &[u8] = b"\"Infinity\"";
@@ -352,7 +240,7 @@ fn named_float(input: &mut Input<'_>) -> Option<f64> {
 }
 
 fn get_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Status {
-    read_all::<N>(input, elements).err().unwrap_or(Status::Ok)
+    Status::of(read_all::<N>(input, elements))
 }
 
 fn read_all<N: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Status> {
@@ -411,16 +299,14 @@ fn element_and_mark<N: Number>(input: &mut Input<'_>) -> Result<(N, u8), Status>
     }
 }
 
-fn put_all<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
-    write_all(output, elements, N::SIZE, |output, bytes| write(N::of_bytes(bytes), output))
-}
-
-fn put_all_bare<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
-    write_all(output, elements, N::SIZE, |output, bytes| write_bare(N::of_bytes(bytes), output))
+fn put_all<N: Number, const BARE: bool>(output: &mut Output<'_>, elements: &[u8]) -> Status {
+    write_all(output, elements, N::SIZE, |output, bytes| write::<N, BARE>(N::of_bytes(bytes), output))
 }
 
 fn put_all_quoted<N: Number>(output: &mut Output<'_>, elements: &[u8]) -> Status {
-    write_all(output, elements, N::SIZE, |output, bytes| quoted(output, |output| write(N::of_bytes(bytes), output)))
+    write_all(output, elements, N::SIZE, |output, bytes| {
+        quoted(output, |output| write::<N, false>(N::of_bytes(bytes), output))
+    })
 }
 
 fn write_all(
@@ -477,8 +363,7 @@ fn octets(input: &mut Input<'_>, elements: &mut Elements<'_>) -> Result<(), Stat
     Ok(())
 }
 
-static BOOL: ScalarKernel =
-    ScalarKernel { name: "json bool", scalar: Scalar::Bool, get: get_bool, put: put_bool, wide: None, form: None };
+static BOOL: ScalarKernel = ScalarKernel::new("json bool", Scalar::Bool, get_bool, put_bool);
 
 extern "C" fn get_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
     *word = u64::from(tokens::accept_word(input, b"true"));
@@ -492,14 +377,7 @@ extern "C" fn put_bool(output: &mut Output<'_>, word: u64) -> Status {
     output.put(if word == 0 { b"false" } else { b"true" })
 }
 
-static KEY_BOOL: ScalarKernel = ScalarKernel {
-    name: "json key bool",
-    scalar: Scalar::Bool,
-    get: get_key_bool,
-    put: put_key_bool,
-    wide: None,
-    form: None,
-};
+static KEY_BOOL: ScalarKernel = ScalarKernel::new("json key bool", Scalar::Bool, get_key_bool, put_key_bool);
 
 extern "C" fn get_key_bool(input: &mut Input<'_>, word: &mut u64) -> Status {
     *word = u64::from(tokens::accept_word(input, b"\"true\""));
@@ -513,18 +391,9 @@ extern "C" fn put_key_bool(output: &mut Output<'_>, word: u64) -> Status {
     quoted(output, |output| put_bool(output, word))
 }
 
-static CHAR8: ScalarKernel =
-    ScalarKernel { name: "json char", scalar: Scalar::U8, get: get_char8, put: put_char, wide: None, form: None };
-static CHAR16: ScalarKernel =
-    ScalarKernel { name: "json wchar", scalar: Scalar::U16, get: get_char16, put: put_char, wide: None, form: None };
-static KEY_CHAR16: ScalarKernel = ScalarKernel {
-    name: "json key wchar",
-    scalar: Scalar::U16,
-    get: get_char16,
-    put: put_key_char,
-    wide: None,
-    form: None,
-};
+static CHAR8: ScalarKernel = ScalarKernel::new("json char", Scalar::U8, get_char8, put_char);
+static CHAR16: ScalarKernel = ScalarKernel::new("json wchar", Scalar::U16, get_char16, put_char);
+static KEY_CHAR16: ScalarKernel = ScalarKernel::new("json key wchar", Scalar::U16, get_char16, put_key_char);
 
 extern "C" fn get_char8(input: &mut Input<'_>, word: &mut u64) -> Status {
     get_char(input, word, 0xFF)
@@ -577,14 +446,7 @@ extern "C" fn put_key_char(output: &mut Output<'_>, word: u64) -> Status {
     }
 }
 
-static F128: ScalarKernel = ScalarKernel {
-    name: "json long double",
-    scalar: Scalar::F128,
-    get: one_way::get_no_scalar,
-    put: one_way::put_no_scalar,
-    wide: Some(WideKernel { get: get_f128, put: put_f128 }),
-    form: None,
-};
+static F128: ScalarKernel = ScalarKernel::wide("json long double", get_f128, put_f128);
 
 fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
     quoted(output, |output| number::put_hex128(output, bits))
@@ -595,10 +457,8 @@ fn put_f128(output: &mut Output<'_>, bits: u128) -> Status {
 fn get_f128(input: &mut Input<'_>) -> Result<u128, Status> {
     let exact = |value: f64| Float128::from(value).to_bits();
     if tokens::peek(input) == Some(b'"') {
-        let digits = input.rest().strip_prefix(b"\"0x").and_then(|rest| rest.get(..33)).map(|rest| rest.split_at(32));
-        let bits = digits.filter(|(_, quote)| *quote == b"\"").and_then(|(digits, _)| {
-            digits.iter().try_fold(0, |bits, d| Some(bits << 4 | u128::from(char::from(*d).to_digit(16)?)))
-        });
+        let quoted = input.rest().strip_prefix(b"\"").and_then(|rest| rest.get(..35));
+        let bits = quoted.and_then(|quoted| quoted.strip_suffix(b"\"")).and_then(number::read_hex128);
         return match bits {
             Some(bits) => input.take(36).map(|_| bits),
             None => match named_float(input) {

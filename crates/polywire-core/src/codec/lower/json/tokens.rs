@@ -289,7 +289,7 @@ fn put_escaped(output: &mut Output<'_>, bytes: &[u8]) -> Status {
         status = put_escape(output, *byte);
         rest = &rest[clean + 1..];
     }
-    if status == Status::Ok { output.put(b"\"") } else { status }
+    status.then(|| output.put(b"\""))
 }
 
 fn put_escape(output: &mut Output<'_>, byte: u8) -> Status {
@@ -382,10 +382,7 @@ pub(crate) fn member_name<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> 
         return Err(unexpected(input, b'"'));
     }
     let name = string(input)?;
-    match expect(input, b':') {
-        Status::Ok => Ok(name),
-        status => Err(status),
-    }
+    expect(input, b':').ok().map(|()| name)
 }
 
 /// The stack of open brackets: a bit for each, set for `{`.
@@ -440,13 +437,11 @@ pub(crate) fn indent(output: &mut Output<'_>, start: usize) -> Status {
             }
             b'{' | b'[' | b',' => {
                 depth += usize::from(byte != b',');
-                let status = output.put(&[byte]);
-                if status == Status::Ok { put_line(output, depth) } else { status }
+                output.put(&[byte]).then(|| put_line(output, depth))
             }
             b'}' | b']' => {
                 depth = depth.saturating_sub(1);
-                let status = put_line(output, depth);
-                if status == Status::Ok { output.put(&[byte]) } else { status }
+                put_line(output, depth).then(|| output.put(&[byte]))
             }
             b':' => output.put(b": "),
             _ => {

@@ -2,22 +2,22 @@
 //! calls it for each value. It emits operations with the kernels of this folder, and touches the
 //! walk only.
 
-use alloc::{string::ToString, sync::Arc, vec, vec::Vec};
+use alloc::{string::ToString, vec, vec::Vec};
 
 use super::{
     Format, Style,
     delimiters::Delimiters,
-    encode::{is_enum, is_octet, literals, name_bytes},
+    encode::{is_octet, name_bytes},
     put::Kernels,
     slices,
 };
 use crate::{
     codec::lower::{
-        CaseIn, DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn, decode::key as member_key, scalar_of,
-        symbols,
+        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key as member_key,
+        keys, symbols,
     },
     layout::Scalar,
-    program::{Arm, ExpectedPrefix, FaultKind, MemberTable, OpKind, Overflow, Place, Source, TextForm, Wire},
+    program::{Arm, ExpectedPrefix, FaultKind, OpKind, Source, TextForm, Wire},
     schema::{DefId, DefKind, Type},
 };
 
@@ -26,8 +26,6 @@ pub struct Decode<F> {
     style: Style,
     format: core::marker::PhantomData<F>,
 }
-
-type Lowered = Result<(), LowerError>;
 
 impl<F: Format> DecodeDialect for Decode<F> {
     fn scalar(&self, walk: &mut DecodeWalk<'_>, ty: &Type, wire: Scalar, slot: &Slot<'_>) -> Lowered {
@@ -40,34 +38,29 @@ impl<F: Format> DecodeDialect for Decode<F> {
             (_, wire) if wire.is_signed() => Kernels::<F>::SIGNED,
             _ => Kernels::<F>::UNSIGNED,
         };
-        unless_skipped::<F>(walk, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
+        walk.unless_skipped(Delimiters::<F>::SKIP, slot, |walk| walk.get(ty, Wire::Kernel(kernel), slot))
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
-        let literals = literals(walk.writer(), id, walk.default_literal(slot).map(i64::from));
+        let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
         let wire = Wire::Symbol(Kernels::<F>::LITERAL, literals);
-        unless_skipped::<F>(walk, slot, |walk| walk.get(&Type::Def(id), wire, slot))
+        walk.unless_skipped(Delimiters::<F>::SKIP, slot, |walk| walk.get(&Type::Def(id), wire, slot))
     }
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
-        unless_skipped::<F>(walk, slot, |walk| walk.text(TextForm::Kernel(Kernels::<F>::TEXT), slot))
+        walk.unless_skipped(Delimiters::<F>::SKIP, slot, |walk| walk.text(TextForm::Kernel(Kernels::<F>::TEXT), slot))
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
-        let (bound, overflow) = (walk.bound(slot), walk.overflow(slot));
-        unless_skipped::<F>(walk, slot, |walk| self.elements(walk, element, slot, false, (bound, overflow)))
+        walk.unless_skipped(Delimiters::<F>::SKIP, slot, |walk| elements::<F>(walk, element, slot, false))
     }
 
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, _: &[u32], slot: &Slot<'_>) -> Lowered {
-        let hold = (0, Overflow::Refuse);
-        unless_skipped::<F>(walk, slot, |walk| self.elements(walk, element, slot, true, hold))
+        walk.unless_skipped(Delimiters::<F>::SKIP, slot, |walk| elements::<F>(walk, element, slot, true))
     }
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
-        unless_skipped::<F>(walk, slot, |walk| {
-            let (key, value) =
-                walk.entry(slot, |walk, slot| self.key(walk, key, slot), |walk, slot| walk.value(value, slot))?;
-            let (place, bound, overflow) = (slot.place, walk.bound(slot), walk.overflow(slot));
+        walk.unless_skipped(Delimiters::<F>::SKIP, slot, |walk| {
             let source = match F::COUNTED {
                 true => {
                     walk.emit(OpKind::Get(Wire::Kernel(Kernels::<F>::MAP)));
@@ -75,8 +68,11 @@ impl<F: Format> DecodeDialect for Decode<F> {
                 }
                 false => Source::Dialect(Delimiters::<F>::ENTRIES),
             };
-            walk.emit(OpKind::Map { place, source, key, value, bound, overflow, min_wire: 2 });
-            Ok(())
+            let key = |walk: &mut DecodeWalk<'_>, slot: &Slot<'_>| match F::NATIVE_KEYS {
+                true => walk.value(key, slot),
+                false => keys::get::<F>(walk, key, slot),
+            };
+            walk.entries(slot, source, 2, key, |walk, slot| walk.value(value, slot))
         })
     }
 
@@ -88,12 +84,12 @@ impl<F: Format> DecodeDialect for Decode<F> {
         if self.style.sorted {
             arms.sort_by(|a, b| a.key.name.cmp(&b.key.name));
         }
-        emit_members::<F>(walk, arms);
+        walk.members(Delimiters::<F>::MEMBERS, arms);
         Ok(())
     }
 
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
-        unless_skipped::<F>(walk, &union.slot, |walk| match self.style.rows {
+        walk.unless_skipped(Delimiters::<F>::SKIP, &union.slot, |walk| match self.style.rows {
             true => pair::<F>(walk, union),
             false => named_case::<F>(walk, union),
         })
@@ -105,76 +101,28 @@ impl<F: Format> Decode<F> {
     pub fn new(style: Style) -> Decode<F> {
         Decode { style, format: core::marker::PhantomData }
     }
-
-    /// Emits the elements of a sequence or array.
-    fn elements(
-        &self,
-        walk: &mut DecodeWalk<'_>,
-        ty: &Type,
-        slot: &Slot<'_>,
-        array: bool,
-        (bound, overflow): (u32, Overflow),
-    ) -> Lowered {
-        let writer = walk.writer();
-        let element = writer.resolve(ty);
-        let kernel = match (walk.slice_scalar(ty, slot), element) {
-            (_, Type::Char8 | Type::Char16) => None,
-            (Some(Scalar::U8), _) if is_octet(writer, ty) => Some(slices::octets::<F>()),
-            (Some(scalar), _) => slices::kernel::<F>(scalar, false),
-            (None, _) => None,
-        };
-        let place = slot.place;
-        if let Some(kernel) = kernel {
-            walk.emit(OpKind::Slice { place, kernel, bound, overflow });
-            return Ok(());
-        }
-        let body = walk.element(slot, |walk, inside| walk.value(ty, inside))?;
-        let source = match (F::COUNTED, array) {
-            (true, false) => {
-                walk.emit(OpKind::Get(Wire::Kernel(Kernels::<F>::ARRAY)));
-                Source::Count
-            }
-            _ => Source::Dialect(Delimiters::<F>::SEQUENCE),
-        };
-        walk.emit(OpKind::Sequence { place, source, element: body, bound, overflow, min_wire: 1 });
-        Ok(())
-    }
-
-    fn key(&self, walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lowered {
-        if F::NATIVE_KEYS {
-            return walk.value(ty, slot);
-        }
-        let writer = walk.writer();
-        let ty = writer.resolve(ty);
-        let kernel = match (ty, scalar_of(ty)) {
-            (Type::String { .. } | Type::WString { .. }, _) => {
-                return walk.text(TextForm::Kernel(Kernels::<F>::KEY_TEXT), slot);
-            }
-            (Type::Def(id), _) if is_enum(writer, *id) => {
-                let literals = literals(writer, *id, walk.default_literal(slot).map(i64::from));
-                return walk.get(ty, Wire::Symbol(Kernels::<F>::KEY_LITERAL, literals), slot);
-            }
-            (Type::Bool, _) => Kernels::<F>::KEY_BOOLEAN,
-            (Type::Char8 | Type::Char16, _) => Kernels::<F>::KEY_CHARACTER,
-            (_, Some(wire)) if wire.is_signed() && wire.is_integer() => Kernels::<F>::KEY_SIGNED,
-            (_, Some(wire)) if wire.is_integer() => Kernels::<F>::KEY_UNSIGNED,
-            _ => return Err(walk.unsupported("a map's key is a string, integer, boolean, character or enum")),
-        };
-        walk.get(ty, Wire::Kernel(kernel), slot)
-    }
 }
 
-/// Emits `read`, or a skip of the value if the reader does not have it.
-fn unless_skipped<F: Format>(
-    walk: &mut DecodeWalk<'_>,
-    slot: &Slot<'_>,
-    read: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
-) -> Lowered {
-    if slot.place != Place::Sink {
-        return read(walk);
+/// Emits the elements of a sequence or array.
+fn elements<F: Format>(walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>, array: bool) -> Lowered {
+    let writer = walk.writer();
+    let kernel = match (walk.slice_scalar(ty, slot), writer.resolve(ty)) {
+        (_, Type::Char8 | Type::Char16) => None,
+        (Some(Scalar::U8), _) if is_octet(writer, ty) => Some(slices::octets::<F>()),
+        (Some(scalar), _) => slices::kernel::<F>(scalar, false),
+        (None, _) => None,
+    };
+    if let Some(kernel) = kernel {
+        return walk.slice(slot, kernel);
     }
-    walk.emit(OpKind::Action(Delimiters::<F>::SKIP, 0));
-    Ok(())
+    let source = match (F::COUNTED, array) {
+        (true, false) => {
+            walk.emit(OpKind::Get(Wire::Kernel(Kernels::<F>::ARRAY)));
+            Source::Count
+        }
+        _ => Source::Dialect(Delimiters::<F>::SEQUENCE),
+    };
+    walk.elements(slot, source, 1, |walk, inside| walk.value(ty, inside))
 }
 
 fn arm<F: Format>(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerError> {
@@ -183,11 +131,6 @@ fn arm<F: Format>(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Ar
     let absent = walk.block(|walk| walk.left_out(member))?;
     let prefix = (!F::TYPED).then(|| ExpectedPrefix { counted: true, ..ExpectedPrefix::new(&key.name) });
     Ok(Arm { key, prefix, body, absent })
-}
-
-fn emit_members<F: Format>(walk: &mut DecodeWalk<'_>, arms: Vec<Arm>) {
-    let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
-    walk.emit(OpKind::Members { dialect: Delimiters::<F>::MEMBERS, arms, table });
 }
 
 fn row<F: Format>(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
@@ -210,12 +153,9 @@ fn named_case<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowe
         walk.emit(OpKind::Get(Wire::Symbol(kernel, table)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
             let body = walk.block(|walk| walk.case_value(case))?;
-            let absent = walk.block(|walk| {
-                walk.emit(OpKind::Fail(FaultKind::MissingMember));
-                Ok(())
-            })?;
+            let absent = walk.failing(FaultKind::MissingMember);
             let key = member_key(0, &name_bytes::<F>(&case.member.name));
-            emit_members::<F>(walk, vec![Arm { key, prefix: None, body, absent }]);
+            walk.members(Delimiters::<F>::MEMBERS, vec![Arm { key, prefix: None, body, absent }]);
             Ok(())
         })
     })?;

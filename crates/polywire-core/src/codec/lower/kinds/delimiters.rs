@@ -2,18 +2,18 @@
 //! of this folder put them into programs. They touch the input or the output, and their cursor.
 
 use super::{
-    DISCRIMINATOR, Extent, Format, Head, OPEN,
-    get::{discriminator, done, give, ok, quad, wrong_kind},
+    DISCRIMINATOR, Extent, Format, OPEN,
+    get::{array_of, discriminator, map_of, quad},
 };
 use crate::{
     codec::lower::one_way,
-    layout::Scalar,
     program::{
         ActionKernel, Cursor, Ending, FaultKind, Input, MemberDialect, MemberTable, Output, RegionDialect,
-        ScalarKernel, SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, kernel::WideKernel,
-        kernels::scan::starts_with,
+        ScalarKernel, SequenceDialect, Status, SymbolKernel, SymbolTable, TestKernel, kernels::scan::starts_with,
     },
 };
+
+type Read<T = ()> = Result<T, Status>;
 
 /// The delimiter kernels of format `F`.
 pub(super) struct Delimiters<F>(core::marker::PhantomData<F>);
@@ -21,14 +21,9 @@ pub(super) struct Delimiters<F>(core::marker::PhantomData<F>);
 impl<F: Format> Delimiters<F> {
     /// A structure as a map of its members.
     pub const MEMBERS: &'static MemberDialect = &MemberDialect {
-        name: "members",
-        begin: begin_map::<F>,
-        next: next_member::<F>,
-        after: one_way::no_step,
-        skip: skip_member::<F>,
         refuse_duplicates: true,
         ending: Some(Ending::Counted),
-        prefixes_suffice: false,
+        ..MemberDialect::new("members", begin_map::<F>, next_member::<F>, skip_member::<F>)
     };
     pub const SEQUENCE: &'static SequenceDialect =
         &SequenceDialect { name: "elements", begin: begin_array::<F>, next: next_item::<F> };
@@ -36,102 +31,51 @@ impl<F: Format> Delimiters<F> {
         &SequenceDialect { name: "entries", begin: begin_map::<F>, next: next_item::<F> };
     /// A structure of which only the present members are written. The low half of the argument is
     /// the number of mandatory members, the high half the number of all members.
-    pub const COUNTED: &'static RegionDialect = &RegionDialect {
-        name: "present members",
-        restarts_origin: false,
-        get_begin: one_way::get_no_region,
-        get_end: one_way::get_no_region,
-        put_begin: put_counted::<F>,
-        put_end: put_count::<F>,
-        form: None,
-    };
+    pub const COUNTED: &'static RegionDialect =
+        &RegionDialect::put_only("present members", put_counted::<F>, put_count::<F>);
     /// Adds one to the number of present members.
-    pub const PRESENT: &'static ActionKernel =
-        &ActionKernel { name: "present", get: one_way::get_no_action, put: count_member };
+    pub const PRESENT: &'static ActionKernel = &ActionKernel::put_only("present", count_member);
     /// A map whose entries are sorted at its end.
-    pub const SORTED: &'static RegionDialect = &RegionDialect {
-        name: "sorted entries",
-        restarts_origin: false,
-        get_begin: one_way::get_no_region,
-        get_end: one_way::get_no_region,
-        put_begin: put_start,
-        put_end: put_sorted::<F>,
-        form: None,
-    };
+    pub const SORTED: &'static RegionDialect = &RegionDialect::rewriting("sorted entries", put_sorted::<F>);
     /// An array whose number of values is the argument.
-    pub const ROW: &'static RegionDialect = &RegionDialect {
-        name: "row",
-        restarts_origin: false,
-        get_begin: begin_row::<F>,
-        get_end: end_row::<F>,
-        put_begin: one_way::put_no_region,
-        put_end: one_way::put_no_region,
-        form: None,
-    };
+    pub const ROW: &'static RegionDialect = &RegionDialect::get_only("row", begin_row::<F>, end_row::<F>);
     /// A union. Its end skips the value if the body did not read it.
-    pub const UNION: &'static RegionDialect = &RegionDialect {
-        name: "union",
-        restarts_origin: false,
-        get_begin: begin_union,
-        get_end: end_union::<F>,
-        put_begin: one_way::put_no_region,
-        put_end: one_way::put_no_region,
-        form: None,
-    };
+    pub const UNION: &'static RegionDialect = &RegionDialect::get_only("union", begin_union, end_union::<F>);
     /// A union as an array of its discriminator and its value, or null.
     pub const PAIR: &'static RegionDialect =
         &RegionDialect { get_begin: begin_pair::<F>, get_end: end_pair::<F>, ..*Self::UNION };
     /// Finds the case of the union that follows and does not advance the input. The table comes
     /// from [`union_head`](crate::codec::lower::symbols::union_head).
-    pub const SELECTOR: &'static SymbolKernel =
-        &SymbolKernel { name: "selector", scalar: Scalar::I64, get: selector::<F, false>, put: one_way::put_no_symbol };
+    pub const SELECTOR: &'static SymbolKernel = &SymbolKernel::get_only("selector", selector::<F, false>);
     /// [`Self::SELECTOR`] for a discriminator that is a character.
     pub const CHARACTER_SELECTOR: &'static SymbolKernel = &SymbolKernel { get: selector::<F, true>, ..*Self::SELECTOR };
     /// Finds the discriminator of the pair that follows and does not advance the input.
     pub const LABEL: &'static SymbolKernel = &SymbolKernel { name: "label", get: label::<F, false>, ..*Self::SELECTOR };
     /// [`Self::LABEL`] for a discriminator that is a character.
     pub const CHARACTER_LABEL: &'static SymbolKernel = &SymbolKernel { get: label::<F, true>, ..*Self::LABEL };
-    pub const QUAD: &'static ScalarKernel = &ScalarKernel {
-        name: "long double",
-        scalar: Scalar::F128,
-        get: one_way::get_no_scalar,
-        put: one_way::put_no_scalar,
-        wide: Some(WideKernel { get: quad::<F>, put: one_way::put_no_wide }),
-        form: None,
-    };
+    pub const QUAD: &'static ScalarKernel = &ScalarKernel::wide("long double", quad::<F>, one_way::put_no_wide);
     /// Tests for null and skips it.
     pub const NULL: &'static TestKernel = &TestKernel { name: "null", test: null::<F> };
     /// Skips a value.
-    pub const SKIP: &'static ActionKernel = &ActionKernel { name: "skip", get: skip::<F>, put: one_way::put_no_action };
+    pub const SKIP: &'static ActionKernel = &ActionKernel::get_only("skip", skip::<F>);
 }
 
 /// Sets the cursor: number of items left, their common kind, and whether they are map entries.
-fn open(extent: Extent, map: bool, cursor: &mut Cursor) -> Status {
-    cursor.0 = [extent.count, extent.kind.into(), map.into()];
-    Status::Ok
+fn open(extent: Read<Extent>, map: bool, cursor: &mut Cursor) -> Status {
+    Status::give(extent.map(|extent| [extent.count, extent.kind.into(), map.into()]), &mut cursor.0)
 }
 
 extern "C" fn begin_map<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
-    let start = input.position();
-    match F::head(input) {
-        Ok(Head::Map(extent)) => open(extent, true, cursor),
-        Ok(_) => wrong_kind(input, start),
-        Err(failed) => failed,
-    }
+    open(map_of::<F>(input), true, cursor)
 }
 
 extern "C" fn begin_array<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Status {
-    let start = input.position();
-    match F::head(input) {
-        Ok(Head::Array(extent)) => open(extent, false, cursor),
-        Ok(_) => wrong_kind(input, start),
-        Err(failed) => failed,
-    }
+    open(array_of::<F>(input), false, cursor)
 }
 
 /// Returns whether another item follows, and counts it.
 #[inline(always)]
-fn more<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Result<bool, Status> {
+fn more<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Read<bool> {
     let [count, kind, map] = &mut cursor.0;
     match *count {
         0 => return Ok(false),
@@ -149,10 +93,7 @@ fn more<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor) -> Result<bool, S
 }
 
 extern "C" fn next_item<F: Format>(input: &mut Input<'_>, cursor: &mut Cursor, word: &mut u64) -> Status {
-    match more::<F>(input, cursor) {
-        Ok(more) => give(word, more.into()),
-        Err(failed) => failed,
-    }
+    Status::give(more::<F>(input, cursor).map(u64::from), word)
 }
 
 extern "C" fn next_member<F: Format>(
@@ -163,8 +104,7 @@ extern "C" fn next_member<F: Format>(
 ) -> Status {
     match more::<F>(input, cursor) {
         Ok(true) => {}
-        Ok(false) => return give(arm, MemberTable::END),
-        Err(failed) => return failed,
+        ended => return Status::give(ended.map(|_| MemberTable::END), arm),
     }
     if let Some(key) = table.keys().get(*arm as usize)
         && starts_with(input.rest(), &key.name)
@@ -181,8 +121,7 @@ fn search<F: Format>(input: &mut Input<'_>, table: &MemberTable, arm: &mut u64) 
     let (start, message) = (input.position(), input.message());
     let name = match F::name(input) {
         Ok(Some(name)) => name,
-        Ok(None) => return give(arm, MemberTable::UNKNOWN),
-        Err(failed) => return failed,
+        no_name => return Status::give(no_name.map(|_| MemberTable::UNKNOWN), arm),
     };
     let whole = message.get(start..input.position()).unwrap_or(name);
     *arm = table.by_name(whole, MemberTable::UNKNOWN);
@@ -213,41 +152,39 @@ fn search_as_written<F: Format>(table: &MemberTable, name: &[u8], whole: &[u8]) 
 }
 
 extern "C" fn skip_member<F: Format>(input: &mut Input<'_>, _: &mut Cursor) -> Status {
-    done(F::skip(input))
+    Status::of(F::skip(input))
 }
 
 extern "C" fn skip<F: Format>(input: &mut Input<'_>, _: u64) -> Status {
-    done(F::skip(input))
+    Status::of(F::skip(input))
 }
 
 extern "C" fn null<F: Format>(input: &mut Input<'_>, is: &mut u64) -> Status {
-    give(is, F::null(input).into())
+    *is = F::null(input).into();
+    Status::Ok
 }
 
 extern "C" fn begin_row<F: Format>(input: &mut Input<'_>, len: u64, cursor: &mut Cursor) -> Status {
     let start = input.position();
-    match F::head(input) {
-        Ok(Head::Array(extent)) if extent.count == len || (extent.count == OPEN && !F::COUNTED) => {
-            open(extent, false, cursor)
-        }
-        Ok(Head::Array(extent)) => {
-            input.seek(start);
-            input.fail(FaultKind::Count, len, extent.count)
-        }
-        Ok(_) => wrong_kind(input, start),
-        Err(failed) => failed,
-    }
+    let extent =
+        array_of::<F>(input).and_then(|extent| match extent.count == len || (extent.count == OPEN && !F::COUNTED) {
+            true => Ok(extent),
+            false => {
+                input.seek(start);
+                Err(input.fail(FaultKind::Count, len, extent.count))
+            }
+        });
+    open(extent, false, cursor)
 }
 
 extern "C" fn end_row<F: Format>(input: &mut Input<'_>, len: u64, cursor: &mut Cursor) -> Status {
     if F::COUNTED || cursor.0[0] != OPEN {
         return Status::Ok;
     }
-    match F::ends(input, false) {
-        Ok(true) => Status::Ok,
-        Ok(false) => input.fail(FaultKind::Count, len, len + 1),
-        Err(failed) => failed,
-    }
+    Status::of(F::ends(input, false).and_then(|ends| match ends {
+        true => Ok(()),
+        false => Err(input.fail(FaultKind::Count, len, len + 1)),
+    }))
 }
 
 extern "C" fn begin_union(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
@@ -257,7 +194,7 @@ extern "C" fn begin_union(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) ->
 
 extern "C" fn end_union<F: Format>(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
     match input.position() as u64 == cursor.0[0] {
-        true => done(F::skip(input)),
+        true => Status::of(F::skip(input)),
         false => Status::Ok,
     }
 }
@@ -269,14 +206,11 @@ extern "C" fn begin_pair<F: Format>(input: &mut Input<'_>, _: u64, cursor: &mut 
 }
 
 extern "C" fn end_pair<F: Format>(input: &mut Input<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    if input.position() as u64 == cursor.0[2] {
-        for _ in 0..2 {
-            if let Err(failed) = F::skip(input) {
-                return failed;
-            }
-        }
-    }
-    end_row::<F>(input, 2, cursor)
+    let skipped = match input.position() as u64 == cursor.0[2] {
+        true => F::skip(input).and_then(|()| F::skip(input)),
+        false => Ok(()),
+    };
+    Status::of(skipped).then(|| end_row::<F>(input, 2, cursor))
 }
 
 extern "C" fn label<F: Format, const CHARACTER: bool>(
@@ -285,13 +219,8 @@ extern "C" fn label<F: Format, const CHARACTER: bool>(
     word: &mut u64,
 ) -> Status {
     let start = input.position();
-    match discriminator::<F>(input, table, CHARACTER) {
-        Ok(label) => {
-            input.seek(start);
-            give(word, label as u64)
-        }
-        Err(failed) => failed,
-    }
+    let label = discriminator::<F>(input, table, CHARACTER).inspect(|_| input.seek(start));
+    Status::give(label.map(|label| label as u64), word)
 }
 
 /// Looks through a union's map and does not advance the input.
@@ -301,20 +230,17 @@ extern "C" fn selector<F: Format, const CHARACTER: bool>(
     selected: &mut u64,
 ) -> Status {
     let (start, kind) = (input.position(), input.tag);
-    match select::<F>(input, table, CHARACTER) {
-        Ok(label) => {
-            input.seek(start);
-            input.tag = kind;
-            give(selected, label as u64)
-        }
-        Err(failed) => failed,
-    }
+    let label = select::<F>(input, table, CHARACTER).inspect(|_| {
+        input.seek(start);
+        input.tag = kind;
+    });
+    Status::give(label.map(|label| label as u64), selected)
 }
 
-fn select<F: Format>(input: &mut Input<'_>, table: &SymbolTable, character: bool) -> Result<i64, Status> {
+fn select<F: Format>(input: &mut Input<'_>, table: &SymbolTable, character: bool) -> Read<i64> {
     let start = input.position();
     let mut cursor = Cursor::default();
-    ok(begin_map::<F>(input, &mut cursor))?;
+    begin_map::<F>(input, &mut cursor).ok()?;
     let alone = cursor.0[0] == 1;
     let (mut named, mut members) = (None, 0);
     while more::<F>(input, &mut cursor)? {
@@ -398,13 +324,6 @@ pub(super) fn is_many(all: usize) -> u64 {
     u64::from(all as u64 >= FEW)
 }
 
-extern "C" fn put_start(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
-    cursor.0[0] = output.position() as u64;
-    Status::Ok
-}
-
 extern "C" fn put_sorted<F: Format>(output: &mut Output<'_>, _: u64, cursor: &mut Cursor) -> Status {
     F::sort(output, cursor.0[0] as usize)
 }
-
-// Functions for a direction that does not exist.

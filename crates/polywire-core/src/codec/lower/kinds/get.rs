@@ -3,44 +3,36 @@
 
 use alloc::string::String;
 
-use super::{Format, Head, OPEN};
+use super::{Extent, Format, Head, OPEN};
 use crate::{
-    codec::lower::symbols::label_of,
+    codec::lower::{
+        keys::{Keys, fail_at, one_character},
+        symbols::label_of,
+    },
     layout::Float128,
-    program::{FaultKind, Input, Status, SymbolTable},
+    program::{FaultKind, Input, Output, Status, SymbolTable},
 };
 
 type Read<T = ()> = Result<T, Status>;
 
 pub(super) extern "C" fn boolean<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
-    let start = input.position();
-    match F::head(input) {
-        Ok(Head::Bool(bool)) => give(value, bool.into()),
-        Ok(_) => wrong_kind(input, start),
-        Err(failed) => failed,
-    }
+    let of = |head| if let Head::Bool(bool) = head { Ok(bool.into()) } else { Err(FaultKind::WrongKind) };
+    Status::give(scalar::<F, u64>(input, of), value)
 }
 
 pub(super) extern "C" fn signed<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
-    let start = input.position();
-    match F::head(input) {
-        Ok(head) => match signed_of(head) {
-            Ok(number) => give(value, number as u64),
-            Err(kind) => fail_at(input, start, kind),
-        },
-        Err(failed) => failed,
-    }
+    Status::give(scalar::<F, i64>(input, signed_of).map(|number| number as u64), value)
 }
 
 pub(super) extern "C" fn unsigned<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
+    Status::give(scalar::<F, u64>(input, unsigned_of), value)
+}
+
+/// Reads a head and converts it. A fault is about the head.
+#[inline(always)]
+fn scalar<F: Format, T>(input: &mut Input<'_>, of: impl FnOnce(Head) -> Result<T, FaultKind>) -> Read<T> {
     let start = input.position();
-    match F::head(input) {
-        Ok(head) => match unsigned_of(head) {
-            Ok(number) => give(value, number),
-            Err(kind) => fail_at(input, start, kind),
-        },
-        Err(failed) => failed,
-    }
+    of(F::head(input)?).map_err(|kind| fail_at(input, start, kind))
 }
 
 /// An integer, or a floating-point number without a fraction.
@@ -67,8 +59,9 @@ pub(super) fn unsigned_of(head: Head) -> Result<u64, FaultKind> {
     }
 }
 
+/// A floating-point number without a fraction.
 #[cold]
-fn whole(number: f64) -> Result<i64, FaultKind> {
+pub fn whole(number: f64) -> Result<i64, FaultKind> {
     let whole = number as i64;
     // `i64::MAX` becomes 2^63 when converted to `f64`, so the bound is tested separately.
     match whole as f64 == number && number < 9_223_372_036_854_775_808.0 {
@@ -77,8 +70,9 @@ fn whole(number: f64) -> Result<i64, FaultKind> {
     }
 }
 
+/// A floating-point number without a fraction and sign.
 #[cold]
-fn whole_unsigned(number: f64) -> Result<u64, FaultKind> {
+pub fn whole_unsigned(number: f64) -> Result<u64, FaultKind> {
     let whole = number as u64;
     match whole as f64 == number && number < 18_446_744_073_709_551_616.0 {
         true => Ok(whole),
@@ -87,25 +81,12 @@ fn whole_unsigned(number: f64) -> Result<u64, FaultKind> {
 }
 
 pub(super) extern "C" fn double<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
-    let start = input.position();
-    match F::head(input) {
-        Ok(head) => match double_of(or_nan::<F>(head)) {
-            Ok(number) => give(value, number.to_bits()),
-            Err(kind) => fail_at(input, start, kind),
-        },
-        Err(failed) => failed,
-    }
+    Status::give(scalar::<F, f64>(input, |head| double_of(or_nan::<F>(head))).map(f64::to_bits), value)
 }
 
 pub(super) extern "C" fn single<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
-    let start = input.position();
-    match F::head(input) {
-        Ok(head) => match single_of(or_nan::<F>(head)) {
-            Ok(number) => give(value, number.to_bits().into()),
-            Err(kind) => fail_at(input, start, kind),
-        },
-        Err(failed) => failed,
-    }
+    let read = scalar::<F, f32>(input, |head| single_of(or_nan::<F>(head)));
+    Status::give(read.map(|number| number.to_bits().into()), value)
 }
 
 /// Turns null into NaN in formats whose writers use it for NaN.
@@ -156,7 +137,8 @@ pub(super) fn single_of(head: Head) -> Result<f32, FaultKind> {
     }
 }
 
-fn exact(whole: i128) -> Result<f64, FaultKind> {
+/// An integer that `f64` holds exactly.
+pub fn exact(whole: i128) -> Result<f64, FaultKind> {
     let number = whole as f64;
     if number as i128 == whole { Ok(number) } else { Err(FaultKind::OutOfRange) }
 }
@@ -198,58 +180,37 @@ fn quad_in_pieces<F: Format>(input: &mut Input<'_>, start: usize) -> Read<u128> 
 
 /// A text of one character, or the character's code.
 pub(super) extern "C" fn character<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
-    let start = input.position();
-    let read = match F::head(input) {
-        Ok(Head::Text(len)) if len != OPEN => match take(input, len) {
-            Ok(text) => one_character(text),
-            Err(failed) => return failed,
-        },
-        Ok(head) => unsigned_of(head).and_then(|n| u16::try_from(n).map_err(|_| FaultKind::OutOfRange)),
-        Err(failed) => return failed,
-    };
-    match read {
-        Ok(code) => give(value, code.into()),
-        Err(kind) => fail_at(input, start, kind),
-    }
+    let code = |head| unsigned_of(head).and_then(|n| u16::try_from(n).map_err(|_| FaultKind::OutOfRange));
+    Status::give(text_or::<F, u16>(input, one_character, code).map(u64::from), value)
 }
 
-fn one_character(text: &[u8]) -> Result<u16, FaultKind> {
-    let mut chars = core::str::from_utf8(text).map_err(|_| FaultKind::BadText)?.chars();
-    match (chars.next(), chars.next()) {
-        (Some(char), None) => u16::try_from(u32::from(char)).map_err(|_| FaultKind::OutOfRange),
-        _ => Err(FaultKind::OutOfRange),
-    }
+/// Reads a text and converts it with `of_text`, or a head of another kind with `of_head`.
+#[inline(always)]
+fn text_or<F: Format, T>(
+    input: &mut Input<'_>,
+    of_text: impl FnOnce(&[u8]) -> Result<T, FaultKind>,
+    of_head: impl FnOnce(Head) -> Result<T, FaultKind>,
+) -> Read<T> {
+    let start = input.position();
+    let value = match F::head(input)? {
+        Head::Text(len) if len != OPEN => of_text(take(input, len)?),
+        head => of_head(head),
+    };
+    value.map_err(|kind| fail_at(input, start, kind))
 }
 
 pub(super) extern "C" fn literal<F: Format>(input: &mut Input<'_>, table: &SymbolTable, value: &mut u64) -> Status {
-    let start = input.position();
-    match F::head(input) {
-        Ok(Head::Text(len)) if len != OPEN => match take(input, len) {
-            Ok(name) => named(input, start, name, table, value),
-            Err(failed) => failed,
-        },
-        Ok(head) => match signed_of(head) {
-            Ok(number) => give(value, number as u64),
-            Err(kind) => fail_at(input, start, kind),
-        },
-        Err(failed) => failed,
-    }
-}
-
-fn named(input: &mut Input<'_>, start: usize, name: &[u8], table: &SymbolTable, value: &mut u64) -> Status {
-    match table.value(name).or(table.otherwise) {
-        Some(number) => give(value, number as u64),
-        None => fail_at(input, start, FaultKind::UnknownLiteral),
-    }
+    let named = |name: &[u8]| table.value(name).or(table.otherwise).ok_or(FaultKind::UnknownLiteral);
+    Status::give(text_or::<F, i64>(input, named, signed_of).map(|number| number as u64), value)
 }
 
 pub(super) fn text<F: Format>(input: &mut Input<'_>, string: Option<&mut String>) -> Status {
     let start = input.position();
     match F::head(input) {
-        Ok(Head::Text(OPEN)) => match string {
-            Some(string) => done(pieces::<F>(input, string)),
-            None => done(pass_pieces::<F>(input, true).map(|_| ())),
-        },
+        Ok(Head::Text(OPEN)) => Status::of(match string {
+            Some(string) => pieces::<F>(input, string),
+            None => pass_pieces::<F>(input, true).map(|_| ()),
+        }),
         Ok(Head::Text(len)) => match take(input, len) {
             Ok(bytes) => set_text(input, bytes, string),
             Err(failed) => failed,
@@ -276,7 +237,7 @@ fn pieces<F: Format>(input: &mut Input<'_>, string: &mut String) -> Read {
     let start = input.position();
     let len = pass_pieces::<F>(input, true)?;
     input.seek(start);
-    ok(input.make_room(string, len))?;
+    input.make_room(string, len).ok()?;
     while let Some(piece) = F::piece(input, true)? {
         match core::str::from_utf8(piece) {
             Ok(text) => string.push_str(text),
@@ -296,111 +257,57 @@ pub(super) fn pass_pieces<F: Format>(input: &mut Input<'_>, text: bool) -> Read<
 }
 
 pub(super) extern "C" fn array<F: Format>(input: &mut Input<'_>, count: &mut u64) -> Status {
-    let start = input.position();
-    match F::head(input) {
-        Ok(Head::Array(extent)) => give(count, extent.count),
-        Ok(_) => wrong_kind(input, start),
-        Err(failed) => failed,
-    }
+    Status::give(array_of::<F>(input).map(|extent| extent.count), count)
 }
 
 pub(super) extern "C" fn map<F: Format>(input: &mut Input<'_>, count: &mut u64) -> Status {
-    let start = input.position();
-    match F::head(input) {
-        Ok(Head::Map(extent)) => give(count, extent.count),
-        Ok(_) => wrong_kind(input, start),
-        Err(failed) => failed,
-    }
+    Status::give(map_of::<F>(input).map(|extent| extent.count), count)
+}
+
+/// Reads the head of an array.
+#[inline(always)]
+pub(super) fn array_of<F: Format>(input: &mut Input<'_>) -> Read<Extent> {
+    scalar::<F, Extent>(
+        input,
+        |head| if let Head::Array(extent) = head { Ok(extent) } else { Err(FaultKind::WrongKind) },
+    )
+}
+
+/// Reads the head of a map.
+#[inline(always)]
+pub(super) fn map_of<F: Format>(input: &mut Input<'_>) -> Read<Extent> {
+    scalar::<F, Extent>(input, |head| if let Head::Map(extent) = head { Ok(extent) } else { Err(FaultKind::WrongKind) })
 }
 
 /// Reads what selects a union's case: a number, a boolean, the name of a literal, or a character if
 /// `character` is true.
 pub(super) fn discriminator<F: Format>(input: &mut Input<'_>, table: &SymbolTable, character: bool) -> Read<i64> {
-    let start = input.position();
-    match F::head(input)? {
-        Head::Bool(bool) => Ok(bool.into()),
-        Head::Text(len) if len != OPEN => {
-            let text = take(input, len)?;
-            let label = if character { one_character(text).map(i64::from) } else { label_of(table, text) };
-            label.map_err(|kind| fail_at(input, start, kind))
-        }
-        head => signed_of(head).map_err(|kind| fail_at(input, start, kind)),
+    let of_text = |text: &[u8]| if character { one_character(text).map(i64::from) } else { label_of(table, text) };
+    text_or::<F, i64>(
+        input,
+        of_text,
+        |head| if let Head::Bool(bool) = head { Ok(bool.into()) } else { signed_of(head) },
+    )
+}
+
+impl<F: Format> Keys for F {
+    const BEHIND: usize = 0;
+
+    fn key<'a>(input: &mut Input<'a>) -> Read<&'a [u8]> {
+        let (start, kind) = (input.position(), core::mem::take(&mut input.tag));
+        let key = F::name(input)?.ok_or_else(|| wrong_kind(input, start));
+        input.tag = kind;
+        key
     }
-}
 
-pub(super) fn key_text<F: Format>(input: &mut Input<'_>, string: Option<&mut String>) -> Status {
-    match key::<F>(input) {
-        Ok(name) => set_text(input, name, string),
-        Err(failed) => failed,
+    fn put_key(output: &mut Output<'_>, name: &str) -> Status {
+        F::put_name(output, name)
     }
-}
-
-pub(super) extern "C" fn key_signed<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
-    with_key::<F>(input, value, |key| decimal::<i64>(key).map(|number| number as u64))
-}
-
-pub(super) extern "C" fn key_unsigned<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
-    with_key::<F>(input, value, decimal::<u64>)
-}
-
-pub(super) extern "C" fn key_boolean<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
-    with_key::<F>(input, value, |key| match key {
-        b"true" => Ok(1),
-        b"false" => Ok(0),
-        _ => Err(FaultKind::BadBool),
-    })
-}
-
-pub(super) extern "C" fn key_character<F: Format>(input: &mut Input<'_>, value: &mut u64) -> Status {
-    with_key::<F>(input, value, |key| one_character(key).map(u64::from))
-}
-
-pub(super) extern "C" fn key_literal<F: Format>(input: &mut Input<'_>, table: &SymbolTable, value: &mut u64) -> Status {
-    with_key::<F>(input, value, |key| match key.first() {
-        Some(b'-' | b'0'..=b'9') => decimal::<i64>(key).map(|number| number as u64),
-        _ => table.value(key).or(table.otherwise).map(|n| n as u64).ok_or(FaultKind::UnknownLiteral),
-    })
-}
-
-fn with_key<F: Format>(
-    input: &mut Input<'_>,
-    value: &mut u64,
-    read: impl FnOnce(&[u8]) -> Result<u64, FaultKind>,
-) -> Status {
-    let start = input.position();
-    match key::<F>(input) {
-        Ok(key) => match read(key) {
-            Ok(word) => give(value, word),
-            Err(kind) => fail_at(input, start, kind),
-        },
-        Err(failed) => failed,
-    }
-}
-
-/// The name of a map entry that follows.
-fn key<'a, F: Format>(input: &mut Input<'a>) -> Read<&'a [u8]> {
-    let (start, kind) = (input.position(), core::mem::take(&mut input.tag));
-    let key = match F::name(input)? {
-        Some(name) => Ok(name),
-        None => Err(wrong_kind(input, start)),
-    };
-    input.tag = kind;
-    key
-}
-
-/// Accepts only the shortest form of a number, so that different keys are different numbers.
-fn decimal<T: core::str::FromStr>(key: &[u8]) -> Result<T, FaultKind> {
-    let shortest = match key {
-        [b'0'] => true,
-        [b'-', digits @ ..] | digits => matches!(digits.first(), Some(b'1'..=b'9')),
-    };
-    let text = core::str::from_utf8(key).ok().filter(|_| shortest);
-    text.and_then(|text| text.parse().ok()).ok_or(FaultKind::WrongKind)
 }
 
 /// Skips `count` values, which count as one level deeper than the current one.
 pub fn skip_items<F: Format>(input: &mut Input<'_>, count: u64) -> Read {
-    ok(input.enter())?;
+    input.enter().ok()?;
     for _ in 0..count {
         F::skip(input)?;
     }
@@ -424,31 +331,6 @@ pub fn fixed<const N: usize>(input: &mut Input<'_>) -> Read<[u8; N]> {
 #[inline]
 pub(super) fn take<'a>(input: &mut Input<'a>, len: u64) -> Read<&'a [u8]> {
     input.take(usize::try_from(len).unwrap_or(usize::MAX))
-}
-
-#[inline(always)]
-pub(super) fn give(value: &mut u64, word: u64) -> Status {
-    *value = word;
-    Status::Ok
-}
-
-pub(super) fn ok(status: Status) -> Read {
-    match status {
-        Status::Ok => Ok(()),
-        failed => Err(failed),
-    }
-}
-
-pub(super) fn done(read: Read) -> Status {
-    read.map_or_else(|failed| failed, |()| Status::Ok)
-}
-
-/// Reports an error about the value that began at `start`.
-#[cold]
-pub(super) fn fail_at(input: &mut Input<'_>, start: usize, kind: FaultKind) -> Status {
-    input.seek(start);
-    let got = input.rest().first().copied().unwrap_or(0);
-    input.fail(kind, 0, got.into())
 }
 
 #[cold]

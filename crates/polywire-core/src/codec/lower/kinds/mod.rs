@@ -25,8 +25,7 @@ mod slices;
 
 pub use decode::Decode;
 pub use encode::Encode;
-pub use get::{fixed, skip_items};
-pub use put::with_decimal;
+pub use get::{exact, fixed, skip_items, whole, whole_unsigned};
 
 /// A format in which each value begins with its kind.
 ///
@@ -103,10 +102,7 @@ pub trait Format: Sized + 'static {
     /// Writes the name of a member or of a map entry.
     fn put_name(output: &mut Output<'_>, name: &str) -> Status {
         let (head, len) = Self::name_head(name.len());
-        match output.put_word(head, len) {
-            Status::Ok => output.put(name.as_bytes()),
-            failed => failed,
-        }
+        output.put_word(head, len).then(|| output.put(name.as_bytes()))
     }
 
     /// Writes the head of `len` octets.
@@ -248,15 +244,10 @@ fn bytes_of(put: impl FnOnce(&mut Output<'_>) -> Status) -> Vec<u8> {
 
 /// Checks that `bytes` are exactly one well-formed value.
 pub fn validate<F: Format>(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
-    let mut input = Input::new(bytes, limits);
-    if bytes.len() > limits.message_bytes {
-        let _ = input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64);
-    } else if F::skip(&mut input).is_ok() {
-        if input.remaining() == 0 {
-            return Ok(());
-        }
-        let left = input.remaining() as u64;
-        let _ = input.fail(FaultKind::Trailing, 0, left);
-    }
-    Err(CodecError::without_path(input.fault()))
+    Input::inspect(bytes, limits, |input| {
+        Status::of(F::skip(input)).then(|| match input.remaining() {
+            0 => Status::Ok,
+            left => input.fail(FaultKind::Trailing, 0, left as u64),
+        })
+    })
 }

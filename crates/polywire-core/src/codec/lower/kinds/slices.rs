@@ -4,31 +4,25 @@
 
 use super::{
     Extent, Format, Head, OPEN,
-    get::{double_of, fail_at, ok, or_nan, pass_pieces, signed_of, single_of, take, unsigned_of, widen, wrong_kind},
+    get::{double_of, or_nan, pass_pieces, signed_of, single_of, take, unsigned_of, widen, wrong_kind},
 };
 use crate::{
+    codec::lower::keys::fail_at,
     layout::Scalar,
-    program::{Elements, FaultKind, Input, Output, SliceKernel, Status},
+    program::{
+        Elements, FaultKind, Input, Output, SliceKernel, Status,
+        kernels::scalar::{Plain, of_number},
+    },
 };
 
 /// The kernel for elements of a scalar. `None` for booleans and other scalars that are not plain
 /// numbers. `shortest` asks for the shortest form of floating-point numbers.
 pub(super) fn kernel<F: Format>(scalar: Scalar, shortest: bool) -> Option<&'static SliceKernel> {
-    Some(match scalar {
-        Scalar::U8 => Slices::<F, u8>::KERNEL,
-        Scalar::I8 => Slices::<F, i8>::KERNEL,
-        Scalar::U16 => Slices::<F, u16>::KERNEL,
-        Scalar::I16 => Slices::<F, i16>::KERNEL,
-        Scalar::U32 => Slices::<F, u32>::KERNEL,
-        Scalar::I32 => Slices::<F, i32>::KERNEL,
-        Scalar::U64 => Slices::<F, u64>::KERNEL,
-        Scalar::I64 => Slices::<F, i64>::KERNEL,
-        Scalar::F32 if !shortest => Slices::<F, f32>::KERNEL,
-        Scalar::F64 if !shortest => Slices::<F, f64>::KERNEL,
-        Scalar::F32 => Slices::<F, f32>::SHORTEST,
-        Scalar::F64 => Slices::<F, f64>::SHORTEST,
-        Scalar::Bool | Scalar::F128 => return None,
-    })
+    match scalar {
+        Scalar::F32 if shortest => Some(Slices::<F, f32>::SHORTEST),
+        Scalar::F64 if shortest => Some(Slices::<F, f64>::SHORTEST),
+        _ => of_number!(scalar, T => Slices::<F, T>::KERNEL),
+    }
 }
 
 /// The kernel for octets, in formats with a kind of their own for octets.
@@ -45,33 +39,18 @@ impl<F: Format, T: Number> Slices<F, T> {
     const OCTETS: &'static SliceKernel = &SliceKernel { name: "octets", put: put_octets::<F>, ..*Self::KERNEL };
 }
 
-/// A number in memory.
-trait Number: Copy + 'static {
-    const SCALAR: Scalar;
+/// A number as a value of these formats.
+trait Number: Plain {
     fn of_head(head: Head) -> Result<Self, FaultKind>;
-    fn of_bytes(bytes: &[u8]) -> Self;
-    fn to_bytes(self, bytes: &mut [u8]);
     fn put<F: Format>(self, output: &mut Output<'_>, shortest: bool) -> Status;
 }
 
 macro_rules! numbers {
-    ($($number:ident $scalar:ident $of_head:expr, $put:expr;)*) => {$(
+    ($($number:ident $of_head:expr, $put:expr;)*) => {$(
         impl Number for $number {
-            const SCALAR: Scalar = Scalar::$scalar;
-
             #[inline(always)]
             fn of_head(head: Head) -> Result<$number, FaultKind> {
                 $of_head(head)
-            }
-
-            #[inline(always)]
-            fn of_bytes(bytes: &[u8]) -> $number {
-                bytes.first_chunk().map_or(Default::default(), |bytes| $number::from_ne_bytes(*bytes))
-            }
-
-            #[inline(always)]
-            fn to_bytes(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_ne_bytes());
             }
 
             #[inline(always)]
@@ -88,19 +67,19 @@ fn narrow<T, U: TryInto<T>>(wide: U) -> Result<T, FaultKind> {
 }
 
 numbers! {
-    u8 U8 |head| unsigned_of(head).and_then(narrow), |n, output, _| F::put_unsigned(output, n.into());
-    u16 U16 |head| unsigned_of(head).and_then(narrow), |n, output, _| F::put_unsigned(output, n.into());
-    u32 U32 |head| unsigned_of(head).and_then(narrow), |n, output, _| F::put_unsigned(output, n.into());
-    u64 U64 unsigned_of, |n, output, _| F::put_unsigned(output, n);
-    i8 I8 |head| signed_of(head).and_then(narrow), |n, output, _| F::put_signed(output, n.into());
-    i16 I16 |head| signed_of(head).and_then(narrow), |n, output, _| F::put_signed(output, n.into());
-    i32 I32 |head| signed_of(head).and_then(narrow), |n, output, _| F::put_signed(output, n.into());
-    i64 I64 signed_of, |n, output, _| F::put_signed(output, n);
-    f32 F32 single_of, |n, output, shortest| match shortest {
+    u8 |head| unsigned_of(head).and_then(narrow), |n, output, _| F::put_unsigned(output, n.into());
+    u16 |head| unsigned_of(head).and_then(narrow), |n, output, _| F::put_unsigned(output, n.into());
+    u32 |head| unsigned_of(head).and_then(narrow), |n, output, _| F::put_unsigned(output, n.into());
+    u64 unsigned_of, |n, output, _| F::put_unsigned(output, n);
+    i8 |head| signed_of(head).and_then(narrow), |n, output, _| F::put_signed(output, n.into());
+    i16 |head| signed_of(head).and_then(narrow), |n, output, _| F::put_signed(output, n.into());
+    i32 |head| signed_of(head).and_then(narrow), |n, output, _| F::put_signed(output, n.into());
+    i64 signed_of, |n, output, _| F::put_signed(output, n);
+    f32 single_of, |n, output, shortest| match shortest {
         true => F::put_shortest(output, widen(n)),
         false => output.put_word(u64::from(n.to_bits().swap_bytes()) << 8 | u64::from(F::TYPE_BYTES.single), 5),
     };
-    f64 F64 double_of, |n, output, shortest| match shortest {
+    f64 double_of, |n, output, shortest| match shortest {
         true => F::put_shortest(output, n),
         false => {
             let mut bytes = [F::TYPE_BYTES.double; 9];
@@ -120,7 +99,7 @@ fn get<F: Format, T: Number>(input: &mut Input<'_>, elements: &mut Elements<'_>)
         Ok(_) => Err(wrong_kind(input, start)),
         Err(failed) => Err(failed),
     };
-    read.map_or_else(|failed| failed, |()| Status::Ok)
+    Status::of(read)
 }
 
 fn counted<F: Format, T: Number>(
@@ -134,13 +113,12 @@ fn counted<F: Format, T: Number>(
         _ => return Err(input.fail(FaultKind::BadLength, left as u64, extent.count)),
     };
     let room = elements.spare(input, count)?;
-    let size = T::SCALAR.size();
-    let room = room.get_mut(..count * size).unwrap_or_default();
+    let room = room.get_mut(..count * T::SIZE).unwrap_or_default();
     if F::TYPED && F::plain(input, extent.kind, T::SCALAR, room)? {
         elements.take(count);
         return Ok(());
     }
-    for element in room.chunks_exact_mut(size) {
+    for element in room.chunks_exact_mut(T::SIZE) {
         input.tag = extent.kind;
         number::<F, T>(input)?.to_bytes(element);
     }
@@ -153,7 +131,7 @@ fn counted<F: Format, T: Number>(
 fn number<F: Format, T: Number>(input: &mut Input<'_>) -> Result<T, Status> {
     let start = input.position();
     let head = F::head(input)?;
-    let head = if matches!(T::SCALAR, Scalar::F32 | Scalar::F64) { or_nan::<F>(head) } else { head };
+    let head = if T::FLOAT { or_nan::<F>(head) } else { head };
     T::of_head(head).map_err(|kind| fail_at(input, start, kind))
 }
 
@@ -165,7 +143,7 @@ fn open_array<F: Format, T: Number>(
     while !F::ends(input, false)? {
         input.tag = kind;
         let value = number::<F, T>(input)?;
-        value.to_bytes(elements.spare(input, 1)?.get_mut(..T::SCALAR.size()).unwrap_or_default());
+        value.to_bytes(elements.spare(input, 1)?.get_mut(..T::SIZE).unwrap_or_default());
         elements.take(1);
     }
     Ok(())
@@ -194,17 +172,12 @@ fn put<F: Format, T: Number, const SHORTEST: bool>(output: &mut Output<'_>, elem
     if let Some(status) = F::put_plain(output, T::SCALAR, elements) {
         return status;
     }
-    let size = T::SCALAR.size();
-    let put = |output: &mut Output<'_>| {
-        ok(F::put_array(output, (elements.len() / size) as u64))?;
-        elements.chunks_exact(size).try_for_each(|element| ok(T::of_bytes(element).put::<F>(output, SHORTEST)))
-    };
-    put(output).map_or_else(|failed| failed, |()| Status::Ok)
+    F::put_array(output, (elements.len() / T::SIZE) as u64).then(|| {
+        let put = |element| T::of_bytes(element).put::<F>(output, SHORTEST).ok();
+        Status::of(elements.chunks_exact(T::SIZE).try_for_each(put))
+    })
 }
 
 fn put_octets<F: Format>(output: &mut Output<'_>, octets: &[u8]) -> Status {
-    match F::put_bytes(output, octets.len() as u64) {
-        Status::Ok => output.put(octets),
-        failed => failed,
-    }
+    F::put_bytes(output, octets.len() as u64).then(|| output.put(octets))
 }

@@ -67,10 +67,7 @@ fn element_text<'a>(input: &mut Input<'a>) -> Result<Raw<'a>, Status> {
         None => text_without_children(input, clean, start)?,
     };
     input.advance(raw.text.len());
-    match close(input, name) {
-        Status::Ok => Ok(raw),
-        status => Err(status),
-    }
+    close(input, name).ok().map(|()| raw)
 }
 
 /// The same for texts that are not plain.

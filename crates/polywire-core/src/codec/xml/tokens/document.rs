@@ -50,9 +50,7 @@ fn declaration(input: &mut Input<'_>) -> Result<(), Status> {
 
 fn pseudo_attribute(input: &mut Input<'_>, which: usize) -> Result<(), Status> {
     space(input);
-    if expect(input, b"=") == Status::Failed {
-        return Err(Status::Failed);
-    }
+    expect(input, b"=").ok()?;
     space(input);
     let Some(quote @ (b'"' | b'\'')) = input.rest().first().copied() else { return Err(unexpected(input, b'"')) };
     input.advance(1);
@@ -118,21 +116,7 @@ pub(crate) fn end(input: &mut Input<'_>) -> Status {
 /// Checks that `bytes` are one well-formed document without a type declaration, nested no deeper
 /// than the [`Limits`] allow.
 pub(crate) fn validate(bytes: &[u8], limits: &Limits) -> Result<(), CodecError> {
-    let mut input = Input::new(bytes, limits);
-    let mut status = match bytes.len() > limits.message_bytes {
-        true => input.fail(FaultKind::Limit, limits.message_bytes as u64, bytes.len() as u64),
-        false => begin(&mut input).err().unwrap_or(Status::Ok),
-    };
-    if status == Status::Ok {
-        status = skip(&mut input);
-    }
-    if status == Status::Ok {
-        status = end(&mut input);
-    }
-    match status {
-        Status::Ok => Ok(()),
-        Status::Failed => Err(CodecError::without_path(input.fault())),
-    }
+    Input::inspect(bytes, limits, |input| Status::of(begin(input).map(drop)).then(|| skip(input)).then(|| end(input)))
 }
 
 /// Writes again, with line breaks and two blanks of indentation a level between tags, what was

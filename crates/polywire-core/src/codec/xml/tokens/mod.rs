@@ -188,10 +188,7 @@ pub(crate) fn attribute(input: &mut Input<'_>) -> Result<Option<Name>, Status> {
     }
     let name = name(input)?;
     space(input);
-    match expect(input, b"=") {
-        Status::Ok => {}
-        status => return Err(status),
-    }
+    expect(input, b"=").ok()?;
     space(input);
     match input.rest().first() {
         Some(b'"' | b'\'') => input.advance(1),
@@ -204,10 +201,7 @@ pub(crate) fn attribute(input: &mut Input<'_>) -> Result<Option<Name>, Status> {
 pub(crate) fn tag_end(input: &mut Input<'_>) -> Result<bool, Status> {
     let empty = input.rest().first() == Some(&b'/');
     input.advance(usize::from(empty));
-    match expect(input, b">") {
-        Status::Ok => Ok(empty),
-        status => Err(status),
-    }
+    expect(input, b">").ok().map(|()| empty)
 }
 
 /// Passes over the end tag of the element with a name.
@@ -267,7 +261,7 @@ pub(crate) fn skip(input: &mut Input<'_>) -> Status {
         Some(_) => text(input).map(|_| ()),
         None => skip_element(input),
     };
-    skipped.err().unwrap_or(Status::Ok)
+    Status::of(skipped)
 }
 
 fn skip_element(input: &mut Input<'_>) -> Result<(), Status> {
@@ -290,9 +284,7 @@ fn skip_element(input: &mut Input<'_>) -> Result<(), Status> {
                 break;
             }
             let name = name_before(input, *behind_name);
-            if close(input, name) == Status::Failed {
-                return Err(Status::Failed);
-            }
+            close(input, name).ok()?;
             depth -= 1;
         }
         input.advance(1);

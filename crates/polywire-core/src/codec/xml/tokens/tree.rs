@@ -37,15 +37,10 @@ pub(crate) fn build(input: &mut Input<'_>, nodes: &mut Vec<Node>) -> Result<(), 
             continue;
         }
         let Some(Node { start, end, .. }) = nodes.get(open.elements[at] as usize).copied() else { break };
-        if close(input, Name { start, end }) == Status::Failed {
-            return Err(Status::Failed);
-        }
+        close(input, Name { start, end }).ok()?;
         open.depth = at;
     }
-    match super::end(input) {
-        Status::Ok => Ok(()),
-        status => Err(status),
-    }
+    super::end(input).ok()
 }
 
 /// Elements whose end tag was not met yet, and the last node inside each.
@@ -157,10 +152,7 @@ fn start_tag(
     output: &mut Output<'_>,
     positions: &mut PositionMap<'_>,
 ) -> Result<u32, Status> {
-    let put = |output: &mut Output<'_>, bytes: &[u8]| match output.put(bytes) {
-        Status::Ok => Ok(()),
-        status => Err(status),
-    };
+    let put = |output: &mut Output<'_>, bytes: &[u8]| output.put(bytes).ok();
     put(output, b"<")?;
     put(output, name)?;
     let mut at = element.first;
@@ -171,9 +163,7 @@ fn start_tag(
         put(output, b"=\"")?;
         positions.note(output, value.start);
         let bytes = input.message().get(value.start..value.end).unwrap_or_default();
-        if put_pieces(output, bytes, true) == Status::Failed {
-            return Err(Status::Failed);
-        }
+        put_pieces(output, bytes, true).ok()?;
         put(output, b"\"")?;
         at = node.next;
     }
@@ -182,11 +172,7 @@ fn start_tag(
 }
 
 fn end_tag(output: &mut Output<'_>, name: &[u8]) -> Status {
-    let mut status = output.put(b"</");
-    if status == Status::Ok {
-        status = output.put(name);
-    }
-    if status == Status::Ok { output.put(b">") } else { status }
+    output.put(b"</").then(|| output.put(name)).then(|| output.put(b">"))
 }
 
 /// The text as a parser reports it, written anew: who reads it replaces `_xHHHH_`, and that must
@@ -195,9 +181,7 @@ fn put_pieces(output: &mut Output<'_>, bytes: &[u8], attribute: bool) -> Status 
     let mut status = Status::Ok;
     // It was checked when the tree was built.
     raw_at(core::str::from_utf8(bytes).unwrap_or_default(), attribute).parsed(&mut |piece| {
-        if status == Status::Ok {
-            status = put_parsed(output, piece, attribute);
-        }
+        status = status.then(|| put_parsed(output, piece, attribute));
     });
     status
 }

@@ -129,8 +129,8 @@ impl<'e> Emit<'e, '_> {
         let found = match self.held() {
             Held::Found(found) if found.has_stop => {
                 let (state, one) = (self.state(), self.constant(1));
-                let data = self.call(calls::hold as *const u8, &[state, found.data, found.len, one], Some(types::I64));
-                Found { data: data.expect("it returns an address"), has_stop: false, ..found }
+                let data = self.call_word(calls::hold as *const u8, &[state, found.data, found.len, one]);
+                Found { data, has_stop: false, ..found }
             }
             held => self.found_with_stop(held),
         };
@@ -159,7 +159,7 @@ impl<'e> Emit<'e, '_> {
     /// Charges for copying the bytes of a slot, unless they are an inline string. Bails out if the
     /// budget is exceeded.
     fn charge_copy(&mut self, slot: ByteSlot) {
-        let (long, done, unwind) = (self.code.create_block(), self.code.create_block(), self.unwind);
+        let (long, done) = (self.code.create_block(), self.code.create_block());
         let word = self.word_of(slot.slot);
         let is_long = self.code.ins().icmp_imm_s(IntCC::Equal, word, LONG as i64);
         self.code.ins().brif(is_long, long, &[], done, &[]);
@@ -167,22 +167,21 @@ impl<'e> Emit<'e, '_> {
         let (state, (_, len)) = (self.state(), self.kept(slot));
         let left = self.load(types::I64, state, offset_of!(State, copies_left) as i32);
         let lacks = self.code.ins().icmp(IntCC::UnsignedGreaterThan, len, left);
-        self.or_else(lacks, unwind);
+        self.or_bail_out(lacks);
         let left = self.code.ins().isub(left, len);
         self.store(left, state, offset_of!(State, copies_left) as i32);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 
     /// Bails out if a slot has no bytes.
     fn bail_out_if_none(&mut self, slot: ByteSlot) {
-        let (words, unwind) = (self.slot_words(slot.slot), self.unwind);
+        let words = self.slot_words(slot.slot);
         let none = [words.undefined.map(|_| NO_TEXT), words.is_emptied.then_some(EMPTY_WORD)];
         if !self.assigned.contains(&slot.slot) {
             for reserved in none.into_iter().flatten() {
                 let word = self.word_of(slot.slot);
                 let is_none = self.code.ins().icmp_imm_s(IntCC::Equal, word, reserved as i64);
-                self.or_else(is_none, unwind);
+                self.or_bail_out(is_none);
             }
         }
     }
@@ -229,27 +228,24 @@ impl<'e> Emit<'e, '_> {
     /// Checks that bytes are UTF-8; bails out if they are not.
     fn checked(&mut self, found: Found) -> Found {
         if !found.is_text {
-            let (slow, done, unwind) = (self.cold(), self.code.create_block(), self.unwind);
+            let (slow, done) = (self.cold(), self.code.create_block());
             let first = self.first_of(found, slow);
             let high = self.beyond_ascii(first, found.len);
             self.or_else(high, slow);
-            self.code.ins().jump(done, &[]);
-            self.code.switch_to_block(slow);
-            let is_text = self.call(calls::is_utf8 as *const u8, &[found.data, found.len], Some(types::I64));
-            let is_text = is_text.expect("it returns a word");
+            self.jump_and_begin(done, slow);
+            let is_text = self.call_word(calls::is_utf8 as *const u8, &[found.data, found.len]);
             let broken = self.code.ins().icmp_imm_s(IntCC::Equal, is_text, 0);
-            self.or_else(broken, unwind);
-            self.code.ins().jump(done, &[]);
-            self.code.switch_to_block(done);
+            self.or_bail_out(broken);
+            self.jump_and_begin(done, done);
         }
         Found { is_text: true, ..found }
     }
 
     /// Emits reading bytes that end with a stop bit.
     fn get_stop_bytes(&mut self, form: &BytesForm) {
-        let (end, position, unwind) = (self.code.use_var(self.end), self.position(), self.unwind);
+        let (end, position) = (self.code.use_var(self.end), self.position());
         let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);
-        self.or_else(none, unwind);
+        self.or_bail_out(none);
         let here = self.here();
         let [len, there] = [(); 2].map(|()| self.code.declare_var(types::I64));
         let first = self.code.declare_var(types::I8X16);
@@ -271,8 +267,7 @@ impl<'e> Emit<'e, '_> {
             self.code.def_var(there, zero);
             let behind = self.code.ins().iadd_imm_s(here, 1);
             self.move_to(behind);
-            self.code.ins().jump(done, &[]);
-            self.code.switch_to_block(go_on);
+            self.jump_and_begin(done, go_on);
         }
         // A leading NUL is a preamble, which the slow path handles.
         let some = self.code.ins().band_imm_s(byte, 0x7F);
@@ -287,12 +282,11 @@ impl<'e> Emit<'e, '_> {
         let position = self.position();
         let behind = self.code.ins().iadd(position, count);
         let beyond = self.code.ins().icmp(IntCC::UnsignedGreaterThan, behind, end);
-        self.or_else(beyond, unwind);
+        self.or_bail_out(beyond);
         self.code.def_var(self.position, behind);
         self.code.def_var(len, count);
         self.code.def_var(there, one);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(slow);
+        self.jump_and_begin(done, slow);
         let slot = self.slot(size_of::<FoundStop>() as u32 / 8);
         let (to, nullable) = (self.slot_address(slot), self.constant(form.there.is_some().into()));
         let base = self.code.use_var(self.base);
@@ -308,8 +302,7 @@ impl<'e> Emit<'e, '_> {
             self.code.def_var(variable, value);
         }
         self.release(slot);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
         self.set_there(form, |emit| emit.code.use_var(there));
         let (len, first) = (self.code.use_var(len), Some(self.code.use_var(first)));
         self.held = Some(Held::Found(Found { data: here, len, first, has_stop: true, is_text: true }));
@@ -340,7 +333,7 @@ impl<'e> Emit<'e, '_> {
         let (position, end, data) = (self.position(), self.code.use_var(self.end), self.here());
         let left = self.code.ins().isub(end, position);
         let short = self.code.ins().icmp(IntCC::UnsignedGreaterThan, len, left);
-        self.or_else(short, unwind);
+        self.or_bail_out(short);
         let behind = self.code.ins().iadd(position, len);
         self.code.def_var(self.position, behind);
         self.held = Some(Held::Found(Found::any(data, len)));
@@ -354,23 +347,18 @@ impl<'e> Emit<'e, '_> {
         match form.coding {
             Coding::StopBit => self.put_stop_bytes(found, nullable),
             Coding::Counted => {
-                let unwind = self.unwind;
                 let long = self.code.ins().ushr_imm_u(found.len, 32);
-                self.or_else(long, unwind);
+                self.or_bail_out(long);
                 let number = self.code.ins().iadd_imm_s(found.len, i64::from(nullable));
                 self.write_entity(false, number);
                 let (other, done) = (self.cold(), self.code.create_block());
                 let (first, here) = (self.first_of(found, other), self.here());
                 self.store(first, here, 0);
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(other);
+                self.jump_and_begin(done, other);
                 let here = self.here();
                 self.call(shims::copy as *const u8, &[found.data, here, found.len], None);
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(done);
-                let position = self.position();
-                let behind = self.code.ins().iadd(position, found.len);
-                self.code.def_var(self.position, behind);
+                self.jump_and_begin(done, done);
+                self.advance_by(found.len, 0);
             }
         }
     }
@@ -393,23 +381,20 @@ impl<'e> Emit<'e, '_> {
         let last = self.code.ins().bor_imm_s(last, 0x80);
         self.store_scalar(Scalar::U8, last, behind, -1);
         self.move_to(behind);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(slow);
+        self.jump_and_begin(done, slow);
         let (here, nullable) = (self.here(), self.constant(nullable.into()));
         let behind = self.call_or_bail_out(calls::write_stop as *const u8, &[here, found.data, found.len, nullable]);
         self.move_to(behind);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 
     /// Checks the room for bytes. Room for everything else is reserved.
     fn room_for_bytes(&mut self, len: Value) {
-        let unwind = self.unwind;
         let (position, capacity) = (self.position(), self.code.use_var(self.end));
         let wanted = self.code.ins().iadd(position, len);
         let wanted = self.code.ins().iadd_imm_s(wanted, self.room_wanted);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
-        self.or_else(full, unwind);
+        self.or_bail_out(full);
     }
 
     /// Stores the bytes in hand in a slot.
@@ -468,9 +453,8 @@ impl<'e> Emit<'e, '_> {
     /// Bails out if there are more bytes than a bound.
     pub(super) fn bail_out_beyond(&mut self, len: Value, bound: u32) {
         if bound > 0 {
-            let unwind = self.unwind;
             let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, i64::from(bound));
-            self.or_else(long, unwind);
+            self.or_bail_out(long);
         }
     }
 
@@ -499,7 +483,6 @@ impl<'e> Emit<'e, '_> {
         let (state, program, address) = (self.state(), self.address(self.program), self.address(op));
         let at = self.place_address(place, frame);
         self.call_or_bail_out(shims::set_octets_specialised as *const u8, &[state, program, address, at, data, len]);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 }

@@ -27,7 +27,7 @@ use crate::program::{
 pub(super) fn bits(block: &Block) -> u32 {
     let longest = |blocks: &mut dyn Iterator<Item = &Block>| blocks.map(bits).max().unwrap_or(0);
     let own = |op: &Op| match &op.kind {
-        OpKind::TakeBit | OpKind::PutBit => 1,
+        OpKind::TakeBit => 1,
         OpKind::KnownBits { zeros, one } => zeros.saturating_add(u32::from(*one)),
         OpKind::Present { body, .. } | OpKind::Unbox { body, .. } | OpKind::Select { body, .. } => bits(body),
         OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } => {
@@ -126,11 +126,11 @@ impl Emit<'_, '_> {
     /// Reading: moves all bits from an index on back by one. Bails out if a one falls off the end,
     /// because no operation would use it.
     fn insert_zero(&mut self, words: &[Variable], bits: u32, index: u32) {
-        let (first, unwind) = ((index / WORD) as usize, self.unwind);
+        let first = (index / WORD) as usize;
         if let Some(last) = words.last() {
             let last = self.code.use_var(*last);
             let surplus = self.code.ins().band_imm_s(last, mask(bits - 1) as i64);
-            self.or_else(surplus, unwind);
+            self.or_bail_out(surplus);
         }
         let mut carry = None;
         for (i, variable) in words.iter().enumerate().skip(first) {
@@ -168,8 +168,8 @@ impl Emit<'_, '_> {
         self.unless(some, |emit| {
             emit.store_groups(word, last, here);
             let (len, elided) = (emit.constant(total.into()), emit.slot_address(slot));
-            let cut = emit.call(remove_elided as *const u8, &[start, len, elided], Some(types::I64));
-            emit.jump(moved, &[cut.expect("it returns a word")]);
+            let cut = emit.call_word(remove_elided as *const u8, &[start, len, elided]);
+            emit.jump(moved, &[cut]);
         });
         self.release(slot);
     }

@@ -49,7 +49,7 @@ impl Emit<'_, '_> {
         let (last, word) = (self.code.ins().iadd(base, end), self.word());
         let functions = Functions::of_machine();
         let function = if signed { functions.read_signed } else { functions.read_unsigned };
-        let behind = self.call(function, &[here, last, word], Some(types::I64)).expect("it returns an address");
+        let behind = self.call_word(function, &[here, last, word]);
         let odd = self.code.ins().icmp_imm_s(IntCC::Equal, behind, 0);
         self.or_else(odd, slow);
         let read = self.load_word(0);
@@ -61,8 +61,7 @@ impl Emit<'_, '_> {
             self.or_else(outside, slow);
         }
         self.rare = was_rare;
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
         self.code.use_var(value)
     }
 
@@ -82,14 +81,12 @@ impl Emit<'_, '_> {
         self.store_scalar(Scalar::U8, byte, here, 0);
         let next = self.code.ins().iadd_imm_s(position, 1);
         self.code.def_var(self.position, next);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(more);
+        self.jump_and_begin(done, more);
         let functions = Functions::of_machine();
         let function = if signed { functions.write_signed } else { functions.write_unsigned };
-        let behind = self.call(function, &[here, value], Some(types::I64)).expect("it returns an address");
+        let behind = self.call_word(function, &[here, value]);
         self.move_to(behind);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 
     /// Moves the position to an address. Functions return an address rather than a length, so that
@@ -112,14 +109,13 @@ impl Emit<'_, '_> {
     /// Writes a nullable value or difference: numbers from zero on are one more. Bails out if that
     /// overflows.
     pub(in super::super) fn write_nullable(&mut self, signed: bool, is_narrow: bool, value: Value) {
-        let unwind = self.unwind;
         let (largest, moved) = match signed {
             true => (i64::MAX, self.code.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, value, 0)),
             false => (-1, self.code.ins().iconst(types::I8, 1)),
         };
         if !is_narrow {
             let last = self.code.ins().icmp_imm_s(IntCC::Equal, value, largest);
-            self.or_else(last, unwind);
+            self.or_bail_out(last);
         }
         let moved = self.code.ins().uextend(types::I64, moved);
         let wire = self.code.ins().iadd(value, moved);

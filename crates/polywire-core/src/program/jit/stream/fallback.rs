@@ -34,7 +34,7 @@ impl Eligibility<'_> {
         let in_segment = match &op.kind {
             // Their effects are not limited to the operation.
             OpKind::Action(..) | OpKind::Test(_) | OpKind::Forget { .. } | OpKind::Call { .. } => return None,
-            OpKind::TakeBit | OpKind::PutBit | OpKind::KnownBits { .. } => in_segment.then_some(true)?,
+            OpKind::TakeBit | OpKind::KnownBits { .. } => in_segment.then_some(true)?,
             OpKind::LoadSlot { slot, .. }
             | OpKind::StoreSlot { slot, .. }
             | OpKind::EmptySlot(slot)
@@ -140,10 +140,10 @@ impl Emit<'_, '_> {
     /// Emits a fallback of an encode operation. The arguments are the program, the operation, its
     /// frame and the index.
     pub(in super::super) fn interpret_encode(&mut self, [program, op, frame, index]: [Value; 4]) {
-        let (unwind, position, capacity) = (self.unwind, self.position(), self.code.use_var(self.end));
+        let (position, capacity) = (self.position(), self.code.use_var(self.end));
         let wanted = self.code.ins().iadd_imm_s(position, self.room_wanted);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
-        self.or_else(full, unwind);
+        self.or_bail_out(full);
         let (state, here, room) = (self.state(), self.here(), self.code.ins().isub(capacity, wanted));
         let arguments = [state, program, op, frame, index, here, room];
         self.show_locals();

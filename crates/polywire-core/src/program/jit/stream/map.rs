@@ -105,13 +105,12 @@ impl<'e> Emit<'e, '_> {
     /// Writes zeros up to the end of the longest alternative block; when decoding, bails out unless
     /// there are zeros.
     pub(in super::super) fn fill_bits(&mut self, end: u32, encodes: bool) {
-        let unwind = self.unwind;
         while self.segment.is_some() && self.bits_done() < end {
             if encodes {
                 self.next_bit();
             } else {
                 let surplus = self.take_bit();
-                self.or_else(surplus, unwind);
+                self.or_bail_out(surplus);
             }
         }
     }
@@ -129,16 +128,6 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(word, after);
     }
 
-    /// Writes a boolean as the next bit.
-    pub(in super::super) fn put_flag(&mut self, flag: Value) {
-        let Bit(mask) = self.next_bit();
-        let Some(Segment { word, .. }) = self.segment else { return };
-        let before = self.code.use_var(word);
-        let bit = self.code.ins().ishl_imm_u(flag, i64::from(mask.trailing_zeros()));
-        let after = self.code.ins().bor(before, bit);
-        self.code.def_var(word, after);
-    }
-
     /// Ends a map that is written: cuts zeros at its end, and moves the following bytes up.
     fn end_map(&mut self, segment: &Segment) {
         let (total, full) = (bytes(segment.bits), segment.bits.saturating_sub(1) / WORD);
@@ -152,8 +141,8 @@ impl<'e> Emit<'e, '_> {
             self.unless(empty, |emit| {
                 emit.store_groups(word, last, here);
                 let (first, len) = (emit.map_at(segment.start, 0), emit.constant(total.into()));
-                let cut = emit.call(end_long as *const u8, &[first, len], Some(types::I64));
-                emit.jump(moved, &[cut.expect("it returns a word")]);
+                let cut = emit.call_word(end_long as *const u8, &[first, len]);
+                emit.jump(moved, &[cut]);
             });
         }
         // The first byte stays even if the map has no set bit.
@@ -170,8 +159,7 @@ impl<'e> Emit<'e, '_> {
         self.jump(moved, &[cut]);
         self.code.switch_to_block(moved);
         self.move_up(here, last, behind);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 
     /// Moves the bytes behind the map, which has `len` bytes at `at`, to the front by `cut` bytes.
@@ -232,15 +220,14 @@ impl<'e> Emit<'e, '_> {
 
     /// Checks bits with known values; bails out if they differ.
     pub(in super::super) fn expect_known(&mut self, zeros: u32, one: bool) {
-        let unwind = self.unwind;
         for _ in 0..zeros {
             let bit = self.take_bit();
-            self.or_else(bit, unwind);
+            self.or_bail_out(bit);
         }
         if one {
             let bit = self.take_bit();
             let zero = self.code.ins().icmp_imm_s(IntCC::Equal, bit, 0);
-            self.or_else(zero, unwind);
+            self.or_bail_out(zero);
         }
     }
 
@@ -284,7 +271,7 @@ impl<'e> Emit<'e, '_> {
     fn map_words(&mut self, bits: u32) -> Vec<Value> {
         let count = bytes(bits).div_ceil(8);
         let words: Vec<_> = (0..count).map(|_| self.code.declare_var(types::I64)).collect();
-        let (done, unwind) = (self.code.create_block(), self.unwind);
+        let done = self.code.create_block();
         for (i, word) in words.iter().enumerate() {
             let loaded = self.map_word((bytes(bits) - 8 * i as u32).min(8));
             let stops = self.code.ins().band_imm_s(loaded, STOPS);
@@ -296,13 +283,12 @@ impl<'e> Emit<'e, '_> {
                 self.last_word(*word, (loaded, stops), (i, bits));
                 let none = self.constant(0);
                 words[i + 1..].iter().for_each(|later| self.code.def_var(*later, none));
-                self.code.ins().jump(done, &[]);
-                self.code.switch_to_block(go_on);
+                self.jump_and_begin(done, go_on);
                 self.code.def_var(*word, loaded);
                 self.advance(8);
             } else {
                 let open = self.code.ins().icmp_imm_s(IntCC::Equal, stops, 0);
-                self.or_else(open, unwind);
+                self.or_bail_out(open);
                 self.last_word(*word, (loaded, stops), (i, bits));
                 self.code.ins().jump(done, &[]);
             }
@@ -313,7 +299,6 @@ impl<'e> Emit<'e, '_> {
 
     /// The last word of the map, without the bytes behind the map.
     fn last_word(&mut self, word: Variable, (loaded, stops): (Value, Value), (index, bits): (usize, u32)) {
-        let unwind = self.unwind;
         let below = self.code.ins().iadd_imm_s(stops, -1);
         let own = self.code.ins().bxor(stops, below);
         let own = self.code.ins().band(loaded, own);
@@ -331,19 +316,16 @@ impl<'e> Emit<'e, '_> {
             if index == 0 {
                 let more = self.code.ins().icmp_imm_s(IntCC::NotEqual, before, 0);
                 let blank = self.code.ins().band(blank, more);
-                self.or_else(blank, unwind);
+                self.or_bail_out(blank);
             } else {
-                self.or_else(blank, unwind);
+                self.or_bail_out(blank);
             }
-            let position = self.position();
-            let position = self.code.ins().iadd(position, before);
-            let position = self.code.ins().iadd_imm_s(position, 1);
-            self.code.def_var(self.position, position);
+            self.advance_by(before, 1);
         }
         let surplus = surplus(bits, index as u32);
         if surplus != 0 {
             let extra = self.code.ins().band_imm_s(own, surplus as i64);
-            self.or_else(extra, unwind);
+            self.or_bail_out(extra);
         }
         self.code.def_var(word, own);
     }
@@ -351,10 +333,10 @@ impl<'e> Emit<'e, '_> {
     /// Loads up to eight bytes from the position on, the first lowest, with zeros for bytes behind
     /// the end.
     fn map_word(&mut self, most: u32) -> Value {
-        let (position, end, unwind) = (self.position(), self.code.use_var(self.end), self.unwind);
+        let (position, end) = (self.position(), self.code.use_var(self.end));
         if most == 1 {
             let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);
-            self.or_else(none, unwind);
+            self.or_bail_out(none);
             let here = self.here();
             return self.load_scalar(Scalar::U8, here, 0);
         }
@@ -365,16 +347,14 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().brif(short, few, &[], many, &[]);
         self.code.switch_to_block(few);
         let here = self.here();
-        let bytes = self.call(first_bytes as *const u8, &[here, left], Some(types::I64)).expect("it returns a word");
+        let bytes = self.call_word(first_bytes as *const u8, &[here, left]);
         self.code.def_var(word, bytes);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(many);
+        self.jump_and_begin(done, many);
         let here = self.here();
         let bytes = self.load_scalar(Scalar::U64, here, 0);
         let bytes = self.reorder(bytes, Scalar::U64, Order::Little);
         self.code.def_var(word, bytes);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
         self.code.use_var(word)
     }
 }

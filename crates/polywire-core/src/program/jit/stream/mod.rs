@@ -237,9 +237,9 @@ impl<'p> Eligibility<'p> {
                 self.kept.push(*except);
                 Some(0)
             }
-            OpKind::KnownBits { .. } | OpKind::TakeBit | OpKind::PutBit if self.has_uneven_bits => None,
+            OpKind::KnownBits { .. } | OpKind::TakeBit if self.has_uneven_bits => None,
             OpKind::KnownBits { zeros, one } => zeros.checked_add(u32::from(*one)),
-            OpKind::TakeBit | OpKind::PutBit => Some(1),
+            OpKind::TakeBit => Some(1),
             OpKind::LoadLocal(..) | OpKind::StoreLocal(_) | OpKind::Compute(..) | OpKind::Decimal(_) => Some(0),
             OpKind::LoadSlot { .. }
             | OpKind::StoreSlot { .. }

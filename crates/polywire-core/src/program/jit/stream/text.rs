@@ -63,8 +63,7 @@ impl<'e> Emit<'e, '_> {
             self.code.ins().brif(is_fresh, fresh, &[], go_on, &[]);
             self.code.switch_to_block(fresh);
             self.unless_same((data, len), initial, no);
-            self.code.ins().jump(yes, &[]);
-            self.code.switch_to_block(go_on);
+            self.jump_and_begin(yes, go_on);
         }
         let (unsure, longer) = (self.cold(), self.code.create_block());
         self.has_in_slot((data, len), previous, [longer, unsure, yes, no]);
@@ -83,8 +82,8 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().brif(differs, no, &[], yes, &[]);
         self.code.switch_to_block(unsure);
         let (state, slots) = (self.state(), self.slots(slot));
-        let has = self.call(calls::is_kept as *const u8, &[state, slots, data, len], Some(types::I64));
-        self.code.ins().brif(has.expect("it returns a word"), yes, &[], no, &[]);
+        let has = self.call_word(calls::is_kept as *const u8, &[state, slots, data, len]);
+        self.code.ins().brif(has, yes, &[], no, &[]);
     }
 
     /// Compares bytes with an inline string. Jumps to `longer` if they are too many, and to
@@ -128,8 +127,8 @@ impl<'e> Emit<'e, '_> {
         self.or_else(longer, other);
         if known.len() > SHORT {
             let (known, len) = (self.address(known), self.constant(known.len() as i64));
-            let differs = self.call(calls::differ as *const u8, &[data, known, len], Some(types::I64));
-            return self.or_else(differs.expect("it returns a word"), other);
+            let differs = self.call_word(calls::differ as *const u8, &[data, known, len]);
+            return self.or_else(differs, other);
         }
         let mut differs: Option<Value> = None;
         for (scalar, at, word) in pieces(known) {
@@ -184,12 +183,10 @@ impl<'e> Emit<'e, '_> {
         let data = self.load(types::I64, target.base, target.offset + target.words.pointer as i32);
         self.store(first, data, 0);
         self.store(found.len, target.base, target.offset + target.words.len as i32);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(slow);
+        self.jump_and_begin(done, slow);
         let string = self.string(target);
         self.set_by_call(calls::set_text as *const u8, string, found, bound);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 
     fn set_by_call(&mut self, function: *const u8, string: Value, found: Found, bound: u32) {
@@ -200,7 +197,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Stores the text of a slot in a string. Bails out if the slot has none.
     fn repeat_text(&mut self, target: Target, slot: ByteSlot, bound: u32) {
-        let (other, done, unwind) = (self.code.create_block(), self.code.create_block(), self.unwind);
+        let (other, done) = (self.code.create_block(), self.code.create_block());
         let is_text = self.slot_words(slot.slot).is_text;
         let most = if bound == 0 { MAX_INLINE } else { MAX_INLINE.min(bound as usize) };
         let previous = self.word_of(slot.slot);
@@ -218,18 +215,16 @@ impl<'e> Emit<'e, '_> {
         let bytes = self.reorder(previous, Scalar::U64, Order::Little);
         self.store(bytes, data, 0);
         self.store(len, target.base, target.offset + target.words.len as i32);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(other);
+        self.jump_and_begin(done, other);
         // A word that is neither `LONG` nor an inline string means that there is no text.
         let is_long = self.code.ins().icmp_imm_s(IntCC::Equal, previous, LONG as i64);
         let is_short = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, len, MAX_INLINE as i64);
         let is_some = self.code.ins().bor(is_long, is_short);
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, is_some, 0);
-        self.or_else(none, unwind);
+        self.or_bail_out(none);
         let (data, len) = self.kept(slot);
         self.set_found(target, Found { is_text, ..Found::any(data, len) }, bound);
-        self.code.ins().jump(done, &[]);
-        self.code.switch_to_block(done);
+        self.jump_and_begin(done, done);
     }
 
     fn target(&self, place: Place, frame: Value) -> Option<Target> {
