@@ -13,14 +13,14 @@
 //! Memory is never writable and executable at once: it is written, then made executable, then run.
 //! It is unmapped when the last user of the [`Code`] is gone.
 
-use alloc::{string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use core::ptr::NonNull;
 
 use cranelift_codegen::{
     ir::{AbiParam, Signature, types},
     settings::{self, Configurable},
 };
-use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
 use super::{Direction, Input, Output, Program, State, Status, passes::part_count, state::specialised::Specialisation};
@@ -48,6 +48,10 @@ const MAX_PARTS: usize = 1 << 14;
 
 /// The most bytes of machine code that a program may have.
 const MAX_CODE: usize = 8 << 20;
+
+/// Addresses that are reserved for a program's code, with room for alignment. They take memory only
+/// as far as there is code. Calls between its functions reach 2 GiB, so they must lie together.
+const ROOM: usize = MAX_CODE + (1 << 20);
 
 /// False if `POLYWIRE_JIT=off` is in the environment.
 pub(crate) fn allowed() -> bool {
@@ -226,7 +230,10 @@ fn builder() -> Result<JITBuilder, String> {
     }
     let isa = cranelift_native::builder().map_err(String::from)?;
     let isa = isa.finish(settings::Flags::new(flags)).map_err(|error| error.to_string())?;
-    Ok(JITBuilder::with_isa(isa, default_libcall_names()))
+    let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
+    let memory = ArenaMemoryProvider::new_with_size(ROOM).map_err(|error| error.to_string())?;
+    builder.memory_provider(Box::new(memory));
+    Ok(builder)
 }
 
 /// The size that a message must have for a program's direct function, or the room that it needs;

@@ -46,6 +46,7 @@ pub(crate) fn put_line(output: &mut Output<'_>, level: usize) -> Status {
 }
 
 /// Appends a part of what was written before.
+#[inline]
 pub(crate) fn put_again(output: &mut Output<'_>, part: Range<usize>) -> Status {
     let (to, len) = (output.position(), part.len());
     let status = output.put_with(len, |_| len);
