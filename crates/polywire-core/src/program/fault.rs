@@ -6,7 +6,8 @@ use core::fmt;
 
 use super::{Input, PathId, Program, say, words};
 
-/// How an operation or kernel ended. What went wrong is in the [`Input`] or [`Output`].
+/// How an operation or kernel ended. What went wrong is in the [`Input`](super::Input) or
+/// [`Output`](super::Output).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 #[must_use]
@@ -96,9 +97,10 @@ pub enum FaultKind {
     /// one that was given, or the message is damaged. Expected, got are wire types, which the
     /// message of the error names.
     WireType,
-    /// Values inside each other, deeper than [`Limits::depth`]: expected at most.
+    /// Values inside each other, deeper than [`Limits::depth`](super::Limits::depth): expected at most.
     TooDeep,
-    /// More memory, bytes or elements than the [`Limits`] allow: expected at most, got.
+    /// More memory, bytes or elements than the [`Limits`](super::Limits) allow: expected at most,
+    /// got.
     Limit,
     /// Memory could not be allocated.
     OutOfMemory,

@@ -103,7 +103,7 @@ pub enum NumberForm {
     Fixed,
 }
 
-/// See [`ScalarKernel::wide`].
+/// See the field `wide` of [`ScalarKernel`].
 pub struct WideKernel {
     /// Reads one.
     pub get: fn(&mut Input<'_>) -> Result<u128, Status>,
