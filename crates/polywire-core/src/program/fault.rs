@@ -1,5 +1,5 @@
-//! How operations end, and what went wrong: faults, as the back ends record them, and the errors that
-//! callers get.
+//! How operations end, and what went wrong: faults, as the back ends record them, and the errors
+//! that callers get.
 
 use alloc::{format, string::String};
 use core::fmt;
@@ -97,7 +97,8 @@ pub enum FaultKind {
     /// one that was given, or the message is damaged. Expected, got are wire types, which the
     /// message of the error names.
     WireType,
-    /// Values inside each other, deeper than [`Limits::depth`](super::Limits::depth): expected at most.
+    /// Values inside each other, deeper than [`Limits::depth`](super::Limits::depth): expected at
+    /// most.
     TooDeep,
     /// More memory, bytes or elements than the [`Limits`](super::Limits) allow: expected at most,
     /// got.

@@ -1,6 +1,6 @@
-//! Makes kernels and dialects from the functions that they need. What only programs of one direction
-//! use gets a function that fails, or does nothing, for the other. Codecs call this. No codec emits
-//! an operation that calls a failing one.
+//! Makes kernels and dialects from the functions that they need. What only programs of one
+//! direction use gets a function that fails, or does nothing, for the other. Codecs call this. No
+//! codec emits an operation that calls a failing one.
 
 use alloc::string::String;
 

@@ -118,7 +118,7 @@ pub(crate) fn decimal(bytes: &[u8]) -> Result<Decimal, NotANumber> {
     }
 }
 
-/// Splits a text that is a number as a whole. Like [`plain_number`], it accepts other forms as well.
+/// Splits a text that is a number as a whole. Like [`plain_number`], it accepts other forms, too.
 pub(crate) fn whole_text<'a>(text: &'a [u8], buffer: &'a mut [u8; 512]) -> Option<(Decimal, &'a [u8])> {
     let text = plain_number(text, buffer);
     Some((decimal(text).ok().filter(|number| number.len == text.len())?, text))

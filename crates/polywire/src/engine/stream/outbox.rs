@@ -218,8 +218,8 @@ impl Outbox {
         Some(channel)
     }
 
-    /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`, and adds to
-    /// `sent` what became of it. Returns the event that is due. Blocks only with
+    /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`, and adds
+    /// to `sent` what became of it. Returns the event that is due. Blocks only with
     /// [`Overflow::Block`]. Fails if the message is too large.
     #[inline]
     pub(super) fn send(
