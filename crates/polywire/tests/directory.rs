@@ -88,7 +88,7 @@ fn nodes_publishers_subscribers_and_matches_are_seen_over_each_engine() {
         assert_eq!((publisher.topic.as_str(), publisher.type_name.as_str()), ("pumps", "Pump"));
         assert_eq!(publisher.id, pumps.writer());
         assert!(publisher.wire.starts_with("json@"), "{}", publisher.wire);
-        assert_eq!(publisher.qos.to_string(), "durability=transient-local");
+        assert_eq!(publisher.qos.to_string(), "history=keep-last:3,durability=transient-local");
 
         let described = wait_for(&directory, "hall", |node| node.subscribers.iter().any(|one| !one.refuses.is_empty()));
         assert_eq!((described.publishers.len(), described.subscribers.len()), (0, 2));
