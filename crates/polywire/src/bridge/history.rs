@@ -6,7 +6,7 @@
 //! the bridge converts the channel, it converts each sample of the history as it comes.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, Weak,
+    Arc, Mutex, MutexGuard, Weak,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -24,7 +24,7 @@ use crate::{
     Info,
     coding::Dynamic,
     engine::{Held, Properties},
-    node::{Inner, PortEntry, Replay, Slot, Source, random_id},
+    node::{Inner, PortEntry, Replay, Slot, Source, lock, random_id},
     publisher::Writing,
     replayed::Part,
 };
@@ -206,10 +206,6 @@ impl Drop for Past {
     fn drop(&mut self) {
         self.to.retire(self.channel);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the payloads of a channel are.

@@ -39,7 +39,7 @@ pub(crate) use self::{
     decoders::{DecoderKey, Decoders, Order, ReaderKey},
     inner::Inner,
     limits::members,
-    port::PortEntry,
+    port::{PortEntry, lock},
     reload::Reload,
     route::{Matches, Replay, Route, Slot, Watcher},
     timer::Wake,
@@ -672,10 +672,6 @@ fn shown(name: &str) -> String {
     let mut shown: String = name.chars().filter(|c| !c.is_control()).collect();
     shown.truncate(shown.floor_char_boundary(NODE_NAME));
     shown
-}
-
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Each port once. A port may be in the map under two names.

@@ -55,12 +55,8 @@ static PROPERTIES: Properties = Properties {
 };
 
 static OPTIONS: &[OptionSpec] = &[
-    OptionSpec::new(
-        "struct",
-        &["map", "array"],
-        "structures as maps by member name, or as arrays of the members' values in order",
-    ),
-    OptionSpec::new("enum", &["number", "name"], "enum literals as numbers, or as their names; both are accepted"),
+    Style::STRUCT,
+    Style::ENUM,
     OptionSpec::new(
         "null",
         &["omit", "write"],

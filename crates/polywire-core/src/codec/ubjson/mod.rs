@@ -52,7 +52,7 @@ static PROPERTIES: Properties = Properties {
 };
 
 static OPTIONS: &[OptionSpec] = &[
-    OptionSpec::new("enum", &["number", "name"], "enum literals as numbers, or as their names; both are accepted"),
+    Style::ENUM,
     OptionSpec::new("null", &["omit", "write"], "absent members are omitted, or written as null; both are accepted"),
 ];
 

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    codec::Options,
+    codec::{OptionSpec, Options},
     layout::Scalar,
     program::{
         FaultKind, Input, Limits, Output, Status,
@@ -219,6 +219,14 @@ pub struct Style {
 }
 
 impl Style {
+    pub const STRUCT: OptionSpec = OptionSpec::new(
+        "struct",
+        &["map", "array"],
+        "structures as maps by member name, or as arrays of the members' values in order",
+    );
+    pub const ENUM: OptionSpec =
+        OptionSpec::new("enum", &["number", "name"], "enum literals as numbers, or as their names; both are accepted");
+
     /// Reads the options that all of these formats have.
     pub fn of(options: &Options) -> Style {
         Style {
