@@ -1,10 +1,17 @@
-//! Files that are whole after a loss of power.
+//! Files that are whole after a loss of power, and files that one process has for itself.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, Write as _},
+    ops::{Deref, DerefMut},
     path::Path,
+    thread,
+    time::{Duration, Instant},
 };
+
+/// How long a lock is tried. Whoever reads a file may lock it for a moment, and a process that ends
+/// while it starts another one leaves its locks to that one until its program runs.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Gives a file these contents, all of them or none: whoever reads it, also after a loss of power
 /// at any time, finds the old ones or the new ones. Makes the folder if there is none. Blocks until
@@ -43,4 +50,77 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file that this process has locked against others, until it is dropped.
+///
+/// Closing a file does not release its lock while a child of this process has a copy of it. A child
+/// has copies of all files until its program runs. So dropping this releases the lock itself.
+///
+/// ```
+/// use std::fs::File;
+/// use polywire_telemetry::LockedFile;
+///
+/// let path = std::env::temp_dir().join(format!("polywire-lock-{}", std::process::id()));
+/// let file = LockedFile::lock(File::create(&path)?, "it is in use")?;
+/// let error = LockedFile::lock(File::open(&path)?, "it is in use").unwrap_err();
+/// assert_eq!(error.to_string(), "it is in use");
+/// drop(file);
+/// LockedFile::lock(File::open(&path)?, "it is in use")?;
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct LockedFile(File);
+
+impl LockedFile {
+    /// Locks a file. Blocks for up to half a second while somebody else has it locked, and then
+    /// fails with [`io::ErrorKind::WouldBlock`] and these words.
+    pub fn lock(file: File, in_use: &str) -> io::Result<LockedFile> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(LockedFile(file)),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
+                Err(TryLockError::WouldBlock) => return Err(io::Error::new(io::ErrorKind::WouldBlock, in_use)),
+            }
+        }
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl DerefMut for LockedFile {
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_left_does_not_keep_the_lock() {
+        let path = std::env::temp_dir().join(format!("polywire-lock-copy-{}", std::process::id()));
+        let file = LockedFile::lock(File::create(&path).expect("made"), "in use").expect("locked");
+        // As a child has it that was started meanwhile.
+        let _copy = file.try_clone().expect("copied");
+        drop(file);
+        LockedFile::lock(File::open(&path).expect("opened"), "in use").expect("nobody uses it");
+        fs::remove_file(path).expect("removed");
+    }
 }

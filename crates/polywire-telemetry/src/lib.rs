@@ -49,7 +49,7 @@ pub use application::{Application, Bits, Cell, Counter, Distribution, Gauge, His
 pub use clocks::Clocks;
 pub use config::{AgentConfig, AgentConfigError};
 pub use description::{CommandDescription, NodeDescription, ProbeDescription, Setting, fits, topic_of};
-pub use disk::replace_file;
+pub use disk::{LockedFile, replace_file};
 pub use error::MeasureError;
 pub use identity::{Identity, IdentityError, MOST_NAME_BYTES, host_name};
 pub use plan::Plan;

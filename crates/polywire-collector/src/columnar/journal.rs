@@ -6,12 +6,13 @@
 //! the others are rows.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use polywire_telemetry::LockedFile;
 use serde_json::{Value, json};
 
 use super::{
@@ -32,7 +33,7 @@ const BUFFER: usize = 64 << 10;
 pub(crate) struct Journal {
     pub path: PathBuf,
     pub layout: Layout,
-    file: File,
+    file: LockedFile,
     buffer: Vec<u8>,
     began: SystemTime,
     /// Bytes of the file with what is in the buffer.
@@ -56,14 +57,13 @@ impl Journal {
         let mut journal = Journal {
             path: path.to_owned(),
             layout: layout.clone(),
-            file: OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(failed)?,
+            file: lock(OpenOptions::new().read(true).write(true).create_new(true).open(path)).map_err(failed)?,
             buffer: MAGIC.to_vec(),
             began,
             len: MAGIC.len() as u64,
             stored: 0,
             rows: 0,
         };
-        lock(&journal.file).map_err(failed)?;
         journal.frame(head.to_string().as_bytes())?;
         // Without its first frame it would be nothing.
         journal.sync()?;
@@ -75,8 +75,7 @@ impl Journal {
     /// moved to a file beside it, with a warning. `None` if nothing can be.
     pub fn recover(path: &Path, seen: &mut Seen) -> Result<Option<Journal>, HandlerError> {
         let failed = |cause| HandlerError::file(path, &cause);
-        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-        lock(&file).map_err(failed)?;
+        let mut file = lock(OpenOptions::new().read(true).write(true).open(path)).map_err(failed)?;
         let mut reader = Reader::of(file.try_clone().map_err(failed)?);
         let Some(head) = reader.head().map_err(failed)? else {
             set_aside(path, &mut file, 0).map_err(failed)?;
@@ -168,11 +167,8 @@ fn checksum(len: u32, body: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn lock(file: &File) -> io::Result<()> {
-    file.try_lock().map_err(|error| match error {
-        TryLockError::Error(error) => error,
-        TryLockError::WouldBlock => io::Error::new(io::ErrorKind::WouldBlock, "another collector writes here"),
-    })
+fn lock(opened: io::Result<File>) -> io::Result<LockedFile> {
+    LockedFile::lock(opened?, "another collector writes here")
 }
 
 /// Writer, incarnation and sequence number of a row.

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use polywire_telemetry::intake::Position;
+use polywire_telemetry::{LockedFile, intake::Position};
 
 use crate::files::sync_folder;
 
@@ -24,7 +24,7 @@ pub(super) struct Positions {
     /// The last line may not be whole.
     is_torn: bool,
     /// The file itself is replaced now and then.
-    _lock: File,
+    _lock: LockedFile,
 }
 
 impl Positions {
@@ -32,7 +32,7 @@ impl Positions {
     /// which they were added. Damaged lines are reported and left out: the samples may come again.
     pub(super) fn open(path: &Path) -> io::Result<(Positions, Vec<Position>)> {
         let lock = OpenOptions::new().write(true).create(true).truncate(false).open(beside(path, "lock"))?;
-        lock.try_lock().map_err(|_| io::Error::other("another collector uses it"))?;
+        let lock = LockedFile::lock(lock, "another collector uses it")?;
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         sync_folder(path)?;
         let text = fs::read(path)?;

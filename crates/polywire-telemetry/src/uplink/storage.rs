@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::LockedFile;
+
 /// The end of a file's name; the number is the version of the entries in it.
 const ENDING: &str = ".spool1";
 
@@ -99,7 +101,7 @@ pub struct Files {
     /// Segments have been made or removed since the folder was synchronised.
     is_folder_dirty: bool,
     /// Locked while this process uses the folder.
-    _lock: File,
+    _lock: LockedFile,
 }
 
 impl Files {
@@ -121,7 +123,7 @@ impl Files {
     pub fn open(folder: &Path) -> io::Result<Files> {
         fs::create_dir_all(folder)?;
         let lock = OpenOptions::new().write(true).create(true).truncate(false).open(folder.join("lock"))?;
-        lock.try_lock().map_err(|_| io::Error::other("another process uses the folder"))?;
+        let lock = LockedFile::lock(lock, "another process uses the folder")?;
         let (open, dirty) = (BTreeMap::new(), BTreeSet::new());
         Ok(Files { folder: folder.to_owned(), open, dirty, is_folder_dirty: true, _lock: lock })
     }
