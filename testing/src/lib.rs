@@ -20,6 +20,7 @@ pub mod guard;
 pub mod markdown;
 #[cfg(target_os = "linux")]
 pub mod network;
+pub mod program;
 pub mod programs;
 mod records;
 pub mod tools;

@@ -46,6 +46,22 @@ pub fn faketime() -> Option<PathBuf> {
     library
 }
 
+/// A node of ROS 2 on another library: the program in `crates/polywire/tests/FOLDER`, built in
+/// `target/foreign/FOLDER`. If it is not there, this calls [`missing`], and the caller skips its
+/// test.
+pub fn ros_node(folder: &str, program: &str) -> Option<Command> {
+    let target = env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from);
+    let path = target.join("foreign").join(folder).join("debug").join(program);
+    if !path.exists() {
+        missing(&format!(
+            "the node of ROS 2 in target/foreign/{folder} (crates/polywire/tests/{folder}/Cargo.toml builds it)"
+        ));
+        return None;
+    }
+    Some(Command::new(path))
+}
+
 /// Whether the C compiler finds a header. If not, it calls [`missing`], and the caller skips its
 /// test.
 pub fn c_has(header: &str) -> bool {

@@ -349,8 +349,8 @@ struct Gate<T> {
     /// Sequence number, message and its bytes.
     held: VecDeque<(u64, T, usize)>,
     bytes: usize,
-    /// The newest sample handed on.
-    last: u64,
+    /// The newest sample handed on. Numbers of other systems' writers begin at 0 or 1.
+    last: Option<u64>,
     /// Replayed samples handed on, which may come once more as they were published.
     replayed: BTreeSet<u64>,
     /// Messages that did not come as they were published, by the last of each gap: the first one,
@@ -375,7 +375,7 @@ impl<T> Default for Gate<T> {
             again: false,
             held: VecDeque::new(),
             bytes: 0,
-            last: 0,
+            last: None,
             replayed: BTreeSet::new(),
             gaps: BTreeMap::new(),
         }
@@ -448,7 +448,7 @@ impl<T> Gates<T> {
         let Some(gate) = self.0.get_mut(&writer) else { return (vec![item].into(), false) };
         if gate.waiting.is_none() {
             let is_new = !gate.replayed.remove(&number);
-            gate.last = gate.last.max(number);
+            gate.last = gate.last.max(Some(number));
             return (Vec::from_iter(is_new.then_some(item)).into(), false);
         }
         gate.held.push_back((number, item, bytes));
@@ -498,13 +498,13 @@ impl<T> Gates<T> {
         let mut out = Vec::new();
         while let Some((before, held, bytes)) = gate.held.pop_front_if(|(held, ..)| *held <= number) {
             gate.bytes = gate.bytes.saturating_sub(bytes);
-            if before < number && before > gate.last {
-                gate.last = before;
+            if before < number && Some(before) > gate.last {
+                gate.last = Some(before);
                 out.push(held);
             }
         }
-        if number > gate.last {
-            gate.last = number;
+        if Some(number) > gate.last {
+            gate.last = Some(number);
             if gate.replayed.len() == REMEMBERED {
                 gate.replayed.pop_first();
             }
@@ -574,8 +574,8 @@ impl<T> Gate<T> {
         (self.waiting, self.taken, self.again, self.bytes) = (None, None, false, 0);
         let held = std::mem::take(&mut self.held);
         let last = self.last;
-        self.last = held.back().map_or(last, |(number, ..)| last.max(*number));
-        let items = held.into_iter().filter(|(number, ..)| *number > last).map(|(_, item, _)| item).collect();
+        self.last = last.max(held.back().map(|(number, ..)| *number));
+        let items = held.into_iter().filter(|(number, ..)| Some(*number) > last).map(|(_, item, _)| item).collect();
         let lost = std::mem::take(&mut self.gaps).into_values().map(|(_, lost)| lost).sum();
         Passed { items, lost }
     }
@@ -627,6 +627,17 @@ mod tests {
         assert_eq!((published(&mut gates, 7), gates.complete(W, H).items), (vec![], vec![7]));
         assert_eq!((published(&mut gates, 6), published(&mut gates, 8)), (vec![], vec![8]));
         assert_eq!(gates.replayed(W, H, 9, 9), [0_u64; 0], "somebody else's");
+    }
+
+    #[test]
+    fn a_writer_may_begin_to_count_at_zero() {
+        let mut gates = waiting();
+        begin(&mut gates, 1);
+        assert_eq!((gates.replayed(W, H, 0, 0), gates.replayed(W, H, 1, 1)), (vec![0], vec![1]));
+        assert_eq!((gates.complete(W, H).items, published(&mut gates, 0)), (vec![], vec![]));
+        let mut gates = waiting();
+        assert_eq!(published(&mut gates, 0), [0_u64; 0]);
+        assert_eq!(gates.give_up(PATIENCE), [(W, vec![0].into())]);
     }
 
     #[test]

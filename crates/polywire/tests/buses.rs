@@ -2,7 +2,6 @@
 //! Zenoh and a stream of Polywire's own.
 #![cfg(all(feature = "dds", feature = "zenoh"))]
 
-#[allow(dead_code, reason = "dds.rs suspends programs")]
 #[path = "dds/program.rs"]
 mod program;
 
@@ -86,7 +85,7 @@ fn bridge(node: &Node, from: &str, to: &str) -> Bridge {
 /// A program that knows only DDS and writes a pump every 10 ms. `None` if Python has no Cyclone
 /// DDS.
 fn writing(domain: u32) -> Option<Program> {
-    peer("go", domain, TOPIC, "Pump").map(|mut command| Program::start(&mut command))
+    peer("go", domain, TOPIC, "Pump").map(|mut command| program::start(&mut command))
 }
 
 #[test]
@@ -166,7 +165,7 @@ fn what_a_dds_program_keeps_passes_bridges() {
             bridge(&Node::new(), &stream, &format!("{back}{}", dds(there))),
         ];
         let Some(mut keeping) = peer("keep", here, TOPIC, "Pump") else { return };
-        let _program = Program::start(&mut keeping);
+        let _program = program::start(&mut keeping);
         let node = Node::new();
         for _ in 0..2 {
             let subscribe = node.subscribe::<Pump>(TOPIC, Some(&stream)).expect("a wire");

@@ -88,7 +88,7 @@ fn pump(id: u32) -> Pump {
 
 /// `None` if this machine has no such Python package.
 fn python(mode: &str, domain: u32, topic: &str, of: &str) -> Option<Program> {
-    peer(mode, domain, topic, of).map(|mut command| Program::start(&mut command))
+    peer(mode, domain, topic, of).map(|mut command| program::start(&mut command))
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_dds_program_that_was_suspended_is_heard_again() {
     let pumps = node.subscriber_on::<Pump>("plant/pumps", &wire("auto", domain)).expect("a subscriber");
     let Some(mut command) = peer("go", domain, "plant/pumps", "Pump") else { return };
     let lease = "<Discovery><LeaseDuration>1s</LeaseDuration></Discovery></Domain>";
-    let program = Program::start_with(&mut command, &program::LOOPBACK.replace("</Domain>", lease));
+    let program = Program::start(command.env("CYCLONEDDS_URI", program::LOOPBACK.replace("</Domain>", lease)));
     let next = || pumps.recv_timeout(SOON).expect("a sample");
     let before = std::iter::repeat_with(next).find(|sample| sample.info.sequence >= 300).expect("endless");
     program.signal(Signal::STOP);
@@ -353,7 +353,7 @@ fn ddsperf_is_read() {
     let node = Node::new();
     let samples = node.subscriber_on::<KeyedSeq>("DDSPerfRDataKS", &wire("auto", domain)).expect("a subscriber");
     let arguments = ["-i", &domain.to_string(), "-D", "60", "pub", "100Hz", "size", "40"].map(String::from);
-    let _program = Program::start(Command::new("ddsperf").args(arguments));
+    let _program = program::start(Command::new("ddsperf").args(arguments));
     let first = samples.recv_timeout(SOON).expect("a sample").value;
     let second = samples.recv_timeout(SOON).expect("a sample").value;
     assert_eq!((second.seq, second.keyval), (first.seq + 1, first.keyval));
@@ -392,7 +392,7 @@ fn a_node_in_another_process_is_read_in_every_form() {
         node.subscriber_on::<Pump>(&format!("pumps/{format}"), &wire("auto", domain)).expect("a subscriber")
     });
     let program = env::current_exe().expect("a path");
-    let _child = Program::start(Command::new(program).args(["--exact", "child"]).env(CHILD, domain.to_string()));
+    let _child = program::start(Command::new(program).args(["--exact", "child"]).env(CHILD, domain.to_string()));
     for subscriber in &subscribers {
         for id in 1..=300 {
             let sample = subscriber.recv_timeout(SOON).expect("a sample");
@@ -463,7 +463,7 @@ fn callbacks_publish_and_close_in_the_thread_that_receives() {
     let there = node.publisher_on::<Note>("there", &wire("cdr", domain)).expect("a publisher");
     let program = env::current_exe().expect("a path");
     let arguments = ["--exact", "echo", "--nocapture"];
-    let child = Program::start(Command::new(program).args(arguments).env(ECHO, domain.to_string()));
+    let child = program::start(Command::new(program).args(arguments).env(ECHO, domain.to_string()));
     assert_eq!(there.wait_for_subscribers(1, SOON), 1);
     thread::scope(|scope| {
         for echoes in [&back, &own] {

@@ -5,13 +5,11 @@
 
 #![cfg(feature = "dds")]
 
-#[allow(dead_code, reason = "dds.rs suspends programs")]
+#[allow(dead_code, reason = "no peer in Python is needed")]
 #[path = "dds/program.rs"]
 mod program;
 
 use std::{
-    env,
-    path::PathBuf,
     process::Command,
     time::{Duration, Instant},
 };
@@ -52,26 +50,19 @@ fn wire(format: &str, domain: u32) -> String {
 
 /// A node of ROS 2.
 fn peer(mode: &str, domain: u32, name: &str) -> Option<Program> {
-    Some(Program::start(program()?.args([mode, &domain.to_string(), name])))
+    Some(program::start(program()?.args([mode, &domain.to_string(), name])))
 }
 
 /// The program of a node of ROS 2. `None` if it is not built.
 fn program() -> Option<Command> {
-    let target = env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")), PathBuf::from);
-    let program = target.join("foreign/ros2/debug/polywire-ros2-peer");
-    if !program.exists() {
-        tools::missing("the node of ROS 2 in target/foreign/ros2 (crates/polywire/tests/ros2/Cargo.toml builds it)");
-        return None;
-    }
-    Some(Command::new(program))
+    tools::ros_node("ros2", "polywire-ros2-peer")
 }
 
 /// A node of ROS 2 with services as those on Cyclone DDS have them.
 fn service_peer(mode: &str, domain: u32) -> Option<Program> {
     let mut command = program()?;
     command.args([mode, &domain.to_string(), mode]).env("ROS2_PEER_MAPPING", "cyclone");
-    Some(Program::start(&mut command))
+    Some(program::start(&mut command))
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]

@@ -427,9 +427,10 @@ impl Node {
     }
 
     /// The subscribers of programs that are not Polywire nodes, by program, on the ports opened
-    /// here: for engines whose medium says so, as `dds` does. The id and the name are those of the
-    /// program on the medium. What a subscriber reads and refuses is concluded from its type's name
-    /// and its quality of service; publishers about which this says nothing are in neither list.
+    /// here: for engines whose medium says so, as `dds` does, and `zenoh` with topics of ROS 2. The
+    /// id and the name are those of the program on the medium. What a subscriber reads and refuses
+    /// is concluded from its type's name and its quality of service; publishers about which this
+    /// says nothing are in neither list.
     ///
     /// ```
     /// let node = polywire::Node::new();

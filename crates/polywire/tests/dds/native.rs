@@ -16,7 +16,7 @@ use polywire_idl::Compiler;
 use polywire_testing::{Folder, tools};
 
 use crate::{
-    program::{Program, SOON, domain},
+    program::{self, Program, SOON, domain},
     wire,
 };
 
@@ -46,7 +46,7 @@ impl Native {
     }
 
     fn start(&self, mode: &str, domain: u32) -> Program {
-        Program::start(Command::new(self.0.file("native")).args([mode, &domain.to_string(), TOPIC]))
+        program::start(Command::new(self.0.file("native")).args([mode, &domain.to_string(), TOPIC]))
     }
 }
 

@@ -241,7 +241,7 @@ pub fn has_ddsperf() -> bool {
 pub fn ddsperf(domain: u32, mode: &[&str], configuration: &str) -> Program {
     let mut command = Command::new("ddsperf");
     command.args(["-i", &domain.to_string(), "-D", "60"]).args(mode);
-    Program::start_with(&mut command, configuration)
+    Program::start(command.env("CYCLONEDDS_URI", configuration))
 }
 
 /// The configuration of `ddsperf` with the files of a member.

@@ -14,7 +14,7 @@ use polywire_dds::{Bytes, Guid, Kind, LOOPBACK, Participant, Qos, Receive, Sampl
 use polywire_derive::Message;
 use polywire_testing::tools;
 
-use crate::program::{Program, SOON, domain};
+use crate::program::{self, Program, SOON, domain};
 
 /// How long a client waits before it asks once more.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ fn python(mode: &str, domain: u32, version: &str) -> Option<Program> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds/rpc.py");
     let mut command = Command::new(tools::python());
     command.args([script, mode, &domain.to_string(), version]);
-    tools::python_has("cyclonedds").then(|| Program::start(&mut command))
+    tools::python_has("cyclonedds").then(|| program::start(&mut command))
 }
 
 fn code(called: Result<Sum, CallError>) -> Option<RemoteCode> {

@@ -143,6 +143,12 @@ impl Writers {
         self.waiting -= bytes + OVERHEAD;
     }
 
+    /// Whether the link has begun.
+    #[cfg(feature = "zenoh")]
+    pub(in crate::engine) fn has_link(&self) -> bool {
+        self.link.is_some()
+    }
+
     /// Whether this is the link that stands for foreign applications.
     #[cfg(feature = "zenoh")]
     pub(in crate::engine) fn is_link(&self, link: LinkId) -> bool {
@@ -159,8 +165,8 @@ impl Writers {
         }
     }
 
-    /// The link, which begins with the first message.
-    fn link(&mut self, tell: impl FnMut(LinkId, News)) -> LinkId {
+    /// The link, which begins with the first thing that it brings.
+    pub(in crate::engine) fn link(&mut self, tell: impl FnMut(LinkId, News)) -> LinkId {
         *self.link.get_or_insert_with(|| begin(tell))
     }
 

@@ -36,6 +36,7 @@ mod port;
 mod publishers;
 mod queries;
 mod queryables;
+mod readers;
 mod receive;
 mod ros;
 mod schemas;

@@ -55,6 +55,7 @@ pub(super) struct Place {
 
 /// What a topic of ROS 2 has besides.
 pub(super) struct Ros {
+    pub(super) topic: ros::Topic,
     /// In front of each payload, unless it is there.
     pub(super) header: Option<[u8; ros::HEADER]>,
     pub(super) _token: LivelinessToken,
@@ -91,6 +92,11 @@ impl Outlet {
             history,
             ros,
         }))
+    }
+
+    /// The topic, if it is one of ROS 2.
+    pub(super) fn ros_topic(&self) -> Option<&ros::Topic> {
+        self.ros.as_ref().map(|ros| &ros.topic)
     }
 
     /// Whether a message may be put here. The end of an instance may not: an application that knows

@@ -15,6 +15,7 @@ use std::{
 };
 
 use polywire_core::{
+    directory::NodeData,
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Start},
     qos::Qos,
@@ -185,7 +186,10 @@ impl Port for ZenohPort {
         let mut state = shared.lock();
         let announcement = Arc::new(announcement.clone());
         state.each_link(|link, way| link.announce(way, channel, start, &announcement));
-        state.channels.insert(channel, Channel { start, announcement, outlet, service });
+        let channel_here = Channel { start, announcement, outlet, service };
+        let name = channel_here.ros_topic().map(|topic| topic.name.clone());
+        state.channels.insert(channel, channel_here);
+        name.iter().for_each(|name| state.readers_changed(name));
         shared.pump(state);
         Ok(channel)
     }
@@ -267,6 +271,10 @@ impl Port for ZenohPort {
         self.0.lock().links().map(|link| link.stats()).collect()
     }
 
+    fn foreign_readers(&self) -> Vec<NodeData> {
+        self.0.lock().foreign_readers(&self.0.endpoint)
+    }
+
     fn close(&self) {
         self.0.close();
     }
@@ -316,14 +324,19 @@ impl Shared {
         let token = self.session.liveliness().declare_token(self.keys.token(me)).wait()?;
         let mut ros_node = None;
         if let Some(graph) = &self.graph {
-            let publishers = Arc::downgrade(self);
-            let watch = self.session.liveliness().declare_subscriber(graph.publishers()).history(true);
-            let watch = watch.callback(move |sample| {
-                if let Some(shared) = publishers.upgrade() {
-                    shared.ros_publisher_changed(&sample);
-                }
-            });
-            subscribers.push(watch.wait()?);
+            for (end, changed) in [
+                (End::Publisher, Shared::ros_publisher_changed as fn(&Shared, &Sample)),
+                (End::Subscriber, Shared::ros_subscriber_changed),
+            ] {
+                let port = Arc::downgrade(self);
+                let watch = self.session.liveliness().declare_subscriber(graph.all(end)).history(true);
+                let watch = watch.callback(move |sample| {
+                    if let Some(shared) = port.upgrade() {
+                        changed(&shared, &sample);
+                    }
+                });
+                subscribers.push(watch.wait()?);
+            }
             ros_node = Some(self.session.liveliness().declare_token(graph.token()).wait()?);
         }
         Ok(Declared { _token: token, _subscribers: subscribers, _ros_node: ros_node, _schemas: schemas })
@@ -347,7 +360,7 @@ impl Shared {
         let key = self.keys.of_ros_topic(&topic).ok_or("the topic is no key")?;
         let token = graph.token_of_channel(channel.0, &topic, announced, kept);
         let token = self.session.liveliness().declare_token(token).wait().map_err(|error| error.to_string())?;
-        let ros = Ros { header: ros::header(announced), _token: token };
+        let ros = Ros { topic, header: ros::header(announced), _token: token };
         Ok(Some(Place { key, encoding: Encoding::default(), kept: kept as usize, ros: Some(ros) }))
     }
 

@@ -103,6 +103,11 @@ impl Publishers {
         self.channels.get(&channel).map(|channel| &channel.topic)
     }
 
+    /// The publishers that are known, with their topics.
+    pub(super) fn writers(&self) -> impl Iterator<Item = (&Topic, Id128)> {
+        self.by_gid.iter().map(|(gid, publisher)| (&publisher.topic, *gid))
+    }
+
     /// Whether the node reads somebody who publishes a topic: the first channel that it has
     /// accepted.
     pub(super) fn read(&self, topic: &Topic) -> Option<ChannelId> {

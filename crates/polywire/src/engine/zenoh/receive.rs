@@ -30,7 +30,7 @@ use super::{
     key::last,
     mail::{Content, signed},
     port::Shared,
-    ros,
+    ros::{self, End, TheirEnd},
     state::{Near, State, TOGETHER},
 };
 use crate::clock;
@@ -156,13 +156,29 @@ impl Shared {
     /// The token of a publisher in ROS 2 has come or gone.
     pub(super) fn ros_publisher_changed(&self, sample: &Sample) {
         let token = sample.key_expr().as_str();
-        let publisher = self.graph.as_ref().and_then(|graph| graph.foreign_publisher(token));
-        let Some((topic, qos)) = publisher else { return };
+        let publisher = self.graph.as_ref().and_then(|graph| graph.theirs(End::Publisher, token));
+        let Some(TheirEnd { topic, qos, .. }) = publisher else { return };
         let (gid, mut state) = (ros::gid(token), self.lock());
         state.of_ros(|publishers, hearing| match sample.kind() {
             SampleKind::Put => publishers.came(gid, &topic, qos, hearing),
             SampleKind::Delete => publishers.gone(gid, hearing),
         });
+        self.wake(state);
+    }
+
+    /// The token of a subscriber in ROS 2 has come or gone.
+    pub(super) fn ros_subscriber_changed(&self, sample: &Sample) {
+        let token = sample.key_expr().as_str();
+        let reader = self.graph.as_ref().and_then(|graph| graph.theirs(End::Subscriber, token));
+        let Some(reader) = reader else { return };
+        let (name, mut state) = (reader.topic.name.clone(), self.lock());
+        let is_new = match sample.kind() {
+            SampleKind::Put => state.readers.came(token, reader),
+            SampleKind::Delete => state.readers.gone(token),
+        };
+        if is_new {
+            state.readers_changed(&name);
+        }
         self.wake(state);
     }
 

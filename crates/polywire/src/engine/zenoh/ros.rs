@@ -44,7 +44,7 @@ pub(super) enum Unfit {
 }
 
 /// A topic of ROS 2 with its type, as it stands in keys and tokens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Topic {
     /// Without the slash in front.
     pub(super) name: String,
@@ -162,14 +162,25 @@ pub(super) enum End {
     Client,
 }
 
+/// A publisher or subscriber of another application.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TheirEnd {
+    pub(super) topic: Topic,
+    pub(super) qos: Qos,
+    /// Its node, with the namespace.
+    pub(super) node: String,
+    /// What the tokens of its node begin with, and no others.
+    pub(super) node_token: String,
+}
+
 impl Graph {
     pub(super) fn new(domain: u32, session: String, node: &str) -> Graph {
         Graph { domain: format!("@ros2_lv/{domain}"), session, node: node_name(node) }
     }
 
-    /// The tokens of all publishers.
-    pub(super) fn publishers(&self) -> String {
-        format!("{}/*/*/*/MP/**", self.domain)
+    /// The tokens of all ends of a kind.
+    pub(super) fn all(&self, end: End) -> String {
+        format!("{}/*/*/*/{}/**", self.domain, end.text())
     }
 
     /// The token of this node.
@@ -195,16 +206,18 @@ impl Graph {
         self.token_of(End::Publisher, number, topic, &offered.keep_last(depth))
     }
 
-    /// The topic and the policies of another application's publisher.
-    pub(super) fn foreign_publisher(&self, token: &str) -> Option<(Topic, Qos)> {
+    /// The publisher or subscriber of another application that has this token.
+    pub(super) fn theirs(&self, end: End, token: &str) -> Option<TheirEnd> {
         let mut parts = token.strip_prefix(&*self.domain)?.strip_prefix('/')?.split('/');
-        let (_, node, _) = (parts.next()?, parts.next()?, parts.next()?);
-        let is_theirs = node.parse() != Ok(OURS) && parts.next()? == End::Publisher.text();
-        let (_, _, _) = (parts.next()?, parts.next()?, parts.next()?);
+        let (session, node_number, _) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_it = node_number.parse() != Ok(OURS) && parts.next()? == end.text();
+        let (_, namespace, node) = (parts.next()?, parts.next()?, parts.next()?);
         let (name, type_name, hash, qos) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let name = name.strip_prefix(NOTHING)?.replace(NOTHING, "/");
-        let topic = Topic::new(&name, type_name, hash).filter(|_| is_theirs)?;
-        Some((topic, policies::read(qos)))
+        let topic = Topic::new(&name, type_name, hash).filter(|_| is_it)?;
+        let node = format!("{}/{node}", namespace.trim_end_matches(NOTHING).replace(NOTHING, "/"));
+        let node_token = format!("{}/{session}/{node_number}", self.domain);
+        Some(TheirEnd { topic, qos: policies::read(qos), node, node_token })
     }
 }
 
@@ -299,10 +312,19 @@ mod tests {
         assert_eq!(token, format!("@ros2_lv/2/aac3178e/1347180887/5/MS/%/%/hall_7/{rest}/2:2:1,3:,:,:,,"));
         // Of the talker in rmw_zenoh's design.
         let theirs = format!("@ros2_lv/2/8b209175/0/10/MP/%/%/talker/{rest}/::,7:,:,:,,");
-        assert_eq!(graph.foreign_publisher(&theirs), Some((topic.clone(), policies::read("::,7:,:,:,,"))));
+        assert_eq!(
+            graph.theirs(End::Publisher, &theirs).map(|end| (end.topic, end.qos)),
+            Some((topic.clone(), policies::read("::,7:,:,:,,")))
+        );
+        let theirs_reads = theirs.replace("/MP/%/%/", "/MS/%/%hall%north/");
+        let reader = graph.theirs(End::Subscriber, &theirs_reads).expect("a subscriber");
+        assert_eq!((&reader.topic, reader.node.as_str()), (&topic, "/hall/north/talker"));
+        assert_eq!(reader.node_token, "@ros2_lv/2/8b209175/0");
+        assert_eq!(graph.theirs(End::Subscriber, &theirs.replace("/MP/", "/MS/")).expect("one").node, "/talker");
+        assert_eq!((graph.theirs(End::Subscriber, &theirs), graph.theirs(End::Subscriber, &token)), (None, None));
         let own = graph.token_of_channel(1, &topic, &announced("a/chatter", "cdr"), 32);
         for other in [&own, &theirs.replace("/MP/", "/MS/"), &theirs.replace("lv/2", "lv/22"), "@ros2_lv/2"] {
-            assert_eq!(graph.foreign_publisher(other), None, "{other}");
+            assert_eq!(graph.theirs(End::Publisher, other), None, "{other}");
         }
     }
 
@@ -327,7 +349,7 @@ mod tests {
                 prop_assert_eq!(format!("{}/{}/{}", topic.name, topic.type_name, topic.hash), text.clone());
             }
             let graph = Graph::new(2, "1".into(), "n");
-            let _ = graph.foreign_publisher(&format!("@ros2_lv/2/1/0/1/MP/%/%/n/{text}"));
+            let _ = graph.theirs(End::Publisher, &format!("@ros2_lv/2/1/0/1/MP/%/%/n/{text}"));
             if let Some((writer, start)) = parse_attachment(&bytes) {
                 let envelope = Envelope::data(polywire_core::envelope::ChannelId(1), start.sequence, start.timestamp_ns);
                 prop_assert_eq!(attachment(writer, &envelope), bytes);

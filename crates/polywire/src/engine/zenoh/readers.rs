@@ -1,0 +1,142 @@
+//! The subscribers of ROS 2, by their liveliness tokens. Those of a channel's topic count as its
+//! subscribers, and the node can be asked for all ([`Port::foreign_readers`]). rmw_zenoh connects
+//! the ends of a topic if their types have the same hash, whatever their policies are.
+//!
+//! [`Port::foreign_readers`]: super::super::Port::foreign_readers
+
+use std::collections::BTreeMap;
+
+use polywire_core::{
+    directory::{EndpointData, NodeData, RefusalData, SubscriberData},
+    envelope::Id128,
+    frame::Answer,
+};
+
+use super::ros::{TheirEnd, Topic, gid};
+
+/// Subscribers that are known, at most. Hostile applications could have any number.
+const MOST: usize = 10_000;
+
+/// The subscribers that are there, by their tokens.
+#[derive(Default)]
+pub(super) struct Readers(BTreeMap<String, TheirEnd>);
+
+impl Readers {
+    /// A subscriber's token has come. False if there are too many.
+    pub(super) fn came(&mut self, token: &str, reader: TheirEnd) -> bool {
+        let has_room = self.0.len() < MOST || self.0.contains_key(token);
+        if has_room {
+            self.0.insert(token.to_owned(), reader);
+        }
+        has_room
+    }
+
+    /// A subscriber's token is gone. False if it was not known.
+    pub(super) fn gone(&mut self, token: &str) -> bool {
+        self.0.remove(token).is_some()
+    }
+
+    /// Whether somebody reads topics of this name.
+    pub(super) fn know(&self, name: &str) -> bool {
+        self.of_name(name).next().is_some()
+    }
+
+    /// What the subscribers answer to a channel of this topic.
+    pub(super) fn answer(&self, topic: &Topic) -> Answer {
+        let count = self.of_name(&topic.name).filter(|reader| reader.topic == *topic).count() as u32;
+        match (count, self.of_name(&topic.name).find_map(|reader| refusal(topic, &reader.topic))) {
+            (0, None) => Answer::Decline,
+            (0, Some(reason)) => Answer::Refuse(reason),
+            (_, None) => Answer::Accept(count),
+            (_, Some(reason)) => Answer::Partial(count, reason),
+        }
+    }
+
+    /// The nodes of the subscribers, at this endpoint, and what they read of these writers.
+    pub(super) fn nodes<'a>(&self, endpoint: &str, writers: impl Iterator<Item = (&'a Topic, Id128)>) -> Vec<NodeData> {
+        let mut by_name: BTreeMap<&str, Vec<(&Topic, Id128)>> = BTreeMap::new();
+        writers.for_each(|(topic, writer)| by_name.entry(&topic.name).or_default().push((topic, writer)));
+        let mut nodes: BTreeMap<&str, NodeData> = BTreeMap::new();
+        for (token, reader) in &self.0 {
+            let node = nodes.entry(&reader.node_token).or_insert_with(|| NodeData {
+                id: gid(&reader.node_token),
+                name: format!("{endpoint} {}", reader.node),
+                endpoints: vec![EndpointData { endpoint: endpoint.to_owned(), links: 0 }],
+                ..NodeData::default()
+            });
+            let mut data = SubscriberData {
+                id: gid(token),
+                topic: reader.topic.name.clone(),
+                type_name: reader.topic.said().type_name,
+                endpoint: endpoint.to_owned(),
+                qos: reader.qos.clone(),
+                ..SubscriberData::default()
+            };
+            for (topic, writer) in by_name.get(&*reader.topic.name).into_iter().flatten() {
+                match refusal(topic, &reader.topic) {
+                    None => data.reads.push(*writer),
+                    Some(reason) => data.refuses.push(RefusalData { writer: *writer, reason }),
+                }
+            }
+            node.subscribers.push(data);
+        }
+        nodes.into_values().collect()
+    }
+
+    fn of_name(&self, name: &str) -> impl Iterator<Item = &TheirEnd> {
+        self.0.values().filter(move |reader| reader.topic.name == name)
+    }
+}
+
+/// Why a subscriber to a topic of the same name does not read the writer's. `None` if it does.
+fn refusal(writer: &Topic, reader: &Topic) -> Option<String> {
+    let differs = (&writer.type_name, &writer.hash) != (&reader.type_name, &reader.hash);
+    differs.then(|| {
+        format!(
+            "the types differ: in ROS 2, the writer's is {} ({}), and the reader's is {} ({})",
+            writer.type_name, writer.hash, reader.type_name, reader.hash
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::qos::Qos;
+
+    use super::*;
+
+    const HASH: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
+
+    fn topic(name: &str, type_name: &str) -> Topic {
+        Topic { name: name.into(), type_name: type_name.into(), hash: HASH.into() }
+    }
+
+    fn reader(topic: Topic) -> TheirEnd {
+        TheirEnd { topic, qos: Qos::default(), node: "/n".into(), node_token: "t".into() }
+    }
+
+    #[test]
+    fn subscribers_answer_by_name_and_type() {
+        let mut readers = Readers::default();
+        let written = topic("a", "m::msg::dds_::A_");
+        assert_eq!(readers.answer(&written), Answer::Decline);
+        readers.0.insert("1".into(), reader(topic("b", "m::msg::dds_::A_")));
+        assert_eq!(readers.answer(&written), Answer::Decline);
+        readers.0.insert("2".into(), reader(topic("a", "m::msg::dds_::B_")));
+        let Answer::Refuse(reason) = readers.answer(&written) else { panic!("it has another type") };
+        assert!(reason.contains("the writer's is m::msg::dds_::A_"), "{reason}");
+        readers.0.insert("3".into(), reader(written.clone()));
+        assert_eq!(readers.answer(&written), Answer::Partial(1, reason));
+        readers.0.remove("2");
+        assert_eq!(readers.answer(&written), Answer::Accept(1));
+    }
+
+    #[test]
+    fn their_number_is_bounded() {
+        let mut readers = Readers::default();
+        assert!((0..MOST).all(|number| readers.came(&number.to_string(), reader(topic("a", "m::msg::dds_::A_")))));
+        assert!(!readers.came("one more", reader(topic("a", "m::msg::dds_::A_"))));
+        assert!(readers.came("5", reader(topic("b", "m::msg::dds_::A_"))) && readers.know("b"));
+        assert!(readers.gone("5") && !readers.gone("5") && !readers.know("b"));
+    }
+}
