@@ -399,7 +399,8 @@ impl<T> Gates<T> {
     /// counts `anew` may have other messages with numbers that it had before.
     pub(crate) fn open(&mut self, writer: Writer, now: Duration, anew: bool) {
         if self.0.len() > GONE {
-            let gone = self.0.iter().find(|(_, gate)| gate.open == 0).map(|(writer, _)| *writer);
+            let is_gone = |gate: &Gate<T>| gate.open == 0 && gate.waiting.is_none();
+            let gone = self.0.iter().find(|(_, gate)| is_gone(gate)).map(|(writer, _)| *writer);
             gone.map(|writer| self.0.remove(&writer));
         }
         let gate = self.0.entry(writer).or_default();
@@ -412,11 +413,18 @@ impl<T> Gates<T> {
         }
     }
 
-    /// A channel of the writer has ended. Gives what was held if it was the last one.
-    pub(crate) fn close(&mut self, writer: Writer) -> Passed<T> {
+    /// A channel of the writer has ended. Gives what was held if it was the last one. If its link
+    /// broke, the history may come over another link, so that a wait for it goes on.
+    pub(crate) fn close(&mut self, writer: Writer, broke: bool) -> Passed<T> {
+        let waits_on = broke && self.0.len() <= GONE;
         let Some(gate) = self.0.get_mut(&writer) else { return Passed::default() };
         gate.open = gate.open.saturating_sub(1);
-        if gate.open == 0 { gate.end() } else { Passed::default() }
+        match gate.open {
+            0 if waits_on && gate.waiting.is_some() => (gate.taken, gate.again) = (None, false),
+            0 => return gate.end(),
+            _ => {}
+        }
+        Passed::default()
     }
 
     /// Messages did not come as they were published. Gives the number of those that count as lost
@@ -688,11 +696,33 @@ mod tests {
         assert_eq!((gates.replayed(W, H, 3, 3), gates.complete(W, H).items), (vec![3], vec![]));
         gates.open(W, Duration::ZERO, false);
         assert!(!gates.is_waiting(W), "a second channel, in another format");
-        assert_eq!((gates.close(W).items, gates.close(W).items), (vec![], vec![]));
+        assert_eq!((gates.close(W, false).items, gates.close(W, false).items), (vec![], vec![]));
         gates.open(W, Duration::ZERO, false);
         assert!(gates.is_waiting(W) && gates.is_any_waiting());
         begin(&mut gates, 3);
         assert_eq!((gates.replayed(W, H, 3, 3), gates.replayed(W, H, 4, 4)), (vec![], vec![4]));
+    }
+
+    #[test]
+    fn a_history_that_a_broken_link_cuts_short_comes_over_the_next_one() {
+        let mut gates = waiting();
+        begin(&mut gates, 1);
+        assert_eq!((gates.replayed(W, H, 1, 1), published(&mut gates, 5)), (vec![1], vec![]));
+        assert_eq!(gates.close(W, true), Passed::default());
+        assert!(gates.replayed(W, H, 2, 2).is_empty(), "its link has ended");
+        gates.leave(W, H);
+        gates.open(W, PATIENCE, false);
+        assert_eq!((published(&mut gates, 7), gates.give_up(PATIENCE)), (vec![], vec![]));
+        let next = (2, H.1);
+        gates.begin(W, next, 2, &[H.1.0]);
+        let mut replayed = |number| gates.replayed(W, next, number, number);
+        assert_eq!([1, 2, 6].map(&mut replayed), [vec![], vec![2], vec![5, 6]]);
+        assert_eq!(gates.complete(W, next).items, [7]);
+        // Once it is complete, or if it does not come back, nothing waits.
+        assert_eq!((gates.close(W, true), gates.is_any_waiting()), (Passed::default(), false));
+        gates.open(W, PATIENCE, false);
+        assert_eq!((published(&mut gates, 8), gates.close(W, true)), (vec![], Passed::default()));
+        assert_eq!(gates.give_up(PATIENCE * 2), [(W, vec![8].into())]);
     }
 
     #[test]
@@ -701,7 +731,7 @@ mod tests {
             let mut gates = waiting();
             begin(&mut gates, 1);
             assert_eq!((gates.replayed(W, H, 9, 9), gates.complete(W, H).items), (vec![9], vec![]));
-            gates.close(W);
+            gates.close(W, false);
             gates.open(W, Duration::ZERO, anew);
             begin(&mut gates, 2);
             assert_eq!((gates.replayed(W, H, 1, 1).len(), gates.complete(W, H).items.len()), (usize::from(anew), 0));
@@ -747,7 +777,7 @@ mod tests {
         assert!((0..GAPS).all(|number| gates.missing(W, gap(number)) == 0));
         assert_eq!(gates.missing(W, gap(GAPS)), 1, "too many to remember");
         assert_eq!(gates.give_up(PATIENCE), [(W, Passed { items: vec![], lost: GAPS as u64 })]);
-        assert_eq!(gates.close(W), Passed::default());
+        assert_eq!(gates.close(W, false), Passed::default());
     }
 
     #[test]
@@ -760,6 +790,6 @@ mod tests {
         assert_eq!(gates.give_up(PATIENCE / 2), []);
         assert_eq!(gates.give_up(PATIENCE), [(W, vec![1].into())]);
         let mut gates = waiting();
-        assert_eq!((published(&mut gates, 1), gates.close(W).items), (vec![], vec![1]));
+        assert_eq!((published(&mut gates, 1), gates.close(W, false).items), (vec![], vec![1]));
     }
 }

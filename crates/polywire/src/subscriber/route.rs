@@ -352,9 +352,9 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// A channel of a writer has ended.
-    pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: Terms, writer: Writer) {
-        let passed = self.rules.gates().close(writer);
+    /// A channel of a writer has ended, with its link if that `broke`.
+    pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: Terms, writer: Writer, broke: bool) {
+        let passed = self.rules.gates().close(writer, broke);
         self.pass(passed);
         self.tell_orphans(source, self.rules.closed(terms.writer));
     }
