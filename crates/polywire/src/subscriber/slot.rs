@@ -172,7 +172,7 @@ impl<C: Coding> SlotOf<C> {
             Part::Begin(replay, ids) => self.route.rules.gates().begin(writer, from, replay, ids),
             Part::End => {
                 let passed = self.route.rules.gates().complete(writer, from);
-                self.route.pass(passed);
+                self.route.pass(writer, passed);
                 self.history_changed.store(true, Ordering::Relaxed);
                 // This slot may be gone before it is drained.
                 self.drained();
@@ -180,8 +180,7 @@ impl<C: Coding> SlotOf<C> {
             Part::Sample(published) => {
                 info.sequence = published;
                 if let Some(item) = self.decoded(envelope, payload, info, None)? {
-                    let ready = self.route.rules.gates().replayed(writer, from, published, item);
-                    self.route.hand_on(ready);
+                    self.route.replayed(writer, from, published, item);
                 }
             }
         }
