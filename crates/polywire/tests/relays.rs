@@ -369,7 +369,7 @@ fn late_subscribers_get_the_whole_history_while_relays_are_killed() {
         until("the last message", || got().iter().all(|(_, count)| *count == last));
         for (_, got, subscriptions, missed) in &readers {
             let subscription = &subscriptions[index];
-            // On a machine that is busy enough, the history does not come in time, and that is told.
+            // On a very busy machine, the history does not come in time, and that is told.
             if !missed.has(topic) {
                 assert_eq!((got.of(topic), subscription.lost()), ((last, last), 0), "{topic}");
             }
