@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use polywire::{Bridge, Config, Node, NodeEvent, Pattern, Wire, bridge::WayStatus, engine::Event};
+use polywire::{Bridge, Node, NodeEvent, Pattern, Wire, bridge::WayStatus, engine::Event};
 use sd_notify::NotifyState;
 use serde::Serialize;
 
@@ -86,7 +86,7 @@ struct Told {
 
 impl Action for BridgeArgs {
     fn run(self, terminal: &Terminal) -> outcome::Result {
-        let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
+        let config = reload::given(self.config.as_ref())?;
         stop::hold()?;
         let stop = Stop::new()?;
         let node = Node::builder().config(config).build();

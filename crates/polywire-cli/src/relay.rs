@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use polywire::{
-    Config, Node, NodeEvent,
+    Node, NodeEvent,
     engine::{ENGINES, Event},
 };
 use sd_notify::NotifyState;
@@ -56,7 +56,7 @@ struct Told {
 impl Action for Relay {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         self.endpoints.iter().try_for_each(|endpoint| check(endpoint))?;
-        let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
+        let config = reload::given(self.config.as_ref())?;
         stop::hold()?;
         let stop = Stop::new()?;
         let node = Node::builder().config(config).build();

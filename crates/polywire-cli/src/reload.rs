@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use polywire::{Config, Node};
+use anyhow::anyhow;
+use polywire::{Config, ConfigError, Node};
 
 use crate::{outcome::chain, stop, terminal::Terminal};
 
@@ -24,5 +25,18 @@ pub fn on_hang_up(node: &Node, config: Option<PathBuf>) {
 }
 
 fn reload(node: &Node, path: &Path) -> anyhow::Result<Vec<String>> {
-    Ok(node.reload(Config::read(path)?)?)
+    Ok(node.reload(read(path)?)?)
+}
+
+/// The configuration of a command that may have been given a file.
+pub fn given(path: Option<&PathBuf>) -> anyhow::Result<Config> {
+    path.map_or_else(|| Ok(Config::default()), |path| read(path))
+}
+
+/// The configuration in a file. Errors name the file.
+pub fn read(path: &Path) -> anyhow::Result<Config> {
+    Config::read(path).map_err(|error| match &error {
+        ConfigError::Read { .. } => error.into(),
+        _ => anyhow!("{}: {error}", path.display()),
+    })
 }

@@ -80,7 +80,7 @@ impl WireArgs {
     }
 
     fn build(&self, topic: &str, builder: NodeBuilder) -> anyhow::Result<(Node, Wires)> {
-        let config = self.config.as_ref().map(Config::read).transpose()?.unwrap_or_default();
+        let config = reload::given(self.config.as_ref())?;
         let variable = env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
         let wires = self.wires_of(variable.as_deref(), &config, topic)?;
         let node = builder.config(config).build();

@@ -175,7 +175,7 @@ impl View {
     fn nobody(&self) -> String {
         let places = self.places.join(" and ");
         let why = if self.node.links() == 0 { "nobody is there" } else { "no node there describes itself" };
-        format!("no topics at {places} within {} s: {why}", self.timeout)
+        format!("no topics or nodes at {places} within {} s: {why}", self.timeout)
     }
 
     /// Whether all nodes that have publishers or subscribers have told twice what they count.

@@ -8,7 +8,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    thread,
+    thread::{self, ThreadId},
     time::Duration,
 };
 
@@ -322,7 +322,8 @@ const GONE: usize = 1024;
 /// History channels of a writer that are remembered because they cannot be read.
 const REFUSED: usize = 256;
 
-/// What waits no more for a history.
+/// What waits no more for a history. Whoever gets items hands them on and then calls
+/// [`Gates::handed`], so that those that another thread brings meanwhile come behind them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Passed<T> {
     /// What is handed on now.
@@ -346,6 +347,8 @@ struct Gate<T> {
     /// A message that was published after the beginning cannot be read: the history is needed once
     /// more.
     again: bool,
+    /// The thread that hands on what waited. Others leave their messages to it.
+    busy: Option<ThreadId>,
     /// Sequence number, message and its bytes.
     held: VecDeque<(u64, T, usize)>,
     bytes: usize,
@@ -373,6 +376,7 @@ impl<T> Default for Gate<T> {
             refused: BTreeSet::new(),
             taken: None,
             again: false,
+            busy: None,
             held: VecDeque::new(),
             bytes: 0,
             last: None,
@@ -399,7 +403,8 @@ impl<T> Gates<T> {
     /// counts `anew` may have other messages with numbers that it had before.
     pub(crate) fn open(&mut self, writer: Writer, now: Duration, anew: bool) {
         if self.0.len() > GONE {
-            let gone = self.0.iter().find(|(_, gate)| gate.open == 0).map(|(writer, _)| *writer);
+            let is_gone = |gate: &Gate<T>| gate.open == 0 && gate.waiting.is_none();
+            let gone = self.0.iter().find(|(_, gate)| is_gone(gate)).map(|(writer, _)| *writer);
             gone.map(|writer| self.0.remove(&writer));
         }
         let gate = self.0.entry(writer).or_default();
@@ -412,11 +417,18 @@ impl<T> Gates<T> {
         }
     }
 
-    /// A channel of the writer has ended. Gives what was held if it was the last one.
-    pub(crate) fn close(&mut self, writer: Writer) -> Passed<T> {
+    /// A channel of the writer has ended. Gives what was held if it was the last one. If its link
+    /// broke, the history may come over another link, so that a wait for it goes on.
+    pub(crate) fn close(&mut self, writer: Writer, broke: bool) -> Passed<T> {
+        let waits_on = broke && self.0.len() <= GONE;
         let Some(gate) = self.0.get_mut(&writer) else { return Passed::default() };
         gate.open = gate.open.saturating_sub(1);
-        if gate.open == 0 { gate.end() } else { Passed::default() }
+        match gate.open {
+            0 if waits_on && gate.waiting.is_some() => (gate.taken, gate.again) = (None, false),
+            0 => return gate.end(),
+            _ => {}
+        }
+        Passed::default()
     }
 
     /// Messages did not come as they were published. Gives the number of those that count as lost
@@ -446,16 +458,38 @@ impl<T> Gates<T> {
         room: (usize, usize),
     ) -> (Passed<T>, bool) {
         let Some(gate) = self.0.get_mut(&writer) else { return (vec![item].into(), false) };
-        if gate.waiting.is_none() {
+        if gate.waiting.is_none() && gate.busy.is_none() {
             let is_new = !gate.replayed.remove(&number);
             gate.last = gate.last.max(Some(number));
-            return (Vec::from_iter(is_new.then_some(item)).into(), false);
+            return (gate.hand(Vec::from_iter(is_new.then_some(item)).into()), false);
         }
         gate.held.push_back((number, item, bytes));
         gate.bytes = gate.bytes.saturating_add(bytes);
-        match gate.held.len() > room.0 || gate.bytes > room.1 {
+        match gate.waiting.is_some() && gate.is_full(room) {
             true => (gate.end(), true),
             false => (Passed::default(), false),
+        }
+    }
+
+    /// Whether so much is held, behind what another thread hands on, that the next message has to
+    /// wait for it.
+    pub(crate) fn is_crowded(&self, writer: Writer, room: (usize, usize)) -> bool {
+        self.is_busy(writer) && self.0.get(&writer).is_some_and(|gate| gate.is_full(room))
+    }
+
+    /// Whether another thread hands on what was held.
+    pub(crate) fn is_busy(&self, writer: Writer) -> bool {
+        let busy = self.0.get(&writer).and_then(|gate| gate.busy);
+        busy.is_some_and(|thread| thread != thread::current().id())
+    }
+
+    /// What was given has been handed on. Gives what has come behind it.
+    pub(crate) fn handed(&mut self, writer: Writer) -> Vec<T> {
+        let Some(gate) = self.0.get_mut(&writer) else { return Vec::new() };
+        gate.busy = None;
+        match gate.waiting {
+            None => gate.release().items,
+            Some(_) => Vec::new(),
         }
     }
 
@@ -493,8 +527,8 @@ impl<T> Gates<T> {
     }
 
     /// A sample of the history. Gives what is handed on now: first what was published before it.
-    pub(crate) fn replayed(&mut self, writer: Writer, from: Bringer, number: u64, item: T) -> Vec<T> {
-        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.takes(from)) else { return Vec::new() };
+    pub(crate) fn replayed(&mut self, writer: Writer, from: Bringer, number: u64, item: T) -> Passed<T> {
+        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.takes(from)) else { return Passed::default() };
         let mut out = Vec::new();
         while let Some((before, held, bytes)) = gate.held.pop_front_if(|(held, ..)| *held <= number) {
             gate.bytes = gate.bytes.saturating_sub(bytes);
@@ -512,7 +546,7 @@ impl<T> Gates<T> {
             gate.fill(number);
             out.push(item);
         }
-        out
+        gate.hand(out.into())
     }
 
     /// The history has ended. Gives what was held, unless the history is needed once more.
@@ -570,14 +604,32 @@ impl<T> Gate<T> {
         }
     }
 
+    /// Waits no more. While another thread hands on, what is held is left to it.
     fn end(&mut self) -> Passed<T> {
-        (self.waiting, self.taken, self.again, self.bytes) = (None, None, false, 0);
+        (self.waiting, self.taken, self.again) = (None, None, false);
+        let lost = std::mem::take(&mut self.gaps).into_values().map(|(_, lost)| lost).sum();
+        let items = if self.busy.is_none() { self.release().items } else { Vec::new() };
+        Passed { items, lost }
+    }
+
+    /// Everything that is held.
+    fn release(&mut self) -> Passed<T> {
+        self.bytes = 0;
         let held = std::mem::take(&mut self.held);
         let last = self.last;
         self.last = last.max(held.back().map(|(number, ..)| *number));
-        let items = held.into_iter().filter(|(number, ..)| Some(*number) > last).map(|(_, item, _)| item).collect();
-        let lost = std::mem::take(&mut self.gaps).into_values().map(|(_, lost)| lost).sum();
-        Passed { items, lost }
+        let items = held.into_iter().filter(|(number, ..)| Some(*number) > last).map(|(_, item, _)| item);
+        self.hand(Vec::from_iter(items).into())
+    }
+
+    /// This thread hands these on.
+    fn hand(&mut self, passed: Passed<T>) -> Passed<T> {
+        self.busy = (!passed.items.is_empty()).then(|| thread::current().id());
+        passed
+    }
+
+    fn is_full(&self, room: (usize, usize)) -> bool {
+        self.held.len() > room.0 || self.bytes > room.1
     }
 }
 
@@ -604,7 +656,23 @@ mod tests {
     }
 
     fn published(gates: &mut Gates<u64>, number: u64) -> Vec<u64> {
-        gates.published(W, number, number, 1, ROOM).0.items
+        let (passed, _) = gates.published(W, number, number, 1, ROOM);
+        handed(gates, passed)
+    }
+
+    fn replayed(gates: &mut Gates<u64>, from: Bringer, number: u64) -> Vec<u64> {
+        let passed = gates.replayed(W, from, number, number);
+        handed(gates, passed)
+    }
+
+    fn complete(gates: &mut Gates<u64>, from: Bringer) -> Vec<u64> {
+        let passed = gates.complete(W, from);
+        handed(gates, passed)
+    }
+
+    fn handed(gates: &mut Gates<u64>, passed: Passed<u64>) -> Vec<u64> {
+        assert!(passed.items.is_empty() || gates.handed(W).is_empty());
+        passed.items
     }
 
     #[test]
@@ -612,29 +680,29 @@ mod tests {
         let mut gates = waiting();
         assert_eq!((published(&mut gates, 5), published(&mut gates, 6)), (vec![], vec![]));
         assert_eq!(
-            (gates.replayed(W, H, 4, 4), gates.complete(W, H).items),
+            (replayed(&mut gates, H, 4), complete(&mut gates, H)),
             (vec![], vec![]),
             "the end of one for somebody else"
         );
         begin(&mut gates, 1);
-        assert_eq!(gates.replayed(W, H, 2, 2), [2]);
+        assert_eq!(replayed(&mut gates, H, 2), [2]);
         assert_eq!(
-            gates.replayed(W, H, 6, 6),
+            replayed(&mut gates, H, 6),
             [5, 6],
             "5 was replaced in the history, and published after this reader came"
         );
         assert!(gates.is_waiting(W));
-        assert_eq!((published(&mut gates, 7), gates.complete(W, H).items), (vec![], vec![7]));
+        assert_eq!((published(&mut gates, 7), complete(&mut gates, H)), (vec![], vec![7]));
         assert_eq!((published(&mut gates, 6), published(&mut gates, 8)), (vec![], vec![8]));
-        assert_eq!(gates.replayed(W, H, 9, 9), [0_u64; 0], "somebody else's");
+        assert_eq!(replayed(&mut gates, H, 9), [0_u64; 0], "somebody else's");
     }
 
     #[test]
     fn a_writer_may_begin_to_count_at_zero() {
         let mut gates = waiting();
         begin(&mut gates, 1);
-        assert_eq!((gates.replayed(W, H, 0, 0), gates.replayed(W, H, 1, 1)), (vec![0], vec![1]));
-        assert_eq!((gates.complete(W, H).items, published(&mut gates, 0)), (vec![], vec![]));
+        assert_eq!((replayed(&mut gates, H, 0), replayed(&mut gates, H, 1)), (vec![0], vec![1]));
+        assert_eq!((complete(&mut gates, H), published(&mut gates, 0)), (vec![], vec![]));
         let mut gates = waiting();
         assert_eq!(published(&mut gates, 0), [0_u64; 0]);
         assert_eq!(gates.give_up(PATIENCE), [(W, vec![0].into())]);
@@ -644,12 +712,12 @@ mod tests {
     fn a_replay_is_taken_if_it_has_begun_on_all_its_channels() {
         let mut gates = waiting();
         gates.begin(W, H, 1, &BOTH);
-        assert_eq!((gates.replayed(W, H, 3, 3), gates.complete(W, H).items), (vec![], vec![]), "a part of it");
+        assert_eq!((replayed(&mut gates, H, 3), complete(&mut gates, H)), (vec![], vec![]), "a part of it");
         gates.begin(W, EARLIER, 2, &BOTH);
         gates.begin(W, H, 2, &BOTH);
-        assert_eq!((gates.replayed(W, EARLIER, 1, 1), gates.replayed(W, H, 3, 3)), (vec![1], vec![3]));
+        assert_eq!((replayed(&mut gates, EARLIER, 1), replayed(&mut gates, H, 3)), (vec![1], vec![3]));
         assert!(gates.is_waiting(W));
-        assert_eq!((gates.complete(W, H).items, gates.is_waiting(W)), (vec![], false));
+        assert_eq!((complete(&mut gates, H), gates.is_waiting(W)), (vec![], false));
     }
 
     #[test]
@@ -657,14 +725,14 @@ mod tests {
         let mut gates = waiting();
         gates.begin(W, EARLIER, 1, &BOTH);
         gates.begin(W, H, 2, &BOTH);
-        assert_eq!(gates.replayed(W, H, 3, 3), [0_u64; 0], "another replay");
+        assert_eq!(replayed(&mut gates, H, 3), [0_u64; 0], "another replay");
         gates.begin(W, (9, EARLIER.1), 2, &BOTH);
-        assert_eq!(gates.replayed(W, H, 3, 3), [0_u64; 0], "another link");
+        assert_eq!(replayed(&mut gates, H, 3), [0_u64; 0], "another link");
         gates.begin(W, EARLIER, 2, &BOTH);
-        assert_eq!((gates.replayed(W, EARLIER, 1, 1), gates.replayed(W, H, 3, 3)), (vec![1], vec![3]));
+        assert_eq!((replayed(&mut gates, EARLIER, 1), replayed(&mut gates, H, 3)), (vec![1], vec![3]));
         gates.begin(W, (9, H.1), 2, &BOTH);
-        assert_eq!(gates.replayed(W, (9, H.1), 4, 4), [0_u64; 0], "one replay is taken at a time");
-        assert_eq!(gates.complete(W, (9, H.1)).items, [0_u64; 0]);
+        assert_eq!(replayed(&mut gates, (9, H.1), 4), [0_u64; 0], "one replay is taken at a time");
+        assert_eq!(complete(&mut gates, (9, H.1)), [0_u64; 0]);
         assert!(gates.is_waiting(W));
         gates.complete(W, H);
         assert!(!gates.is_waiting(W));
@@ -675,7 +743,7 @@ mod tests {
         let mut gates = waiting();
         gates.refuse(W, EARLIER);
         gates.begin(W, H, 1, &BOTH);
-        assert_eq!((gates.replayed(W, H, 3, 3), gates.complete(W, H).items), (vec![3], vec![]));
+        assert_eq!((replayed(&mut gates, H, 3), complete(&mut gates, H)), (vec![3], vec![]));
         assert!(!gates.is_waiting(W));
         (0..=REFUSED as u64).for_each(|link| gates.refuse(W, (link, H.1)));
         assert_eq!(gates.0[&W].refused.len(), REFUSED);
@@ -685,25 +753,60 @@ mod tests {
     fn a_replay_whose_channel_ends_is_not_taken_further() {
         let mut gates = waiting();
         begin(&mut gates, 1);
-        assert_eq!(gates.replayed(W, H, 1, 1), [1]);
+        assert_eq!(replayed(&mut gates, H, 1), [1]);
         gates.leave(W, H);
-        assert_eq!((gates.replayed(W, H, 2, 2), gates.complete(W, H).items), (vec![], vec![]));
+        assert_eq!((replayed(&mut gates, H, 2), complete(&mut gates, H)), (vec![], vec![]));
         begin(&mut gates, 2);
-        assert_eq!((gates.replayed(W, H, 1, 1), gates.replayed(W, H, 2, 2)), (vec![], vec![2]));
+        assert_eq!((replayed(&mut gates, H, 1), replayed(&mut gates, H, 2)), (vec![], vec![2]));
     }
 
     #[test]
     fn a_writer_that_comes_back_is_asked_again() {
         let mut gates = waiting();
         begin(&mut gates, 2);
-        assert_eq!((gates.replayed(W, H, 3, 3), gates.complete(W, H).items), (vec![3], vec![]));
+        assert_eq!((replayed(&mut gates, H, 3), complete(&mut gates, H)), (vec![3], vec![]));
         gates.open(W, Duration::ZERO, false);
         assert!(!gates.is_waiting(W), "a second channel, in another format");
-        assert_eq!((gates.close(W).items, gates.close(W).items), (vec![], vec![]));
+        assert_eq!((gates.close(W, false).items, gates.close(W, false).items), (vec![], vec![]));
         gates.open(W, Duration::ZERO, false);
         assert!(gates.is_waiting(W) && gates.is_any_waiting());
         begin(&mut gates, 3);
-        assert_eq!((gates.replayed(W, H, 3, 3), gates.replayed(W, H, 4, 4)), (vec![], vec![4]));
+        assert_eq!((replayed(&mut gates, H, 3), replayed(&mut gates, H, 4)), (vec![], vec![4]));
+    }
+
+    #[test]
+    fn a_history_that_a_broken_link_cuts_short_comes_over_the_next_one() {
+        let mut gates = waiting();
+        begin(&mut gates, 1);
+        assert_eq!((replayed(&mut gates, H, 1), published(&mut gates, 5)), (vec![1], vec![]));
+        assert_eq!(gates.close(W, true), Passed::default());
+        assert!(replayed(&mut gates, H, 2).is_empty(), "its link has ended");
+        gates.leave(W, H);
+        gates.open(W, PATIENCE, false);
+        assert_eq!((published(&mut gates, 7), gates.give_up(PATIENCE)), (vec![], vec![]));
+        let next = (2, H.1);
+        gates.begin(W, next, 2, &[H.1.0]);
+        let mut replayed = |number| replayed(&mut gates, next, number);
+        assert_eq!([1, 2, 6].map(&mut replayed), [vec![], vec![2], vec![5, 6]]);
+        assert_eq!(complete(&mut gates, next), [7]);
+        // Once it is complete, or if it does not come back, nothing waits.
+        assert_eq!((gates.close(W, true), gates.is_any_waiting()), (Passed::default(), false));
+        gates.open(W, PATIENCE, false);
+        assert_eq!((published(&mut gates, 8), gates.close(W, true)), (vec![], Passed::default()));
+        assert_eq!(gates.give_up(PATIENCE * 2), [(W, vec![8].into())]);
+    }
+
+    #[test]
+    fn what_comes_while_others_hand_on_comes_behind_it() {
+        let mut gates = waiting();
+        assert!((1..=3).all(|number| published(&mut gates, number).is_empty()));
+        let mut late = gates.give_up(PATIENCE);
+        let passed = late.pop().expect("one writer").1;
+        assert_eq!((passed.items, published(&mut gates, 4), published(&mut gates, 5)), (vec![1, 2, 3], vec![], vec![]));
+        assert!(!gates.is_crowded(W, (1, 100)), "this thread must not wait for itself");
+        thread::scope(|scope| assert!(scope.spawn(|| gates.is_crowded(W, (1, 100))).join().expect("no panic")));
+        assert_eq!((gates.handed(W), published(&mut gates, 6)), (vec![4, 5], vec![]));
+        assert_eq!((gates.handed(W), gates.handed(W), published(&mut gates, 7)), (vec![6], vec![], vec![7]));
     }
 
     #[test]
@@ -711,11 +814,11 @@ mod tests {
         for anew in [false, true] {
             let mut gates = waiting();
             begin(&mut gates, 1);
-            assert_eq!((gates.replayed(W, H, 9, 9), gates.complete(W, H).items), (vec![9], vec![]));
-            gates.close(W);
+            assert_eq!((replayed(&mut gates, H, 9), complete(&mut gates, H)), (vec![9], vec![]));
+            gates.close(W, false);
             gates.open(W, Duration::ZERO, anew);
             begin(&mut gates, 2);
-            assert_eq!((gates.replayed(W, H, 1, 1).len(), gates.complete(W, H).items.len()), (usize::from(anew), 0));
+            assert_eq!((replayed(&mut gates, H, 1).len(), complete(&mut gates, H).len()), (usize::from(anew), 0));
         }
     }
 
@@ -723,11 +826,11 @@ mod tests {
     fn what_cannot_be_read_as_it_is_published_comes_with_the_history() {
         let mut gates = waiting();
         begin(&mut gates, 4);
-        assert_eq!((gates.replayed(W, H, 1, 1), gates.missed(W, Duration::ZERO)), (vec![1], false));
-        assert_eq!((published(&mut gates, 3), gates.complete(W, H).items), (vec![], vec![]), "2 is missing");
+        assert_eq!((replayed(&mut gates, H, 1), gates.missed(W, Duration::ZERO)), (vec![1], false));
+        assert_eq!((published(&mut gates, 3), complete(&mut gates, H)), (vec![], vec![]), "2 is missing");
         begin(&mut gates, 5);
-        assert_eq!((gates.replayed(W, H, 1, 1), gates.replayed(W, H, 2, 2)), (vec![], vec![2]));
-        assert_eq!((gates.complete(W, H).items, gates.is_waiting(W)), (vec![3], false));
+        assert_eq!((replayed(&mut gates, H, 1), replayed(&mut gates, H, 2)), (vec![], vec![2]));
+        assert_eq!((complete(&mut gates, H), gates.is_waiting(W)), (vec![3], false));
         assert!(gates.missed(W, Duration::ZERO) && gates.is_waiting(W));
     }
 
@@ -738,12 +841,12 @@ mod tests {
         assert_eq!((gates.missing(W, missing(9, 5)), published(&mut gates, 10)), (0, vec![]));
         begin(&mut gates, 6);
         assert_eq!(
-            (gates.replayed(W, H, 4, 4), gates.replayed(W, H, 6, 6), gates.replayed(W, H, 9, 9)),
+            (replayed(&mut gates, H, 4), replayed(&mut gates, H, 6), replayed(&mut gates, H, 9)),
             (vec![4], vec![6], vec![9])
         );
         assert_eq!(gates.missing(W, missing(12, 2)), 0, "a second gap");
         assert_eq!(
-            (gates.replayed(W, H, 11, 11), gates.complete(W, H)),
+            (replayed(&mut gates, H, 11), gates.complete(W, H)),
             (vec![10, 11], Passed { items: vec![], lost: 4 })
         );
         // 5, 7, 8 and 12 came neither way. After the history, only what it has brought is not lost.
@@ -758,7 +861,7 @@ mod tests {
         assert!((0..GAPS).all(|number| gates.missing(W, gap(number)) == 0));
         assert_eq!(gates.missing(W, gap(GAPS)), 1, "too many to remember");
         assert_eq!(gates.give_up(PATIENCE), [(W, Passed { items: vec![], lost: GAPS as u64 })]);
-        assert_eq!(gates.close(W), Passed::default());
+        assert_eq!(gates.close(W, false), Passed::default());
     }
 
     #[test]
@@ -771,6 +874,6 @@ mod tests {
         assert_eq!(gates.give_up(PATIENCE / 2), []);
         assert_eq!(gates.give_up(PATIENCE), [(W, vec![1].into())]);
         let mut gates = waiting();
-        assert_eq!((published(&mut gates, 1), gates.close(W).items), (vec![], vec![1]));
+        assert_eq!((published(&mut gates, 1), gates.close(W, false).items), (vec![], vec![1]));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::suggest::hint;
+use crate::suggest::{hint, nearest};
 
 /// The codec name for "not chosen": a wire of lower precedence decides, and finally the node, whose
 /// first codec is `cdr` unless [`NodeBuilder::codec`](crate::node::NodeBuilder::codec) registered
@@ -157,12 +157,24 @@ impl Wire {
     /// ```
     pub fn check(&self, names: &Names<'_>) -> Result<(), WireError> {
         if !self.is_auto() {
-            known("codec", &self.codec.name, names.codecs)?;
+            known("codec", &self.codec.name, names.codecs).map_err(|unknown| self.or_endpoint(unknown, names))?;
         }
         if let Some(compressor) = &self.compressor {
             known("compressor", &compressor.name, names.compressors)?;
         }
         self.endpoint.as_ref().map_or(Ok(()), |endpoint| known("engine", &endpoint.engine, names.engines))
+    }
+
+    /// The error for an unknown codec, or for a mistyped endpoint that needs no address.
+    fn or_endpoint(&self, unknown: WireError, names: &Names<'_>) -> WireError {
+        let name = self.codec.name.as_str();
+        match nearest(name, WITHOUT_ADDRESS) {
+            Some(endpoint) if self.endpoint.is_none() && nearest(name, names.codecs.iter().copied()).is_none() => {
+                let hint = format!(", did you mean the endpoint '{endpoint}'?");
+                WireError::Unknown { what: "codec", name: name.into(), hint }
+            }
+            _ => unknown,
+        }
     }
 }
 
@@ -203,6 +215,11 @@ pub fn complete(given: &[Wire], lower: &[Wire]) -> Vec<Wire> {
 fn known(what: &'static str, name: &str, all: &[&str]) -> Result<(), WireError> {
     if all.contains(&name) {
         return Ok(());
+    }
+    if what == "engine" && BY_FEATURE.contains(&name) {
+        let feature = split(name, '-').0;
+        let hint = format!(": this program was built without it, build it with the feature '{feature}'");
+        return Err(WireError::Unknown { what, name: name.into(), hint });
     }
     let mut hint = hint(name, all.iter().copied());
     if hint.is_empty() {
@@ -251,6 +268,9 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
 /// Engines that need no address, and that a wire may therefore name without a slash.
 const WITHOUT_ADDRESS: [&str; 4] = [DEFAULT_ENDPOINT, "lan", "shm", "zenoh"];
 
+/// Engines that are there only if the program was built with the feature of that name.
+const BY_FEATURE: [&str; 8] = ["dds", "lan", "shm", "tls", "tls-listen", "tls-connect", "zenoh", "zeromq"];
+
 /// Whether a wire is an endpoint alone: it is the name of an engine that needs no address, or has a
 /// slash right after a name, which codecs never have.
 fn is_endpoint(wire: &str) -> bool {
@@ -280,7 +300,15 @@ fn endpoint_of(wire: &str, offset: usize, text: &str) -> Result<Endpoint, WireEr
         return Ok(Endpoint { engine: engine.into(), address: String::new() });
     }
     let at = offset + engine.len();
-    let address = address.ok_or_else(|| syntax(wire, at, "'/' and an address are expected after the engine"))?;
+    let is_name = crate::engine::find(engine).is_some() || BY_FEATURE.contains(&engine);
+    let mistyped = nearest(engine, WITHOUT_ADDRESS).filter(|_| !is_name);
+    let address = address.ok_or_else(|| match mistyped {
+        Some(near) => {
+            let hint = format!(", did you mean '{near}'?");
+            WireError::Unknown { what: "engine", name: engine.into(), hint }
+        }
+        None => syntax(wire, at, "'/' and an address are expected after the engine"),
+    })?;
     if address.is_empty() {
         return Err(syntax(wire, at + 1, "an address is expected after the slash"));
     }
@@ -409,5 +437,11 @@ mod tests {
         assert_eq!(check("jsn"), Err("unknown codec 'jsn', did you mean 'json'?".into()));
         assert_eq!(check("protobuf"), Err("unknown codec 'protobuf'; there are cdr, json".into()));
         assert_eq!(check("cdr+zstd"), Err("unknown compressor 'zstd'; there is none".into()));
+        assert_eq!(check("lcal"), Err("unknown codec 'lcal', did you mean the endpoint 'local'?".into()));
+        let left_out =
+            "unknown engine 'tls-listen': this program was built without it, build it with the feature 'tls'";
+        assert_eq!(check("tls-listen/a:1"), Err(left_out.into()));
+        let mistyped = "json@locl".parse::<Wire>().map_err(|e| e.to_string());
+        assert_eq!(mistyped, Err("unknown engine 'locl', did you mean 'local'?".into()));
     }
 }

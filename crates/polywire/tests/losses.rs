@@ -15,7 +15,11 @@ use std::{
 };
 
 use common::{SOON, fifo::Fifo, until};
-use polywire::{Node, NodeEvent, Publisher, Subscriber, engine::Event, qos::Qos};
+use polywire::{
+    Node, NodeEvent, Publisher, Subscriber,
+    engine::Event,
+    qos::{Qos, Reliability},
+};
 use polywire_core::{
     envelope::{Announcement, Id128},
     frame::{Answer, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
@@ -164,6 +168,39 @@ fn what_the_history_brings_after_a_cut_is_not_lost() {
     publish(1);
     assert_eq!(next(), 161);
     assert_eq!((readings.lost(), readings.undecodable()), (50, 0), "11 to 60 are in no history any more");
+}
+
+#[test]
+fn what_the_history_brings_after_a_cut_behind_a_relay_is_not_lost() {
+    let [relay, there, here] = [(); 3].map(|()| Node::new());
+    let endpoint = relay.open("tcp/127.0.0.1:0").expect("listens");
+    let proxy = Proxy::to(endpoint.split_once('/').expect("an address").1);
+    let policies = Qos::default().transient_local().reliability(Reliability::Reliable);
+    let wire = at(&format!("tcp-connect/{}", proxy.address));
+    let subscribe = here.subscribe::<Reading>("r", Some(&wire)).expect("subscriber");
+    let readings = subscribe.qos(policies.clone()).expect("policies").open();
+    let wire = at(&endpoint.replacen("tcp/", "tcp-connect/", 1));
+    let publish = there.publish::<Reading>("r", Some(&wire)).expect("publisher");
+    let publisher = publish.qos(policies.keep_last(10_000)).expect("policies").open().expect("publisher");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    let mut published = 0;
+    thread::scope(|scope| {
+        let cuts = scope.spawn(|| {
+            for _ in 0..3 {
+                thread::sleep(Duration::from_millis(150));
+                proxy.cut(Duration::from_millis(30));
+            }
+        });
+        while !cuts.is_finished() {
+            published += 1;
+            publisher.publish(&Reading { count: published }).expect("published");
+            thread::sleep(Duration::from_micros(300));
+        }
+    });
+    for count in 1..=published {
+        assert_eq!(readings.recv_timeout(SOON).map(|sample| sample.value.count), Some(count));
+    }
+    assert_eq!((readings.lost(), readings.undecodable()), (0, 0));
 }
 
 #[test]

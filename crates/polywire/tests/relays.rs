@@ -41,9 +41,13 @@ impl Got {
 
     /// Subscribes, and checks that each count comes once and in order.
     fn subscribe(&self, node: &Node, topic: &str, wire: &str) -> Subscription {
+        self.subscribe_with(node, topic, wire, Qos::default())
+    }
+
+    fn subscribe_with(&self, node: &Node, topic: &str, wire: &str, qos: Qos) -> Subscription {
         let got = self.clone();
         let subscribe = node.subscribe::<Reading>(topic, Some(wire)).expect("a subscriber");
-        subscribe.on_message_inline(move |reading, info| {
+        subscribe.qos(qos).expect("policies").on_message_inline(move |reading, info| {
             let mut all = got.0.lock().expect("no panic");
             let (messages, last) = all.entry(info.topic().into()).or_default();
             assert!(reading.count > *last, "{}: {} after {last}", info.topic(), reading.count);
@@ -52,13 +56,16 @@ impl Got {
     }
 }
 
+/// Nobody is given up because the machine is busy.
+const PATIENT: &str = "[engine]\npatience_ms = 60000\nlease_ms = 60000";
+
 /// Not a test by itself: a relay. Says where it listens, and ends with its standard input.
 #[test]
 #[ignore = "run by another test"]
 fn relay() {
-    let endpoint = std::env::var("POLYWIRE_TEST_ENDPOINT").expect("an endpoint");
-    let config = Config::parse("[engine]\nlease_ms = 200").expect("valid");
-    let node = Node::builder().config(config).build();
+    let [endpoint, config] = ["ENDPOINT", "CONFIG"].map(|name| std::env::var(format!("POLYWIRE_TEST_{name}")));
+    let (endpoint, config) = (endpoint.expect("an endpoint"), config.expect("a configuration"));
+    let node = Node::builder().config(Config::parse(&config).expect("valid")).build();
     let events = node.events();
     node.open(&endpoint).expect("opened");
     thread::spawn(move || {
@@ -79,9 +86,10 @@ struct Relay {
 }
 
 impl Relay {
-    fn start(endpoint: &str) -> Relay {
+    fn start(endpoint: &str, config: &str) -> Relay {
         let mut command = process_of("relay");
-        command.env("POLYWIRE_TEST_ENDPOINT", endpoint).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.env("POLYWIRE_TEST_ENDPOINT", endpoint).env("POLYWIRE_TEST_CONFIG", config);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("started");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         Relay { process: Process(child), lines }
@@ -95,15 +103,15 @@ impl Relay {
     }
 
     /// A relay at a port that the system chose, and its endpoint.
-    fn first() -> (Relay, String) {
-        let mut relay = Relay::start("tcp/127.0.0.1:0");
+    fn first(config: &str) -> (Relay, String) {
+        let mut relay = Relay::start("tcp/127.0.0.1:0", config);
         let endpoint = relay.says("relays at ");
         (relay, endpoint)
     }
 
     /// A relay that stands by at the endpoint.
     fn second(endpoint: &str) -> Relay {
-        let mut relay = Relay::start(endpoint);
+        let mut relay = Relay::start(endpoint, PATIENT);
         relay.says("connected");
         relay
     }
@@ -123,7 +131,7 @@ impl Relay {
 /// A publisher that publishes 1, 2, 3, ... until it is told to end.
 struct Source {
     stop: Arc<AtomicBool>,
-    thread: thread::JoinHandle<u64>,
+    thread: thread::JoinHandle<(u64, Publisher<Reading>)>,
 }
 
 impl Source {
@@ -139,21 +147,30 @@ impl Source {
                 pause.into_iter().for_each(thread::sleep);
             }
             assert!(publisher.flush(SOON), "the last messages leave");
-            count
+            (count, publisher)
         });
         Source { stop, thread }
     }
 
     /// Ends, and gives the last count.
     fn end(self) -> u64 {
+        self.pause().0
+    }
+
+    /// Publishes no more. Gives the last count, and the publisher, which has the history.
+    fn pause(self) -> (u64, Publisher<Reading>) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("no panic")
     }
 }
 
 fn reliable(node: &Node, topic: &str, wire: &str) -> Publisher<Reading> {
+    publisher(node, topic, wire, Qos::default())
+}
+
+fn publisher(node: &Node, topic: &str, wire: &str, qos: Qos) -> Publisher<Reading> {
     let publish = node.publish::<Reading>(topic, Some(wire)).expect("a publisher");
-    publish.qos(Qos::default().reliability(Reliability::Reliable)).expect("policies").open().expect("opened")
+    publish.qos(qos.reliability(Reliability::Reliable)).expect("policies").open().expect("opened")
 }
 
 /// Every event that tells of a loss.
@@ -177,9 +194,31 @@ fn losses(node: &Node) -> Arc<Mutex<Vec<String>>> {
     losses
 }
 
+/// The topics of which a node says that a history did not come in time.
+struct Missed(Arc<Mutex<Vec<String>>>);
+
+impl Missed {
+    fn of(node: &Node) -> Missed {
+        let (events, missed) = (node.events(), Arc::<Mutex<Vec<String>>>::default());
+        let told = missed.clone();
+        thread::spawn(move || {
+            while let Some(event) = events.recv_timeout(SOON) {
+                if let NodeEvent::HistoryMissed { topic, .. } = event {
+                    told.lock().expect("no panic").push(topic);
+                }
+            }
+        });
+        Missed(missed)
+    }
+
+    fn has(&self, topic: &str) -> bool {
+        self.0.lock().expect("no panic").iter().any(|missed| missed == topic)
+    }
+}
+
 #[test]
 fn reliable_topics_lose_nothing_with_relays_that_are_killed() {
-    let (mut active, endpoint) = Relay::first();
+    let (mut active, endpoint) = Relay::first(PATIENT);
     let mut standby = Relay::second(&endpoint);
     let place = endpoint.replace("tcp/", "tcp-connect/");
     let [cdr, fast] = ["cdr", "fast"].map(|format| format!("{format}@{place}"));
@@ -190,7 +229,7 @@ fn reliable_topics_lose_nothing_with_relays_that_are_killed() {
     let subscriptions: Vec<_> = topics.iter().map(|topic| named.subscribe(&nodes[0], topic, &cdr)).collect();
     let pattern = all.subscribe(&nodes[1], "plant/*", &cdr);
     // What it keeps is soon so much that it has to wait for confirmations.
-    let config = Config::parse("[engine]\nqueue_bytes = 262144").expect("valid");
+    let config = Config::parse(&format!("{PATIENT}\nqueue_bytes = 262144")).expect("valid");
     let writer = Node::builder().config(config).build();
     let told = [&writer, &nodes[0], &nodes[1]].map(losses);
     let sources = topics.map(|topic| {
@@ -222,7 +261,7 @@ fn reliable_topics_lose_nothing_with_relays_that_are_killed() {
 
 #[test]
 fn a_relay_that_is_suspended_and_then_killed_loses_nothing_either() {
-    let (active, endpoint) = Relay::first();
+    let (active, endpoint) = Relay::first("[engine]\nlease_ms = 200");
     let mut standby = Relay::second(&endpoint);
     let wire = format!("cdr@{}", endpoint.replace("tcp/", "tcp-connect/"));
     let (writer, reader) = (Node::new(), Node::new());
@@ -257,7 +296,7 @@ fn a_relay_that_is_suspended_and_then_killed_loses_nothing_either() {
 
 #[test]
 fn a_publisher_that_has_ended_loses_nothing_and_one_that_is_not_reliable_does() {
-    let (active, endpoint) = Relay::first();
+    let (active, endpoint) = Relay::first(PATIENT);
     let mut standby = Relay::second(&endpoint);
     let wire = format!("cdr@{}", endpoint.replace("tcp/", "tcp-connect/"));
     // As long may it take until all is confirmed.
@@ -289,4 +328,52 @@ fn a_publisher_that_has_ended_loses_nothing_and_one_that_is_not_reliable_does() 
     assert_eq!((got.of("reliable").0, got.of("plain").0), (10, 2));
     assert_eq!(subscriptions.each_ref().map(Subscription::lost), [0, 9]);
     until("its channel ends", || subscriptions[0].status().writers == 0);
+}
+
+#[test]
+fn late_subscribers_get_the_whole_history_while_relays_are_killed() {
+    let (mut active, endpoint) = Relay::first(PATIENT);
+    let mut standby = Relay::second(&endpoint);
+    let place = endpoint.replace("tcp/", "tcp-connect/");
+    let [cdr, fast] = ["cdr", "fast"].map(|format| format!("{format}@{place}"));
+    let requested = Qos::default().transient_local();
+    let offered = requested.clone().keep_last(100_000);
+    let writer = Node::new();
+    let topics = [("plain", &cdr), ("deltas", &fast)];
+    let sources = topics.map(|(topic, wire)| {
+        let publisher = publisher(&writer, topic, wire, offered.clone());
+        Source::start(publisher, Some(Duration::from_millis(1)))
+    });
+    let join = || {
+        let (node, got) = (Node::new(), Got::default());
+        let missed = Missed::of(&node);
+        let subscriptions = topics.map(|(topic, _)| got.subscribe_with(&node, topic, &cdr, requested.clone()));
+        (node, got, subscriptions, missed)
+    };
+    let mut readers = vec![join()];
+    for _ in 0..3 {
+        let before: Vec<u64> = readers.iter().map(|(_, got, ..)| got.of("deltas").1).collect();
+        let go_on = || readers.iter().zip(&before).all(|((_, got, ..), before)| got.of("deltas").1 > before + 100);
+        until("messages come", go_on);
+        // One joins shortly before the relay is killed, and one shortly after.
+        readers.push(join());
+        thread::sleep(Duration::from_millis(5));
+        active.signal(Signal::KILL);
+        readers.push(join());
+        standby.says("relays at ");
+        (active, standby) = (standby, Relay::second(&endpoint));
+    }
+    for (index, ((topic, _), source)) in topics.iter().zip(sources).enumerate() {
+        let (last, _publisher) = source.pause();
+        let got = || readers.iter().map(|(_, got, ..)| got.of(topic)).collect::<Vec<_>>();
+        until("the last message", || got().iter().all(|(_, count)| *count == last));
+        for (_, got, subscriptions, missed) in &readers {
+            let subscription = &subscriptions[index];
+            // On a very busy machine, the history does not come in time, and that is told.
+            if !missed.has(topic) {
+                assert_eq!((got.of(topic), subscription.lost()), ((last, last), 0), "{topic}");
+            }
+            assert_eq!(subscription.undecodable(), 0, "{topic}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The folder in which the nodes of `local` meet, and the files that prove who a node is.
 
-use std::{fs, io, path::Path};
+use std::{env, ffi::OsStr, fs, io, path::Path};
 
 use nix::sys::statvfs::statvfs;
 use polywire::engine::local;
@@ -13,23 +13,31 @@ const FREE_FILES: u64 = 100;
 
 pub fn check() -> Vec<Finding> {
     let mut findings = match local::folder("") {
-        Ok(folder) => vec![place(&folder), space(&folder)],
+        Ok(folder) => vec![place(&folder, env::var_os("XDG_RUNTIME_DIR").as_deref()), space(&folder)],
         Err(error) => vec![refused(&error)],
     };
     findings.extend(identity());
     findings
 }
 
-fn place(folder: &Path) -> Finding {
+/// `runtime` is what the environment names.
+fn place(folder: &Path, runtime: Option<&OsStr>) -> Finding {
     let found = format!("{}, for this user alone", folder.display());
-    match folder.starts_with("/tmp") {
-        true => Finding::warning(
-            "folder",
-            format!("{found}, because there is no runtime folder of the user"),
+    if !folder.to_string_lossy().starts_with("/tmp/polywire-") {
+        return Finding::ok("folder", found);
+    }
+    let (why, advice) = match runtime.filter(|runtime| !runtime.is_empty()) {
+        Some(runtime) => (
+            format!("because {}, which XDG_RUNTIME_DIR names, is no folder of this user", runtime.display()),
+            "make that folder, with mode 0700, or name another one",
+        ),
+        None => (
+            "because there is no runtime folder of the user".into(),
             "log in by a session that sets XDG_RUNTIME_DIR, or set it to a folder of mode 0700",
         ),
-        false => Finding::ok("folder", found),
-    }
+    };
+    let found = format!("{found}, {why}");
+    Finding::warning("folder", found, format!("{advice}: only nodes with the same folder find each other"))
 }
 
 fn refused(error: &io::Error) -> Finding {
@@ -100,8 +108,13 @@ mod tests {
 
     #[test]
     fn a_folder_is_judged_by_its_place_and_room() {
-        assert_eq!(place(Path::new("/run/user/1000/polywire/0")).state, State::Ok);
-        assert!(place(Path::new("/tmp/polywire-1000/0")).advice.contains("XDG_RUNTIME_DIR"));
+        for own in ["/run/user/1000/polywire/0", "/tmp/runtime-of-robot/polywire/0"] {
+            assert_eq!(place(Path::new(own), None).state, State::Ok);
+        }
+        let fallback = Path::new("/tmp/polywire-1000/0");
+        assert!(place(fallback, None).advice.contains("XDG_RUNTIME_DIR"));
+        let named = place(fallback, Some(OsStr::new("/no/such")));
+        assert!(named.found.contains("/no/such, which XDG_RUNTIME_DIR names") && named.advice.contains("0700"));
         assert_eq!(room(5 << 20, Some(5000)).found, "5 MiB free for the folder");
         assert_eq!((room(0, None).state, room(5 << 20, Some(3)).state), (State::Problem, State::Problem));
         assert_eq!(room(5 << 20, None).state, State::Ok);

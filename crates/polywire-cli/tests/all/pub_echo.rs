@@ -275,6 +275,7 @@ fn a_configuration_gives_the_wire() {
     folder.write("bad.toml", "[node]\nwrie = 'json'\n");
     let bad = folder.run(&["echo", "weather", "--config", "bad.toml"]).with(2);
     assert!(bad.errors.contains("did you mean 'wire'?"), "{}", bad.errors);
+    assert!(bad.errors.starts_with("error: bad.toml: "), "{}", bad.errors);
 }
 
 /// The first process on an address relays between the others.

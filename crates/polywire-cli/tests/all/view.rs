@@ -45,7 +45,7 @@ fn rows(shown: &Value) -> &[Value] {
 fn list_shows_who_publishes_and_subscribes() {
     let folder = Folder::new();
     let nothing = folder.run(&["list", "--timeout", "0.2"]).with(1);
-    assert!(nothing.errors.contains("no topics at local"), "{}", nothing.errors);
+    assert!(nothing.errors.contains("no topics or nodes at local"), "{}", nothing.errors);
     let _publishers = [publishing(&folder, "north", &["-w", "json"]), publishing(&folder, "south", &[])];
     let _subscriber = folder.start(&["echo", "north"]);
     let shown = once(&folder, &["list"], |shown| {

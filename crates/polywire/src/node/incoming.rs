@@ -839,7 +839,11 @@ impl LinkSink for Incoming {
         self.lock().session.handle_down();
         let channels = mem::take(&mut self.channels().open);
         channels.values().for_each(|channel| self.keep_counts(channel));
-        channels.values().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
+        let slots = || channels.values().flat_map(|channel| channel.slots.iter());
+        if self.host.upgrade().is_some_and(|host| !host.is_closing()) {
+            slots().for_each(|(_, slot)| slot.broke());
+        }
+        slots().for_each(|(_, slot)| slot.drained());
         drop(channels);
         self.drive();
         if let Some(host) = self.host.upgrade() {

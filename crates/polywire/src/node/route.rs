@@ -111,6 +111,8 @@ pub(crate) trait Slot: Send + Sync {
     fn accepted(&self) {}
     /// Whether the writer is alive, as the engine tells; it may say so again.
     fn lives(&self, _is_alive: bool) {}
+    /// The link of the channel has ended. The writer may come back over another one.
+    fn broke(&self) {}
     /// Everything that has come so far was delivered.
     fn drained(&self) {}
 }

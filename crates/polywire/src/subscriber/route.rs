@@ -35,7 +35,7 @@ use crate::{
     delta::Arriving,
     engine::Properties,
     events::NodeEvent,
-    history::{self, Passed, Writer},
+    history::{self, Bringer, Passed, Writer},
     node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members, random_id},
     qos,
     queue::{Drops, Queue, Tag, Weighed},
@@ -251,11 +251,22 @@ impl<C: Coding> RouteOf<C> {
         let Some(ruled) = ruled else { return self.give(item.0, Id128::ZERO) };
         let Some(writer) = ruled.gate() else { return self.hand_on([item]) };
         let (number, bytes) = (item.0.info.sequence, item.0.bytes);
-        let (passed, gave_up) = self.rules.gates().published(writer, number, item, bytes, self.room());
+        let room = self.room();
+        let mut gates = self.rules.gates_unless(|gates| gates.is_crowded(writer, room));
+        let (passed, gave_up) = gates.published(writer, number, item, bytes, room);
+        drop(gates);
         if gave_up {
             self.tell_history_missed(writer.0);
         }
-        self.pass(passed);
+        self.pass(writer, passed);
+    }
+
+    /// Hands on a sample of a history, in its turn.
+    pub(super) fn replayed(&self, writer: Writer, from: Bringer, published: u64, item: Held<C::Value>) {
+        let mut gates = self.rules.gates_unless(|gates| gates.is_busy(writer));
+        let passed = gates.replayed(writer, from, published, item);
+        drop(gates);
+        self.pass(writer, passed);
     }
 
     /// Counts messages that did not come. Those that the writer's history may bring wait for it.
@@ -267,10 +278,16 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// Hands on what waited for a history, and counts what the history did not bring.
-    pub(super) fn pass(&self, passed: Passed<Held<C::Value>>) {
+    /// Hands on what waited for a history, and what comes behind it meanwhile, and counts what the
+    /// history did not bring.
+    pub(super) fn pass(&self, writer: Writer, passed: Passed<Held<C::Value>>) {
         self.tell_lost(passed.lost);
-        self.hand_on(passed.items);
+        let mut items = passed.items;
+        while !items.is_empty() {
+            self.hand_on(items);
+            items = self.rules.gates().handed(writer);
+            self.rules.handed.notify_all();
+        }
     }
 
     #[cold]
@@ -352,10 +369,10 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// A channel of a writer has ended.
-    pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: Terms, writer: Writer) {
-        let passed = self.rules.gates().close(writer);
-        self.pass(passed);
+    /// A channel of a writer has ended, with its link if that `broke`.
+    pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: Terms, writer: Writer, broke: bool) {
+        let passed = self.rules.gates().close(writer, broke);
+        self.pass(writer, passed);
         self.tell_orphans(source, self.rules.closed(terms.writer));
     }
 
@@ -489,7 +506,7 @@ impl<C: Coding> Wake for RouteOf<C> {
         let late = self.rules.gates().give_up(clock::now());
         for (writer, passed) in late {
             self.tell_history_missed(writer.0);
-            self.pass(passed);
+            self.pass(writer, passed);
         }
         if let Delivery::Queued(queue) = &self.delivery {
             queue.wake();

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -61,7 +61,9 @@ pub(super) struct Rules<V> {
     /// Instances are told apart.
     pub(super) by_instance: bool,
     state: Mutex<State<V>>,
-    pub(super) gates: Mutex<Gates<Held<V>>>,
+    gates: Mutex<Gates<Held<V>>>,
+    /// Messages that were held have been handed on.
+    pub(super) handed: Condvar,
 }
 
 struct State<V> {
@@ -85,7 +87,12 @@ impl<V> Rules<V> {
     pub(super) fn new(qos: &Qos, instances: bool) -> Rules<V> {
         let state =
             State { admission: Admission::new(qos), hasher: Hasher::Unknown, writers: BTreeMap::new(), wakes: None };
-        Rules { by_instance: instances || rule_samples(qos), state: Mutex::new(state), gates: Mutex::default() }
+        Rules {
+            by_instance: instances || rule_samples(qos),
+            state: Mutex::new(state),
+            gates: Mutex::default(),
+            handed: Condvar::new(),
+        }
     }
 
     /// The instance that a sample belongs to. [`Id128::ZERO`] if the type has no key, or it is not
@@ -170,6 +177,11 @@ impl<V> Rules<V> {
         }
         state.wakes = Some(next);
         Some(next)
+    }
+
+    /// The gates, as soon as other threads have handed on enough.
+    pub(super) fn gates_unless(&self, is_busy: impl Fn(&Gates<Held<V>>) -> bool) -> MutexGuard<'_, Gates<Held<V>>> {
+        self.handed.wait_while(self.gates(), |gates| is_busy(gates)).unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn gates(&self) -> MutexGuard<'_, Gates<Held<V>>> {

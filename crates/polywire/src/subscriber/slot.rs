@@ -58,6 +58,8 @@ pub(super) struct SlotOf<C: Coding> {
     asserted: bool,
     /// A history is wanted, or wanted no more.
     history_changed: AtomicBool,
+    /// The link has ended, and the writer may come back over another one.
+    broke: AtomicBool,
     /// Messages so far.
     seen: AtomicU32,
 }
@@ -128,6 +130,7 @@ impl<C: Coding> SlotOf<C> {
             leased: leased.is_some(),
             asserted: leased.is_some() && !offer.lease_told,
             history_changed: AtomicBool::new(false),
+            broke: AtomicBool::new(false),
             seen: AtomicU32::new(0),
         })
     }
@@ -169,7 +172,7 @@ impl<C: Coding> SlotOf<C> {
             Part::Begin(replay, ids) => self.route.rules.gates().begin(writer, from, replay, ids),
             Part::End => {
                 let passed = self.route.rules.gates().complete(writer, from);
-                self.route.pass(passed);
+                self.route.pass(writer, passed);
                 self.history_changed.store(true, Ordering::Relaxed);
                 // This slot may be gone before it is drained.
                 self.drained();
@@ -177,8 +180,7 @@ impl<C: Coding> SlotOf<C> {
             Part::Sample(published) => {
                 info.sequence = published;
                 if let Some(item) = self.decoded(envelope, payload, info, None)? {
-                    let ready = self.route.rules.gates().replayed(writer, from, published, item);
-                    self.route.hand_on(ready);
+                    self.route.replayed(writer, from, published, item);
                 }
             }
         }
@@ -530,6 +532,10 @@ impl<C: Coding> Slot for SlotOf<C> {
         }
     }
 
+    fn broke(&self) {
+        self.broke.store(true, Ordering::Relaxed);
+    }
+
     fn drained(&self) {
         if let Delivery::Queued(queue) = &self.route.delivery {
             queue.wake();
@@ -551,7 +557,8 @@ impl<C: Coding> Drop for SlotOf<C> {
         match ruled.history {
             Some(from) => self.route.rules.gates().leave(ruled.writer, from),
             None => {
-                self.route.writer_closed(&self.source, ruled.terms, ruled.writer);
+                let broke = self.broke.load(Ordering::Relaxed);
+                self.route.writer_closed(&self.source, ruled.terms, ruled.writer, broke);
                 self.drained();
             }
         }

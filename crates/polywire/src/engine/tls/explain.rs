@@ -26,8 +26,8 @@ pub(super) fn certificate(whose: &str, error: &CertificateError) -> String {
     use CertificateError as E;
     match error {
         E::ExpiredContext { time, not_after } => format!(
-            "{whose} expired at {}, and the clock here says {}: sign a new one ('polywire identity sign'), or set \
-             the clock",
+            "{whose} expired at {}, and the clock here says {}: sign a new one ('polywire identity sign --renew'), or \
+             set the clock",
             moment(*not_after),
             moment(*time)
         ),
