@@ -28,16 +28,22 @@ pub fn check() -> Vec<Finding> {
 }
 
 fn build() -> Finding {
+    // The last value says that usual builds have it.
     let features = [
-        ("hosts", cfg!(feature = "hosts")),
-        ("jit", cfg!(feature = "jit")),
-        ("lan", cfg!(feature = "lan")),
-        ("tls", cfg!(feature = "tls")),
-        ("zstd", cfg!(feature = "zstd")),
+        ("dds", cfg!(feature = "dds"), false),
+        ("hosts", cfg!(feature = "hosts"), true),
+        ("jit", cfg!(feature = "jit"), true),
+        ("lan", cfg!(feature = "lan"), true),
+        ("shm", cfg!(feature = "shm"), false),
+        ("tls", cfg!(feature = "tls"), true),
+        ("zenoh", cfg!(feature = "zenoh"), false),
+        ("zeromq", cfg!(feature = "zeromq"), false),
+        ("zstd", cfg!(feature = "zstd"), true),
     ];
-    let names = |wanted: bool| {
-        let chosen = features.iter().filter(|(_, there)| *there == wanted).map(|(name, _)| *name);
-        chosen.collect::<Vec<_>>().join(", ")
+    let names = |are_there: bool| {
+        let chosen =
+            features.iter().filter(|(_, is_there, is_usual)| *is_there == are_there && (*is_there || *is_usual));
+        chosen.map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
     };
     let found = format!(
         "polywire {} for {} on {}, with {}",

@@ -8,7 +8,7 @@ use crate::envelope::ChannelId;
 #[non_exhaustive]
 pub enum FrameError {
     /// The stream or datagram does not begin like one of Polywire.
-    #[error("not a Polywire peer: the first bytes are {got:02x?}")]
+    #[error("not a Polywire peer: it begins with '{}', so another program speaks there", .got.escape_ascii())]
     NotPolywire {
         /// The first bytes, filled with zeros if there are fewer.
         got: [u8; 6],

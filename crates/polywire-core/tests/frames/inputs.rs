@@ -225,7 +225,8 @@ fn the_overhead_of_a_steady_stream_keeps_its_promise() {
 #[test]
 fn foreign_streams_are_refused_by_name() {
     let step = |bytes: &[u8]| StreamDecoder::default().step(bytes).err();
-    assert!(matches!(step(b"GET / HTTP/1.1\r\n"), Some(FrameError::NotPolywire { .. })));
+    let Some(http) = step(b"GET / HTTP/1.1\r\n") else { panic!("HTTP") };
+    assert_eq!(http.to_string(), "not a Polywire peer: it begins with 'GET / ', so another program speaks there");
     assert!(matches!(step(b"\x16\x03\x01"), Some(FrameError::NotPolywire { .. })));
     assert!(matches!(step(&[0xFF, 0xFF]), Some(FrameError::NotPolywire { .. })));
     let mut hello = Vec::new();

@@ -709,6 +709,16 @@ impl AddAssign for Sent {
     }
 }
 
+/// What to do about an error of the system, to follow its text.
+fn remedy(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::AddrInUse => "; choose another address, or end the program that has this one",
+        io::ErrorKind::AddrNotAvailable => "; no interface of this machine has this address",
+        io::ErrorKind::NotFound => "; its folder must exist",
+        _ => "",
+    }
+}
+
 /// Why a port cannot be opened, or refuses a message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -726,7 +736,7 @@ pub enum EngineError {
         example: &'static str,
     },
     /// A system call failed.
-    #[error("{endpoint}: cannot {action}: {cause}")]
+    #[error("{endpoint}: cannot {action}: {cause}{}", remedy(.cause))]
     System {
         /// The endpoint that was to be opened.
         endpoint: String,
@@ -759,4 +769,21 @@ pub enum EngineError {
     /// The port is closed.
     #[error("the port is closed")]
     Closed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_say_what_to_do() {
+        let text = |kind: io::ErrorKind| {
+            let endpoint = "tcp/127.0.0.1:7400".into();
+            EngineError::System { endpoint, action: "listen", cause: kind.into() }.to_string()
+        };
+        assert!(
+            text(io::ErrorKind::AddrInUse).ends_with("; choose another address, or end the program that has this one")
+        );
+        assert!(text(io::ErrorKind::PermissionDenied).ends_with("cannot listen: permission denied"));
+    }
 }
