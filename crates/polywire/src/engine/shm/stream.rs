@@ -152,6 +152,7 @@ impl ShmStream {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
+            incoming.inlet.let_go();
             if next == Next::Sleep {
                 incoming.inlet.fall_asleep();
                 let taken = incoming.inlet.take(buffer);
