@@ -1,6 +1,7 @@
-//! The engine `shm` with real processes: what is killed at any moment, who may read the memory, when
-//! it is given back, and a system that has no memory left. The shared suite is in `engines.rs`, twenty processes in
-//! `mesh_processes.rs`, and hostile bytes in the engine's own tests.
+//! The engine `shm` with real processes: what is killed at any moment, who may read the memory,
+//! when it is given back, and a system that has no memory left. The shared suite is in
+//! `engines.rs`, twenty processes in `mesh_processes.rs`, and hostile bytes in the engine's own
+//! tests.
 #![cfg(all(feature = "shm", target_os = "linux"))]
 
 mod common;

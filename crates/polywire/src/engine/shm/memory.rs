@@ -1,9 +1,9 @@
 //! The shared memory of a node's links: services of iceoryx2, which two nodes open for each
 //! direction of their link.
 //!
-//! Publish-subscribe carries the bytes of one direction, in samples. A writer that has much to write
-//! takes memory for larger samples, which a second service carries, and gives it back later. A
-//! blackboard with one value tells the writer whether the reader sleeps.
+//! Publish-subscribe carries the bytes of one direction, in samples. A writer that has much to
+//! write takes memory for larger samples, which a second service carries, and gives it back later.
+//! A blackboard with one value tells the writer whether the reader sleeps.
 
 use std::{
     fmt,

@@ -6,8 +6,8 @@
 //! sleeps, and its end tells that the other process has gone.
 //!
 //! Each direction of a link has a memory of fixed size, and another one while there is much to
-//! write. A frame longer than a sample takes several. Everything else is as over other byte streams:
-//! order, queues, overflow policies, leases and confirmations.
+//! write. A frame longer than a sample takes several. Everything else is as over other byte
+//! streams: order, queues, overflow policies, leases and confirmations.
 //!
 //! A frame is copied into the shared memory and out of it. A receiver checks what it decodes, and
 //! keeps parts of it without a copy ([`Held`](super::Held)), which is sound only in memory that no
