@@ -1,6 +1,7 @@
-//! The engine `shm` with real processes: what is killed at any moment, who may read the memory, and
-//! a system that has no memory left. The shared suite is in `engines.rs`, twenty processes in
-//! `mesh_processes.rs`, and hostile bytes in the engine's own tests.
+//! The engine `shm` with real processes: what is killed at any moment, who may read the memory,
+//! when it is given back, and a system that has no memory left. The shared suite is in
+//! `engines.rs`, twenty processes in `mesh_processes.rs`, and hostile bytes in the engine's own
+//! tests.
 #![cfg(all(feature = "shm", target_os = "linux"))]
 
 mod common;
@@ -8,10 +9,17 @@ mod common;
 use std::{
     env, fs,
     io::{Read as _, Write as _},
-    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -40,15 +48,20 @@ impl Folder {
 
     /// The objects in shared memory of the nodes in the folder.
     fn objects(&self) -> Vec<PathBuf> {
+        let prefixes = self.prefixes();
+        let all = fs::read_dir(MOUNT).expect("shared memory").filter_map(|entry| Some(entry.ok()?.path()));
+        all.filter(|path| prefixes.iter().any(|prefix| path.to_string_lossy().contains(prefix))).collect()
+    }
+
+    /// What their names have in common, for each half of a link.
+    fn prefixes(&self) -> Vec<String> {
         let nodes = fs::read_dir(self.0.canonicalize().expect("a folder").join("shm/memory")).expect("a folder");
         let places = nodes
             .flat_map(|node| fs::read_dir(node.expect("there").path()).into_iter().flatten().filter_map(Result::ok));
         let prefix = |place: fs::DirEntry| {
             DocumentHash::of(place.path().as_os_str().as_encoded_bytes()).to_string()[..16].to_owned()
         };
-        let prefixes: Vec<String> = places.map(prefix).collect();
-        let all = fs::read_dir(MOUNT).expect("shared memory").filter_map(|entry| Some(entry.ok()?.path()));
-        all.filter(|path| prefixes.iter().any(|prefix| path.to_string_lossy().contains(prefix))).collect()
+        places.map(prefix).collect()
     }
 }
 
@@ -117,7 +130,9 @@ fn check(writer: &Tap, reader: &Tap, sizes: &[usize]) {
 #[test]
 fn messages_of_any_size_come_whole() {
     let folder = Folder::new("sizes");
-    let sizes = [0, 1, 7, 4000, 4095, 4096, 4097, 65_536, 262_143, 262_144, 1 << 20, 5 << 20, 3, 1 << 20, 0];
+    let small = [0, 1, 7, 4000, 4095, 4096, 4097, 32_700, 32_768, 65_536];
+    let large = [262_143, 262_144, 300_000, 6_220_800, 3, 1 << 20, 40_000, 5 << 20, 9000, 1 << 20, 0];
+    let sizes = [&small[..], &large].concat();
     for wait in ["", "?wait=spin"] {
         let (writer, reader) = pair(&(folder.address() + wait));
         check(&writer, &reader, &sizes);
@@ -141,6 +156,28 @@ fn nothing_stays_of_nodes_that_close() {
 }
 
 #[test]
+fn the_memory_for_large_messages_is_given_back() {
+    let folder = Folder::new("back");
+    let (writer, reader) = pair(&folder.address());
+    let taken = || {
+        let bytes = |path: PathBuf| path.metadata().map_or(0, |object| object.blocks() * 512);
+        folder.objects().into_iter().map(bytes).sum::<u64>()
+    };
+    let before = taken();
+    for _ in 0..2 {
+        check(&writer, &reader, &[1 << 20, 100, 5 << 20]);
+        assert!(taken() > before + (1 << 20));
+        until("it is given back", || taken() == before);
+        // Both ends of the link are in this process, and neither still has it.
+        let prefixes = folder.prefixes();
+        let is_gone = |line: &str| line.ends_with("(deleted)") && prefixes.iter().any(|prefix| line.contains(prefix));
+        until("the reader lets go of it", || {
+            !fs::read_to_string("/proc/self/maps").expect("maps").lines().any(is_gone)
+        });
+    }
+}
+
+#[test]
 fn a_node_has_one_port_in_a_folder() {
     let folder = Folder::new("once");
     let node = polywire::Node::new();
@@ -154,7 +191,7 @@ fn a_node_has_one_port_in_a_folder() {
 fn nobody_else_can_use_the_memory() {
     let folder = Folder::new("private");
     let (writer, reader) = pair(&folder.address());
-    check(&writer, &reader, &[100]);
+    check(&writer, &reader, &[100, 1 << 20]);
     let objects = folder.objects();
     // At least the samples, and where both ends note which of them are free, in each direction.
     assert!(objects.len() >= 4, "{objects:?}");
@@ -193,7 +230,8 @@ fn publisher() {
     let (tap, _events) = Tap::as_node(shm, &address, hello, EngineOptions::default(), true);
     let channel = tap.announce("t", 1);
     for sequence in 1.. {
-        tap.publish(channel, sequence, &vec![sequence as u8; 3000]);
+        let size = if sequence % 8 == 0 { 1 << 20 } else { 3000 };
+        tap.publish(channel, sequence, &vec![sequence as u8; size]);
         if links(&tap) == 0 {
             thread::sleep(Duration::from_millis(1));
         }
@@ -223,6 +261,19 @@ fn what_is_killed_at_any_moment_stops_nobody() {
     const ROUNDS: u64 = 20;
     let folder = Folder::new("killed");
     let (stays, _events) = join(&folder.address());
+    // They die as writers and as readers of large samples.
+    let (large, is_over) = (stays.clone(), Arc::new(AtomicBool::new(false)));
+    let is_done = is_over.clone();
+    let publishes = thread::spawn(move || {
+        let channel = large.announce("large", 1);
+        for sequence in 1.. {
+            if is_done.load(Ordering::Relaxed) {
+                break;
+            }
+            large.publish(channel, sequence, &vec![1; 1 << 20]);
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
     for round in 0..ROUNDS {
         // Before they have started, while they meet, and while they publish.
         let processes: Vec<Process> =
@@ -245,6 +296,8 @@ fn what_is_killed_at_any_moment_stops_nobody() {
         until("it has left", || links(&stays) == 0);
         stays.heard().messages.clear();
     }
+    is_over.store(true, Ordering::Relaxed);
+    publishes.join().expect("no panic");
     // What the dead have left goes with their peers, or when the next node comes: then there are
     // its socket and two locks.
     let objects = folder.objects();

@@ -1,13 +1,15 @@
 //! The shared memory of a node's links: services of iceoryx2, which two nodes open for each
 //! direction of their link.
 //!
-//! Publish-subscribe carries the bytes of one direction, in samples. A blackboard with one value
-//! tells the writer whether the reader sleeps.
+//! Publish-subscribe carries the bytes of one direction, in samples. A writer that has much to
+//! write takes memory for larger samples, which a second service carries, and gives it back later.
+//! A blackboard with one value tells the writer whether the reader sleeps.
 
 use std::{
     fmt,
     fs::{self, DirBuilder, File, Permissions},
     io,
+    mem::MaybeUninit,
     os::unix::{
         ffi::OsStrExt as _,
         fs::{DirBuilderExt as _, PermissionsExt as _},
@@ -15,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
     sync::atomic::{self, AtomicU64, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use iceoryx2::{
@@ -28,25 +30,46 @@ use iceoryx2::{
         SignalHandlingMode, ipc_threadsafe::Service,
     },
     sample::Sample,
+    sample_mut::SampleMut,
+    sample_mut_uninit::SampleMutUninit,
+    service::port_factory::publish_subscribe::PortFactory,
 };
 use polywire_core::{frame::Hello, schema::DocumentHash};
-use rustix::fs::statvfs;
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 use crate::engine::local;
 
 /// Bytes of frames in a sample.
 type Bytes = Sample<Service, [u8], ()>;
+type Writer = Publisher<Service, [u8], ()>;
 type Reader = Subscriber<Service, [u8], ()>;
+type Loan = SampleMutUninit<Service, [MaybeUninit<u8>], ()>;
 /// Says whether the reader sleeps.
 type Sleeps = EntryHandle<Service, u64, u64>;
 
-/// Bytes in a sample, at most.
-pub(super) const SAMPLE_BYTES: usize = 4096;
-/// Samples of one direction. Together with [`SAMPLE_BYTES`], the bytes that can be under way.
-pub(super) const SAMPLES: usize = 64;
-/// What must be free before a link takes its memory. It takes about a quarter of it: as nobody can
-/// tell how much others take at the same time, there is room for some more.
-const FREE_BYTES: u64 = 4 * (SAMPLES * SAMPLE_BYTES) as u64;
+/// The samples of a service.
+#[derive(Clone, Copy)]
+struct Samples {
+    /// The name of the service.
+    name: &'static str,
+    /// How many there are. Together with `bytes`, what can be under way.
+    count: usize,
+    /// Bytes in a sample, at most.
+    bytes: usize,
+}
+
+/// Those that a direction has as long as it is there.
+const SMALL: Samples = Samples { name: "link", count: 64, bytes: 4 << 10 };
+/// Those that it has while there is much to write.
+const LARGE: Samples = Samples { name: "large", count: 16, bytes: 256 << 10 };
+/// So many bytes to write at once are much. A large sample takes as long as two small ones, but its
+/// memory must be taken first.
+const MUCH: usize = 32 << 10;
+/// How long large samples are kept after the last one. If the system does not have the memory for
+/// them, it is not asked again for as long.
+const KEEP: Duration = Duration::from_secs(1);
+/// What must be left beside the memory that is taken, for what others take at the same time.
+const SPARE: u64 = 768 << 10;
 /// Where the system has shared memory.
 const MOUNT: &str = "/dev/shm";
 /// The folder with the memories, in that of the nodes' sockets.
@@ -77,27 +100,39 @@ pub(super) struct Memory {
 /// the value by which it will say that it sleeps.
 pub(super) struct Half {
     pub(super) name: String,
-    publisher: Publisher<Service, [u8], ()>,
+    small: Writer,
+    large: Large,
     sleeps: EntryHandleMut<Service, u64, u64>,
     place: Own,
 }
 
 /// The writing end of a direction.
 pub(super) struct Outlet {
-    publisher: Publisher<Service, [u8], ()>,
+    small: Writer,
+    large: Large,
     sleeps: Sleeps,
     /// The sleep from which the reader was woken last.
     woken: u64,
 }
 
+/// The large samples of a direction, and their memory while there is much to write.
+struct Large {
+    service: PortFactory<Service, [u8], ()>,
+    place: Place,
+    writer: Option<Writer>,
+    /// When the memory may be given back, or, if there is none, taken.
+    until: Instant,
+}
+
 /// The reading end of a direction, and the files of the other direction.
 pub(super) struct Inlet {
-    subscriber: Reader,
+    small: Reader,
+    large: Reader,
     sleeps: EntryHandleMut<Service, u64, u64>,
     /// Odd while the reader sleeps.
     sleep: u64,
     /// A sample of which this many bytes have been read.
-    begun: Option<(Bytes, usize)>,
+    begun: Option<(Bytes, Samples, usize)>,
     _place: Own,
 }
 
@@ -124,21 +159,19 @@ impl Memory {
         Ok(Memory { folder, name, _lock: lock, links: AtomicU64::new(0) })
     }
 
-    /// Makes this end's half of a link. Its memory is there afterwards: an access to shared memory
-    /// that the system does not have would end the process.
+    /// Makes this end's half of a link. Its memory is there afterwards.
     pub(super) fn half(&self) -> io::Result<Half> {
-        has_room(statvfs(MOUNT).map(|found| found.f_bavail.saturating_mul(found.f_frsize))?)?;
+        has_room(free()?, SMALL)?;
         let name = format!("{}/{}", self.name, self.links.fetch_add(1, Ordering::Relaxed));
         let place = Own(Place(self.folder.join(&name)));
         fs::create_dir_all(&place.0.0)?;
         let node = place.0.node()?;
         place.0.make_private()?;
-        let (publisher, sleeps) = (publisher(&node)?, sleeps(&node)?);
-        let samples: Result<Vec<_>, _> = (0..SAMPLES).map(|_| publisher.loan_slice_uninit(SAMPLE_BYTES)).collect();
-        for sample in samples.map_err(failed("reserve"))? {
-            sample.write_from_slice(&[0; SAMPLE_BYTES]);
-        }
-        Ok(Half { name, publisher, sleeps, place })
+        let (small, sleeps) = (writer(&service(&node, SMALL)?, SMALL)?, sleeps(&node)?);
+        let (service, files) = (service(&node, LARGE)?, Place(place.0.0.clone()));
+        let large = Large { service, place: files, writer: None, until: Instant::now() };
+        place.0.reserve()?;
+        Ok(Half { name, small, large, sleeps, place })
     }
 
     /// Joins this end's half with that of the peer, by its name.
@@ -148,10 +181,11 @@ impl Memory {
         if !peer.split_once('/').is_some_and(is_name) || !place.0.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no shared memory '{peer}'")));
         }
-        let (subscriber, sleeps) = open(&place.node()?)?;
-        let Half { publisher, sleeps: own, place, .. } = half;
-        let inlet = Inlet { subscriber, sleeps: own, sleep: 0, begun: None, _place: place };
-        Ok((Outlet { publisher, sleeps, woken: 0 }, inlet))
+        let node = place.node()?;
+        let (readers, peer_sleeps) = ([reader(&node, SMALL)?, reader(&node, LARGE)?], opened(&node)?);
+        let (Half { small, large, sleeps, place, .. }, [from_small, from_large]) = (half, readers);
+        let inlet = Inlet { small: from_small, large: from_large, sleeps, sleep: 0, begun: None, _place: place };
+        Ok((Outlet { small, large, sleeps: peer_sleeps, woken: 0 }, inlet))
     }
 
     /// Removes what a peer has left whose process has ended. Its lock is held for some moments
@@ -174,31 +208,38 @@ impl Drop for Memory {
     }
 }
 
-fn publisher(node: &Node<Service>) -> io::Result<Publisher<Service, [u8], ()>> {
-    let service = node.service_builder(&service_name()?).publish_subscribe::<[u8]>();
+fn service(node: &Node<Service>, samples: Samples) -> io::Result<PortFactory<Service, [u8], ()>> {
+    let service = node.service_builder(&service_name(samples.name)?).publish_subscribe::<[u8]>();
     let service = service.max_publishers(1).max_subscribers(1).max_nodes(2).enable_safe_overflow(false);
-    let service = service.subscriber_max_buffer_size(SAMPLES).subscriber_max_borrowed_samples(1);
-    let service = service.create().map_err(failed("create"))?;
-    let publisher = service.publisher_builder().initial_max_slice_len(SAMPLE_BYTES);
-    // All samples at once, to fill them at first; and no more than those.
-    let publisher = publisher.max_loaned_samples(SAMPLES).override_sample_preallocation(|_| SAMPLES);
-    publisher.backpressure_strategy(BackpressureStrategy::DiscardData).create().map_err(failed("create"))
+    let service = service.subscriber_max_buffer_size(samples.count).subscriber_max_borrowed_samples(1);
+    service.create().map_err(failed("create"))
+}
+
+fn writer(service: &PortFactory<Service, [u8], ()>, samples: Samples) -> io::Result<Writer> {
+    // All samples at once, to see that none is under way; and no more than those.
+    let writer = service.publisher_builder().initial_max_slice_len(samples.bytes);
+    let writer = writer.max_loaned_samples(samples.count).override_sample_preallocation(move |_| samples.count);
+    writer.backpressure_strategy(BackpressureStrategy::DiscardData).create().map_err(failed("create"))
 }
 
 fn sleeps(node: &Node<Service>) -> io::Result<EntryHandleMut<Service, u64, u64>> {
-    let service = node.service_builder(&service_name()?).blackboard_creator::<u64>();
+    let service = node.service_builder(&service_name(SMALL.name)?).blackboard_creator::<u64>();
     let service = service.max_readers(1).max_nodes(2).add(SLEEPS, 0u64).create().map_err(failed("create"))?;
     let writer = service.writer_builder().create().map_err(failed("create"))?;
     writer.entry(&SLEEPS).map_err(failed("create"))
 }
 
-/// Opens what a peer has made.
-fn open(node: &Node<Service>) -> io::Result<(Reader, Sleeps)> {
-    let service = node.service_builder(&service_name()?).publish_subscribe::<[u8]>();
-    let subscriber = service.open().map_err(failed("open"))?.subscriber_builder().create().map_err(failed("open"))?;
-    let service = node.service_builder(&service_name()?).blackboard_opener::<u64>();
+/// Opens the samples of a peer.
+fn reader(node: &Node<Service>, samples: Samples) -> io::Result<Reader> {
+    let service = node.service_builder(&service_name(samples.name)?).publish_subscribe::<[u8]>();
+    service.open().map_err(failed("open"))?.subscriber_builder().create().map_err(failed("open"))
+}
+
+/// Opens the value of a peer that says whether its reader sleeps.
+fn opened(node: &Node<Service>) -> io::Result<Sleeps> {
+    let service = node.service_builder(&service_name(SMALL.name)?).blackboard_opener::<u64>();
     let reader = service.open().map_err(failed("open"))?.reader_builder().create().map_err(failed("open"))?;
-    Ok((subscriber, reader.entry(&SLEEPS).map_err(failed("open"))?))
+    reader.entry(&SLEEPS).map_err(failed("open"))
 }
 
 impl Place {
@@ -229,6 +270,15 @@ impl Place {
         fs::read_dir(MOUNT).into_iter().flatten().filter_map(Result::ok).filter(is_own).map(|entry| entry.path())
     }
 
+    /// Makes the system provide all of the memory, or fails. An access to what it does not have
+    /// would end the process.
+    fn reserve(&self) -> io::Result<()> {
+        self.objects().try_for_each(|object| {
+            let object = File::options().write(true).open(object)?;
+            Ok(fallocate(&object, FallocateFlags::empty(), 0, object.metadata()?.len())?)
+        })
+    }
+
     /// Removes the objects in shared memory, and the files.
     fn remove(&self) {
         self.objects().for_each(|object| remove_file(&object));
@@ -252,32 +302,28 @@ impl Drop for Own {
 impl Outlet {
     /// Opens what the peer has made for the samples to come, as long as its files are there.
     pub(super) fn connect(&self) -> io::Result<()> {
-        self.publisher.update_connections().map_err(failed("open"))
+        self.small.update_connections().map_err(failed("open"))
     }
 
-    /// Writes the bytes that there is room for, and returns their number.
+    /// Writes what one sample takes, and returns its length; 0 if there is no room.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut written = 0;
-        for part in bytes.chunks(SAMPLE_BYTES) {
-            let sample = match self.publisher.loan_slice_uninit(part.len()) {
-                Err(LoanError::OutOfMemory | LoanError::ExceedsMaxLoans) => break,
-                loan => loan.map_err(failed("write"))?,
-            };
-            match sample.write_from_slice(part).send() {
-                Ok(0) => break,
-                Ok(_) => written += part.len(),
-                // The peer has closed its end.
-                Err(SendError::ConnectionError(_)) => return Err(io::ErrorKind::BrokenPipe.into()),
-                Err(error) => return Err(failed("write")(error)),
-            }
+        let is_much = bytes.len() >= MUCH;
+        if is_much && let Some(large) = self.large.take() {
+            return put_large(&self.small, large, bytes);
         }
-        Ok(written)
+        if !is_much && self.large.is_idle() {
+            self.large.writer = None;
+        }
+        let part = bytes.get(..SMALL.bytes).unwrap_or(bytes);
+        let Some(sample) = loan(&self.small, part.len())? else { return Ok(0) };
+        Ok(if send(sample.write_from_slice(part))? { part.len() } else { 0 })
     }
 
     /// Whether there is room for a sample.
     pub(super) fn has_room(&self) -> bool {
-        self.publisher.loan_slice_uninit(1).is_ok()
+        let has_room = |writer: &Writer| writer.loan_slice_uninit(1).is_ok();
+        has_room(&self.small) && self.large.writer.as_ref().is_none_or(has_room)
     }
 
     /// Whether the reader sleeps and has to be woken, after something was put. True once for each
@@ -294,25 +340,102 @@ impl Outlet {
     }
 }
 
+/// A sample of this length, if there is room.
+#[inline]
+fn loan(writer: &Writer, len: usize) -> io::Result<Option<Loan>> {
+    match writer.loan_slice_uninit(len) {
+        Ok(sample) => Ok(Some(sample)),
+        Err(LoanError::OutOfMemory | LoanError::ExceedsMaxLoans) => Ok(None),
+        Err(error) => Err(failed("write")(error)),
+    }
+}
+
+/// False if there is no room.
+#[inline]
+fn send(sample: SampleMut<Service, [u8], ()>) -> io::Result<bool> {
+    match sample.send() {
+        Ok(readers) => Ok(readers > 0),
+        // The peer has closed its end.
+        Err(SendError::ConnectionError(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+        Err(error) => Err(failed("write")(error)),
+    }
+}
+
+/// Writes a large sample, and a small one without bytes that stands for it.
+fn put_large(small: &Writer, large: &Writer, bytes: &[u8]) -> io::Result<usize> {
+    let part = bytes.get(..LARGE.bytes).unwrap_or(bytes);
+    let (Some(mark), Some(sample)) = (loan(small, 0)?, loan(large, part.len())?) else { return Ok(0) };
+    if !send(sample.write_from_slice(part))? {
+        return Ok(0);
+    }
+    // As it was lent, there is room for it, unless the peer has closed its end.
+    let is_marked = send(mark.write_from_slice(&[]))?;
+    if is_marked { Ok(part.len()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+}
+
+impl Large {
+    /// The writer of large samples. Takes memory for them, if the system has it.
+    fn take(&mut self) -> Option<&Writer> {
+        let now = Instant::now();
+        let is_due = self.writer.is_none() && now >= self.until;
+        if is_due {
+            let taken = free().and_then(|free| has_room(free, LARGE)).and_then(|()| writer(&self.service, LARGE));
+            self.writer = taken.and_then(|writer| self.place.reserve().map(|()| writer)).ok();
+        }
+        if is_due || self.writer.is_some() {
+            self.until = now + KEEP;
+        }
+        self.writer.as_ref()
+    }
+
+    /// Whether nothing was written for a while, and the reader has read all.
+    fn is_idle(&self) -> bool {
+        let Some(writer) = self.writer.as_ref().filter(|_| Instant::now() >= self.until) else { return false };
+        let all: Result<Vec<_>, _> = (0..LARGE.count).map(|_| writer.loan_slice_uninit(0)).collect();
+        all.is_ok()
+    }
+}
+
 impl Inlet {
     /// Reads what is there into the buffer; 0 if that is nothing.
     #[inline]
     pub(super) fn take(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
-            let next = || Ok(self.subscriber.receive()?.map(|sample| (sample, 0)));
-            let next = self.begun.take().map_or_else(next, |begun| Ok(Some(begun)));
-            let Some((sample, start)) = next.map_err(failed::<iceoryx2::port::ReceiveError>("read"))? else { break };
-            let (taken, len) = copy(sample.payload(), start, room)?;
+            let begun = self.begun.take();
+            let Some((sample, samples, start)) = begun.map_or_else(|| self.next(), |begun| Ok(Some(begun)))? else {
+                break;
+            };
+            let (taken, len) = copy(sample.payload(), samples.bytes, start, room)?;
             filled += taken;
             if start + taken < len {
-                self.begun = Some((sample, start + taken));
-            } else if len != SAMPLE_BYTES && filled > 0 {
+                self.begun = Some((sample, samples, start + taken));
+            } else if len != samples.bytes && filled > 0 {
                 // The writer had no more to write. If it has written again, the next read sees it.
                 break;
             }
         }
         Ok(filled)
+    }
+
+    /// The next sample. An empty one stands for a large one.
+    fn next(&self) -> io::Result<Option<(Bytes, Samples, usize)>> {
+        let take = |reader: &Reader| reader.receive().map_err(failed("read"));
+        while let Some(sample) = take(&self.small)? {
+            if !sample.payload().is_empty() {
+                return Ok(Some((sample, SMALL, 0)));
+            }
+            if let Some(sample) = take(&self.large)? {
+                return Ok(Some((sample, LARGE, 0)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets go of the memory of large samples that the writer has given back.
+    pub(super) fn let_go(&self) {
+        // Also opens what has come instead; if that fails, the next large sample shows it.
+        let _ = self.large.update_connections();
     }
 
     /// Tells the writer that the reader will sleep. It must look once more before it does.
@@ -332,10 +455,10 @@ impl Inlet {
 /// Copies the bytes of a sample from `start` on, as many as there is room for. Returns their
 /// number, and the length of the sample, which the peer can change at any time.
 #[inline]
-fn copy(sample: &[u8], start: usize, room: &mut [u8]) -> io::Result<(usize, usize)> {
+fn copy(sample: &[u8], longest: usize, start: usize, room: &mut [u8]) -> io::Result<(usize, usize)> {
     let len = sample.len();
-    if len > SAMPLE_BYTES {
-        let reason = format!("a sample of {len} bytes, and none has more than {SAMPLE_BYTES}");
+    if len > longest {
+        let reason = format!("a sample of {len} bytes, and none has more than {longest}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
     }
     let rest = sample.get(start..).unwrap_or_default();
@@ -381,16 +504,22 @@ fn remove_file(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-fn has_room(free: u64) -> io::Result<()> {
-    let reason = || {
-        let reason = format!("{MOUNT} has {free} bytes left, and a link needs {FREE_BYTES}");
-        io::Error::new(io::ErrorKind::StorageFull, reason)
-    };
-    if free >= FREE_BYTES { Ok(()) } else { Err(reason()) }
+/// Bytes of shared memory that the system has left.
+fn free() -> io::Result<u64> {
+    Ok(statvfs(MOUNT).map(|found| found.f_bavail.saturating_mul(found.f_frsize))?)
 }
 
-fn service_name() -> io::Result<ServiceName> {
-    ServiceName::new("link").map_err(failed("use the name of"))
+fn has_room(free: u64, samples: Samples) -> io::Result<()> {
+    let needed = SPARE + (samples.count * samples.bytes) as u64;
+    let reason = || {
+        let reason = format!("{MOUNT} has {free} bytes left, and a link needs {needed}");
+        io::Error::new(io::ErrorKind::StorageFull, reason)
+    };
+    if free >= needed { Ok(()) } else { Err(reason()) }
+}
+
+fn service_name(name: &str) -> io::Result<ServiceName> {
+    ServiceName::new(name).map_err(failed("use the name of"))
 }
 
 /// An error of iceoryx2, which has the name of its cause.
@@ -400,6 +529,8 @@ fn failed<E: fmt::Debug>(action: &'static str) -> impl Fn(E) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use polywire_core::envelope::Id128;
 
     use super::*;
@@ -466,6 +597,18 @@ mod tests {
         assert!(error.to_string().contains("longer than 52 bytes"), "{error}");
     }
 
+    /// Writes as much as there is room for.
+    fn put_all(outlet: &mut Outlet, bytes: &[u8]) -> usize {
+        let mut written = 0;
+        while written < bytes.len() {
+            match outlet.put(&bytes[written..]).expect("written") {
+                0 => break,
+                count => written += count,
+            }
+        }
+        written
+    }
+
     #[test]
     fn bytes_come_in_order_however_they_are_written_and_read() {
         let two = Two::new();
@@ -473,9 +616,14 @@ mod tests {
         for seed in 0..20 {
             let (mut dice, mut written, mut read) = (Dice(seed), 0, 0);
             for _ in 0..300 {
-                let bytes: Vec<u8> = (0..dice.roll(3 * SAMPLE_BYTES)).map(|at| (written + at) as u8).collect();
-                written += outlet.put(&bytes).expect("written");
-                let mut buffer = vec![0; 1 + dice.roll(5 * SAMPLE_BYTES)];
+                // Sometimes much, sometimes so long a pause that the memory is given back.
+                let longest = if dice.roll(10) == 0 { 2 * LARGE.bytes } else { 3 * SMALL.bytes };
+                if dice.roll(30) == 0 {
+                    outlet.large.until = Instant::now();
+                }
+                let bytes: Vec<u8> = (0..dice.roll(longest)).map(|at| (written + at) as u8).collect();
+                written += put_all(&mut outlet, &bytes);
+                let mut buffer = vec![0; 1 + dice.roll(2 * longest)];
                 let count = inlet.take(&mut buffer).expect("read");
                 let are_right = (read..).zip(&buffer[..count]).all(|(at, byte)| at as u8 == *byte);
                 assert!(are_right, "seed {seed}: {count} bytes from {read} on");
@@ -492,16 +640,82 @@ mod tests {
     fn a_direction_takes_what_it_has_room_for_and_no_more() {
         let two = Two::new();
         let (mut outlet, mut inlet, _others) = two.link();
-        let all = SAMPLES * SAMPLE_BYTES;
-        for _ in 0..3 {
-            assert_eq!(outlet.put(&vec![7; 2 * all]).expect("written"), all);
-            assert!(!outlet.has_room() && outlet.put(&[7]).expect("full") == 0);
-            let mut buffer = vec![0; SAMPLE_BYTES];
-            assert_eq!(inlet.take(&mut buffer).expect("read"), SAMPLE_BYTES);
-            assert!(outlet.has_room());
-            let mut rest = vec![0; all];
-            assert_eq!(inlet.take(&mut rest).expect("read"), all - SAMPLE_BYTES);
+        for samples in [SMALL, LARGE] {
+            // At first, the memory for large samples is refused.
+            outlet.large.until =
+                Instant::now() + if samples.bytes == SMALL.bytes { KEEP * 1000 } else { Duration::ZERO };
+            let all = samples.count * samples.bytes;
+            for _ in 0..3 {
+                assert_eq!(put_all(&mut outlet, &vec![7; 2 * all]), all);
+                assert!(!outlet.has_room() && outlet.put(&vec![7; samples.bytes]).expect("full") == 0);
+                let mut buffer = vec![0; samples.bytes];
+                assert_eq!(inlet.take(&mut buffer).expect("read"), samples.bytes);
+                assert!(outlet.has_room());
+                let mut rest = vec![0; all];
+                assert_eq!(inlet.take(&mut rest).expect("read"), all - samples.bytes);
+            }
         }
+    }
+
+    /// Bytes of shared memory in a place.
+    fn taken(place: &Place) -> u64 {
+        place.objects().map(|object| object.metadata().expect("there").blocks() * 512).sum()
+    }
+
+    /// The objects of a place that this process can access and that nobody else can open any more.
+    fn let_go(place: &Place) -> usize {
+        let maps = fs::read_to_string("/proc/self/maps").expect("maps");
+        maps.lines().filter(|line| line.contains(&place.prefix()) && line.contains("(deleted)")).count()
+    }
+
+    #[test]
+    fn much_takes_memory_and_gives_it_back() {
+        let two = Two::new();
+        let (mut outlet, mut inlet, _others) = two.link();
+        let place = Place(outlet.large.place.0.clone());
+        let (before, all) = (taken(&place), (LARGE.count * LARGE.bytes) as u64);
+        assert!(before >= (SMALL.count * SMALL.bytes) as u64);
+        let mut buffer = vec![0; 2 * MUCH];
+        let mut exchange = |outlet: &mut Outlet, len: usize| {
+            assert_eq!(put_all(outlet, &vec![7; len]), len);
+            let (mut read, mut came) = (0, 1);
+            while came > 0 {
+                came = inlet.take(&mut buffer[read..]).expect("read");
+                read += came;
+            }
+            assert_eq!(read, len);
+            inlet.let_go();
+        };
+        for _ in 0..3 {
+            exchange(&mut outlet, MUCH - 1);
+            assert!(taken(&place) < before + all);
+            exchange(&mut outlet, MUCH);
+            assert!(taken(&place) >= before + all, "it is there before it is written to");
+            exchange(&mut outlet, 10);
+            assert!(outlet.large.writer.is_some(), "it is kept for some time");
+            outlet.large.until = Instant::now();
+            exchange(&mut outlet, 10);
+            assert_eq!((taken(&place), let_go(&place)), (before, 0));
+        }
+        // Not before the reader has read all.
+        outlet.put(&[7; MUCH]).expect("written");
+        outlet.large.until = Instant::now();
+        outlet.put(b"x").expect("written");
+        assert!(outlet.large.writer.is_some());
+    }
+
+    #[test]
+    fn without_memory_for_large_samples_small_ones_are_written() {
+        let two = Two::new();
+        let (mut outlet, mut inlet, _others) = two.link();
+        // An object that the system cannot provide memory for.
+        let object = Path::new(MOUNT).join(outlet.large.place.prefix() + "x");
+        fs::create_dir(&object).expect("a folder");
+        let bytes = vec![7; 2 * MUCH];
+        assert_eq!(put_all(&mut outlet, &bytes), bytes.len());
+        fs::remove_dir(&object).expect("removed");
+        assert!(outlet.large.writer.is_none() && outlet.large.until > Instant::now());
+        assert_eq!(inlet.take(&mut vec![0; 3 * MUCH]).expect("read"), bytes.len());
     }
 
     #[test]
@@ -527,26 +741,38 @@ mod tests {
             let place = Own(Place(two.1.folder.join(&name)));
             fs::create_dir_all(&place.0.0).expect("a folder");
             let node = place.0.node().expect("a node");
-            let service = node.service_builder(&service_name().expect("a name")).publish_subscribe::<[u8]>();
-            let service = service.max_nodes(2).subscriber_max_buffer_size(100).create().expect("a service");
-            let hostile =
-                service.publisher_builder().initial_max_slice_len(4 * SAMPLE_BYTES).create().expect("created");
+            let hostile = [SMALL, LARGE].map(|samples| {
+                let service = node.service_builder(&service_name(samples.name).expect("a name"));
+                let service = service.publish_subscribe::<[u8]>().max_nodes(2).subscriber_max_buffer_size(100);
+                let service = service.create().expect("a service");
+                service.publisher_builder().initial_max_slice_len(2 * samples.bytes).create().expect("created")
+            });
             let sleeps = sleeps(&node).expect("a value");
             let half = two.2.half().expect("a half");
             let (_outlet, mut inlet) = two.2.join(half, &name).expect("joined");
             sleeps.update_with_copy(dice.0);
             let (mut sent, mut is_long) = (Vec::new(), false);
             for _ in 0..dice.roll(90) {
+                // Empty samples without a large one would stand for the next one.
+                let has_large = seed % 2 == 0;
+                let which = usize::from(has_large && dice.roll(20) == 0);
+                let longest = [SMALL, LARGE][which].bytes;
                 let len = match dice.roll(100) {
-                    0 => SAMPLE_BYTES + 1 + dice.roll(SAMPLE_BYTES),
-                    1..20 => 0,
-                    20..40 => SAMPLE_BYTES,
-                    _ => dice.roll(SAMPLE_BYTES),
+                    0 => longest + 1 + dice.roll(longest),
+                    1..20 if !has_large => 0,
+                    20..40 => longest,
+                    _ => 1 + dice.roll(longest),
                 };
                 let bytes: Vec<u8> = (0..len).map(|_| dice.roll(256) as u8).collect();
-                let sample = hostile.loan_slice_uninit(len).expect("a loan");
-                sample.write_from_slice(&bytes).send().expect("sent");
-                is_long |= len > SAMPLE_BYTES;
+                let send = |which: usize, bytes: &[u8]| {
+                    let sample = hostile[which].loan_slice_uninit(bytes.len()).expect("a loan");
+                    sample.write_from_slice(bytes).send().expect("sent");
+                };
+                send(which, &bytes);
+                if which == 1 {
+                    send(0, &[]);
+                }
+                is_long |= len > longest;
                 sent.extend_from_slice(if is_long { &[] } else { &bytes });
             }
             let (mut came, mut buffer) = (Vec::new(), vec![0; 10_000]);
@@ -567,8 +793,9 @@ mod tests {
 
     #[test]
     fn without_room_there_is_no_link() {
-        assert!(has_room(FREE_BYTES).is_ok());
-        let refused = has_room(FREE_BYTES - 1).expect_err("refused");
+        assert!(has_room(1 << 20, SMALL).is_ok());
+        let refused = has_room((1 << 20) - 1, SMALL).expect_err("refused");
+        assert!(has_room(1 << 20, LARGE).is_err());
         assert!(refused.to_string().contains("bytes left") && refused.kind() == io::ErrorKind::StorageFull);
     }
 

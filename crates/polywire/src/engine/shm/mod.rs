@@ -5,8 +5,8 @@
 //! them, and `stream` reads and writes there. The socket of the two remains. It wakes a reader that
 //! sleeps, and its end tells that the other process has gone.
 //!
-//! Each direction of a link has a memory of fixed size, which does not depend on the size of the
-//! messages: a frame longer than a sample takes several. Everything else is as over other byte
+//! Each direction of a link has a memory of fixed size, and another one while there is much to
+//! write. A frame longer than a sample takes several. Everything else is as over other byte
 //! streams: order, queues, overflow policies, leases and confirmations.
 //!
 //! A frame is copied into the shared memory and out of it. A receiver checks what it decodes, and

@@ -1,7 +1,7 @@
 //! The byte stream of a link: over the socket until the nodes have met, then through shared memory.
 
 use std::{
-    io,
+    hint, io,
     net::Shutdown,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -32,6 +32,9 @@ const NAME_BYTES: usize = 255;
 /// How long a writer looks whether its peer makes room before it sleeps between two looks. A reader
 /// that is busy with a large message makes room sooner than a sleep ends.
 const LOOKS: Duration = Duration::from_micros(100);
+/// How long a writer in the middle of a frame waits for each part of it until the reader makes
+/// room. Copying what is left takes longer.
+const PATIENCE: Duration = Duration::from_micros(50);
 /// First and longest pause between two looks whether a slow peer has made room.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
@@ -90,22 +93,38 @@ impl ShmStream {
         }
     }
 
-    /// Writes what there is room for.
+    /// Writes what there is room for, or becomes room meanwhile.
     fn put(&self, shared: &Shared, bytes: &[u8]) -> io::Result<usize> {
         if self.closed.load(Ordering::Acquire) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let mut outlet = lock(&shared.outlet);
-        match outlet.put(bytes)? {
-            0 => Err(io::ErrorKind::WouldBlock.into()),
-            written => {
-                if outlet.must_wake() {
-                    // If the socket is full, the reader has been woken. If it is broken, the
-                    // reading thread notices.
-                    let _ = self.say(WAKE);
-                }
-                Ok(written)
+        let (mut written, mut full) = (0, None);
+        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+            let count = outlet.put(rest)?;
+            written += count;
+            if count > 0 {
+                full = None;
+            } else if written == 0 || full.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
+                break;
+            } else {
+                self.wake(&mut outlet);
+                hint::spin_loop();
             }
+        }
+        if written == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        // Not before: a reader that wakes up earlier may take the processor from the writer.
+        self.wake(&mut outlet);
+        Ok(written)
+    }
+
+    fn wake(&self, outlet: &mut Outlet) {
+        if outlet.must_wake() {
+            // If the socket is full, the reader has been woken. If it is broken, the reading thread
+            // notices.
+            let _ = self.say(WAKE);
         }
     }
 
@@ -117,6 +136,9 @@ impl ShmStream {
             let taken = incoming.inlet.take(buffer)?;
             // What was written before the end has come, once the end has.
             if taken > 0 || ended {
+                if looks > 0 {
+                    incoming.reader.found();
+                }
                 return Ok(taken);
             }
             looks += 1;
@@ -130,33 +152,38 @@ impl ShmStream {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
+            incoming.inlet.let_go();
             if next == Next::Sleep {
                 incoming.inlet.fall_asleep();
                 let taken = incoming.inlet.take(buffer);
                 if matches!(taken, Ok(0)) {
-                    self.sleep(left);
+                    incoming.ended = self.sleep(left);
+                    incoming.reader.slept();
                 }
                 incoming.inlet.awake();
                 if !matches!(taken, Ok(0)) {
                     return taken;
                 }
                 looks = 0;
+            } else {
+                incoming.ended = self.has_ended(RecvFlags::DONTWAIT);
             }
-            incoming.ended = self.has_ended();
             incoming.has_gone = incoming.ended && !self.closed.load(Ordering::Acquire);
         }
     }
 
-    /// Sleeps until the socket has something to say, or for this time.
-    fn sleep(&self, time: Option<Duration>) {
-        let time = time.and_then(|time| Timespec::try_from(time).ok());
+    /// Sleeps until the socket has something to say, or for this time. Whether it has ended.
+    fn sleep(&self, time: Option<Duration>) -> bool {
+        let Some(time) = time else { return self.has_ended(RecvFlags::empty()) };
+        let time = Timespec::try_from(time).ok();
         let _ = poll(&mut [PollFd::new(&self.socket.0, PollFlags::IN)], time.as_ref());
+        self.has_ended(RecvFlags::DONTWAIT)
     }
 
     /// Whether the socket has ended. Takes from it what it says, which is one packet for a sleep.
-    fn has_ended(&self) -> bool {
+    fn has_ended(&self, flags: RecvFlags) -> bool {
         use rustix::io::Errno;
-        match recv(&self.socket.0, &mut [0; 8], RecvFlags::DONTWAIT) {
+        match recv(&self.socket.0, &mut [0; 8], flags) {
             Ok((read, _)) => read == 0,
             Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
         }
@@ -196,6 +223,7 @@ impl ByteStream for ShmStream {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not share memory as this node does"));
         }
         outlet.connect()?;
+        self.socket.set_read_timeout(None)?;
         let incoming = Incoming { inlet, peer, timeout: None, reader: Reader::new(), ended: false, has_gone: false };
         let shared = Shared { outlet: Mutex::new(outlet), incoming: Mutex::new(incoming) };
         // Called once.

@@ -33,6 +33,11 @@ impl FromStr for Wait {
 /// Looks in vain before a reader with [`Wait::Event`] sleeps. They take about as long as a writer
 /// takes that answers at once.
 const LOOKS: u32 = 100;
+/// A reader with [`Wait::Event`] that looked in vain so many times in a row sleeps at once. Looking
+/// takes the processor from a writer that could run there.
+const IN_VAIN: u32 = 4;
+/// Of so many of its sleeps, one begins with looks: the writer may have become faster.
+const TRY_EVERY: u32 = 16;
 /// Looks in vain before a reader with [`Wait::Spin`] lets other threads run.
 const SPINS: u32 = 2000;
 /// Of so many looks with [`Wait::Spin`], one also looks for the end of the connection and at the
@@ -48,6 +53,8 @@ static READERS: AtomicUsize = AtomicUsize::new(0);
 /// A reader of this process, counted as long as this lives.
 pub(super) struct Reader {
     processors: usize,
+    /// How many times in a row it slept.
+    sleeps: u32,
 }
 
 /// What a reader does after a look in vain.
@@ -64,14 +71,26 @@ pub(super) enum Next {
 impl Reader {
     pub(super) fn new() -> Reader {
         READERS.fetch_add(1, Ordering::Relaxed);
-        Reader { processors: thread::available_parallelism().map_or(1, usize::from) }
+        Reader { processors: thread::available_parallelism().map_or(1, usize::from), sleeps: 0 }
     }
 
     /// Waits a moment, or says what is to be done, after so many looks in vain.
     #[inline]
     pub(super) fn next(&self, wait: Wait, looks: u32) -> Next {
         let crowded = READERS.load(Ordering::Relaxed) >= self.processors;
-        next(wait, looks, crowded)
+        let in_vain = self.sleeps >= IN_VAIN && !self.sleeps.is_multiple_of(TRY_EVERY);
+        next(wait, looks, crowded || (wait == Wait::Event && in_vain))
+    }
+
+    /// Notes that something came while the reader looked.
+    #[inline]
+    pub(super) fn found(&mut self) {
+        self.sleeps = 0;
+    }
+
+    /// Notes that it had to sleep.
+    pub(super) fn slept(&mut self) {
+        self.sleeps = self.sleeps.wrapping_add(1);
     }
 }
 
@@ -81,7 +100,8 @@ impl Drop for Reader {
     }
 }
 
-/// With as many readers as processors, a reader that looks keeps from running what it waits for.
+/// `crowded`: a reader that looks keeps from running what it waits for, as with as many readers as
+/// processors.
 fn next(wait: Wait, looks: u32, crowded: bool) -> Next {
     match wait {
         Wait::Event if crowded || looks >= LOOKS => return Next::Sleep,
@@ -112,6 +132,21 @@ mod tests {
         assert_eq!(next(Wait::Spin, GLANCE_EVERY, false), Next::Glance);
         assert_eq!(next(Wait::Spin, SPINS + 1, false), Next::Look);
         assert_eq!(next(Wait::Spin, LOOKS, true), Next::Glance);
+    }
+
+    #[test]
+    fn a_reader_that_looks_in_vain_sleeps_at_once_and_tries_again() {
+        let mut reader = Reader::new();
+        reader.processors = usize::MAX;
+        for sleeps in 0..3 * TRY_EVERY {
+            let looks = sleeps < IN_VAIN || sleeps.is_multiple_of(TRY_EVERY);
+            assert_eq!(reader.next(Wait::Event, 1) == Next::Look, looks, "after {sleeps} sleeps");
+            assert_eq!(reader.next(Wait::Spin, 1), Next::Look);
+            reader.slept();
+        }
+        reader.slept();
+        reader.found();
+        assert_eq!(reader.next(Wait::Event, 1), Next::Look, "the writer is fast");
     }
 
     #[test]
