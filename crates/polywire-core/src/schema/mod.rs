@@ -32,6 +32,7 @@ mod measure;
 mod sizes;
 mod type_object;
 
+pub(crate) use builder::mentioned;
 pub use builder::{MAX_MEMBER_ID, SchemaBuilder, SchemaError, SchemaLimits, hash_id};
 pub use encoding::SchemaDecodeError;
 pub use hash::{DocumentHash, ParseHashError, TypeHash};
