@@ -747,3 +747,10 @@ impl fmt::Debug for Schema {
         f.debug_struct("Schema").field("root", self.root()).field("defs", &self.defs()).finish()
     }
 }
+
+/// A random schema of `polywire-testing`, which has types of this library as others use it.
+#[cfg(test)]
+pub(crate) fn random_schema(seed: u64, size: usize) -> Schema {
+    let bytes = polywire_testing::random_schema(seed, size).to_bytes_with_docs();
+    Schema::from_bytes(&bytes, &SchemaLimits::default()).expect("an encoded schema can be read")
+}
