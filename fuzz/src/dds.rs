@@ -15,13 +15,13 @@ use polywire_core::{
     envelope::ChannelId,
     frame::{DatagramEncoder, Frame, Limits},
     ros::entities::{self, NodeEntities, ParticipantEntities},
-    schema::{TypeObjects, arbitrary::Random, arbitrary::random_schema},
+    schema::{TypeObjects, arbitrary::Random},
 };
 use polywire_dds::{
     Bytes, Durability, Guid, Kind, LOOPBACK, Liveliness, Participant, Qos, Reader, Receive, Representation, Sample,
     Writer,
 };
-use polywire_testing::{domains, mutated};
+use polywire_testing::{domains, mutated, random_schema};
 use std::{
     any::Any,
     collections::BTreeMap,

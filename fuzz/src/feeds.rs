@@ -16,12 +16,9 @@ use polywire_core::{
     framing::{Framing, Piece, Splitter, Step},
     layout::{Record, Shape},
     program::{Backend, FaultKind, Limits},
-    schema::{
-        Case, Def, DefId, DefKind, Member, Schema, SchemaBuilder, Type,
-        arbitrary::{Random, random_schema},
-    },
+    schema::{Case, Def, DefId, DefKind, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
-use polywire_testing::{mutated, random_record};
+use polywire_testing::{mutated, random_record, random_schema};
 use std::{collections::BTreeMap, sync::OnceLock};
 
 const LIMITS: Limits = Limits {

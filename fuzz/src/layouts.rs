@@ -4,12 +4,9 @@ use crate::seed;
 use polywire_core::{
     layout::{Record, Shape, Value},
     program::Backend,
-    schema::{
-        Schema, SchemaLimits, TypeObjects,
-        arbitrary::{Random, random_schema},
-    },
+    schema::{Schema, SchemaLimits, TypeObjects, arbitrary::Random},
 };
-use polywire_testing::{Coder, mutated, plain_wires, random_record};
+use polywire_testing::{Coder, mutated, plain_wires, random_record, random_schema};
 
 pub fn schema_bytes(random: &mut Random) -> Vec<u8> {
     let size = 1 + random.below(10);

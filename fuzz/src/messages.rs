@@ -7,9 +7,12 @@ use polywire_core::{
     frame::{self, DatagramDecoder, DatagramEncoder, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
     layout::{Record, Shape},
     program::{Backend, Executable, FaultKind, Limits, Payload},
-    schema::arbitrary::{Random, random_evolution, random_schema},
+    schema::arbitrary::Random,
 };
-use polywire_testing::{Coder, Wire, backends, mutated, plain_wires, programs::change, random_record, wires};
+use polywire_testing::{
+    Coder, Wire, backends, mutated, plain_wires, programs::change, random_evolution, random_record, random_schema,
+    wires,
+};
 use std::{
     fmt::Debug,
     sync::{Arc, OnceLock},

@@ -8,8 +8,9 @@ use polywire_core::{
     codec::Decoder,
     layout::{Record, Shape, ValueRef},
     program::{CodecError, FaultKind},
-    schema::arbitrary::{Random, random_evolution},
+    schema::arbitrary::Random,
 };
+use polywire_testing::random_evolution;
 use polywire_testing::{
     Wire,
     allocator::{PATTERN, TestAllocator},

@@ -1,11 +1,11 @@
 //! Helpers that the tests of several crates and the fuzzer share. The crate is not published.
 //!
-//! It has back ends and wires to loop over ([`backends`], [`wires`]), random records
-//! ([`random_record`]), damaged messages ([`mutated`]), allocators that count or guard
-//! ([`allocator`], `guard`), external programs ([`tools`]), domains of DDS ([`domains`]),
-//! endpoints at which two nodes meet ([`endpoints`]), waiting and processes ([`waiting`]), the
-//! examples of pages ([`markdown`]), hosts on a network (`network`), hexadecimal text, and
-//! temporary folders ([`Folder`]). [`convert`](mod@convert) implements the rules of
+//! It has back ends and wires to loop over ([`backends`], [`wires`]), random types and records
+//! ([`random_schema`], [`random_evolution`], [`random_record`]), damaged messages ([`mutated`]),
+//! allocators that count or guard ([`allocator`], `guard`), external programs ([`tools`]), domains
+//! of DDS ([`domains`]), endpoints at which two nodes meet ([`endpoints`]), waiting and processes
+//! ([`waiting`]), the examples of pages ([`markdown`]), hosts on a network (`network`), hexadecimal
+//! text, and temporary folders ([`Folder`]). [`convert`](mod@convert) implements the rules of
 //! `spec/evolution.md` directly, as a reference for decoders.
 
 pub mod allocator;
@@ -23,12 +23,14 @@ pub mod network;
 pub mod program;
 pub mod programs;
 mod records;
+mod schemas;
 pub mod tools;
 pub mod waiting;
 
 pub use corpora::corpus;
 pub use folder::Folder;
 pub use records::random_record;
+pub use schemas::{random_evolution, random_schema};
 
 use polywire_core::{
     codec::{self, BuildError, CODECS, Codec, Decoder, Encoder, Options},

@@ -8,13 +8,14 @@ use polywire_core::{
     codec::{Decoder, Encoder},
     layout::{Message, Shape},
     program::Backend,
-    schema::arbitrary::{Random, random_evolution, random_schema},
+    schema::arbitrary::Random,
 };
 use polywire_testing::{
     Coder,
     derived::{Everything, random_message, same},
     mutated, plain_wires, random_record,
 };
+use polywire_testing::{random_evolution, random_schema};
 
 const BACKEND: Backend = Backend::Interpreter;
 

@@ -3,12 +3,9 @@
 
 use std::{fs, path::PathBuf};
 
-use polywire_core::schema::{
-    Schema, SchemaLimits, TypeObjectError, TypeObjects,
-    arbitrary::{Random, random_schema},
-};
+use polywire_core::schema::{Schema, SchemaLimits, TypeObjectError, TypeObjects, arbitrary::Random};
 use polywire_idl::Compiler;
-use polywire_testing::mutated;
+use polywire_testing::{mutated, random_schema};
 
 fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/type-objects"))

@@ -9,7 +9,7 @@ use std::{
 };
 
 use polywire_core::{
-    compress::{Compressor, Limits, NONE, Packer, Settings, UnpackError, Unpacker, announced_dictionary},
+    compress::{Compressor, Limits, Packer, Settings, UnpackError, Unpacker, announced_dictionary},
     envelope::Id128,
     frame,
     schema::DocumentHash,
@@ -35,7 +35,7 @@ impl Packing {
     /// invalid.
     pub(crate) fn of(compressor: &'static dyn Compressor, choice: &Choice) -> Result<Option<Prepared>, NodeError> {
         let settings = Settings::parse(&choice.options, compressor)?;
-        if compressor.name() == NONE.name() {
+        if compressor.name() == "none" {
             return Ok(None);
         }
         let dictionary = settings.dictionary.as_deref().map(read).transpose()?;

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use polywire::{
     Record, Schema, Shape, Wire,
     codec::{self, BuildError, Codec, Decoder, Encoder, Options, json::JSON},
-    compress::{self, Compressor, NONE, Settings},
+    compress::{self, Compressor, Settings},
 };
 use serde::de::{Error as _, IgnoredAny};
 
@@ -29,7 +29,7 @@ impl Format {
         let auto = || Misuse("a codec is expected, not 'auto': `polywire codecs` lists them".into());
         let codec = codec::find(&wire.codec.name).ok_or_else(auto)?;
         let compressor = match &wire.compressor {
-            Some(choice) if choice.name != NONE.name() => {
+            Some(choice) if choice.name != "none" => {
                 let compressor = compress::find(&choice.name).context("there is no such compressor")?;
                 let settings = Settings::parse(&choice.options, compressor)?;
                 let dictionary = match &settings.dictionary {

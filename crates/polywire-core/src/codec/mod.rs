@@ -24,6 +24,36 @@
 //! decoder.decode(&bytes, &mut position).unwrap();
 //! assert_eq!(position.latitude_deg, 48.1);
 //! ```
+//!
+//! The same value in each of the formats that need no schema to be read, or only numbers:
+//!
+//! ```
+//! use polywire_core::codec::{self, Decoder, Encoder, Options};
+//!
+//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
+//! struct Pump { id: u32, name: String }
+//!
+//! let (pump, options) = (Pump { id: 7, name: "P".into() }, Options::default());
+//! let formats: [(&str, &[u8]); 8] = [
+//!     ("json", br#"{"id":7,"name":"P"}"#),
+//!     ("yaml", b"id: 7\nname: P"),
+//!     ("xml", b"<Pump><id>7</id><name>P</name></Pump>"),
+//!     ("bson", b"\x1D\0\0\0\x12id\0\x07\0\0\0\0\0\0\0\x02name\0\x02\0\0\0P\0\0"),
+//!     ("msgpack", b"\x82\xA2id\x07\xA4name\xA1P"),
+//!     ("cbor", b"\xA2\x62id\x07\x64name\x61P"),
+//!     ("ubjson", b"{i\x02idi\x07i\x04nameSi\x01P}"),
+//!     ("protobuf", b"\x08\x07\x12\x01P"),
+//! ];
+//! for (format, written) in formats {
+//!     let (codec, mut bytes, mut read) = (codec::find(format).unwrap(), Vec::new(), Pump::default());
+//!     let encoder = Encoder::<Pump>::new(codec, &options)?;
+//!     encoder.encode(&pump, &mut bytes)?;
+//!     assert_eq!(bytes, written);
+//!     Decoder::new(codec, &options, encoder.schema())?.decode(&bytes, &mut read)?;
+//!     assert_eq!(read, pump);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use alloc::{
     format,
@@ -171,6 +201,42 @@ pub trait Codec: Send + Sync {
         reader: &Schema,
         layout: &Arc<Layout>,
     ) -> Result<Program, LowerError>;
+}
+
+/// A codec of this crate without a configuration: its table entry. [`Codec`] says what it does.
+pub struct BuiltIn {
+    name: &'static str,
+    properties: &'static Properties,
+    options: &'static [OptionSpec],
+    evolution: Evolution,
+    encode: fn(&Options, &Schema, &Arc<Layout>) -> LowerResult,
+    decode: fn(&Options, &Schema, &Schema, &Arc<Layout>) -> LowerResult,
+}
+
+impl Codec for BuiltIn {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn properties(&self) -> &'static Properties {
+        self.properties
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        self.options
+    }
+
+    fn evolution(&self) -> Evolution {
+        self.evolution
+    }
+
+    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
+        (self.encode)(options, schema, layout)
+    }
+
+    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
+        (self.decode)(options, writer, reader, layout)
+    }
 }
 
 /// Properties by which users compare codecs.

@@ -4,43 +4,24 @@ use alloc::{boxed::Box, vec::Vec};
 
 use ::bzip2::{Action, Compression, Status};
 
-use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Levels, Properties, SettingsError};
+use super::{BuiltIn, Compress, CompressError, Decompress, DecompressError, Levels, Properties};
 
 /// The compressor `bzip2`.
-pub static BZIP2: Bzip2 = Bzip2;
-
-/// See [`BZIP2`].
-#[derive(Debug)]
-pub struct Bzip2;
-
-static PROPERTIES: Properties = Properties {
-    summary: "bzip2: small for long texts, and slow",
-    levels: Some(Levels { least: 1, most: 9, usual: 9 }),
-    dictionary: false,
-    typical_use: "comparison, and archives of large texts",
-    specification: "the bzip2 program's format",
+pub(super) static BZIP2: BuiltIn = BuiltIn {
+    name: "bzip2",
+    properties: &Properties {
+        summary: "bzip2: small for long texts, and slow",
+        levels: Some(Levels { least: 1, most: 9, usual: 9 }),
+        dictionary: false,
+        typical_use: "comparison, and archives of large texts",
+        specification: "the bzip2 program's format",
+    },
+    compression: |level, _| Ok(Box::new(Encoder { level: level.clamp(1, 9) as usize })),
+    decompression: |_| Ok(Box::new(Decoder)),
 };
 
 /// Bytes of a block for each step of the level.
 const BLOCK: usize = 100_000;
-
-impl Compressor for Bzip2 {
-    fn name(&self) -> &'static str {
-        "bzip2"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
-    }
-
-    fn compression(&self, level: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
-        Ok(Box::new(Encoder { level: level.clamp(1, 9) as usize }))
-    }
-
-    fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
-        Ok(Box::new(Decoder))
-    }
-}
 
 struct Encoder {
     level: usize,

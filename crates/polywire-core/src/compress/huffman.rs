@@ -3,23 +3,22 @@
 use alloc::{boxed::Box, vec, vec::Vec};
 
 use super::{
-    Compress, CompressError, Compressor, Decompress, DecompressError, Properties, SettingsError,
+    BuiltIn, Compress, CompressError, Decompress, DecompressError, Properties,
     bits::{BitReader, BitWriter},
 };
 
 /// The compressor `huffman`.
-pub static HUFFMAN: Huffman = Huffman;
-
-/// See [`HUFFMAN`].
-#[derive(Debug)]
-pub struct Huffman;
-
-static PROPERTIES: Properties = Properties {
-    summary: "canonical Huffman codes: frequent bytes take few bits",
-    levels: None,
-    dictionary: false,
-    typical_use: "text without repetitions, and comparison",
-    specification: "spec/compress.md",
+pub(super) static HUFFMAN: BuiltIn = BuiltIn {
+    name: "huffman",
+    properties: &Properties {
+        summary: "canonical Huffman codes: frequent bytes take few bits",
+        levels: None,
+        dictionary: false,
+        typical_use: "text without repetitions, and comparison",
+        specification: "spec/compress.md",
+    },
+    compression: |_, _| Ok(Box::new(Encoder { nodes: Vec::with_capacity(512), leaves: Vec::with_capacity(256) })),
+    decompression: |_| Ok(Box::new(Decoder { table: vec![Entry::default(); TABLE] })),
 };
 
 /// Length of the longest code. A table for all values of this length decodes a byte with one
@@ -29,24 +28,6 @@ const TABLE: usize = 1 << MAX_BITS;
 
 /// Runs of unused bytes up to this length take two groups of four bits.
 const SHORT_RUN: usize = 15;
-
-impl Compressor for Huffman {
-    fn name(&self) -> &'static str {
-        "huffman"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
-    }
-
-    fn compression(&self, _: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
-        Ok(Box::new(Encoder { nodes: Vec::with_capacity(512), leaves: Vec::with_capacity(256) }))
-    }
-
-    fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
-        Ok(Box::new(Decoder { table: vec![Entry::default(); TABLE] }))
-    }
-}
 
 /// Length of each byte's code in bits. 0 for bytes that do not occur.
 type Lengths = [u8; 256];

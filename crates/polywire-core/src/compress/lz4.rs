@@ -6,23 +6,22 @@ use alloc::{boxed::Box, vec::Vec};
 use lz4_flex::block::{self, CompressTable};
 
 use super::{
-    Compress, CompressError, Compressor, Decompress, DecompressError, Properties, SettingsError,
+    BuiltIn, Compress, CompressError, Decompress, DecompressError, Properties, SettingsError,
     matcher::{MIN_MATCH, Margins, Match, Matcher},
 };
 
 /// The compressor `lz4`: one LZ4 block without a header.
-pub static LZ4: Lz4 = Lz4;
-
-/// See [`LZ4`].
-#[derive(Debug)]
-pub struct Lz4;
-
-static PROPERTIES: Properties = Properties {
-    summary: "LZ4: the fastest in both directions",
-    levels: None,
-    dictionary: true,
-    typical_use: "links and processors that are both fast",
-    specification: "LZ4 block format",
+pub(super) static LZ4: BuiltIn = BuiltIn {
+    name: "lz4",
+    properties: &Properties {
+        summary: "LZ4: the fastest in both directions",
+        levels: None,
+        dictionary: true,
+        typical_use: "links and processors that are both fast",
+        specification: "LZ4 block format",
+    },
+    compression,
+    decompression: |dictionary| Ok(Box::new(Decoder { dictionary: within_reach(dictionary).to_vec() })),
 };
 
 /// Largest distance of a match. Only this many bytes at the end of a dictionary are within reach.
@@ -32,27 +31,13 @@ const WINDOW: usize = 65_535;
 /// bytes are literals.
 const MARGINS: Margins = Margins { begin: 12, end: 5 };
 
-impl Compressor for Lz4 {
-    fn name(&self) -> &'static str {
-        "lz4"
+fn compression(_: i32, dictionary: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
+    let dictionary = within_reach(dictionary);
+    if dictionary.is_empty() {
+        return Ok(Box::new(Encoder { small: CompressTable::small(), large: None }));
     }
-
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
-    }
-
-    fn compression(&self, _: i32, dictionary: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
-        let dictionary = within_reach(dictionary);
-        if dictionary.is_empty() {
-            return Ok(Box::new(Encoder { small: CompressTable::small(), large: None }));
-        }
-        let matcher = Matcher::new(WINDOW, 1).with_dictionary(dictionary);
-        Ok(Box::new(DictionaryEncoder { matcher, data: dictionary.to_vec(), dictionary: dictionary.len() }))
-    }
-
-    fn decompression(&self, dictionary: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
-        Ok(Box::new(Decoder { dictionary: within_reach(dictionary).to_vec() }))
-    }
+    let matcher = Matcher::new(WINDOW, 1).with_dictionary(dictionary);
+    Ok(Box::new(DictionaryEncoder { matcher, data: dictionary.to_vec(), dictionary: dictionary.len() }))
 }
 
 fn within_reach(dictionary: &[u8]) -> &[u8] {

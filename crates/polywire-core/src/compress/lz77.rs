@@ -4,24 +4,23 @@
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{
-    Compress, CompressError, Compressor, Decompress, DecompressError, Levels, Properties, SettingsError,
+    BuiltIn, Compress, CompressError, Decompress, DecompressError, Levels, Properties, SettingsError,
     matcher::{self, MIN_MATCH, Margins, Match, Matcher},
 };
 use crate::frame::varint;
 
 /// The compressor `lz77`.
-pub static LZ77: Lz77 = Lz77;
-
-/// See [`LZ77`].
-#[derive(Debug)]
-pub struct Lz77;
-
-static PROPERTIES: Properties = Properties {
-    summary: "LZ77: repetitions within the last 64 KiB as distance and length",
-    levels: Some(Levels { least: 1, most: 9, usual: 4 }),
-    dictionary: false,
-    typical_use: "machines without any library, and comparison",
-    specification: "spec/compress.md",
+pub(super) static LZ77: BuiltIn = BuiltIn {
+    name: "lz77",
+    properties: &Properties {
+        summary: "LZ77: repetitions within the last 64 KiB as distance and length",
+        levels: Some(Levels { least: 1, most: 9, usual: 4 }),
+        dictionary: false,
+        typical_use: "machines without any library, and comparison",
+        specification: "spec/compress.md",
+    },
+    compression,
+    decompression: |_| Ok(Box::new(Decoder)),
 };
 
 const WINDOW: usize = 1 << 16;
@@ -29,23 +28,9 @@ const MAX_LITERALS: usize = 128;
 /// The length in a control byte which says that more of the length follows.
 const LONG: usize = 127;
 
-impl Compressor for Lz77 {
-    fn name(&self) -> &'static str {
-        "lz77"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
-    }
-
-    fn compression(&self, level: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
-        let tries = 1 << (level.clamp(1, 9) - 1);
-        Ok(Box::new(Encoder { matcher: Matcher::new(WINDOW, tries) }))
-    }
-
-    fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
-        Ok(Box::new(Decoder))
-    }
+fn compression(level: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
+    let tries = 1 << (level.clamp(1, 9) - 1);
+    Ok(Box::new(Encoder { matcher: Matcher::new(WINDOW, tries) }))
 }
 
 struct Encoder {

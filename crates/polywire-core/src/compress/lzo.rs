@@ -4,23 +4,22 @@
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{
-    Compress, CompressError, Compressor, Decompress, DecompressError, Properties, SettingsError,
+    BuiltIn, Compress, CompressError, Decompress, DecompressError, Properties,
     matcher::{Margins, Match, Matcher},
 };
 
 /// The compressor `lzo`: one LZO1X block without a header.
-pub static LZO: Lzo = Lzo;
-
-/// See [`LZO`].
-#[derive(Debug)]
-pub struct Lzo;
-
-static PROPERTIES: Properties = Properties {
-    summary: "LZO1X: fast in both directions; repetitions within the last 48 KiB",
-    levels: None,
-    dictionary: false,
-    typical_use: "peers that use LZO",
-    specification: "the LZO stream format as the Linux kernel documents it, version 0",
+pub(super) static LZO: BuiltIn = BuiltIn {
+    name: "lzo",
+    properties: &Properties {
+        summary: "LZO1X: fast in both directions; repetitions within the last 48 KiB",
+        levels: None,
+        dictionary: false,
+        typical_use: "peers that use LZO",
+        specification: "the LZO stream format as the Linux kernel documents it, version 0",
+    },
+    compression: |_, _| Ok(Box::new(Encoder { matcher: Matcher::new(FAR, 1) })),
+    decompression: |_| Ok(Box::new(Decoder)),
 };
 
 /// Largest distances: of instructions of two bytes (`NEAR`), and of the two kinds of instructions
@@ -33,24 +32,6 @@ const FAR: usize = 0xBFFF;
 const SHORT: usize = 8;
 
 const END: [u8; 3] = [0x11, 0, 0];
-
-impl Compressor for Lzo {
-    fn name(&self) -> &'static str {
-        "lzo"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
-    }
-
-    fn compression(&self, _: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
-        Ok(Box::new(Encoder { matcher: Matcher::new(FAR, 1) }))
-    }
-
-    fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
-        Ok(Box::new(Decoder))
-    }
-}
 
 struct Encoder {
     matcher: Matcher,

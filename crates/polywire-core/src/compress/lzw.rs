@@ -4,23 +4,22 @@
 use alloc::{boxed::Box, vec, vec::Vec};
 
 use super::{
-    Compress, CompressError, Compressor, Decompress, DecompressError, Properties, SettingsError,
+    BuiltIn, Compress, CompressError, Decompress, DecompressError, Properties,
     bits::{BitReader, BitWriter},
 };
 
 /// The compressor `lzw`.
-pub static LZW: Lzw = Lzw;
-
-/// See [`LZW`].
-#[derive(Debug)]
-pub struct Lzw;
-
-static PROPERTIES: Properties = Properties {
-    summary: "LZW: codes of 9 to 16 bits for earlier strings",
-    levels: None,
-    dictionary: false,
-    typical_use: "comparison",
-    specification: "spec/compress.md",
+pub(super) static LZW: BuiltIn = BuiltIn {
+    name: "lzw",
+    properties: &Properties {
+        summary: "LZW: codes of 9 to 16 bits for earlier strings",
+        levels: None,
+        dictionary: false,
+        typical_use: "comparison",
+        specification: "spec/compress.md",
+    },
+    compression: |_, _| Ok(Box::new(Encoder { slots: vec![Slot::default(); SLOTS], generation: 0 })),
+    decompression: |_| Ok(Box::new(Decoder { strings: Vec::new() })),
 };
 
 /// Smaller codes represent single bytes.
@@ -32,24 +31,6 @@ const FULL: u32 = 1 << 16;
 /// may follow.
 fn width(strings: u32) -> u32 {
     (BYTES + strings - 1).max(BYTES).ilog2() + 1
-}
-
-impl Compressor for Lzw {
-    fn name(&self) -> &'static str {
-        "lzw"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
-    }
-
-    fn compression(&self, _: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
-        Ok(Box::new(Encoder { slots: vec![Slot::default(); SLOTS], generation: 0 }))
-    }
-
-    fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
-        Ok(Box::new(Decoder { strings: Vec::new() }))
-    }
 }
 
 /// Size of the hash table: twice the number of strings, so that a free slot is always near.

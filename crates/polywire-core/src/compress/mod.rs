@@ -45,7 +45,6 @@ mod zlib;
 mod zstd;
 
 pub use error::{CompressError, DecompressError, SettingsError, UnpackError};
-pub use none::NONE;
 pub use payload::{Limits, Packer, Unpacker};
 pub use settings::{OPTIONS, Settings, announced_dictionary};
 
@@ -137,6 +136,34 @@ pub trait Compressor: Send + Sync {
 
     /// Makes a decompressor state for messages that were compressed with the same dictionary.
     fn decompression(&self, dictionary: &[u8]) -> Result<Box<dyn Decompress>, SettingsError>;
+}
+
+/// A compressor of this crate: see [`Compressor`] for the meaning of the fields.
+struct BuiltIn {
+    name: &'static str,
+    properties: &'static Properties,
+    compression: fn(i32, &[u8]) -> Made<dyn Compress>,
+    decompression: fn(&[u8]) -> Made<dyn Decompress>,
+}
+
+type Made<T> = Result<Box<T>, SettingsError>;
+
+impl Compressor for BuiltIn {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn properties(&self) -> &'static Properties {
+        self.properties
+    }
+
+    fn compression(&self, level: i32, dictionary: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
+        (self.compression)(level, dictionary)
+    }
+
+    fn decompression(&self, dictionary: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
+        (self.decompression)(dictionary)
+    }
 }
 
 /// Properties by which users compare compressors.

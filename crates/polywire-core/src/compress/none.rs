@@ -2,40 +2,21 @@
 
 use alloc::{boxed::Box, vec::Vec};
 
-use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Properties, SettingsError};
+use super::{BuiltIn, Compress, CompressError, Decompress, DecompressError, Properties};
 
 /// The compressor `none`.
-pub static NONE: None = None;
-
-/// See [`NONE`].
-#[derive(Debug)]
-pub struct None;
-
-static PROPERTIES: Properties = Properties {
-    summary: "no compression",
-    levels: Option::None,
-    dictionary: false,
-    typical_use: "comparison, and topics that override a default",
-    specification: "spec/compress.md",
+pub(super) static NONE: BuiltIn = BuiltIn {
+    name: "none",
+    properties: &Properties {
+        summary: "no compression",
+        levels: None,
+        dictionary: false,
+        typical_use: "comparison, and topics that override a default",
+        specification: "spec/compress.md",
+    },
+    compression: |_, _| Ok(Box::new(Copy)),
+    decompression: |_| Ok(Box::new(Copy)),
 };
-
-impl Compressor for None {
-    fn name(&self) -> &'static str {
-        "none"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
-    }
-
-    fn compression(&self, _: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
-        Ok(Box::new(Copy))
-    }
-
-    fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
-        Ok(Box::new(Copy))
-    }
-}
 
 struct Copy;
 
@@ -54,7 +35,7 @@ impl Decompress for Copy {
                 Ok(())
             }
             Some(left) => Err(DecompressError::Trailing { left }),
-            Option::None => Err(DecompressError::Truncated { written: input.len(), expected: output.len() }),
+            None => Err(DecompressError::Truncated { written: input.len(), expected: output.len() }),
         }
     }
 }

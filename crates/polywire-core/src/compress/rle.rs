@@ -3,45 +3,26 @@
 
 use alloc::{boxed::Box, vec::Vec};
 
-use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Properties, SettingsError};
+use super::{BuiltIn, Compress, CompressError, Decompress, DecompressError, Properties};
 
 /// The compressor `rle`.
-pub static RLE: Rle = Rle;
-
-/// See [`RLE`].
-#[derive(Debug)]
-pub struct Rle;
-
-static PROPERTIES: Properties = Properties {
-    summary: "run-length encoding of repeated bytes",
-    levels: None,
-    dictionary: false,
-    typical_use: "images and tables with long runs, on the smallest machines",
-    specification: "spec/compress.md",
+pub(super) static RLE: BuiltIn = BuiltIn {
+    name: "rle",
+    properties: &Properties {
+        summary: "run-length encoding of repeated bytes",
+        levels: None,
+        dictionary: false,
+        typical_use: "images and tables with long runs, on the smallest machines",
+        specification: "spec/compress.md",
+    },
+    compression: |_, _| Ok(Box::new(State)),
+    decompression: |_| Ok(Box::new(State)),
 };
 
 /// Length of the shortest run that is counted. Shorter runs would take as many bytes as literals.
 const MIN_RUN: usize = 3;
 const MAX_RUN: usize = MIN_RUN + 127;
 const MAX_LITERALS: usize = 128;
-
-impl Compressor for Rle {
-    fn name(&self) -> &'static str {
-        "rle"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
-    }
-
-    fn compression(&self, _: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
-        Ok(Box::new(State))
-    }
-
-    fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
-        Ok(Box::new(State))
-    }
-}
 
 struct State;
 

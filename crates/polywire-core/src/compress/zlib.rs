@@ -4,40 +4,21 @@ use alloc::{boxed::Box, vec::Vec};
 
 use flate2::{Compression, FlushCompress, FlushDecompress, Status};
 
-use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Levels, Properties, SettingsError};
+use super::{BuiltIn, Compress, CompressError, Decompress, DecompressError, Levels, Properties};
 
 /// The compressor `zlib`.
-pub static ZLIB: Zlib = Zlib;
-
-/// See [`ZLIB`].
-#[derive(Debug)]
-pub struct Zlib;
-
-static PROPERTIES: Properties = Properties {
-    summary: "zlib: DEFLATE, the most widely supported format",
-    levels: Some(Levels { least: 1, most: 9, usual: 6 }),
-    dictionary: false,
-    typical_use: "peers that support nothing else",
-    specification: "RFC 1950",
+pub(super) static ZLIB: BuiltIn = BuiltIn {
+    name: "zlib",
+    properties: &Properties {
+        summary: "zlib: DEFLATE, the most widely supported format",
+        levels: Some(Levels { least: 1, most: 9, usual: 6 }),
+        dictionary: false,
+        typical_use: "peers that support nothing else",
+        specification: "RFC 1950",
+    },
+    compression: |level, _| Ok(Box::new(flate2::Compress::new(Compression::new(level.clamp(1, 9) as u32), true))),
+    decompression: |_| Ok(Box::new(flate2::Decompress::new(true))),
 };
-
-impl Compressor for Zlib {
-    fn name(&self) -> &'static str {
-        "zlib"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
-    }
-
-    fn compression(&self, level: i32, _: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
-        Ok(Box::new(flate2::Compress::new(Compression::new(level.clamp(1, 9) as u32), true)))
-    }
-
-    fn decompression(&self, _: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
-        Ok(Box::new(flate2::Decompress::new(true)))
-    }
-}
 
 /// Largest size of the output. At its fastest level, the library writes nine bits for an
 /// incompressible byte; other levels add a thousandth.

@@ -4,55 +4,44 @@ use alloc::{boxed::Box, string::ToString, vec::Vec};
 
 use ::zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 
-use super::{Compress, CompressError, Compressor, Decompress, DecompressError, Levels, Properties, SettingsError};
+use super::{BuiltIn, Compress, CompressError, Decompress, DecompressError, Levels, Properties, SettingsError};
 
 /// The compressor `zstd`: one Zstandard frame.
-pub static ZSTD: Zstd = Zstd;
-
-/// See [`ZSTD`].
-#[derive(Debug)]
-pub struct Zstd;
-
-static PROPERTIES: Properties = Properties {
-    summary: "Zstandard: small and fast; try it first",
-    levels: Some(Levels { least: -7, most: 22, usual: 3 }),
-    dictionary: true,
-    typical_use: "everything that is worth compressing; with a dictionary also small messages",
-    specification: "RFC 8878",
+pub(super) static ZSTD: BuiltIn = BuiltIn {
+    name: NAME,
+    properties: &Properties {
+        summary: "Zstandard: small and fast; try it first",
+        levels: Some(Levels { least: -7, most: 22, usual: 3 }),
+        dictionary: true,
+        typical_use: "everything that is worth compressing; with a dictionary also small messages",
+        specification: "RFC 8878",
+    },
+    compression,
+    decompression,
 };
 
 const NAME: &str = "zstd";
 
-impl Compressor for Zstd {
-    fn name(&self) -> &'static str {
-        NAME
+fn compression(level: i32, dictionary: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
+    let mut context = CCtx::try_create().ok_or_else(|| setup("no memory"))?;
+    // The announcement of the channel names the dictionary, so frames need not.
+    for parameter in [CParameter::CompressionLevel(level), CParameter::DictIdFlag(false)] {
+        context.set_parameter(parameter).map_err(|code| setup(zstd_safe::get_error_name(code)))?;
     }
+    if !dictionary.is_empty() {
+        check(dictionary)?;
+        context.load_dictionary(dictionary).map_err(|code| refused(dictionary, code))?;
+    }
+    Ok(Box::new(Encoder(context)))
+}
 
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
+fn decompression(dictionary: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
+    let mut context = DCtx::try_create().ok_or_else(|| setup("no memory"))?;
+    if !dictionary.is_empty() {
+        check(dictionary)?;
+        context.load_dictionary(dictionary).map_err(|code| refused(dictionary, code))?;
     }
-
-    fn compression(&self, level: i32, dictionary: &[u8]) -> Result<Box<dyn Compress>, SettingsError> {
-        let mut context = CCtx::try_create().ok_or_else(|| setup("no memory"))?;
-        // The announcement of the channel names the dictionary, so frames need not.
-        for parameter in [CParameter::CompressionLevel(level), CParameter::DictIdFlag(false)] {
-            context.set_parameter(parameter).map_err(|code| setup(zstd_safe::get_error_name(code)))?;
-        }
-        if !dictionary.is_empty() {
-            check(dictionary)?;
-            context.load_dictionary(dictionary).map_err(|code| refused(dictionary, code))?;
-        }
-        Ok(Box::new(Encoder(context)))
-    }
-
-    fn decompression(&self, dictionary: &[u8]) -> Result<Box<dyn Decompress>, SettingsError> {
-        let mut context = DCtx::try_create().ok_or_else(|| setup("no memory"))?;
-        if !dictionary.is_empty() {
-            check(dictionary)?;
-            context.load_dictionary(dictionary).map_err(|code| refused(dictionary, code))?;
-        }
-        Ok(Box::new(Decoder(context)))
-    }
+    Ok(Box::new(Decoder(context)))
 }
 
 /// Checks a dictionary: the library's context would accept a damaged one and fail at the first

@@ -171,11 +171,45 @@ pub(super) fn types_of(def: &Def) -> Vec<&Type> {
     match &def.kind {
         DefKind::Struct { members, .. } => members.iter().map(|m| &m.ty).collect(),
         DefKind::Union { discriminator, cases, .. } => {
-            cases.iter().map(|c| &c.member.ty).chain([discriminator]).collect()
+            core::iter::once(discriminator).chain(cases.iter().map(|c| &c.member.ty)).collect()
         }
         DefKind::Bitset { fields, .. } => fields.iter().map(|f| &f.ty).collect(),
         DefKind::Alias { target } => vec![target],
         DefKind::Enum { .. } | DefKind::Bitmask { .. } => Vec::new(),
+    }
+}
+
+/// The definitions that a definition refers to, in the order of mention. A bitset has the fields of
+/// its base itself.
+pub(crate) fn mentioned(def: &Def) -> Vec<DefId> {
+    fn inside(ty: &Type, ids: &mut Vec<DefId>) {
+        match ty {
+            Type::Def(id) => ids.push(*id),
+            Type::Sequence { element, .. } | Type::Array { element, .. } => inside(element, ids),
+            Type::Map { key, value, .. } => {
+                inside(key, ids);
+                inside(value, ids);
+            }
+            _ => {}
+        }
+    }
+    let mut ids = match &def.kind {
+        DefKind::Struct { base, .. } => base.iter().copied().collect(),
+        _ => Vec::new(),
+    };
+    types_of(def).into_iter().for_each(|ty| inside(ty, &mut ids));
+    ids
+}
+
+/// The number of members, cases, labels, literals, flags or fields of a definition.
+pub(super) fn part_count(def: &Def) -> usize {
+    match &def.kind {
+        DefKind::Struct { members, .. } => members.len(),
+        DefKind::Union { cases, .. } => cases.iter().map(|c| 1 + c.labels.len()).sum(),
+        DefKind::Enum { literals, .. } => literals.len(),
+        DefKind::Bitmask { flags, .. } => flags.len(),
+        DefKind::Bitset { fields, .. } => fields.len(),
+        DefKind::Alias { .. } => 1,
     }
 }
 
@@ -285,19 +319,11 @@ fn check_limits(defs: &[Def], root: &Type, limits: &SchemaLimits) -> Result<(), 
         false => Err(SchemaError::Range { def: "the schema".into(), what, got, min: 0, max }),
     };
     range("number of definitions", defs.len() as u64, limits.defs as u64)?;
-    let parts = |def: &Def| match &def.kind {
-        DefKind::Struct { members, .. } => members.len(),
-        DefKind::Union { cases, .. } => cases.iter().map(|c| 1 + c.labels.len()).sum(),
-        DefKind::Enum { literals, .. } => literals.len(),
-        DefKind::Bitmask { flags, .. } => flags.len(),
-        DefKind::Bitset { fields, .. } => fields.len(),
-        DefKind::Alias { .. } => 1,
-    };
     let inherited = |def: &Def| {
         let bases = core::iter::successors(base_of(def), |id| base_of(&defs[id.0 as usize]));
-        bases.map(|id| parts(&defs[id.0 as usize]) as u64).sum::<u64>()
+        bases.map(|id| part_count(&defs[id.0 as usize]) as u64).sum::<u64>()
     };
-    let members = defs.iter().fold(0u64, |n, def| n.saturating_add(parts(def) as u64 + inherited(def)));
+    let members = defs.iter().fold(0u64, |n, def| n.saturating_add(part_count(def) as u64 + inherited(def)));
     range("number of members", members, limits.members as u64)?;
     sizes::check(defs, root, limits)
 }

@@ -1,12 +1,12 @@
 //! The two hashes of a schema: [`TypeHash`] and [`DocumentHash`]. `spec/schema.md` defines byte by
 //! byte what they cover.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 use core::{fmt, str::FromStr};
 
 use super::{
-    BitField, Case, Def, DefId, DefKind, EnumLiteral, Literal, Member, Schema, TryConstruct, Type, array_shape,
-    encoding::{put_signed, put_text, put_varint, tag},
+    Schema,
+    encoding::{self, Content},
 };
 
 /// Identifies a *type*. Equal for the same type, whether it comes from IDL, a derive or a peer.
@@ -146,173 +146,11 @@ fn parse_hex(text: &str) -> Option<[u8; 16]> {
 }
 
 /// Names what is hashed, with a version: other rules would give other hashes.
-const HEADER: &[u8; 4] = b"PWT\x01";
-
-/// The canonical NaN.
-const QUIET_NAN: u64 = 0x7FF8_0000_0000_0000;
+const HEADER: &[u8] = b"PWT\x01";
 
 fn canonical_form(schema: &Schema) -> Vec<u8> {
-    let mut form = Form { schema, out: HEADER.to_vec(), numbers: BTreeMap::new(), order: Vec::new() };
-    form.ty(schema.root());
-    let mut next = 0;
-    while let Some(id) = form.order.get(next).copied() {
-        form.def(schema.def(id));
-        next += 1;
-    }
-    form.out
-}
-
-/// The canonical form under construction. A definition gets its number where it is first mentioned,
-/// and is written after all definitions with smaller numbers.
-struct Form<'a> {
-    schema: &'a Schema,
-    out: Vec<u8>,
-    numbers: BTreeMap<DefId, u64>,
-    order: Vec<DefId>,
-}
-
-impl Form<'_> {
-    fn ty(&mut self, ty: &Type) {
-        let schema = self.schema;
-        match schema.resolve(ty) {
-            Type::String { bound } => self.tag_and(tag::STRING, *bound),
-            Type::WString { bound } => self.tag_and(tag::WSTRING, *bound),
-            Type::Sequence { element, bound } => {
-                self.tag_and(tag::SEQUENCE, *bound);
-                self.ty(element);
-            }
-            Type::Map { key, value, bound } => {
-                self.tag_and(tag::MAP, *bound);
-                self.ty(key);
-                self.ty(value);
-            }
-            array @ Type::Array { .. } => {
-                let (element, dims) = array_shape(schema, array);
-                self.out.push(tag::ARRAY);
-                self.count(dims.len());
-                dims.iter().for_each(|dim| put_varint(&mut self.out, (*dim).into()));
-                self.ty(element);
-            }
-            Type::Def(id) => {
-                self.out.push(tag::DEF);
-                let number = self.number(*id);
-                put_varint(&mut self.out, number);
-            }
-            primitive => self.out.push(tag::of_primitive(primitive)),
-        }
-    }
-
-    fn number(&mut self, id: DefId) -> u64 {
-        let next = self.order.len() as u64;
-        *self.numbers.entry(id).or_insert_with(|| {
-            self.order.push(id);
-            next
-        })
-    }
-
-    fn def(&mut self, def: &Def) {
-        self.out.push(tag::of_def(&def.kind));
-        put_text(&mut self.out, &def.name);
-        self.out.push(tag::of_extensibility(def.extensibility));
-        match &def.kind {
-            DefKind::Struct { base, members } => {
-                self.base(*base);
-                self.list(members, Self::member);
-            }
-            DefKind::Union { discriminator, key, cases } => {
-                self.out.push((*key).into());
-                self.ty(discriminator);
-                self.list(cases, Self::case);
-            }
-            DefKind::Enum { bit_bound, literals } => {
-                self.out.push(*bit_bound);
-                self.list(literals, Self::enum_literal);
-            }
-            DefKind::Bitmask { bit_bound, flags } => {
-                self.out.push(*bit_bound);
-                self.list(flags, |form, flag| {
-                    put_text(&mut form.out, &flag.name);
-                    form.out.push(flag.position);
-                });
-            }
-            DefKind::Bitset { base, fields } => {
-                self.base(*base);
-                self.list(fields, Self::bit_field);
-            }
-            // Typedefs are resolved wherever they are mentioned, so none is ever numbered.
-            DefKind::Alias { .. } => {}
-        }
-    }
-
-    fn base(&mut self, base: Option<DefId>) {
-        let number = base.map_or(0, |id| self.number(id) + 1);
-        put_varint(&mut self.out, number);
-    }
-
-    fn member(&mut self, member: &Member) {
-        put_text(&mut self.out, &member.name);
-        put_varint(&mut self.out, member.id.into());
-        let flags = [
-            member.explicit_id.is_some(),
-            member.key,
-            member.optional,
-            member.must_understand,
-            member.try_construct == TryConstruct::UseDefault,
-            member.try_construct == TryConstruct::Trim,
-            member.default.is_some(),
-        ];
-        self.out.push(tag::flags(flags));
-        self.ty(&member.ty);
-        if let Some(default) = &member.default {
-            self.literal(default);
-        }
-    }
-
-    fn literal(&mut self, literal: &Literal) {
-        match literal {
-            // All NaNs are the same default, because IDL cannot express which NaN is meant.
-            Literal::Float(value) if value.is_nan() => {
-                tag::put_literal(&mut self.out, &Literal::Float(f64::from_bits(QUIET_NAN)))
-            }
-            literal => tag::put_literal(&mut self.out, literal),
-        }
-    }
-
-    fn case(&mut self, case: &Case) {
-        self.out.push(case.is_default.into());
-        let mut labels = case.labels.clone();
-        labels.sort_unstable();
-        self.list(&labels, |form, label| put_signed(&mut form.out, (*label).into()));
-        self.member(&case.member);
-    }
-
-    fn enum_literal(&mut self, literal: &EnumLiteral) {
-        put_text(&mut self.out, &literal.name);
-        put_signed(&mut self.out, literal.value.into());
-        self.out.push(literal.is_default.into());
-    }
-
-    fn bit_field(&mut self, field: &BitField) {
-        put_text(&mut self.out, field.name.as_deref().unwrap_or_default());
-        self.out.extend([field.position, field.width]);
-        if field.name.is_some() {
-            self.ty(&field.ty);
-        }
-    }
-
-    fn list<T>(&mut self, items: &[T], mut item: impl FnMut(&mut Self, &T)) {
-        self.count(items.len());
-        items.iter().for_each(|it| item(self, it));
-    }
-
-    fn count(&mut self, n: usize) {
-        put_varint(&mut self.out, n as u64);
-    }
-
-    fn tag_and(&mut self, tag: u8, bound: u32) {
-        self.out.push(tag);
-        put_varint(&mut self.out, bound.into());
-    }
+    let (_, body) = encoding::written(schema, Content::Canonical);
+    [HEADER, &body[..]].concat()
 }
 
 #[cfg(test)]
@@ -320,7 +158,10 @@ mod tests {
     use alloc::{format, string::ToString, vec};
 
     use super::*;
-    use crate::schema::{Annotation, AutoId, Extensibility, Flag, SchemaBuilder};
+    use crate::schema::{
+        Annotation, AutoId, BitField, Case, Def, DefId, DefKind, EnumLiteral, Extensibility, Flag, Literal, Member,
+        SchemaBuilder, TryConstruct, Type,
+    };
 
     fn schema(defs: Vec<Def>, root: usize) -> Schema {
         let mut builder = SchemaBuilder::new();

@@ -32,6 +32,7 @@ mod measure;
 mod sizes;
 mod type_object;
 
+pub(crate) use builder::mentioned;
 pub use builder::{MAX_MEMBER_ID, SchemaBuilder, SchemaError, SchemaLimits, hash_id};
 pub use encoding::SchemaDecodeError;
 pub use hash::{DocumentHash, ParseHashError, TypeHash};
@@ -745,4 +746,11 @@ impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Schema").field("root", self.root()).field("defs", &self.defs()).finish()
     }
+}
+
+/// A random schema of `polywire-testing`, which has types of this library as others use it.
+#[cfg(test)]
+pub(crate) fn random_schema(seed: u64, size: usize) -> Schema {
+    let bytes = polywire_testing::random_schema(seed, size).to_bytes_with_docs();
+    Schema::from_bytes(&bytes, &SchemaLimits::default()).expect("an encoded schema can be read")
 }

@@ -5,10 +5,10 @@ use polywire_core::{
     codec::{BuildError, LowerError},
     layout::Shape,
     program::{Backend, Limits},
-    schema::arbitrary::{Random, random_schema},
+    schema::arbitrary::Random,
 };
 use polywire_testing::allocator::peak_of;
-use polywire_testing::{Coder, backends, mutated, random_record, seeds, wires};
+use polywire_testing::{Coder, backends, mutated, random_record, random_schema, seeds, wires};
 
 #[test]
 fn every_codec_carries_every_value() {

@@ -2,12 +2,9 @@
 //! refused. Nothing may leak.
 
 use polywire_core::layout::{Inserted, Kind, Layout, NodeId, OutOfMemory, Record, Scalar, Selected, Shape, ValueRef};
-use polywire_core::schema::{
-    Case, DefKind, Schema, Type,
-    arbitrary::{Random, random_schema},
-    array_shape,
-};
+use polywire_core::schema::{Case, DefKind, Schema, Type, arbitrary::Random, array_shape};
 use polywire_testing::allocator::{Counts, grant, irrefusable, refusable};
+use polywire_testing::random_schema;
 
 /// Writes random values through the layout, as a program does.
 struct Filler<'a> {

@@ -5,12 +5,11 @@ use polywire_core::{
     codec::{BuildError, Decoder, Encoder},
     layout::{Record, Shape},
     program::{Backend, CodecError},
-    schema::{
-        Schema,
-        arbitrary::{Random, random_evolution, random_schema},
-    },
+    schema::{Schema, arbitrary::Random},
 };
-use polywire_testing::{Coder, Wire, backends, mutated, random_limits, random_record, seeds, wires};
+use polywire_testing::{
+    Coder, Wire, backends, mutated, random_evolution, random_limits, random_record, random_schema, seeds, wires,
+};
 use std::sync::Arc;
 
 /// The shapes of random types that a record can be of.

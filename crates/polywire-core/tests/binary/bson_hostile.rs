@@ -6,13 +6,10 @@ use polywire_core::{
     codec::{Decoder, Encoder, Options, bson::BSON, bson::validate},
     layout::{Message, MessageField, Record, Shape, Value},
     program::{Backend, FaultKind, Limits},
-    schema::{
-        Case, DefId, DefKind, Member, Schema, Type,
-        arbitrary::{Random, random_schema},
-    },
+    schema::{Case, DefId, DefKind, Member, Schema, Type, arbitrary::Random},
 };
 use polywire_derive::Message;
-use polywire_testing::backends;
+use polywire_testing::{backends, random_schema};
 use std::collections::BTreeMap;
 
 #[derive(Message, Debug, Default, PartialEq, Clone)]

@@ -1,17 +1,14 @@
 //! CDR of random types: values round-trip, truncated messages are refused, and no input causes
 //! harm.
 
-use polywire_testing::backends;
+use polywire_testing::{backends, random_evolution, random_schema};
 use std::sync::Arc;
 
 use polywire_core::{
     codec::{self, BuildError, Decoder, Encoder, LowerError, Options},
     layout::{Record, Shape},
     program::Backend,
-    schema::{
-        Schema,
-        arbitrary::{Random, random_evolution, random_schema},
-    },
+    schema::{Schema, arbitrary::Random},
 };
 
 mod values;

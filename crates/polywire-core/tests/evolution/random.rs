@@ -8,11 +8,13 @@ use polywire_core::{
     program::Backend,
     schema::{
         DefKind, Schema, SchemaBuilder, TryConstruct, Type,
-        arbitrary::{Random, random_evolution, random_schema},
+        arbitrary::Random,
         evolve::{Verdict, assess},
     },
 };
-use polywire_testing::{Wire, backends, convert::convert, random_record, seeds, wires};
+use polywire_testing::{
+    Wire, backends, convert::convert, random_evolution, random_record, random_schema, seeds, wires,
+};
 use std::sync::Arc;
 
 #[derive(Debug, Default)]

@@ -8,11 +8,11 @@ use polywire_core::{
     program::Backend,
     schema::{
         Annotation, Case, Def, DefId, DefKind, Literal, Member, Schema, SchemaBuilder, Type,
-        arbitrary::{Random, random_schema},
+        arbitrary::Random,
         evolve::{Verdict, assess},
     },
 };
-use polywire_testing::{Coder, Wire, backends, plain_wires, random_record, seeds, wires};
+use polywire_testing::{Coder, Wire, backends, plain_wires, random_record, random_schema, seeds, wires};
 use std::sync::Arc;
 
 /// The finding that this file began with: a grid, and rows of a named type.

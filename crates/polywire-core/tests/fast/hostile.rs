@@ -8,12 +8,9 @@ use polywire_core::{
     },
     layout::{Record, Shape},
     program::{Backend, FaultKind, Limits, State},
-    schema::{
-        Def, Extensibility, Member, Schema, SchemaBuilder, Type,
-        arbitrary::{Random, random_schema},
-    },
+    schema::{Def, Extensibility, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
-use polywire_testing::{backends, mutated, random_record, seeds};
+use polywire_testing::{backends, mutated, random_record, random_schema, seeds};
 use std::sync::Arc;
 
 struct Ends {

@@ -7,12 +7,9 @@ use polywire_core::{
     },
     layout::{Record, Shape},
     program::{Backend, FaultKind},
-    schema::{
-        Def, Member, SchemaBuilder, Type,
-        arbitrary::{Random, random_schema},
-    },
+    schema::{Def, Member, SchemaBuilder, Type, arbitrary::Random},
 };
-use polywire_testing::random_record;
+use polywire_testing::{random_record, random_schema};
 
 #[test]
 fn each_field_gets_the_operator_that_suits_it() {

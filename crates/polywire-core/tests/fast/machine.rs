@@ -14,12 +14,9 @@ use polywire_core::{
     },
     layout::{Record, Shape, SharedStr, Value, ValueRef},
     program::{Backend, CodecError, Limits, State},
-    schema::{
-        Def, DefKind, Member, Schema, SchemaBuilder, Type,
-        arbitrary::{Random, random_schema},
-    },
+    schema::{Def, DefKind, Member, Schema, SchemaBuilder, Type, arbitrary::Random},
 };
-use polywire_testing::{backends, mutated, random_limits, random_record, seeds};
+use polywire_testing::{backends, mutated, random_limits, random_record, random_schema, seeds};
 
 /// Words that stand for absence, and for no value.
 const MARK: i64 = 3 << 61;

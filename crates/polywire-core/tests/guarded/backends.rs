@@ -8,9 +8,10 @@ use polywire_core::{
     },
     layout::{Message, Record, Shape},
     program::Backend,
-    schema::arbitrary::{Random, random_schema},
+    schema::arbitrary::Random,
 };
 use polywire_derive::Message;
+use polywire_testing::random_schema;
 use polywire_testing::{
     Wire, backends,
     derived::{Everything, random_message},

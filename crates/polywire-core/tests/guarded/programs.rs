@@ -6,7 +6,7 @@ use polywire_core::{
     codec::Options,
     layout::{Record, Shape},
     program::{Backend, CodecError, Direction, Executable, FaultKind, Limits, Payload, Program, State},
-    schema::arbitrary::{Random, random_evolution, random_schema},
+    schema::arbitrary::Random,
 };
 use polywire_testing::{
     guard::{exact, guarded},
@@ -14,6 +14,7 @@ use polywire_testing::{
     programs::change,
     random_record, seeds,
 };
+use polywire_testing::{random_evolution, random_schema};
 use std::sync::Arc;
 
 /// Loops end soon: what takes no bytes is repeated at most so often.

@@ -5,8 +5,9 @@ use super::json_support::{coders, random_record};
 use polywire_core::{
     codec::json,
     layout::{Record, Shape},
-    schema::arbitrary::{Random, random_schema},
+    schema::arbitrary::Random,
 };
+use polywire_testing::random_schema;
 use std::sync::Arc;
 
 const OPTIONS: [&str; 8] = [

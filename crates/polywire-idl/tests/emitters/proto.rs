@@ -7,13 +7,10 @@ use polywire_core::{
     codec::{Decoder, Encoder, Options, protobuf::PROTOBUF},
     layout::{Record, Shape},
     program::Backend,
-    schema::{
-        Schema,
-        arbitrary::{Random, random_schema},
-    },
+    schema::{Schema, arbitrary::Random},
 };
 use polywire_idl::{Compiler, emit};
-use polywire_testing::{Folder, random_record, tools};
+use polywire_testing::{Folder, random_record, random_schema, tools};
 
 fn protoc_is_there() -> bool {
     tools::has_program("protoc", "--version")

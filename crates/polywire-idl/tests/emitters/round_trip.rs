@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use polywire_core::schema::arbitrary::{Random, random_schema};
+use polywire_core::schema::arbitrary::Random;
 use polywire_core::schema::{Def, DefId, DefKind, Member, Schema, Type};
 use polywire_idl::{Compiler, emit};
+use polywire_testing::random_schema;
 use proptest::prelude::*;
 
 /// Every definition but the typedefs, by name, with typedefs resolved: the order of a table is no

@@ -7,13 +7,10 @@ use polywire_core::{
     codec::{self, Encoder, Options},
     layout::Shape,
     program::Backend,
-    schema::{
-        Schema,
-        arbitrary::{Random, random_schema},
-    },
+    schema::{Schema, arbitrary::Random},
 };
 use polywire_idl::{Compiler, emit};
-use polywire_testing::{Folder, random_record, tools};
+use polywire_testing::{Folder, random_record, random_schema, tools};
 
 const EVERYTHING: &str = r#"
 module Geo {

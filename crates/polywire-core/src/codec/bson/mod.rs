@@ -3,30 +3,9 @@
 //! `spec/bson.md` defines the mapping. A structure is a document with an element for each member.
 //! Lengths that depend on the value are filled in at the end of a document; others are constants in
 //! the program. Decoding accepts elements in any order and is fastest in the writer's order.
-//!
-//! ```
-//! use polywire_core::codec::{Decoder, Encoder, Options, bson::BSON};
-//!
-//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
-//! struct Pump { id: u32, name: String }
-//!
-//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
-//! let encoder = Encoder::<Pump>::new(&BSON, &options)?;
-//! encoder.encode(&pump, &mut bytes)?;
-//! assert_eq!(bytes, b"\x1D\0\0\0\x12id\0\x07\0\0\0\0\0\0\0\x02name\0\x02\0\0\0P\0\0");
-//! let mut read = Pump::default();
-//! Decoder::new(&BSON, &options, encoder.schema())?.decode(&bytes, &mut read)?;
-//! assert_eq!(read, pump);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
-use alloc::sync::Arc;
-
-use super::{Codec, LowerResult, OptionSpec, Options, Properties, lower};
-use crate::{
-    layout::Layout,
-    schema::{Def, DefKind, Schema, Type},
-};
+use super::{BuiltIn, Evolution, OptionSpec, Properties, lower};
+use crate::schema::{Def, DefKind, Schema, Type};
 
 mod decimal;
 mod decode;
@@ -40,39 +19,26 @@ mod validate;
 pub use validate::validate;
 
 /// The codec `bson`.
-pub static BSON: Bson = Bson;
-
-/// See [`BSON`].
-pub struct Bson;
-
-static PROPERTIES: Properties = Properties {
-    summary: "BSON: binary documents of typed, named elements",
-    text: false,
-    self_describing: true,
-    stateful: false,
-    typical_use: "document stores, and peers without a schema that want numbers as numbers",
-    specification: "bsonspec.org, version 1.1",
-};
-
-static OPTIONS: &[OptionSpec] = &[
-    OptionSpec::new("enum", &["number", "name"], "enum literals as int32, or as their names; both are accepted"),
-    OptionSpec::new("null", &["omit", "write"], "absent members are omitted, or written as null; both are accepted"),
-];
-
-impl Codec for Bson {
-    fn name(&self) -> &'static str {
-        "bson"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &PROPERTIES
-    }
-
-    fn options(&self) -> &'static [OptionSpec] {
-        OPTIONS
-    }
-
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
+pub static BSON: BuiltIn = BuiltIn {
+    name: "bson",
+    properties: &Properties {
+        summary: "BSON: binary documents of typed, named elements",
+        text: false,
+        self_describing: true,
+        stateful: false,
+        typical_use: "document stores, and peers without a schema that want numbers as numbers",
+        specification: "bsonspec.org, version 1.1",
+    },
+    options: &[
+        OptionSpec::new("enum", &["number", "name"], "enum literals as int32, or as their names; both are accepted"),
+        OptionSpec::new(
+            "null",
+            &["omit", "write"],
+            "absent members are omitted, or written as null; both are accepted",
+        ),
+    ],
+    evolution: Evolution::Names,
+    encode: |options, schema, layout| {
         let dialect = encode::Encode {
             forms: kind::Forms { schema, enum_names: options.value("enum") == Some("name") },
             write_null: options.value("null") == Some("write"),
@@ -82,16 +48,15 @@ impl Codec for Bson {
             program.root = encode::wrapped(dialect.forms.kind(schema.root()), program.root);
         }
         Ok(program)
-    }
-
-    fn lower_decode(&self, _: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
+    },
+    decode: |_, writer, reader, layout| {
         let mut program = lower::decode::lower(&decode::Decode, writer, reader, layout)?;
         if !is_document(writer) {
             program.root = decode::wrapped(program.root);
         }
         Ok(program)
-    }
-}
+    },
+};
 
 /// Name of the only element of a document that wraps a value of a type that is not a document.
 const VALUE: &str = "value";

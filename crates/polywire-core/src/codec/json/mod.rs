@@ -1,79 +1,44 @@
 //! JSON (RFC 8259), read and written directly from and to values, without a tree. `spec/json.md`
 //! defines the mapping. The dialects are in `lower/json`, which `yaml` uses
 //! too.
-//!
-//! ```
-//! use polywire_core::codec::{Decoder, Encoder, Options, json::JSON};
-//!
-//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
-//! struct Pump { id: u32, name: String }
-//!
-//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
-//! let encoder = Encoder::<Pump>::new(&JSON, &options)?;
-//! encoder.encode(&pump, &mut bytes)?;
-//! assert_eq!(bytes, br#"{"id":7,"name":"P"}"#);
-//! let mut read = Pump::default();
-//! Decoder::new(&JSON, &options, encoder.schema())?.decode(&bytes, &mut read)?;
-//! assert_eq!(read, pump);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 
 use super::{
-    BuildError, Codec, Decoder, Encoder, LowerResult, OptionSpec, Options, Properties,
+    BuildError, BuiltIn, Decoder, Encoder, Evolution, OptionSpec, Options, Properties,
     lower::json::{self as notation, Style, tokens},
 };
 use crate::{
-    layout::{Layout, Record, RecordError, Shape},
+    layout::{Record, RecordError, Shape},
     program::{Backend, Input, Limits, io::CodecError},
-    schema::Schema,
 };
 
 /// The codec `json`.
-pub static JSON: Json = Json;
-
-/// See [`JSON`].
-pub struct Json;
-
-impl Codec for Json {
-    fn name(&self) -> &'static str {
-        "json"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &Properties {
-            summary: "JSON text with the names of members",
-            text: true,
-            self_describing: true,
-            stateful: false,
-            typical_use: "browsers, scripts, logs, and peers without a schema",
-            specification: "RFC 8259; spec/json.md",
-        }
-    }
-
-    fn options(&self) -> &'static [OptionSpec] {
-        const {
-            &[
-                OptionSpec::new("int64", &["number", "string"], "64-bit integers as numbers (default) or strings"),
-                OptionSpec::new("enum", &["name", "number"], "enums by name (default) or as numbers"),
-                OptionSpec::new("bytes", &["base64", "array"], "octets in base64 (default) or as an array of numbers"),
-                OptionSpec::new("bitmask", &["number", "names"], "bitmasks as a number (default) or an array of names"),
-                OptionSpec::new("null", &["omit", "write"], "absent members omitted (default) or written as null"),
-                OptionSpec::new("pretty", &[], "several indented lines instead of one"),
-            ]
-        }
-    }
-
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
+pub static JSON: BuiltIn = BuiltIn {
+    name: "json",
+    properties: &Properties {
+        summary: "JSON text with the names of members",
+        text: true,
+        self_describing: true,
+        stateful: false,
+        typical_use: "browsers, scripts, logs, and peers without a schema",
+        specification: "RFC 8259; spec/json.md",
+    },
+    options: &[
+        OptionSpec::new("int64", &["number", "string"], "64-bit integers as numbers (default) or strings"),
+        OptionSpec::new("enum", &["name", "number"], "enums by name (default) or as numbers"),
+        OptionSpec::new("bytes", &["base64", "array"], "octets in base64 (default) or as an array of numbers"),
+        OptionSpec::new("bitmask", &["number", "names"], "bitmasks as a number (default) or an array of names"),
+        OptionSpec::new("null", &["omit", "write"], "absent members omitted (default) or written as null"),
+        OptionSpec::new("pretty", &[], "several indented lines instead of one"),
+    ],
+    evolution: Evolution::Names,
+    encode: |options, schema, layout| {
         let rewritten = options.has("pretty").then_some(&notation::PRETTY);
         notation::encode(Style::of(options), schema, layout, rewritten)
-    }
-
-    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
-        notation::decode(Style::of(options), writer, reader, layout)
-    }
-}
+    },
+    decode: |options, writer, reader, layout| notation::decode(Style::of(options), writer, reader, layout),
+};
 
 /// Why a record cannot be written as JSON or read from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

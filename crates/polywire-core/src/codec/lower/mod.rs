@@ -32,7 +32,7 @@ use alloc::{
 use crate::{
     layout::Scalar,
     program::{Op, OpKind, PathId, verify::MAX_OPS},
-    schema::{DefId, DefKind, Member, Schema, Type},
+    schema::{DefId, DefKind, Member, Schema, Type, mentioned},
 };
 
 pub mod decode;
@@ -214,7 +214,7 @@ pub fn is_decimal(schema: &Schema, id: DefId) -> bool {
 /// itself. Tarjan's algorithm finds them in a single pass, because a peer's schema may have
 /// thousands of definitions.
 pub(crate) fn recursive(schema: &Schema) -> BTreeSet<DefId> {
-    let edges: Vec<Vec<DefId>> = (0..schema.defs().len() as u32).map(|id| neighbours(schema, DefId(id))).collect();
+    let edges: Vec<Vec<DefId>> = schema.defs().iter().map(mentioned).collect();
     let (mut index, mut low, mut on_stack) =
         (vec![u32::MAX; edges.len()], vec![0; edges.len()], vec![false; edges.len()]);
     let (mut found, mut stack, mut next) = (BTreeSet::new(), Vec::new(), 0);
@@ -248,31 +248,6 @@ pub(crate) fn recursive(schema: &Schema) -> BTreeSet<DefId> {
                 None => {}
             }
         }
-    }
-    found
-}
-
-fn neighbours(schema: &Schema, id: DefId) -> Vec<DefId> {
-    fn collect(ty: &Type, into: &mut Vec<DefId>) {
-        match ty {
-            Type::Def(id) => into.push(*id),
-            Type::Sequence { element, .. } | Type::Array { element, .. } => collect(element, into),
-            Type::Map { key, value, .. } => {
-                collect(key, into);
-                collect(value, into);
-            }
-            _ => {}
-        }
-    }
-    let mut found = Vec::new();
-    match &schema.def(id).kind {
-        DefKind::Struct { base, members } => {
-            found.extend(base);
-            members.iter().for_each(|m| collect(&m.ty, &mut found));
-        }
-        DefKind::Union { cases, .. } => cases.iter().for_each(|c| collect(&c.member.ty, &mut found)),
-        DefKind::Alias { target } => collect(target, &mut found),
-        _ => {}
     }
     found
 }

@@ -1,26 +1,10 @@
 //! XML 1.0, read and written directly from and to values, without a tree. `spec/xml.md` defines the
 //! mapping.
-//!
-//! ```
-//! use polywire_core::codec::{Decoder, Encoder, Options, xml::XML};
-//!
-//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
-//! struct Pump { id: u32, name: String }
-//!
-//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
-//! let encoder = Encoder::<Pump>::new(&XML, &options)?;
-//! encoder.encode(&pump, &mut bytes)?;
-//! assert_eq!(bytes, b"<Pump><id>7</id><name>P</name></Pump>");
-//! let mut read = Pump::default();
-//! Decoder::new(&XML, &options, encoder.schema())?.decode(&bytes, &mut read)?;
-//! assert_eq!(read, pump);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 
 use super::{
-    Codec, LowerError, LowerResult, OptionSpec, Options, Properties,
+    BuiltIn, Evolution, LowerError, OptionSpec, Options, Properties,
     lower::{self, symbols},
 };
 use crate::{
@@ -36,42 +20,24 @@ mod encode;
 mod scalars;
 mod tokens;
 
-pub use dom::{XML_DOM, XmlDom};
+pub use dom::XML_DOM;
 
 /// The codec `xml`.
-pub static XML: Xml = Xml;
-
-/// See [`XML`].
-pub struct Xml;
-
-impl Codec for Xml {
-    fn name(&self) -> &'static str {
-        "xml"
-    }
-
-    fn properties(&self) -> &'static Properties {
-        &Properties {
-            summary: "XML with the names of members, read without a tree",
-            text: true,
-            self_describing: true,
-            stateful: false,
-            typical_use: "peers and archives that want XML with a schema (XSD)",
-            specification: "XML 1.0, fifth edition; spec/xml.md",
-        }
-    }
-
-    fn options(&self) -> &'static [OptionSpec] {
-        OPTIONS
-    }
-
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
-        encode_program(options, schema, layout)
-    }
-
-    fn lower_decode(&self, _: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
-        decode_program(writer, reader, layout)
-    }
-}
+pub static XML: BuiltIn = BuiltIn {
+    name: "xml",
+    properties: &Properties {
+        summary: "XML with the names of members, read without a tree",
+        text: true,
+        self_describing: true,
+        stateful: false,
+        typical_use: "peers and archives that want XML with a schema (XSD)",
+        specification: "XML 1.0, fifth edition; spec/xml.md",
+    },
+    options: OPTIONS,
+    evolution: Evolution::Names,
+    encode: encode_program,
+    decode: |_, writer, reader, layout| decode_program(writer, reader, layout),
+};
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(

@@ -1,25 +1,9 @@
 //! YAML 1.2: the values of JSON notation in YAML syntax. `spec/yaml.md` defines the mapping.
-//!
-//! ```
-//! use polywire_core::codec::{Decoder, Encoder, Options, yaml::YAML};
-//!
-//! #[derive(Debug, Default, PartialEq, polywire_derive::Message)]
-//! struct Pump { id: u32, name: String }
-//!
-//! let (pump, options, mut bytes) = (Pump { id: 7, name: "P".into() }, Options::default(), Vec::new());
-//! let encoder = Encoder::<Pump>::new(&YAML, &options)?;
-//! encoder.encode(&pump, &mut bytes)?;
-//! assert_eq!(bytes, b"id: 7\nname: P");
-//! let mut read = Pump::default();
-//! Decoder::new(&YAML, &options, encoder.schema())?.decode(&bytes, &mut read)?;
-//! assert_eq!(read, pump);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 use alloc::{sync::Arc, vec::Vec};
 
 use super::{
-    Codec, LowerResult, OptionSpec, Options, Properties,
+    BuiltIn, Evolution, LowerResult, OptionSpec, Options, Properties,
     lower::json::{self as notation, Form, Style},
 };
 use crate::{
@@ -32,65 +16,63 @@ mod events;
 mod text;
 
 /// The codec `yaml`, which writes block style.
-pub static YAML: Yaml =
-    Yaml { name: "yaml", summary: "YAML in block style, with the names of members", region: &BLOCK };
+pub static YAML: BuiltIn = BuiltIn {
+    encode: |options, schema, layout| encode(options, schema, layout, &BLOCK),
+    ..yaml(
+        "yaml",
+        const {
+            &about(
+                "YAML in block style, with the names of members",
+                "configuration, recordings that people read and edit",
+            )
+        },
+    )
+};
 
 /// The codec `yaml-flow`, which writes flow style in one line.
-pub static YAML_FLOW: Yaml =
-    Yaml { name: "yaml-flow", summary: "YAML in flow style (one line), with the names of members", region: &FLOW };
+pub static YAML_FLOW: BuiltIn = BuiltIn {
+    encode: |options, schema, layout| encode(options, schema, layout, &FLOW),
+    ..yaml(
+        "yaml-flow",
+        const {
+            &about(
+                "YAML in flow style (one line), with the names of members",
+                "logs, scripts, YAML tools that want one line a message",
+            )
+        },
+    )
+};
 
-/// See [`YAML`] and [`YAML_FLOW`].
-pub struct Yaml {
-    name: &'static str,
-    summary: &'static str,
-    region: &'static RegionDialect,
+const fn about(summary: &'static str, typical_use: &'static str) -> Properties {
+    let specification = "YAML 1.2.2; spec/yaml.md";
+    Properties { summary, text: true, self_describing: true, stateful: false, typical_use, specification }
 }
 
-impl Codec for Yaml {
-    fn name(&self) -> &'static str {
-        self.name
+const fn yaml(name: &'static str, properties: &'static Properties) -> BuiltIn {
+    BuiltIn {
+        name,
+        properties,
+        options: OPTIONS,
+        evolution: Evolution::Names,
+        encode: |options, schema, layout| encode(options, schema, layout, &BLOCK),
+        decode: |options, writer, reader, layout| {
+            let mut program = notation::decode(Style::of(options), writer, reader, layout)?;
+            program.adapter = Some(&events::EVENTS);
+            Ok(program)
+        },
     }
+}
 
-    fn properties(&self) -> &'static Properties {
-        const fn about(summary: &'static str, typical_use: &'static str) -> Properties {
-            let specification = "YAML 1.2.2; spec/yaml.md";
-            Properties { summary, text: true, self_describing: true, stateful: false, typical_use, specification }
-        }
-        const BLOCK_STYLE: Properties = about(YAML.summary, "configuration, recordings that people read and edit");
-        const FLOW_STYLE: Properties =
-            about(YAML_FLOW.summary, "logs, scripts, YAML tools that want one line a message");
-        if self.name == YAML.name { &BLOCK_STYLE } else { &FLOW_STYLE }
-    }
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::new("enum", &["name", "number"], "enums by name (default) or as numbers"),
+    OptionSpec::new("bytes", &["base64", "array"], "octets in base64 (default) or as a sequence of numbers"),
+    OptionSpec::new("bitmask", &["number", "names"], "bitmasks as a number (default) or a sequence of names"),
+    OptionSpec::new("null", &["omit", "write"], "absent members omitted (default) or written as null"),
+];
 
-    fn options(&self) -> &'static [OptionSpec] {
-        const {
-            &[
-                OptionSpec::new("enum", &["name", "number"], "enums by name (default) or as numbers"),
-                OptionSpec::new(
-                    "bytes",
-                    &["base64", "array"],
-                    "octets in base64 (default) or as a sequence of numbers",
-                ),
-                OptionSpec::new(
-                    "bitmask",
-                    &["number", "names"],
-                    "bitmasks as a number (default) or a sequence of names",
-                ),
-                OptionSpec::new("null", &["omit", "write"], "absent members omitted (default) or written as null"),
-            ]
-        }
-    }
-
-    fn lower_encode(&self, options: &Options, schema: &Schema, layout: &Arc<Layout>) -> LowerResult {
-        let style = Style { form: Form::Bare, ..Style::of(options) };
-        notation::encode(style, schema, layout, Some(self.region))
-    }
-
-    fn lower_decode(&self, options: &Options, writer: &Schema, reader: &Schema, layout: &Arc<Layout>) -> LowerResult {
-        let mut program = notation::decode(Style::of(options), writer, reader, layout)?;
-        program.adapter = Some(&events::EVENTS);
-        Ok(program)
-    }
+fn encode(options: &Options, schema: &Schema, layout: &Arc<Layout>, region: &'static RegionDialect) -> LowerResult {
+    let style = Style { form: Form::Bare, ..Style::of(options) };
+    notation::encode(style, schema, layout, Some(region))
 }
 
 /// Converts a YAML document to JSON notation, as the decoders do. The input must be one document

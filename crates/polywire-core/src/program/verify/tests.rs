@@ -8,7 +8,7 @@ use crate::{
     codec::{self, Options},
     layout::Shape,
     program::passes::inner_blocks_mut,
-    schema::arbitrary::random_schema,
+    schema::random_schema,
 };
 
 /// Prepared programs of both directions for random types, under every codec that has them.

@@ -1,5 +1,6 @@
 //! The compact, self-contained encoding of a schema for the wire and for files, as `spec/schema.md`
-//! defines it.
+//! defines it, and the canonical form of a type, which is hashed: the same encoding without what is
+//! not part of the type.
 //!
 //! Only definitions that the root reaches are written, in the order of first mention. So a schema
 //! has exactly one encoding, and [`DocumentHash`] identifies it. There is no table of strings: few
@@ -10,12 +11,12 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use super::{
-    Annotation, AutoId, BitField, Case, Def, DefId, DefKind, EnumLiteral, Flag, Member, Schema, SchemaLimits,
-    TryConstruct, Type,
+    Annotation, AutoId, BitField, Case, Def, DefId, DefKind, EnumLiteral, Flag, Literal, Member, Schema, SchemaLimits,
+    TryConstruct, Type, array_shape,
 };
 
 mod decode;
-pub(super) mod tag;
+mod tag;
 #[cfg(test)]
 mod tests;
 
@@ -54,39 +55,70 @@ impl Schema {
 }
 
 fn encode(schema: &Schema, docs: bool) -> Vec<u8> {
-    let mut writer = Writer { docs, out: Vec::new(), numbers: BTreeMap::new(), order: Vec::new() };
+    let (definitions, body) = written(schema, if docs { Content::WithDocs } else { Content::Document });
+    let mut document = MAGIC.to_vec();
+    document.extend([VERSION, if docs { WITH_DOCS } else { 0 }]);
+    put_varint(&mut document, definitions as u64);
+    document.extend(body);
+    document
+}
+
+/// What is written of a schema.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// What makes the type: typedefs are resolved, and annotations are left out.
+    Canonical,
+    /// Everything but comments.
+    Document,
+    WithDocs,
+}
+
+/// Writes the root, and all definitions that it reaches. A definition gets its number where it is
+/// first mentioned, and is written after all definitions with smaller numbers. Returns the number
+/// of definitions, and the bytes.
+pub(super) fn written(schema: &Schema, content: Content) -> (usize, Vec<u8>) {
+    let mut writer = Writer { schema, content, out: Vec::new(), numbers: BTreeMap::new(), order: Vec::new() };
     writer.ty(schema.root());
     let mut next = 0;
     while let Some(id) = writer.order.get(next).copied() {
         writer.def(schema.def(id));
         next += 1;
     }
-    let mut document = MAGIC.to_vec();
-    document.extend([VERSION, if docs { WITH_DOCS } else { 0 }]);
-    put_varint(&mut document, next as u64);
-    document.extend(writer.out);
-    document
+    (next, writer.out)
 }
 
-struct Writer {
-    docs: bool,
+/// The canonical NaN.
+const QUIET_NAN: u64 = 0x7FF8_0000_0000_0000;
+
+struct Writer<'a> {
+    schema: &'a Schema,
+    content: Content,
     out: Vec<u8>,
     numbers: BTreeMap<DefId, u64>,
     order: Vec<DefId>,
 }
 
-impl Writer {
+impl Writer<'_> {
+    fn is_canonical(&self) -> bool {
+        self.content == Content::Canonical
+    }
+
     fn ty(&mut self, ty: &Type) {
-        match ty {
+        let schema = self.schema;
+        match if self.is_canonical() { schema.resolve(ty) } else { ty } {
             Type::String { bound } => self.tag_and(tag::STRING, *bound),
             Type::WString { bound } => self.tag_and(tag::WSTRING, *bound),
             Type::Sequence { element, bound } => {
                 self.tag_and(tag::SEQUENCE, *bound);
                 self.ty(element);
             }
-            Type::Array { element, dims } => {
+            array @ Type::Array { element, dims } => {
+                let (element, dims) = match self.is_canonical() {
+                    true => array_shape(schema, array),
+                    false => (&**element, dims.clone()),
+                };
                 self.out.push(tag::ARRAY);
-                self.list(dims, |writer, dim| put_varint(&mut writer.out, (*dim).into()));
+                self.list(&dims, |writer, dim| put_varint(&mut writer.out, (*dim).into()));
                 self.ty(element);
             }
             Type::Map { key, value, bound } => {
@@ -115,7 +147,9 @@ impl Writer {
         self.out.push(tag::of_def(&def.kind));
         put_text(&mut self.out, &def.name);
         self.out.push(tag::of_extensibility(def.extensibility));
-        self.out.push(tag::flags([def.nested, def.auto_id == AutoId::Hash]));
+        if !self.is_canonical() {
+            self.out.push(tag::flags([def.nested, def.auto_id == AutoId::Hash]));
+        }
         self.annotations(&def.annotations);
         self.doc(&def.doc);
         match &def.kind {
@@ -140,6 +174,7 @@ impl Writer {
                 self.base(*base);
                 self.list(fields, Self::bit_field);
             }
+            // In the canonical form no typedef is ever numbered.
             DefKind::Alias { target } => self.ty(target),
         }
     }
@@ -151,6 +186,9 @@ impl Writer {
 
     fn member(&mut self, member: &Member) {
         put_text(&mut self.out, &member.name);
+        if self.is_canonical() {
+            put_varint(&mut self.out, member.id.into());
+        }
         self.out.push(tag::flags([
             member.explicit_id.is_some(),
             member.key,
@@ -159,14 +197,19 @@ impl Writer {
             member.try_construct == TryConstruct::UseDefault,
             member.try_construct == TryConstruct::Trim,
             member.default.is_some(),
-            member.external,
+            member.external && !self.is_canonical(),
         ]));
-        if let Some(id) = member.explicit_id {
+        if let Some(id) = member.explicit_id.filter(|_| !self.is_canonical()) {
             put_varint(&mut self.out, id.into());
         }
         self.ty(&member.ty);
-        if let Some(default) = &member.default {
-            tag::put_literal(&mut self.out, default);
+        match &member.default {
+            // All NaNs are the same default, because IDL cannot express which NaN is meant.
+            Some(Literal::Float(value)) if value.is_nan() && self.is_canonical() => {
+                tag::put_literal(&mut self.out, &Literal::Float(f64::from_bits(QUIET_NAN)));
+            }
+            Some(default) => tag::put_literal(&mut self.out, default),
+            None => {}
         }
         self.annotations(&member.annotations);
         self.doc(&member.doc);
@@ -174,7 +217,11 @@ impl Writer {
 
     fn case(&mut self, case: &Case) {
         self.out.push(case.is_default.into());
-        self.list(&case.labels, |writer, label| put_signed(&mut writer.out, (*label).into()));
+        let mut labels = case.labels.clone();
+        if self.is_canonical() {
+            labels.sort_unstable();
+        }
+        self.list(&labels, |writer, label| put_signed(&mut writer.out, (*label).into()));
         self.member(&case.member);
     }
 
@@ -193,12 +240,20 @@ impl Writer {
 
     fn bit_field(&mut self, field: &BitField) {
         put_text(&mut self.out, field.name.as_deref().unwrap_or_default());
+        if self.is_canonical() {
+            self.out.push(field.position);
+        }
         self.out.push(field.width);
-        self.ty(&field.ty);
+        if field.name.is_some() || !self.is_canonical() {
+            self.ty(&field.ty);
+        }
         self.annotations(&field.annotations);
     }
 
     fn annotations(&mut self, annotations: &[Annotation]) {
+        if self.is_canonical() {
+            return;
+        }
         self.list(annotations, |writer, annotation| {
             put_text(&mut writer.out, &annotation.name);
             writer.list(&annotation.args, |writer, (name, value)| {
@@ -209,7 +264,7 @@ impl Writer {
     }
 
     fn doc(&mut self, doc: &str) {
-        if self.docs {
+        if self.content == Content::WithDocs {
             put_text(&mut self.out, doc);
         }
     }
@@ -227,13 +282,13 @@ impl Writer {
 
 /// Writes seven bits per byte, least significant first. All bytes but the last have the top bit
 /// set.
-pub(super) fn put_varint(out: &mut Vec<u8>, value: u64) {
+fn put_varint(out: &mut Vec<u8>, value: u64) {
     put_wide_varint(out, value.into());
 }
 
 /// Writes a signed number with its sign in the least significant bit, so that small numbers are
 /// short.
-pub(super) fn put_signed(out: &mut Vec<u8>, value: i128) {
+fn put_signed(out: &mut Vec<u8>, value: i128) {
     put_wide_varint(out, (value << 1 ^ value >> 127) as u128);
 }
 
@@ -246,7 +301,7 @@ fn put_wide_varint(out: &mut Vec<u8>, mut value: u128) {
 }
 
 /// Writes the length in bytes, then UTF-8.
-pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
+fn put_text(out: &mut Vec<u8>, text: &str) {
     put_varint(out, text.len() as u64);
     out.extend(text.as_bytes());
 }

@@ -5,16 +5,16 @@ use alloc::vec::Vec;
 use super::{put_signed, put_text, put_varint};
 use crate::schema::{AutoId, DefKind, Extensibility, Literal, TryConstruct, Type};
 
-pub(in crate::schema) const STRING: u8 = 0x10;
-pub(in crate::schema) const WSTRING: u8 = 0x11;
-pub(in crate::schema) const SEQUENCE: u8 = 0x12;
-pub(in crate::schema) const ARRAY: u8 = 0x13;
-pub(in crate::schema) const MAP: u8 = 0x14;
-pub(in crate::schema) const DEF: u8 = 0x15;
+pub(super) const STRING: u8 = 0x10;
+pub(super) const WSTRING: u8 = 0x11;
+pub(super) const SEQUENCE: u8 = 0x12;
+pub(super) const ARRAY: u8 = 0x13;
+pub(super) const MAP: u8 = 0x14;
+pub(super) const DEF: u8 = 0x15;
 
 /// The tag of a primitive: its place in the list, from 1. Returns 0 for other types, which no
 /// caller passes.
-pub(in crate::schema) fn of_primitive(ty: &Type) -> u8 {
+pub(super) fn of_primitive(ty: &Type) -> u8 {
     Type::PRIMITIVES.iter().position(|p| p == ty).map_or(0, |place| place as u8 + 1)
 }
 
@@ -29,7 +29,7 @@ pub(super) const BITMASK: u8 = 4;
 pub(super) const BITSET: u8 = 5;
 pub(super) const ALIAS: u8 = 6;
 
-pub(in crate::schema) fn of_def(kind: &DefKind) -> u8 {
+pub(super) fn of_def(kind: &DefKind) -> u8 {
     match kind {
         DefKind::Struct { .. } => STRUCT,
         DefKind::Union { .. } => UNION,
@@ -40,7 +40,7 @@ pub(in crate::schema) fn of_def(kind: &DefKind) -> u8 {
     }
 }
 
-pub(in crate::schema) fn of_extensibility(extensibility: Extensibility) -> u8 {
+pub(super) fn of_extensibility(extensibility: Extensibility) -> u8 {
     match extensibility {
         Extensibility::Final => 0,
         Extensibility::Appendable => 1,
@@ -66,7 +66,7 @@ pub(super) fn try_construct(use_default: bool, trim: bool) -> Option<TryConstruc
 }
 
 /// Packs flags into a byte, the first flag in the least significant bit.
-pub(in crate::schema) fn flags<const N: usize>(flags: [bool; N]) -> u8 {
+pub(super) fn flags<const N: usize>(flags: [bool; N]) -> u8 {
     flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag))
 }
 
@@ -77,7 +77,7 @@ pub(super) const CHAR: u8 = 4;
 pub(super) const TEXT: u8 = 5;
 pub(super) const LITERAL: u8 = 6;
 
-pub(in crate::schema) fn put_literal(out: &mut Vec<u8>, literal: &Literal) {
+pub(super) fn put_literal(out: &mut Vec<u8>, literal: &Literal) {
     match literal {
         Literal::Bool(value) => out.extend([BOOL, u8::from(*value)]),
         Literal::Int(value) => {

@@ -6,10 +6,7 @@ use alloc::{
 };
 
 use super::*;
-use crate::schema::{
-    DocumentHash, Literal, SchemaBuilder, SchemaError,
-    arbitrary::{Random, random_schema},
-};
+use crate::schema::{DocumentHash, Literal, SchemaBuilder, SchemaError, arbitrary::Random, random_schema};
 
 fn read(bytes: &[u8]) -> Result<Schema, SchemaDecodeError> {
     Schema::from_bytes(bytes, &SchemaLimits::default())

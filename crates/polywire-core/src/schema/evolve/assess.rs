@@ -11,7 +11,9 @@ use super::{
     CasePair, CaseStep, Condition, Conflict, Pair, Policy, Reason, Rules, ScalarStep, Verdict, absent_value,
     pair_cases, pair_fields, pair_flags, pair_literals, pair_members, strict,
 };
-use crate::schema::{Def, DefId, DefKind, Member, Schema, TryConstruct, Type, array_shape, holder_bits};
+use crate::schema::{
+    Def, DefId, DefKind, Member, Schema, TryConstruct, Type, array_shape, builder::part_count, holder_bits,
+};
 
 /// Largest number of reasons or conditions in a verdict; more would not be read.
 const MAX_FINDINGS: usize = 64;
@@ -215,7 +217,7 @@ impl<'a> Walk<'a> {
 
     fn definitions(&mut self, w: DefId, r: DefId, at: Context) {
         let (writer, reader) = (self.writer.def(w), self.reader.def(r));
-        self.compared += 1 + parts(writer) + parts(reader);
+        self.compared += 1 + part_count(writer) + part_count(reader);
         if self.rules.strict_xtypes {
             self.tell(at.place, strict::definitions(writer, reader));
         }
@@ -235,13 +237,11 @@ impl<'a> Walk<'a> {
             (DefKind::Bitmask { bit_bound: wb, .. }, DefKind::Bitmask { bit_bound: rb, .. }) => {
                 self.key_bytes(*wb, *rb, at);
                 let rows = pair_flags(self.writer, w, self.reader, r);
-                let lost = |p: &&super::FlagPair<'_>| p.reader.is_none();
-                self.bits(rows.map(|rows| rows.iter().filter(lost).count()), at);
+                self.bits(rows.map(|rows| lost(&rows)), at);
             }
             (DefKind::Bitset { .. }, DefKind::Bitset { .. }) => {
                 let rows = pair_fields(self.writer, w, self.reader, r);
-                let lost = |p: &&super::FieldPair<'_>| p.reader.is_none();
-                self.bits(rows.map(|rows| rows.iter().filter(lost).count()), at);
+                self.bits(rows.map(|rows| lost(&rows)), at);
             }
             _ => {
                 let in_words = |def: &Def| format!("{} {}", def.kind_name(), def.name);
@@ -454,21 +454,15 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Returns whether both have members but none in common: the reader would receive only defaults.
-fn is_unrelated(pairs: &[Pair<'_>]) -> bool {
-    let any = |of: fn(&Pair<'_>) -> bool| pairs.iter().any(of);
-    any(|p| p.writer.is_some()) && any(|p| p.reader.is_some()) && !any(|p| p.writer.is_some() && p.reader.is_some())
+/// The number of parts that the reader lacks.
+fn lost<T>(pairs: &[Pair<'_, T>]) -> usize {
+    pairs.iter().filter(|pair| pair.reader.is_none()).count()
 }
 
-fn parts(def: &Def) -> usize {
-    match &def.kind {
-        DefKind::Struct { members, .. } => members.len(),
-        DefKind::Union { cases, .. } => cases.iter().map(|c| 1 + c.labels.len()).sum(),
-        DefKind::Enum { literals, .. } => literals.len(),
-        DefKind::Bitmask { flags, .. } => flags.len(),
-        DefKind::Bitset { fields, .. } => fields.len(),
-        DefKind::Alias { .. } => 0,
-    }
+/// Returns whether both have members but none in common: the reader would receive only defaults.
+fn is_unrelated(pairs: &[Pair<'_, Member>]) -> bool {
+    let any = |of: fn(&Pair<'_, Member>) -> bool| pairs.iter().any(of);
+    any(|p| p.writer.is_some()) && any(|p| p.reader.is_some()) && !any(|p| p.writer.is_some() && p.reader.is_some())
 }
 
 fn key_in_words(key: bool) -> &'static str {

@@ -7,9 +7,9 @@
 //! types that was not refused.
 //!
 //! ```
-//! use polywire_core::schema::{BitField, Case, Def, DefId, EnumLiteral, Member, Schema, SchemaBuilder, TryConstruct, Type};
+//! use polywire_core::schema::{BitField, Case, Def, DefId, EnumLiteral, Flag, Member, Schema, SchemaBuilder, TryConstruct, Type};
 //! use polywire_core::schema::evolve::{
-//!     self, CasePair, CaseStep, Conflict, DefaultValue, FieldPair, FlagPair, LiteralPair, Policy, Rules, ScalarStep, Verdict,
+//!     self, CasePair, CaseStep, Conflict, DefaultValue, Pair, Policy, Rules, ScalarStep, Verdict,
 //! };
 //!
 //! /// A schema of one definition, which is number 0.
@@ -46,17 +46,17 @@
 //! // Literals pair by number, flags by position, fields by their bits, cases by label.
 //! let small = of(Def::enumeration("E", ["OFF", "ON"]));
 //! let large = of(Def::enumeration("E", ["OFF", "ON", "AUTO"]));
-//! let pairs: Vec<LiteralPair> = evolve::pair_literals(&large, zero, &small, zero)?;
+//! let pairs: Vec<Pair<EnumLiteral>> = evolve::pair_literals(&large, zero, &small, zero)?;
 //! assert_eq!(pairs[2].writer.unwrap().1, &EnumLiteral::new("AUTO", 2));
 //! assert_eq!(pairs[2].reader, None);
 //! assert_eq!(evolve::unknown_literal(&small, zero, TryConstruct::Discard, None), None);
 //! assert_eq!(evolve::unknown_literal(&small, zero, TryConstruct::UseDefault, None), Some(0));
 //! let (few, many) = (of(Def::bitmask("F", 8, ["X"])), of(Def::bitmask("F", 8, ["X", "Y"])));
-//! let pairs: Vec<FlagPair> = evolve::pair_flags(&many, zero, &few, zero)?;
+//! let pairs: Vec<Pair<Flag>> = evolve::pair_flags(&many, zero, &few, zero)?;
 //! assert_eq!((pairs.len(), pairs[1].reader, evolve::kept_bits(&many, zero, &few, zero)?), (2, None, 0b01));
 //! let bits = |width| of(Def::bitset("B", vec![BitField::new("lo", width)]));
 //! let (writer, reader) = (bits(3), bits(3));
-//! let pairs: Vec<FieldPair> = evolve::pair_fields(&writer, zero, &reader, zero)?;
+//! let pairs: Vec<Pair<BitField>> = evolve::pair_fields(&writer, zero, &reader, zero)?;
 //! assert!(pairs[0].writer.is_some() && pairs[0].reader.is_some());
 //! let conflict: Conflict = evolve::pair_fields(&bits(3), zero, &bits(4), zero).unwrap_err();
 //! assert!(conflict.to_string().contains("the reader"), "{conflict}");
@@ -82,8 +82,8 @@ mod tests;
 pub use assess::{assess, assess_with};
 pub use default::{DefaultValue, absent_value, default_of, unknown_literal, value_default, zero_of};
 pub use pair::{
-    CasePair, CaseStep, Conflict, FieldPair, FlagPair, LiteralPair, Pair, Placed, kept_bits, pair_cases, pair_fields,
-    pair_flags, pair_literals, pair_members,
+    CasePair, CaseStep, Conflict, Pair, Placed, kept_bits, pair_cases, pair_fields, pair_flags, pair_literals,
+    pair_members,
 };
 pub use scalar::ScalarStep;
 

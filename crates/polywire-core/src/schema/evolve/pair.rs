@@ -12,15 +12,24 @@ use crate::schema::{BitField, Case, DefId, DefKind, EnumLiteral, Flag, Member, S
 /// An item with its index among all items of its definition, inherited ones first.
 pub type Placed<'a, T> = (usize, &'a T);
 
-/// A member of the writer's structure, of the reader's, or one that both have. At least one side is
+/// A part of the writer's type, of the reader's, or one that both have: a member of a structure, a
+/// literal of an enum, a flag of a bitmask or a named field of a bitset. At least one side is
 /// `Some`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pair<'a> {
-    /// Index and declaration at the writer. `None` if only the reader has the member.
-    pub writer: Option<Placed<'a, Member>>,
-    /// Index and declaration at the reader. `None` if only the writer has the member.
-    pub reader: Option<Placed<'a, Member>>,
+#[derive(Debug, PartialEq)]
+pub struct Pair<'a, T> {
+    /// Index and declaration at the writer. `None` if only the reader has the part.
+    pub writer: Option<Placed<'a, T>>,
+    /// Index and declaration at the reader. `None` if only the writer has the part.
+    pub reader: Option<Placed<'a, T>>,
 }
+
+impl<T> Clone for Pair<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Pair<'_, T> {}
 
 /// The cases that one discriminator value selects on both sides, or that all values without a row
 /// of their own select. A side is `None` if the discriminator selects no member there.
@@ -71,33 +80,6 @@ impl CasePair<'_> {
     }
 }
 
-/// A literal of the writer's enum, of the reader's, or one that both have.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LiteralPair<'a> {
-    /// The literal at the writer.
-    pub writer: Option<Placed<'a, EnumLiteral>>,
-    /// The literal at the reader.
-    pub reader: Option<Placed<'a, EnumLiteral>>,
-}
-
-/// A flag of the writer's bitmask, of the reader's, or one that both have.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FlagPair<'a> {
-    /// The flag at the writer.
-    pub writer: Option<Placed<'a, Flag>>,
-    /// The flag at the reader.
-    pub reader: Option<Placed<'a, Flag>>,
-}
-
-/// A named field of the writer's bitset, of the reader's, or one that both have.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FieldPair<'a> {
-    /// The field at the writer.
-    pub writer: Option<Placed<'a, BitField>>,
-    /// The field at the reader.
-    pub reader: Option<Placed<'a, BitField>>,
-}
-
 /// Declarations of the writer and the reader that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the writer has {writer}, the reader {reader}; {fix}")]
@@ -143,7 +125,12 @@ impl Conflict {
 /// let places: Vec<_> = pairs.iter().map(|p| (p.writer.map(|(i, _)| i), p.reader.map(|(i, _)| i))).collect();
 /// assert_eq!(places, [(Some(0), Some(1)), (Some(1), None), (None, Some(0))]);
 /// ```
-pub fn pair_members<'a>(writer: &'a Schema, w: DefId, reader: &'a Schema, r: DefId) -> Result<Vec<Pair<'a>>, Conflict> {
+pub fn pair_members<'a>(
+    writer: &'a Schema,
+    w: DefId,
+    reader: &'a Schema,
+    r: DefId,
+) -> Result<Vec<Pair<'a, Member>>, Conflict> {
     let readers = reader.members(r);
     let by_id: BTreeMap<u32, usize> =
         readers.iter().enumerate().filter_map(|(i, m)| Some((m.explicit_id?, i))).collect();
@@ -278,10 +265,9 @@ pub fn pair_literals<'a>(
     w: DefId,
     reader: &'a Schema,
     r: DefId,
-) -> Result<Vec<LiteralPair<'a>>, Conflict> {
+) -> Result<Vec<Pair<'a, EnumLiteral>>, Conflict> {
     let what = What { noun: "literal", number: "value", annotation: "@value" };
-    let rows = pair_numbered(literals(writer, w), literals(reader, r), |l| (&l.name, i64::from(l.value)), what)?;
-    Ok(rows.into_iter().map(|(writer, reader)| LiteralPair { writer, reader }).collect())
+    pair_numbered(literals(writer, w), literals(reader, r), |l| (&l.name, i64::from(l.value)), what)
 }
 
 /// Pairs the flags of two bitmasks by position: first the writer's in its order, then those that
@@ -294,10 +280,9 @@ pub fn pair_flags<'a>(
     w: DefId,
     reader: &'a Schema,
     r: DefId,
-) -> Result<Vec<FlagPair<'a>>, Conflict> {
+) -> Result<Vec<Pair<'a, Flag>>, Conflict> {
     let what = What { noun: "flag", number: "position", annotation: "@position" };
-    let rows = pair_numbered(flags(writer, w), flags(reader, r), |f| (&f.name, i64::from(f.position)), what)?;
-    Ok(rows.into_iter().map(|(writer, reader)| FlagPair { writer, reader }).collect())
+    pair_numbered(flags(writer, w), flags(reader, r), |f| (&f.name, i64::from(f.position)), what)
 }
 
 fn literals(schema: &Schema, id: DefId) -> &[EnumLiteral] {
@@ -321,15 +306,13 @@ struct What {
     annotation: &'static str,
 }
 
-type Row<'a, T> = (Option<Placed<'a, T>>, Option<Placed<'a, T>>);
-
 /// Pairs named and numbered items by number, and refuses a name with two numbers.
 fn pair_numbered<'a, T>(
     writers: &'a [T],
     readers: &'a [T],
     key: impl Fn(&T) -> (&String, i64),
     what: What,
-) -> Result<Vec<Row<'a, T>>, Conflict> {
+) -> Result<Vec<Pair<'a, T>>, Conflict> {
     let mut left: BTreeMap<i64, Placed<'a, T>> = readers.iter().enumerate().map(|p| (key(p.1).1, p)).collect();
     let names: BTreeMap<&String, i64> = readers.iter().map(&key).collect();
     let mut rows = Vec::new();
@@ -343,10 +326,10 @@ fn pair_numbered<'a, T>(
                 format!("give the reader's '{name}' {annotation}({number}), and what is new a number of its own"),
             ));
         }
-        rows.push((Some((place, part)), left.remove(&number)));
+        rows.push(Pair { writer: Some((place, part)), reader: left.remove(&number) });
     }
     let only = readers.iter().enumerate().filter(|(_, part)| left.contains_key(&key(part).1));
-    rows.extend(only.map(|placed| (None, Some(placed))));
+    rows.extend(only.map(|placed| Pair { writer: None, reader: Some(placed) }));
     Ok(rows)
 }
 
@@ -360,7 +343,7 @@ pub fn pair_fields<'a>(
     w: DefId,
     reader: &'a Schema,
     r: DefId,
-) -> Result<Vec<FieldPair<'a>>, Conflict> {
+) -> Result<Vec<Pair<'a, BitField>>, Conflict> {
     let named = |schema: &'a Schema, id| {
         let fields = schema.bit_fields(id).into_iter().enumerate();
         fields.filter(|(_, f)| f.name.is_some()).collect::<Vec<Placed<'a, BitField>>>()
@@ -378,10 +361,10 @@ pub fn pair_fields<'a>(
                 format!("leave {} where the writer has it, and add new fields after it", describe_bits(field)),
             ));
         }
-        rows.push(FieldPair { writer: Some((*place, *field)), reader: found });
+        rows.push(Pair { writer: Some((*place, *field)), reader: found });
     }
     let only = readers.iter().filter(|(_, r)| !writers.iter().any(|(_, w)| same_bits(w, r)));
-    rows.extend(only.map(|placed| FieldPair { writer: None, reader: Some(*placed) }));
+    rows.extend(only.map(|placed| Pair { writer: None, reader: Some(*placed) }));
     Ok(rows)
 }
 

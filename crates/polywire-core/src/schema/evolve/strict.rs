@@ -4,7 +4,7 @@
 use alloc::{format, string::String, vec::Vec};
 
 use super::{Conflict, Pair};
-use crate::schema::{Def, DefKind, Extensibility};
+use crate::schema::{Def, DefKind, Extensibility, Member};
 
 /// Conflicts between two definitions of the same kind, apart from their parts.
 pub(super) fn definitions(writer: &Def, reader: &Def) -> Vec<Conflict> {
@@ -24,13 +24,13 @@ pub(super) fn definitions(writer: &Def, reader: &Def) -> Vec<Conflict> {
 }
 
 /// Conflicts between the members of two structures.
-pub(super) fn members(writer: &Def, pairs: &[Pair<'_>]) -> Vec<Conflict> {
+pub(super) fn members(writer: &Def, pairs: &[Pair<'_, Member>]) -> Vec<Conflict> {
     let mut found: Vec<Conflict> = pairs.iter().filter_map(identity).collect();
     let in_order = match writer.extensibility {
         Extensibility::Mutable => true,
         Extensibility::Final => pairs.iter().all(|p| p.writer.is_some() && p.reader.is_some()) && keep_places(pairs),
         Extensibility::Appendable => {
-            let last = |of: fn(&Pair<'_>) -> bool| pairs.iter().filter(|p| of(p)).count();
+            let last = |of: fn(&Pair<'_, Member>) -> bool| pairs.iter().filter(|p| of(p)).count();
             // At most one of the two has members of its own, and they come last.
             keep_places(pairs) && (last(|p| p.reader.is_none()) == 0 || last(|p| p.writer.is_none()) == 0)
         }
@@ -44,12 +44,12 @@ pub(super) fn members(writer: &Def, pairs: &[Pair<'_>]) -> Vec<Conflict> {
 }
 
 /// Returns whether the common members come first on both sides, in the same order.
-fn keep_places(pairs: &[Pair<'_>]) -> bool {
+fn keep_places(pairs: &[Pair<'_, Member>]) -> bool {
     let common: Vec<(usize, usize)> = pairs.iter().filter_map(|p| Some((p.writer?.0, p.reader?.0))).collect();
     common.iter().enumerate().all(|(i, (w, r))| *w == i && *r == i)
 }
 
-fn identity(pair: &Pair<'_>) -> Option<Conflict> {
+fn identity(pair: &Pair<'_, Member>) -> Option<Conflict> {
     let ((_, w), (_, r)) = (pair.writer?, pair.reader?);
     if w.id == r.id && w.name == r.name && w.optional == r.optional {
         return None;

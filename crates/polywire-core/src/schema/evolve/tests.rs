@@ -11,7 +11,7 @@ use alloc::{
 use super::*;
 use crate::schema::{
     BitField, Case, Def, DefId, DefKind, EnumLiteral, Extensibility, Flag, Literal, Member, Schema, SchemaBuilder,
-    TryConstruct, Type, arbitrary::random_schema,
+    TryConstruct, Type, random_schema,
 };
 
 /// A schema with the first definition as its root.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::schema::{
     Annotation, AutoId, BitField, Case, Def, DefId, DefKind, EnumLiteral, Extensibility, Flag, Literal, Member, Schema,
-    TryConstruct, Type,
+    TryConstruct, Type, builder::mentioned,
 };
 
 pub(super) fn write(schema: &Schema) -> Result<TypeObjects, TypeObjectError> {
@@ -83,38 +83,6 @@ fn order(schema: &Schema, root: DefId) -> Result<Order, TypeObjectError> {
         }
     }
     Ok(Order { first_mentioned, bases_first })
-}
-
-/// The definitions that a definition refers to.
-fn mentioned(def: &Def) -> Vec<DefId> {
-    let mut ids = Vec::new();
-    match &def.kind {
-        DefKind::Struct { base, members } => {
-            ids.extend(base);
-            members.iter().for_each(|member| add_mentioned(&member.ty, &mut ids));
-        }
-        DefKind::Union { discriminator, cases, .. } => {
-            add_mentioned(discriminator, &mut ids);
-            cases.iter().for_each(|case| add_mentioned(&case.member.ty, &mut ids));
-        }
-        DefKind::Alias { target } => add_mentioned(target, &mut ids),
-        // The fields of a bitset's base count as its own.
-        DefKind::Enum { .. } | DefKind::Bitmask { .. } | DefKind::Bitset { .. } => {}
-    }
-    ids
-}
-
-/// The schema's builder bounds how deep collections are.
-fn add_mentioned(ty: &Type, ids: &mut Vec<DefId>) {
-    match ty {
-        Type::Def(id) => ids.push(*id),
-        Type::Sequence { element, .. } | Type::Array { element, .. } => add_mentioned(element, ids),
-        Type::Map { key, value, .. } => {
-            add_mentioned(key, ids);
-            add_mentioned(value, ids);
-        }
-        _ => {}
-    }
 }
 
 /// Refuses what a TypeObject has no room for.
