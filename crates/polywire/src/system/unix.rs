@@ -123,6 +123,7 @@ pub(crate) fn who_can_use(found: &Metadata) -> Option<String> {
 }
 
 /// The permissions of a file by which others than its owner can use it.
+#[cfg(feature = "tls")]
 pub(crate) fn mode_for_others(found: &Metadata) -> Option<u32> {
     let mode = found.mode() & 0o7777;
     (mode & 0o077 != 0).then_some(mode)

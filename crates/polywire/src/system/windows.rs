@@ -87,6 +87,7 @@ pub(crate) fn who_can_use(_: &Metadata) -> Option<String> {
 }
 
 /// There are none.
+#[cfg(feature = "tls")]
 pub(crate) fn mode_for_others(_: &Metadata) -> Option<u32> {
     None
 }
