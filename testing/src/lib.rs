@@ -23,6 +23,7 @@ pub mod network;
 pub mod program;
 pub mod programs;
 mod records;
+pub mod ros;
 mod schemas;
 pub mod tools;
 pub mod waiting;

@@ -2,17 +2,17 @@
 
 use std::{
     io::{BufRead as _, BufReader},
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{ChildStdin, Command, Stdio},
     sync::mpsc,
     thread,
     time::Duration,
 };
 
-use crate::waiting::SOON;
+use crate::waiting::{Process, SOON};
 
 /// A process that prints lines, and is killed when this is dropped.
 pub struct Program {
-    child: Child,
+    process: Process,
     /// The program ends when its standard input does.
     _stdin: Option<ChildStdin>,
     lines: mpsc::Receiver<String>,
@@ -29,19 +29,19 @@ impl Program {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             lines.for_each(|line| drop(sender.send(line)));
         });
-        Program { child, _stdin: stdin, lines }
+        Program { process: Process(child), _stdin: stdin, lines }
     }
 
     /// Sends a signal to it.
     #[cfg(unix)]
     pub fn signal(&self, signal: rustix::process::Signal) {
-        let id = rustix::process::Pid::from_child(&self.child);
+        let id = rustix::process::Pid::from_child(&self.process.0);
         rustix::process::kill_process(id, signal).expect("it runs");
     }
 
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().is_ok_and(|status| status.is_some())
+        self.process.0.try_wait().is_ok_and(|status| status.is_some())
     }
 
     /// The next line that it prints, which must come [soon](SOON).
@@ -52,13 +52,5 @@ impl Program {
     /// The next line that it prints; `None` if it prints none for so long, or ends.
     pub fn line_within(&self, at_most: Duration) -> Option<String> {
         self.lines.recv_timeout(at_most).ok()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // An error means that it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -12,19 +12,10 @@ use polywire_core::envelope::Id128;
 use polywire_testing::{
     Folder,
     program::Program,
+    ros::{Add, Sum, Text, text},
     tools,
     waiting::{SOON, until},
 };
-
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "std_msgs::msg::String")]
-struct Text {
-    data: String,
-}
-
-fn text(data: &str) -> Text {
-    Text { data: data.into() }
-}
 
 /// An endpoint of a node, and the locator at which others meet it.
 fn alone(node: &Node) -> (String, String) {
@@ -181,19 +172,6 @@ fn what_a_ros_node_keeps_passes_a_bridge() {
         }
         assert_eq!((texts.lost(), texts.undecodable()), (0, 0));
     }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "example_interfaces::srv::AddTwoInts_Request")]
-struct Add {
-    a: i64,
-    b: i64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "example_interfaces::srv::AddTwoInts_Response")]
-struct Sum {
-    sum: i64,
 }
 
 #[test]

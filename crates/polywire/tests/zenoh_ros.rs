@@ -16,25 +16,16 @@ use polywire::{
 };
 use polywire_core::envelope::Id128;
 use polywire_testing::{
+    ros::{Text, text},
     tools,
     waiting::{SOON, until},
 };
 use twox_hash::XxHash3_128;
 use zenoh::{Config, Session, Wait, liveliness::LivelinessToken, qos::CongestionControl, sample::Sample};
 
-/// `std_msgs/msg/String`, and its hash.
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "std_msgs::msg::String")]
-struct Text {
-    data: String,
-}
-
+/// The hash of `std_msgs/msg/String`.
 const HASH: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
 const LISTEN: &str = "zenoh/peer?scouting=off,ros=true,domain=7,listen=tcp/127.0.0.1:0";
-
-fn text(data: &str) -> Text {
-    Text { data: data.into() }
-}
 
 /// A payload as rmw_zenoh has it.
 fn cdr(data: &str) -> Vec<u8> {

@@ -10,11 +10,12 @@ use std::{
 };
 
 use polywire::{
-    Message, Node,
+    Node,
     service::{CallError, Client, Server},
 };
 use polywire_core::rpc::RemoteCode;
 use polywire_testing::{
+    ros::{Add, Sum},
     tools,
     waiting::{SOON, until},
 };
@@ -23,19 +24,6 @@ use zenoh::{
     bytes::Encoding,
     query::{Query, QueryTarget, Queryable, Reply},
 };
-
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "example_interfaces::srv::AddTwoInts_Request")]
-struct Add {
-    a: i64,
-    b: i64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Message)]
-#[polywire(name = "example_interfaces::srv::AddTwoInts_Response")]
-struct Sum {
-    sum: i64,
-}
 
 /// The type of the service and its hash, as `spec/ros.md` has them.
 const ROS_TYPE: &str = "example_interfaces::srv::dds_::AddTwoInts_";
