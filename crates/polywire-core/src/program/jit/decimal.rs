@@ -42,12 +42,12 @@ impl<'e> Emit<'e, '_> {
             (true, Decimal::Join { exponent, to, .. }) => self.join_parts(*exponent, value, *to),
             (false, Decimal::Join { .. }) => {
                 let (address, word) = (self.address(decimal), self.word());
-                self.call_status(op, join as *const u8, &[self.context, address, value, word]);
+                self.call_status(op, join as *const u8, &[self.context(), address, value, word]);
                 self.load_word(0)
             }
             (false, _) => {
                 let (address, word, scalar) = (self.address(decimal), self.word(), self.constant(scalar as i64));
-                self.call_status(op, to_decimal as *const u8, &[self.context, address, value, scalar, word]);
+                self.call_status(op, to_decimal as *const u8, &[self.context(), address, value, scalar, word]);
                 self.load_word(0)
             }
         };

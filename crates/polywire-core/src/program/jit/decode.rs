@@ -30,7 +30,8 @@ use crate::{
 /// The most members of which the set of those seen is kept on the stack.
 const MAX_INLINE_MEMBERS: usize = 512;
 
-/// Makes the function of one block, and returns the length of its code.
+/// Makes the function of one block, and returns the length of its code; none if it would be direct
+/// and needs a context.
 pub(super) fn define<'e>(
     module: &mut JITModule,
     program: &'e Arc<Program>,
@@ -38,7 +39,7 @@ pub(super) fn define<'e>(
     id: FuncId,
     routines: &'e [FuncId],
     direct: bool,
-) -> Result<usize, alloc::string::String> {
+) -> Result<Option<usize>, alloc::string::String> {
     let fields = Fields {
         base: offset_of!(Input<'_>, base) as i32,
         position: offset_of!(Input<'_>, pos) as i32,
@@ -56,6 +57,9 @@ impl<'e> Emit<'e, '_> {
     pub(super) fn decode_block(&mut self, block: &'e Block, frame: Value) {
         let mut ops = block.0.iter().peekable();
         while let Some(op) = ops.next() {
+            if self.has_given_up() {
+                return;
+            }
             match (&op.kind, ops.peek().map(|next| &next.kind)) {
                 (OpKind::SlotState(slot), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
                     self.slot_switch(*slot, arms, otherwise, |emit, block| emit.decode_block(block, frame));
@@ -163,7 +167,7 @@ impl<'e> Emit<'e, '_> {
             OpKind::PresenceMap { bits, policy, body } => self.decode_map(op, (*bits, *policy), body, frame),
             OpKind::Test(kernel) => {
                 let word = self.word();
-                self.call_status(op, kernel.test as *const u8, &[self.context, word]);
+                self.call_status(op, kernel.test as *const u8, &[self.context(), word]);
                 let value = self.load_word(0);
                 let value = self.code.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
                 let value = self.code.ins().uextend(types::I64, value);
@@ -171,7 +175,7 @@ impl<'e> Emit<'e, '_> {
             }
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
-                self.call_status(op, kernel.get as *const u8, &[self.context, argument]);
+                self.call_status(op, kernel.get as *const u8, &[self.context(), argument]);
             }
             OpKind::Region { dialect, argument, body } => self.decode_region(op, dialect, *argument, body, frame),
             OpKind::Members { dialect, arms, table } if arms.len() <= MAX_INLINE_MEMBERS => {
@@ -219,10 +223,10 @@ impl<'e> Emit<'e, '_> {
         let scalar = self.accumulator.map_or(Scalar::U64, |a| a.scalar) as i64;
         let scalar = self.constant(scalar);
         if self.direct {
-            return self.interpret_decode([program, address, frame, accumulator, scalar]);
+            return self.interpret_decode(op, [program, address, frame, accumulator, scalar]);
         }
         self.store_word(accumulator);
-        let arguments = [self.context, program, address, frame, self.word(), scalar];
+        let arguments = [self.context(), program, address, frame, self.word(), scalar];
         self.call_status(op, shims::decode_op as *const u8, &arguments);
     }
 
@@ -244,7 +248,7 @@ impl<'e> Emit<'e, '_> {
         }
         self.spill();
         let kind = self.constant(kind as i64);
-        self.call(shims::fail_input as *const u8, &[self.context, kind, expected, got], Some(types::I32));
+        self.call(shims::fail_input as *const u8, &[self.context(), kind, expected, got], Some(types::I32));
         self.name(op);
     }
 
@@ -256,7 +260,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     fn decode_need(&mut self, op: &'e Op, n: i64) {
-        if self.direct && self.stream.is_none() {
+        if self.direct && self.wanted > 0 {
             return;
         }
         let lacks = self.lacks(n);
@@ -266,7 +270,7 @@ impl<'e> Emit<'e, '_> {
         self.unless(lacks, |emit| {
             emit.spill();
             let n = emit.constant(n);
-            emit.call(shims::truncated as *const u8, &[emit.context, n], None);
+            emit.call(shims::truncated as *const u8, &[emit.context(), n], None);
             emit.name(op);
         });
     }
@@ -380,7 +384,7 @@ impl<'e> Emit<'e, '_> {
             }
             Wire::Kernel(kernel) if kernel.scalar == Scalar::F128 => {
                 let (word, address) = (self.word(), self.address(*kernel));
-                self.call_status(op, shims::get_wide as *const u8, &[self.context, address, word]);
+                self.call_status(op, shims::get_wide as *const u8, &[self.context(), address, word]);
                 let (low, high) = (self.load_word(0), self.load_word(8));
                 let value = self.code.ins().iconcat(low, high);
                 self.set(value, Scalar::F128);
@@ -388,7 +392,7 @@ impl<'e> Emit<'e, '_> {
             Wire::Kernel(kernel) if kernel.form.is_some() => self.get_number(op, kernel),
             Wire::Kernel(kernel) => {
                 let word = self.word();
-                self.call_status(op, kernel.get as *const u8, &[self.context, word]);
+                self.call_status(op, kernel.get as *const u8, &[self.context(), word]);
                 let mut value = self.load_word(0);
                 if kernel.scalar == Scalar::Bool {
                     let truth = self.code.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
@@ -400,13 +404,13 @@ impl<'e> Emit<'e, '_> {
             Wire::StopBit(form) => self.get_stop_bit(op, form),
             Wire::Octet => {
                 let word = self.word();
-                self.call_status(op, take_octet as *const u8, &[self.context, word]);
+                self.call_status(op, take_octet as *const u8, &[self.context(), word]);
                 let value = self.load_word(0);
                 self.set(value, Scalar::U8);
             }
             Wire::Symbol(kernel, table) => {
                 let (word, table) = (self.word(), self.address(&**table));
-                self.call_status(op, kernel.get as *const u8, &[self.context, table, word]);
+                self.call_status(op, kernel.get as *const u8, &[self.context(), table, word]);
                 let value = self.load_word(0);
                 self.set(value, kernel.scalar);
             }
@@ -458,7 +462,7 @@ impl<'e> Emit<'e, '_> {
                 self.jump_and_begin(done, done);
             }
             // The arms below require an owned string.
-            (TextForm::Held, _) if self.direct => self.set_string(place, bound, frame),
+            (TextForm::Held, _) if self.direct => self.set_string(op, place, bound, frame),
             _ if self.is_shared(place) => slow(self),
             (TextForm::Kernel(kernel), _) if bound == 0 => {
                 let string = match place {
@@ -466,7 +470,7 @@ impl<'e> Emit<'e, '_> {
                     place => self.place_address(place, frame),
                 };
                 let kernel = self.address(*kernel);
-                self.call_status(op, shims::get_text as *const u8, &[self.context, kernel, string]);
+                self.call_status(op, shims::get_text as *const u8, &[self.context(), kernel, string]);
             }
             _ => slow(self),
         }
@@ -535,7 +539,7 @@ impl<'e> Emit<'e, '_> {
             }
             let (address, program) = (emit.address(op), emit.address(emit.program));
             let (at, word) = (emit.place_address(place, frame), emit.word());
-            let arguments = [emit.context, program, address, at, count, word];
+            let arguments = [emit.context(), program, address, at, count, word];
             emit.call_status(op, shims::sequence_begin as *const u8, &arguments);
             let start = emit.load_word(0);
             emit.code.def_var(data, start);
@@ -563,7 +567,11 @@ impl<'e> Emit<'e, '_> {
                 }
                 self.rarely(unfit, resize);
             }
-            _ => resize(self),
+            _ => {
+                // Direct code does not cut a sequence to its bound.
+                self.give_up();
+                resize(self);
+            }
         }
         let stride = self.stride(place);
         self.repeat(count, |emit, i| {
@@ -591,7 +599,7 @@ impl<'e> Emit<'e, '_> {
     fn beyond_limit(&mut self, condition: IntCC, count: Value) -> Value {
         let limits = match self.direct {
             true => self.load(types::I64, self.state(), offset_of!(State, limits_at) as i32),
-            false => self.load(types::I64, self.context, offset_of!(Input<'_>, limits) as i32),
+            false => self.load(types::I64, self.context(), offset_of!(Input<'_>, limits) as i32),
         };
         let limit = self.code.ins().uload32(flags(), limits, offset_of!(crate::program::Limits, elements) as i32);
         self.code.ins().icmp(condition, count, limit)
@@ -601,7 +609,7 @@ impl<'e> Emit<'e, '_> {
     fn sequence_end(&mut self, op: &'e Op, place: Place, count: Value, frame: Value) {
         let (address, program) = (self.address(op), self.address(self.program));
         let at = self.place_address(place, frame);
-        self.call_status(op, shims::sequence_end as *const u8, &[self.context, program, address, at, count]);
+        self.call_status(op, shims::sequence_end as *const u8, &[self.context(), program, address, at, count]);
     }
 
     fn decode_fixed(&mut self, place: Place, count: u32, element: &'e Block, frame: Value) {
@@ -626,14 +634,14 @@ impl<'e> Emit<'e, '_> {
         self.accumulator = None;
         let slot = self.slot(3);
         let cursor = self.slot_address(slot);
-        self.call_status(op, dialect.begin as *const u8, &[self.context, cursor]);
+        self.call_status(op, dialect.begin as *const u8, &[self.context(), cursor]);
         let (head, done) = (self.code.create_block(), self.code.create_block());
         let index = self.code.append_block_param(head, types::I64);
         let zero = self.constant(0);
         self.jump(head, &[zero]);
         self.code.switch_to_block(head);
         let (cursor, word) = (self.slot_address(slot), self.word());
-        self.call_status(op, dialect.next as *const u8, &[self.context, cursor, word]);
+        self.call_status(op, dialect.next as *const u8, &[self.context(), cursor, word]);
         let more = self.load_word(0);
         let inside = self.code.create_block();
         self.code.ins().brif(more, inside, &[], done, &[]);
@@ -652,7 +660,7 @@ impl<'e> Emit<'e, '_> {
         let admit = |emit: &mut Self| {
             let (address, program) = (emit.address(op), emit.address(emit.program));
             let (at, word) = (emit.place_address(place, frame), emit.word());
-            let arguments = [emit.context, program, address, at, index, word];
+            let arguments = [emit.context(), program, address, at, index, word];
             emit.call_status(op, shims::element_at as *const u8, &arguments);
             emit.load_word(0)
         };
@@ -685,7 +693,7 @@ impl<'e> Emit<'e, '_> {
                 let node = self.constant(i64::from(node.0));
                 // The fault needs the position.
                 self.spill();
-                self.call_in_place(op, shims::set_some as *const u8, &[self.context, program, node, at, word]);
+                self.call_in_place(op, shims::set_some as *const u8, &[self.context(), program, node, at, word]);
                 self.load_word(0)
             }
         };
@@ -759,7 +767,7 @@ impl<'e> Emit<'e, '_> {
                     let value = self.call_or_bail_out(shims::select_specialised as *const u8, &arguments);
                     return self.decode_inner(body, value);
                 }
-                let arguments = [self.context, program, node, at, discriminator, case, word];
+                let arguments = [self.context(), program, node, at, discriminator, case, word];
                 self.spill();
                 self.call_in_place(op, shims::select as *const u8, &arguments);
                 self.load_word(0)

@@ -1,129 +1,77 @@
-//! Decides which programs without a bank are eligible for a direct function.
+//! Decides for which programs a direct function is emitted, and what its caller checks before each
+//! message.
 //!
 //! For a small message of scalars and strings, preparing the context costs about as much as
 //! processing it. A direct function needs no context. It handles the whole message or bails out;
 //! then the general function processes the message and reports the error, if there is one.
 //!
-//! `jit/mod.rs` calls this file before it compiles, and for the size that `exec.rs` checks.
-//! `jit/stream` decides for programs with a bank. This file reads the program only.
+//! Whether the operations of a program need a context is found by emitting them: `Emit::context`
+//! gives up in direct code. This file says what has to be known before that. `jit/mod.rs` calls it
+//! before it compiles, and for the size that `exec.rs` checks. It reads the program only.
 
-use super::{SLACK, members::LONGEST_PREFIX, stream::Eligibility};
-use crate::{
-    layout::Kind,
-    program::{
-        Arm, Block, Ending, Op, OpKind, Place, PrefixTag, Program, TextForm, Wire,
-        kernel::{RegionForm, Room},
-        passes::{Cost, cost, message_size},
-    },
+use super::{
+    SLACK,
+    stream::{Eligibility, HEAD},
+};
+use crate::program::{
+    Block, Bytes, Direction, Op, OpKind, Program, Wire,
+    kernel::Room,
+    passes::{Cost, cost, message_size},
 };
 
-/// Largest message that a direct function writes, strings not counted, unless all messages have the
-/// same size.
+/// Largest message that a direct function of a program without a bank writes, strings not counted,
+/// unless all messages have the same size.
 const MAX_ROOM: usize = 1 << 10;
 
-/// Most members that a direct function reads, unless all messages have the same size.
-const MAX_MEMBERS: usize = 32;
+/// Longest stop-bit integer.
+const INTEGER: usize = 10;
 
-/// The room that the direct function of an encode program needs at its beginning; none if the
-/// program is not eligible. Strings check their own room.
-pub(super) fn encode_room(program: &Program) -> Option<usize> {
-    let most = match message_size(program) {
-        Some(size) => size,
-        None if program.bank.is_some() => Eligibility::of(program)?.room(),
-        None if program.adapter.is_some() => return None,
-        None => block_room(program, &program.root).filter(|most| *most <= MAX_ROOM)?,
+/// The room that a direct function needs at its beginning (encode), or the bytes that the message
+/// must have (decode). None if there is to be no direct function.
+pub(super) fn size(program: &Program) -> Option<usize> {
+    let constant = message_size(program);
+    let is_eligible = match &program.bank {
+        Some(_) => Eligibility::of(program).is_some(),
+        None => constant.is_some() || program.adapter.is_none(),
     };
-    Some(most + SLACK)
+    match (program.direction, constant) {
+        _ if !is_eligible => None,
+        (Direction::Decode, size) => Some(size.unwrap_or(0)),
+        (Direction::Encode, Some(size)) => Some(size + SLACK),
+        (Direction::Encode, None) => {
+            let room = block_room(&program.root)?;
+            (program.bank.is_some() || room <= MAX_ROOM).then_some(room + SLACK)
+        }
+    }
 }
 
-fn block_room(program: &Program, block: &Block) -> Option<usize> {
-    block.0.iter().try_fold(0usize, |sum, op| sum.checked_add(op_room(program, op)?))
+/// The most bytes that a block writes without checking its own room: one element of each sequence
+/// is counted, and strings are not. None if that is unknown.
+fn block_room(block: &Block) -> Option<usize> {
+    block.0.iter().try_fold(0usize, |sum, op| sum.checked_add(op_room(op)?))
 }
 
-fn op_room(program: &Program, op: &Op) -> Option<usize> {
-    let inside = |block: &Block| block_room(program, block);
+/// The room of the largest of alternative blocks.
+fn largest<'p>(blocks: impl IntoIterator<Item = &'p Block>) -> Option<usize> {
+    blocks.into_iter().try_fold(0, |most, block| Some(block_room(block)?.max(most)))
+}
+
+fn op_room(op: &Op) -> Option<usize> {
+    if let Cost::Bytes(bytes) = cost(&op.kind, Direction::Encode) {
+        return Some(bytes as usize);
+    }
     match &op.kind {
         OpKind::Put(Wire::Inline(..)) => Some(size_of::<Room>()),
-        OpKind::Put(Wire::Fixed { .. })
-        | OpKind::Need(_)
-        | OpKind::Run { .. }
-        | OpKind::Literal(_)
-        | OpKind::Align(_)
-        | OpKind::Load(_)
-        | OpKind::Const(..)
-        | OpKind::Length(_)
-        | OpKind::Convert(_)
-        | OpKind::Check(_) => match cost(&op.kind, program.direction) {
-            Cost::Bytes(bytes) => Some(bytes as usize),
-            Cost::Barrier => Some(0),
-        },
-        OpKind::Text { place, form, bound, utf16_bound, .. } => {
-            let is_short = match form {
-                TextForm::CountedNul { .. } => true,
-                TextForm::Kernel(kernel) => kernel.short.is_some() && !is_shared(program, *place),
-                _ => false,
-            };
-            (is_short && (*bound == 0 || !utf16_bound)).then_some(0)
+        OpKind::Put(Wire::StopBit(_)) => Some(INTEGER),
+        OpKind::Bytes(Bytes::Put(_)) => Some(HEAD),
+        OpKind::Bytes(_) | OpKind::Text { .. } | OpKind::Bulk { .. } | OpKind::Map { .. } | OpKind::Slice { .. } => {
+            Some(0)
         }
-        OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => {
-            Some(inside(then)?.max(inside(otherwise)?))
-        }
-        OpKind::Switch { arms, otherwise } => {
-            arms.iter().try_fold(inside(otherwise)?, |most, (_, arm)| Some(most.max(inside(arm)?)))
-        }
+        OpKind::PresenceMap { bits, body, .. } => block_room(body)?.checked_add(bits.div_ceil(7).max(1) as usize),
+        OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => largest([then, otherwise]),
+        OpKind::Switch { arms, otherwise } => largest(arms.iter().map(|(_, arm)| arm).chain([otherwise])),
+        OpKind::Union { arms, none, .. } => largest(arms.iter().chain([none])),
+        OpKind::Unbox { body, .. } | OpKind::Sequence { element: body, .. } => block_room(body),
         _ => None,
     }
-}
-
-fn is_shared(program: &Program, place: Place) -> bool {
-    place.node().is_some_and(|node| matches!(program.layout.node(node).kind, Kind::String { shared: true, .. }))
-}
-
-/// The bytes that a message must have for the direct function of a decode program; none if the
-/// program is not eligible. Eligible are programs for messages of constant size, and programs for
-/// scalar members that come in the usual order or are left out.
-pub(super) fn decode_size(program: &Program) -> Option<usize> {
-    if let Some(size) = message_size(program) {
-        return Some(size);
-    }
-    if program.bank.is_some() {
-        return Eligibility::of(program).map(|_| 0);
-    }
-    if program.adapter.is_some() {
-        return None;
-    }
-    let is_region = |op: &&Op| matches!(op.kind, OpKind::Region { .. });
-    let regions = program.root.0.iter().filter(is_region).count();
-    let fits = |op: &Op| match &op.kind {
-        OpKind::Region { dialect, body, .. } => dialect.form == Some(RegionForm::Rest) && is_members(body),
-        kind => is_plain(kind),
-    };
-    (regions == 1 && program.root.0.iter().all(fits)).then_some(0)
-}
-
-fn is_members(block: &Block) -> bool {
-    let [Op { kind: OpKind::Members { dialect, arms, .. }, .. }] = &block.0[..] else { return false };
-    dialect.prefixes_suffice
-        && dialect.ending == Some(Ending::Exhausted)
-        && arms.len() <= MAX_MEMBERS
-        && arms.iter().all(is_scalar)
-}
-
-/// True for a member that is a number behind an expected prefix that determines the tag.
-fn is_scalar(arm: &Arm) -> bool {
-    let Some(prefix) = &arm.prefix else { return false };
-    let PrefixTag::Is(tag) = prefix.tag else { return false };
-    let read = |op: &Op| match &op.kind {
-        OpKind::Get(Wire::Kernel(kernel)) => kernel.form.is_some_and(|form| form.tag == tag & 7),
-        kind => is_plain(kind),
-    };
-    prefix.bytes.len() <= LONGEST_PREFIX
-        && !prefix.counted
-        && arm.body.0.iter().all(read)
-        && arm.absent.0.iter().all(|op| is_plain(&op.kind))
-}
-
-/// True for operations that use only the accumulator and the value.
-fn is_plain(kind: &OpKind) -> bool {
-    matches!(kind, OpKind::Const(..) | OpKind::Load(_) | OpKind::Convert(_) | OpKind::Check(_) | OpKind::Store(_))
 }

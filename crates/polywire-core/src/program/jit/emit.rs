@@ -4,6 +4,7 @@
 //! function.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
+use core::cell::Cell;
 
 use cranelift_codegen::{
     Context,
@@ -48,8 +49,8 @@ pub(super) struct Emit<'e, 'f> {
     pub module: &'f mut JITModule,
     pub program: &'e Program,
     pub routines: &'e [FuncId],
-    /// The input or output.
-    pub context: Value,
+    /// The first argument: the input or output; in direct code, the first byte of the message.
+    argument: Value,
     /// Position in the message.
     pub position: Variable,
     /// First byte of the message.
@@ -68,8 +69,11 @@ pub(super) struct Emit<'e, 'f> {
     pub index: Option<Value>,
     /// The function is direct: it has no context, and failures bail out.
     pub direct: bool,
-    /// In direct code: the most bytes that the program writes, strings not counted.
-    pub room_wanted: i64,
+    /// Direct code of the program would need a context, so there will be none.
+    needs_context: Cell<bool>,
+    /// In direct code: the room that is wanted for all bytes of known size, or the size that the
+    /// message has for certain.
+    pub wanted: i64,
     /// A word in memory that kernels write to.
     word: StackSlot,
     /// The state of the stream, in programs with a bank.
@@ -84,6 +88,8 @@ pub(super) struct Emit<'e, 'f> {
     pub assigned: Vec<u32>,
     /// The block being emitted is on a cold path.
     pub rare: bool,
+    /// In direct code: the tag of the member that is read, if its prefix determines it.
+    pub tag: Option<u32>,
     /// In direct code: the presence map that is read or written.
     pub segment: Option<Segment>,
     /// Released stack slots, with their sizes in words.
@@ -117,6 +123,9 @@ pub(super) struct Fields {
 /// the context and the frame. Those of a direct function are the address of the message, the frame,
 /// and the number of bytes (or of room); with a bank, the end address and the state instead of the
 /// number.
+///
+/// Returns the length of the code. There is none of a direct function if an operation needs a
+/// context: emitting the operations finds that out.
 pub(super) fn function<'e>(
     module: &mut JITModule,
     program: &'e Program,
@@ -124,7 +133,7 @@ pub(super) fn function<'e>(
     routines: &'e [FuncId],
     (fields, direct): (Fields, bool),
     fill: impl FnOnce(&mut Emit<'e, '_>, Value),
-) -> Result<usize, String> {
+) -> Result<Option<usize>, String> {
     let mut context = Context::new();
     context.func.signature = super::block_signature(module, direct, program.bank.is_some());
     let mut frontend = FunctionBuilderContext::new();
@@ -132,7 +141,7 @@ pub(super) fn function<'e>(
     let entry = code.create_block();
     code.append_block_params_for_function_params(entry);
     code.switch_to_block(entry);
-    let (ctx, frame) = (code.block_params(entry)[0], code.block_params(entry)[1]);
+    let (argument, frame) = (code.block_params(entry)[0], code.block_params(entry)[1]);
     let (size, state) = (code.block_params(entry).get(2).copied(), code.block_params(entry).get(3).copied());
     let word = code.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 16, 4));
     let [position, base, end] = [(); 3].map(|()| code.declare_var(types::I64));
@@ -145,7 +154,7 @@ pub(super) fn function<'e>(
         module,
         program,
         routines,
-        context: ctx,
+        argument,
         position,
         base,
         end,
@@ -155,7 +164,8 @@ pub(super) fn function<'e>(
         held: None,
         index: None,
         direct,
-        room_wanted: super::direct_size(program).unwrap_or(0) as i64,
+        needs_context: Cell::new(false),
+        wanted: super::direct_size(program).unwrap_or(0) as i64,
         word,
         stream: None,
         locals,
@@ -163,11 +173,15 @@ pub(super) fn function<'e>(
         slot_words: if direct && program.bank.is_some() { super::stream::slot_words(program) } else { Vec::new() },
         assigned: Vec::new(),
         rare: false,
+        tag: None,
         segment: None,
         free_slots: Vec::new(),
     };
     emit.begin(size, state);
     fill(&mut emit, frame);
+    if emit.has_given_up() {
+        return Ok(None);
+    }
     emit.spill();
     let (done, failed) = match direct {
         true => (emit.taken(), (types::I64, -1)),
@@ -179,7 +193,7 @@ pub(super) fn function<'e>(
     emit.code.ins().return_(&[failed]);
     emit.code.seal_all_blocks();
     emit.code.finalize(config);
-    define(module, function, &mut context)
+    define(module, function, &mut context).map(Some)
 }
 
 /// Compiles a function into the module, and returns the length of its code.
@@ -198,6 +212,21 @@ fn define(module: &mut JITModule, function: FuncId, context: &mut Context) -> Re
 }
 
 impl<'e> Emit<'e, '_> {
+    /// The input or output. Direct code has none, so in direct code this [gives up](Emit::give_up).
+    pub(super) fn context(&self) -> Value {
+        self.give_up();
+        self.argument
+    }
+
+    /// In direct code: the program gets no direct function. What is emitted afterwards is dropped.
+    pub(super) fn give_up(&self) {
+        self.needs_context.set(self.direct);
+    }
+
+    pub(super) fn has_given_up(&self) -> bool {
+        self.needs_context.get()
+    }
+
     pub(super) fn layout(&self) -> &'e Layout {
         &self.program.layout
     }
@@ -220,9 +249,8 @@ impl<'e> Emit<'e, '_> {
 
     fn begin(&mut self, size: Option<Value>, state: Option<Value>) {
         if let Some(size) = size {
-            let (message, zero) = (self.context, self.constant(0));
-            // In direct code with a bank, the position is an address. No operation there needs
-            // alignment, and this saves a register.
+            let (message, zero) = (self.argument, self.constant(0));
+            // In direct code with a bank, the position is an address. This saves a register.
             let (base, start) = if state.is_some() { (zero, message) } else { (message, zero) };
             self.code.def_var(self.base, base);
             self.code.def_var(self.position, start);
@@ -233,7 +261,7 @@ impl<'e> Emit<'e, '_> {
             }
         } else {
             if self.program.bank.is_some() {
-                let state = self.load(types::I64, self.context, self.fields.state);
+                let state = self.load(types::I64, self.context(), self.fields.state);
                 self.load_stream(state);
             }
             self.load_base();
@@ -247,7 +275,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     fn load_base(&mut self) {
-        let base = self.load(types::I64, self.context, self.fields.base);
+        let base = self.load(types::I64, self.context(), self.fields.base);
         self.code.def_var(self.base, base);
     }
 
@@ -257,8 +285,8 @@ impl<'e> Emit<'e, '_> {
         if self.fields.moves {
             self.load_base();
         }
-        let position = self.load(types::I64, self.context, self.fields.position);
-        let end = self.load(types::I64, self.context, self.fields.end);
+        let position = self.load(types::I64, self.context(), self.fields.position);
+        let end = self.load(types::I64, self.context(), self.fields.end);
         self.code.def_var(self.position, position);
         self.code.def_var(self.end, end);
     }
@@ -269,12 +297,12 @@ impl<'e> Emit<'e, '_> {
             return;
         }
         let position = self.position();
-        self.store(position, self.context, self.fields.position);
+        self.store(position, self.context(), self.fields.position);
     }
 
     /// In direct code: the number of bytes up to the position.
     fn taken(&mut self) -> Value {
-        let (here, first) = (self.here(), self.context);
+        let (here, first) = (self.here(), self.argument);
         self.code.ins().isub(here, first)
     }
 
@@ -306,10 +334,14 @@ impl<'e> Emit<'e, '_> {
 
     /// Moves the position to the next multiple of `n` from the origin.
     pub(super) fn align(&mut self, n: u8) {
+        if self.direct && self.stream.is_some() {
+            // The position is an address there.
+            self.give_up();
+        }
         let position = self.position();
         let mask = !(i64::from(n) - 1);
         let aligned = if self.fields.origin_moves {
-            let origin = self.load(types::I64, self.context, self.fields.origin);
+            let origin = self.load(types::I64, self.context(), self.fields.origin);
             let distance = self.code.ins().isub(position, origin);
             let distance = self.code.ins().iadd_imm_s(distance, i64::from(n) - 1);
             let distance = self.code.ins().band_imm_s(distance, mask);
@@ -384,11 +416,11 @@ impl<'e> Emit<'e, '_> {
     ) {
         let slot = self.slot(size_of::<Cursor>() as u32 / 8);
         let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
-        self.call_status(op, begin, &[self.context, argument, cursor]);
+        self.call_status(op, begin, &[self.context(), argument, cursor]);
         body(self);
         self.accumulator = None;
         let cursor = self.slot_address(slot);
-        self.call_status(op, end, &[self.context, argument, cursor]);
+        self.call_status(op, end, &[self.context(), argument, cursor]);
         self.release(slot);
     }
 
@@ -400,7 +432,7 @@ impl<'e> Emit<'e, '_> {
         } else {
             super::shims::name_input as *const u8
         };
-        self.call(name, &[self.context, path], None);
+        self.call(name, &[self.context(), path], None);
         self.jump_out();
     }
 
@@ -725,29 +757,30 @@ impl<'e> Emit<'e, '_> {
         } else {
             super::shims::index_input as *const u8
         };
-        self.call(note, &[self.context, index], None);
+        self.call(note, &[self.context(), index], None);
         self.jump_and_begin(outer, go_on);
     }
 
     /// Calls another routine of the program, entering the levels that it costs.
     pub(super) fn call_routine(&mut self, op: &Op, routine: u32, frame: Value, too_deep: *const u8) {
-        let depth = self.load(types::I32, self.context, self.fields.depth);
+        let depth = self.load(types::I32, self.context(), self.fields.depth);
         let levels = i64::from(self.program.routines[routine as usize].levels);
         let too_few_left = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, depth, levels);
         self.unless(too_few_left, |emit| {
             emit.spill();
             let levels = emit.constant(levels);
-            emit.call(too_deep, &[emit.context, levels], Some(types::I32));
+            emit.call(too_deep, &[emit.context(), levels], Some(types::I32));
             emit.name(op);
         });
         let deeper = self.code.ins().iadd_imm_s(depth, -levels);
-        self.store(deeper, self.context, self.fields.depth);
+        self.store(deeper, self.context(), self.fields.depth);
         self.spill();
         let function = self.module.declare_func_in_func(self.routines[routine as usize], self.code.func);
-        let call = self.code.ins().call(function, &[self.context, frame]);
+        let context = self.context();
+        let call = self.code.ins().call(function, &[context, frame]);
         let status = self.code.inst_results(call)[0];
         self.unless(status, |emit| emit.name(op));
-        self.store(depth, self.context, self.fields.depth);
+        self.store(depth, self.context(), self.fields.depth);
         self.reload();
     }
 }

@@ -68,7 +68,8 @@ impl TextHead {
     }
 }
 
-/// Makes the function of one block, and returns the length of its code.
+/// Makes the function of one block, and returns the length of its code; none if it would be direct
+/// and needs a context.
 pub(super) fn define<'e>(
     module: &mut JITModule,
     program: &'e Arc<Program>,
@@ -76,7 +77,7 @@ pub(super) fn define<'e>(
     id: FuncId,
     routines: &'e [FuncId],
     direct: bool,
-) -> Result<usize, alloc::string::String> {
+) -> Result<Option<usize>, alloc::string::String> {
     let fields = Fields {
         base: offset_of!(Output<'_>, base) as i32,
         position: offset_of!(Output<'_>, pos) as i32,
@@ -94,6 +95,9 @@ impl<'e> Emit<'e, '_> {
     pub(super) fn encode_block(&mut self, block: &'e Block, frame: Value) {
         let mut ops = block.0.iter().peekable();
         while let Some(op) = ops.next() {
+            if self.has_given_up() {
+                return;
+            }
             match (&op.kind, ops.peek().map(|next| &next.kind)) {
                 (OpKind::SlotState(slot), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
                     let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
@@ -142,7 +146,8 @@ impl<'e> Emit<'e, '_> {
                 self.set(len, Scalar::U64);
             }
             OpKind::Index => {
-                let index = self.index.expect("the verifier has seen a sequence around it");
+                // Direct code does not keep it.
+                let index = self.index.unwrap_or_else(|| self.context());
                 self.set(index, Scalar::U64);
             }
             OpKind::Convert(to) => self.convert(op, *to),
@@ -204,7 +209,7 @@ impl<'e> Emit<'e, '_> {
             OpKind::PresenceMap { bits, body, .. } => self.encode_map(op, *bits, body, frame),
             OpKind::Action(kernel, argument) => {
                 let argument = self.constant(*argument as i64);
-                self.call_status(op, kernel.put as *const u8, &[self.context, argument]);
+                self.call_status(op, kernel.put as *const u8, &[self.context(), argument]);
             }
             OpKind::Region { dialect, argument, body } => self.encode_region(op, dialect, *argument, body, frame),
             OpKind::Call { routine, place } => {
@@ -246,9 +251,9 @@ impl<'e> Emit<'e, '_> {
             None => self.constant(0),
         };
         if self.direct {
-            return self.interpret_encode([program, address, frame, index]);
+            return self.interpret_encode(op, [program, address, frame, index]);
         }
-        let arguments = [self.context, program, address, frame, index, self.word()];
+        let arguments = [self.context(), program, address, frame, index, self.word()];
         self.call_status(op, shims::encode_op as *const u8, &arguments);
     }
 
@@ -262,7 +267,7 @@ impl<'e> Emit<'e, '_> {
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         self.rarely(full, |emit| {
             let n = emit.constant(n);
-            emit.call_status(op, shims::grow as *const u8, &[emit.context, n]);
+            emit.call_status(op, shims::grow as *const u8, &[emit.context(), n]);
         });
     }
 
@@ -270,7 +275,7 @@ impl<'e> Emit<'e, '_> {
     fn room_for_all(&mut self) {
         if self.direct {
             let (capacity, position) = (self.code.use_var(self.end), self.position());
-            let wanted = self.code.ins().iadd_imm_s(position, self.room_wanted);
+            let wanted = self.code.ins().iadd_imm_s(position, self.wanted);
             let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
             self.or_bail_out(full);
         }
@@ -357,9 +362,9 @@ impl<'e> Emit<'e, '_> {
             Wire::Kernel(kernel) if scalar == Scalar::F128 => {
                 let (low, high) = self.code.ins().isplit(value);
                 let kernel = self.address(*kernel);
-                self.call_status(op, shims::put_wide as *const u8, &[self.context, kernel, low, high]);
+                self.call_status(op, shims::put_wide as *const u8, &[self.context(), kernel, low, high]);
             }
-            Wire::Kernel(kernel) => self.call_status(op, kernel.put as *const u8, &[self.context, value]),
+            Wire::Kernel(kernel) => self.call_status(op, kernel.put as *const u8, &[self.context(), value]),
             Wire::Inline(kernel, argument) => {
                 self.room(op, size_of::<Room>() as i64);
                 match kernel.form {
@@ -371,7 +376,7 @@ impl<'e> Emit<'e, '_> {
             Wire::Octet => unreachable!("the verifier refuses decode operations here"),
             Wire::Symbol(kernel, table) => {
                 let table = self.address(&**table);
-                self.call_status(op, kernel.put as *const u8, &[self.context, table, value]);
+                self.call_status(op, kernel.put as *const u8, &[self.context(), table, value]);
             }
         }
     }
@@ -445,9 +450,9 @@ impl<'e> Emit<'e, '_> {
         match form {
             TextForm::Kernel(kernel) if bound == 0 && !self.is_shared(place) => {
                 let (kernel, string) = (self.address(*kernel), self.place_address(place, frame));
-                self.call_status(op, shims::put_text as *const u8, &[self.context, kernel, string]);
+                self.call_status(op, shims::put_text as *const u8, &[self.context(), kernel, string]);
             }
-            TextForm::Held if self.direct => self.take_string(place, bound, frame),
+            TextForm::Held if self.direct => self.take_string(op, place, bound, frame),
             _ => self.encode_by_interpreter(op, frame),
         }
         // Rust functions do not reserve the slack, so machine code does.
@@ -471,7 +476,7 @@ impl<'e> Emit<'e, '_> {
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, longest);
         let (capacity, position) = (self.code.use_var(self.end), self.position());
         // Direct code reserves no room later, so check the room for everything that follows.
-        let after = if self.direct { self.room_wanted } else { after };
+        let after = if self.direct { self.wanted } else { after };
         let wanted = self.code.ins().iadd_imm_s(position, head.around() + SHORT + after + SLACK as i64);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         // The pointer of an empty string may not be readable; load from the output instead.
@@ -503,7 +508,7 @@ impl<'e> Emit<'e, '_> {
         self.or_bail_out(long);
         let (capacity, position) = (self.code.use_var(self.end), self.position());
         let wanted = self.code.ins().iadd(position, len);
-        let wanted = self.code.ins().iadd_imm_s(wanted, head.around() + self.room_wanted + SLACK as i64);
+        let wanted = self.code.ins().iadd_imm_s(wanted, head.around() + self.wanted + SLACK as i64);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         self.or_bail_out(full);
         let here = self.here();
@@ -545,13 +550,17 @@ impl<'e> Emit<'e, '_> {
         let (capacity, position) = (self.code.use_var(self.end), self.position());
         let wanted = self.code.ins().iadd(position, bytes);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
-        self.rarely(full, |emit| emit.call_status(op, shims::grow as *const u8, &[emit.context, bytes]));
+        self.rarely(full, |emit| emit.call_status(op, shims::grow as *const u8, &[emit.context(), bytes]));
         let here = self.here();
         self.call(shims::copy as *const u8, &[data, here, bytes], None);
         self.advance_by(bytes, 0);
     }
 
     fn encode_sequence(&mut self, op: &'e Op, place: Place, element: &'e Block, bound: u32, frame: Value) {
+        if self.direct && self.stream.is_none() {
+            // Long messages gain nothing, and those that outgrow the room would be encoded twice.
+            self.give_up();
+        }
         let node = place.node().expect("the verifier refuses sinks");
         let (data, count, inside) = match &self.layout().node(node).kind {
             Kind::Sequence(sequence) => {

@@ -47,7 +47,7 @@ impl<'e> Emit<'e, '_> {
             self.take_flag()
         } else {
             let word = self.word();
-            self.call_in_place(op, take_bit as *const u8, &[self.context, word]);
+            self.call_in_place(op, take_bit as *const u8, &[self.context(), word]);
             self.load_word(0)
         };
         self.set(bit, Scalar::Bool);
@@ -59,7 +59,7 @@ impl<'e> Emit<'e, '_> {
             return self.expect_known(zeros, one);
         }
         let (zeros, one) = (self.constant(zeros.into()), self.constant(one.into()));
-        self.call_status(op, expect_bits as *const u8, &[self.context, zeros, one]);
+        self.call_status(op, expect_bits as *const u8, &[self.context(), zeros, one]);
     }
 
     /// Writes bits of the presence map that have known values.
@@ -68,7 +68,7 @@ impl<'e> Emit<'e, '_> {
             return self.put_known(zeros, one);
         }
         let (zeros, one) = (self.constant(zeros.into()), self.constant(one.into()));
-        self.call_status(op, put_bits as *const u8, &[self.context, zeros, one]);
+        self.call_status(op, put_bits as *const u8, &[self.context(), zeros, one]);
     }
 
     /// Makes all slots but one undefined.
@@ -80,8 +80,9 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
+    /// The state of the stream. Without a bank there is none.
     pub(super) fn state(&self) -> Value {
-        self.stream().state
+        self.stream.map_or_else(|| self.context(), |stream| stream.state)
     }
 }
 

@@ -146,9 +146,10 @@ impl<'e> Emit<'e, '_> {
         let Some(form) = kernel.form else { return };
         let result = self.code.declare_var(types::I64);
         let (slow, done) = (self.cold(), self.code.create_block());
-        // In direct code an expected prefix has set the tag, and eligibility checked it.
-        if !self.direct {
-            self.expect_tag(form.tag, slow);
+        match self.direct {
+            true if self.tag.is_none_or(|tag| tag & 7 != form.tag) => self.give_up(),
+            true => {}
+            false => self.expect_tag(form.tag, slow),
         }
         let value = match form.number {
             NumberForm::Fixed => {
@@ -173,7 +174,7 @@ impl<'e> Emit<'e, '_> {
             self.jump_out();
         } else {
             let word = self.word();
-            self.call_status(op, kernel.get as *const u8, &[self.context, word]);
+            self.call_status(op, kernel.get as *const u8, &[self.context(), word]);
             let value = self.load_word(0);
             self.code.def_var(result, value);
             self.code.ins().jump(done, &[]);
@@ -189,7 +190,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Jumps to `other` unless the lowest bits of the tag are `expected`.
     fn expect_tag(&mut self, expected: u32, other: cranelift_codegen::ir::Block) {
-        let tag = self.load_scalar(Scalar::U32, self.context, offset_of!(Input<'_>, tag) as i32);
+        let tag = self.load_scalar(Scalar::U32, self.context(), offset_of!(Input<'_>, tag) as i32);
         let kind = self.code.ins().band_imm_s(tag, 7);
         let differs = self.code.ins().icmp_imm_s(IntCC::NotEqual, kind, i64::from(expected));
         self.or_else(differs, other);
@@ -293,7 +294,7 @@ impl<'e> Emit<'e, '_> {
         let slot = self.slot(3);
         self.code.ins().stack_store(types::I64, region.start, slot, 0);
         let (cursor, argument) = (self.slot_address(slot), self.constant(0));
-        self.call_status(op, dialect.put_end as *const u8, &[self.context, argument, cursor]);
+        self.call_status(op, dialect.put_end as *const u8, &[self.context(), argument, cursor]);
         self.release(slot);
         self.jump_and_begin(done, done);
     }
@@ -306,8 +307,8 @@ impl<'e> Emit<'e, '_> {
         self.store(zero, here, 0);
         self.align(4);
         self.advance(4);
-        let (start, outer) = (self.position(), self.load(types::I64, self.context, self.fields.origin));
-        self.store(start, self.context, self.fields.origin);
+        let (start, outer) = (self.position(), self.load(types::I64, self.context(), self.fields.origin));
+        self.store(start, self.context(), self.fields.origin);
         body(self);
         self.accumulator = None;
         let position = self.position();
@@ -316,14 +317,14 @@ impl<'e> Emit<'e, '_> {
         self.unless(long, |emit| {
             emit.spill();
             let (kind, most) = (emit.constant(FaultKind::Limit as i64), emit.constant(u32::MAX.into()));
-            emit.call(shims::fail_output as *const u8, &[emit.context, kind, most, len], Some(types::I32));
+            emit.call(shims::fail_output as *const u8, &[emit.context(), kind, most, len], Some(types::I32));
             emit.name(op);
         });
         let base = self.code.use_var(self.base);
         let at = self.code.ins().iadd(base, start);
         let word = self.reorder(len, Scalar::U32, order);
         self.store_scalar(Scalar::U32, word, at, -4);
-        self.store(outer, self.context, self.fields.origin);
+        self.store(outer, self.context(), self.fields.origin);
     }
 
     /// Reads such a region in line; calls the kernel in unusual cases.
@@ -334,7 +335,7 @@ impl<'e> Emit<'e, '_> {
         body: impl FnOnce(&mut Self),
     ) {
         let (slow, done) = (self.cold(), self.code.create_block());
-        let (outer, end) = (self.load(types::I64, self.context, self.fields.origin), self.code.use_var(self.end));
+        let (outer, end) = (self.load(types::I64, self.context(), self.fields.origin), self.code.use_var(self.end));
         self.align(4);
         let lacks = self.lacks(4);
         self.or_else(lacks, slow);
@@ -348,17 +349,17 @@ impl<'e> Emit<'e, '_> {
         self.or_else(outside, slow);
         self.set_end(inner);
         self.code.def_var(self.position, inside);
-        self.store(inside, self.context, self.fields.origin);
+        self.store(inside, self.context(), self.fields.origin);
         self.jump_and_begin(done, slow);
         let slot = self.slot(3);
         let (cursor, argument) = (self.slot_address(slot), self.constant(0));
-        self.call_status(op, dialect.get_begin as *const u8, &[self.context, argument, cursor]);
+        self.call_status(op, dialect.get_begin as *const u8, &[self.context(), argument, cursor]);
         self.release(slot);
         self.jump_and_begin(done, done);
         body(self);
         // The saved end replaces the kernel's cursor.
         self.end_in_region(InRegion { outer: end });
-        self.store(outer, self.context, self.fields.origin);
+        self.store(outer, self.context(), self.fields.origin);
     }
 
     /// Begins a region with its length in front: in line if the length has one byte, else by a call
@@ -387,7 +388,7 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(self.position, inside);
         self.jump_and_begin(done, slow);
         let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
-        self.call_status(op, dialect.get_begin as *const u8, &[self.context, argument, cursor]);
+        self.call_status(op, dialect.get_begin as *const u8, &[self.context(), argument, cursor]);
         self.jump_and_begin(done, done);
         // The saved end replaces the kernel's cursor.
         InRegion { outer: end }
@@ -402,6 +403,6 @@ impl<'e> Emit<'e, '_> {
 
     fn set_end(&mut self, end: Value) {
         self.code.def_var(self.end, end);
-        self.store(end, self.context, self.fields.end);
+        self.store(end, self.context(), self.fields.end);
     }
 }

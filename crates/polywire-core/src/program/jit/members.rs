@@ -16,7 +16,10 @@ use crate::{
 };
 
 /// The longest [`ExpectedPrefix`] that is compared in line.
-pub(super) const LONGEST_PREFIX: usize = 64;
+const LONGEST_PREFIX: usize = 64;
+
+/// The most members that direct code reads.
+const MAX_IN_ORDER: usize = 32;
 
 impl<'e> Emit<'e, '_> {
     pub(super) fn decode_members(
@@ -29,7 +32,7 @@ impl<'e> Emit<'e, '_> {
     ) {
         self.accumulator = None;
         if self.direct {
-            return self.decode_in_order(arms, frame);
+            return self.decode_in_order(dialect, arms, frame);
         }
         let cursor = self.slot(3);
         let seen = self.slot(arms.len().div_ceil(64).max(1) as u32);
@@ -38,7 +41,7 @@ impl<'e> Emit<'e, '_> {
         self.code.def_var(expected, zero);
         if !dialect.prefixes_suffice {
             let at = self.slot_address(cursor);
-            self.call_status(op, dialect.begin as *const u8, &[self.context, at]);
+            self.call_status(op, dialect.begin as *const u8, &[self.context(), at]);
         }
         let (head, unknown, end) = (self.code.create_block(), self.cold(), self.code.create_block());
         let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
@@ -50,7 +53,7 @@ impl<'e> Emit<'e, '_> {
         let guess = self.code.use_var(expected);
         self.store_word(guess);
         let (at, table, word) = (self.slot_address(cursor), self.address(&**table), self.word());
-        self.call_status(op, dialect.next as *const u8, &[self.context, at, table, word]);
+        self.call_status(op, dialect.next as *const u8, &[self.context(), at, table, word]);
         let arm = self.load_word(0);
         let mut switch = Switch::new();
         for (i, block) in blocks.iter().enumerate() {
@@ -80,14 +83,14 @@ impl<'e> Emit<'e, '_> {
             }
             if !dialect.prefixes_suffice {
                 let at = self.slot_address(cursor);
-                self.call_status(op, dialect.after as *const u8, &[self.context, at]);
+                self.call_status(op, dialect.after as *const u8, &[self.context(), at]);
             }
             self.code.ins().jump(head, &[]);
         }
 
         self.code.switch_to_block(unknown);
         let at = self.slot_address(cursor);
-        self.call_status(op, dialect.skip as *const u8, &[self.context, at]);
+        self.call_status(op, dialect.skip as *const u8, &[self.context(), at]);
         self.jump_and_begin(head, end);
         for (i, arm) in arms.iter().enumerate().filter(|(_, arm)| !arm.absent.0.is_empty()) {
             let known = self.code.ins().stack_load(types::I64, types::I64, seen, 8 * (i / 64) as i32);
@@ -101,10 +104,14 @@ impl<'e> Emit<'e, '_> {
 
     /// In direct code: emits members that come in the usual order or are left out. Bails out in all
     /// other cases.
-    fn decode_in_order(&mut self, arms: &'e [Arm], frame: Value) {
+    fn decode_in_order(&mut self, dialect: &'static MemberDialect, arms: &'e [Arm], frame: Value) {
+        let ends_so = dialect.prefixes_suffice && dialect.ending == Some(Ending::Exhausted);
+        // The position of other streams is an address, which kernels with a form cannot use.
+        if !ends_so || arms.len() > MAX_IN_ORDER || self.stream.is_some() {
+            return self.give_up();
+        }
         for arm in arms {
-            let prefix =
-                arm.prefix.as_ref().expect("only members with expected prefixes have a function without a context");
+            let Some(prefix) = arm.prefix.as_ref().filter(|prefix| is_simple(prefix)) else { return self.give_up() };
             let (absent, next) = (self.code.create_block(), self.code.create_block());
             let (position, end) = (self.position(), self.code.use_var(self.end));
             let behind = self.code.ins().iadd_imm_s(position, prefix.bytes.len() as i64);
@@ -114,7 +121,11 @@ impl<'e> Emit<'e, '_> {
             let differs = self.differs(here, 0, &prefix.bytes);
             self.or_else(differs, absent);
             self.code.def_var(self.position, behind);
+            if let PrefixTag::Is(tag) = prefix.tag {
+                self.tag = Some(tag);
+            }
             self.decode_inner(&arm.body, frame);
+            self.tag = None;
             self.jump_and_begin(next, absent);
             self.decode_inner(&arm.absent, frame);
             self.jump_and_begin(next, next);
@@ -172,7 +183,7 @@ impl<'e> Emit<'e, '_> {
             self.code.ins().stack_store(types::I64, value, cursor, word);
         }
         if let Some(tag) = tag {
-            self.store_scalar(Scalar::U32, tag, self.context, offset_of!(Input<'_>, tag) as i32);
+            self.store_scalar(Scalar::U32, tag, self.context(), offset_of!(Input<'_>, tag) as i32);
         }
         self.code.def_var(self.position, behind);
         self.jump_and_begin(next, other);
@@ -233,4 +244,9 @@ impl<'e> Emit<'e, '_> {
         }
         differs.unwrap_or_else(|| self.constant(0))
     }
+}
+
+/// True for a prefix that direct code compares in line, and that determines the tag.
+fn is_simple(prefix: &ExpectedPrefix) -> bool {
+    prefix.bytes.len() <= LONGEST_PREFIX && !prefix.counted && matches!(prefix.tag, PrefixTag::Is(_))
 }

@@ -239,10 +239,7 @@ fn builder() -> Result<JITBuilder, String> {
 /// The size that a message must have for a program's direct function, or the room that it needs;
 /// none if there is no direct function.
 pub(crate) fn direct_size(program: &Program) -> Option<usize> {
-    match program.direction {
-        Direction::Decode => direct::decode_size(program),
-        Direction::Encode => direct::encode_room(program),
-    }
+    direct::size(program)
 }
 
 /// The specialised state that the direct function of a program with a bank expects; none if there
@@ -263,16 +260,20 @@ fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<(FuncId, Opt
     let functions = (0..program.routines.len()).map(|i| declare(&alloc::format!("routine{i}"), false));
     let functions = functions.collect::<Result<Vec<FuncId>, String>>()?;
     let root = declare("root", false)?;
-    let direct = direct_size(program).map(|_| declare("direct", true)).transpose()?;
+    let mut direct = direct_size(program).map(|_| declare("direct", true)).transpose()?;
     let routines = program.routines.iter().map(|r| &r.block).zip(functions.iter().copied());
     let roots = [Some(root), direct].into_iter().flatten().map(|function| (&program.root, function));
     let mut bytes = 0;
     for (block, function) in routines.chain(roots) {
         let is_direct = direct == Some(function);
-        bytes += match program.direction {
+        let length = match program.direction {
             Direction::Decode => decode::define(module, program, block, function, &functions, is_direct)?,
             Direction::Encode => encode::define(module, program, block, function, &functions, is_direct)?,
         };
+        match length {
+            Some(length) => bytes += length,
+            None => direct = None,
+        }
         if bytes > MAX_CODE {
             return Err("the machine code is too long".into());
         }

@@ -90,7 +90,7 @@ impl<'e> Emit<'e, '_> {
             true => {
                 self.spill();
                 let kind = self.constant(kind as i64);
-                self.call(shims::fail_output as *const u8, &[self.context, kind, expected, got], Some(types::I32));
+                self.call(shims::fail_output as *const u8, &[self.context(), kind, expected, got], Some(types::I32));
                 self.name(op);
             }
         }

@@ -18,7 +18,7 @@ impl<'e> Emit<'e, '_> {
             self.read_stop_bit(form)
         } else {
             let (address, word) = (self.address(form), self.word());
-            self.call_status(op, get as *const u8, &[self.context, address, word]);
+            self.call_status(op, get as *const u8, &[self.context(), address, word]);
             self.load_word(0)
         };
         self.set(value, form.scalar);
@@ -66,7 +66,7 @@ impl<'e> Emit<'e, '_> {
     pub(super) fn put_stop_bit(&mut self, op: &Op, form: &'e StopBit, value: Value) {
         if !self.direct {
             let address = self.address(form);
-            return self.call_status(op, put as *const u8, &[self.context, address, value]);
+            return self.call_status(op, put as *const u8, &[self.context(), address, value]);
         }
         let is_signed = form.scalar.is_signed() || form.base.is_some();
         let mut wire = value;

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The most bytes that a form adds to those in hand.
-pub(super) const HEAD: usize = 10;
+pub(in super::super) const HEAD: usize = 10;
 
 /// The most bytes that are moved in one step.
 const FEW: i64 = SHORT_TEXT as i64;
@@ -392,7 +392,7 @@ impl<'e> Emit<'e, '_> {
     fn room_for_bytes(&mut self, len: Value) {
         let (position, capacity) = (self.position(), self.code.use_var(self.end));
         let wanted = self.code.ins().iadd(position, len);
-        let wanted = self.code.ins().iadd_imm_s(wanted, self.room_wanted);
+        let wanted = self.code.ins().iadd_imm_s(wanted, self.wanted);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         self.or_bail_out(full);
     }

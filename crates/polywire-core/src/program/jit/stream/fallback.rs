@@ -1,7 +1,7 @@
 //! Fallback of a direct function to the interpreter, for maps, slices of numbers, and strings that
 //! are set to a default.
 //!
-//! [`Eligibility::fall_back`] decides which operations may fall back. They must not use bits of the
+//! [`Eligibility::fall_back`] decides which of these may fall back. They must not use bits of the
 //! enclosing presence map, which are in registers, or slots that other operations use, which have
 //! no tags. Their policies must refuse deviations: a report needs an offset in the whole message,
 //! which the interpreter does not know here.
@@ -21,6 +21,12 @@ use crate::{
     layout::Scalar,
     program::{Block, Bytes, BytesForm, Check, Decimal, Op, OpKind, Policy, StopBit, Wire, passes, state::LOCALS},
 };
+
+/// True for the operations that direct functions leave to the interpreter. For all others that only
+/// the interpreter has code for, a program gets no direct function.
+pub(super) fn is_fallback(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. })
+}
 
 impl Eligibility<'_> {
     /// Some(0), the number of presence bits, if an operation may fall back to the interpreter; else
@@ -108,9 +114,20 @@ impl Eligibility<'_> {
 }
 
 impl Emit<'_, '_> {
+    fn admit_fallback(&self, op: &Op) {
+        if !is_fallback(&op.kind) {
+            self.give_up();
+        }
+    }
+
     /// Emits a fallback of a decode operation. The arguments are the program, the operation, its
     /// frame, the accumulator and the accumulator's scalar.
-    pub(in super::super) fn interpret_decode(&mut self, [program, op, frame, accumulator, scalar]: [Value; 5]) {
+    pub(in super::super) fn interpret_decode(
+        &mut self,
+        own: &Op,
+        [program, op, frame, accumulator, scalar]: [Value; 5],
+    ) {
+        self.admit_fallback(own);
         let (state, here, base) = (self.state(), self.here(), self.code.use_var(self.base));
         let end = self.code.use_var(self.end);
         let end = self.code.ins().iadd(base, end);
@@ -139,9 +156,10 @@ impl Emit<'_, '_> {
 
     /// Emits a fallback of an encode operation. The arguments are the program, the operation, its
     /// frame and the index.
-    pub(in super::super) fn interpret_encode(&mut self, [program, op, frame, index]: [Value; 4]) {
+    pub(in super::super) fn interpret_encode(&mut self, own: &Op, [program, op, frame, index]: [Value; 4]) {
+        self.admit_fallback(own);
         let (position, capacity) = (self.position(), self.code.use_var(self.end));
-        let wanted = self.code.ins().iadd_imm_s(position, self.room_wanted);
+        let wanted = self.code.ins().iadd_imm_s(position, self.wanted);
         let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
         self.or_bail_out(full);
         let (state, here, room) = (self.state(), self.here(), self.code.ins().isub(capacity, wanted));

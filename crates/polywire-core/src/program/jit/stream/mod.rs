@@ -26,14 +26,11 @@ use alloc::{
 };
 
 use super::join::stops;
-use crate::{
-    layout::Kind,
-    program::{
-        Block, Bytes, Coding, Direction, Op, OpKind, Overflow, Place, Program, Source, TextForm, Wire,
-        state::{
-            UNDEFINED,
-            specialised::{Specialisation, SpecialisedSlot},
-        },
+use crate::program::{
+    Block, Bytes, Coding, Direction, Op, OpKind, Program, passes,
+    state::{
+        UNDEFINED,
+        specialised::{Specialisation, SpecialisedSlot},
     },
 };
 
@@ -49,22 +46,17 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub(super) use bytes::Held;
+pub(super) use bytes::{HEAD, Held};
 pub(super) use map::Segment;
 pub(super) use slots::{SlotWords, slot_words};
 
 /// The most slots of an eligible program: instructions contain their offsets.
 const MAX_SLOTS: usize = 1 << 16;
 
-/// Longest stop-bit integer.
-const INTEGER: usize = 10;
-
 /// The analysis of a program: whether it is eligible, and the facts that direct code needs.
 pub(super) struct Eligibility<'p> {
     program: &'p Program,
     specialised: Specialisation,
-    /// Longest encoded message, without the bytes of strings and with one element of each sequence.
-    room: usize,
     /// Slots that a `Forget` keeps.
     kept: Vec<u32>,
     /// Slots of operations that fall back to the interpreter.
@@ -118,7 +110,6 @@ impl<'p> Eligibility<'p> {
         Some(Eligibility {
             program,
             specialised,
-            room: 0,
             kept: Vec::new(),
             fallback_bytes: BTreeSet::new(),
             held: HeldText::No,
@@ -127,14 +118,6 @@ impl<'p> Eligibility<'p> {
             slot_words: Vec::new(),
             has_uneven_bits: false,
         })
-    }
-
-    /// The room that an encode program needs, in bytes.
-    pub(super) fn room(&self) -> usize {
-        match self.program.direction {
-            Direction::Encode => self.room,
-            Direction::Decode => 0,
-        }
     }
 
     /// The state that the direct function expects.
@@ -158,17 +141,16 @@ impl<'p> Eligibility<'p> {
         })
     }
 
-    /// The bits of the longest of alternative blocks. Adds the room of the largest.
+    /// The bits of the longest of alternative blocks.
     fn longest<'b>(&mut self, blocks: impl Iterator<Item = &'b Block>) -> Option<u32> {
-        let (before, held, was_uneven) = (self.room, self.held, self.has_uneven_bits);
-        let (mut bits, mut room, mut is_uneven) = (0, self.room, was_uneven);
+        let (held, was_uneven) = (self.held, self.has_uneven_bits);
+        let (mut bits, mut is_uneven) = (0, was_uneven);
         for block in blocks {
-            (self.room, self.held, self.has_uneven_bits) = (before, held, was_uneven);
+            (self.held, self.has_uneven_bits) = (held, was_uneven);
             bits = self.block(block)?.max(bits);
-            room = self.room.max(room);
             is_uneven |= self.has_uneven_bits;
         }
-        (self.room, self.has_uneven_bits) = (room, is_uneven);
+        self.has_uneven_bits = is_uneven;
         Some(bits)
     }
 
@@ -181,58 +163,27 @@ impl<'p> Eligibility<'p> {
         Some(bits)
     }
 
+    /// The number of bits that an operation takes from the enclosing presence map; none if it is
+    /// not eligible.
     fn op(&mut self, op: &Op) -> Option<u32> {
         match &op.kind {
-            OpKind::Const(..)
-            | OpKind::Load(_)
-            | OpKind::Store(_)
-            | OpKind::Length(_)
-            | OpKind::Convert(_)
-            | OpKind::Check(_)
-            | OpKind::Need(_)
-            | OpKind::Fail(_) => Some(0),
-            OpKind::Literal(bytes) => {
-                self.room += bytes.len();
-                Some(0)
-            }
-            OpKind::Put(Wire::Fixed { scalar, .. }) | OpKind::Get(Wire::Fixed { scalar, .. }) => {
-                self.room += scalar.size();
-                Some(0)
-            }
-            OpKind::Put(Wire::StopBit(_)) | OpKind::Get(Wire::StopBit(_)) => {
-                self.room += INTEGER;
-                Some(0)
-            }
             OpKind::Bytes(bytes) => {
                 self.bytes(bytes);
+                Some(0)
+            }
+            OpKind::Text { .. } => {
+                if self.program.direction == Direction::Encode {
+                    self.held = HeldText::Yes;
+                }
                 Some(0)
             }
             OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } => {
                 self.longest([then, otherwise].into_iter())
             }
-            OpKind::Present { place, body } => {
-                self.is_optional(*place).then_some(())?;
-                self.block(body)
-            }
-            OpKind::Clear(place) => self.is_optional(*place).then_some(0),
-            OpKind::Text { place, form: TextForm::Held, bound, utf16_bound, overflow, .. } => {
-                let bounded = *bound == 0 || !utf16_bound && *overflow == Overflow::Refuse;
-                if self.program.direction == Direction::Encode {
-                    self.held = HeldText::Yes;
-                }
-                (bounded && self.is_string(*place)).then_some(0)
-            }
-            OpKind::Sequence { place, source, element, bound, overflow, .. } => {
-                let encodes = self.program.direction == Direction::Encode;
-                let counted = encodes || matches!(source, Source::Count | Source::Fixed(_));
-                let bounded = *bound == 0 || *overflow == Overflow::Refuse;
-                (counted && bounded && self.has_elements(*place)).then_some(())?;
-                // Bits that each element takes have no constant positions.
-                self.block(element).filter(|bits| *bits == 0)
-            }
             OpKind::Switch { arms, otherwise } => self.cases(arms.iter().map(|(_, block)| block).chain([otherwise])),
             OpKind::Union { arms, none, .. } => self.cases(arms.iter().chain([none])),
-            OpKind::Select { body, .. } => self.block(body),
+            // Bits that each element takes have no constant positions.
+            OpKind::Sequence { element, .. } => self.block(element).filter(|bits| *bits == 0),
             OpKind::Forget { except } => {
                 self.kept.push(*except);
                 Some(0)
@@ -240,30 +191,25 @@ impl<'p> Eligibility<'p> {
             OpKind::KnownBits { .. } | OpKind::TakeBit if self.has_uneven_bits => None,
             OpKind::KnownBits { zeros, one } => zeros.checked_add(u32::from(*one)),
             OpKind::TakeBit => Some(1),
-            OpKind::LoadLocal(..) | OpKind::StoreLocal(_) | OpKind::Compute(..) | OpKind::Decimal(_) => Some(0),
-            OpKind::LoadSlot { .. }
-            | OpKind::StoreSlot { .. }
-            | OpKind::EmptySlot(_)
-            | OpKind::SlotState(_)
-            | OpKind::SlotHas { .. } => Some(0),
-            OpKind::Unbox { body, .. } => self.block(body),
-            OpKind::Map { .. } | OpKind::SetText(..) | OpKind::Slice { .. } => self.fall_back(op),
             OpKind::PresenceMap { bits, body, .. } => {
                 let is_uneven = core::mem::take(&mut self.has_uneven_bits);
                 let taken = self.block(body)?;
                 self.has_uneven_bits = is_uneven;
-                self.room += taken.div_ceil(7).max(1) as usize;
                 (taken == *bits).then_some(0)
             }
-            _ => None,
+            kind if fallback::is_fallback(kind) => self.fall_back(op),
+            kind => {
+                let mut bits = Some(0u32);
+                passes::inner_blocks(kind, &mut |block| {
+                    bits = bits.and_then(|sum| sum.checked_add(self.block(block)?))
+                });
+                bits
+            }
         }
     }
 
     /// Records an operation on the bytes in hand.
     fn bytes(&mut self, bytes: &Bytes) {
-        if let Bytes::Put(_) = bytes {
-            self.room += bytes::HEAD;
-        }
         self.held = match bytes {
             Bytes::Const(known) => HeldText::of(known),
             Bytes::Get(form) if form.coding == Coding::StopBit => HeldText::Yes,
@@ -285,23 +231,5 @@ impl<'p> Eligibility<'p> {
         self.kept.iter().all(|at| slot(at).is_none_or(|slot| slot.text.is_none()))
             && self.fallback.iter().all(|at| slot(at).is_some_and(|slot| slot.tag == UNDEFINED))
             && specialised.into_iter().all(|bytes| !self.fallback_bytes.contains(&bytes))
-    }
-
-    fn is_optional(&self, place: Place) -> bool {
-        matches!(place.node().map(|node| &self.program.layout.node(node).kind), Some(Kind::Optional(_)))
-    }
-
-    /// True for a string whose words are at known positions, for a shared string, and for a sink.
-    fn is_string(&self, place: Place) -> bool {
-        let kind = place.node().map(|node| &self.program.layout.node(node).kind);
-        matches!(kind, None | Some(Kind::String { shared: true, .. } | Kind::String { words: Some(_), .. }))
-    }
-
-    /// True for an array, and for a sequence whose words are at known positions.
-    fn has_elements(&self, place: Place) -> bool {
-        match place.node().map(|node| &self.program.layout.node(node).kind) {
-            Some(Kind::Sequence(sequence)) => sequence.words.is_some(),
-            kind => matches!(kind, Some(Kind::Array { .. })),
-        }
     }
 }

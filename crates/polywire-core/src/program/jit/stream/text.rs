@@ -16,7 +16,7 @@ use super::{
 use crate::{
     layout::{Kind, Scalar, Words},
     program::{
-        ByteSlot, Order, Place, State,
+        ByteSlot, Op, OpKind, Order, Overflow, Place, State,
         io::SHORT_TEXT,
         state::{Text, bytes::MAX_INLINE, specialised::LONG},
     },
@@ -41,7 +41,8 @@ struct Target {
 
 impl<'e> Emit<'e, '_> {
     /// Takes the bytes of a string into hand.
-    pub(in super::super) fn take_string(&mut self, place: Place, bound: u32, frame: Value) {
+    pub(in super::super) fn take_string(&mut self, op: &Op, place: Place, bound: u32, frame: Value) {
+        self.admit_bound(op);
         let (data, len) = self.slice(place, frame);
         self.bail_out_beyond(len, bound);
         self.held = Some(Held::Found(Found { is_text: true, ..Found::any(data, len) }));
@@ -147,7 +148,8 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Stores the bytes in hand in a string. Bails out if they are not UTF-8.
-    pub(in super::super) fn set_string(&mut self, place: Place, bound: u32, frame: Value) {
+    pub(in super::super) fn set_string(&mut self, op: &Op, place: Place, bound: u32, frame: Value) {
+        self.admit_bound(op);
         if place == Place::Sink {
             return;
         }
@@ -159,9 +161,21 @@ impl<'e> Emit<'e, '_> {
                 self.set_found(target, found, bound);
             }
             (None, held) => {
+                if !self.is_shared(place) {
+                    self.give_up();
+                }
                 let (found, string) = (self.found_with_stop(held), self.place_address(place, frame));
                 self.set_by_call(calls::set_shared as *const u8, string, found, bound);
             }
+        }
+    }
+
+    /// Gives up if the string has a bound that the code below does not keep.
+    fn admit_bound(&self, op: &Op) {
+        if let OpKind::Text { bound: 1.., utf16_bound, overflow, .. } = &op.kind
+            && (*utf16_bound || *overflow != Overflow::Refuse)
+        {
+            self.give_up();
         }
     }
 
