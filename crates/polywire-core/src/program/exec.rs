@@ -291,8 +291,8 @@ impl Executable {
                 // SAFETY: `value` is a live value of the layout that nobody else refers to, by this
                 // function's contract.
                 if let Some(taken) = unsafe { self.decode_direct(bytes, value, limits) } {
-                    // Direct code does not count growth. It stores no more than the message has.
-                    return Ok(Decoded { bytes: taken, grown: bytes.len() });
+                    // Direct code without a bank allocates nothing.
+                    return Ok(Decoded { bytes: taken, grown: 0 });
                 }
                 Payload::Bytes(bytes)
             }

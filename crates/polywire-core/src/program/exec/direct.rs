@@ -56,7 +56,8 @@ impl Executable {
     #[inline]
     pub(super) unsafe fn decode_direct(&self, bytes: &[u8], value: *mut u8, limits: &Limits) -> Option<usize> {
         let direct = self.0.tiers.direct(Kind::Decode)?;
-        if bytes.len() < self.0.direct_size || bytes.len() > limits.message_bytes {
+        let longest = limits.message_bytes.min(limits.elements as usize);
+        if bytes.len() < self.0.direct_size || bytes.len() > longest {
             return None;
         }
         // SAFETY: `bytes` has the `direct_size` bytes that the code reads unchecked, the code is

@@ -17,7 +17,7 @@ mod encode;
 #[cfg(feature = "jit")]
 pub(crate) mod op;
 mod slots;
-mod texts;
+pub(crate) mod texts;
 
 pub(crate) use decode::decode;
 pub(crate) use encode::encode;

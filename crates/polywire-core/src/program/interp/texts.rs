@@ -150,7 +150,7 @@ pub(crate) fn counted_nul(input: &mut Input<'_>, order: Order, string: Option<&m
 
 /// The text of such a string.
 #[inline]
-fn counted_text<'a>(input: &mut Input<'a>, order: Order) -> Result<&'a str, Status> {
+pub(crate) fn counted_text<'a>(input: &mut Input<'a>, order: Order) -> Result<&'a str, Status> {
     let start = input.pos;
     let head = input.take(4)?;
     let head = [head[0], head[1], head[2], head[3]];

@@ -458,7 +458,10 @@ impl<'e> Emit<'e, '_> {
                 self.store(len, base, offset + words.len as i32);
                 self.advance_by(count, 4);
                 self.jump_and_begin(done, slow_block);
-                slow(self);
+                match self.direct {
+                    true => self.decode_long((base, offset), *order, bound),
+                    false => slow(self),
+                }
                 self.jump_and_begin(done, done);
             }
             // The arms below require an owned string.
@@ -474,6 +477,21 @@ impl<'e> Emit<'e, '_> {
             }
             _ => slow(self),
         }
+    }
+
+    /// In direct code: emits a longer string. Bails out unless it fits into the capacity.
+    fn decode_long(&mut self, (base, offset): (Value, i32), order: Order, bound: u32) {
+        let longest = if bound == 0 { u32::MAX } else { bound };
+        // Alignment may have moved the position past the end.
+        let lacks = self.lacks(0);
+        self.or_bail_out(lacks);
+        let (end, position) = (self.code.use_var(self.end), self.position());
+        let (here, left) = (self.here(), self.code.ins().isub(end, position));
+        let string = self.code.ins().iadd_imm_s(base, i64::from(offset));
+        let (order, longest) = (self.constant((order == Order::Little).into()), self.constant(longest.into()));
+        let arguments = [string, here, left, order, longest];
+        let taken = self.call_or_bail_out(shims::get_counted_nul as *const u8, &arguments);
+        self.advance_by(taken, 0);
     }
 
     /// Bytes from one element to the next.
@@ -508,17 +526,26 @@ impl<'e> Emit<'e, '_> {
         let (end, position) = (self.code.use_var(self.end), self.position());
         let after = self.code.ins().iadd(position, bytes);
         let short = self.code.ins().icmp(IntCC::UnsignedGreaterThan, after, end);
-        let many = self.beyond_limit(IntCC::UnsignedGreaterThan, count);
-        let unfit = self.code.ins().bor(short, many);
-        self.or_else(unfit, slow);
+        self.or_else(short, slow);
+        // Without a bank, direct code gets no message with more bytes than the limit has elements.
+        if !self.direct || self.stream.is_some() {
+            let many = self.beyond_limit(IntCC::UnsignedGreaterThan, count);
+            self.or_else(many, slow);
+        }
         let here = self.here();
         let data = self.load(types::I64, base, offset + words.pointer as i32);
         self.call(shims::copy as *const u8, &[here, data, bytes], None);
         self.store(count, base, offset + words.len as i32);
         self.code.def_var(self.position, after);
         self.jump_and_begin(done, slow);
-        self.decode_by_interpreter(op, frame);
-        self.jump_and_begin(done, done);
+        match self.direct {
+            true => self.jump_out(),
+            false => {
+                self.decode_by_interpreter(op, frame);
+                self.code.ins().jump(done, &[]);
+            }
+        }
+        self.code.switch_to_block(done);
     }
 
     fn decode_counted(

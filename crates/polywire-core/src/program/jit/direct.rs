@@ -75,3 +75,88 @@ fn op_room(op: &Op) -> Option<usize> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::{sync::Arc, vec, vec::Vec};
+    use core::ptr::NonNull;
+
+    use crate::{
+        codec::{Codec, Options, cdr::CDR},
+        layout::{Record, Shape, Value},
+        program::{Program, jit, passes},
+        schema::{Def, Member, Schema, SchemaBuilder, Type},
+    };
+
+    fn schema(members: Vec<Member>) -> Schema {
+        let mut types = SchemaBuilder::new();
+        let root = types.add(Def::structure("Root", members));
+        types.finish(Type::Def(root)).unwrap()
+    }
+
+    /// The prepared programs of both directions.
+    fn programs(schema: &Schema, shape: &Shape) -> [Arc<Program>; 2] {
+        let options = Options::default();
+        let encode = CDR.lower_encode(&options, schema, shape.layout()).unwrap();
+        let decode = CDR.lower_decode(&options, schema, schema, shape.layout()).unwrap();
+        [encode, decode].map(|program| Arc::new(passes::prepare(program)))
+    }
+
+    #[test]
+    fn strings_and_sequences_of_numbers_need_no_context() {
+        let members = vec![
+            Member::new("number", Type::Uint8),
+            Member::new("text", Type::string()),
+            Member::new("octets", Type::sequence(Type::Uint8)),
+            Member::new("numbers", Type::sequence(Type::Int32)),
+            Member::new("last", Type::Float64),
+        ];
+        let schema = schema(members);
+        let shape = Shape::of(&schema).unwrap();
+        let programs = programs(&schema, &shape);
+        let least = jit::direct_size(&programs[0]).unwrap();
+        let [encode, decode] = programs.map(|program| jit::compile(&program).unwrap());
+        let [encode, decode] =
+            [&encode, &decode].map(|code| NonNull::new(code.direct().cast_mut()).expect("no context"));
+        let (mut record, mut back, mut bytes) = (Record::new(&shape), Record::new(&shape), Vec::with_capacity(4096));
+        for len in [0, 1, 15, 16, 17, 21, 100, 999] {
+            record.set("number", len as u8).unwrap();
+            record.set("text", "é".repeat(len / 2)).unwrap();
+            record.set("octets", Value::Bytes(vec![len as u8; len])).unwrap();
+            record.set("numbers", Value::List((0..len as i32 / 4).map(Value::from).collect())).unwrap();
+            record.set("last", len as f64).unwrap();
+            // Has the memory that the message needs.
+            back.clone_from(&record);
+            back.set("last", -1.0).unwrap();
+            // SAFETY: the records have the layout of the programs, and `bytes` the room.
+            unsafe {
+                let written = jit::encode_direct(encode, bytes.as_mut_ptr(), bytes.capacity(), record.as_ptr());
+                assert!(written <= bytes.capacity(), "{len}: not written without a context");
+                bytes.set_len(written);
+                let taken = jit::decode_direct(decode, &bytes, back.as_mut_ptr());
+                assert_eq!(taken, bytes.len(), "{len}: not read without a context");
+                assert_eq!(back, record, "{len}");
+                // Whatever is cut off or does not fit is left to the general function.
+                for cut in 0..bytes.len() {
+                    assert!(jit::decode_direct(decode, &bytes[..cut], back.as_mut_ptr()) > cut, "{len}, {cut}");
+                }
+                let few = &mut vec![0; (bytes.len() - 1).max(least)];
+                let fits = bytes.len() <= few.len();
+                assert!(fits || jit::encode_direct(encode, few.as_mut_ptr(), few.len(), record.as_ptr()) > few.len());
+                let mut empty = Record::new(&shape);
+                let taken = jit::decode_direct(decode, &bytes, empty.as_mut_ptr());
+                assert!(len == 0 || taken > bytes.len(), "{len}: the value has no memory for it");
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_whose_operations_need_a_context_has_no_direct_function() {
+        let nested = Type::sequence(Type::sequence(Type::string()));
+        let schema = schema(vec![Member::new("names", nested)]);
+        let shape = Shape::of(&schema).unwrap();
+        for program in programs(&schema, &shape) {
+            assert!(jit::compile(&program).unwrap().direct().is_null());
+        }
+    }
+}

@@ -31,7 +31,7 @@ pub(crate) const SLACK: usize = 16;
 /// The longest string that is copied in line.
 const SHORT: i64 = 16;
 
-/// The longest string that direct code copies.
+/// The most bytes of a string, or of a sequence of numbers, that direct code copies.
 const LONG: i64 = 1 << 16;
 
 /// The smallest size of a page. A load within one page that holds a readable byte cannot fault.
@@ -549,8 +549,16 @@ impl<'e> Emit<'e, '_> {
         let bytes = self.code.ins().imul_imm_s(len, scalar.size() as i64);
         let (capacity, position) = (self.code.use_var(self.end), self.position());
         let wanted = self.code.ins().iadd(position, bytes);
-        let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
-        self.rarely(full, |emit| emit.call_status(op, shims::grow as *const u8, &[emit.context(), bytes]));
+        if self.direct {
+            let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, bytes, LONG);
+            self.or_bail_out(long);
+            let wanted = self.code.ins().iadd_imm_s(wanted, self.wanted);
+            let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+            self.or_bail_out(full);
+        } else {
+            let full = self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, capacity);
+            self.rarely(full, |emit| emit.call_status(op, shims::grow as *const u8, &[emit.context(), bytes]));
+        }
         let here = self.here();
         self.call(shims::copy as *const u8, &[data, here, bytes], None);
         self.advance_by(bytes, 0);

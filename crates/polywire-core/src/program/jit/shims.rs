@@ -10,7 +10,7 @@ use alloc::string::String;
 use crate::{
     layout::{EnumNode, Kind, NodeId, Scalar, text_at},
     program::{
-        Bytes, Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State,
+        Bytes, Check, FaultKind, Input, Limits, Op, OpKind, Order, Output, PathId, Place, Program, ScalarKernel, State,
         Status, TextKernel,
         interp::{self, bytes::set_octets, op as interpret},
     },
@@ -71,6 +71,30 @@ pub(super) unsafe extern "C" fn grow(output: *mut Output<'_>, n: u64) -> Status 
 pub(super) unsafe extern "C" fn copy(from: *const u8, to: *mut u8, len: u64) {
     // SAFETY: machine code has checked bounds and room, and message and value do not overlap.
     unsafe { core::ptr::copy_nonoverlapping(from, to, len as usize) }
+}
+
+/// Decodes a string of CDR into one that has the capacity. Returns its bytes in the message, or 0 if
+/// there is no such string.
+pub(super) unsafe extern "C" fn get_counted_nul(
+    string: *mut String,
+    at: *const u8,
+    left: u64,
+    is_little: u64,
+    longest: u64,
+) -> u64 {
+    // SAFETY: direct code passes a string of the value that it decodes, and the rest of its
+    // message, of `left` bytes.
+    let (string, rest) = unsafe { (&mut *string, core::slice::from_raw_parts(at, left as usize)) };
+    let (limits, order) = (Limits::default(), if is_little != 0 { Order::Little } else { Order::Big });
+    let mut input = Input::new(rest, &limits);
+    match interp::texts::counted_text(&mut input, order) {
+        Ok(text) if text.len() <= string.capacity() && text.len() as u64 <= longest => {
+            string.clear();
+            string.push_str(text);
+            input.position() as u64
+        }
+        _ => 0,
+    }
 }
 
 pub(super) unsafe extern "C" fn decode_op(

@@ -1,10 +1,10 @@
 //! Direct functions of programs with a bank, which stateful formats such as FAST have.
 //!
-//! [`Eligibility`] walks a program and decides whether it can have a direct function.
-//! `jit/direct.rs` asks it for that and for the room that encoding needs, and `exec.rs` for the
-//! state that the function expects ([`Specialisation`]). The other files emit the code of single
-//! operations. They are called by `jit/decode.rs`, `jit/encode.rs` and their helpers where
-//! `Emit::direct` is true.
+//! [`Eligibility`] walks a program and decides whether its slots and presence bits admit a direct
+//! function; emitting the code finds out whether its operations do. `jit/direct.rs` asks for the
+//! former, and `exec.rs` for the state that the function expects ([`Specialisation`]). The other
+//! files emit the code of single operations. They are called by `jit/decode.rs`, `jit/encode.rs`
+//! and their helpers where `Emit::direct` is true.
 //!
 //! A direct function touches the message, the value and the state. It has neither an `Input` nor an
 //! `Output`, and it reports no error: in unusual cases it bails out, and the general function
@@ -53,7 +53,8 @@ pub(super) use slots::{SlotWords, slot_words};
 /// The most slots of an eligible program: instructions contain their offsets.
 const MAX_SLOTS: usize = 1 << 16;
 
-/// The analysis of a program: whether it is eligible, and the facts that direct code needs.
+/// The analysis of a program: whether its slots and presence bits admit a direct function, and the
+/// facts that direct code needs.
 pub(super) struct Eligibility<'p> {
     program: &'p Program,
     specialised: Specialisation,
