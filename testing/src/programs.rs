@@ -141,11 +141,13 @@ fn random_op(random: &mut Random, nodes: usize, routines: usize) -> OpKind {
     }
 }
 
-/// An operation on slots, locals or the presence map.
-fn random_state_op(random: &mut Random) -> OpKind {
+/// A random operation on slots, locals, the presence map or the bytes in hand.
+pub fn random_state_op(random: &mut Random) -> OpKind {
     let (slot, local) = (random.below(3) as u32, random.below(9) as u8);
     let scalar = *random.choose(&[Scalar::U64, Scalar::I64, Scalar::F64, Scalar::U32, Scalar::I8, Scalar::Bool]);
-    let (kind, initial) = (random.below(4) as u8, random.bits() >> random.below(64));
+    // The values of a slot are mostly of one kind, which direct functions require.
+    let kind = if random.one_in(8) { random.below(4) as u8 } else { 2 };
+    let initial = random.bits() >> random.below(64);
     let local = if random.one_in(2) { local.min(1) } else { local };
     let operand = if random.one_in(2) { Operand::Local(local) } else { Operand::Constant(initial) };
     let arithmetic = [Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Equal, Arithmetic::Less];

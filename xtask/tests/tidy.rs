@@ -343,6 +343,20 @@ fn comments_stand_alone(source: &Source) -> Vec<String> {
     (0..lines.len()).filter(refers).map(|number| format!("{}:{}: {}", source.path, number + 1, lines[number])).collect()
 }
 
+/// The names of an enum's variants, in a file where each begins a line.
+fn variants(text: &str, of: &str) -> Vec<String> {
+    let (_, rest) = text.split_once(&format!("pub enum {of} {{\n")).expect("the enum");
+    let (body, _) = rest.split_once("\n}").expect("its end");
+    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
+    let named = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
+    named.map(|line| line.chars().take_while(char::is_ascii_alphanumeric).collect()).collect()
+}
+
+/// True if a text contains a name, and not only as the beginning of a longer one.
+fn has_name(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| !text[at + name.len()..].starts_with(|c: char| c.is_ascii_alphanumeric()))
+}
+
 /// Folders where lints are suppressed with `expect` and never with `allow`.
 const WITHOUT_ALLOW: &[&str] = &[
     "crates/polywire-core/tests/",
@@ -543,6 +557,28 @@ fn comments_say_something_themselves() {
     finds(comments_stand_alone, "crates/polywire/src/node.rs", "fn f() {}\n    // SAFETY: as above.\n");
     finds(comments_stand_alone, "crates/polywire/src/node.rs", "/// Likewise\nfn f() {}");
     hold(&[".rs"], comments_stand_alone);
+}
+
+#[test]
+fn operations_are_in_the_specification_and_in_random_programs() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("a file of the project");
+    let spec = read("spec/program.md");
+    let rows = spec.lines().filter(|line| line.starts_with("| `"));
+    let operations: String = rows.filter_map(|row| row.split('|').nth(1)).collect();
+    // Random programs are changed lowerings of the core's codecs.
+    let is_source =
+        |path: &str| path.starts_with("crates/polywire-core/src/codec/") || path == "testing/src/programs.rs";
+    let lowerings = sources(&[".rs"]).into_iter().filter(|source| is_source(&source.path));
+    let used: String = lowerings.map(|source| code(&source.text)).collect();
+    for (file, of, row) in [("mod.rs", "OpKind", "`"), ("bytes.rs", "Bytes", "`Bytes ")] {
+        let names = variants(&read(&format!("crates/polywire-core/src/program/{file}")), of);
+        assert!(names.len() > 10, "{names:?}");
+        for name in names {
+            assert!(has_name(&operations, &format!("{row}{name}")), "spec/program.md has no row for {of}::{name}");
+            let is_used = has_name(&used, &format!("{of}::{name}"));
+            assert!(is_used, "no codec emits {of}::{name}: put it into testing/src/programs.rs");
+        }
+    }
 }
 
 #[test]

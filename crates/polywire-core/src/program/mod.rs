@@ -801,7 +801,7 @@ pub enum OpKind {
         /// The slot that stays; an index outside the bank if none does.
         except: u32,
     },
-    /// E D: accumulator (an integer or `F64`) from the value of a slot, cut to the type.
+    /// E D: accumulator (an integer, `F32` or `F64`) from the value of a slot, cut to the type.
     LoadSlot {
         /// The slot.
         slot: u32,
@@ -810,7 +810,7 @@ pub enum OpKind {
         /// The bits that replace the value of a slot without one.
         initial: u64,
     },
-    /// E D: the slot is assigned the accumulator (an integer or `F64`).
+    /// E D: the slot is assigned the accumulator (an integer, `F32` or `F64`).
     StoreSlot {
         /// The slot.
         slot: u32,
@@ -831,12 +831,13 @@ pub enum OpKind {
         /// The bits that replace the value of an undefined slot, if any do.
         initial: Option<u64>,
     },
-    /// E D: accumulator (an integer or `F64`) from one of eight locals, cut to the type. They are
-    /// zero when a message begins.
+    /// E D: accumulator (an integer, `F32` or `F64`) from one of eight locals, cut to the type.
+    /// They are zero when a message begins.
     LoadLocal(u8, Scalar),
-    /// E D: a local from the accumulator (an integer or `F64`).
+    /// E D: a local from the accumulator (an integer, `F32` or `F64`).
     StoreLocal(u8),
-    /// E D: accumulator (an integer) from itself and an operand of the same type.
+    /// E D: accumulator from itself, an integer, and an operand of the same type. It becomes an
+    /// integer, or a `Bool` if they are compared.
     Compute(Arithmetic, Operand),
     /// E D: a number as a decimal, or the other way.
     Decimal(Decimal),

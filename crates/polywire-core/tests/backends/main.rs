@@ -9,4 +9,5 @@ mod foreign;
 mod foreign_codecs;
 mod foreign_state;
 mod random;
+mod random_state;
 mod recursion;

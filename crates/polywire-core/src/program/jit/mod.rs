@@ -7,8 +7,10 @@
 //!
 //! Frequent operations are in line (runs, alignment, bounds, short strings, loops, branches). For
 //! the others the code calls Rust: kernels, growth, and whole operations that the interpreter runs
-//! (`shims`). After a failure the code exits with the number of the operation; the interpreter runs
-//! it again to describe the error.
+//! (`shims`). What finds an error sets the fault: the called function, or code in line by a
+//! function of `shims`. Then the code adds the operation's path and exits. Where code in line finds
+//! only that something is wrong, as in a run with several checks, the interpreter runs the
+//! operation again and sets the fault.
 //!
 //! Memory is never writable and executable at once: it is written, then made executable, then run.
 //! It is unmapped when the last user of the [`Code`] is gone.

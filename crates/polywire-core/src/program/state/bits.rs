@@ -2,6 +2,8 @@
 //! code (`jit/fields.rs`) call this file. Direct functions have code of their own
 //! (`jit/stream/map.rs`). It touches the state, the input and the output.
 //!
+//! A segment is the part of a message that has a presence map in front.
+//!
 //! A reader loads a map in words of 56 bits. The first bit is the highest, and a one, the
 //! delimiter, follows the last bit: when only the delimiter is left, the next word is loaded. A
 //! writer collects words of 56 bits behind a leading one. It stores them in room that was reserved

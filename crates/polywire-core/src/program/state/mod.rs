@@ -381,14 +381,14 @@ impl Deref for Values {
     type Target = [u64];
 
     fn deref(&self) -> &[u64] {
-        // SAFETY: a `Row` consists of its words without padding: they take all of its 64 bytes.
+        // SAFETY: a `Line` consists of its words without padding: they take all of its 64 bytes.
         unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * ROW) }
     }
 }
 
 impl DerefMut for Values {
     fn deref_mut(&mut self) -> &mut [u64] {
-        // SAFETY: a `Row` consists of its words without padding, and all of them are borrowed
+        // SAFETY: a `Line` consists of its words without padding, and all of them are borrowed
         // mutably.
         unsafe { core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * ROW) }
     }
@@ -407,7 +407,7 @@ fn keep(to: &mut [u64], from: &[u64]) {
 impl<'a> Input<'a> {
     /// The state of the stream, which a program with a bank has.
     pub(crate) fn state(&mut self) -> &mut State {
-        self.state.as_mut().expect("a program with fields has a bank, and whoever runs it a state")
+        self.state.as_mut().expect("an operation with state is in a program with a bank, which runs with a state")
     }
 
     /// Handles a deviation by the policy: refuses it, reports it, or ignores it.
@@ -437,6 +437,6 @@ impl<'a> Input<'a> {
 impl<'a> Output<'a> {
     /// The state of the stream, which a program with a bank has.
     pub(crate) fn state(&mut self) -> &mut State {
-        self.state.as_mut().expect("a program with fields has a bank, and whoever runs it a state")
+        self.state.as_mut().expect("an operation with state is in a program with a bank, which runs with a state")
     }
 }

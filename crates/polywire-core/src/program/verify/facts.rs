@@ -10,7 +10,7 @@ use crate::program::{Block, Bytes as InHand, Decimal, Direction, OpKind, TextFor
 
 /// The facts about one operation.
 pub(super) struct Facts<'p> {
-    /// The programs that may have it; none if both may.
+    /// The direction of the programs that may have it; none if programs of both may.
     pub only: Option<Direction>,
     /// How it uses the bytes that a `Need` reserved.
     pub bytes: Bytes,
@@ -62,8 +62,9 @@ const DECODES: Option<Direction> = Some(Direction::Decode);
 /// The facts about an operation in a program of this direction.
 pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
     let encodes = direction == Direction::Encode;
+    // An operation that checks its own bounds.
     let any = Facts::of_bytes(Bytes::Leaves(0));
-    // An operation on the accumulator or memory alone.
+    // An operation on the accumulator, the state or memory alone.
     let silent = Facts::of_bytes(Bytes::Moves(0));
     match kind {
         OpKind::Need(n) => Facts { bytes: Bytes::Ensures(*n), ..any },

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     codec::{self, Options},
     layout::Shape,
-    program::passes::inner_blocks_mut,
+    program::passes::{Cost, cost, inner_blocks, inner_blocks_mut},
     schema::random_schema,
 };
 
@@ -145,13 +145,23 @@ fn blocks_nest_and_operations_are_counted_without_the_passes() {
 }
 
 #[test]
-fn the_table_and_the_passes_know_the_same_blocks() {
+fn the_table_and_the_passes_know_the_same_blocks_and_bytes() {
     fn compare(block: &Block, direction: Direction) {
         for op in &block.0 {
             let mut of_passes = Vec::new();
-            super::super::passes::inner_blocks(&op.kind, &mut |inner| of_passes.push(core::ptr::from_ref(inner)));
-            let own = facts(&op.kind, direction).blocks;
+            inner_blocks(&op.kind, &mut |inner| of_passes.push(core::ptr::from_ref(inner)));
+            let Facts { blocks: own, bytes, .. } = facts(&op.kind, direction);
             assert!(own.iter().map(|block| core::ptr::from_ref(*block)).eq(of_passes), "{op:?}");
+            let of_passes = match cost(&op.kind, direction) {
+                Cost::Bytes(moved) => Some(moved),
+                Cost::Barrier => None,
+            };
+            let moved = match bytes {
+                Bytes::Moves(moved) => Some(moved),
+                Bytes::Ensures(_) => Some(0),
+                Bytes::Leaves(_) => None,
+            };
+            assert_eq!(moved, of_passes, "{op:?}");
             own.into_iter().for_each(|inner| compare(inner, direction));
         }
     }

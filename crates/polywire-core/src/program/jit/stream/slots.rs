@@ -99,7 +99,8 @@ pub(super) struct Uses {
 
 impl Eligibility<'_> {
     /// Records an operation on a slot, and the operation behind it, which may switch on the slot's
-    /// state.
+    /// state. Each operation that uses a slot and is in [`Eligibility::op`] must be here too: else
+    /// its slot begins with a wrong word.
     pub(super) fn use_slot(&mut self, kind: &OpKind, behind: Option<&OpKind>) {
         if let OpKind::Bytes(bytes) = kind {
             return self.use_bytes(bytes);
