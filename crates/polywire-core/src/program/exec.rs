@@ -92,8 +92,8 @@ struct Inner {
     /// The specialised state that direct code of a program with a bank expects.
     #[cfg(feature = "jit")]
     specialised: Option<Arc<super::state::specialised::Specialisation>>,
-    /// For a program with direct code: the smallest size of a message (decode), or the room that it
-    /// needs (encode).
+    /// What direct code, if there is some, finds before it is called: the smallest size of a message
+    /// (decode), or the room that it needs (encode).
     #[cfg(feature = "jit")]
     direct_size: usize,
     /// Room that is reserved ahead for a message of a stream, if it is more than `direct_size`.
@@ -440,7 +440,7 @@ impl Executable {
         unsafe { self.encode_to(&mut Output::new(out, limits), value) }?;
         // Direct code may have found too little room. Reserve it for the next message.
         #[cfg(feature = "jit")]
-        if (1..=MAX_AHEAD).contains(&self.0.direct_size) {
+        if self.0.tiers.has_direct() && self.0.direct_size <= MAX_AHEAD {
             let _ = out.try_reserve(self.0.direct_size);
         }
         Ok(())

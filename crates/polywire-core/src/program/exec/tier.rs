@@ -105,6 +105,11 @@ impl Tiers {
         NonNull::new(self.tried[kind as usize].load(Ordering::Acquire))
     }
 
+    /// True if there is a direct function, also during a pause.
+    pub(super) fn has_direct(&self) -> bool {
+        !self.direct.load(Ordering::Acquire).is_null()
+    }
+
     /// Records that the direct function completed a message of a stream.
     #[inline]
     pub(super) fn went_well(&self) {
