@@ -28,6 +28,7 @@ use crate::{
     terminal::Terminal,
     topic::WireArgs,
     verb::{Action, Verb},
+    watch::Watch,
 };
 
 /// How often the loop looks for alerts. Signals wake it.
@@ -105,6 +106,7 @@ impl Action for Agent {
         let hangup = matches!(self.collect, Some(Some(_))).then(stop::hangup);
         let stop = Stop::new()?;
         let (node, wires) = self.wire.node_of(&identity)?;
+        Watch::aside(&node).context("cannot start a thread")?;
         let wire = wires.only()?;
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use polywire::{Bridge, Node, NodeEvent, Pattern, Wire, bridge::WayStatus, engine::Event};
+use polywire::{Bridge, Node, NodeError, NodeEvent, Pattern, Wire, bridge::WayStatus, engine::Event};
 use sd_notify::NotifyState;
 use serde::Serialize;
 
 use crate::{
-    outcome::{self, Outcome},
+    outcome::{self, Misuse, Outcome},
     reload,
     seconds::Seconds,
     stop::{self, Stop},
@@ -55,7 +55,7 @@ pub struct BridgeArgs {
     /// TOML file with the settings of the ports: queues, limits, identity, access
     #[arg(short, long, value_name = "FILE", env = "POLYWIRE_CONFIG", hide_env_values = true)]
     config: Option<std::path::PathBuf>,
-    /// Time between two lines of figures
+    /// Time between two lines of figures; 0 for figures at the end alone
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     every: Seconds,
     /// Ends after this time instead of running until it is told to end
@@ -92,7 +92,11 @@ impl Action for BridgeArgs {
         let node = Node::builder().config(config).build();
         reload::on_hang_up(&node, self.config.clone());
         let events = node.events();
-        let mut builder = node.bridge(&self.from.to_string(), &self.to.to_string())?;
+        let builder = node.bridge(&self.from.to_string(), &self.to.to_string());
+        let mut builder = builder.map_err(|error| match error {
+            NodeError::SameEndpoint { .. } => Misuse(error.to_string()).into(),
+            error => anyhow::Error::from(error),
+        })?;
         if !self.topics.is_empty() {
             builder = builder.topics(self.topics.iter().map(Pattern::as_str))?;
         }
@@ -111,7 +115,7 @@ impl Action for BridgeArgs {
             if let Some(event) = events.recv_timeout(TICK) {
                 tell(&event, terminal)?;
             }
-            if shown.elapsed() >= self.every.0 {
+            if !self.every.0.is_zero() && shown.elapsed() >= self.every.0 {
                 shown = Instant::now();
                 show(&bridge, terminal)?;
             }

@@ -22,6 +22,7 @@ use crate::{
     types::TypeArgs,
     unknown::unknown_member,
     verb::{Action, Verb},
+    watch::Watch,
 };
 
 pub const VERB: Verb = Verb::new::<Call>("call", "Sends a request to a service, and prints the reply")
@@ -77,10 +78,11 @@ impl Call {
         let requests = Dynamic::of(&schema)?;
         let request = read(&schema, &requests, &self.value).map_err(|e| Misuse(format!("the request: {e}")))?;
         let (node, wires) = self.wire.open(&self.service)?;
+        let mut watch = Watch::new(&node);
         let wire = wires.only()?;
         let client = node.client_of(&self.service, Some(&wire.to_string()), requests, replies)?.open()?;
-        let failed = |error| failed(error, &self.service, &place(&wires), self.timeout);
-        client.wait_for_server(self.timeout.0).map_err(failed)?;
+        let mut failed = |error| failed(error, &self.service, &place(&wires), self.timeout, &watch.trouble());
+        client.wait_for_server(self.timeout.0).map_err(&mut failed)?;
         let outcome = match self.all {
             true => self.call_all(&client, &request, terminal)?,
             false => {
@@ -127,11 +129,11 @@ pub fn read(schema: &Schema, coding: &Dynamic, text: &str) -> Result<Record, Str
     Ok(record)
 }
 
-fn failed(error: CallError, service: &str, place: &str, timeout: Seconds) -> anyhow::Error {
+fn failed(error: CallError, service: &str, place: &str, timeout: Seconds, trouble: &str) -> anyhow::Error {
     match error {
         CallError::NoServer => {
             let start = format!("start `polywire serve {service}`, or wait longer with --timeout");
-            Missed(format!("nobody serves '{service}' at {place} after {timeout} s; {start}")).into()
+            Missed(format!("nobody serves '{service}' at {place} after {timeout} s{trouble}; {start}")).into()
         }
         CallError::TimedOut => Missed(format!("no reply of '{service}' at {place} after {timeout} s")).into(),
         error => anyhow!("service '{service}': {error}"),

@@ -20,6 +20,7 @@ use crate::{
     terminal::Terminal,
     topic::{WireArgs, wire},
     verb::{Action, Verb},
+    watch::Watch,
 };
 
 /// How often the loop looks for alerts. Signals wake it.
@@ -52,7 +53,7 @@ pub struct Collect {
     serve: Vec<Wire>,
     #[command(flatten)]
     wire: WireArgs,
-    /// Time between two prints of the handlers' figures
+    /// Time between two prints of the handlers' figures; 0 for those at the end alone
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     every: Seconds,
     /// Ends after this time instead of running until it is told to end
@@ -71,6 +72,7 @@ impl Action for Collect {
             None => Identity::new(&config.name)?,
         };
         let (node, wires) = self.wire.node_of(&identity)?;
+        let mut watch = Watch::new(&node);
         let given = wires.endpoints().map(|endpoint| endpoint.parse()).collect::<Result<Vec<Wire>, _>>()?;
         let config = self.at(config, &given);
         let mut collecting = Collecting::start(&node, &config, self.every.0)?;
@@ -85,6 +87,7 @@ impl Action for Collect {
                 collecting.reload(self.config().map(|config| self.at(config, &given)), terminal)?;
             }
             collecting.tick(terminal)?;
+            watch.poll(terminal);
         }
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         drop(runner);

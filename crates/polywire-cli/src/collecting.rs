@@ -35,7 +35,8 @@ pub struct Collecting {
 }
 
 impl Collecting {
-    /// Opens the handlers and subscribes. Figures are printed every so often.
+    /// Opens the handlers and subscribes. Figures are printed every so often, or at the end alone
+    /// if that is zero.
     pub fn start(node: &Node, config: &CollectorConfig, every: Duration) -> anyhow::Result<Collecting> {
         let mut collector = Collector::new(node.clone());
         collector.reload(config)?;
@@ -50,7 +51,7 @@ impl Collecting {
     /// Prints what has happened since the last time: alerts, and figures if they are due.
     pub fn tick(&mut self, terminal: &Terminal) -> anyhow::Result<()> {
         self.collector.take_alerts().iter().try_for_each(|alert| show_alert(alert, terminal))?;
-        if self.shown.elapsed() >= self.every {
+        if !self.every.is_zero() && self.shown.elapsed() >= self.every {
             self.shown = Instant::now();
             show(&self.collector.status(), terminal)?;
         }

@@ -178,10 +178,12 @@ impl Action for Pub {
         }
         summary.reach.end(publisher.wait_for_subscribers(0, Duration::ZERO), summary.messages, watch.broken);
         summary.subscribers = summary.reach.last();
-        summary.lost = summary.reach.unheard() + watch.unconfirmed;
-        // Says goodbye. A peer that reads the link to its end has all messages.
+        // Says goodbye. A peer that reads the link to its end has all messages. Of any other, the
+        // node tells what it has not confirmed.
         drop(publisher);
         node.close();
+        watch.poll(terminal);
+        summary.lost = summary.reach.unheard() + watch.unconfirmed;
         self.show(&summary, terminal)?;
         if !drained {
             bail!(

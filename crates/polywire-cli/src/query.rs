@@ -25,7 +25,7 @@ pub struct Query {
     /// The archive: a database, a folder of Parquet files, or an MCAP file
     file: PathBuf,
     /// One SELECT statement
-    #[arg(conflicts_with_all = ["topic", "check"], required_unless_present_any = ["topic", "check"])]
+    #[arg(conflicts_with_all = ["topic", "check"])]
     sql: Option<String>,
     /// Topic whose messages to read instead
     #[arg(short, long, requires = "member")]
@@ -87,6 +87,10 @@ mod with_sqlite {
 
     impl Action for Query {
         fn run(mut self, terminal: &Terminal) -> outcome::Result {
+            if self.sql.is_none() && self.topic.is_none() && !self.check {
+                let text = "what to read? give a SELECT statement, or --topic and --member, or --check";
+                return Err(Misuse(text.into()).into());
+            }
             if terminal.json {
                 self.format = Format::Json;
             }

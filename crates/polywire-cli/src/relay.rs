@@ -28,10 +28,12 @@ const DRAIN: Duration = Duration::from_secs(1);
 
 pub const VERB: Verb = Verb::new::<Relay>("relay", "Holds an address and relays between the nodes there")
     .details(
-        "A second relay at the same address stands by and takes over when the first one ends. Publishers with the \
-         policy reliability=reliable lose nothing then. Messages of others that are on their way through a relay when \
-         it is killed are lost, and counted by their subscribers. On SIGTERM or SIGINT, the relay lets them leave first and ends with exit code 0. On SIGHUP it reads the file of --config again. Under \
-         systemd it reports readiness (Type=notify).",
+        "A second relay at the same address stands by. When the first one ends, the process that is first to notice \
+         takes over; applications with tcp-connect or unix-connect leave that to relays. Publishers with the policy \
+         reliability=reliable lose nothing then. Messages of others that are on their way through a relay when it is \
+         killed are lost, and counted by their subscribers. On SIGTERM or SIGINT, the relay lets them leave first and \
+         ends with exit code 0. On SIGHUP it reads the file of --config again. Under systemd it reports readiness \
+         (Type=notify).",
     )
     .example("polywire relay tcp/127.0.0.1:7465 --for 1");
 

@@ -1,11 +1,17 @@
 //! Reads the configuration file of a running command again, on SIGHUP.
 
-use std::path::{Path, PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use anyhow::anyhow;
 use polywire::{Config, ConfigError, Node};
 
 use crate::{outcome::chain, stop, terminal::Terminal};
+
+/// Names the file where `--config` does not.
+const VARIABLE: &str = "POLYWIRE_CONFIG";
 
 /// Reloads the configuration of the node on SIGHUP, and says on standard error what has changed, or
 /// why nothing has.
@@ -25,7 +31,7 @@ pub fn on_hang_up(node: &Node, config: Option<PathBuf>) {
 }
 
 fn reload(node: &Node, path: &Path) -> anyhow::Result<Vec<String>> {
-    Ok(node.reload(read(path)?)?)
+    node.reload(read(path)?).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
 /// The configuration of a command that may have been given a file.
@@ -36,6 +42,10 @@ pub fn given(path: Option<&PathBuf>) -> anyhow::Result<Config> {
 /// The configuration in a file. Errors name the file.
 pub fn read(path: &Path) -> anyhow::Result<Config> {
     Config::read(path).map_err(|error| match &error {
+        // Whoever typed the path needs no more than the path.
+        ConfigError::Read { .. } if env::var_os(VARIABLE).is_some_and(|named| named == path) => {
+            anyhow!("{error}; the environment variable {VARIABLE} names this file")
+        }
         ConfigError::Read { .. } => error.into(),
         _ => anyhow!("{}: {error}", path.display()),
     })

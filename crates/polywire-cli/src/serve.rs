@@ -27,6 +27,7 @@ use crate::{
     topic::{WireArgs, place},
     types::TypeArgs,
     verb::{Action, Verb},
+    watch::Watch,
 };
 
 /// How often the command looks whether its time is over.
@@ -46,7 +47,7 @@ pub struct Serve {
     /// Service to offer
     service: String,
     /// The reply to every request, as JSON
-    #[arg(required_unless_present = "exec", conflicts_with = "exec")]
+    #[arg(conflicts_with = "exec")]
     value: Option<String>,
     /// Shell command that prints the reply to a request, as JSON
     #[arg(short = 'x', long, value_name = "COMMAND")]
@@ -77,6 +78,9 @@ struct Replies<'a> {
 
 impl Action for Serve {
     fn run(self, terminal: &Terminal) -> outcome::Result {
+        if self.value.is_none() && self.exec.is_none() {
+            return Err(Misuse("what to reply? give the reply as VALUE, or a command by --exec".into()).into());
+        }
         match &self.request_type {
             Some(name) => self.serve(Dynamic::of(&self.ty.other(name, terminal)?)?, terminal),
             None => self.serve(Discovered::new()?, terminal),
@@ -93,6 +97,7 @@ impl Serve {
         stop::hold()?;
         let stop = Stop::new()?;
         let (node, wires) = self.wire.node_for(&self.service)?;
+        let mut watch = Watch::new(&node);
         let wire = wires.only()?;
         let service = node.service_of(&self.service, Some(&wire.to_string()), requests, coding.clone())?;
         let service = service.open()?;
@@ -109,6 +114,7 @@ impl Serve {
             } else if self.timeout.is_some_and(|timeout| last.elapsed() >= timeout.0) {
                 break;
             }
+            watch.poll(terminal);
         }
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         // The last reply leaves before the node closes.

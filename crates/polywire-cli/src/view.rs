@@ -19,6 +19,7 @@ use crate::{
     outcome::{Missed, Misuse},
     seconds::Seconds,
     topic::WireArgs,
+    watch::Watch,
 };
 
 /// Descriptions arrive together. If none arrives for this long, the picture is complete.
@@ -49,6 +50,7 @@ pub struct ViewArgs {
 /// The nodes at some endpoints, apart from the command itself.
 pub struct View {
     node: Node,
+    watch: Watch,
     directory: Directory,
     subscribers: Vec<Subscriber<NodeStats>>,
     stats: BTreeMap<[u8; 16], Seen>,
@@ -74,6 +76,7 @@ impl ViewArgs {
     /// Begins to look.
     pub fn open(&self) -> anyhow::Result<View> {
         let (node, wires) = self.wire.open("")?;
+        let watch = Watch::new(&node);
         let places = match self.endpoints.is_empty() {
             true => wires.endpoints().collect(),
             false => self.endpoints.clone(),
@@ -88,7 +91,7 @@ impl ViewArgs {
             node.open(place)?;
             subscribers.push(node.subscriber_on::<NodeStats>(STATS_TOPIC, place)?);
         }
-        Ok(View { node, directory, subscribers, stats: BTreeMap::new(), places, timeout: self.timeout })
+        Ok(View { node, watch, directory, subscribers, stats: BTreeMap::new(), places, timeout: self.timeout })
     }
 }
 
@@ -106,7 +109,8 @@ impl View {
             }
             let is_empty = self.nodes().is_empty() && before.1 == 0;
             if is_empty && start.elapsed() >= self.timeout.0 {
-                return Err(Missed(self.nobody()).into());
+                let text = self.nobody();
+                return Err(Missed(text).into());
             }
             let settled = !is_empty && changed.elapsed() >= QUIET;
             if settled && (!rates || self.has_rates() || changed.elapsed() >= RATES) {
@@ -172,10 +176,10 @@ impl View {
     }
 
     /// Why nothing is shown.
-    fn nobody(&self) -> String {
+    fn nobody(&mut self) -> String {
         let places = self.places.join(" and ");
         let why = if self.node.links() == 0 { "nobody is there" } else { "no node there describes itself" };
-        format!("no topics or nodes at {places} within {} s: {why}", self.timeout)
+        format!("no topics or nodes at {places} within {} s: {why}{}", self.timeout, self.watch.trouble())
     }
 
     /// Whether all nodes that have publishers or subscribers have told twice what they count.

@@ -1,7 +1,7 @@
 //! Polls the events of a command's node: counts those that affect the exit code, and prints those
 //! that the user must see.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io, thread, time::Duration};
 
 use polywire::{
     Events, Node, NodeEvent,
@@ -13,6 +13,9 @@ use crate::terminal::Terminal;
 /// How many printed texts are remembered, so that none is printed twice. There is a limit because
 /// peers can cause any number of texts.
 const SAID: usize = 1024;
+
+/// How often a thread that waits for events wakes up for nothing.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// The events of a node.
 pub struct Watch {
@@ -51,29 +54,58 @@ impl Watch {
     /// Handles the events since the last call.
     pub fn poll(&mut self, terminal: &Terminal) {
         while let Some(event) = self.events.try_recv() {
-            match &event {
-                NodeEvent::Mismatch { .. } => self.mismatches += 1,
-                NodeEvent::Refused { .. } => self.refusals += 1,
-                NodeEvent::Undecodable { total, .. } => self.undecodable = *total,
-                NodeEvent::Lost { total, .. } => self.lost = *total,
-                // The connection was lost before it became a link. The side that connects tries
-                // again.
-                NodeEvent::Engine { event: Event::Rejected { reason: Disconnect::Lost(_), .. }, .. } => continue,
-                NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => self.unconfirmed += count,
-                NodeEvent::Engine { event: Event::Disconnected { reason, .. }, .. } => {
-                    self.broken += u64::from(!matches!(reason, Disconnect::Bye | Disconnect::Closed));
-                    continue;
-                }
-                NodeEvent::Denied { .. } => {}
-                NodeEvent::Engine {
-                    event: Event::Exposed { .. } | Event::Ignored { .. } | Event::Withheld { .. } | Event::Silent { .. },
-                    ..
-                } => {}
-                NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}
-                _ => continue,
-            }
-            self.say(&event, terminal);
+            self.take(&event, terminal);
         }
+    }
+
+    /// Handles events on a thread of its own, for a command that sleeps as long as nothing happens.
+    pub fn aside(node: &Node) -> io::Result<()> {
+        let mut watch = Watch::new(node);
+        let run = move || {
+            let terminal = Terminal::new(false);
+            loop {
+                if let Some(event) = watch.events.recv_timeout(LONG) {
+                    watch.take(&event, &terminal);
+                }
+            }
+        };
+        thread::Builder::new().name("watch".into()).spawn(run).map(drop)
+    }
+
+    fn take(&mut self, event: &NodeEvent, terminal: &Terminal) {
+        match event {
+            NodeEvent::Mismatch { .. } => self.mismatches += 1,
+            NodeEvent::Refused { .. } => self.refusals += 1,
+            NodeEvent::Undecodable { total, .. } => self.undecodable = *total,
+            NodeEvent::Lost { total, .. } => self.lost = *total,
+            // The connection was lost before it became a link. The side that connects tries again.
+            NodeEvent::Engine { event: Event::Rejected { reason: Disconnect::Lost(_), .. }, .. } => return,
+            NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => self.unconfirmed += count,
+            NodeEvent::Engine { event: Event::Disconnected { reason, .. }, .. } => {
+                self.broken += u64::from(!matches!(reason, Disconnect::Bye | Disconnect::Closed));
+                return;
+            }
+            NodeEvent::Denied { .. } => {}
+            NodeEvent::Engine {
+                event: Event::Exposed { .. } | Event::Ignored { .. } | Event::Withheld { .. } | Event::Silent { .. },
+                ..
+            } => {}
+            NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}
+            _ => return,
+        }
+        self.say(event, terminal);
+    }
+
+    /// Why peers could not be reached or were turned away, as far as the node has told it since the
+    /// last call, to follow a text that nobody is there.
+    pub fn trouble(&mut self) -> String {
+        let mut last = String::new();
+        while let Some(event) = self.events.try_recv() {
+            if let NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } = event {
+                last = format!(" ({event})");
+            }
+        }
+        last
     }
 
     /// Prints each text once. Prints nothing if the log is on, because it shows the events.

@@ -333,8 +333,8 @@ impl Collector {
         self.alerts.take_untold()
     }
 
-    /// Takes the entries that are there already, but no more, lets the handlers store what they
-    /// have, and acknowledges that.
+    /// Takes the entries that are there already, and those on their way that come within a second,
+    /// but no more, lets the handlers store what they have, and acknowledges that.
     /// Returns whether all could within `patience`, and what they have counted in the end.
     pub fn stop(&mut self, patience: Duration) -> (bool, Vec<HandlerStatus>) {
         self.bridges.clear();
@@ -407,9 +407,20 @@ struct Way {
 /// The thread of a source.
 fn feed(mut source: Box<dyn Source>, way: &Way) {
     let mut acknowledged = 0;
+    let mut drained = None;
     loop {
         let phase = way.valve.phase();
-        if phase <= DRAINS && !way.pass(&mut *source) && phase == DRAINS {
+        let idle = if source.keeps() { TICK } else { LONG_TICK };
+        let patience = match phase {
+            // A topic on which messages never cease to come has no pause either.
+            DRAINS => drained.get_or_insert_with(|| Instant::now() + idle).saturating_duration_since(Instant::now()),
+            _ => {
+                drained = None;
+                idle
+            }
+        };
+        let has_more = phase <= DRAINS && way.pass(&mut *source, patience);
+        if phase == DRAINS && !has_more && drained.is_none_or(|until| until <= Instant::now()) {
             // There is no more. Unless it was told something else meanwhile:
             let _ = way.valve.phase.compare_exchange(DRAINS, PAUSES, Ordering::AcqRel, Ordering::Acquire);
         }
@@ -427,15 +438,14 @@ fn feed(mut source: Box<dyn Source>, way: &Way) {
 }
 
 impl Way {
-    /// Passes an entry on to all queues. Returns false if there was none.
-    fn pass(&self, source: &mut dyn Source) -> bool {
+    /// Passes an entry on to all queues. Returns false if there was none within `patience`.
+    fn pass(&self, source: &mut dyn Source, patience: Duration) -> bool {
         let _passing = self.valve.passing();
         let stops = || self.valve.phase() >= PAUSES;
         // It may have been told to pause while it waited for the lock.
         if stops() {
             return false;
         }
-        let patience = if source.keeps() { TICK } else { LONG_TICK };
         let Some(Numbered { position, entry }) = source.next(patience) else { return false };
         let is_new = self.alerts.as_ref().is_none_or(|alerts| alerts.see(&entry, Instant::now()));
         if is_new {

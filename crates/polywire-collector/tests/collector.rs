@@ -9,10 +9,10 @@ use std::{
     net::{TcpListener, TcpStream},
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use common::{Folder, Number, Numbers, SOON, until};
@@ -214,6 +214,31 @@ fn topics_reach_the_handlers_that_want_them() {
         rows.len() == 4 && rows[3].starts_with("plant/b,") && rows[3].ends_with(r#",data,3,"a, ""b""""#),
         "{table}"
     );
+}
+
+/// Those that come later are not waited for.
+#[test]
+fn a_topic_that_never_pauses_does_not_hold_up_the_end() {
+    let text = "[collector]\ntopics = ['busy']\nendpoints = ['inproc/busy']\n[handlers.none]\nkind = 'null'";
+    let mut collector = Collector::new(Node::new());
+    collector.reload(&config(text)).expect("valid");
+    let publisher = Node::new().publisher_on::<Number>("busy", "cdr@inproc/busy").expect("a publisher");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    let ends = AtomicBool::new(false);
+    let took = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Acquire) {
+                publisher.publish(&Number::default()).expect("published");
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        until("some came", || collector.status()[0].received > 3);
+        let start = Instant::now();
+        assert!(collector.stop(SOON).0);
+        ends.store(true, Ordering::Release);
+        start.elapsed()
+    });
+    assert!(took < Duration::from_secs(4), "{took:?}");
 }
 
 /// The file has what is there now, also if nothing comes any more.

@@ -86,6 +86,9 @@ pub enum AgentConfigError {
     },
 }
 
+/// Sections of [`polywire::Config`], which is another file.
+const OF_THE_NODE: &[&str] = &["node", "topics", "engine", "identity", "access"];
+
 impl AgentConfig {
     /// Parses a configuration. Unknown keys are errors.
     pub fn parse(text: &str) -> Result<AgentConfig, AgentConfigError> {
@@ -98,6 +101,12 @@ impl AgentConfig {
                 ("agent", toml::Value::Table(agent)) => config.agent(agent)?,
                 ("probes", toml::Value::Table(probes)) => config.probes = Some(plans(probes)?),
                 ("agent" | "probes", _) => return Err(AgentConfigError::Key(format!("'{key}' must be a table"))),
+                (section, _) if OF_THE_NODE.contains(&section) => {
+                    return Err(AgentConfigError::Key(format!(
+                        "[{section}] is not for this file: it belongs in the configuration that --config or \
+                         POLYWIRE_CONFIG names"
+                    )));
+                }
                 _ => return Err(unknown(key, "", ["agent", "probes"])),
             }
         }
@@ -184,6 +193,7 @@ mod tests {
         let error = |text: &str| AgentConfig::parse(text).expect_err("wrong").to_string();
         assert_eq!(error("[probe]"), "unknown key 'probe', did you mean 'probes'?");
         assert_eq!(error("[agent]\nnaem = 'a'"), "[agent]: unknown key 'naem', did you mean 'name'?");
+        assert!(error("[node]\nfollow = []").starts_with("[node] is not for this file: "));
         assert_eq!(error("agent = 1"), "'agent' must be a table");
         assert_eq!(error("[agent]\nname = 1"), "[agent]: 'name' must be a text");
         assert_eq!(error("[agent]\nspool_bytes = 1"), "[agent]: 'spool_bytes' must be a whole number from 65536 up");

@@ -223,7 +223,7 @@ impl fmt::Display for engine::Event {
             engine::Event::Unconfirmed { link, count } => {
                 write!(
                     f,
-                    "{} to {} broke: {count} messages may be lost, the peer has not confirmed them",
+                    "{} to {} ended: {count} messages may be lost, the peer has not confirmed them",
                     link.id, link.address
                 )
             }

@@ -216,6 +216,13 @@ fn what_a_stranger_says_is_not_followed() {
         }
     };
     assert!(told.0 == elsewhere && told.1.contains("node.follow"), "{told:?}");
+    // Back to where the subscriber has stayed: there is nothing to follow.
+    let moves = writer.events();
+    publisher.set_wire(&old).expect("it moves");
+    moved(&moves);
+    publish(&publisher, 1..=1);
+    let again = |event| matches!(event, NodeEvent::Redirected { endpoint, .. } if endpoint == old);
+    assert!(!std::iter::from_fn(|| events.try_recv()).any(again));
 }
 
 #[test]

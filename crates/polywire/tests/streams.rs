@@ -333,6 +333,52 @@ fn what_a_broken_link_had_not_confirmed_is_told() {
 }
 
 #[test]
+fn what_a_peer_has_not_read_when_the_port_closes_is_told() {
+    let mut options = options();
+    options.linger = Duration::from_millis(50);
+    let (node, events) = listening(options);
+    let channel = node.announce("t", 0);
+    let mut stream = stranger(&node);
+    stream.write_all(&[3, 3, 1, 0]).expect("accepts");
+    node.wait(&node.accepted, 1);
+    (1..=7).for_each(|sequence| assert_eq!(node.publish(channel, sequence, b"x").subscribers, 1));
+    // It stays connected and does not answer the goodbye.
+    node.port().close();
+    let told = find(&events, |event| match event {
+        Event::Unconfirmed { count, .. } => Some(count),
+        Event::Disconnected { .. } => Some(0),
+        _ => None,
+    });
+    assert_eq!(told, 7);
+    assert_eq!(disconnected(&events), Disconnect::Closed);
+}
+
+#[test]
+fn peers_of_ipv4_are_shown_as_such_by_a_listener_for_both() {
+    let (node, events) = Tap::open("tcp-listen", "*:0", options());
+    let address = node.address();
+    let (_, port) = address.rsplit_once(':').expect("a port");
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).expect("connects");
+    stream.write_all(b"garbage, and more of it").expect("sends");
+    let address = find(&events, |event| match event {
+        Event::Rejected { address, .. } => Some(address),
+        _ => None,
+    });
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+}
+
+#[cfg(unix)]
+#[test]
+fn who_can_neither_connect_nor_listen_is_told_both_reasons() {
+    let (_node, events) = Tap::open("unix", "/no/such/folder/a.sock", options());
+    let reason = find(&events, |event| match event {
+        Event::Unreachable { reason, .. } => Some(reason),
+        _ => None,
+    });
+    assert!(reason.contains("nor listen there") && reason.ends_with("its folder must exist"), "{reason}");
+}
+
+#[test]
 fn documents_that_nobody_reads_cost_little() {
     let (node, _events) = listening(options());
     let mut stream = stranger(&node);

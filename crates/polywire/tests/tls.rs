@@ -146,7 +146,11 @@ fn what_is_wrong_with_the_files_is_said_when_a_port_opens() {
     mode(0o600);
 
     let missing = Member { certificate: fleet.folder.join("nowhere.pem"), ..good.clone() };
-    assert!(matches!(open_error(&missing), IdentityError::Read { .. }));
+    let error = open_error(&missing);
+    assert!(matches!(error, IdentityError::Read { .. }), "{error}");
+    assert!(
+        error.to_string().ends_with("; 'certificate' in the section [identity] of the configuration names this file")
+    );
     let swapped = Member { key: fleet.member(&["other"]).key, ..good.clone() };
     let error = open_error(&swapped).to_string();
     assert!(error.contains("is not the key of the certificate in"), "{error}");

@@ -22,6 +22,7 @@ use crate::{
     terminal::Terminal,
     topic::{WireArgs, wire},
     verb::{Action, Verb},
+    watch::Watch,
 };
 
 /// How often the loop looks for a signal.
@@ -59,6 +60,7 @@ impl Action for Serve {
         stop::hold()?;
         let stop = Stop::new()?;
         let (node, wires) = self.wire.node_of(&Identity::new("directory")?)?;
+        let mut watch = Watch::new(&node);
         self.check(&wires.only()?.to_string())?;
         let here = wires.only()?.to_string();
         let nodes = node.subscribe::<NodeDescription>(NODES, Some(&here))?.qos(nodes_qos())?.instances().open();
@@ -70,6 +72,7 @@ impl Action for Serve {
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
         let mut there: BTreeMap<Option<Id128>, NodeDescription> = BTreeMap::new();
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
+            watch.poll(terminal);
             let Some(Sample { value, info }) = nodes.recv_timeout(TICK) else { continue };
             let has_room = there.len() < MOST_NODES || there.contains_key(&info.key_hash);
             if info.kind == Kind::Data && has_room {

@@ -33,6 +33,7 @@ use crate::{
     terminal::{Terminal, columns},
     topic::{WireArgs, place},
     verb::{Action, Verb},
+    watch::Watch,
 };
 
 /// Descriptions of nodes arrive together. If none arrives for this long, these are all.
@@ -241,6 +242,7 @@ impl Asking {
         enough: impl Fn(&NodeDescription) -> bool,
     ) -> anyhow::Result<(Asked, BTreeMap<String, NodeDescription>)> {
         let (node, wires) = self.wire.open(NODES)?;
+        let mut watch = Watch::new(&node);
         let wire = wires.only()?;
         let text = wire.to_string();
         let found: Subscriber<NodeDescription> = node.subscribe(NODES, Some(&text))?.qos(nodes_qos())?.open();
@@ -255,7 +257,8 @@ impl Asking {
         }
         if nodes.is_empty() {
             let why = if node.links() == 0 { "nobody is there" } else { "no agent is there" };
-            return Err(Missed(format!("no node at {} within {} s: {why}", place(&wires), self.timeout)).into());
+            let (place, timeout) = (place(&wires), self.timeout);
+            return Err(Missed(format!("no node at {place} within {timeout} s: {why}{}", watch.trouble())).into());
         }
         Ok((Asked { node, wire: text }, nodes))
     }

@@ -20,6 +20,7 @@ use crate::{
     terminal::Terminal,
     topic::WireArgs,
     verb::{Action, Verb},
+    watch::Watch,
 };
 
 /// How often the loop looks for a signal.
@@ -64,6 +65,7 @@ impl Action for Run {
         stop::hold()?;
         let stop = Stop::new()?;
         let (node, wires) = self.wire.node_of(&identity)?;
+        let mut watch = Watch::new(&node);
         let wire = wires.only()?.to_string();
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Agent::new(node.clone(), identity, Host::this(), &wire, start)?;
@@ -76,6 +78,7 @@ impl Action for Run {
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
             thread::sleep(TICK);
+            watch.poll(terminal);
         }
         drop(runner);
         node.flush(DRAIN);

@@ -39,6 +39,7 @@ mod tools;
 #[cfg(feature = "tracing")]
 mod trace;
 mod transcode;
+mod trouble;
 #[cfg(all(feature = "foxglove", feature = "hosts", feature = "mcap", feature = "sqlite", target_os = "linux"))]
 mod two_hosts;
 mod view;

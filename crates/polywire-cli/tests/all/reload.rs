@@ -31,7 +31,7 @@ fn a_subscriber_goes_where_the_file_says() {
     assert!(wrong.contains("TOML parse error"), "{wrong}");
     let fixed = format!("{here}[engine]\nburst = 2");
     let refused = reload(&folder, &mut echo, &fixed, "error: cannot apply the configuration: ");
-    assert_eq!(refused, "engine cannot change while the node runs: restart it");
+    assert_eq!(refused, "c.toml: engine cannot change while the node runs: restart it");
     publish(&folder, 3, "json@unix/b.sock");
     assert!(echo.line().contains("S3"), "nothing has changed");
     assert_eq!(echo.end_by("TERM").signal(), Some(15));

@@ -25,7 +25,10 @@ use super::{
 use crate::{scenario::Place, subject::Subject};
 
 /// An echo of a datagram that has not arrived after this time is lost.
-const LOST: Duration = Duration::from_millis(200);
+const LOST: Duration = Duration::from_secs(1);
+
+/// How often a receiver of datagrams looks whether the case is over.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Maximum bytes of a datagram.
 const DATAGRAM: usize = 65_507;
@@ -228,7 +231,7 @@ fn start(receiver: Receiver, engine: &str, address: &str) -> io::Result<()> {
         _ => {
             let socket = UdpSocket::bind("127.0.0.1:0")?;
             socket.connect(address)?;
-            socket.set_read_timeout(Some(LOST))?;
+            socket.set_read_timeout(Some(LOOK_EVERY))?;
             socket.send(b"hello")?;
             thread::spawn(move || receive_all(receiver, &socket));
         }

@@ -57,8 +57,9 @@ pub enum Event {
         /// Messages dropped since the last such event of the link.
         count: u64,
     },
-    /// A link broke before the peer had confirmed all messages sent to it. It may not have received
-    /// them.
+    /// A link broke before the peer had confirmed all messages sent to it, or the port closed and
+    /// the peer had not read them within
+    /// [`EngineOptions::linger`](super::EngineOptions::linger). It may not have received them.
     Unconfirmed {
         /// The link.
         link: LinkInfo,

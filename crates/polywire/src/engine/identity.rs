@@ -52,6 +52,20 @@ impl Identity {
         })
     }
 
+    /// What names the three files.
+    #[cfg(feature = "tls")]
+    pub(super) fn named_by(&self) -> NamedBy {
+        let by = |named: &Option<PathBuf>, key, variable| match named {
+            Some(_) => format!("'{key}' in the section [identity] of the configuration"),
+            None => format!("the environment variable {variable}"),
+        };
+        NamedBy {
+            certificate: by(&self.certificate, "certificate", CERTIFICATE),
+            key: by(&self.key, "key", KEY),
+            authority: by(&self.authority, "authority", AUTHORITY),
+        }
+    }
+
     /// Whether any of the files is named, here or by the environment.
     #[cfg(feature = "lan")]
     pub(super) fn is_named(&self) -> bool {
@@ -80,6 +94,14 @@ pub(super) struct Files {
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
     pub(super) authority: PathBuf,
+}
+
+/// What names the files of an [`Identity`], for messages.
+#[cfg(feature = "tls")]
+pub(super) struct NamedBy {
+    pub(super) certificate: String,
+    pub(super) key: String,
+    pub(super) authority: String,
 }
 
 /// Why a node cannot prove who it is. The messages say what to do.
@@ -133,4 +155,21 @@ pub enum IdentityError {
         /// Its permissions.
         mode: u32,
     },
+}
+
+#[cfg(feature = "tls")]
+impl IdentityError {
+    /// The error of a file that this names, so that it says where the path can be corrected.
+    pub(super) fn of_file_named_by(self, by: &str) -> IdentityError {
+        match self {
+            IdentityError::Read { path, cause } => {
+                let cause = io::Error::new(cause.kind(), format!("{cause}; {by} names this file"));
+                IdentityError::Read { path, cause }
+            }
+            IdentityError::Content { path, reason } => {
+                IdentityError::Content { path, reason: format!("{reason}; {by} names this file") }
+            }
+            other => other,
+        }
+    }
 }

@@ -116,7 +116,14 @@ impl Family for Inet {
     }
 
     fn describe(&self, address: &SockAddr) -> String {
-        address.as_socket().map_or_else(|| "?".into(), |address| address.to_string())
+        match address.as_socket() {
+            // A socket for both families has IPv4 peers with addresses of IPv6.
+            Some(SocketAddr::V6(address)) if address.ip().to_ipv4_mapped().is_some() => {
+                SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+            }
+            Some(address) => address.to_string(),
+            None => "?".into(),
+        }
     }
 
     fn unbound(&self, _: &SockAddr) {}

@@ -73,22 +73,24 @@ impl Places {
     pub(super) fn follow(&self, topic: &Pattern, source: &Source, endpoints: &[String]) {
         let gate = self.node.inner().gate();
         for endpoint in endpoints {
+            let parsed = endpoint.parse::<Endpoint>().map_err(|error| error.to_string());
+            if parsed.as_ref().is_ok_and(|parsed| self.lock().entries.iter().any(|entry| entry.is_at(parsed))) {
+                // It is there already, whoever says so.
+                continue;
+            }
             let refused = gate.refuses_to_follow(&source.link.principal, endpoint);
-            if let Some(reason) = refused.or_else(|| self.start_following(topic, endpoint)) {
+            let reason = refused.or_else(|| match parsed {
+                Ok(parsed) => self.start_following(topic, parsed),
+                Err(error) => Some(error),
+            });
+            if let Some(reason) = reason {
                 self.tell(topic, endpoint, Some(reason));
             }
         }
     }
 
     /// Says why it does not.
-    fn start_following(&self, topic: &Pattern, endpoint: &str) -> Option<String> {
-        let parsed: Endpoint = match endpoint.parse() {
-            Ok(parsed) => parsed,
-            Err(error) => return Some(format!("{error}")),
-        };
-        if self.lock().entries.iter().any(|entry| entry.is_at(&parsed)) {
-            return None;
-        }
+    fn start_following(&self, topic: &Pattern, parsed: Endpoint) -> Option<String> {
         let (this, topic) = (self.this.clone(), topic.clone());
         let open = move || {
             let Some(places) = this.upgrade() else { return };

@@ -56,7 +56,7 @@ impl Member {
         tell: Tell,
     ) -> io::Result<Member> {
         let selection = Selection::new(address.interfaces.clone());
-        selection.check().map_err(|reason| io::Error::new(io::ErrorKind::NotFound, reason))?;
+        selection.check().map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
         Ok(Member {
             endpoint: endpoint.into(),
             finder: Arc::new(Finder::new(endpoint, selection.clone(), local.options.peers, tell)),

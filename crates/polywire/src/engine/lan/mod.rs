@@ -131,7 +131,7 @@ pub struct Advertised {
 pub fn browse(interfaces: &[&str], time: Duration) -> io::Result<Vec<Advertised>> {
     let wanted = interfaces.iter().map(|text| address::Interface::of(text)).collect();
     let selection = Selection::new(wanted);
-    selection.check().map_err(|reason| io::Error::new(io::ErrorKind::NotFound, reason))?;
+    selection.check().map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
     let finder = Arc::new(Finder::new("lan", selection, 1024, Box::new(|event| log::warn!("{event}"))));
     finder.start(None)?;
     let until = Instant::now() + time;

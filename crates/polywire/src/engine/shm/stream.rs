@@ -29,6 +29,10 @@ const READY: &[u8] = b"ready";
 const WAKE: &[u8] = &[1];
 /// Longest name of the peer's memory.
 const NAME_BYTES: usize = 255;
+/// How many times as long as for an introduction a peer may take to make its memory and to open
+/// that of this end. Nodes that start together do so for each of the others, and whoever gives up
+/// begins again. The socket of a peer that has gone ends at once.
+const MEMORIES: u32 = 6;
 /// How long a writer looks whether its peer makes room before it sleeps between two looks. A reader
 /// that is busy with a large message makes room sooner than a sleep ends.
 const LOOKS: Duration = Duration::from_micros(100);
@@ -211,7 +215,7 @@ impl ByteStream for ShmStream {
 
     /// Tells the peer the name of this end's memory, and opens that of the peer.
     fn upgrade(&self, patience: Duration) -> io::Result<()> {
-        self.socket.set_read_timeout(Some(patience))?;
+        self.socket.set_read_timeout(Some(patience * MEMORIES))?;
         let half = self.memory.half()?;
         self.say(half.name.as_bytes())?;
         let mut words = [0; NAME_BYTES];

@@ -189,7 +189,13 @@ impl Shared {
         sink.down();
         let reason = if self.stop.is_set() { Disconnect::Closed } else { reason };
         let count = link.outbox.unconfirmed().saturating_sub(again);
-        if count > 0 && !matches!(reason, Disconnect::Bye | Disconnect::Closed) {
+        // A peer that ends the link itself after the goodbye has read everything before that.
+        let is_read = match reason {
+            Disconnect::Bye => true,
+            Disconnect::Closed => !self.stop.is_cut(),
+            _ => false,
+        };
+        if count > 0 && !is_read {
             self.sink.event(Event::Unconfirmed { link: info.clone(), count });
         }
         self.sink.event(Event::Disconnected { link: info, reason });

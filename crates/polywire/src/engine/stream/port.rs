@@ -30,7 +30,7 @@ use super::{
     transport::{Connection, Listener, Rendezvous, Role, Transport},
 };
 use crate::engine::{
-    Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, rejections::Rejections,
+    Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, rejections::Rejections, remedy,
 };
 
 /// How often a port looks whether links that end have gone.
@@ -342,27 +342,35 @@ impl Shared {
         let mut pause = options.reconnect_min;
         let mut told = String::new();
         while !self.stop.is_set() {
-            match transport.connect() {
+            let mut refused = match transport.connect() {
                 Ok(connection) => {
                     let served = self.serve(connection, None);
                     pause = if served.was_link { options.reconnect_min } else { pause };
                     told.clear();
+                    None
                 }
-                Err(e) => self.tell_unreachable(&e, &mut told),
+                Err(error) => Some(error.to_string()),
+            };
+            if *role == Role::Either && !self.stop.is_set() {
+                match (self.listen(), &mut refused) {
+                    (Ok(listener), _) => return self.accept(&listener),
+                    // Somebody else listens, and takes no calls yet.
+                    (Err(cause), _) if cause.kind() == io::ErrorKind::AddrInUse => {}
+                    (Err(cause), Some(reason)) => {
+                        *reason += &format!(", nor listen there: {cause}{}", remedy(&cause));
+                    }
+                    (Err(_), None) => {}
+                }
             }
-            if *role == Role::Either
-                && !self.stop.is_set()
-                && let Ok(listener) = self.listen()
-            {
-                return self.accept(&listener);
+            if let Some(reason) = refused {
+                self.tell_unreachable(reason, &mut told);
             }
             self.stop.wait(pause + jitter(pause));
             pause = (pause * 2).min(options.reconnect_max);
         }
     }
 
-    fn tell_unreachable(&self, error: &io::Error, told: &mut String) {
-        let reason = error.to_string();
+    fn tell_unreachable(&self, reason: String, told: &mut String) {
         if *told != reason {
             self.sink.event(Event::Unreachable { endpoint: lock(&self.endpoint).clone(), reason: reason.clone() });
             *told = reason;

@@ -14,6 +14,7 @@ use std::{
 #[derive(Default)]
 pub(super) struct Stop {
     set: AtomicBool,
+    is_cut: AtomicBool,
     watched: Mutex<Vec<Watched>>,
     changed: Condvar,
     next: AtomicU64,
@@ -44,7 +45,13 @@ impl Stop {
 
     /// Closes every connection that is still in use.
     pub(super) fn cut(&self) {
+        self.is_cut.store(true, Ordering::Release);
         self.lock().iter().for_each(|watched| (watched.cut)());
+    }
+
+    /// Whether connections were closed that were still in use.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Acquire)
     }
 
     /// Calls `cut` as soon as the stop is set, at once if it is set already. Pass the returned

@@ -19,7 +19,7 @@ use rustls::{
 
 use super::explain;
 use crate::{
-    engine::identity::{Files, Identity, IdentityError},
+    engine::identity::{Files, Identity, IdentityError, NamedBy},
     system,
 };
 
@@ -32,6 +32,7 @@ const FILE_BYTES: u64 = 1 << 20;
 /// The identity of a port.
 pub(super) struct Credentials {
     files: Files,
+    named_by: NamedBy,
     state: Mutex<State>,
 }
 
@@ -63,8 +64,9 @@ impl Credentials {
     pub(super) fn read(identity: &Identity) -> Result<Credentials, IdentityError> {
         let files = identity.files()?;
         let stamps = stamps(&files);
-        let configs = read(&files)?;
-        Ok(Credentials { files, state: Mutex::new(State { configs, stamps }) })
+        let named_by = identity.named_by();
+        let configs = read(&files, &named_by)?;
+        Ok(Credentials { files, named_by, state: Mutex::new(State { configs, stamps }) })
     }
 
     /// The files, for a library that reads them itself.
@@ -80,7 +82,7 @@ impl Credentials {
         let stamps = stamps(&self.files);
         if stamps != state.stamps {
             state.stamps = stamps;
-            match read(&self.files) {
+            match read(&self.files, &self.named_by) {
                 Ok(configs) => {
                     log::info!("{}: read again", self.files.certificate.display());
                     state.configs = configs;
@@ -100,11 +102,11 @@ fn stamps(files: &Files) -> [Option<Stamp>; 3] {
 }
 
 /// Reads the files and checks them against each other.
-fn read(files: &Files) -> Result<Configs, IdentityError> {
+fn read(files: &Files, by: &NamedBy) -> Result<Configs, IdentityError> {
     let provider = Arc::new(ring::default_provider());
-    let chain = certificates(&files.certificate)?;
-    let key = key(&files.key)?;
-    let roots = Arc::new(roots(&files.authority)?);
+    let chain = certificates(&files.certificate).map_err(|error| error.of_file_named_by(&by.certificate))?;
+    let key = key(&files.key).map_err(|error| error.of_file_named_by(&by.key))?;
+    let roots = Arc::new(roots(&files.authority).map_err(|error| error.of_file_named_by(&by.authority))?);
     let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build();
     let verifier = verifier.map_err(|error| content(&files.authority, &error))?;
     if let Some((own, between)) = chain.split_first() {

@@ -212,7 +212,7 @@ fn is_of_the_link(to: &SocketAddr) -> bool {
 #[cfg(target_os = "linux")]
 fn index(name: &str) -> io::Result<u32> {
     let any = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    let unknown = |_| io::Error::new(io::ErrorKind::NotFound, format!("there is no interface '{name}'"));
+    let unknown = |_| io::Error::new(io::ErrorKind::InvalidInput, format!("there is no interface '{name}'"));
     rustix::net::netdevice::name_to_index(&any, name).map_err(unknown)
 }
 
