@@ -83,7 +83,7 @@ fn a_message_that_takes_all_of_the_memory_is_sent_again_and_again() {
 
 #[test]
 fn peers_that_are_built_in_carry_the_same() {
-    for engine in ["raw-zeromq", "raw-zenoh", "raw-cyclone", "iceoryx2"] {
+    for engine in ["raw-zeromq", "raw-zenoh", "raw-zenoh-attached", "raw-cyclone", "iceoryx2"] {
         if !engines::find(engine).expect("it is known").is_there() {
             eprintln!("{engine} is not built in: skipped");
             continue;

@@ -42,8 +42,12 @@ const ZEROMQ: (&str, By) = ("libzmq", By::Feature("peers"));
 
 #[cfg(feature = "peers-zenoh")]
 const ZENOH: (&str, By) = (super::zenoh::SETTINGS, By::Ends(super::zenoh::connect, super::zenoh::receive));
+#[cfg(feature = "peers-zenoh")]
+const ATTACHED: (&str, By) = (super::zenoh::ATTACHED_SETTINGS, ZENOH.1);
 #[cfg(not(feature = "peers-zenoh"))]
 const ZENOH: (&str, By) = ("Zenoh", By::Feature("peers-zenoh"));
+#[cfg(not(feature = "peers-zenoh"))]
+const ATTACHED: (&str, By) = ZENOH;
 
 #[cfg(feature = "peers-dds")]
 const CYCLONE: (&str, By) = (super::cyclone::SETTINGS, By::Ends(super::cyclone::connect, super::cyclone::receive));
@@ -85,6 +89,7 @@ pub static ENGINES: &[Engine] = &[
     },
     Engine { name: "raw-zeromq", settings: ZEROMQ.0, by: ZEROMQ.1 },
     Engine { name: "raw-zenoh", settings: ZENOH.0, by: ZENOH.1 },
+    Engine { name: "raw-zenoh-attached", settings: ATTACHED.0, by: ATTACHED.1 },
     Engine { name: "raw-cyclone", settings: CYCLONE.0, by: CYCLONE.1 },
     Engine { name: "iceoryx2", settings: ICEORYX2.0, by: ICEORYX2.1 },
     // With their features, these are engines of Polywire.

@@ -5,6 +5,7 @@ use std::{net::TcpListener, sync::Arc};
 
 use zenoh::{
     Config, Session, Wait,
+    bytes::Encoding,
     pubsub::{Publisher, Subscriber},
     qos::CongestionControl,
 };
@@ -12,6 +13,7 @@ use zenoh::{
 use super::{
     callbacks::{self, End, Out},
     carrier::Carrier,
+    frame::HEAD,
     peer::Peer,
     receivers::Receivers,
     setup::Setup,
@@ -21,8 +23,17 @@ use crate::{scenario::Place, subject::Subject};
 /// How this crate configures the engine.
 pub const SETTINGS: &str = "Zenoh, used directly: peers connected by TCP, without scouting; nothing is dropped (`CongestionControl::Block`); publishers are `express` if only one message is in flight, and otherwise batch messages; both ends answer in their callbacks";
 
+/// The engine with samples as Polywire's engine `zenoh` puts them.
+pub const ATTACHED: &str = "raw-zenoh-attached";
+
+/// How this crate configures the engine with attachments.
+pub const ATTACHED_SETTINGS: &str = "as `raw-zenoh`, and each sample has an encoding and an attachment as long as those of Polywire's engine `zenoh`; both ends answer in their callbacks";
+
 const THERE: &str = "polywire/there";
 const BACK: &str = "polywire/back";
+
+/// An encoding that names a format, a type and a schema, as those of Polywire do.
+const ENCODING: &str = "application/cdr;MarketData@00112233445566778899aabbccddeeff";
 
 /// Listens here and starts the other end.
 pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box<dyn Carrier>, Peer), String> {
@@ -52,20 +63,36 @@ fn open(setup: &Setup, role: &str, out: &'static str, into: &'static str) -> Res
     }
     let session = zenoh::open(config).wait().map_err(error_text)?;
     let publisher = session.declare_publisher(out).congestion_control(CongestionControl::Block).express(setup.echo);
-    let out = Arc::new(publisher.wait().map_err(error_text)?);
+    let is_attached = setup.engine == ATTACHED;
+    let publisher = match is_attached {
+        true => publisher.encoding(Encoding::from(ENCODING)),
+        false => publisher,
+    };
+    let out = Arc::new(Samples { publisher: publisher.wait().map_err(error_text)?, is_attached });
     Ok(Zenoh { out, into, subscriber: None, session })
 }
 
+/// Puts samples, with an attachment or without.
+struct Samples {
+    publisher: Publisher<'static>,
+    is_attached: bool,
+}
+
 struct Zenoh {
-    out: Arc<Publisher<'static>>,
+    out: Arc<Samples>,
     into: &'static str,
     subscriber: Option<Subscriber<()>>,
     session: Session,
 }
 
-impl Out for Publisher<'static> {
+impl Out for Samples {
     fn send(&self, frame: &[u8]) -> Result<(), String> {
-        self.put(frame).wait().map_err(error_text)
+        let put = self.publisher.put(frame);
+        match frame.get(..HEAD).filter(|_| self.is_attached) {
+            Some(head) => put.attachment(head).wait(),
+            None => put.wait(),
+        }
+        .map_err(error_text)
     }
 }
 
@@ -76,7 +103,13 @@ impl End for Zenoh {
 
     fn hear(&mut self, take: impl Fn(&[u8]) + Send + Sync + 'static) -> Result<(), String> {
         let subscriber = self.session.declare_subscriber(self.into);
-        let subscriber = subscriber.callback(move |sample| take(&sample.payload().to_bytes()));
+        let subscriber = subscriber.callback(move |sample| {
+            // Whoever attaches something reads it. Greetings have nothing.
+            let head = sample.attachment().map(|attachment| attachment.to_bytes());
+            if head.is_none_or(|head| head.len() == HEAD) {
+                take(&sample.payload().to_bytes());
+            }
+        });
         self.subscriber = Some(subscriber.wait().map_err(error_text)?);
         Ok(())
     }

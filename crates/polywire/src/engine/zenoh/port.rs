@@ -424,10 +424,9 @@ impl Shared {
             return Err(EngineError::Closed);
         }
         let Some(channel) = state.channels.get(&envelope.channel) else { return Ok(Sent::default()) };
-        let (outlet, service, writer) = (channel.outlet.clone(), channel.service.clone(), channel.announcement.writer);
-        let takes = outlet.as_ref().is_some_and(|outlet| outlet.takes(envelope));
-        let ended = outlet.clone().filter(|outlet| outlet.ends(envelope));
-        let outlet = outlet.filter(|_| takes);
+        let (service, writer) = (channel.service.clone(), channel.announcement.writer);
+        let outlet = channel.outlet.as_ref().filter(|outlet| outlet.takes(envelope)).cloned();
+        let ended = channel.outlet.as_ref().filter(|outlet| outlet.ends(envelope)).cloned();
         let mut message = Message::new(envelope, loan.payload(), outlet.is_some());
         message.cannot_wait = state.is_handing() && matches!(self.local.options.overflow, Overflow::Block { .. });
         let (mut state, has_waited) = self.wait_for_room(state, &message);

@@ -121,10 +121,12 @@ impl Shared {
         let changes = near.as_ref().err().copied();
         let sink = near.ok().or_else(|| lock(&self.sinks).get(&link).cloned());
         let sink = sink.filter(|sink| {
-            let mut place = HERE.take();
-            let is_taken = sink.message_inline(envelope, place.place(&payload.to_bytes()));
-            HERE.set(place);
-            is_taken
+            HERE.with(|here| {
+                let mut place = here.take();
+                let is_taken = sink.message_inline(envelope, place.place(&payload.to_bytes()));
+                here.replace(place);
+                is_taken
+            })
         });
         let mut state = self.lock();
         state.handed(began);
