@@ -92,8 +92,8 @@ struct Inner {
     /// The specialised state that direct code of a program with a bank expects.
     #[cfg(feature = "jit")]
     specialised: Option<Arc<super::state::specialised::Specialisation>>,
-    /// What direct code, if there is some, finds before it is called: the smallest size of a message
-    /// (decode), or the room that it needs (encode).
+    /// What direct code, if there is some, must find when it is called: the smallest size of a
+    /// message (decode), or room for so many bytes (encode).
     #[cfg(feature = "jit")]
     direct_size: usize,
     /// Room that is reserved ahead for a message of a stream, if it is more than `direct_size`.

@@ -73,8 +73,8 @@ pub(super) unsafe extern "C" fn copy(from: *const u8, to: *mut u8, len: u64) {
     unsafe { core::ptr::copy_nonoverlapping(from, to, len as usize) }
 }
 
-/// Decodes a string of CDR into one that has the capacity. Returns its bytes in the message, or 0 if
-/// there is no such string.
+/// Decodes a string of CDR into one that has the capacity. Returns its bytes in the message, or 0
+/// if there is no such string.
 pub(super) unsafe extern "C" fn get_counted_nul(
     string: *mut String,
     at: *const u8,

@@ -164,8 +164,8 @@ impl<'p> Eligibility<'p> {
         Some(bits)
     }
 
-    /// The number of bits that an operation takes from the enclosing presence map; none if they admit
-    /// no direct code. [`Eligibility::block`] has recorded its slot.
+    /// The number of bits that an operation takes from the enclosing presence map; none if they
+    /// admit no direct code. [`Eligibility::block`] has recorded its slot.
     fn op(&mut self, op: &Op) -> Option<u32> {
         match &op.kind {
             OpKind::Bytes(bytes) => {
