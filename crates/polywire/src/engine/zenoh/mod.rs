@@ -42,6 +42,7 @@ mod ros;
 mod schemas;
 mod services;
 mod state;
+mod types;
 
 use std::{io, sync::Arc};
 
