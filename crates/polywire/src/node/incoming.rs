@@ -29,7 +29,7 @@ use super::{
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
-    opening::Opening,
+    opening::{Opening, lack_schema},
     route::{Matches, Route, Slot, Source, WriterKey},
     timer::Wake,
 };
@@ -403,9 +403,7 @@ impl Incoming {
                 routes.drain(..).for_each(|route| route.follow(&source, &offer.moved_to));
             }
         }
-        let ros_type = offer.as_ref().ok().and_then(|offer| offer.ros_type);
-        let lacks = |told| source.announcement.schema.is_zero() && routes.iter().any(|route| route.lacks(told));
-        if ros_type.is_some_and(lacks) && host.learn(&self.link, channel) {
+        if lack_schema(&routes, &source, &offer) && host.learn(&self.link, channel) {
             return;
         }
         let unfetched = match missing(&node, &source.announcement, &routes) {

@@ -361,3 +361,51 @@ impl Publishers {
         valid.collect::<BTreeSet<_>>().into_iter().take(most).map(String::from).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ChannelId = ChannelId(1);
+    const B: ChannelId = ChannelId(2);
+    const C: ChannelId = ChannelId(3);
+
+    #[test]
+    fn a_type_is_asked_for_once_and_again_after_a_pause() {
+        let (mut types, now) = (Types::default(), Instant::now());
+        assert_eq!(types.need("a", A, 1, now), Need::Ask);
+        assert_eq!((types.need("a", B, 1, now), types.need("b", C, 1, now)), (Need::Asked, Need::Unknown));
+        assert_eq!(types.learn("a", None, now), (BTreeSet::from([A, B]), true));
+        assert_eq!((types.need("a", C, 1, now), types.due(1, now)), (Need::Unknown, vec![]));
+        // The node waits for nothing when it is asked again.
+        let later = now + FIRST_PAUSE;
+        types.ended(A);
+        assert_eq!((types.due(0, later), types.due(1, later), types.due(1, later)), (vec![], vec![B], vec![]));
+        assert_eq!(types.learn("a", None, later), (BTreeSet::new(), false));
+        assert_eq!((types.due(1, later + FIRST_PAUSE), types.due(1, later + 2 * FIRST_PAUSE)), (vec![], vec![B]));
+        assert_eq!(types.learn("a", Some(vec![7]), later), (BTreeSet::from([B, C]), false));
+        assert_eq!(types.learn("a", None, later), (BTreeSet::new(), false), "nobody has asked");
+        let schema = Id128::of_document(&[7]);
+        assert_eq!(
+            (types.schema("a"), types.with_id(schema), types.schema("b")),
+            (schema, Some(&vec![7]), Id128::ZERO)
+        );
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (mut types, now) = (Types::default(), Instant::now());
+        for number in 0..3 * MOST_FAILED {
+            let hash = number.to_string();
+            assert_eq!(types.need(&hash, A, 1, now), Need::Ask);
+            types.learn(&hash, None, now);
+            assert!(types.failed.len() <= MOST_FAILED);
+        }
+        for number in 0..9 {
+            let hash = format!("known {number}");
+            types.need(&hash, A, 1, now);
+            types.learn(&hash, Some(vec![number; MOST_KEPT / 4]), now);
+            assert!(types.known.len() <= 4);
+        }
+    }
+}
