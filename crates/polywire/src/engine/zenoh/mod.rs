@@ -20,6 +20,7 @@ mod address;
 mod attachment;
 mod caches;
 mod calls;
+mod descriptions;
 mod end;
 mod history;
 mod inbox;
