@@ -1,5 +1,5 @@
 //! Targets for what nodes say of themselves: descriptions on a built-in topic, DNS-SD records, and
-//! what participants of ROS 2 say over DDS.
+//! what participants and nodes of ROS 2 say.
 
 use crate::talk::{self, Description};
 use polywire::engine::lan::Advertised;
@@ -10,8 +10,9 @@ use polywire_core::{
     ros::{
         self, TypeHash, TypeName,
         entities::{NodeEntities, ParticipantEntities},
+        type_query::{self, AnswerError, TypeQuery},
     },
-    schema::arbitrary::Random,
+    schema::{Def, Member, SchemaBuilder, Type, arbitrary::Random},
 };
 use polywire_testing::mutated;
 use std::{net::SocketAddr, sync::OnceLock};
@@ -101,6 +102,49 @@ pub fn read_ros(input: &[u8]) {
     // What is a node's name is a topic's, too, unless it is too long.
     let node = ros::node_name(&text);
     assert!(node.len() <= 255 && (node.len() > 240 || ros::check_topic(&node).is_ok()), "{node}");
+}
+
+/// What a node of ROS 2 answers to a question for a type.
+pub fn answer_bytes(random: &mut Random) -> Vec<u8> {
+    let mut types = SchemaBuilder::new();
+    let mut nested = types.add(Def::structure("p::msg::First", vec![Member::new("a", Type::Octet)]));
+    for number in 0..random.below(4) {
+        let elements = [Type::Def(nested), Type::Uint8, Type::Float64, Type::string(), Type::String { bound: 9 }];
+        let member = |random: &mut Random, name: usize| {
+            let element = random.choose(&elements).clone();
+            let ty = match random.below(4) {
+                0 => Type::array(element, [3]),
+                1 => Type::Sequence { element: element.into(), bound: 5 },
+                2 => Type::sequence(element),
+                _ => element,
+            };
+            Member::new(format!("m{name}"), ty)
+        };
+        let members = (0..1 + random.below(5)).map(|name| member(random, name)).collect();
+        nested = types.add(Def::structure(format!("p::msg::T{number}"), members));
+    }
+    let schema = types.finish(Type::Def(nested)).expect("a schema");
+    let bytes = match random.below(4) {
+        0 => type_query::refusal("it is not used"),
+        1 => TypeQuery { type_name: "p/msg/T".into(), type_hash: TypeHash::from_bytes([7; 32]) }.to_cdr(),
+        _ => type_query::answer(&schema).expect("of ROS 2"),
+    };
+    if random.one_in(10) { bytes } else { mutated(random, &bytes) }
+}
+
+/// An answer is refused, or describes the type that was asked for. So are questions.
+pub fn read_answer(input: &[u8]) {
+    if let Some(query) = TypeQuery::parse(input) {
+        assert_eq!(TypeQuery::parse(&query.to_cdr()), Some(query));
+    }
+    let query = |type_hash| TypeQuery { type_name: "p/msg/T".into(), type_hash };
+    // The first one does not know the hash, and is told it.
+    if let Err(AnswerError::Hash { got }) = query(TypeHash::from_bytes([0; 32])).schema(input) {
+        let schema = query(got).schema(input).expect("it has this hash");
+        assert_eq!(TypeHash::of(&schema), Ok(got));
+        let again = query(got).schema(&type_query::answer(&schema).expect("of ROS 2")).expect("the same");
+        assert_eq!(again.type_hash(), schema.type_hash());
+    }
 }
 
 fn encoder() -> &'static Encoder<Description> {

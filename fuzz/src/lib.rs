@@ -60,6 +60,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "directory", generate: discovery::description_bytes, run: discovery::collect },
     Target { name: "record", generate: discovery::record_bytes, run: discovery::read_record },
     Target { name: "entities", generate: discovery::ros_bytes, run: discovery::read_ros },
+    Target { name: "descriptions", generate: discovery::answer_bytes, run: discovery::read_answer },
     Target { name: "mdns", generate: discovery::packet_bytes, run: discovery::read_packet },
     Target { name: "decode", generate: messages::message_bytes, run: messages::decode },
     Target { name: "evolved", generate: messages::message_bytes, run: messages::decode_evolved },

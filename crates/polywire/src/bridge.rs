@@ -21,6 +21,7 @@ use polywire_core::{
     frame::Start,
     layout::Record,
     qos::{Durability, Liveliness, MOST_BRIDGES, Offer},
+    ros::TypeHash,
     schema::Schema,
     topic::{Pattern, TopicError},
 };
@@ -449,6 +450,11 @@ impl Route for Way {
 
     fn needs_schema(&self) -> bool {
         true
+    }
+
+    fn lacks(&self, told: TypeHash) -> bool {
+        let assumed = self.assumed.as_ref().and_then(|(schema, _)| TypeHash::of(schema).ok());
+        assumed != Some(told)
     }
 
     fn concerns(&self, announced: &Announcement, offer: &Offer) -> bool {

@@ -251,6 +251,18 @@ fn a_ros_node_calls_a_service() {
 }
 
 #[test]
+fn a_ros_node_asks_for_the_type_of_what_is_published() {
+    let domain = domain();
+    let node = Node::builder().name("hall-7").build();
+    let _chatter = node.publisher_on::<Text>("chatter", &wire("cdr", domain)).expect("a publisher");
+    let Some(mut command) = program() else { return };
+    command.args(["describe", &domain.to_string(), "hall_7"]).env("ROS2_PEER_MAPPING", "cyclone");
+    let asking = program::start(&mut command);
+    let told = std::iter::repeat_with(|| asking.line()).find(|line| line.starts_with("type "));
+    assert_eq!(told.as_deref(), Some("type std_msgs/msg/String data:17"));
+}
+
+#[test]
 fn the_service_of_a_ros_node_is_called() {
     let domain = domain();
     let node = Node::new();

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use polywire::{Message, Node, Publisher, Subscriber, qos::Qos};
+use polywire::{Message, Node, Publisher, Record, Subscriber, coding::Discovered, qos::Qos};
 use polywire_core::envelope::Id128;
 use polywire_testing::{
     Folder,
@@ -200,4 +200,57 @@ fn the_service_of_a_ros_node_is_called() {
         assert_eq!(client.call(&Add { a, b: 40 }, SOON).expect("a reply"), Sum { sum: a + 40 });
         assert_eq!(next(&server, "served "), format!("{a} + 40"));
     }
+}
+
+#[test]
+fn the_type_of_a_ros_node_is_asked_for() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let discover = || {
+        let coding = Discovered::new().expect("records");
+        node.subscribe_of("chatter", Some(&endpoint), coding).expect("a wire").open()
+    };
+    let early = discover();
+    let Some(_talker) = peer("talk", &locator) else { return };
+    let heard = |texts: &Subscriber<Record>| -> u64 {
+        let sample = texts.recv_timeout(SOON).expect("a text");
+        assert_eq!(sample.value.shape().schema().name(), "std_msgs::msg::String");
+        let data = sample.value.str("data").expect("a text");
+        data.strip_prefix("hello ").expect("a greeting").parse().expect("a number")
+    };
+    let first = heard(&early);
+    assert_eq!(heard(&early), first + 1);
+    // Subscribers that come later, beside one that has the type.
+    let typed: Subscriber<Text> = node.subscriber_on("chatter", &endpoint).expect("a subscriber");
+    let late = discover();
+    assert!(heard(&late) > first && typed.recv_timeout(SOON).is_some());
+    for (lost, told) in [(early.lost(), early.status()), (late.lost(), late.status())] {
+        assert_eq!((lost, told.mismatches.len()), (0, 0), "{:?}", told.mismatches);
+    }
+}
+
+#[test]
+fn a_bridge_converts_the_topic_of_a_ros_node() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let folder = Folder::new("ros2-zenoh-convert");
+    let stream = format!("unix/{}", folder.file("s"));
+    let bridge = node.bridge(&endpoint, &format!("json@{stream}")).expect("endpoints");
+    let _bridge = bridge.topics(["chatter"]).expect("a pattern").open();
+    let Some(_talker) = peer("talk", &locator) else { return };
+    let there = Node::new();
+    let texts: Subscriber<Text> = there.subscriber_on("chatter", &stream).expect("a subscriber");
+    let sample = texts.recv_timeout(SOON).expect("a text");
+    assert_eq!(sample.info.source.announcement.codec, "json");
+    assert!(sample.value.data.starts_with("hello "), "{:?}", sample.value);
+}
+
+#[test]
+fn a_ros_node_asks_for_the_type_of_what_is_published() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let _there: Publisher<Text> = node.publisher_on("there", &format!("cdr@{endpoint}")).expect("a publisher");
+    let Some(asking) = peer("describe", &locator) else { return };
+    let hash = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
+    assert_eq!(next(&asking, "type "), format!("std_msgs/msg/String {hash} data"));
 }

@@ -11,17 +11,25 @@ use std::{
 };
 
 use polywire::{
-    Message, Node, Publisher, Subscriber,
+    Message, Node, NodeEvent, Publisher, Record, Subscriber,
+    coding::Discovered,
     qos::{Qos, Reliability},
 };
 use polywire_core::envelope::Id128;
 use polywire_testing::{
+    Folder,
     ros::{Text, text},
     tools,
     waiting::{SOON, until},
 };
 use twox_hash::XxHash3_128;
-use zenoh::{Config, Session, Wait, liveliness::LivelinessToken, qos::CongestionControl, sample::Sample};
+use zenoh::{
+    Config, Session, Wait,
+    liveliness::LivelinessToken,
+    qos::CongestionControl,
+    query::{Query, Queryable},
+    sample::Sample,
+};
 
 /// The hash of `std_msgs/msg/String`.
 const HASH: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
@@ -206,7 +214,8 @@ fn each_publisher_of_ros_is_a_writer_with_its_own_numbers() {
     for (gid, sequence) in [(one, 1), (two, 7), (one, 2), (two, 8), (one, 5), (NOBODY, 1), (NOBODY, 2), (two, 9)] {
         let sample = texts.recv_timeout(SOON).expect("a sample");
         let came = (sample.info.source.announcement.writer, sample.info.sequence, sample.value.data);
-        assert_eq!(came, (gid, sequence, sequence.to_string()));
+        // ROS 2 may begin at 0, and nodes begin at 1.
+        assert_eq!(came, (gid, sequence + 1, sequence.to_string()));
     }
     assert_eq!((texts.lost(), reads()), (2, 3));
     drop(token);
@@ -342,6 +351,166 @@ fn nodes_meet_on_topics_of_ros_and_lose_nothing() {
     assert!(texts.recv_timeout(Duration::from_millis(200)).is_none());
 }
 
+#[test]
+fn the_first_message_of_a_publisher_that_counts_from_0_passes_a_bridge() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let folder = Folder::new("zenoh-ros-zero");
+    let stream = format!("unix/{}", folder.file("s"));
+    let bridge = node.bridge(&endpoint, &stream).expect("endpoints");
+    let _bridge = bridge.topics(["robot/chatter"]).expect("a pattern").open();
+    let session = plain(&locator);
+    let (_token, gid) = talking(&session, 10, "::,7:,:,:,,");
+    let there = Node::new();
+    let texts: Subscriber<Text> = there.subscriber_on("robot/chatter", &stream).expect("a subscriber");
+    let publisher = session.declare_publisher(key()).congestion_control(CongestionControl::Block);
+    let publisher = publisher.wait().expect("a publisher");
+    until("the bridge has a subscriber", || texts.status().writers == 1);
+    until("the bridge is known", || publisher.matching_status().wait().expect("a status").matching());
+    for number in 0..3 {
+        publisher.put(cdr(&number.to_string())).attachment(attachment(number, 0, gid)).wait().expect("put");
+    }
+    for number in 0..3 {
+        assert_eq!(texts.recv_timeout(SOON).expect("a sample").value, text(&number.to_string()));
+    }
+    assert_eq!(texts.lost(), 0);
+}
+
+/// The service by which the node of `talking` tells its types.
+const SERVICE: &str = "type_description_interfaces::srv::dds_::GetTypeDescription_/\
+                       RIHS01_69b9c19c1021405984cc60dbbb1edceb147a6538b411d812ba6afabeed962cd5";
+
+/// Numbers of CDR as they are written where they are aligned.
+fn aligned(bytes: &mut Vec<u8>, number: &[u8]) {
+    // Behind the header of four bytes.
+    bytes.resize((bytes.len() - 4).next_multiple_of(number.len()) + 4, 0);
+    bytes.extend(number);
+}
+
+fn string(bytes: &mut Vec<u8>, text: &str) {
+    aligned(bytes, &(text.len() as u32 + 1).to_le_bytes());
+    bytes.extend(text.as_bytes());
+    bytes.push(0);
+}
+
+/// A successful answer that describes `std_msgs/msg/String` with a field of this name.
+fn described(field: &str) -> Vec<u8> {
+    let mut bytes = vec![0, 1, 0, 0, 1];
+    string(&mut bytes, "");
+    string(&mut bytes, "std_msgs/msg/String");
+    aligned(&mut bytes, &1_u32.to_le_bytes());
+    string(&mut bytes, field);
+    bytes.push(17);
+    aligned(&mut bytes, &0_u64.to_le_bytes());
+    aligned(&mut bytes, &0_u64.to_le_bytes());
+    string(&mut bytes, "");
+    string(&mut bytes, "");
+    // No referenced types, sources and extra information.
+    (0..3).for_each(|_| aligned(&mut bytes, &0_u32.to_le_bytes()));
+    bytes
+}
+
+/// Answers each question like this, and counts them.
+fn describing(session: &Session, answer: Vec<u8>) -> (Queryable<()>, mpsc::Receiver<Vec<u8>>) {
+    let (sender, asked) = mpsc::channel();
+    let queryable = session.declare_queryable(format!("7/talker/get_type_description/{SERVICE}")).complete(true);
+    let queryable = queryable.callback(move |query: Query| {
+        let request = query.payload().expect("a request").to_bytes().into_owned();
+        assert_eq!(query.attachment().expect("one").to_bytes()[16], 16);
+        let _ = sender.send(request);
+        query.reply(query.key_expr().clone(), answer.clone()).wait().expect("a reply");
+    });
+    (queryable.wait().expect("a queryable"), asked)
+}
+
+fn discovered(node: &Node, endpoint: &str) -> Subscriber<Record> {
+    let coding = Discovered::new().expect("records");
+    node.subscribe_of("robot/chatter", Some(endpoint), coding).expect("a wire").open()
+}
+
+#[test]
+fn a_type_is_asked_for_once() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let (_queryable, asked) = describing(&session, described("data"));
+    // Nobody asks for a subscriber that has the type.
+    let texts: Subscriber<Text> = node.subscriber_on("robot/chatter", &endpoint).expect("a subscriber");
+    let tokens = [10, 11].map(|number| talking(&session, number, "::,7:,:,:,,"));
+    until("the publishers are read", || texts.status().writers == 2);
+    assert!(asked.try_recv().is_err());
+    drop(texts);
+    let readers = [discovered(&node, &endpoint), discovered(&node, &endpoint)];
+    until("the publishers are read", || readers.iter().all(|reader| reader.status().writers == 2));
+    let mut expected = vec![0, 1, 0, 0];
+    string(&mut expected, "std_msgs/msg/String");
+    string(&mut expected, HASH);
+    expected.push(0);
+    assert_eq!(asked.recv_timeout(SOON).expect("a question"), expected);
+    let publisher = session.declare_publisher(key()).wait().expect("a publisher");
+    until("the subscribers are known", || publisher.matching_status().wait().expect("a status").matching());
+    publisher.put(cdr("one")).attachment(attachment(1, 0, tokens[0].1)).wait().expect("put");
+    for reader in &readers {
+        assert_eq!(reader.recv_timeout(SOON).expect("a sample").value.str("data"), Ok("one"));
+        assert_eq!(reader.status().mismatches.len(), 0);
+    }
+    assert!(asked.try_recv().is_err(), "it is known");
+}
+
+#[test]
+fn a_description_of_another_type_is_refused_and_told_once() {
+    let node = Node::new();
+    let events = node.events();
+    let told = || -> Vec<String> {
+        let all = std::iter::from_fn(|| events.try_recv()).map(|event: NodeEvent| event.to_string());
+        all.filter(|text| text.contains("a description of")).collect()
+    };
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let (_queryable, asked) = describing(&session, described("date"));
+    let (_token, gid) = talking(&session, 10, "::,7:,:,:,,");
+    let reader = discovered(&node, &endpoint);
+    until("it is refused", || !reader.status().mismatches.is_empty());
+    let mismatches = reader.status().mismatches;
+    assert_eq!(mismatches[0].writer, gid);
+    assert!(mismatches[0].reason.contains(HASH), "{}", mismatches[0].reason);
+    let events = told();
+    assert!(events.len() == 1 && events[0].contains("std_msgs::msg::String"), "{events:?}");
+    assert!(events[0].contains("has the hash RIHS01_"), "{events:?}");
+    // Others do not ask again at once.
+    let another = discovered(&node, &endpoint);
+    until("it is refused", || !another.status().mismatches.is_empty());
+    assert!(asked.recv_timeout(SOON).is_ok() && asked.try_recv().is_err() && told().is_empty());
+}
+
+#[test]
+fn a_node_tells_ros_the_types_that_it_publishes() {
+    let node = Node::builder().name("hall-7").build();
+    let (endpoint, locator) = alone(&node);
+    let _publisher: Publisher<Text> =
+        node.publisher_on("robot/chatter", &format!("cdr@{endpoint}")).expect("a publisher");
+    let session = plain(&locator);
+    token(&tokens(&session), &format!("/SS/%/%/hall_7/%hall_7%get_type_description/{SERVICE}/1:2:1,10:,:,:,,"));
+    let ask = |hash: &str| {
+        let mut request = vec![0, 1, 0, 0];
+        string(&mut request, "std_msgs/msg/String");
+        string(&mut request, hash);
+        request.push(1);
+        let query = session.get(format!("7/hall_7/get_type_description/{SERVICE}")).payload(request);
+        let replies = query.attachment(attachment(5, 0, NOBODY)).wait().expect("a query");
+        let reply = replies.recv_timeout(SOON).expect("in time").expect("a reply");
+        let sample = reply.into_result().expect("no error");
+        let attached = sample.attachment().expect("one").to_bytes().into_owned();
+        assert_eq!((&attached[..8], &attached[16..]), (&5_i64.to_le_bytes()[..], &[&[16][..], &NOBODY.0].concat()[..]));
+        sample.payload().to_bytes().into_owned()
+    };
+    assert_eq!(ask(HASH), described("data"));
+    let refused = ask(&HASH.replace("df66", "df67"));
+    assert_eq!(refused[..5], [0, 1, 0, 0, 0]);
+    assert!(String::from_utf8_lossy(&refused).contains("does not use the type"));
+    assert_eq!(ask("nothing")[4], 0);
+}
+
 /// A subscriber of rmw_zenoh that is transient local and keeps four samples. Prints what comes: the
 /// text, its number and its publisher.
 const LATE: &str = r#"
@@ -437,12 +606,10 @@ fn a_late_subscriber_of_the_node_gets_what_publishers_of_ros_keep() {
     let numbers = |texts: &Subscriber<Text>, count: u64, gid: Id128| -> Vec<u64> {
         let next = |_| {
             let sample = texts.recv_timeout(SOON).expect("a sample");
-            assert_eq!(
-                (sample.info.source.announcement.writer, sample.value),
-                (gid, text(&sample.info.sequence.to_string()))
-            );
-            assert_eq!(sample.info.timestamp_ns, 1_700_000_000_000_000_000 + sample.info.sequence as i64);
-            sample.info.sequence
+            let number = sample.info.sequence - 1;
+            assert_eq!((sample.info.source.announcement.writer, sample.value), (gid, text(&number.to_string())));
+            assert_eq!(sample.info.timestamp_ns, 1_700_000_000_000_000_000 + number as i64);
+            number
         };
         (0..count).map(next).collect()
     };

@@ -84,3 +84,29 @@ fn every_command_that_opens_a_node_works_over_every_engine() {
         publisher.end_by("TERM");
     }
 }
+
+/// A node of ROS 2 on the library `hiroz`, in domain 7, and a command that has no IDL.
+#[cfg(feature = "zenoh")]
+#[test]
+fn a_node_of_ros_over_zenoh_is_read_without_its_idl() {
+    use polywire_testing::{program::Program, tools};
+
+    let folder = Folder::new();
+    let place = format!("127.0.0.1:{}", free_port());
+    let Some(mut talker) = tools::ros_node("ros2_zenoh", "polywire-ros2-zenoh-peer") else { return };
+    let wire = format!("zenoh/peer?scouting=off,ros=true,domain=7,listen=tcp/{place}");
+    let echo = folder.start(&["echo", "chatter", "--wire", &wire, "--count", "2", "--timeout", "60"]);
+    let until = std::time::Instant::now() + polywire_testing::waiting::SOON;
+    while std::net::TcpStream::connect(&place).is_err() {
+        assert!(std::time::Instant::now() < until, "the command does not listen");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let _talker = Program::start(talker.args(["talk", &format!("tcp/{place}")]));
+    let printed = echo.end().with(0).out;
+    let numbers: Vec<u64> = printed
+        .lines()
+        .map(|line| line.strip_prefix("{\"data\":\"hello ").and_then(|rest| rest.strip_suffix("\"}")))
+        .map(|number| number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{printed}")))
+        .collect();
+    assert!(numbers.len() == 2 && numbers[1] == numbers[0] + 1, "{printed}");
+}

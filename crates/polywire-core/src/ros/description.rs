@@ -131,20 +131,20 @@ pub fn service_description(request: &Schema, reply: &Schema) -> Result<String, T
 
 /// Types with their fields, by name.
 #[derive(Default)]
-struct Types(BTreeMap<String, Vec<Field>>);
+pub(super) struct Types(pub(super) BTreeMap<String, Vec<Field>>);
 
-struct Field {
-    name: String,
-    ty: FieldType,
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) ty: FieldType,
 }
 
 /// A `type_description_interfaces/msg/FieldType`.
-struct FieldType {
+pub(super) struct FieldType {
     /// One of [`id`], plus what [`Many`] adds.
-    id: u8,
-    capacity: u32,
-    string_capacity: u32,
-    nested: String,
+    pub(super) id: u8,
+    pub(super) capacity: u32,
+    pub(super) string_capacity: u32,
+    pub(super) nested: String,
 }
 
 /// How many values a field has.
@@ -159,6 +159,11 @@ enum Many {
 /// The numbers of the types of single values.
 mod id {
     use crate::schema::Type;
+
+    /// What arrays, sequences with a bound and those without add to the number of an element.
+    pub(super) const ARRAY: u8 = 48;
+    pub(super) const BOUNDED: u8 = 96;
+    pub(super) const UNBOUNDED: u8 = 144;
 
     pub(super) const NESTED: u8 = 1;
     pub(super) const UINT8: u8 = 3;
@@ -191,11 +196,15 @@ mod id {
     pub(super) fn of_primitive(ty: &Type) -> Option<u8> {
         PRIMITIVES.iter().find(|(_, primitive)| primitive == ty).map(|(id, _)| *id)
     }
+
+    pub(super) fn to_primitive(id: u8) -> Option<Type> {
+        PRIMITIVES.iter().find(|(primitive, _)| *primitive == id).map(|(_, ty)| ty.clone())
+    }
 }
 
 impl Types {
     /// Adds the root of a schema and what it needs. Returns its name.
-    fn add<'a>(&mut self, schema: &'a Schema) -> Result<TypeName<'a>, TypeError> {
+    pub(super) fn add<'a>(&mut self, schema: &'a Schema) -> Result<TypeName<'a>, TypeError> {
         let Type::Def(root) = schema.resolve(schema.root()) else { return Err(TypeError::Root) };
         let mut waiting = vec![*root];
         while let Some(id) = waiting.pop() {
@@ -269,11 +278,31 @@ impl FieldType {
     fn new(id: u8, many: Many) -> FieldType {
         let (plus, capacity) = match many {
             Many::One => (0, 0),
-            Many::Array(length) => (48, length),
-            Many::Sequence(0) => (144, 0),
-            Many::Sequence(bound) => (96, bound),
+            Many::Array(length) => (id::ARRAY, length),
+            Many::Sequence(0) => (id::UNBOUNDED, 0),
+            Many::Sequence(bound) => (id::BOUNDED, bound),
         };
         FieldType { id: id + plus, capacity, string_capacity: 0, nested: String::new() }
+    }
+
+    /// The type of a member. `nested` finds structures by their names. `None` if there is no such
+    /// type.
+    pub(super) fn to_type(&self, nested: impl FnOnce(&str) -> Option<DefId>) -> Option<Type> {
+        let many = [id::UNBOUNDED, id::BOUNDED, id::ARRAY, 0].into_iter().find(|plus| self.id > *plus)?;
+        let element = match self.id - many {
+            id::NESTED => Type::Def(nested(&self.nested)?),
+            id::STRING => Type::String { bound: 0 },
+            id::WSTRING => Type::WString { bound: 0 },
+            id::BOUNDED_STRING => Type::String { bound: self.string_capacity },
+            id::BOUNDED_WSTRING => Type::WString { bound: self.string_capacity },
+            primitive => id::to_primitive(primitive)?,
+        };
+        Some(match many {
+            id::ARRAY => Type::array(element, [self.capacity]),
+            id::BOUNDED => Type::Sequence { element: element.into(), bound: self.capacity },
+            id::UNBOUNDED => Type::sequence(element),
+            _ => element,
+        })
     }
 }
 

@@ -24,6 +24,7 @@ pub mod entities;
 mod hash;
 mod names;
 mod properties;
+pub mod type_query;
 
 pub use description::{TypeError, description, service_description};
 pub use hash::{ParseTypeHashError, TypeHash};

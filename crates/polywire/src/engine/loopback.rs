@@ -177,6 +177,10 @@ impl Port for Loopback {
         }
     }
 
+    fn learn(&self, link: LinkId, channel: ChannelId) -> bool {
+        !self.is_own(link) && self.port.learn(link, channel)
+    }
+
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
         self.port.supply(link, document, bytes);
     }

@@ -393,6 +393,13 @@ pub trait Port: Send + Sync {
     /// Asks a peer for a document, which comes by [`LinkSink::supplied`].
     fn want(&self, link: LinkId, document: Id128);
 
+    /// A channel of a peer announces the hash that ROS 2 has of its type, and no schema, and a
+    /// subscriber needs the schema. True if the engine looks for it: it then announces the channel
+    /// again, with the schema or without. The default is false.
+    fn learn(&self, _link: LinkId, _channel: ChannelId) -> bool {
+        false
+    }
+
     /// Sends a peer the document that it asked for by [`LinkSink::wanted`]; `None` if this node
     /// does not have it.
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>);

@@ -29,7 +29,7 @@ use super::{
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
-    opening::Opening,
+    opening::{Opening, lack_schema},
     route::{Matches, Route, Slot, Source, WriterKey},
     timer::Wake,
 };
@@ -64,6 +64,8 @@ pub(super) trait Host: Send + Sync {
     fn relays(&self) -> bool;
     /// Sends an output of the link's session.
     fn send(&self, link: &LinkInfo, output: Output);
+    /// Has the engine look for the type of a channel of ROS 2. False if it does not.
+    fn learn(&self, link: &LinkInfo, channel: ChannelId) -> bool;
     /// The peer's answer to a channel of this node. False if the channel has retired.
     fn matched(&self, link: &LinkInfo, matched: Matched) -> bool;
     /// A document has come: all links may have channels that wait for it.
@@ -400,6 +402,9 @@ impl Incoming {
             if !offer.moved_to.is_empty() {
                 routes.drain(..).for_each(|route| route.follow(&source, &offer.moved_to));
             }
+        }
+        if lack_schema(&routes, &source, &offer) && host.learn(&self.link, channel) {
+            return;
         }
         let unfetched = match missing(&node, &source.announcement, &routes) {
             None => None,

@@ -13,6 +13,12 @@ use super::{
 };
 use crate::engine::Properties;
 
+/// Whether a subscriber needs the schema of a channel that announces the hash of ROS 2 alone.
+pub(super) fn lack_schema(routes: &[Arc<dyn Route>], source: &Source, offer: &Result<Offer, OfferError>) -> bool {
+    let told = offer.as_ref().ok().and_then(|offer| offer.ros_type);
+    source.announcement.schema.is_zero() && told.is_some_and(|told| routes.iter().any(|route| route.lacks(told)))
+}
+
 /// A channel's properties when its subscribers open it.
 pub(super) struct Opening<'a> {
     pub(super) node: &'a Arc<Inner>,

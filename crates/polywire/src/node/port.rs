@@ -516,6 +516,10 @@ impl Host for PortEntry {
         }
     }
 
+    fn learn(&self, link: &LinkInfo, channel: ChannelId) -> bool {
+        self.port.get().is_some_and(|port| port.learn(link.id, channel))
+    }
+
     fn matched(&self, link: &LinkInfo, matched: Matched) -> bool {
         let Matched { channel, answer, key_requested, incompatible } = matched;
         let (refused, history, watcher, is_about_us) = {

@@ -7,6 +7,7 @@ use polywire_core::{
     directory::SubscriberData,
     envelope::{Announcement, ChannelId, Envelope, Id128},
     qos::{Offer, OfferError, Qos},
+    ros::TypeHash,
     schema::Schema,
 };
 
@@ -33,6 +34,11 @@ pub(crate) trait Route: Send + Sync {
     }
     /// Whether the subscriber needs the writer's schema to read its messages.
     fn needs_schema(&self) -> bool;
+    /// Whether it needs the schema of a writer whose type has this hash in ROS 2: it takes every
+    /// type, or reads another one.
+    fn lacks(&self, told: TypeHash) -> bool {
+        self.needs_schema() && self.schema().and_then(|own| TypeHash::of(own).ok()) != Some(told)
+    }
     /// Whether the subscriber has to do with a channel: it is in a partition of the writer, and
     /// waits for the history if the channel brings one. If not, nobody is told.
     fn concerns(&self, announcement: &Announcement, offer: &Offer) -> bool;

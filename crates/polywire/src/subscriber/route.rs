@@ -45,6 +45,12 @@ use crate::{
     writers::{Missing, Writers},
 };
 
+/// Why a subscriber that takes every type does not read a writer.
+fn unknown(offer: &Offer) -> String {
+    let of_ros = offer.ros_type.map(|hash| format!(": nobody describes the ROS 2 type with the hash {hash}"));
+    format!("the writer's schema is unknown{}", of_ros.unwrap_or_default())
+}
+
 /// A number for a subscriber.
 fn number() -> u64 {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -552,6 +558,11 @@ impl<C: Coding> Route for RouteOf<C> {
         self.coding.any_decoder().is_none()
     }
 
+    fn lacks(&self, told: TypeHash) -> bool {
+        let own = self.assumed.schema.as_ref().or(self.coding.schema());
+        self.needs_schema() && own.and_then(|own| TypeHash::of(own).ok()) != Some(told)
+    }
+
     fn follow(&self, source: &Source, endpoints: &[String]) {
         if let Some(places) = self.places.upgrade() {
             places.follow(&self.topic, source, endpoints);
@@ -581,7 +592,7 @@ impl<C: Coding> Route for RouteOf<C> {
         let with = if foreign { &self.assumed.codec.options } else { &announced.options };
         let configuration = announced.configuration.filter(|_| !foreign);
         let assumed = || self.assumed.schema.as_ref().or(self.coding.schema());
-        let writer = schema.or_else(assumed).ok_or("the writer's schema is unknown")?;
+        let writer = schema.or_else(assumed).ok_or_else(|| unknown(offer))?;
         if let (Some(told), None, Ok(own)) = (offer.ros_type, schema, TypeHash::of(writer))
             && told != own
         {

@@ -30,6 +30,8 @@ pub(super) enum Item {
     Arrived(EndId, Guid, Sample),
     /// What a participant says of its nodes of ROS 2.
     Present(Guid, Sample),
+    /// A node of ROS 2 asks for a type.
+    TypeAsked(Sample),
     /// The readers of a channel of ours have changed.
     Matched(ChannelId),
     /// A reader does not match a channel of ours because of a policy.
@@ -134,7 +136,9 @@ impl Inbox {
 
 fn size(item: &Item) -> usize {
     match item {
-        Item::Letter(_, sample) | Item::Arrived(_, _, sample) | Item::Present(_, sample) => sample.bytes.sample().len(),
+        Item::Letter(_, sample) | Item::Arrived(_, _, sample) | Item::Present(_, sample) | Item::TypeAsked(sample) => {
+            sample.bytes.sample().len()
+        }
         _ => 0,
     }
 }

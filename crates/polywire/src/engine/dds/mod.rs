@@ -21,6 +21,7 @@
 
 mod address;
 mod deferred;
+mod describe;
 mod early;
 mod form;
 mod hands;

@@ -11,6 +11,7 @@ use polywire_dds::{Bytes, Durability, Error, Guid, Kind, Qos, Reader, Sample, Wr
 
 use super::{
     super::pipe::lock,
+    describe::Descriptions,
     form::{Form, OCTETS},
     inbox::{Item, Receiver},
     peer::ReadEnd,
@@ -24,6 +25,7 @@ const MOST_NAMES: usize = 16;
 pub(super) struct Presence {
     writer: Writer,
     _reader: Reader,
+    descriptions: Option<Descriptions>,
     told: ParticipantEntities,
     /// The names of the nodes of each participant.
     nodes: BTreeMap<Guid, Vec<String>>,
@@ -45,7 +47,11 @@ impl Presence {
         let writer = topic()?.writer(&qos, |_| {})?;
         let node = NodeEntities { namespace: "/".into(), name: ros::node_name(name), ..NodeEntities::default() };
         let told = ParticipantEntities { participant: shared.us.guid().0, nodes: vec![node] };
-        let presence = Presence { writer, _reader, told, nodes: BTreeMap::new() };
+        let descriptions = Descriptions::new(shared, &ros::node_name(name));
+        let descriptions = descriptions
+            .inspect_err(|error| log::warn!("{}: ROS 2 cannot ask this node for its types: {error}", shared.endpoint))
+            .ok();
+        let presence = Presence { writer, _reader, descriptions, told, nodes: BTreeMap::new() };
         presence.write()?;
         Ok(presence)
     }
@@ -60,6 +66,8 @@ impl Presence {
         };
         let native = ends.iter().filter(|end| end.type_name != OCTETS);
         let mut readers: Vec<[u8; 16]> = native.map(|end| end.reader.guid().0).collect();
+        writers.extend(self.descriptions.iter().map(|descriptions| descriptions.writer().0));
+        readers.extend(self.descriptions.iter().map(|descriptions| descriptions.reader().0));
         writers.sort_unstable();
         readers.sort_unstable();
         let [node] = &mut *self.told.nodes else { return };
@@ -82,6 +90,11 @@ impl Presence {
             timestamp_ns: 0,
             sequence: None,
         })
+    }
+
+    /// A node of ROS 2 asks for a type.
+    pub(super) fn asked(&self, shared: &Shared, sample: &Sample) {
+        self.descriptions.iter().for_each(|descriptions| descriptions.asked(shared, sample));
     }
 
     /// Notes what a participant says. The names of at most `most` participants are kept.

@@ -216,13 +216,13 @@ fn number_in(tag: &Tag) -> u64 {
 }
 
 /// A payload with a tag in front of the value.
-fn tagged(payload: &[u8], has_header: bool, tag: &Tag) -> Vec<u8> {
+pub(super) fn tagged(payload: &[u8], has_header: bool, tag: &Tag) -> Vec<u8> {
     let (header, value) = payload.split_at(if has_header { HEADER.min(payload.len()) } else { 0 });
     [header, tag, value].concat()
 }
 
 /// The tag of a payload, and the payload without it. `None` if it is too short.
-fn untagged(payload: &[u8], has_header: bool) -> Option<(Tag, Vec<u8>)> {
+pub(super) fn untagged(payload: &[u8], has_header: bool) -> Option<(Tag, Vec<u8>)> {
     let (header, rest) = payload.split_at_checked(if has_header { HEADER } else { 0 })?;
     let (tag, value) = rest.split_first_chunk()?;
     Some((*tag, [header, value].concat()))

@@ -139,6 +139,7 @@ impl Worker {
             Item::Letter(writer, sample) => self.letter(hands, writer.participant(), &sample),
             Item::Arrived(end, writer, sample) => self.arrived(hands, end, writer, sample),
             Item::Present(writer, sample) => self.present(writer.participant(), &sample),
+            Item::TypeAsked(sample) => self.presence.iter().for_each(|presence| presence.asked(&self.shared, &sample)),
             Item::Matched(channel) => self.matched(channel),
             Item::Incompatible(channel, policy) => self.incompatible(channel, policy),
             Item::Reads => self.reads(),

@@ -20,6 +20,7 @@ mod address;
 mod attachment;
 mod caches;
 mod calls;
+mod descriptions;
 mod end;
 mod history;
 mod inbox;
@@ -42,6 +43,7 @@ mod ros;
 mod schemas;
 mod services;
 mod state;
+mod types;
 
 use std::{io, sync::Arc};
 

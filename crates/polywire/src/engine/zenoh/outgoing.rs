@@ -48,6 +48,8 @@ pub(super) enum Put {
     Forget { _mailbox: Arc<Mailbox> },
     /// A query for a schema.
     Ask { schema: Id128 },
+    /// A query for the type of a topic of ROS 2, to these nodes.
+    AskType { topic: Box<Topic>, nodes: Vec<String> },
     /// A query for what publishers of ROS 2 keep of a topic.
     AskKept { topic: Box<Topic> },
     /// The request of a client to a foreign server.
@@ -112,7 +114,7 @@ impl Put {
                 Answering::Value { attachment, payload, .. } => attachment.len() + payload.len(),
                 Answering::Error(_) | Answering::Nothing => 0,
             },
-            Put::Ask { .. } | Put::AskKept { .. } | Put::End { .. } | Put::Forget { .. } => 0,
+            Put::Ask { .. } | Put::AskType { .. } | Put::AskKept { .. } | Put::End { .. } | Put::Forget { .. } => 0,
         }
     }
 }

@@ -92,6 +92,7 @@ struct Declared {
     _token: LivelinessToken,
     _subscribers: Vec<Subscriber<()>>,
     _ros_node: Option<LivelinessToken>,
+    _types: Option<(Queryable<()>, LivelinessToken)>,
     _schemas: Queryable<()>,
 }
 
@@ -242,6 +243,13 @@ impl Port for ZenohPort {
         }
     }
 
+    fn learn(&self, link: LinkId, channel: ChannelId) -> bool {
+        let mut state = self.0.lock();
+        let is_asked = state.need_type(link, channel, Instant::now());
+        self.0.pump(state);
+        is_asked
+    }
+
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
         self.0.tell(link, &Frame::Document { document, bytes });
     }
@@ -322,7 +330,7 @@ impl Shared {
         }
         let schemas = self.serve_schemas()?;
         let token = self.session.liveliness().declare_token(self.keys.token(me)).wait()?;
-        let mut ros_node = None;
+        let (mut ros_node, mut types) = (None, None);
         if let Some(graph) = &self.graph {
             for (end, changed) in [
                 (End::Publisher, Shared::ros_publisher_changed as fn(&Shared, &Sample)),
@@ -337,9 +345,10 @@ impl Shared {
                 });
                 subscribers.push(watch.wait()?);
             }
+            types = Some(self.serve_types(graph)?);
             ros_node = Some(self.session.liveliness().declare_token(graph.token()).wait()?);
         }
-        Ok(Declared { _token: token, _subscribers: subscribers, _ros_node: ros_node, _schemas: schemas })
+        Ok(Declared { _token: token, _subscribers: subscribers, _ros_node: ros_node, _types: types, _schemas: schemas })
     }
 
     /// Where the messages of a channel are put. `None` if they go by mail. Fails if it should be a
@@ -380,6 +389,11 @@ impl Shared {
             Ok(token) => drop(shown.insert(topic, (qos, token))),
             Err(error) => log::warn!("{}: {error}", self.endpoint),
         }
+    }
+
+    /// The names of the topics of ROS 2 that this node reads.
+    pub(super) fn topics_read(&self, which: impl Fn(&ros::Topic) -> bool) -> Vec<String> {
+        lock(&self.ros_subscribers).keys().filter(|topic| which(topic)).map(|topic| topic.name.clone()).collect()
     }
 
     /// Publishers of ROS 2 are gone: what this node reads no more is shown no longer.
@@ -538,6 +552,7 @@ impl Shared {
             Put::Mail { to, bytes, .. } => to.put(&self.session, bytes, is_last),
             Put::Forget { .. } => return,
             Put::Ask { schema } => return self.ask(schema),
+            Put::AskType { topic, nodes } => return self.ask_type(*topic, &nodes),
             Put::AskKept { topic } => return self.ask_kept(*topic),
             Put::Call { end, channel, sequence, attachment, payload } => {
                 self.call(&end, channel, sequence, attachment, payload)

@@ -23,7 +23,7 @@ use super::{
     inbox::{Arrival, Inbox, Message, Origin, arrival_of},
     outgoing::{Outgoing, Put},
     policies,
-    ros::Topic,
+    ros::{TheirEnd, Topic},
 };
 use crate::{clock, replayed::bring};
 
@@ -67,7 +67,8 @@ struct Publisher {
     link: LinkId,
     channel: ChannelId,
     qos: Qos,
-    has_token: bool,
+    /// The node of its token, if it has one.
+    node: Option<String>,
     /// A message with its GID has come.
     has_sent: bool,
     /// If it keeps its samples for late subscribers.
@@ -88,7 +89,14 @@ impl Publisher {
     /// Before it is opened.
     fn new(topic: &Topic, qos: Qos) -> Publisher {
         let (topic, link, channel) = (topic.clone(), LinkId(0), ChannelId(0));
-        Publisher { topic, link, channel, qos, has_token: false, has_sent: false, history: None }
+        Publisher { topic, link, channel, qos, node: None, has_sent: false, history: None }
+    }
+
+    /// What it announces, or what the channel of its history announces. The schema is not known.
+    fn announcement(&self, gid: Id128, history: Option<Id128>) -> Announcement {
+        let said = self.topic.said();
+        let offer = policies::offer(&self.qos, said.ros_type, history.map(|_| gid));
+        Announcement { writer: history.unwrap_or(gid), offer, ..said.announcement(&self.topic.name) }
     }
 }
 
@@ -101,6 +109,29 @@ impl Publishers {
     /// The topic of ROS 2 whose messages come on a channel of foreign applications.
     pub(super) fn topic(&self, channel: ChannelId) -> Option<&Topic> {
         self.channels.get(&channel).map(|channel| &channel.topic)
+    }
+
+    /// The topic of a channel, or of the channel of a history.
+    pub(super) fn topic_of(&self, channel: ChannelId) -> Option<&Topic> {
+        let of_history = || Some(&self.by_gid.get(self.histories.get(&channel)?)?.topic);
+        self.topic(channel).or_else(of_history)
+    }
+
+    /// What a channel announces, without a schema.
+    pub(super) fn announcement(&self, channel: ChannelId) -> Option<Announcement> {
+        if let Some(gid) = self.histories.get(&channel) {
+            let publisher = self.by_gid.get(gid)?;
+            return Some(publisher.announcement(*gid, Some(publisher.history.as_ref()?.id)));
+        }
+        let topic = self.topic(channel)?;
+        let publisher = self.by_gid.iter().find(|(_, publisher)| publisher.channel == channel);
+        let unnamed = || topic.said().announcement(&topic.name);
+        Some(publisher.map_or_else(unnamed, |(gid, publisher)| publisher.announcement(*gid, None)))
+    }
+
+    /// The topics of publishers with tokens, and their nodes.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = (&Topic, &str)> {
+        self.by_gid.values().filter_map(|publisher| Some((&publisher.topic, publisher.node.as_deref()?)))
     }
 
     /// The publishers that are known, with their topics.
@@ -185,7 +216,7 @@ impl Publishers {
             && let Some(channel) = self.channel_of(gid, topic, at, &mut hearing)
         {
             let Hearing { foreign, inbox, .. } = hearing;
-            return foreign.take_at(channel, at, payload.len(), |link, news| {
+            return foreign.take_at(channel, counted(at), payload.len(), |link, news| {
                 inbox.push(link, arrival_of(news, payload));
             });
         }
@@ -214,7 +245,8 @@ impl Publishers {
             return None;
         }
         // Not every library makes GIDs as rmw_zenoh does. It is one of those with tokens.
-        let silent = self.by_gid.values().filter(|other| other.topic == *topic && other.has_token && !other.has_sent);
+        let silent =
+            self.by_gid.values().filter(|other| other.topic == *topic && other.node.is_some() && !other.has_sent);
         let qos = silent.map(|other| other.qos.clone()).reduce(|a, b| policies::weaker(&a, &b));
         let qos = qos.unwrap_or_else(|| policies::read(""));
         let publisher = Publisher { has_sent: true, ..Publisher::new(topic, qos) };
@@ -222,17 +254,19 @@ impl Publishers {
     }
 
     /// The token of a publisher with this GID has come.
-    pub(super) fn came(&mut self, gid: Id128, topic: &Topic, qos: Qos, mut hearing: Hearing<'_>) {
+    pub(super) fn came(&mut self, gid: Id128, end: &TheirEnd, mut hearing: Hearing<'_>) {
+        let TheirEnd { topic, qos, node, .. } = end;
         match self.by_gid.get_mut(&gid) {
-            Some(known) if known.topic == *topic && known.qos == qos => {
-                self.unnamed -= usize::from(!known.has_token);
-                known.has_token = true;
+            Some(known) if known.topic == *topic && known.qos == *qos => {
+                self.unnamed -= usize::from(known.node.is_none());
+                known.node = Some(node.clone());
                 return;
             }
             Some(_) => self.close(gid, &mut hearing),
             None => {}
         }
-        self.open(gid, Publisher { has_token: true, ..Publisher::new(topic, qos) }, &mut hearing);
+        let publisher = Publisher { node: Some(node.clone()), ..Publisher::new(topic, qos.clone()) };
+        self.open(gid, publisher, &mut hearing);
     }
 
     /// There is no publisher with this GID any more.
@@ -241,32 +275,27 @@ impl Publishers {
     }
 
     fn open(&mut self, gid: Id128, publisher: Publisher, hearing: &mut Hearing<'_>) -> Option<ChannelId> {
-        let Publisher { topic, qos, has_token, .. } = &publisher;
-        let (said, is_durable) = (topic.said(), qos.durability == Durability::TransientLocal);
-        let announcement = |writer: Id128, history_of: Option<Id128>| {
-            let offer = policies::offer(qos, said.ros_type, history_of);
-            Announcement { writer, offer, ..said.announcement(&topic.name) }
-        };
-        let (link, channel) = hearing.open(announcement(gid, None))?;
+        let is_durable = publisher.qos.durability == Durability::TransientLocal;
+        let (link, channel) = hearing.open(publisher.announcement(gid, None))?;
         let mut history = None;
         if is_durable {
             let id = Id128::of_document(format!("the history of {gid}").as_bytes());
-            let Some((_, opened)) = hearing.open(announcement(id, Some(gid))) else {
+            let Some((_, opened)) = hearing.open(publisher.announcement(gid, Some(id))) else {
                 hearing.close(link, channel);
                 return None;
             };
             self.histories.insert(opened, gid);
             history = Some(History { channel: opened, id, replays: 0, sequence: 0 });
         }
-        self.channels.insert(channel, Channel { topic: topic.clone(), is_accepted: false });
-        self.unnamed += usize::from(!has_token);
+        self.channels.insert(channel, Channel { topic: publisher.topic.clone(), is_accepted: false });
+        self.unnamed += usize::from(publisher.node.is_none());
         self.by_gid.insert(gid, Publisher { link, channel, history, ..publisher });
         Some(channel)
     }
 
     fn close(&mut self, gid: Id128, hearing: &mut Hearing<'_>) {
         let Some(gone) = self.by_gid.remove(&gid) else { return };
-        self.unnamed -= usize::from(!gone.has_token);
+        self.unnamed -= usize::from(gone.node.is_none());
         self.channels.remove(&gone.channel);
         if let Some(history) = gone.history {
             self.histories.remove(&history.channel);
@@ -280,7 +309,7 @@ impl History {
     /// Brings all samples, as the history of a node's publisher.
     fn replay(&mut self, link: LinkId, samples: &[Kept], inbox: &mut Inbox) {
         self.replays += 1;
-        let samples = samples.iter().map(|kept| (kept.at.sequence, kept));
+        let samples = samples.iter().map(|kept| (counted(kept.at).sequence, kept));
         bring(self.replays, &mut self.sequence, self.id, samples, |sequence, part, kept| {
             let timestamp_ns = kept.map_or_else(clock::wall_ns, |kept| kept.at.timestamp_ns);
             let payload = kept.map(|kept| kept.payload.clone()).unwrap_or_default();
@@ -289,6 +318,11 @@ impl History {
             inbox.push(link, Arrival::Message(Message::new(&envelope, &payload, Origin::Node(None))));
         });
     }
+}
+
+/// The number of a message as nodes count, from 1: some libraries of ROS 2 begin at 0.
+fn counted(at: Start) -> Start {
+    Start { sequence: at.sequence.saturating_add(1), ..at }
 }
 
 /// Where the node hears of publishers.
@@ -338,7 +372,7 @@ mod tests {
 
         /// A publisher with its token. Gives the channel of its history, or its own.
         fn came(&mut self, gid: u8, qos: &str) -> ChannelId {
-            self.with(|publishers, hearing| publishers.came(id(gid), &topic(), policies::read(qos), hearing));
+            self.with(|publishers, hearing| publishers.came(id(gid), &end(qos), hearing));
             let publisher = &self.publishers.by_gid[&id(gid)];
             publisher.history.as_ref().map_or(publisher.channel, |history| history.channel)
         }
@@ -395,6 +429,10 @@ mod tests {
         Topic { name: "map".into(), type_name: "nav::msg::dds_::Map_".into(), hash }
     }
 
+    fn end(qos: &str) -> TheirEnd {
+        TheirEnd { topic: topic(), qos: policies::read(qos), node: "/n".into(), node_token: "t".into() }
+    }
+
     const LATCHED: &str = ":1:";
 
     #[test]
@@ -408,14 +446,14 @@ mod tests {
         assert_eq!(node.queries(), 1, "one at a time");
         // In order, each once, and for those who asked before.
         node.kept(&[(1, 9), (2, 4), (1, 8), (1, 9)]);
-        assert_eq!(node.told(), ["2 begins 1", "2 has 8", "2 has 9", "2 ends"]);
+        assert_eq!(node.told(), ["2 begins 1", "2 has 9", "2 has 10", "2 ends"]);
         assert_eq!(node.queries(), 1, "for the other one");
         node.answered(one, false);
         // Somebody with another GID than its token's is known by what it keeps.
         node.came(7, LATCHED);
         node.told();
         node.kept(&[(2, 5), (3, 1)]);
-        assert_eq!(node.told(), ["7 is a writer", "8 is a history", "4 begins 1", "4 has 5", "4 ends"]);
+        assert_eq!(node.told(), ["7 is a writer", "8 is a history", "4 begins 1", "4 has 6", "4 ends"]);
         node.kept(&[(1, 9)]);
         assert_eq!((node.told(), node.queries()), (vec![], 0), "nobody has asked");
         node.with(|publishers, hearing| publishers.gone(id(1), hearing));
@@ -443,7 +481,7 @@ mod tests {
     fn a_publisher_without_room_for_its_history_is_none() {
         let mut node = node(3);
         node.came(1, LATCHED);
-        node.with(|publishers, hearing| publishers.came(id(2), &topic(), policies::read(LATCHED), hearing));
+        node.with(|publishers, hearing| publishers.came(id(2), &end(LATCHED), hearing));
         assert!(!node.publishers.by_gid.contains_key(&id(2)));
         node.came(3, "");
     }
@@ -456,7 +494,7 @@ mod tests {
             let mut node = node(12);
             for (kind, gid, sequence) in events {
                 match kind {
-                    0 => node.with(|p, h| p.came(id(gid), &topic(), policies::read(if gid < 4 { LATCHED } else { "" }), h)),
+                    0 => node.with(|p, h| p.came(id(gid), &end(if gid < 4 { LATCHED } else { "" }), h)),
                     1 => node.with(|p, h| p.gone(id(gid), h)),
                     2 => node.with(|p, h| p.message(&topic(), Some((id(gid), at(sequence))), &ZBytes::new(), h)),
                     3 => node.answered(ChannelId(u32::from(gid)), sequence % 2 == 0),
@@ -464,7 +502,7 @@ mod tests {
                 }
             }
             let Publishers { by_gid, unnamed, channels, histories, .. } = &node.publishers;
-            prop_assert_eq!(by_gid.values().filter(|publisher| !publisher.has_token).count(), *unnamed);
+            prop_assert_eq!(by_gid.values().filter(|publisher| publisher.node.is_none()).count(), *unnamed);
             prop_assert_eq!(by_gid.values().filter(|publisher| publisher.history.is_some()).count(), histories.len());
             prop_assert!(by_gid.values().all(|publisher| channels.contains_key(&publisher.channel)));
             prop_assert!(by_gid.len() + histories.len() <= 12);

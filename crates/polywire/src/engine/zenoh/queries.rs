@@ -38,19 +38,24 @@ impl Shared {
         let queryable = self.session.declare_queryable(self.keys.schemas());
         let queryable = queryable.callback(move |query| {
             if let Some(shared) = asked.upgrade() {
-                let mut state = shared.lock();
-                let too_many = state.schemas.asked(query);
-                shared.wake(state);
-                // Ends without a lock: the session may call back.
-                drop(too_many);
+                shared.schema_asked(query);
             }
         });
         queryable.wait()
     }
 
+    /// Called by Zenoh's threads.
+    pub(super) fn schema_asked(&self, query: Query) {
+        let mut state = self.lock();
+        let too_many = state.schemas.asked(query);
+        self.wake(state);
+        // Ends without a lock: the session may call back.
+        drop(too_many);
+    }
+
     /// Without a lock: the session may wait for the network, and call back when the query ends.
     pub(super) fn answer_query(&self, query: Query) {
-        let Some(schema) = last_schema(query.key_expr().as_str()) else { return };
+        let Some(schema) = last_schema(query.key_expr().as_str()) else { return self.answer_type_query(&query) };
         let Some(document) = self.sink.document(schema) else { return };
         let answer = match query.parameters().as_str().len() {
             0..=LONGEST => answer(&document, query.parameters().get(FORMAT)),

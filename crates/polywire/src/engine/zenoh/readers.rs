@@ -17,28 +17,40 @@ use super::ros::{TheirEnd, Topic, gid};
 /// Subscribers that are known, at most. Hostile applications could have any number.
 const MOST: usize = 10_000;
 
-/// The subscribers that are there, by their tokens.
+/// The subscribers that are there.
 #[derive(Default)]
-pub(super) struct Readers(BTreeMap<String, TheirEnd>);
+pub(super) struct Readers {
+    /// By the names of their topics, and their tokens.
+    by_name: BTreeMap<String, BTreeMap<String, TheirEnd>>,
+    count: usize,
+}
 
 impl Readers {
     /// A subscriber's token has come. False if there are too many.
     pub(super) fn came(&mut self, token: &str, reader: TheirEnd) -> bool {
-        let has_room = self.0.len() < MOST || self.0.contains_key(token);
-        if has_room {
-            self.0.insert(token.to_owned(), reader);
+        let is_known = self.by_name.get(&reader.topic.name).is_some_and(|readers| readers.contains_key(token));
+        if !is_known && self.count >= MOST {
+            return false;
         }
-        has_room
+        self.count += usize::from(!is_known);
+        self.by_name.entry(reader.topic.name.clone()).or_default().insert(token.to_owned(), reader);
+        true
     }
 
-    /// A subscriber's token is gone. False if it was not known.
-    pub(super) fn gone(&mut self, token: &str) -> bool {
-        self.0.remove(token).is_some()
+    /// The token of a subscriber to a topic of this name is gone. False if it was not known.
+    pub(super) fn gone(&mut self, name: &str, token: &str) -> bool {
+        let Some(readers) = self.by_name.get_mut(name) else { return false };
+        let was_known = readers.remove(token).is_some();
+        if readers.is_empty() {
+            self.by_name.remove(name);
+        }
+        self.count -= usize::from(was_known);
+        was_known
     }
 
     /// Whether somebody reads topics of this name.
     pub(super) fn know(&self, name: &str) -> bool {
-        self.of_name(name).next().is_some()
+        self.by_name.contains_key(name)
     }
 
     /// What the subscribers answer to a channel of this topic.
@@ -57,7 +69,7 @@ impl Readers {
         let mut by_name: BTreeMap<&str, Vec<(&Topic, Id128)>> = BTreeMap::new();
         writers.for_each(|(topic, writer)| by_name.entry(&topic.name).or_default().push((topic, writer)));
         let mut nodes: BTreeMap<&str, NodeData> = BTreeMap::new();
-        for (token, reader) in &self.0 {
+        for (token, reader) in self.by_name.values().flatten() {
             let node = nodes.entry(&reader.node_token).or_insert_with(|| NodeData {
                 id: gid(&reader.node_token),
                 name: format!("{endpoint} {}", reader.node),
@@ -84,7 +96,7 @@ impl Readers {
     }
 
     fn of_name(&self, name: &str) -> impl Iterator<Item = &TheirEnd> {
-        self.0.values().filter(move |reader| reader.topic.name == name)
+        self.by_name.get(name).into_iter().flat_map(BTreeMap::values)
     }
 }
 
@@ -120,14 +132,14 @@ mod tests {
         let mut readers = Readers::default();
         let written = topic("a", "m::msg::dds_::A_");
         assert_eq!(readers.answer(&written), Answer::Decline);
-        readers.0.insert("1".into(), reader(topic("b", "m::msg::dds_::A_")));
+        readers.came("1", reader(topic("b", "m::msg::dds_::A_")));
         assert_eq!(readers.answer(&written), Answer::Decline);
-        readers.0.insert("2".into(), reader(topic("a", "m::msg::dds_::B_")));
+        readers.came("2", reader(topic("a", "m::msg::dds_::B_")));
         let Answer::Refuse(reason) = readers.answer(&written) else { panic!("it has another type") };
         assert!(reason.contains("the writer's is m::msg::dds_::A_"), "{reason}");
-        readers.0.insert("3".into(), reader(written.clone()));
+        readers.came("3", reader(written.clone()));
         assert_eq!(readers.answer(&written), Answer::Partial(1, reason));
-        readers.0.remove("2");
+        assert!(readers.gone("a", "2"));
         assert_eq!(readers.answer(&written), Answer::Accept(1));
     }
 
@@ -136,7 +148,9 @@ mod tests {
         let mut readers = Readers::default();
         assert!((0..MOST).all(|number| readers.came(&number.to_string(), reader(topic("a", "m::msg::dds_::A_")))));
         assert!(!readers.came("one more", reader(topic("a", "m::msg::dds_::A_"))));
-        assert!(readers.came("5", reader(topic("b", "m::msg::dds_::A_"))) && readers.know("b"));
-        assert!(readers.gone("5") && !readers.gone("5") && !readers.know("b"));
+        assert!(readers.came("5", reader(topic("a", "m::msg::dds_::B_"))), "it is known");
+        assert!(readers.gone("a", "5") && !readers.gone("a", "5") && !readers.gone("b", "6"));
+        assert!(readers.came("one more", reader(topic("b", "m::msg::dds_::A_"))) && readers.know("b"));
+        assert!(readers.gone("b", "one more") && !readers.know("b") && readers.know("a"));
     }
 }

@@ -30,7 +30,7 @@ use super::{
     key::last,
     mail::{Content, signed},
     port::Shared,
-    ros::{self, End, TheirEnd},
+    ros::{self, End},
     state::{Near, State, TOGETHER},
 };
 use crate::clock;
@@ -159,10 +159,10 @@ impl Shared {
     pub(super) fn ros_publisher_changed(&self, sample: &Sample) {
         let token = sample.key_expr().as_str();
         let publisher = self.graph.as_ref().and_then(|graph| graph.theirs(End::Publisher, token));
-        let Some(TheirEnd { topic, qos, .. }) = publisher else { return };
+        let Some(publisher) = publisher else { return };
         let (gid, mut state) = (ros::gid(token), self.lock());
         state.of_ros(|publishers, hearing| match sample.kind() {
-            SampleKind::Put => publishers.came(gid, &topic, qos, hearing),
+            SampleKind::Put => publishers.came(gid, &publisher, hearing),
             SampleKind::Delete => publishers.gone(gid, hearing),
         });
         self.wake(state);
@@ -176,7 +176,7 @@ impl Shared {
         let (name, mut state) = (reader.topic.name.clone(), self.lock());
         let is_new = match sample.kind() {
             SampleKind::Put => state.readers.came(token, reader),
-            SampleKind::Delete => state.readers.gone(token),
+            SampleKind::Delete => state.readers.gone(&name, token),
         };
         if is_new {
             state.readers_changed(&name);
@@ -305,6 +305,9 @@ impl Shared {
             Arrival::Lost(channel, start, lost) => sink.position(channel, start, lost),
             Arrival::Retired(channel, key) => {
                 sink.retired(channel);
+                if self.keys.is_ros() {
+                    self.lock().types.ended(channel);
+                }
                 key.iter().for_each(|key| self.unlisten(key));
                 self.end_ros_subscribers();
             }

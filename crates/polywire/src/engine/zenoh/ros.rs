@@ -178,6 +178,11 @@ impl Graph {
         Graph { domain: format!("@ros2_lv/{domain}"), session, node: node_name(node) }
     }
 
+    /// The name of this node.
+    pub(super) fn node(&self) -> &str {
+        &self.node
+    }
+
     /// The tokens of all ends of a kind.
     pub(super) fn all(&self, end: End) -> String {
         format!("{}/*/*/*/{}/**", self.domain, end.text())

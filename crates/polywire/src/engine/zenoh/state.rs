@@ -37,6 +37,7 @@ use super::{
     ros,
     schemas::{Answered, Schemas},
     services::Services,
+    types::Types,
 };
 
 /// First and longest pause between two hellos to a node that has not answered, among few nodes.
@@ -119,6 +120,8 @@ pub(super) struct State {
     pub(super) publishers: Publishers,
     pub(super) readers: Readers,
     pub(super) schemas: Schemas,
+    /// Of publishers of ROS 2.
+    pub(super) types: Types,
     pub(super) services: Services,
     pub(super) out: Outgoing,
     pub(super) inbox: Inbox,
@@ -162,6 +165,7 @@ impl State {
             publishers: Publishers::default(),
             readers: Readers::default(),
             schemas: Schemas::new(terms.limits.pending_documents),
+            types: Types::default(),
             services: Services::default(),
             out: Outgoing::new(terms.queue + terms.window as usize),
             inbox: Inbox::default(),
@@ -540,7 +544,9 @@ impl State {
     /// The node wants a document of a peer. True if it is one of the foreign applications.
     pub(super) fn want(&mut self, link: LinkId, document: Id128) -> bool {
         let is_foreign = self.foreign.is_link(link);
-        if is_foreign {
+        if let Some(bytes) = self.types.with_id(document).filter(|_| is_foreign).cloned() {
+            self.inbox.push_first(link, Arrival::Document(document, Some(bytes)));
+        } else if is_foreign {
             self.schemas.want(link, document, &mut self.out, &mut self.inbox);
         }
         is_foreign
@@ -635,6 +641,7 @@ impl State {
     /// Does what is due. Returns whether something will be.
     pub(super) fn keep_time(&mut self, now: Instant) -> bool {
         self.changing();
+        self.review_types(now);
         let (mut is_busy, is_closing, crowd) = (self.review_services(now), self.is_closing, self.crowd());
         for peer in self.peers.values_mut() {
             let mut way = Way { line: &mut peer.line, out: &mut self.out };

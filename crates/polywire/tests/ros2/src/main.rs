@@ -5,13 +5,14 @@
 //! polywire-ros2-peer listen DOMAIN NODE     prints what it hears there, who is there, and the hashes of types
 //! polywire-ros2-peer serve DOMAIN NODE      adds two integers as the service /add
 //! polywire-ros2-peer call DOMAIN NODE       calls the service /add, and prints the sums
+//! polywire-ros2-peer describe DOMAIN NODE   asks the node /NODE for the type std_msgs/msg/String, and prints its fields
 //! ```
 //!
 //! It ends when its standard input does.
 
 use std::{collections::BTreeSet, env, io, net::Ipv4Addr, thread, time::Duration};
 
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, future::Either};
 use ros2_client::{
     Context, DEFAULT_SUBSCRIPTION_QOS, Message, MessageTypeName, Name, Node, NodeEvent, NodeName,
     NodeOptions, QosProfile, ServiceMapping, ServiceTypeName, qos::History,
@@ -48,6 +49,44 @@ struct AddResponse {
     sum: i64,
 }
 
+/// `type_description_interfaces/srv/GetTypeDescription_Request`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct TypeRequest {
+    type_name: String,
+    type_hash: String,
+    include_type_sources: bool,
+}
+
+/// `type_description_interfaces/srv/GetTypeDescription_Response`, as far as a type without others
+/// has values there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct TypeResponse {
+    successful: bool,
+    failure_reason: String,
+    description: Individual,
+    referenced: Vec<Individual>,
+    sources: Vec<[String; 3]>,
+    information: Vec<[String; 2]>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Individual {
+    name: String,
+    fields: Vec<Field>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Field {
+    name: String,
+    type_id: u8,
+    capacity: u64,
+    string_capacity: u64,
+    nested_type_name: String,
+    default_value: String,
+}
+
+impl Message for TypeRequest {}
+impl Message for TypeResponse {}
 impl Message for AddRequest {}
 impl Message for AddResponse {}
 
@@ -69,6 +108,7 @@ fn main() {
         "listen" => listen(&mut node, &context),
         "serve" => serve(&mut node),
         "call" => call(&mut node),
+        "describe" => describe(&mut node, &name),
         other => panic!("there is no mode '{other}'"),
     }
 }
@@ -180,6 +220,39 @@ fn call(node: &mut Node) {
                     Err(error) => println!("error {error:?}"),
                 },
                 Err(error) => println!("error {error:?}"),
+            }
+            smol::Timer::after(Duration::from_millis(200)).await;
+        }
+    });
+}
+
+fn describe(node: &mut Node, of: &str) {
+    let name = Name::new(&format!("/{of}"), "get_type_description").expect("a name");
+    let service = ServiceTypeName::new("type_description_interfaces", "GetTypeDescription");
+    let client = node
+        .create_client::<TypeRequest, TypeResponse>(mapping(), &name, &service, reliable(), reliable())
+        .expect("a client");
+    let request = TypeRequest {
+        type_name: "std_msgs/msg/String".into(),
+        type_hash: "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18".into(),
+        include_type_sources: true,
+    };
+    smol::block_on(async {
+        client.wait_for_service(&*node).await;
+        loop {
+            let Ok(id) = client.async_send_request(request.clone()).await else { continue };
+            // What is sent before the other end has found this one is lost.
+            let patience = smol::Timer::after(Duration::from_secs(1));
+            let response = std::pin::pin!(client.async_receive_response(id));
+            match futures::future::select(response, patience).await {
+                Either::Left((Ok(TypeResponse { successful: true, description, .. }), _)) => {
+                    let Individual { name, fields } = description;
+                    let fields: Vec<String> =
+                        fields.iter().map(|Field { name, type_id, .. }| format!("{name}:{type_id}")).collect();
+                    println!("type {name} {}", fields.join(","));
+                }
+                Either::Left((other, _)) => println!("error {other:?}"),
+                Either::Right(_) => println!("nothing came"),
             }
             smol::Timer::after(Duration::from_millis(200)).await;
         }

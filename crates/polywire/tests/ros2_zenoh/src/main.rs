@@ -6,15 +6,17 @@
 //! polywire-ros2-zenoh-peer listen LOCATOR     prints what it hears on /there and /kept, and which publishers are there
 //! polywire-ros2-zenoh-peer serve LOCATOR      adds two integers as the service /add
 //! polywire-ros2-zenoh-peer call LOCATOR       calls the service /add, and prints the sums
+//! polywire-ros2-zenoh-peer describe LOCATOR   prints the type of /there, as the publisher's node describes it
 //! ```
 //!
-//! It is in domain 7, and ends when its standard input does.
+//! It is in domain 7, describes its own types, and ends when its standard input does.
 
 use std::{collections::BTreeSet, env, io, thread, time::Duration};
 
 use hiroz::{
     Builder as _, Result,
     context::ZContextBuilder,
+    dynamic::DiscoveredTopicSchema,
     entity::{EndpointEntity, EndpointKind, Entity},
     node::ZNode,
     qos::{QosDurability, QosHistory, QosProfile},
@@ -40,13 +42,14 @@ fn main() -> Result<()> {
         .disable_multicast_scouting()
         .with_connect_endpoints([locator])
         .build()?;
-    let node = context.create_node("peer").with_namespace("/peers").build()?;
+    let node = context.create_node("peer").with_namespace("/peers").with_type_description_service().build()?;
     match mode.as_str() {
         "talk" => talk(&node),
         "latch" => latch(&node),
         "listen" => listen(&node),
         "serve" => serve(&node),
         "call" => runtime.block_on(call(&node)),
+        "describe" => runtime.block_on(describe(&node)),
         other => panic!("there is no mode '{other}'"),
     }
 }
@@ -127,4 +130,17 @@ async fn call(node: &ZNode) -> Result<()> {
         }
     }
     Ok(())
+}
+
+async fn describe(node: &ZNode) -> Result<()> {
+    loop {
+        match node.discover_topic_schema("/there", Duration::from_secs(2)).await {
+            Ok(DiscoveredTopicSchema { schema, type_hash, .. }) => {
+                let fields: Vec<&str> = schema.fields.iter().map(|field| field.name.as_str()).collect();
+                println!("type {} {type_hash} {}", schema.type_name, fields.join(","));
+                return Ok(());
+            }
+            Err(error) => println!("error {error}"),
+        }
+    }
 }

@@ -1,0 +1,80 @@
+//! The service by which nodes of ROS 2 ask this node for its types, as its middleware on Cyclone
+//! DDS has services. `polywire_core::ros::type_query` has the messages.
+
+use std::{sync::Arc, time::Duration};
+
+use polywire_core::{
+    ros::{
+        TypeHash, TypeName,
+        type_query::{self, TypeQuery},
+    },
+    rpc,
+    schema::{Schema, SchemaLimits},
+};
+use polywire_dds::{Bytes, Error, Guid, Kind, Qos, Reader, Sample, Writer};
+
+use super::{
+    super::{late, pipe::lock},
+    inbox::{Item, Receiver},
+    service::{tagged, untagged},
+    state::Shared,
+};
+
+/// The writer of answers and the reader of questions.
+pub(super) struct Descriptions {
+    writer: Writer,
+    reader: Reader,
+}
+
+impl Descriptions {
+    /// Serves the node of ROS 2 that has this name. Fails if DDS Security does not allow it.
+    pub(super) fn new(shared: &Shared, node: &str) -> Result<Descriptions, Error> {
+        let service = format!("{node}/{}", type_query::NAME);
+        let type_name = |part: &str| format!("{}{part}_", type_query::TYPE_NAME);
+        let qos = Qos { reliable: Some(Duration::from_millis(100)), keep_last: Some(late::KEPT), ..Qos::default() };
+        let receiver = Receiver { inbox: shared.inbox.clone(), item: |_, sample| Item::TypeAsked(sample) };
+        let questions = shared.us.topic(&rpc::request_topic(&service), &type_name("Request"), false)?;
+        let answers = shared.us.topic(&rpc::reply_topic(&service), &type_name("Response"), false)?;
+        let reader = questions.reader(&qos, Arc::new(receiver), |_| {})?;
+        Ok(Descriptions { writer: answers.writer(&qos, |_| {})?, reader })
+    }
+
+    pub(super) fn writer(&self) -> Guid {
+        self.writer.guid()
+    }
+
+    pub(super) fn reader(&self) -> Guid {
+        self.reader.guid()
+    }
+
+    /// Answers a question. Its bytes may come from anybody.
+    pub(super) fn asked(&self, shared: &Shared, sample: &Sample) {
+        let Some((tag, request)) = untagged(sample.bytes.sample(), true) else { return };
+        let answer = match TypeQuery::parse(&request).map(|query| published(shared, &query)) {
+            Some(Some(schema)) => type_query::answer(&schema).map_err(|error| error.to_string()),
+            Some(None) => Err("this node does not publish the type".into()),
+            None => Err("the request is malformed, or names no hash".into()),
+        };
+        let answer = answer.unwrap_or_else(|reason| type_query::refusal(&reason));
+        let written = Bytes::of_sample(&tagged(&answer, true, &tag)).and_then(|bytes| {
+            let (kind, key_hash, sequence) = (Kind::Data, None, None);
+            self.writer.write(&Sample { kind, is_key: false, bytes, key_hash, timestamp_ns: 0, sequence })
+        });
+        if let Err(error) = written {
+            log::debug!("{}: an answer to a question for a type: {error}", shared.endpoint);
+        }
+    }
+}
+
+/// A type that this node publishes.
+fn published(shared: &Shared, query: &TypeQuery) -> Option<Schema> {
+    let schemas: Vec<_> = {
+        let state = lock(&shared.state);
+        let is_it = |type_name: &str| TypeName::of_dds(type_name).is_some_and(|of| of.to_string() == query.type_name);
+        let channels = state.channels.values().filter(|channel| is_it(&channel.type_name));
+        channels.map(|channel| channel.announcement.schema).collect()
+    };
+    let documents = schemas.into_iter().filter_map(|schema| shared.sink.document(schema));
+    let mut types = documents.filter_map(|bytes| Schema::from_bytes(&bytes, &SchemaLimits::default()).ok());
+    types.find(|schema| TypeHash::of(schema) == Ok(query.type_hash))
+}

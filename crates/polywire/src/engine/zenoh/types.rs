@@ -1,0 +1,170 @@
+//! The types of ROS 2 topics that this node has learned, or asks for. `descriptions` asks.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use polywire_core::envelope::{ChannelId, Id128};
+
+/// How long nobody is asked for a type that nobody has told, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Types that nobody has told, of which that is remembered.
+const MOST_FAILED: usize = 1024;
+/// Bytes of types that are kept.
+const MOST_KEPT: usize = 4 << 20;
+
+/// The types that this node has learned, by their hashes, and those that it asks for.
+#[derive(Default)]
+pub(super) struct Types {
+    known: BTreeMap<String, Vec<u8>>,
+    asked: BTreeMap<String, BTreeSet<ChannelId>>,
+    failed: BTreeMap<String, Failed>,
+}
+
+/// A type that nobody has told.
+struct Failed {
+    until: Instant,
+    pause: Duration,
+    /// The channels of which the node needs it.
+    channels: BTreeSet<ChannelId>,
+}
+
+impl Types {
+    /// The document of a type that this node has learned.
+    pub(super) fn document(&self, hash: &str) -> Option<&Vec<u8>> {
+        self.known.get(hash)
+    }
+
+    /// The id of that document, or zero.
+    pub(super) fn schema(&self, hash: &str) -> Id128 {
+        self.document(hash).map_or(Id128::ZERO, |document| Id128::of_document(document))
+    }
+
+    /// The document with this id.
+    pub(super) fn with_id(&self, schema: Id128) -> Option<&Vec<u8>> {
+        self.known.values().find(|document| Id128::of_document(document) == schema)
+    }
+
+    /// The node needs the type of a channel. Whether it waits for it, and whether it is to be asked
+    /// for. No more than `most` types are asked for at a time.
+    pub(super) fn need(&mut self, hash: &str, channel: ChannelId, most: usize, now: Instant) -> Need {
+        if let Some(channels) = self.asked.get_mut(hash) {
+            channels.insert(channel);
+            return Need::Asked;
+        }
+        match self.failed.get_mut(hash) {
+            Some(failed) if now < failed.until => {
+                failed.channels.insert(channel);
+                Need::Unknown
+            }
+            _ if self.asked.len() >= most => Need::Unknown,
+            _ => {
+                self.asked.insert(hash.into(), BTreeSet::from([channel]));
+                Need::Ask
+            }
+        }
+    }
+
+    /// The type is known now, or nobody has told it. Gives the channels that have waited for it,
+    /// and whether the type has failed for the first time.
+    pub(super) fn learn(&mut self, hash: &str, document: Option<Vec<u8>>, now: Instant) -> (BTreeSet<ChannelId>, bool) {
+        let Some(mut channels) = self.asked.remove(hash) else { return (BTreeSet::new(), false) };
+        let before = self.failed.remove(hash);
+        let is_first = before.is_none();
+        match document {
+            Some(document) => {
+                channels.extend(before.into_iter().flat_map(|failed| failed.channels));
+                if self.known.values().map(Vec::len).sum::<usize>() + document.len() > MOST_KEPT {
+                    self.known.clear();
+                }
+                self.known.insert(hash.into(), document);
+            }
+            None => {
+                if self.failed.len() >= MOST_FAILED {
+                    self.failed.clear();
+                }
+                let pause = before.as_ref().map_or(FIRST_PAUSE, |failed| (2 * failed.pause).min(LONGEST_PAUSE));
+                let waiting = before.map(|failed| failed.channels).unwrap_or_default();
+                let failed = Failed { until: now + pause, pause, channels: &waiting | &channels };
+                self.failed.insert(hash.into(), failed);
+            }
+        }
+        (channels, is_first)
+    }
+
+    /// Types that may be asked for again, each with a channel that needs it.
+    pub(super) fn due(&mut self, most: usize, now: Instant) -> Vec<ChannelId> {
+        let Types { asked, failed, .. } = self;
+        let due = failed.iter().filter(|(hash, failed)| failed.until <= now && !asked.contains_key(*hash));
+        let due = due.filter_map(|(hash, failed)| Some((hash.clone(), *failed.channels.first()?)));
+        let due: Vec<(String, ChannelId)> = due.take(most.saturating_sub(asked.len())).collect();
+        // The node waits for none of them.
+        asked.extend(due.iter().map(|(hash, _)| (hash.clone(), BTreeSet::new())));
+        due.into_iter().map(|(_, channel)| channel).collect()
+    }
+
+    /// A channel has ended.
+    pub(super) fn ended(&mut self, channel: ChannelId) {
+        for failed in self.failed.values_mut() {
+            failed.channels.remove(&channel);
+        }
+    }
+}
+
+/// What becomes of a question for a type.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    Ask,
+    Asked,
+    Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ChannelId = ChannelId(1);
+    const B: ChannelId = ChannelId(2);
+    const C: ChannelId = ChannelId(3);
+
+    #[test]
+    fn a_type_is_asked_for_once_and_again_after_a_pause() {
+        let (mut types, now) = (Types::default(), Instant::now());
+        assert_eq!(types.need("a", A, 1, now), Need::Ask);
+        assert_eq!((types.need("a", B, 1, now), types.need("b", C, 1, now)), (Need::Asked, Need::Unknown));
+        assert_eq!(types.learn("a", None, now), (BTreeSet::from([A, B]), true));
+        assert_eq!((types.need("a", C, 1, now), types.due(1, now)), (Need::Unknown, vec![]));
+        // The node waits for nothing when it is asked again.
+        let later = now + FIRST_PAUSE;
+        types.ended(A);
+        assert_eq!((types.due(0, later), types.due(1, later), types.due(1, later)), (vec![], vec![B], vec![]));
+        assert_eq!(types.learn("a", None, later), (BTreeSet::new(), false));
+        assert_eq!((types.due(1, later + FIRST_PAUSE), types.due(1, later + 2 * FIRST_PAUSE)), (vec![], vec![B]));
+        assert_eq!(types.learn("a", Some(vec![7]), later), (BTreeSet::from([B, C]), false));
+        assert_eq!(types.learn("a", None, later), (BTreeSet::new(), false), "nobody has asked");
+        let schema = Id128::of_document(&[7]);
+        assert_eq!(
+            (types.schema("a"), types.with_id(schema), types.schema("b")),
+            (schema, Some(&vec![7]), Id128::ZERO)
+        );
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (mut types, now) = (Types::default(), Instant::now());
+        for number in 0..3 * MOST_FAILED {
+            let hash = number.to_string();
+            assert_eq!(types.need(&hash, A, 1, now), Need::Ask);
+            types.learn(&hash, None, now);
+            assert!(types.failed.len() <= MOST_FAILED);
+        }
+        for number in 0..9 {
+            let hash = format!("known {number}");
+            types.need(&hash, A, 1, now);
+            types.learn(&hash, Some(vec![number; MOST_KEPT / 4]), now);
+            assert!(types.known.len() <= 4);
+        }
+    }
+}
