@@ -29,7 +29,7 @@ use super::{
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
-    opening::{Opening, lack_schema},
+    opening::{Opening, lacks_schema},
     route::{Matches, Route, Slot, Source, WriterKey},
     timer::Wake,
 };
@@ -403,8 +403,13 @@ impl Incoming {
                 routes.drain(..).for_each(|route| route.follow(&source, &offer.moved_to));
             }
         }
-        if lack_schema(&routes, &source, &offer) && host.learn(&self.link, channel) {
-            return;
+        let lacks = |route: &Arc<dyn Route>| lacks_schema(&**route, &source, &offer);
+        if routes.iter().any(lacks) && host.learn(&self.link, channel) {
+            // Those that do not need its type do not wait for it.
+            routes.retain(|route| !lacks(route));
+            if routes.is_empty() {
+                return;
+            }
         }
         let unfetched = match missing(&node, &source.announcement, &routes) {
             None => None,

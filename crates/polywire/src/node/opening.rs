@@ -14,9 +14,9 @@ use super::{
 use crate::engine::Properties;
 
 /// Whether a subscriber needs the schema of a channel that announces the hash of ROS 2 alone.
-pub(super) fn lack_schema(routes: &[Arc<dyn Route>], source: &Source, offer: &Result<Offer, OfferError>) -> bool {
+pub(super) fn lacks_schema(route: &dyn Route, source: &Source, offer: &Result<Offer, OfferError>) -> bool {
     let told = offer.as_ref().ok().and_then(|offer| offer.ros_type);
-    source.announcement.schema.is_zero() && told.is_some_and(|told| routes.iter().any(|route| route.lacks(told)))
+    source.announcement.schema.is_zero() && told.is_some_and(|told| route.lacks(told))
 }
 
 /// A channel's properties when its subscribers open it.

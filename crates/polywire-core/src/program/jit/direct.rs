@@ -64,9 +64,12 @@ fn op_room(op: &Op) -> Option<usize> {
         OpKind::Put(Wire::Inline(..)) => Some(size_of::<Room>()),
         OpKind::Put(Wire::StopBit(_)) => Some(INTEGER),
         OpKind::Bytes(Bytes::Put(_)) => Some(HEAD),
+        // They check their own room.
         OpKind::Bytes(_) | OpKind::Text { .. } | OpKind::Bulk { .. } | OpKind::Map { .. } | OpKind::Slice { .. } => {
             Some(0)
         }
+        // A presence map counts its bits.
+        OpKind::KnownBits { .. } | OpKind::Forget { .. } | OpKind::Fail(_) => Some(0),
         OpKind::PresenceMap { bits, body, .. } => block_room(body)?.checked_add(bits.div_ceil(7).max(1) as usize),
         OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => largest([then, otherwise]),
         OpKind::Switch { arms, otherwise } => largest(arms.iter().map(|(_, arm)| arm).chain([otherwise])),
