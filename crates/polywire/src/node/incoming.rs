@@ -29,7 +29,7 @@ use super::{
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
-    opening::{Opening, lacks_schema},
+    opening::{Opening, lacks_schema, missing},
     route::{Matches, Route, Slot, Source, WriterKey},
     timer::Wake,
 };
@@ -868,16 +868,6 @@ impl LinkSink for Incoming {
 /// Whether a channel brings the history of another one's writer.
 fn is_history(announcement: &Announcement) -> bool {
     Offer::parse(&announcement.offer).is_ok_and(|offer| offer.history_of.is_some())
-}
-
-/// The first document that these subscribers need and the node does not have.
-fn missing(node: &Inner, announced: &Announcement, routes: &[Arc<dyn Route>]) -> Option<Id128> {
-    let [schema, dictionary, configuration] = session::documents(announced);
-    let needs_schema = routes.iter().any(|route| route.needs_schema());
-    let schema = schema.filter(|id| needs_schema && !node.documents.has(*id));
-    let dictionary = dictionary.filter(|id| !routes.is_empty() && !node.documents.has(*id));
-    let configuration = configuration.filter(|id| needs_schema && !node.documents.has(*id));
-    schema.or(dictionary).or(configuration)
 }
 
 /// Why the subscriber cannot read the channel. `None` if it has not refused it.

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use polywire_core::{
+    envelope::{Announcement, Id128},
     qos::{Offer, OfferError},
     schema::Schema,
+    session,
 };
 
 use super::{
@@ -17,6 +19,16 @@ use crate::engine::Properties;
 pub(super) fn lacks_schema(route: &dyn Route, source: &Source, offer: &Result<Offer, OfferError>) -> bool {
     let told = offer.as_ref().ok().and_then(|offer| offer.ros_type);
     source.announcement.schema.is_zero() && told.is_some_and(|told| route.lacks(told))
+}
+
+/// The first document that these subscribers need and the node does not have.
+pub(super) fn missing(node: &Inner, announced: &Announcement, routes: &[Arc<dyn Route>]) -> Option<Id128> {
+    let [schema, dictionary, configuration] = session::documents(announced);
+    let needs_schema = routes.iter().any(|route| route.needs_schema());
+    let schema = schema.filter(|id| needs_schema && !node.documents.has(*id));
+    let dictionary = dictionary.filter(|id| !routes.is_empty() && !node.documents.has(*id));
+    let configuration = configuration.filter(|id| needs_schema && !node.documents.has(*id));
+    schema.or(dictionary).or(configuration)
 }
 
 /// A channel's properties when its subscribers open it.
