@@ -109,8 +109,7 @@ impl View {
             }
             let is_empty = self.nodes().is_empty() && before.1 == 0;
             if is_empty && start.elapsed() >= self.timeout.0 {
-                let text = self.nobody();
-                return Err(Missed(text).into());
+                return Err(Missed(self.nobody()).into());
             }
             let settled = !is_empty && changed.elapsed() >= QUIET;
             if settled && (!rates || self.has_rates() || changed.elapsed() >= RATES) {

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use polywire::{Message, Node, Publisher, Record, Subscriber, coding::Discovered, qos::Qos};
+use polywire::{Bridge, Message, Node, Publisher, Record, Subscriber, coding::Discovered, qos::Qos};
 use polywire_core::envelope::Id128;
 use polywire_testing::{
     Folder,
@@ -152,14 +152,20 @@ fn late_subscribers_get_what_a_ros_node_keeps() {
     }
 }
 
+/// A bridge of a topic to a stream in a folder, in the format in front of the stream's endpoint, which
+/// it gives, too.
+fn bridged(node: &Node, endpoint: &str, topic: &str, format: &str, folder: &Folder) -> (Bridge, String) {
+    let stream = format!("unix/{}", folder.file("s"));
+    let bridge = node.bridge(endpoint, &format!("{format}{stream}")).expect("endpoints");
+    (bridge.topics([topic]).expect("a pattern").open(), stream)
+}
+
 #[test]
 fn what_a_ros_node_keeps_passes_a_bridge() {
     let node = Node::new();
     let (endpoint, locator) = alone(&node);
     let folder = Folder::new("ros2-zenoh-bridge");
-    let stream = format!("unix/{}", folder.file("s"));
-    let bridge = node.bridge(&endpoint, &stream).expect("endpoints");
-    let _bridge = bridge.topics(["latched"]).expect("a pattern").open();
+    let (_bridge, stream) = bridged(&node, &endpoint, "latched", "", &folder);
     let Some(latched) = peer("latch", &locator) else { return };
     assert_eq!(latched.line(), "published");
     for _ in 0..2 {
@@ -234,9 +240,7 @@ fn a_bridge_converts_the_topic_of_a_ros_node() {
     let node = Node::new();
     let (endpoint, locator) = alone(&node);
     let folder = Folder::new("ros2-zenoh-convert");
-    let stream = format!("unix/{}", folder.file("s"));
-    let bridge = node.bridge(&endpoint, &format!("json@{stream}")).expect("endpoints");
-    let _bridge = bridge.topics(["chatter"]).expect("a pattern").open();
+    let (_bridge, stream) = bridged(&node, &endpoint, "chatter", "json@", &folder);
     let Some(_talker) = peer("talk", &locator) else { return };
     let there = Node::new();
     let texts: Subscriber<Text> = there.subscriber_on("chatter", &stream).expect("a subscriber");

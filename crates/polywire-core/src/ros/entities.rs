@@ -1,11 +1,9 @@
 //! Who a participant of DDS is in ROS 2: the messages of the topic [`TOPIC`], which every
 //! participant of ROS 2 writes for late joiners as well, and writes again after each change.
 
-use alloc::{
-    format,
-    string::{String, ToString as _},
-    vec::Vec,
-};
+use alloc::{format, string::String, vec::Vec};
+
+use super::cdr::{Input, Output};
 
 /// The topic in DDS.
 pub const TOPIC: &str = "ros_discovery_info";
@@ -62,21 +60,17 @@ impl NodeEntities {
 impl ParticipantEntities {
     /// The message in CDR, little endian, behind its encapsulation header.
     pub fn to_cdr(&self) -> Vec<u8> {
-        let mut out = Vec::from([0, 1, 0, 0]);
-        out.extend(self.participant);
-        put_count(&mut out, self.nodes.len());
+        let mut out = Output::new();
+        out.put(&self.participant);
+        out.count(self.nodes.len());
         for NodeEntities { namespace, name, readers, writers } in &self.nodes {
-            for text in [namespace, name] {
-                put_count(&mut out, text.len() + 1);
-                out.extend(text.as_bytes());
-                out.push(0);
-            }
+            [namespace, name].into_iter().for_each(|text| out.text(text));
             for guids in [readers, writers] {
-                put_count(&mut out, guids.len());
-                out.extend(guids.as_flattened());
+                out.count(guids.len());
+                out.put(guids.as_flattened());
             }
         }
-        out
+        out.finish()
     }
 
     /// Reads a message in CDR behind its encapsulation header. `None` if it is malformed, or has
@@ -85,72 +79,43 @@ impl ParticipantEntities {
     /// Versions of ROS 2 before Iron have GUIDs of 24 bytes, of which the last 8 are zero. Such a
     /// message is read as well.
     pub fn parse(sample: &[u8]) -> Option<ParticipantEntities> {
-        let (header, body) = sample.split_first_chunk::<4>()?;
-        let is_little = match header {
-            [0, 1, ..] => true,
-            [0, 0, ..] => false,
-            _ => return None,
-        };
-        [16, 24].into_iter().find_map(|guid_bytes| Input { body, at: 0, is_little, guid_bytes }.participant())
+        let input = Input::new(sample)?;
+        [16, 24].into_iter().find_map(|guid_bytes| Reader { input, guid_bytes }.participant())
     }
 }
 
-/// Writes a number where CDR aligns it: the encapsulation header takes as much as a number.
-fn put_count(out: &mut Vec<u8>, count: usize) {
-    out.resize(out.len().next_multiple_of(4), 0);
-    out.extend((count as u32).to_le_bytes());
-}
-
-/// Reads CDR of at most 4 bytes a number.
-struct Input<'a> {
-    body: &'a [u8],
-    at: usize,
-    is_little: bool,
+/// Reads a message whose GUIDs have so many bytes.
+struct Reader<'a> {
+    input: Input<'a>,
     guid_bytes: usize,
 }
 
-impl<'a> Input<'a> {
+impl Reader<'_> {
     fn participant(mut self) -> Option<ParticipantEntities> {
         let participant = self.guid()?;
-        let nodes = self.many(Input::node)?;
+        let nodes = self.many(Reader::node)?;
         // The other length of GUIDs leaves more than padding.
-        (self.body.len() - self.at < 4).then_some(ParticipantEntities { participant, nodes })
+        (self.input.left() < 4).then_some(ParticipantEntities { participant, nodes })
     }
 
     fn node(&mut self) -> Option<NodeEntities> {
         let (namespace, name) = (self.text()?, self.text()?);
-        let (readers, writers) = (self.many(Input::guid)?, self.many(Input::guid)?);
+        let (readers, writers) = (self.many(Reader::guid)?, self.many(Reader::guid)?);
         Some(NodeEntities { namespace, name, readers, writers })
     }
 
     fn many<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let count = self.count().filter(|count| *count <= MOST)?;
+        let count = self.input.count().filter(|count| *count <= MOST)?;
         (0..count).map(|_| read(self)).collect()
     }
 
     fn guid(&mut self) -> Option<Guid> {
-        let (guid, rest) = self.take(self.guid_bytes)?.split_first_chunk()?;
+        let (guid, rest) = self.input.take(self.guid_bytes)?.split_first_chunk()?;
         rest.iter().all(|byte| *byte == 0).then_some(*guid)
     }
 
     fn text(&mut self) -> Option<String> {
-        let len = self.count()?;
-        let text = self.take(len)?.strip_suffix(b"\0")?;
-        let text = core::str::from_utf8(text).ok().filter(|text| text.len() <= MOST_NAME_BYTES)?;
-        Some(text.to_string())
-    }
-
-    fn count(&mut self) -> Option<usize> {
-        self.at = self.at.next_multiple_of(4);
-        let (number, _) = self.take(4)?.split_first_chunk()?;
-        let number = if self.is_little { u32::from_le_bytes(*number) } else { u32::from_be_bytes(*number) };
-        usize::try_from(number).ok()
-    }
-
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let taken = self.body.get(self.at..)?.get(..len)?;
-        self.at += len;
-        Some(taken)
+        self.input.text().filter(|text| text.len() <= MOST_NAME_BYTES).map(String::from)
     }
 }
 

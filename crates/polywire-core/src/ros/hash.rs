@@ -5,7 +5,7 @@ use core::{fmt, str::FromStr};
 use sha2::{Digest as _, Sha256};
 
 use super::{TypeError, description, properties::property, service_description};
-use crate::schema::Schema;
+use crate::schema::{Schema, SchemaLimits};
 
 /// What a hash begins with: version 1 of ROS 2's hashes of interfaces (REP 2016).
 const PREFIX: &str = "RIHS01_";
@@ -47,6 +47,24 @@ impl TypeHash {
     /// If the types cannot be those of one service of ROS 2.
     pub fn of_service(request: &Schema, reply: &Schema) -> Result<TypeHash, TypeError> {
         Ok(TypeHash::of_text(&service_description(request, reply)?))
+    }
+
+    /// The first of these documents that is a schema with this hash.
+    ///
+    /// ```
+    /// use polywire_core::ros::TypeHash;
+    /// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
+    /// let mut types = SchemaBuilder::new();
+    /// let text = types.add(Def::structure("std_msgs::msg::String", vec![Member::new("data", Type::string())]));
+    /// let schema = types.finish(Type::Def(text))?;
+    /// let documents = [b"?".to_vec(), schema.to_bytes()];
+    /// assert_eq!(TypeHash::of(&schema)?.find(&documents), Some(schema));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn find(self, documents: impl IntoIterator<Item: AsRef<[u8]>>) -> Option<Schema> {
+        let limits = SchemaLimits::default();
+        let mut read = documents.into_iter().filter_map(|bytes| Schema::from_bytes(bytes.as_ref(), &limits).ok());
+        read.find(|schema| TypeHash::of(schema) == Ok(self))
     }
 
     fn of_text(text: &str) -> TypeHash {

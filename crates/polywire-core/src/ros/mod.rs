@@ -19,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cdr;
 mod description;
 pub mod entities;
 mod hash;

@@ -11,6 +11,7 @@ use alloc::{
 
 use super::{
     TypeError, TypeHash, TypeName,
+    cdr::{Input, Output},
     description::{Field, FieldType, Types},
     names::is_word,
 };
@@ -35,7 +36,7 @@ const MOST_NAME_BYTES: usize = 255;
 /// A question for the structure of a type.
 ///
 /// ```
-/// use polywire_core::ros::{TypeHash, TypeName, type_query::{AnswerError, TypeQuery, answer, refusal}};
+/// use polywire_core::ros::{TypeHash, type_query::{AnswerError, TypeQuery, answer}};
 /// use polywire_core::schema::{Def, Member, SchemaBuilder, Type};
 /// let mut types = SchemaBuilder::new();
 /// let id = types.add(Def::structure("std_msgs::msg::String", vec![Member::new("data", Type::string())]));
@@ -43,13 +44,14 @@ const MOST_NAME_BYTES: usize = 255;
 ///
 /// let query = TypeQuery { type_name: "std_msgs/msg/String".into(), type_hash: TypeHash::of(&schema)? };
 /// assert_eq!(TypeQuery::parse(&query.to_cdr()), Some(query.clone()));
-/// assert_eq!(query.schema(&answer(&schema)?), Ok(schema.clone()));
+/// let told = answer(&query.to_cdr(), |_| Ok(schema.clone()));
+/// assert_eq!(query.schema(&told), Ok(schema.clone()));
+/// assert_eq!(query.schema(&answer(&query.to_cdr(), |_| Err("no"))), Err(AnswerError::Refused("no".into())));
 ///
 /// // Nobody has to be believed.
-/// assert_eq!(query.schema(&refusal("no")), Err(AnswerError::Refused("no".into())));
 /// assert_eq!(query.schema(b"?"), Err(AnswerError::Malformed));
 /// let other = TypeQuery { type_hash: TypeHash::from_bytes([7; 32]), ..query };
-/// assert_eq!(other.schema(&answer(&schema)?), Err(AnswerError::Hash { got: TypeHash::of(&schema)? }));
+/// assert_eq!(other.schema(&told), Err(AnswerError::Hash { got: TypeHash::of(&schema)? }));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,10 +101,10 @@ impl TypeQuery {
     /// The request in CDR, little endian, behind its encapsulation header. It does not ask for the
     /// files that the type was defined in.
     pub fn to_cdr(&self) -> Vec<u8> {
-        let mut out = Output::default();
+        let mut out = Output::new();
         out.text(&self.type_name);
         out.text(&self.type_hash.to_string());
-        out.body.push(0);
+        out.put(&[0]);
         out.finish()
     }
 
@@ -110,7 +112,7 @@ impl TypeQuery {
     /// no hash. The bytes may come from anybody.
     pub fn parse(request: &[u8]) -> Option<TypeQuery> {
         let mut input = Input::new(request)?;
-        let (type_name, hash) = (input.name()?, input.name()?);
+        let (type_name, hash) = (name(&mut input)?, name(&mut input)?);
         Some(TypeQuery { type_name, type_hash: hash.parse().ok()? })
     }
 
@@ -127,7 +129,7 @@ impl TypeQuery {
             // A reason is for people, who need no more of it.
             return Err(AnswerError::Refused(reason.chars().take(MOST_NAME_BYTES).collect()));
         }
-        let schema = built(&input.types()?)?;
+        let schema = built(&described(&mut input)?)?;
         let got = TypeHash::of(&schema)?;
         match got == self.type_hash {
             true => Ok(schema),
@@ -136,19 +138,30 @@ impl TypeQuery {
     }
 }
 
-/// The answer that describes a type, in CDR, little endian, behind its encapsulation header.
+/// The answer to a request: both in CDR behind their encapsulation headers, the answer in little
+/// endian. The request may come from anybody. `find` gives the type, or why it is not told.
+pub fn answer(request: &[u8], find: impl FnOnce(&TypeQuery) -> Result<Schema, &'static str>) -> Vec<u8> {
+    let found = match TypeQuery::parse(request) {
+        Some(query) => find(&query).map_err(String::from),
+        None => Err("the request is malformed, or names no hash".into()),
+    };
+    let answer = found.and_then(|schema| description_of(&schema).map_err(|error| error.to_string()));
+    answer.unwrap_or_else(|reason| refusal(&reason))
+}
+
+/// The answer that describes a type.
 ///
 /// # Errors
 /// If the type cannot be one of ROS 2.
-pub fn answer(schema: &Schema) -> Result<Vec<u8>, TypeError> {
+fn description_of(schema: &Schema) -> Result<Vec<u8>, TypeError> {
     let mut types = Types::default();
     let root = types.add(schema)?.to_string();
-    let mut out = Output::default();
-    out.body.push(1);
+    let mut out = Output::new();
+    out.put(&[1]);
     out.text("");
-    out.individual(&root, types.0.get(&root).map(Vec::as_slice).unwrap_or_default());
+    put_individual(&mut out, &root, types.0.get(&root).map(Vec::as_slice).unwrap_or_default());
     out.count(types.0.len() - 1);
-    types.0.iter().filter(|(name, _)| **name != root).for_each(|(name, fields)| out.individual(name, fields));
+    types.0.iter().filter(|(name, _)| **name != root).for_each(|(name, fields)| put_individual(&mut out, name, fields));
     // Neither sources nor extra information.
     out.count(0);
     out.count(0);
@@ -156,9 +169,9 @@ pub fn answer(schema: &Schema) -> Result<Vec<u8>, TypeError> {
 }
 
 /// The answer that a type is not told, for this reason.
-pub fn refusal(reason: &str) -> Vec<u8> {
-    let mut out = Output::default();
-    out.body.push(0);
+fn refusal(reason: &str) -> Vec<u8> {
+    let mut out = Output::new();
+    out.put(&[0]);
     out.text(reason);
     out.text("");
     // No fields, referenced types, sources and extra information.
@@ -186,133 +199,61 @@ fn built(types: &Described) -> Result<Schema, AnswerError> {
     Ok(builder.finish(Type::Def(DefId(0)))?)
 }
 
-/// Writes CDR of version 1, little endian.
-#[derive(Default)]
-struct Output {
-    body: Vec<u8>,
-}
-
-impl Output {
-    fn finish(self) -> Vec<u8> {
-        [&[0, 1, 0, 0], &*self.body].concat()
-    }
-
-    fn align(&mut self, to: usize) {
-        self.body.resize(self.body.len().next_multiple_of(to), 0);
-    }
-
-    fn count(&mut self, count: usize) {
-        self.align(4);
-        self.body.extend((count as u32).to_le_bytes());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.count(text.len() + 1);
-        self.body.extend(text.as_bytes());
-        self.body.push(0);
-    }
-
-    fn individual(&mut self, name: &str, fields: &[Field]) {
-        self.text(name);
-        self.count(fields.len());
-        for Field { name, ty: FieldType { id, capacity, string_capacity, nested } } in fields {
-            self.text(name);
-            self.body.push(*id);
-            self.align(8);
-            for capacity in [*capacity, *string_capacity] {
-                self.body.extend(u64::from(capacity).to_le_bytes());
-            }
-            self.text(nested);
-            // The default value.
-            self.text("");
+/// Writes a type with its fields.
+fn put_individual(out: &mut Output, name: &str, fields: &[Field]) {
+    out.text(name);
+    out.count(fields.len());
+    for Field { name, ty: FieldType { id, capacity, string_capacity, nested } } in fields {
+        out.text(name);
+        out.put(&[*id]);
+        out.align(8);
+        for capacity in [*capacity, *string_capacity] {
+            out.put(&u64::from(capacity).to_le_bytes());
         }
+        out.text(nested);
+        // The default value.
+        out.text("");
     }
 }
 
-/// Reads CDR of version 1.
-struct Input<'a> {
-    body: &'a [u8],
-    at: usize,
-    is_little: bool,
+/// A `TypeDescription`. What stands behind it is not looked at.
+fn described(input: &mut Input<'_>) -> Result<Described, AnswerError> {
+    let mut room = MOST_FIELDS;
+    let mut types = vec![individual(input, &mut room)?];
+    let referenced = input.count().ok_or(AnswerError::Malformed)?;
+    if referenced >= MOST_TYPES {
+        return Err(AnswerError::Long);
+    }
+    for _ in 0..referenced {
+        types.push(individual(input, &mut room)?);
+    }
+    Ok(types)
 }
 
-impl<'a> Input<'a> {
-    fn new(bytes: &'a [u8]) -> Option<Input<'a>> {
-        let (header, body) = bytes.split_first_chunk::<4>()?;
-        let is_little = match header {
-            [0, 1, ..] => true,
-            [0, 0, ..] => false,
-            _ => return None,
-        };
-        Some(Input { body, at: 0, is_little })
-    }
+fn individual(input: &mut Input<'_>, room: &mut usize) -> Result<(String, Vec<Field>), AnswerError> {
+    let name = name(input).filter(|name| is_name(name)).ok_or(AnswerError::Malformed)?;
+    let count = input.count().ok_or(AnswerError::Malformed)?;
+    *room = room.checked_sub(count).ok_or(AnswerError::Long)?;
+    let fields = (0..count).map(|_| field(input)).collect::<Option<_>>();
+    Ok((name, fields.ok_or(AnswerError::Malformed)?))
+}
 
-    /// A `TypeDescription`. What stands behind it is not looked at.
-    fn types(&mut self) -> Result<Described, AnswerError> {
-        let mut room = MOST_FIELDS;
-        let mut types = vec![self.individual(&mut room)?];
-        let referenced = self.count().ok_or(AnswerError::Malformed)?;
-        if referenced >= MOST_TYPES {
-            return Err(AnswerError::Long);
-        }
-        for _ in 0..referenced {
-            types.push(self.individual(&mut room)?);
-        }
-        Ok(types)
-    }
+fn field(input: &mut Input<'_>) -> Option<Field> {
+    let own = name(input).filter(|name| is_word(name))?;
+    let id = input.byte()?;
+    let (capacity, string_capacity) = (capacity(input)?, capacity(input)?);
+    let nested = name(input)?;
+    // The default value is not part of a type.
+    input.text()?;
+    Some(Field { name: own, ty: FieldType { id, capacity, string_capacity, nested } })
+}
 
-    fn individual(&mut self, room: &mut usize) -> Result<(String, Vec<Field>), AnswerError> {
-        let name = self.name().filter(|name| is_name(name)).ok_or(AnswerError::Malformed)?;
-        let count = self.count().ok_or(AnswerError::Malformed)?;
-        *room = room.checked_sub(count).ok_or(AnswerError::Long)?;
-        let fields = (0..count).map(|_| self.field()).collect::<Option<_>>();
-        Ok((name, fields.ok_or(AnswerError::Malformed)?))
-    }
+fn capacity(input: &mut Input<'_>) -> Option<u32> {
+    u32::try_from(input.number(u64::from_le_bytes, u64::from_be_bytes)?).ok()
+}
 
-    fn field(&mut self) -> Option<Field> {
-        let name = self.name().filter(|name| is_word(name))?;
-        let id = self.byte()?;
-        let (capacity, string_capacity) = (self.capacity()?, self.capacity()?);
-        let nested = self.name()?;
-        // The default value is not part of a type.
-        self.text()?;
-        Some(Field { name, ty: FieldType { id, capacity, string_capacity, nested } })
-    }
-
-    fn capacity(&mut self) -> Option<u32> {
-        let number = self.number(u64::from_le_bytes, u64::from_be_bytes)?;
-        u32::try_from(number).ok()
-    }
-
-    fn count(&mut self) -> Option<usize> {
-        let number = self.number(u32::from_le_bytes, u32::from_be_bytes)?;
-        usize::try_from(number).ok()
-    }
-
-    fn number<const N: usize, T>(&mut self, little: fn([u8; N]) -> T, big: fn([u8; N]) -> T) -> Option<T> {
-        self.at = self.at.next_multiple_of(N);
-        let (number, _) = self.take(N)?.split_first_chunk()?;
-        Some(if self.is_little { little(*number) } else { big(*number) })
-    }
-
-    fn name(&mut self) -> Option<String> {
-        self.text().filter(|name| name.len() <= MOST_NAME_BYTES).map(String::from)
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        let len = self.count()?;
-        core::str::from_utf8(self.take(len)?.strip_suffix(b"\0")?).ok()
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.take(1)?.first().copied()
-    }
-
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let taken = self.body.get(self.at..)?.get(..len)?;
-        self.at += len;
-        Some(taken)
-    }
+fn name(input: &mut Input<'_>) -> Option<String> {
+    input.text().filter(|name| name.len() <= MOST_NAME_BYTES).map(String::from)
 }
 
 /// Whether a text is the name of a type of ROS 2.
@@ -398,7 +339,7 @@ mod tests {
         let root = types.add(Def::structure("p::msg::All", members));
         let schema = types.finish(Type::Def(root)).expect("a schema");
         let query = TypeQuery { type_name: "p/msg/All".into(), type_hash: TypeHash::of(&schema).expect("of ROS") };
-        let got = query.schema(&answer(&schema).expect("of ROS")).expect("a type");
+        let got = query.schema(&description_of(&schema).expect("of ROS")).expect("a type");
         assert_eq!(got.type_hash(), schema.type_hash());
     }
 
@@ -420,11 +361,11 @@ mod tests {
 
     #[test]
     fn a_type_that_contains_itself_is_refused() {
-        let mut out = Output::default();
-        out.body.push(1);
+        let mut out = Output::new();
+        out.put(&[1]);
         out.text("");
         let nested = FieldType { id: 1, capacity: 0, string_capacity: 0, nested: "p/msg/A".into() };
-        out.individual("p/msg/A", &[Field { name: "a".into(), ty: nested }]);
+        put_individual(&mut out, "p/msg/A", &[Field { name: "a".into(), ty: nested }]);
         out.count(0);
         assert!(matches!(query().schema(&out.finish()), Err(AnswerError::Schema(SchemaError::Infinite { .. }))));
     }

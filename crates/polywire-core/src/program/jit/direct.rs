@@ -28,7 +28,7 @@ const INTEGER: usize = 10;
 
 /// The room that a direct function needs at its beginning (encode), or the bytes that the message
 /// must have (decode). None if there is to be no direct function.
-pub(super) fn size(program: &Program) -> Option<usize> {
+pub(crate) fn direct_size(program: &Program) -> Option<usize> {
     let constant = message_size(program);
     let is_eligible = match &program.bank {
         Some(_) => Eligibility::of(program).is_some(),

@@ -165,7 +165,7 @@ pub(super) fn function<'e>(
         index: None,
         direct,
         needs_context: Cell::new(false),
-        wanted: super::direct_size(program).unwrap_or(0) as i64,
+        wanted: if direct { super::direct_size(program).unwrap_or(0) as i64 } else { 0 },
         word,
         stream: None,
         locals,

@@ -106,12 +106,12 @@ impl<'e> Emit<'e, '_> {
     /// other cases.
     fn decode_in_order(&mut self, dialect: &'static MemberDialect, arms: &'e [Arm], frame: Value) {
         let ends_so = dialect.prefixes_suffice && dialect.ending == Some(Ending::Exhausted);
-        // The position of other streams is an address, which kernels with a form cannot use.
+        // With a bank the position is an address, which kernels with a form cannot use.
         if !ends_so || arms.len() > MAX_IN_ORDER || self.stream.is_some() {
             return self.give_up();
         }
         for arm in arms {
-            let Some(prefix) = arm.prefix.as_ref().filter(|prefix| is_simple(prefix)) else { return self.give_up() };
+            let Some((prefix, tag)) = arm.prefix.as_ref().and_then(simple) else { return self.give_up() };
             let (absent, next) = (self.code.create_block(), self.code.create_block());
             let (position, end) = (self.position(), self.code.use_var(self.end));
             let behind = self.code.ins().iadd_imm_s(position, prefix.bytes.len() as i64);
@@ -121,9 +121,7 @@ impl<'e> Emit<'e, '_> {
             let differs = self.differs(here, 0, &prefix.bytes);
             self.or_else(differs, absent);
             self.code.def_var(self.position, behind);
-            if let PrefixTag::Is(tag) = prefix.tag {
-                self.tag = Some(tag);
-            }
+            self.tag = Some(tag);
             self.decode_inner(&arm.body, frame);
             self.tag = None;
             self.jump_and_begin(next, absent);
@@ -246,7 +244,10 @@ impl<'e> Emit<'e, '_> {
     }
 }
 
-/// True for a prefix that direct code compares in line, and that determines the tag.
-fn is_simple(prefix: &ExpectedPrefix) -> bool {
-    prefix.bytes.len() <= LONGEST_PREFIX && !prefix.counted && matches!(prefix.tag, PrefixTag::Is(_))
+/// A prefix that direct code compares in line, and the tag that it determines; none for others.
+fn simple(prefix: &ExpectedPrefix) -> Option<(&ExpectedPrefix, u32)> {
+    match prefix.tag {
+        PrefixTag::Is(tag) if prefix.bytes.len() <= LONGEST_PREFIX && !prefix.counted => Some((prefix, tag)),
+        _ => None,
+    }
 }

@@ -42,6 +42,7 @@ mod slots;
 mod stop_bit;
 mod stream;
 
+pub(crate) use direct::direct_size;
 pub(crate) use encode::SLACK;
 
 /// The most operations and checked scalars of a program that is compiled; for larger ones compiling
@@ -236,12 +237,6 @@ fn builder() -> Result<JITBuilder, String> {
     let memory = ArenaMemoryProvider::new_with_size(ROOM).map_err(|error| error.to_string())?;
     builder.memory_provider(Box::new(memory));
     Ok(builder)
-}
-
-/// The size that a message must have for a program's direct function, or the room that it needs;
-/// none if there is no direct function.
-pub(crate) fn direct_size(program: &Program) -> Option<usize> {
-    direct::size(program)
 }
 
 /// The specialised state that the direct function of a program with a bank expects; none if there

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 
 use polywire_core::{
     ros::{
-        TypeHash, TypeName,
+        TypeName,
         type_query::{self, TypeQuery},
     },
     rpc,
-    schema::{Schema, SchemaLimits},
+    schema::Schema,
 };
 use polywire_dds::{Bytes, Error, Guid, Kind, Qos, Reader, Sample, Writer};
 
@@ -50,12 +50,8 @@ impl Descriptions {
     /// Answers a question. Its bytes may come from anybody.
     pub(super) fn asked(&self, shared: &Shared, sample: &Sample) {
         let Some((tag, request)) = untagged(sample.bytes.sample(), true) else { return };
-        let answer = match TypeQuery::parse(&request).map(|query| published(shared, &query)) {
-            Some(Some(schema)) => type_query::answer(&schema).map_err(|error| error.to_string()),
-            Some(None) => Err("this node does not publish the type".into()),
-            None => Err("the request is malformed, or names no hash".into()),
-        };
-        let answer = answer.unwrap_or_else(|reason| type_query::refusal(&reason));
+        let answer =
+            type_query::answer(&request, |query| published(shared, query).ok_or("this node does not publish the type"));
         let written = Bytes::of_sample(&tagged(&answer, true, &tag)).and_then(|bytes| {
             let (kind, key_hash, sequence) = (Kind::Data, None, None);
             self.writer.write(&Sample { kind, is_key: false, bytes, key_hash, timestamp_ns: 0, sequence })
@@ -74,7 +70,5 @@ fn published(shared: &Shared, query: &TypeQuery) -> Option<Schema> {
         let channels = state.channels.values().filter(|channel| is_it(&channel.type_name));
         channels.map(|channel| channel.announcement.schema).collect()
     };
-    let documents = schemas.into_iter().filter_map(|schema| shared.sink.document(schema));
-    let mut types = documents.filter_map(|bytes| Schema::from_bytes(&bytes, &SchemaLimits::default()).ok());
-    types.find(|schema| TypeHash::of(schema) == Ok(query.type_hash))
+    query.type_hash.find(schemas.into_iter().filter_map(|schema| shared.sink.document(schema)))
 }

@@ -19,7 +19,7 @@ use polywire_core::{
         TypeHash, TypeName, check_topic,
         type_query::{self, TypeQuery},
     },
-    schema::{Schema, SchemaLimits},
+    schema::Schema,
 };
 use zenoh::{
     Wait,
@@ -120,16 +120,13 @@ impl Shared {
 
     /// Answers a query for a type, without a lock.
     pub(super) fn answer_type_query(&self, query: &Query) {
-        let asked = query.payload().and_then(|bytes| TypeQuery::parse(&bytes.to_bytes()));
         let attached = query.attachment().and_then(|bytes| ros::parse_attachment(&bytes.to_bytes()));
         let key = self.graph.as_ref().and_then(|graph| self.keys.of_ros_topic(&service_of(graph.node())));
         let (Some(key), Some((writer, at))) = (key, attached) else { return };
-        let answer = match asked.map(|asked| self.type_here(&asked.type_hash.to_string())) {
-            Some(Some(schema)) => type_query::answer(&schema).map_err(|error| error.to_string()),
-            Some(None) => Err("this node does not use the type".into()),
-            None => Err("the request is malformed, or names no hash".into()),
-        };
-        let answer = answer.unwrap_or_else(|reason| type_query::refusal(&reason));
+        let request = query.payload().map(|bytes| bytes.to_bytes()).unwrap_or_default();
+        let answer = type_query::answer(&request, |asked| {
+            self.type_here(asked.type_hash).ok_or("this node does not use the type")
+        });
         let envelope = Envelope::data(ChannelId(0), at.sequence, clock::wall_ns());
         if let Err(error) = query.reply(key, answer).attachment(ros::attachment(writer, &envelope)).wait() {
             log::debug!("{}: an answer to a query: {error}", self.endpoint);
@@ -137,31 +134,27 @@ impl Shared {
     }
 
     /// A type that this node publishes, reads, or has learned.
-    fn type_here(&self, hash: &str) -> Option<Schema> {
-        let read: Vec<String> = self.topics_read(|topic| topic.hash == hash);
+    fn type_here(&self, hash: TypeHash) -> Option<Schema> {
+        let text = hash.to_string();
+        let read: Vec<String> = self.topics_read(|topic| topic.hash == text);
         let (published, learned) = {
             let state = self.lock();
             let mut channels = state.channels.values();
-            let published = channels.find(|channel| channel.ros_topic().is_some_and(|topic| topic.hash == hash));
-            (published.map(|channel| channel.announcement.schema), state.types.document(hash).cloned())
+            let published = channels.find(|channel| channel.ros_topic().is_some_and(|topic| topic.hash == text));
+            (published.map(|channel| channel.announcement.schema), state.types.document(&text).cloned())
         };
         let published = published.and_then(|schema| self.sink.document(schema));
         let documents = published.into_iter().chain(learned.map(Into::into));
-        let all = documents.chain(read.iter().filter_map(|topic| self.sink.subscribed(topic)));
-        let mut schemas = all.filter_map(|bytes| Schema::from_bytes(&bytes, &SchemaLimits::default()).ok());
-        schemas.find(|schema| TypeHash::of(schema).is_ok_and(|own| own.to_string() == hash))
+        hash.find(documents.chain(read.iter().filter_map(|topic| self.sink.subscribed(topic))))
     }
 
     /// Asks nodes for the type of a topic, without a lock.
     pub(super) fn ask_type(&self, topic: Topic, nodes: &[String]) {
-        let here = self.type_here(&topic.hash).or_else(|| {
-            let schema = Schema::from_bytes(&self.sink.subscribed(&topic.name)?, &SchemaLimits::default()).ok()?;
-            TypeHash::of(&schema).is_ok_and(|own| own.to_string() == topic.hash).then_some(schema)
-        });
         let Some(question) = Question::new(self.this.clone(), topic, self.local.options.limits.document_bytes) else {
             return;
         };
-        if let Some(schema) = here {
+        let hash = question.query.type_hash;
+        if let Some(schema) = self.type_here(hash).or_else(|| hash.find(self.sink.subscribed(&question.topic.name))) {
             return question.end(Ok(&schema));
         }
         let (question, gid) = (Arc::new(question), Id128::of_document(self.session.zid().to_string().as_bytes()));
