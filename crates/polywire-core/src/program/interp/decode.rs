@@ -102,17 +102,8 @@ impl<'r> Run<'r, '_> {
                 self.set(i128::from(bit), Scalar::Bool)
             }
             OpKind::KnownBits { zeros, one } => state::expect_bits(self.input, *zeros, *one).ok(),
-            OpKind::Forget { .. }
-            | OpKind::LoadSlot { .. }
-            | OpKind::StoreSlot { .. }
-            | OpKind::EmptySlot(_)
-            | OpKind::SlotState(_)
-            | OpKind::SlotHas { .. }
-            | OpKind::LoadLocal(..)
-            | OpKind::StoreLocal(_)
-            | OpKind::Compute(..) => {
-                (self.accumulator, self.scalar) =
-                    slots::run(&op.kind, self.input.state(), self.accumulator, self.scalar);
+            OpKind::Slot(op) => {
+                (self.accumulator, self.scalar) = slots::run(*op, self.input.state(), self.accumulator, self.scalar);
                 Ok(())
             }
             OpKind::Decimal(Decimal::Join { exponent, to, policy }) => {

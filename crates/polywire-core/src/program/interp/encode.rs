@@ -92,17 +92,8 @@ impl<'r> Run<'r, '_> {
                 state::put_bits(self.output, *zeros, *one);
                 Ok(())
             }
-            OpKind::Forget { .. }
-            | OpKind::LoadSlot { .. }
-            | OpKind::StoreSlot { .. }
-            | OpKind::EmptySlot(_)
-            | OpKind::SlotState(_)
-            | OpKind::SlotHas { .. }
-            | OpKind::LoadLocal(..)
-            | OpKind::StoreLocal(_)
-            | OpKind::Compute(..) => {
-                (self.accumulator, self.scalar) =
-                    slots::run(&op.kind, self.output.state(), self.accumulator, self.scalar);
+            OpKind::Slot(op) => {
+                (self.accumulator, self.scalar) = slots::run(*op, self.output.state(), self.accumulator, self.scalar);
                 Ok(())
             }
             OpKind::Decimal(decimal) => self.decimal(decimal),

@@ -20,7 +20,7 @@ use crate::{
     layout::{Kind, Scalar},
     program::{
         Block, Bytes, Check, Decimal, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect,
-        Segment, SequenceDialect, Source, State, TextForm, Wire,
+        Segment, SequenceDialect, SlotOp, Source, State, TextForm, Wire,
         interp::{HOST, bytes::filled},
         kernel::RegionForm,
         state::bytes::take_octet,
@@ -61,7 +61,7 @@ impl<'e> Emit<'e, '_> {
                 return;
             }
             match (&op.kind, ops.peek().map(|next| &next.kind)) {
-                (OpKind::SlotState(slot), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
+                (OpKind::Slot(SlotOp::SlotState(slot)), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
                     self.slot_switch(*slot, arms, otherwise, |emit, block| emit.decode_block(block, frame));
                     ops.next();
                 }
@@ -154,15 +154,7 @@ impl<'e> Emit<'e, '_> {
             }
             OpKind::TakeBit => self.decode_bit(op),
             OpKind::KnownBits { zeros, one } => self.expect_bits(op, *zeros, *one),
-            OpKind::Forget { .. }
-            | OpKind::LoadSlot { .. }
-            | OpKind::StoreSlot { .. }
-            | OpKind::EmptySlot(_)
-            | OpKind::SlotState(_)
-            | OpKind::SlotHas { .. }
-            | OpKind::LoadLocal(..)
-            | OpKind::StoreLocal(_)
-            | OpKind::Compute(..) => self.slot_op(&op.kind),
+            OpKind::Slot(op) => self.slot_op(*op),
             OpKind::Decimal(decimal @ Decimal::Join { .. }) => self.decimal(op, decimal),
             OpKind::PresenceMap { bits, policy, body } => self.decode_map(op, (*bits, *policy), body, frame),
             OpKind::Test(kernel) => {

@@ -19,7 +19,8 @@ use super::{
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        Block, Bytes, InlineKernel, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire,
+        Block, Bytes, InlineKernel, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, SlotOp,
+        TextForm, Wire,
         interp::bytes::filled,
         kernel::{RegionForm, Room, ShortText},
     },
@@ -99,7 +100,7 @@ impl<'e> Emit<'e, '_> {
                 return;
             }
             match (&op.kind, ops.peek().map(|next| &next.kind)) {
-                (OpKind::SlotState(slot), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
+                (OpKind::Slot(SlotOp::SlotState(slot)), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
                     let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
                     self.slot_switch(*slot, arms, otherwise, |emit, block| {
                         emit.set_bits_done(start);
@@ -196,15 +197,7 @@ impl<'e> Emit<'e, '_> {
                 self.choose(condition, [then, otherwise], |emit, block| emit.encode_block(block, frame));
             }
             OpKind::KnownBits { zeros, one } => self.put_bits(op, *zeros, *one),
-            OpKind::Forget { .. }
-            | OpKind::LoadSlot { .. }
-            | OpKind::StoreSlot { .. }
-            | OpKind::EmptySlot(_)
-            | OpKind::SlotState(_)
-            | OpKind::SlotHas { .. }
-            | OpKind::LoadLocal(..)
-            | OpKind::StoreLocal(_)
-            | OpKind::Compute(..) => self.slot_op(&op.kind),
+            OpKind::Slot(op) => self.slot_op(*op),
             OpKind::Decimal(decimal) => self.decimal(op, decimal),
             OpKind::PresenceMap { bits, body, .. } => self.encode_map(op, *bits, body, frame),
             OpKind::Action(kernel, argument) => {

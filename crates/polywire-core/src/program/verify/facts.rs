@@ -6,7 +6,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use crate::program::{Block, Bytes as InHand, Decimal, Direction, OpKind, TextForm, Wire};
+use crate::program::{Block, Bytes as InHand, Decimal, Direction, OpKind, SlotOp, TextForm, Wire};
 
 /// The facts about one operation.
 pub(super) struct Facts<'p> {
@@ -93,17 +93,10 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         OpKind::Decimal(_) => Facts { only: ENCODES, has_state: true, ..silent },
         OpKind::PresenceMap { body, .. } => Facts { has_state: true, blocks: vec![body], ..any },
         OpKind::TakeBit => Facts { only: DECODES, has_state: true, ..any },
-        OpKind::LoadSlot { .. }
-        | OpKind::StoreSlot { .. }
-        | OpKind::EmptySlot(_)
-        | OpKind::SlotState(_)
-        | OpKind::SlotHas { .. }
-        | OpKind::LoadLocal(..)
-        | OpKind::StoreLocal(_)
-        | OpKind::Compute(..) => Facts { has_state: true, ..silent },
         OpKind::KnownBits { .. } => Facts { has_state: true, ..any },
         // The bytes in hand may be those of a slot that is forgotten.
-        OpKind::Forget { .. } => Facts { has_state: true, hand: Hand::Loses, ..any },
+        OpKind::Slot(SlotOp::Forget { .. }) => Facts { has_state: true, hand: Hand::Loses, ..any },
+        OpKind::Slot(_) => Facts { has_state: true, ..silent },
         OpKind::Bulk { .. } | OpKind::Slice { .. } | OpKind::Action(..) | OpKind::Fail(_) => any,
         OpKind::Test(_) => Facts { only: DECODES, ..any },
         OpKind::Sequence { element, .. } => Facts { blocks: vec![element], ..any },

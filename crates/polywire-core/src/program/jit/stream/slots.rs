@@ -20,7 +20,7 @@ use super::{
 use crate::{
     layout::Scalar,
     program::{
-        Block, Bytes, Op, OpKind, Place, Program, TextForm,
+        Block, ByteSlot, Bytes, Op, OpKind, Place, Program, SlotOp, TextForm,
         state::specialised::{EMPTY_WORD, NO_NUMBER, NO_TEXT, SpecialisedSlot, inline_text},
     },
 };
@@ -98,65 +98,62 @@ pub(super) struct Uses {
 }
 
 impl Eligibility<'_> {
-    /// Records an operation on a slot, and the operation behind it, which may switch on the slot's
-    /// state. Each operation that uses a slot and is in [`Eligibility::op`] must be here too: else
-    /// its slot begins with a wrong word.
-    pub(super) fn use_slot(&mut self, kind: &OpKind, behind: Option<&OpKind>) {
-        if let OpKind::Bytes(bytes) = kind {
-            return self.use_bytes(bytes);
-        }
-        let slot = match kind {
-            OpKind::LoadSlot { slot, .. }
-            | OpKind::StoreSlot { slot, .. }
-            | OpKind::EmptySlot(slot)
-            | OpKind::SlotHas { slot, .. }
-            | OpKind::SlotState(slot) => slot,
-            _ => return,
-        };
-        let uses = self.uses.entry(*slot).or_default();
-        match kind {
-            OpKind::LoadSlot { initial, .. } => {
+    /// Records how an operation uses a slot. `behind` is the next operation, which may switch on the
+    /// slot's state.
+    pub(super) fn use_slot(&mut self, op: SlotOp, behind: Option<&OpKind>) {
+        let Some(slot) = op.slot() else { return };
+        let uses = self.uses.entry(slot).or_default();
+        match op {
+            SlotOp::LoadSlot { initial, .. } => {
                 uses.has_words = true;
-                uses.initials.insert(Initial::Word(*initial));
+                uses.initials.insert(Initial::Word(initial));
             }
-            OpKind::StoreSlot { kind, .. } => {
+            SlotOp::StoreSlot { kind, .. } => {
                 uses.has_words = true;
-                uses.kinds.insert(*kind);
+                uses.kinds.insert(kind);
             }
-            OpKind::EmptySlot(_) => uses.is_emptied = true,
-            OpKind::SlotHas { kind, initial, .. } => {
+            SlotOp::EmptySlot(_) => uses.is_emptied = true,
+            SlotOp::SlotHas { kind, initial, .. } => {
                 uses.has_words = true;
-                uses.compare(*kind, initial.map(Initial::Word));
+                uses.compare(kind, initial.map(Initial::Word));
             }
-            _ => match behind {
+            SlotOp::SlotState(_) => match behind {
                 Some(OpKind::Switch { arms, .. }) => uses.switches.push(Arms::of(arms)),
                 _ => (uses.tells_value, uses.tells_empty) = (true, true),
             },
+            SlotOp::Forget { .. } | SlotOp::LoadLocal(..) | SlotOp::StoreLocal(_) | SlotOp::Compute(..) => {}
         }
     }
 
-    fn use_bytes(&mut self, bytes: &Bytes) {
-        let (Bytes::LoadSlot { slot, .. }
-        | Bytes::StoreSlot { slot, .. }
-        | Bytes::SlotHas { slot, .. }
-        | Bytes::Part { slot, .. }) = bytes
-        else {
-            return;
-        };
+    /// Records how an operation on the bytes in hand uses a slot.
+    pub(super) fn use_bytes(&mut self, bytes: &Bytes) {
         let held = self.held;
-        let uses = self.uses.entry(slot.slot).or_default();
-        uses.bytes.insert(slot.bytes);
         match bytes {
-            Bytes::LoadSlot { initial, .. } | Bytes::Part { initial, .. } => {
-                uses.initials.insert(Initial::Bytes(initial.clone()));
+            Bytes::LoadSlot { slot, initial } | Bytes::Part { slot, initial, .. } => {
+                self.uses_of(*slot).initials.insert(Initial::Bytes(initial.clone()));
             }
-            Bytes::StoreSlot { kind, .. } => {
+            Bytes::StoreSlot { slot, kind } => {
+                let uses = self.uses_of(*slot);
                 uses.kinds.insert(*kind);
                 uses.has_octets |= held == HeldText::No || matches!(held, HeldText::Of(other) if other != slot.bytes);
             }
-            Bytes::SlotHas { kind, initial, .. } => uses.compare(*kind, initial.clone().map(Initial::Bytes)),
-            _ => {}
+            Bytes::SlotHas { slot, kind, initial } => {
+                self.uses_of(*slot).compare(*kind, initial.clone().map(Initial::Bytes));
+            }
+            Bytes::Octets { .. }
+            | Bytes::Const(_)
+            | Bytes::Get(_)
+            | Bytes::Put(_)
+            | Bytes::Equal(_)
+            | Bytes::Length
+            | Bytes::Utf8(_) => {}
         }
+    }
+
+    fn uses_of(&mut self, slot: ByteSlot) -> &mut Uses {
+        let uses = self.uses.entry(slot.slot).or_default();
+        uses.bytes.insert(slot.bytes);
+        uses
     }
 
     /// Decides which words the slots begin with and which are reserved. Returns none if a slot has
