@@ -27,11 +27,11 @@ use alloc::{string::String, vec, vec::Vec};
 use core::cell::Cell;
 
 use super::{
-    Arithmetic, Block, ByteSlot, Bytes as InHand, Check, Decimal, Direction, Op, OpKind, Operand, Place, Program,
-    ScalarKernel, SlotOp, TextForm, TextKernel, Wire, state::LOCALS,
+    Arithmetic, Block, ByteSlot, Bytes, Check, Decimal, Direction, Op, OpKind, Operand, Place, Program, ScalarKernel,
+    SlotOp, TextForm, TextKernel, Wire, state::LOCALS,
 };
 use crate::layout::{Kind, Layout, NodeId, Scalar};
-use facts::{Bytes, Facts, Hand, facts};
+use facts::{Facts, Hand, Reserved, facts};
 
 mod facts;
 mod memory;
@@ -178,7 +178,7 @@ impl Verifier<'_> {
     fn op(&self, kind: &OpKind, facts: &Facts<'_>, state: &mut State) -> Verdict<Vec<State>> {
         let of_this_direction = facts.only.is_none_or(|only| only == self.program.direction);
         require(of_this_direction, "the operation is of the other direction")?;
-        self.ensured(facts.bytes, state)?;
+        self.ensured(facts.reserved, state)?;
         require(!facts.has_state || self.program.bank.is_some(), "the program has no bank")?;
         let uses = matches!(facts.hand, Hand::Uses | Hand::Changes);
         require(!uses || state.held, "there are no bytes in hand")?;
@@ -198,11 +198,11 @@ impl Verifier<'_> {
     }
 
     /// Rule 4: reserved bytes.
-    fn ensured(&self, bytes: Bytes, state: &mut State) -> Verdict {
-        state.ensured = match bytes {
-            Bytes::Ensures(n) => state.ensured.max(n),
-            Bytes::Moves(n) => state.ensured.checked_sub(n).ok_or("no Need covers the bytes it moves")?,
-            Bytes::Leaves(n) => n,
+    fn ensured(&self, reserved: Reserved, state: &mut State) -> Verdict {
+        state.ensured = match reserved {
+            Reserved::Ensures(n) => state.ensured.max(n),
+            Reserved::Moves(n) => state.ensured.checked_sub(n).ok_or("no Need covers the bytes it moves")?,
+            Reserved::Leaves(n) => n,
         };
         Ok(())
     }
@@ -465,33 +465,33 @@ impl Verifier<'_> {
     }
 
     /// Rule 7: operations on the bytes in hand.
-    fn in_hand(&self, bytes: &InHand, state: &mut State) -> Verdict {
+    fn in_hand(&self, bytes: &Bytes, state: &mut State) -> Verdict {
         match bytes {
-            InHand::Octets { place: Place::Sink, .. } => {
+            Bytes::Octets { place: Place::Sink, .. } => {
                 require(self.program.direction == Direction::Decode, "a sink cannot be encoded")
             }
-            InHand::Octets { place, .. } => self.slice(*place, Scalar::U8, state),
-            InHand::Get(form) | InHand::Put(form) => form.there.into_iter().try_for_each(is_local),
-            InHand::Const(_) | InHand::Utf8(_) => Ok(()),
-            InHand::LoadSlot { slot, .. } => self.byte_slot(*slot),
-            InHand::StoreSlot { slot, kind } => {
+            Bytes::Octets { place, .. } => self.slice(*place, Scalar::U8, state),
+            Bytes::Get(form) | Bytes::Put(form) => form.there.into_iter().try_for_each(is_local),
+            Bytes::Const(_) | Bytes::Utf8(_) => Ok(()),
+            Bytes::LoadSlot { slot, .. } => self.byte_slot(*slot),
+            Bytes::StoreSlot { slot, kind } => {
                 is_kind(*kind)?;
                 self.byte_slot(*slot)
             }
-            InHand::SlotHas { slot, kind, .. } => {
+            Bytes::SlotHas { slot, kind, .. } => {
                 state.fill(Scalar::Bool);
                 is_kind(*kind)?;
                 self.byte_slot(*slot)
             }
-            InHand::Equal(_) => {
+            Bytes::Equal(_) => {
                 state.fill(Scalar::Bool);
                 Ok(())
             }
-            InHand::Length => {
+            Bytes::Length => {
                 state.fill(Scalar::U64);
                 Ok(())
             }
-            InHand::Part { slot, number, .. } => {
+            Bytes::Part { slot, number, .. } => {
                 is_local(*number)?;
                 self.byte_slot(*slot)
             }

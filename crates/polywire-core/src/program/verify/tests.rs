@@ -150,16 +150,16 @@ fn the_table_and_the_passes_know_the_same_blocks_and_bytes() {
         for op in &block.0 {
             let mut of_passes = Vec::new();
             inner_blocks(&op.kind, &mut |inner| of_passes.push(core::ptr::from_ref(inner)));
-            let Facts { blocks: own, bytes, .. } = facts(&op.kind, direction);
+            let Facts { blocks: own, reserved, .. } = facts(&op.kind, direction);
             assert!(own.iter().map(|block| core::ptr::from_ref(*block)).eq(of_passes), "{op:?}");
             let of_passes = match cost(&op.kind, direction) {
                 Cost::Bytes(moved) => Some(moved),
                 Cost::Barrier => None,
             };
-            let moved = match bytes {
-                Bytes::Moves(moved) => Some(moved),
-                Bytes::Ensures(_) => Some(0),
-                Bytes::Leaves(_) => None,
+            let moved = match reserved {
+                Reserved::Moves(moved) => Some(moved),
+                Reserved::Ensures(_) => Some(0),
+                Reserved::Leaves(_) => None,
             };
             assert_eq!(moved, of_passes, "{op:?}");
             own.into_iter().for_each(|inner| compare(inner, direction));
