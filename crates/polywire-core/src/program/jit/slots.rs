@@ -1,5 +1,5 @@
-//! Slots and locals: emits their operations, for both directions. `jit/decode.rs` and
-//! `jit/encode.rs` call it. The code touches the state only.
+//! Slots and locals: emits their operations, for both directions. `jit/ops.rs` calls it. The code
+//! touches the state only.
 //!
 //! In the general function, slots and locals are in memory, where the interpreter accesses them
 //! too. In a direct function, locals are registers, and slots have no tags: reserved words mean

@@ -3,8 +3,8 @@
 //! [`Eligibility`] walks a program and decides whether its slots and presence bits admit a direct
 //! function; emitting the code finds out whether its operations do. `jit/direct.rs` asks for the
 //! former, and `exec.rs` for the state that the function expects ([`Specialisation`]). The other
-//! files emit the code of single operations. They are called by `jit/decode.rs`, `jit/encode.rs`
-//! and their helpers where `Emit::direct` is true.
+//! files emit the code of single operations. They are called by `jit/ops.rs` and its helpers where
+//! `Emit::direct` is true.
 //!
 //! A direct function touches the message, the value and the state. It has neither an `Input` nor an
 //! `Output`, and it reports no error: in unusual cases it bails out, and the general function

@@ -11,7 +11,7 @@ use alloc::{
     vec::Vec,
 };
 
-use cranelift_codegen::ir::{InstBuilder, condcodes::IntCC};
+use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC};
 
 use super::{
     super::{emit::Emit, join::stops},
@@ -98,8 +98,8 @@ pub(super) struct Uses {
 }
 
 impl Eligibility<'_> {
-    /// Records how an operation uses a slot. `behind` is the next operation, which may switch on the
-    /// slot's state.
+    /// Records how an operation uses a slot. `behind` is the next operation, which may switch on
+    /// the slot's state.
     pub(super) fn use_slot(&mut self, op: SlotOp, behind: Option<&OpKind>) {
         let Some(slot) = op.slot() else { return };
         let uses = self.uses.entry(slot).or_default();
@@ -246,7 +246,7 @@ impl<'e> Emit<'e, '_> {
         slot: u32,
         arms: &'e [(Vec<i64>, Block)],
         otherwise: &'e Block,
-        mut fill: impl FnMut(&mut Self, &'e Block),
+        frame: Value,
     ) {
         let (words, labels) = (self.slot_words(slot), Arms::of(arms));
         let arm = |at: Option<usize>| at.and_then(|at| arms.get(at)).map_or(otherwise, |(_, block)| block);
@@ -256,7 +256,6 @@ impl<'e> Emit<'e, '_> {
         let mut join = self.begin_join();
         let done = self.code.create_block();
         let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
-        let encodes = self.fields.moves;
         // A string operation on a slot without bytes bails out itself, so no test is necessary.
         let asks = puts_into_string(arm(assigned), slot);
         let is_asked = |label: i64| asks && stops(arm(labels.at(label)));
@@ -270,8 +269,8 @@ impl<'e> Emit<'e, '_> {
             let state = self.constant(label);
             self.set(state, Scalar::U64);
             self.set_bits_done(start);
-            fill(self, block);
-            self.fill_bits(end, encodes);
+            self.block(block, frame);
+            self.fill_bits(end);
             self.end_arm(&mut join, stops(block));
             self.code.ins().jump(done, &[]);
             self.begin_arm(&join);
@@ -284,8 +283,8 @@ impl<'e> Emit<'e, '_> {
         let (state, block) = (self.constant(words.kind.into()), arm(assigned));
         self.set(state, Scalar::U64);
         self.set_bits_done(start);
-        fill(self, block);
-        self.fill_bits(end, encodes);
+        self.block(block, frame);
+        self.fill_bits(end);
         self.end_arm(&mut join, stops(block));
         self.code.ins().jump(done, &[]);
         self.assigned = outer;
