@@ -12,7 +12,7 @@ use crate::{
     program::{
         Bytes, Check, FaultKind, Input, Limits, Op, OpKind, Order, Output, PathId, Place, Program, ScalarKernel, State,
         Status, TextKernel,
-        interp::{self, bytes::set_octets, op as interpret},
+        interp::{self, DecodeRun, bytes::set_octets, op as interpret},
     },
 };
 
@@ -294,7 +294,15 @@ pub(super) unsafe extern "C" fn sequence_begin(
     let limits = (*bound, overflow, *min_wire);
     // SAFETY: machine code passes the sequence at the operation's place, or for a sink any address,
     // and a word of its stack frame.
-    unsafe { Status::give(interpret::begin_sequence(program, input, *place, limits, sequence, count), &mut *first) }
+    unsafe {
+        let begun = DecodeRun::new(program, input, count, Scalar::U64).begin_sequence(*place, limits, sequence);
+        Status::give(begun.map(|(_, first)| first), &mut *first)
+    }
+}
+
+/// A run of the interpreter for a part of an operation, which does not use the accumulator.
+fn resume<'r, 'a>(program: &'r Program, input: &'r mut Input<'a>) -> DecodeRun<'r, 'a> {
+    DecodeRun::new(program, input, 0, Scalar::U64)
 }
 
 /// Makes a temporary `Input` for a message of direct code, with the rest of its bytes, its limits
@@ -371,11 +379,10 @@ pub(super) unsafe extern "C" fn sequence_end(
     // SAFETY: machine code passes its own input, program and operation, which live as long as the
     // code.
     let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
-    let OpKind::Sequence { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else {
-        return Status::Ok;
-    };
-    // SAFETY: machine code passes the sequence or array at the operation's place.
-    unsafe { interpret::end_sequence(program, input, *node, (*bound, overflow), sequence, count as usize) }
+    let OpKind::Sequence { place, bound, overflow, .. } = &op.kind else { unreachable!("only called for sequences") };
+    // SAFETY: machine code passes the sequence or array at the operation's place, or for a sink any
+    // address.
+    unsafe { Status::of(resume(program, input).end_sequence(*place, (*bound, overflow), sequence, count as usize)) }
 }
 
 /// Stores the address of the element with an index that the dialect has announced. Grows the
@@ -395,9 +402,7 @@ pub(super) unsafe extern "C" fn element_at(
     let bound = (*bound, overflow);
     // SAFETY: machine code passes the sequence or array at the operation's place, or for a sink any
     // address, and a word of its stack frame.
-    unsafe {
-        Status::give(interpret::element_at(program, input, *place, bound, sequence, index as usize), &mut *element)
-    }
+    unsafe { Status::give(resume(program, input).element_at(*place, bound, sequence, index as usize), &mut *element) }
 }
 
 pub(super) unsafe extern "C" fn set_some(
@@ -409,7 +414,7 @@ pub(super) unsafe extern "C" fn set_some(
 ) -> Status {
     // SAFETY: machine code passes its own input and program, a live optional of the node, and a
     // word of its stack frame.
-    unsafe { Status::give(interpret::set_some(&*program, &mut *input, NodeId(node as u32), optional), &mut *value) }
+    unsafe { Status::give(resume(&*program, &mut *input).set_some(NodeId(node as u32), optional), &mut *value) }
 }
 
 /// The same for direct code. Returns the value, or null on failure.
@@ -469,8 +474,8 @@ pub(super) unsafe extern "C" fn select(
     // SAFETY: machine code passes its own input and program, a live union of the node, and a word
     // of its stack frame.
     unsafe {
-        let choice = (discriminator, u32::try_from(case).ok());
-        Status::give(interpret::set_case(&*program, &mut *input, NodeId(node as u32), union, choice), &mut *value)
+        let (node, case) = (NodeId(node as u32), u32::try_from(case).ok());
+        Status::give(resume(&*program, &mut *input).set_case(node, union, discriminator, case), &mut *value)
     }
 }
 
