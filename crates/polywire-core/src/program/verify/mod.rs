@@ -27,8 +27,8 @@ use alloc::{string::String, vec, vec::Vec};
 use core::cell::Cell;
 
 use super::{
-    Arithmetic, Block, ByteSlot, Bytes, Check, Decimal, Direction, Op, OpKind, Operand, Place, Program, ScalarKernel,
-    SlotOp, TextForm, TextKernel, Wire, state::LOCALS,
+    Arithmetic, Block, ByteSlot, Bytes, Check, Decimal, Direction, Op, OpKind, Operand, Place, Policy, Program,
+    ScalarKernel, SlotOp, TextForm, TextKernel, Wire, state::LOCALS,
 };
 use crate::layout::{Kind, Layout, NodeId, Scalar};
 use facts::{Facts, Hand, Reserved, facts};
@@ -527,6 +527,8 @@ impl Verifier<'_> {
     fn check(&self, check: &Check, state: &mut State) -> Verdict {
         let (scalar, _) = state.accumulator.ok_or("the accumulator is not set")?;
         checkable(check, scalar)?;
+        let accepts = matches!(check, Check::Within { policy, .. } if *policy != Policy::Reject);
+        require(!accepts || self.program.bank.is_some(), "the program has no bank")?;
         state.accumulator = Some(match check {
             Check::Bool => (Scalar::Bool, None),
             Check::Enum { node, otherwise } => {
