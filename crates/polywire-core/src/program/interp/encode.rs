@@ -174,10 +174,7 @@ impl<'r> Run<'r, '_> {
     }
 
     fn call(&mut self, routine: u32, place: Place, frame: *const u8) -> Done {
-        let frame = match place {
-            Place::Sink => frame,
-            Place::At { offset, .. } => frame.wrapping_add(offset as usize),
-        };
+        let (frame, _) = at(place, frame);
         let Routine { block, levels, .. } = &self.program.routines[routine as usize];
         self.output.enter_levels(*levels).ok()?;
         self.block(block, frame)?;
